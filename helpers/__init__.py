@@ -1,0 +1,1 @@
+"""Everything that the notebooks import; this file imports nothing itself."""
