@@ -1,0 +1,165 @@
+"""A JupyterLab for the tests: a server with throw-away settings, and what a reader does in its page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Page
+
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
+    "--disable-background-networking --disable-component-update"
+).split()
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
+}
+WRONG_OUTPUT = (
+    '[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]'
+)
+
+
+class Lab:
+    """A JupyterLab server on an empty folder, with settings, kernels and trust of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.root = home / "root"
+        self.root.mkdir(parents=True)
+        self.log = home / "lab.log"
+        for name, value in SETTINGS.items():
+            path = home / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(value))
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._numbers = itertools.count(1)
+        self._process = self._start(home, port)
+        self._wait()
+
+    def _start(self, home: Path, port: int) -> subprocess.Popen[bytes]:
+        places = {
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",  # the trust of notebooks too: nothing here is trusted at first
+            "IPYTHONDIR": "ipython",
+        }
+        env = os.environ | {name: str(home / folder) for name, folder in places.items()}
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+        command += [f"--port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={self.root}"]
+        command += ["--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"]
+        command += ["--LabApp.expose_app_in_browser=True"]
+        with self.log.open("wb") as log:
+            return subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
+
+    def _wait(self, seconds: float = 120) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(self.url + "/api/status", timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.2)
+        self.stop()
+        raise RuntimeError("JupyterLab did not start:\n" + self.log.read_text(errors="replace")[-3000:])
+
+    def stop(self) -> None:
+        """Stop the server and its kernels."""
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(30)
+
+    def put(self, notebook: Path) -> str:
+        """Copy a notebook into the server's folder, each time into a new one; return its path there."""
+        folder = self.root / str(next(self._numbers))
+        folder.mkdir()
+        shutil.copy(notebook, folder)
+        return f"{folder.name}/{notebook.name}"
+
+    def write(self, *cells: str, name: str = "made.ipynb") -> str:
+        """Make a notebook of these code cells in the server's folder; return its path there."""
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+        book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        folder = self.root / str(next(self._numbers))
+        folder.mkdir()
+        nbformat.write(book, folder / name)
+        return f"{folder.name}/{name}"
+
+    def shut_down_kernels(self) -> None:
+        """Shut down every kernel, as a restart of the machine would."""
+        with urllib.request.urlopen(self.url + "/api/kernels") as answer:
+            kernels = json.load(answer)
+        for kernel in kernels:
+            request = urllib.request.Request(f"{self.url}/api/kernels/{kernel['id']}", method="DELETE")
+            urllib.request.urlopen(request).close()
+
+
+def open_notebook(page: Page, lab: Lab, notebook: str, *, dark: bool = False) -> None:
+    """Open a notebook (a path that `put` or `write` returned) and wait until its kernel answers."""
+    page.goto(f"{lab.url}/lab/tree/{notebook}?reset")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+    page.wait_for_function("() => window.jupyterapp")
+    page.wait_for_function(  # hangs at "Select Kernel" if the notebook names no kernelspec
+        """async () => {
+          const current = window.jupyterapp.shell.currentWidget;
+          await current.context.ready;
+          await current.sessionContext.ready;
+          await current.sessionContext.session.kernel.info;
+          return true;
+        }""",
+        timeout=60_000,
+    )
+    theme = "JupyterLab Dark" if dark else "JupyterLab Light"
+    page.evaluate(
+        """async (theme) => {
+          const { commands, shell } = window.jupyterapp;
+          await commands.execute('apputils:change-theme', { theme });
+          if (!shell.leftCollapsed) await commands.execute('application:toggle-left-area');
+        }""",
+        theme,
+    )
+
+
+def run_all(page: Page, seconds: float = 120) -> None:
+    """Run all cells of the open notebook and wait for the last."""
+    page.evaluate(  # not awaited here: a long evaluate would time out
+        """() => {
+          const done = () => { window.ranAll = true; };
+          window.ranAll = false;
+          window.jupyterapp.commands.execute('notebook:run-all-cells').then(done, done);
+        }"""
+    )
+    page.wait_for_function("() => window.ranAll", timeout=seconds * 1000)
+
+
+def save(page: Page) -> None:
+    """Save the open notebook."""
+    page.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:save'); }")
+
+
+def reopen(page: Page, lab: Lab, notebook: str, *, restarted: bool) -> None:
+    """Save the open notebook and open it again, with its kernel alive or after a restart."""
+    save(page)
+    if restarted:
+        lab.shut_down_kernels()
+    open_notebook(page, lab, notebook)
+
+
+def wrong_outputs(page: Page) -> list[str]:
+    """Texts of the error and stderr outputs in the open notebook."""
+    return page.locator(WRONG_OUTPUT).all_inner_texts()

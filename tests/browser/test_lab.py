@@ -1,0 +1,31 @@
+"""The JupyterLab that the browser tests drive works, and reports what goes wrong in it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
+
+pytestmark = pytest.mark.browser
+
+
+def test_runs_saves_and_opens_again(lab: Lab, page: Page) -> None:
+    notebook = lab.write("n = 20 + 1", "n * 2")
+    open_notebook(page, lab, notebook)
+    run_all(page)
+    output = page.locator(".jp-OutputArea-output", has_text="42")
+    output.wait_for()
+    reopen(page, lab, notebook, restarted=True)
+    output.wait_for()
+    assert wrong_outputs(page) == []
+
+
+def test_reports_errors_and_stderr(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write("import sys; print('careful', file=sys.stderr)", "1 / 0"))
+    run_all(page)
+    careful, division = wrong_outputs(page)
+    assert "careful" in careful
+    assert "ZeroDivisionError" in division
+    page.evaluate("console.error('from the page')")
+    assert "from the page" in problems

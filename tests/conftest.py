@@ -1,0 +1,28 @@
+"""Fixtures that find what the tests need outside Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.machine import find_chromium, find_node, lacking, pypi_answers
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of a Chromium."""
+    return find_chromium() or lacking(
+        "no Chromium here: install chromium or google-chrome, or run `python -m playwright install chromium`"
+    )
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Path of node, for the tests of the front end's modules."""
+    return find_node() or lacking("no node here, neither on the PATH nor in playwright's wheel")
+
+
+@pytest.fixture(scope="session")
+def pypi() -> None:
+    """PyPI is within reach of this machine's pip."""
+    if not pypi_answers():
+        lacking("pip cannot reach PyPI from here")

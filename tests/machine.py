@@ -1,0 +1,56 @@
+"""What this machine offers to the tests, and what happens when it offers too little."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip the test with this reason; under CI=true fail, so that no run passes by leaving it out."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason} (a failure, because CI=true)")
+    pytest.skip(reason)
+
+
+@functools.cache
+def find_chromium() -> str | None:
+    """Path of the first Chromium on this machine, playwright's own last; None where there is none."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if path := shutil.which(name):
+            return path
+    # In a process of its own: playwright leaves an event loop behind in the one that asks.
+    ask = (
+        "from playwright.sync_api import sync_playwright as s\nwith s() as p: print(p.chromium.executable_path)"
+    )
+    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    path = answer.stdout.strip()
+    return path if path and Path(path).exists() else None
+
+
+@functools.cache
+def find_node() -> str | None:
+    """Path of node: the machine's, otherwise the one inside playwright's wheel."""
+    import playwright
+
+    name = "node.exe" if os.name == "nt" else "node"
+    shipped = Path(playwright.__file__).parent / "driver" / name
+    return shutil.which("node") or (str(shipped) if shipped.exists() else None)
+
+
+@functools.cache
+def pypi_answers() -> bool:
+    """Whether pip finds a small package, wherever this machine's pip looks."""
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed"]
+    command += ["--quiet", "--retries=1", "--timeout=10", "iniconfig==2.0.0"]
+    return subprocess.run(command, capture_output=True, timeout=120).returncode == 0
