@@ -1,0 +1,133 @@
+"""From one row of logits to the next token: softmax, greedy, temperature, top-k, top-p."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
+ROUNDING = 1e-9
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Turn each row of scores into weights that sum to 1; a row that is all -inf gives zeros.
+
+    Args:
+        scores: any shape; rows lie along the last axis; -inf means "not to be picked".
+
+    Returns:
+        Weights of the same shape. Plain softmax divides 0 by 0 in a row of -inf and gives NaN.
+    """
+    peak = scores.max(axis=-1, keepdims=True)
+    exps = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    total = exps.sum(axis=-1, keepdims=True)
+    return np.divide(exps, total, out=np.zeros_like(exps), where=total != 0)
+
+
+def greedy(logits: np.ndarray) -> int:
+    """Return the index of the largest logit; of equal ones, the first.
+
+    Args:
+        logits: one number a word, (V,).
+
+    Raises:
+        ValueError: logits are not one row of numbers with at least one finite value, or hold NaN.
+    """
+    return int(np.argmax(check_logits(logits)))
+
+
+def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
+    """Set all but the k largest of (V,) logits to -inf; of equal ones the first are kept."""
+    best = np.argsort(-logits, kind="stable")[:k]
+    kept = np.full_like(logits, -np.inf)
+    kept[best] = logits[best]
+    return kept
+
+
+def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
+    """Keep the fewest of (V,) logits, from the largest down, whose probabilities reach p."""
+    order = np.argsort(-logits, kind="stable")
+    weights = softmax(logits)[order]
+    before = np.cumsum(weights) - weights  # what the words ahead of this one hold together
+    best = order[before < p - ROUNDING]
+    kept = np.full_like(logits, -np.inf)
+    kept[best] = logits[best]
+    return kept
+
+
+def next_probabilities(
+    logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> np.ndarray:
+    """Return the probability of each word: temperature first, then top-k, then top-p.
+
+    Args:
+        logits: one number a word, (V,).
+        temperature: over 0; below 1 sharpens, above 1 flattens.
+        top_k: keep this many words, 1 to V; None keeps all.
+        top_p: keep the fewest words that together have this probability, over 0 to 1; None keeps all.
+
+    Returns:
+        Probabilities, (V,), that sum to 1.
+
+    Raises:
+        ValueError: a setting is out of range, or the logits are no row of numbers.
+    """
+    logits = check_logits(logits)
+    check_settings(len(logits), temperature, top_k, top_p)
+    peak = logits[np.isfinite(logits)].max()
+    with np.errstate(over="ignore"):  # a tiny temperature sends the others to -inf, as it should
+        logits = (logits - peak) / temperature
+    if top_k is not None:
+        logits = keep_top_k(logits, top_k)
+    if top_p is not None and top_p < 1:
+        logits = keep_top_p(logits, top_p)
+    return softmax(logits)
+
+
+def sample(
+    logits: np.ndarray,
+    rng: np.random.Generator,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> int:
+    """Draw the index of the next word; arguments and errors as in `next_probabilities`.
+
+    Args:
+        rng: where the chance comes from: `np.random.default_rng(seed)` draws the same words each time.
+    """
+    weights = next_probabilities(logits, temperature, top_k, top_p)
+    return int(rng.choice(len(weights), p=weights))
+
+
+def check_logits(logits: np.ndarray) -> np.ndarray:
+    """Return logits as a float row (V,), or raise ValueError."""
+    row = np.asarray(logits, dtype=float)
+    if row.ndim != 1 or row.size == 0:
+        raise ValueError(
+            f"logits have shape {row.shape}; expected one row (V,): pass the last position's row"
+        )
+    if np.isnan(row).any():
+        raise ValueError(
+            f"logits[{int(np.isnan(row).argmax())}] is NaN; expected numbers: look for 0/0 upstream, "
+            "such as the softmax of a row that is all -inf"
+        )
+    if np.isposinf(row).any() or not np.isfinite(row).any():
+        raise ValueError(
+            "logits need at least one finite number and no +inf; every word is banned or one overflowed"
+        )
+    return row
+
+
+def check_settings(n_words: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
+    """Raise ValueError unless the sampling settings make sense for a vocabulary of `n_words`."""
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise ValueError(
+            f"temperature is {temperature}; expected a number over 0: for the top word always, use greedy"
+        )
+    whole = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
+    if top_k is not None and not (whole and 1 <= top_k <= n_words):
+        raise ValueError(
+            f"top_k is {top_k}; expected a whole number from 1 to {n_words} (the vocabulary), or None"
+        )
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p}; expected a number over 0 and at most 1, or None")

@@ -1,0 +1,512 @@
+"""The four-head toy: a decoder small enough to work out on paper.
+
+Tokens carry one number each. Four heads pick tokens by simple rules and average the numbers of those
+they pick; a readout turns the four averages into the next word. Positions count from 1.
+
+The prompt, its four numbers and the four rules come from "From Prompt to Prediction: Understanding
+Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its head "last" is
+"newest" here). The other words, the readout, the second layer, the keys and the sink score are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from helpers.sampling import greedy, next_probabilities, sample, softmax
+from helpers.trace import Model, Recorder, Token, Trace
+
+PROMPT = ("Today", "weather", "is", "so")
+NUMBERS = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}
+HEADS = ("even", "newest", "first", "all")
+EOS = "<eos>"
+VOCABULARY = ("nice", "warm", "delicious", EOS)  # the words it may generate
+
+READOUT = np.array(  # one number a head and word: (V, H)
+    [
+        [0.4, -0.2, 0.2, 0.1],  # nice
+        [0.4, -0.2, 0.1, 0.1],  # warm
+        [0.1, 0.1, 0.0, -0.1],  # delicious
+        [0.0, 0.5, 0.0, 0.0],  # <eos>
+    ]
+)
+
+BETA = 40.0  # how sharply a query picks: the weights are right to e**(-BETA / 2) = 2e-9
+QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), set by hand, one a head
+SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,): a score that only `even` has
+
+MAX_PROMPT = 512
+MAX_NUMBER = 1e9
+
+
+def pick_even(visible: Sequence[float]) -> float:
+    """Average the numbers at even positions, counted from 1; 0 if there are none."""
+    picked = visible[1::2]
+    return sum(picked) / len(picked) if len(picked) else 0.0
+
+
+def four_heads(visible: Sequence[float]) -> list[float]:
+    """Return what the four heads make of the visible numbers, in the order of HEADS."""
+    return [pick_even(visible), visible[-1], visible[0], sum(visible) / len(visible)]
+
+
+def rule_scores(T: int) -> np.ndarray:
+    """Write the four rules as scores: 0 where a head's rule picks, -inf where it does not.
+
+    Args:
+        T: number of tokens.
+
+    Returns:
+        (H, T, T), a row for each query, a column for each key; no causal mask yet.
+    """
+    position = np.arange(1, T + 1)
+    query, key = position[:, None], position[None, :]
+    rules = [key % 2 == 0, key == query, key == 1, key > 0]
+    return np.stack([np.where(np.broadcast_to(rule, (T, T)), 0.0, -np.inf) for rule in rules])
+
+
+def causal_mask(T: int) -> np.ndarray:
+    """Return (T, T), True where the query (row) may look at the key (column): itself and before."""
+    return np.tril(np.ones((T, T), dtype=bool))
+
+
+def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Mask, softmax, average.
+
+    Args:
+        scores: (T, T) for one head or (H, T, T) for several; no mask yet.
+        values: the number each token carries, (T,).
+
+    Returns:
+        Contexts, (T,) or (H, T); 0 where there is nothing to pick.
+    """
+    visible = np.where(causal_mask(len(values)), scores, -np.inf)
+    return softmax(visible) @ values
+
+
+def prefill_loop(numbers: Sequence[float]) -> np.ndarray:
+    """Fill the table position by position, by the rules; (T, H)."""
+    return np.array([four_heads(numbers[:t]) for t in range(1, len(numbers) + 1)])
+
+
+def prefill_matrix(numbers: Sequence[float]) -> np.ndarray:
+    """Fill the same table in one go, with scores, mask and softmax; (T, H)."""
+    return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
+
+
+def readout(contexts: np.ndarray) -> np.ndarray:
+    """Turn contexts (…, H) into logits (…, V), in the order of VOCABULARY."""
+    return contexts @ READOUT.T
+
+
+def step(words: Sequence[str], n_layers: int = 1) -> np.ndarray:
+    """Run all the words, without a cache, and return the logits of the next one, (V,).
+
+    Each layer hands the mean of a token's four contexts to the next as the number it carries.
+
+    Raises:
+        ValueError: as in `check_prompt`.
+    """
+    _, numbers = check_prompt(words, None, limit=None)
+    for _ in range(n_layers - 1):
+        numbers = prefill_matrix(numbers).mean(axis=1)
+    return readout(prefill_matrix(numbers)[-1])
+
+
+def generate(step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new: int) -> list[str]:
+    """Say the next word, put it behind the prompt, and go on until `<eos>` or `max_new` words.
+
+    Args:
+        step: takes all words so far and returns logits, (V,).
+        prompt: words.
+        max_new: how many to say at most.
+
+    Returns:
+        The new words, `<eos>` among them if it came.
+
+    Raises:
+        ValueError: max_new is no whole number over 0.
+    """
+    check_whole("max_new", max_new)
+    words = list(prompt)
+    while len(words) < len(prompt) + max_new:
+        word = VOCABULARY[greedy(step(words))]
+        words.append(word)
+        if word == EOS:
+            break
+    return words[len(prompt) :]
+
+
+def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make the queries, keys and values of T tokens.
+
+    Args:
+        positions: (T,), from 1.
+        numbers: what each token carries, (T,).
+
+    Returns:
+        Queries (H, T, 2), the same at every position; keys (T, 2), [is the position even, position];
+        values (T,). One set of keys and values for all four heads: multi-query attention
+        (Shazeer 2019, arXiv:1911.02150).
+    """
+    queries = np.repeat(QUERIES[:, None, :], len(positions), axis=1)
+    keys = np.stack([positions % 2 == 0, positions], axis=1).astype(float)
+    return queries, keys, numbers
+
+
+def attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, sink: np.ndarray = SINK
+) -> np.ndarray:
+    """Dot products, mask, softmax with the sink score, average.
+
+    Args:
+        q: (H, T, 2).
+        k: (S, 2).
+        v: (S,).
+        mask: (T, S), True where the query may look.
+        sink: (H,), added to each row of the softmax and dropped after it.
+
+    Returns:
+        Contexts, (T, H).
+    """
+    scores = np.where(mask, q @ k.T, -np.inf)
+    extra = np.broadcast_to(sink[:, None, None], (*scores.shape[:2], 1))
+    weights = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
+    return (weights @ v).T
+
+
+class KVCache:
+    """Keys and values of every token run so far, a K and a V for each layer.
+
+    Args:
+        n_layers: how many layers append to it.
+        max_len: rows it takes, 1,024 unless told otherwise.
+
+    Raises:
+        ValueError: a size that is no whole number over 0.
+    """
+
+    def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
+        check_whole("n_layers", n_layers)
+        check_whole("max_len", max_len)
+        self.max_len = max_len
+        self.length = 0  # rows stored, in every layer
+        self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
+        self.v = [np.zeros(0) for _ in range(n_layers)]
+
+    def positions(self, T: int) -> np.ndarray:
+        """Return where T new tokens stand, (T,). ValueError if they do not fit."""
+        if self.length + T > self.max_len:
+            raise ValueError(
+                f"{T} new rows after {self.length} make {self.length + T}; expected at most {self.max_len}: "
+                "make a KVCache with a larger max_len, or stop here. Nothing was written."
+            )
+        return np.arange(self.length + 1, self.length + T + 1)
+
+    def mask(self, T: int) -> np.ndarray:
+        """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
+        return np.arange(1, self.length + T + 1) <= self.positions(T)[:, None]
+
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far.
+
+        Raises:
+            ValueError: they do not fit, or k and v are of other shapes; nothing has been written.
+            IndexError: there is no such layer.
+        """
+        self.positions(len(v))
+        if k.shape != (len(v), 2) or v.ndim != 1:
+            raise ValueError(f"k {k.shape} and v {v.shape} came in; expected (T, 2) and (T,) with the same T")
+        self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
+        self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
+        return self.k[layer], self.v[layer]
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored; called once a pass, after the last layer."""
+        self.length += T
+
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` rows. ValueError if there are fewer."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"length is {length}; expected 0 to {self.length}, the rows stored")
+        self.length = length
+
+    def reset(self) -> None:
+        """Forget every row: one cache serves one generation."""
+        self.truncate(0)
+
+    @property
+    def n_layers(self) -> int:
+        """Layers it has room for."""
+        return len(self.k)
+
+    @property
+    def n_kept(self) -> int:
+        """Rows stored."""
+        return self.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows stored: 8 for each number, 3 numbers a row and layer."""
+        return sum(
+            k[: self.length].nbytes + v[: self.length].nbytes for k, v in zip(self.k, self.v, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        return f"KVCache({self.length} of {self.max_len} rows, {self.n_layers} layers, {self.nbytes} bytes)"
+
+
+def run_pass(
+    numbers: Sequence[float],
+    cache: KVCache | None = None,
+    *,
+    n_layers: int = 1,
+    recorder: Recorder | None = None,
+) -> np.ndarray:
+    """Run new tokens through every layer; earlier ones are read from the cache.
+
+    Args:
+        numbers: what the new tokens carry, T of them.
+        cache: holds the earlier rows and takes the new ones; without one, these tokens are all there is.
+        n_layers: layers to run.
+        recorder: is told what was appended and attended to.
+
+    Returns:
+        The last layer's contexts of the new tokens, (T, H).
+
+    Raises:
+        ValueError: the cache was made for another number of layers, or is full; nothing has been written.
+    """
+    kept = KVCache(n_layers, max(len(numbers), 1)) if cache is None else cache
+    if kept.n_layers != n_layers:
+        raise ValueError(
+            f"this cache has rows for {kept.n_layers} layers, the toy runs {n_layers}; expected the same: "
+            f"make KVCache(n_layers={n_layers})"
+        )
+    positions, mask = kept.positions(len(numbers)), kept.mask(len(numbers))
+    x = np.asarray(numbers, dtype=float)
+    for layer in range(n_layers):
+        q, k, v = make_qkv(positions, x)
+        keys, values = kept.append(layer, k, v)
+        contexts = attention(q, keys, values, mask)
+        if recorder is not None:
+            _record_dots(recorder, layer, (q, k, v), (keys, values), mask, contexts)
+        x = contexts.mean(axis=1)
+    kept.advance(len(numbers))
+    return contexts
+
+
+def run_rules(numbers: Sequence[float], *, n_layers: int = 1, recorder: Recorder | None = None) -> np.ndarray:
+    """Run all tokens by the rules of notebooks 01 to 03: no keys, no cache; contexts of the last layer, (T, H)."""
+    x = np.asarray(numbers, dtype=float)
+    scores, mask = rule_scores(len(x)), causal_mask(len(x))
+    for layer in range(n_layers):
+        contexts = attend(scores, x)
+        if recorder is not None:
+            v = x[None, None, :, None]
+            recorder.append(layer, None, v)
+            nothing = {"q": None, "k": None, "scale": None, "sink": None}
+            recorder.attention(
+                layer, v=v, mask=mask, output=contexts[None, ..., None], scores=scores[None], **nothing
+            )
+        x = contexts.mean(axis=0)
+    return contexts.T
+
+
+def decode_step(cache: KVCache, number: float) -> np.ndarray:
+    """Run one token that carries `number`; its row goes into the cache; contexts of the last layer, (H,)."""
+    return run_pass([number], cache, n_layers=cache.n_layers)[-1]
+
+
+def _record_dots(recorder, layer, new, stored, mask, contexts) -> None:  # type: ignore[no-untyped-def]
+    """Hand one layer to the recorder in the layout of a real model, (batch, heads, rows, width)."""
+    (q, k, v), (keys, values) = new, stored
+    recorder.append(layer, k[None, None], v[None, None, :, None])
+    recorder.attention(
+        layer,
+        q=q[None],
+        k=keys[None, None],
+        v=values[None, None, :, None],
+        mask=mask,
+        scale=1.0,
+        sink=SINK,
+        output=contexts.T[None, ..., None],
+    )
+
+
+def record(
+    tokens: Sequence[str] = PROMPT,
+    numbers: Sequence[float] | None = None,
+    *,
+    n_layers: int = 1,
+    max_new: int = 8,
+    ban_eos: bool = False,
+    training: bool = True,
+    form: str = "dots",
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+) -> Trace:
+    """Run a prompt with the cache, then again without it, and return the record of both runs.
+
+    Args:
+        tokens: 1 to 512 pieces of text.
+        numbers: what they carry; None looks each token up in NUMBERS.
+        n_layers: layers of the toy.
+        max_new: tokens to generate at most; it stops earlier at `<eos>`.
+        ban_eos: never choose `<eos>`: the long run.
+        training: begin each run with the training reference, as pass 0.
+        form: "dots" runs keys and values through a cache; "rules" runs the rules of notebooks 01 to 03,
+            which have no keys: its one run is the one without a cache.
+        temperature: sample at this temperature, with top_k, top_p and seed; None is greedy.
+
+    Raises:
+        ValueError: a wrong prompt (see `check_prompt`) or setting.
+    """
+    words, carried = check_prompt(tokens, numbers)
+    check_whole("n_layers", n_layers)
+    check_whole("max_new", max_new)
+    if form not in ("dots", "rules"):
+        raise ValueError(f"form is {form!r}; expected 'dots' or 'rules'")
+    choose = _chooser(ban_eos, temperature, top_k, top_p, np.random.default_rng(seed))
+    rules = form == "rules"
+    model = Model(
+        name="toy",
+        n_layers=n_layers,
+        n_heads=len(HEADS),
+        n_kv_heads=1,
+        k_dim=None if rules else 2,
+        v_dim=1,
+        scale=None if rules else 1.0,
+        head_names=list(HEADS),
+        element_bytes=8,
+    )
+    prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
+    recorder = Recorder(model, prompt, values=True)
+    if not rules:
+        cache = KVCache(n_layers)
+        cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
+        _record_run(recorder, carried, cache, max_new, choose, training)
+    _record_run(recorder, carried, None, max_new, choose, training, rules=rules)
+    return recorder.finish()
+
+
+Chooser = Callable[[np.ndarray], tuple[int, str]]
+
+
+def _record_run(
+    recorder: Recorder,
+    prompt_numbers: np.ndarray,
+    cache: KVCache | None,
+    max_new: int,
+    choose: Chooser,
+    training: bool,
+    rules: bool = False,
+) -> None:
+    """One run: the training reference, prefill, and decode steps; a second run replays the first's words."""
+    replayed = [token.text for token in recorder.tokens if token.origin == "generated"]
+    name, kind = ("uncached", "none") if cache is None else ("cached", "growing")
+    recorder.begin_run(name, kind)
+    numbers, P, n_layers = list(prompt_numbers), len(prompt_numbers), recorder.trace.model.n_layers
+
+    def run(fed: Sequence[float], into: KVCache | None) -> np.ndarray:
+        if rules:
+            return run_rules(fed, n_layers=n_layers, recorder=recorder)
+        return run_pass(fed, into, n_layers=n_layers, recorder=recorder)
+
+    if training:
+        recorder.open_pass("training", range(P), target=list(range(1, P + 1)))
+        run(numbers, None)
+        recorder.close_pass()
+    for emitted in range(max_new):
+        first = 0 if cache is None or emitted == 0 else len(numbers) - 1
+        recorder.open_pass("decode" if emitted else "prefill", range(first, len(numbers)), cache)
+        logits = readout(run(numbers[first:], cache)[-1])
+        index, how = choose(logits)
+        word = replayed[emitted] if replayed else VOCABULARY[index]
+        top = list(zip(VOCABULARY, map(float, logits), map(float, softmax(logits)), strict=True))
+        recorder.close_pass(top, Token(word, None, len(numbers) + 1, "generated"), how)
+        if word == EOS:
+            break
+        numbers.append(NUMBERS[word])
+
+
+def _chooser(
+    ban_eos: bool, temperature: float | None, top_k: int | None, top_p: float | None, rng: np.random.Generator
+) -> Chooser:
+    """Return a function from logits to (index of the chosen word, how it was chosen)."""
+    if temperature is not None:
+        next_probabilities(np.zeros(len(VOCABULARY)), temperature, top_k, top_p)  # raises on a wrong setting
+    elif top_k is not None or top_p is not None:
+        raise ValueError(
+            "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
+        )
+    settings = {"temperature": temperature, "top-k": top_k, "top-p": top_p}
+    how = ["greedy"] if temperature is None else ["sampled"]
+    how += [f"{name} {value:g}" for name, value in settings.items() if value is not None]
+    how += [f"{EOS} banned"] if ban_eos else []
+
+    def choose(logits: np.ndarray) -> tuple[int, str]:
+        allowed = np.where([ban_eos and word == EOS for word in VOCABULARY], -np.inf, logits)
+        if temperature is None:
+            return greedy(allowed), ", ".join(how)
+        return sample(allowed, rng, temperature, top_k, top_p), ", ".join(how)
+
+    return choose
+
+
+def check_whole(name: str, value: int) -> None:
+    """Raise ValueError unless value is a whole number over 0."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} is {value!r}; expected a whole number, 1 or more")
+
+
+def check_prompt(
+    tokens: Sequence[str], numbers: Sequence[float] | None = None, limit: int | None = MAX_PROMPT
+) -> tuple[list[str], np.ndarray]:
+    """Return the prompt as (words, the numbers they carry).
+
+    Args:
+        tokens: text of each token.
+        numbers: one for each token; None looks them up in NUMBERS.
+        limit: tokens at most; None for no limit.
+
+    Raises:
+        ValueError: empty, too long, a token that is no text or has no number, unequal counts, or a
+            number that is NaN, infinite or over a billion.
+    """
+    if isinstance(tokens, str):
+        raise ValueError(
+            f"the prompt is one text, {tokens!r}; expected a list of tokens: split it, {tokens.split()!r}"
+        )
+    words = list(tokens)
+    if not words:
+        raise ValueError(f"the prompt is empty; expected at least one token, such as {list(PROMPT)}")
+    if limit is not None and len(words) > limit:
+        raise ValueError(f"the prompt has {len(words)} tokens; expected at most {limit}: leave some out")
+    for n, word in enumerate(words, 1):
+        if not isinstance(word, str) or not word:
+            raise ValueError(f"token {n} is {word!r}; expected text of at least one character")
+        if numbers is None and word not in NUMBERS:
+            raise ValueError(
+                f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, or say what each token "
+                "carries with numbers=[…]"
+            )
+    carried = [NUMBERS[word] for word in words] if numbers is None else list(numbers)
+    if len(carried) != len(words):
+        raise ValueError(
+            f"there are {len(words)} tokens and {len(carried)} numbers; expected one number for each token"
+        )
+    for n, number in enumerate(carried, 1):
+        _check_number(n, number)
+    return words, np.array(carried, dtype=float)
+
+
+def _check_number(n: int, number: float) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float | np.integer | np.floating):
+        raise ValueError(f"number {n} is {number!r}; expected a number such as 10 or 0.5")
+    if not math.isfinite(number) or abs(number) > MAX_NUMBER:
+        raise ValueError(f"number {n} is {number}; expected a finite number of at most a billion either way")
