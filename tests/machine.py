@@ -30,9 +30,8 @@ def find_chromium() -> str | None:
         if path := shutil.which(name):
             return path
     # In a process of its own: playwright leaves an event loop behind in the one that asks.
-    ask = (
-        "from playwright.sync_api import sync_playwright as s\nwith s() as p: print(p.chromium.executable_path)"
-    )
+    ask = "from playwright.sync_api import sync_playwright as start\n"
+    ask += "with start() as playwright: print(playwright.chromium.executable_path)"
     answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
     path = answer.stdout.strip()
     return path if path and Path(path).exists() else None

@@ -1,0 +1,74 @@
+"""Check that the notebooks are fit to commit, without running them.
+
+    python .ci/check_notebooks.py                       # all of them
+    python .ci/check_notebooks.py notebooks/03_decode.ipynb
+
+Run from top to bottom, nothing on stderr, no state of widgets, no timings, current launch texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from launch import ROOT, badges, bootstrap
+from nbformat import NotebookNode
+
+
+def code_cells(book: NotebookNode) -> list[NotebookNode]:
+    """Return the code cells that hold code."""
+    return [cell for cell in book.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def bad_outputs(book: NotebookNode) -> Iterator[str]:
+    """Name each error output and each output on stderr, unless the cell is tagged as raising."""
+    for number, cell in enumerate(code_cells(book), 1):
+        for output in cell.outputs:
+            tags = cell.metadata.get("tags", [])
+            if output.output_type == "error" and "raises-exception" not in tags:
+                yield f"code cell {number}: {output.ename}: {output.evalue}"
+            if output.output_type == "stream" and output.name == "stderr":
+                yield f"code cell {number} wrote to stderr: {output.text.strip()[:200]}"
+
+
+def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
+    """Name everything that keeps the notebook from being committed."""
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    cells = code_cells(book)
+    if (counts := [cell.execution_count for cell in cells]) != list(range(1, len(cells) + 1)):
+        yield f"not run from top to bottom in a fresh kernel: the execution counts are {counts}"
+    if [cell for cell in book.cells if cell.cell_type == "code" and not cell.source.strip()]:
+        yield "an empty code cell"
+    yield from bad_outputs(book)
+    if "widgets" in book.metadata:
+        yield "the state of widgets in its metadata"
+    if [cell for cell in book.cells if "execution" in cell.metadata]:
+        yield "timings in the metadata of its cells"
+    if book.metadata.get("kernelspec", {}).get("name") != "python3":
+        yield "no kernelspec named python3 (JupyterLab would ask the reader for a kernel)"
+    if not cells or cells[0].source != bootstrap(root):
+        yield "its first code cell is not the one that .ci/launch.py writes"
+    prose = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+    if badges(f"notebooks/{path.name}", root) not in prose:
+        yield "no badges, or not those that .ci/launch.py writes"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("notebooks", nargs="*", type=Path, help="files (default: all in notebooks/)")
+    paths = parser.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
+    found = [f"{path.name}: {fault}" for path in paths for fault in faults(path)]
+    if not paths:
+        found = ["there is no notebook in notebooks/"]
+    if found:
+        sys.exit("\n".join([*found, "To run the notebooks again: python .ci/run_notebooks.py"]))
+
+
+if __name__ == "__main__":
+    main()
