@@ -37,17 +37,19 @@ BETA = 40.0  # how sharply a query picks: the weights are right to e**(-BETA / 2
 QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), set by hand, one a head
 SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,): a score that only `even` has
 
+Numbers = Sequence[float] | np.ndarray
+
 MAX_PROMPT = 512
 MAX_NUMBER = 1e9
 
 
-def pick_even(visible: Sequence[float]) -> float:
+def pick_even(visible: Numbers) -> float:
     """Average the numbers at even positions, counted from 1; 0 if there are none."""
     picked = visible[1::2]
     return sum(picked) / len(picked) if len(picked) else 0.0
 
 
-def four_heads(visible: Sequence[float]) -> list[float]:
+def four_heads(visible: Numbers) -> list[float]:
     """Return what the four heads make of the visible numbers, in the order of HEADS."""
     return [pick_even(visible), visible[-1], visible[0], sum(visible) / len(visible)]
 
@@ -86,12 +88,12 @@ def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
     return softmax(visible) @ values
 
 
-def prefill_loop(numbers: Sequence[float]) -> np.ndarray:
+def prefill_loop(numbers: Numbers) -> np.ndarray:
     """Fill the table position by position, by the rules; (T, H)."""
     return np.array([four_heads(numbers[:t]) for t in range(1, len(numbers) + 1)])
 
 
-def prefill_matrix(numbers: Sequence[float]) -> np.ndarray:
+def prefill_matrix(numbers: Numbers) -> np.ndarray:
     """Fill the same table in one go, with scores, mask and softmax; (T, H)."""
     return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 
@@ -259,7 +261,7 @@ class KVCache:
 
 
 def run_pass(
-    numbers: Sequence[float],
+    numbers: Numbers,
     cache: KVCache | None = None,
     *,
     n_layers: int = 1,
@@ -298,8 +300,8 @@ def run_pass(
     return contexts
 
 
-def run_rules(numbers: Sequence[float], *, n_layers: int = 1, recorder: Recorder | None = None) -> np.ndarray:
-    """Run all tokens by the rules of notebooks 01 to 03: no keys, no cache; contexts of the last layer, (T, H)."""
+def run_rules(numbers: Numbers, *, n_layers: int = 1, recorder: Recorder | None = None) -> np.ndarray:
+    """Run all tokens by the rules, without keys or cache; contexts of the last layer, (T, H)."""
     x = np.asarray(numbers, dtype=float)
     scores, mask = rule_scores(len(x)), causal_mask(len(x))
     for layer in range(n_layers):
@@ -412,7 +414,7 @@ def _record_run(
     recorder.begin_run(name, kind)
     numbers, P, n_layers = list(prompt_numbers), len(prompt_numbers), recorder.trace.model.n_layers
 
-    def run(fed: Sequence[float], into: KVCache | None) -> np.ndarray:
+    def run(fed: Numbers, into: KVCache | None) -> np.ndarray:
         if rules:
             return run_rules(fed, n_layers=n_layers, recorder=recorder)
         return run_pass(fed, into, n_layers=n_layers, recorder=recorder)
@@ -492,8 +494,8 @@ def check_prompt(
             raise ValueError(f"token {n} is {word!r}; expected text of at least one character")
         if numbers is None and word not in NUMBERS:
             raise ValueError(
-                f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, or say what each token "
-                "carries with numbers=[…]"
+                f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, "
+                "or say what each token carries with numbers=[…]"
             )
     carried = [NUMBERS[word] for word in words] if numbers is None else list(numbers)
     if len(carried) != len(words):

@@ -7,7 +7,7 @@
   "recorded": [[layer, head], …],
   "sequences": [ { "prompt": 4, "tokens": [ { "text": "Today", "id": null, "position": 1,
                    "origin": "prompt" | "generated" | "draft" }, … ] } ],
-             (append-only: everywhere else a token is named by its index here; `position` is as the run counts)
+             (append-only: elsewhere a token is named by its index here; `position` is as the run counts)
   "runs": [ { "name": "cached", "cache": "none" | "growing" | "static" | …, "events": [ event, … ] } ],
   "weights": { "encoding": "u16-base64", "rows": { "sequence.token.layer.head": "…" } },
              (little-endian 16-bit integers, weight × 65535, one for each visible token, in order;

@@ -221,7 +221,8 @@ class Trace:
             data = json.loads(text)
         except json.JSONDecodeError as error:
             raise TraceError(
-                f"this is no complete JSON text ({error}); expected a whole trace file: it may be cut off, save it again"
+                f"this is no complete JSON text ({error}); expected a whole trace file: "
+                "it may be cut off, save it again"
             ) from None
         return cls.from_dict(data)
 
@@ -316,7 +317,7 @@ def _build_event(data: dict[str, Any]) -> Pass | Drop | Other:
     return Other(data["op"], data["say"], rest)
 
 
-def _pick(cls: type, data: dict[str, Any]) -> dict[str, Any]:
+def _pick(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
     """The entries of `data` that the dataclass knows: unknown keys are ignored."""
     return {name: data[name] for name in cls.__dataclass_fields__}
 

@@ -83,7 +83,7 @@ class Recorder:
         self._open = _OpenPass(phase, list(tokens), cache, target, cache.n_kept if cache is not None else 0)
 
     def append(self, layer: int, k: np.ndarray | None, v: np.ndarray) -> None:
-        """Hook beside the cache's append: the new rows, (B, Hkv, T, D); k is None where rules take its place."""
+        """Hook beside the cache's append: new rows, (B, Hkv, T, D); k is None where rules take its place."""
         opened = self._opened()
         opened.appended[layer] = v.shape[-2]
         if self.trace.values is not None:
@@ -123,7 +123,8 @@ class Recorder:
                 f"a batch of {v.shape[0]} came in; expected one sequence: record them one at a time"
             )
         if scores is None:
-            assert q is not None and k is not None and scale is not None
+            if q is None or k is None or scale is None:
+                raise TraceError("neither scores nor q, k and scale came in; expected one or the other")
             scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
         rows = self._columns(opened, mask, v.shape[-2])
         weights = attention_weights(scores, mask, sink)
@@ -204,7 +205,7 @@ class Recorder:
             )[1:3]
             raise TraceError(
                 f"layer {layer}, head {head}, query {query}: attention weights times V differ from the run's "
-                f"output by {off[0, head, query].max():.3g}; the mask, scale or sink handed over is not the one used"
+                f"output by {off[0, head, query].max():.3g}; the mask, scale or sink is not the run's"
             )
 
     def _keep_weights(self, layer: int, tokens: list[int], mask: np.ndarray, weights: np.ndarray) -> None:
@@ -217,7 +218,7 @@ class Recorder:
                 # another pass over the same token: equal but for rounding (FULL / 1000 is 0.001)
                 if len(kept) != len(row) or np.abs(kept.astype(int) - row.astype(int)).max() > FULL / 1000:
                     raise TraceError(
-                        f"token {token}, layer {layer}, head {head}: run again, it got other attention weights; "
+                        f"token {token}, layer {layer}, head {head}: run again, it got other weights: "
                         "record the two runs as two traces and compare them"
                     )
 
@@ -244,7 +245,7 @@ class Recorder:
         written = opened.tokens if opened.cache is not None else []
         if after - opened.before != len(written):
             raise TraceError(
-                f"{len(written)} rows were appended, but the cache went from {opened.before} to {after} rows; "
+                f"{len(written)} rows were appended, the cache went from {opened.before} to {after} rows: "
                 "was it advanced once, after the last layer?"
             )
         return Part(
