@@ -43,15 +43,15 @@ MAX_PROMPT = 512
 MAX_NUMBER = 1e9
 
 
-def pick_even(visible: Numbers) -> float:
-    """Average the numbers at even positions, counted from 1; 0 if there are none."""
-    picked = visible[1::2]
-    return sum(picked) / len(picked) if len(picked) else 0.0
-
-
 def four_heads(visible: Numbers) -> list[float]:
     """Return what the four heads make of the visible numbers, in the order of HEADS."""
-    return [pick_even(visible), visible[-1], visible[0], sum(visible) / len(visible)]
+    even = visible[1::2]
+    return [
+        sum(even) / len(even) if len(even) else 0.0,
+        visible[-1],
+        visible[0],
+        sum(visible) / len(visible),
+    ]
 
 
 def rule_scores(T: int) -> np.ndarray:
@@ -179,55 +179,27 @@ def attention(
     return (weights @ v).T
 
 
-class KVCache:
-    """Keys and values of every token run so far, a K and a V for each layer.
+class CacheBase:
+    """What every cache needs beside its rows: refusing, forgetting, counting."""
 
-    Args:
-        n_layers: how many layers append to it.
-        max_len: rows it takes, 1,024 unless told otherwise.
+    k: list[np.ndarray]
+    v: list[np.ndarray]
+    length: int
+    max_len: int
 
-    Raises:
-        ValueError: a size that is no whole number over 0.
-    """
-
-    def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
-        check_whole("n_layers", n_layers)
-        check_whole("max_len", max_len)
-        self.max_len = max_len
-        self.length = 0  # rows stored, in every layer
-        self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
-        self.v = [np.zeros(0) for _ in range(n_layers)]
-
-    def positions(self, T: int) -> np.ndarray:
-        """Return where T new tokens stand, (T,). ValueError if they do not fit."""
+    def check_room(self, T: int) -> None:
+        """Raise ValueError if T new rows do not fit."""
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new rows after {self.length} make {self.length + T}; expected at most {self.max_len}: "
                 "make a KVCache with a larger max_len, or stop here. Nothing was written."
             )
-        return np.arange(self.length + 1, self.length + T + 1)
 
-    def mask(self, T: int) -> np.ndarray:
-        """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
-        return np.arange(1, self.length + T + 1) <= self.positions(T)[:, None]
-
-    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far.
-
-        Raises:
-            ValueError: they do not fit, or k and v are of other shapes; nothing has been written.
-            IndexError: there is no such layer.
-        """
-        self.positions(len(v))
-        if k.shape != (len(v), 2) or v.ndim != 1:
+    def check_rows(self, k: np.ndarray, v: np.ndarray) -> None:
+        """Raise ValueError if new rows do not fit, or are not k (T, 2) and v (T,)."""
+        if v.ndim != 1 or k.shape != (len(v), 2):
             raise ValueError(f"k {k.shape} and v {v.shape} came in; expected (T, 2) and (T,) with the same T")
-        self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
-        self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
-        return self.k[layer], self.v[layer]
-
-    def advance(self, T: int) -> None:
-        """Count T tokens as stored; called once a pass, after the last layer."""
-        self.length += T
+        self.check_room(len(v))
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` rows. ValueError if there are fewer."""
@@ -252,12 +224,51 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows stored: 8 for each number, 3 numbers a row and layer."""
-        return sum(
-            k[: self.length].nbytes + v[: self.length].nbytes for k, v in zip(self.k, self.v, strict=True)
-        )
+        return sum(rows[: self.length].nbytes for rows in [*self.k, *self.v])
 
     def __repr__(self) -> str:
-        return f"KVCache({self.length} of {self.max_len} rows, {self.n_layers} layers, {self.nbytes} bytes)"
+        layers = "1 layer" if self.n_layers == 1 else f"{self.n_layers} layers"
+        return f"{type(self).__name__}({self.length} of {self.max_len} rows, {layers}, {self.nbytes} bytes)"
+
+
+class KVCache(CacheBase):
+    """Keys and values of every token run so far, a K and a V for each layer.
+
+    Args:
+        n_layers: how many layers append to it.
+        max_len: rows it takes, 1,024 unless told otherwise.
+    """
+
+    def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
+        self.max_len = max_len
+        self.length = 0
+        self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
+        self.v = [np.zeros(0) for _ in range(n_layers)]
+
+    def positions(self, T: int) -> np.ndarray:
+        """Return where T new tokens stand, (T,). ValueError if they do not fit."""
+        self.check_room(T)
+        return np.arange(self.length + 1, self.length + T + 1)
+
+    def mask(self, T: int) -> np.ndarray:
+        """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
+        return np.arange(1, self.length + T + 1) <= self.positions(T)[:, None]
+
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far.
+
+        Raises:
+            ValueError: they do not fit, or k and v are of other shapes; nothing has been written.
+            IndexError: there is no such layer.
+        """
+        self.check_rows(k, v)
+        self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
+        self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
+        return self.k[layer], self.v[layer]
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored; called once a pass, after the last layer."""
+        self.length += T
 
 
 def run_pass(
