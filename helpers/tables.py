@@ -1,0 +1,72 @@
+"""Small tables of numbers, the same in a notebook, on a terminal and in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+Cell = Any
+
+
+def short(x: Cell, digits: int = 2) -> str:
+    """Write a number with at most `digits` decimals and no trailing zeros; anything else as text.
+
+    >>> [short(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
+    ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
+    """
+    if isinstance(x, str):
+        return x
+    if str(x) in ("True", "False"):
+        return "yes" if x else "·"
+    if isinstance(x, int):
+        return f"{x:,}"
+    text = f"{x:,.{digits}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+class Table:
+    """A table with a name for each row and column.
+
+    Args:
+        rows: one list of cells for each row; numbers are shown with few digits, True as "yes".
+        index: the rows' names.
+        columns: the columns' names.
+        digits: decimals at most.
+        corner: what the rows are: the heading of their names.
+
+    Raises:
+        ValueError: the names do not fit the rows.
+    """
+
+    def __init__(
+        self, rows: Any, index: Sequence[Cell], columns: Sequence[Cell], digits: int = 2, corner: str = ""
+    ) -> None:
+        cells = [[short(x, digits) for x in row] for row in rows]
+        widths = {len(row) for row in cells}
+        if len(cells) != len(index) or widths - {len(columns)}:
+            raise ValueError(
+                f"{len(cells)} rows of {sorted(widths)} cells came with {len(index)} row names and "
+                f"{len(columns)} column names; expected one name for each"
+            )
+        self.header = [corner, *map(str, columns)]
+        self.rows = [[str(name), *row] for name, row in zip(index, cells, strict=True)]
+
+    def __repr__(self) -> str:
+        lines = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        names = [line[0].ljust(widths[0]) for line in lines]
+        cells = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)][1:] for line in lines]
+        return "\n".join("  ".join([name, *rest]).rstrip() for name, rest in zip(names, cells, strict=True))
+
+    def _repr_html_(self) -> str:
+        head = _html_line("th", self.header)
+        body = "".join(_html_line("td", row) for row in self.rows)
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _html_line(tag: str, cells: Sequence[str]) -> str:
+    first, *rest = map(escape, cells)
+    right = "".join(f'<{tag} style="text-align:right">{cell}</{tag}>' for cell in rest)
+    return f'<tr><th scope="row" style="text-align:left">{first}</th>{right}</tr>'
