@@ -22,9 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+")
 STAMPED = ["*.md", "pyproject.toml", ".github/**/*.md", "notebooks/*.ipynb"]
 # Where an address of ours can stand. GitHub and its pages have other people's projects too.
 OURS = [
-    r"colab\.research\.google\.com/github/([\w.-]+/[\w-]+)",
-    r"mybinder\.org/v2/gh/([\w.-]+/[\w-]+)",
-    r"git\+https://github\.com/([\w.-]+/[\w-]+)",
+    r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)",
+    r"mybinder\.org/v2/gh/([\w.-]+/[\w.-]+)",
+    r"git\+https://github\.com/([\w.-]+/[\w.-]+)",
     r"(?<![\w.-])([\w-]+/watch-it-decode)\b",
 ]
 OUR_PAGE = r"https://[\w-]+\.github\.io/{name}/"

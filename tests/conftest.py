@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.machine import find_chromium, find_node, lacking, pypi_answers
+
+# The same examples in every run, as slow as a machine may be: no run fails by chance.
+settings.register_profile("same-everywhere", derandomize=True, deadline=None, database=None)
+settings.load_profile("same-everywhere")
 
 
 @pytest.fixture(scope="session")

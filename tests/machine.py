@@ -10,10 +10,37 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# Made here or there, part of no copy of the project.
+MADE = {".git", ".hypothesis", "build", "dist", "node_modules", "__pycache__", ".ipynb_checkpoints"}
+
+
+def project_files() -> list[Path]:
+    """Return the files that belong to the project, those not yet known to git among them."""
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        here = Path(folder)
+        folders[:] = [
+            name
+            for name in folders
+            if name not in MADE
+            and not name.endswith(("_cache", ".egg-info"))
+            and not name.startswith(".venv")
+        ]
+        found += [here / name for name in files if name != ".DS_Store"]
+    return sorted(found)
+
+
+def prose_of(path: Path) -> str:
+    """Return what a reader reads in a file: the Markdown of a notebook, all of a text."""
+    if path.suffix == ".ipynb":
+        book = nbformat.read(path, as_version=4)
+        return "\n\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+    return path.read_text(encoding="utf-8") if path.suffix == ".md" else ""
 
 
 def lacking(reason: str) -> NoReturn:

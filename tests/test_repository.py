@@ -1,0 +1,196 @@
+"""What is committed fits together: notebooks, addresses, links, versions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from check_notebooks import faults
+from launch import badges, bootstrap
+from packaging.requirements import Requirement
+from packaging.version import Version
+from stamp import stale, stamp
+
+from tests.machine import NOTEBOOKS, ROOT, prose_of
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_fit_to_commit(notebook: Path) -> None:
+    assert list(faults(notebook)) == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_of_part_one_imports_no_torch(notebook: Path) -> None:
+    if notebook.name[:2] > "04":
+        pytest.skip("Part II")
+    book = nbformat.read(notebook, as_version=4)
+    code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
+    assert not re.search(r"^\s*(import|from)\s+torch\b", code, re.MULTILINE)
+
+
+def spoil_count(book: nbformat.NotebookNode) -> None:
+    book.cells[1].execution_count = None
+
+
+def spoil_state(book: nbformat.NotebookNode) -> None:
+    book.metadata.widgets = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+
+
+def spoil_stderr(book: nbformat.NotebookNode) -> None:
+    book.cells[1].outputs = [nbformat.v4.new_output("stream", name="stderr", text="careful")]
+
+
+def spoil_error(book: nbformat.NotebookNode) -> None:
+    book.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
+
+
+def spoil_timing(book: nbformat.NotebookNode) -> None:
+    book.cells[1].metadata.execution = {"iopub.execute_input": "2026-01-01T00:00:00Z"}
+
+
+def spoil_bootstrap(book: nbformat.NotebookNode) -> None:
+    book.cells[1].source += "  # changed"
+
+
+def spoil_badges(book: nbformat.NotebookNode) -> None:
+    book.cells[0].source = "# No badges"
+
+
+def spoil_kernel(book: nbformat.NotebookNode) -> None:
+    del book.metadata["kernelspec"]
+
+
+@pytest.fixture
+def good_notebook() -> nbformat.NotebookNode:
+    """A notebook without a fault, to be saved as made.ipynb."""
+    cells = [
+        nbformat.v4.new_markdown_cell("# Made\n\n" + badges("notebooks/made.ipynb")),
+        nbformat.v4.new_code_cell(bootstrap(), execution_count=1),
+        nbformat.v4.new_code_cell("1 + 1", execution_count=2),
+    ]
+    kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoil_count,
+        spoil_state,
+        spoil_stderr,
+        spoil_error,
+        spoil_timing,
+        spoil_bootstrap,
+        spoil_badges,
+        spoil_kernel,
+    ],
+)
+def test_an_unfit_notebook_is_found(
+    tmp_path: Path, good_notebook: nbformat.NotebookNode, spoil: Callable[[nbformat.NotebookNode], None]
+) -> None:
+    path = tmp_path / "made.ipynb"
+    nbformat.write(good_notebook, path)
+    assert list(faults(path)) == []
+    spoil(good_notebook)
+    nbformat.write(good_notebook, path)
+    assert len(list(faults(path))) == 1
+
+
+def test_one_address_everywhere() -> None:
+    assert list(stale()) == []
+
+
+def test_stamping_reaches_every_place(tmp_path: Path) -> None:
+    for path in [ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "CONTRIBUTING.md", *NOTEBOOKS]:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    stamp("ann-b/another.name", tmp_path)
+    assert list(stale(tmp_path)) == []
+    old = re.compile(r"OWNER[./]|/watch-it-decode\b")
+    for path in tmp_path.rglob("*.*"):
+        assert not old.search(path.read_text(encoding="utf-8")), path.name
+    stamp("cy/watch-it-decode", tmp_path)
+    assert list(stale(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git clone https://github.com/someone/watch-it-decode",
+        "https://someone.github.io/watch-it-decode/",
+        "https://mybinder.org/v2/gh/someone/decode/main",
+    ],
+)
+def test_a_stale_address_is_found(tmp_path: Path, line: str) -> None:
+    for name in ("README.md", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / "CONTRIBUTING.md").write_text(line)
+    assert len(list(stale(tmp_path))) == 1
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
+
+
+def dead_links(path: Path) -> Iterator[str]:
+    """Yield the relative links of a text or notebook that lead nowhere."""
+    for groups in LINK.findall(prose_of(path)):
+        target = (groups[0] or groups[1]).split("#")[0]
+        if target and not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+            yield target
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *NOTEBOOKS], ids=lambda p: p.stem
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert list(dead_links(path)) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "text.md"
+    path.write_text("[here](text.md#part) and [there](gone.md) and [far](https://arxiv.org/abs/1)")
+    assert list(dead_links(path)) == ["gone.md"]
+
+
+def test_readme_maps_every_notebook() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\(notebooks/(\w+\.ipynb)\)", readme) == [path.name for path in NOTEBOOKS]
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Return the versions of a requirements file, each of them exact."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith(("#", "-e .")):
+            name, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()  # type: ignore[union-attr]
+            found[name] = version
+    return found
+
+
+def test_pins_are_within_the_ranges() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        ranges = [Requirement(text) for text in tomllib.load(file)["project"]["dependencies"]]
+    exact = pins(ROOT / "requirements.txt")
+    assert pins(ROOT / "tests/requirements.txt")
+    for wanted in ranges:
+        assert exact[wanted.name] in wanted.specifier
+
+
+def test_lowest_versions_are_those_of_pyproject() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        ranges = [Requirement(text) for text in tomllib.load(file)["project"]["dependencies"]]
+    lines = [line for line in (ROOT / "tests/lowest.txt").read_text().splitlines() if line[0] != "#"]
+    lowest = {}
+    for pin in map(Requirement, lines):
+        if pin.marker is None or pin.marker.evaluate({"python_version": "3.11"}):
+            lowest[pin.name] = Version(str(pin.specifier).removeprefix("=="))
+    assert lowest == {wanted.name: Version(str(wanted.specifier).removeprefix(">=")) for wanted in ranges}
