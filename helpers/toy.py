@@ -10,13 +10,12 @@ Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from helpers.sampling import greedy, next_probabilities, sample, softmax
-from helpers.trace import Model, Recorder, Token, Trace
+from helpers.trace import Model, Recorder, Token, Trace, is_utf8
 
 PROMPT = ("Today", "weather", "is", "so")
 NUMBERS = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}
@@ -103,18 +102,14 @@ def readout(contexts: np.ndarray) -> np.ndarray:
     return contexts @ READOUT.T
 
 
-def step(words: Sequence[str], n_layers: int = 1) -> np.ndarray:
-    """Run all the words, without a cache, and return the logits of the next one, (V,).
+def look_up(words: Sequence[str]) -> np.ndarray:
+    """Return the numbers that known words carry, (T,). ValueError as in `check_prompt`."""
+    return check_prompt(words, limit=None)[1]
 
-    Each layer hands the mean of a token's four contexts to the next as the number it carries.
 
-    Raises:
-        ValueError: as in `check_prompt`.
-    """
-    _, numbers = check_prompt(words, None, limit=None)
-    for _ in range(n_layers - 1):
-        numbers = prefill_matrix(numbers).mean(axis=1)
-    return readout(prefill_matrix(numbers)[-1])
+def step(words: Sequence[str]) -> np.ndarray:
+    """Run all the words, without a cache, and return the logits of the next one, (V,)."""
+    return readout(prefill_matrix(look_up(words))[-1])
 
 
 def generate(step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new: int) -> list[str]:
@@ -290,16 +285,18 @@ def run_pass(
         The last layer's contexts of the new tokens, (T, H).
 
     Raises:
-        ValueError: the cache was made for another number of layers, or is full; nothing has been written.
+        ValueError: no numbers or a wrong one, the cache was made for another number of layers, or is full;
+            nothing has been written.
     """
-    kept = KVCache(n_layers, max(len(numbers), 1)) if cache is None else cache
+    x = check_numbers(numbers)
+    check_whole("n_layers", n_layers)
+    kept = KVCache(n_layers, len(x)) if cache is None else cache
     if kept.n_layers != n_layers:
         raise ValueError(
             f"this cache has rows for {kept.n_layers} layers, the toy runs {n_layers}; expected the same: "
             f"make KVCache(n_layers={n_layers})"
         )
-    positions, mask = kept.positions(len(numbers)), kept.mask(len(numbers))
-    x = np.asarray(numbers, dtype=float)
+    positions, mask = kept.positions(len(x)), kept.mask(len(x))
     for layer in range(n_layers):
         q, k, v = make_qkv(positions, x)
         keys, values = kept.append(layer, k, v)
@@ -307,13 +304,14 @@ def run_pass(
         if recorder is not None:
             _record_dots(recorder, layer, (q, k, v), (keys, values), mask, contexts)
         x = contexts.mean(axis=1)
-    kept.advance(len(numbers))
+    kept.advance(len(positions))
     return contexts
 
 
 def run_rules(numbers: Numbers, *, n_layers: int = 1, recorder: Recorder | None = None) -> np.ndarray:
     """Run all tokens by the rules, without keys or cache; contexts of the last layer, (T, H)."""
-    x = np.asarray(numbers, dtype=float)
+    x = check_numbers(numbers)
+    check_whole("n_layers", n_layers)
     scores, mask = rule_scores(len(x)), causal_mask(len(x))
     for layer in range(n_layers):
         contexts = attend(scores, x)
@@ -503,6 +501,8 @@ def check_prompt(
     for n, word in enumerate(words, 1):
         if not isinstance(word, str) or not word:
             raise ValueError(f"token {n} is {word!r}; expected text of at least one character")
+        if not is_utf8(word):
+            raise ValueError(f"token {n} is {word!r}; expected whole characters, this holds half of a pair")
         if numbers is None and word not in NUMBERS:
             raise ValueError(
                 f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, "
@@ -513,13 +513,23 @@ def check_prompt(
         raise ValueError(
             f"there are {len(words)} tokens and {len(carried)} numbers; expected one number for each token"
         )
-    for n, number in enumerate(carried, 1):
+    return words, check_numbers(carried)
+
+
+def check_numbers(numbers: Numbers) -> np.ndarray:
+    """Return what tokens carry as (T,). ValueError if there is none, or one is NaN, infinite or too large."""
+    if len(numbers) == 0:
+        raise ValueError("there are no numbers; expected one for each token, and at least one")
+    for n, number in enumerate(numbers, 1):
         _check_number(n, number)
-    return words, np.array(carried, dtype=float)
+    return np.array(numbers, dtype=float)
 
 
 def _check_number(n: int, number: float) -> None:
     if isinstance(number, bool) or not isinstance(number, int | float | np.integer | np.floating):
         raise ValueError(f"number {n} is {number!r}; expected a number such as 10 or 0.5")
-    if not math.isfinite(number) or abs(number) > MAX_NUMBER:
-        raise ValueError(f"number {n} is {number}; expected a finite number of at most a billion either way")
+    size = abs(number if isinstance(number, int) else float(number))  # an int may be too long for a float
+    if not size <= MAX_NUMBER:  # so put, it refuses NaN too
+        raise ValueError(
+            f"number {n} is {str(number)[:40]}; expected a finite number of at most a billion either way"
+        )
