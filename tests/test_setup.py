@@ -1,0 +1,202 @@
+"""The ways in: README's commands, Binder, Colab, the lowest versions, another directory, no network.
+
+The slow ones make a virtual environment and need PyPI (marker `pypi`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import nbformat
+import pytest
+from check_notebooks import bad_outputs, code_cells
+from launch import GITHUB, bootstrap, repository
+from run_notebooks import execute
+
+from tests.machine import NOTEBOOKS, ROOT, find_python, project_files
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """Run a command; return what it printed, or fail with it."""
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def environment(folder: Path, python: str, *install: str) -> Path:
+    """Make a virtual environment with these requirements; return its python."""
+    run(python, "-m", "venv", folder, cwd=folder.parent)
+    made = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    run(made, "-m", "pip", "install", "-q", "--disable-pip-version-check", *install, cwd=folder)
+    return made
+
+
+def without(env: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return the environment variables but these."""
+    return {name: value for name, value in env.items() if name not in names}
+
+
+def test_readme_has_its_commands_once() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    fences = re.findall(r"```(?:sh|powershell)\n(.*?)\n```", readme, re.DOTALL)
+    commands = [fence for fence in fences if "venv" in fence]
+    ends = ["jupyterlab notebooks/00_start_here.ipynb", "jupyterlab notebooks\\00_start_here.ipynb"]
+    ends += ["-m pytest", "-m pytest"]
+    assert [
+        command.splitlines()[-1][-len(end) :] for command, end in zip(commands, ends, strict=True)
+    ] == ends
+    assert all("\n" not in command for command in commands), "each is one line"
+
+
+def test_ci_runs_the_command_of_the_readme(tmp_path: Path) -> None:
+    """`.ci/run` takes its command from the README, word for word, with CI=true, and fails when it fails."""
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("chromium", "git", "python3"):
+        (tools / name).write_text('#!/bin/sh\n[ "$1" = -c ] && exit 0\necho "CI=$CI $0 $*"; exit 7\n')
+        (tools / name).chmod(0o755)
+    env = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([tmp_path / ".ci/run"], env=env, capture_output=True, text=True)
+    command, ran = done.stdout.splitlines()
+    assert f"```sh\n{command}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert ran == f"CI=true {tools}/python3 -m venv .venv"
+    assert done.returncode == 7
+
+
+def test_binder_image() -> None:
+    """The Dockerfile that repo2docker prints: Python, the CPU build of torch, this package, the notebooks."""
+    dockerfile = run(
+        sys.executable, "-m", "repo2docker", "--no-build", "--user-id=1000", "--user-name=jo", ".", cwd=ROOT
+    )
+    assert re.search(r"environment-2epy-2d3-2e11-", dockerfile), "the locked environment of Python 3.11"
+    copies, installs = (
+        dockerfile.index("COPY --chown=1000:1000 src/ ${REPO_DIR}/"),
+        "pip install --no-cache-dir -r ",
+    )
+    after = re.findall(r"^RUN (.*)$", dockerfile[copies:], re.MULTILINE)
+    assert after == ['${KERNEL_PYTHON_PREFIX}/bin/pip install --no-cache-dir -r "binder/requirements.txt"'], (
+        "after the whole repository has been copied, notebooks and all, only this runs, in its root"
+    )
+    assert dockerfile.count(installs) == 1
+    wanted = (ROOT / "binder/requirements.txt").read_text().splitlines()
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in wanted
+    assert "-r ../requirements.txt" in wanted
+    own = (ROOT / "requirements.txt").read_text().splitlines()
+    assert "-e ." in own, "the package itself"
+    assert "torch==2.13.0" in own, "a release that the CPU index has as 2.13.0+cpu, which pip prefers"
+    assert not [line for line in own if "index" in line], "a reader's pip asks no second index"
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A git repository with the project's files as they are now."""
+    folder = tmp_path_factory.mktemp("clone")
+    for path in project_files():
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"]
+    run("git", "init", "-q", cwd=folder)
+    run("git", "add", "-A", "-f", cwd=folder)
+    run("git", *identity, "commit", "-q", "-m", "As it is", cwd=folder)
+    return folder
+
+
+@pytest.mark.pypi
+def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only 00's file arrives; its first cell, unchanged, fetches the helpers, and every cell runs."""
+    python = environment(tmp_path / "colab", find_python("3.13"), "-r", str(ROOT / "tests/colab.txt"))
+    content = tmp_path / "content"
+    content.mkdir()
+    shutil.copy(NOTEBOOKS[0], content)
+    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "Colab", "language": "python"}
+    kernel = tmp_path / "kernels/python3/kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    env = without(os.environ, "PYTHONPATH") | {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": f"{GITHUB}{repository()}",
+    }
+    book = nbformat.read(content / NOTEBOOKS[0].name, as_version=4)
+    assert code_cells(book)[0].source == bootstrap()
+    where = "import helpers, sys; print(helpers.__file__, 'torch' in sys.modules)"
+    book.cells.append(nbformat.v4.new_code_cell(where))
+    execute(book, content, env)
+    assert list(bad_outputs(book)) == []
+    assert code_cells(book)[0].outputs == []
+    place, torch = book.cells[-1].outputs[0].text.split()
+    assert Path(place).is_relative_to(tmp_path / "colab"), "installed there, not found here"
+    assert torch == "False"
+
+
+# What is no test of the code but of the repository, and needs the tools of tests/requirements.txt.
+NOT_OF_THE_CODE = ["test_setup", "test_house", "test_repository", "test_code_quality"]
+
+
+@pytest.mark.pypi
+def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path) -> None:
+    """The lowest versions that pyproject.toml allows pass the tests of the code, without torch."""
+    tools = [line for line in (ROOT / "tests/requirements.txt").read_text().splitlines() if "==" in line]
+    tools = [line for line in tools if line.startswith(("pytest", "hypothesis", "nbclient", "nbformat"))]
+    lowest = str(ROOT / "tests/lowest.txt")
+    python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), *tools)
+    options = ["-o", "addopts=", "-o", "filterwarnings=default", "--import-mode=importlib", "-q", "-x"]
+    options += ["-m", "not browser and not pypi"]
+    options += [f"--ignore=tests/{name}.py" for name in NOT_OF_THE_CODE] + ["--ignore=tests/browser"]
+    run(python, "-m", "pytest", *options, "tests", cwd=clone, env=without(os.environ, "PYTHONPATH"))
+
+
+OFFLINE = '''
+import sys
+
+
+def offline(event, args):
+    """Raise for whatever would leave this machine; a str is the path of a local socket."""
+    if event in ("socket.connect", "socket.sendto"):
+        host = args[1][0] if isinstance(args[1], tuple) else "localhost"
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        host = args[0] or "localhost"
+    else:
+        return
+    if str(host) not in ("localhost", "::1") and not str(host).startswith("127."):
+        raise OSError(f"the network is out of reach: {host}")
+
+
+sys.addaudithook(offline)
+'''
+ASK_THE_NETWORK = """\
+import socket
+for host in ("192.0.2.1", "nowhere.invalid"):
+    try:
+        print(socket.create_connection((host, 80), timeout=1))
+    except OSError as error:
+        print(error)"""
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_elsewhere_and_offline(notebook: Path, tmp_path: Path) -> None:
+    """It runs in a directory that is not its own, with nothing beside it and no network, and stays quiet."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(OFFLINE)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    book = nbformat.read(notebook, as_version=4)
+    book.cells.append(nbformat.v4.new_code_cell(ASK_THE_NETWORK))
+    execute(book, elsewhere, os.environ | {"PYTHONPATH": str(tmp_path / "site")})
+    assert list(bad_outputs(book)) == []
+    told = book.cells[-1].outputs[0].text
+    assert told.splitlines() == [
+        f"the network is out of reach: {host}" for host in ("192.0.2.1", "arxiv.org")
+    ]
