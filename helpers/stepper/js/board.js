@@ -1,0 +1,361 @@
+// The board: one column for each token, from its head through the grid, K, the attention weights and V.
+import { formatNumber, formatPercent, clippedText, visibleText } from "./format.js";
+import { AGAIN, EARLIER, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
+import { centreX, layoutOf, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
+import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
+import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
+import { drawDense, denseTitle } from "./canvas.js";
+
+const LABEL_FONT = "12px system-ui, sans-serif";
+const WORD_FONT = "13px system-ui, sans-serif";
+const LINE = 24; // height of one candidate
+const CONTEXT = 46; // width of one context
+const DIGITS_UP_TO = 8;
+const CANDIDATES = 8;
+
+const CELL_CLASSES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
+
+export class Board {
+  /** `panels` is a Set of panel names; `onRow` is called with the token index of a chosen row. */
+  constructor(panels, onRow) {
+    this.panels = panels;
+    this.onRow = onRow;
+    this.node = make("div", "wid-board");
+    this.sheet = make("div", "wid-sheet");
+    this.canvas = make("canvas", "wid-canvas");
+    this.marks = make("div", "wid-marks");
+    this.marks.setAttribute("aria-hidden", "true");
+    this.labels = make("div", "wid-labels");
+    this.labels.setAttribute("role", "group");
+    this.labels.setAttribute("aria-label", "Rows of this pass: choose whose attention weights are shown");
+    this.sheet.append(this.canvas, this.marks, this.labels);
+    this.node.append(this.sheet);
+    this.pool = new Pool(this.marks);
+    this.rowPool = new Pool(this.labels);
+    this.canvas.addEventListener("pointermove", (e) => (this.canvas.title = denseTitle(this, e.offsetX, e.offsetY)));
+    this.sheet.addEventListener("click", (e) => this.clicked(e));
+  }
+
+  clicked(event) {
+    if (!this.frame || !this.panels.has("weights") || event.target.closest("button, select, input")) return;
+    const box = this.sheet.getBoundingClientRect();
+    const k = rowAt(this.layout, event.clientY - box.top, this.rows[1] - this.rows[0]);
+    const x = event.clientX - box.left;
+    if (k === null || x > this.layout.xEnd) return;
+    const query = this.rows[0] + k;
+    if (this.frame.event.visible.has(query)) this.onRow(query);
+  }
+
+  measure(frame) {
+    if (this.measured) return;
+    this.measured = true;
+    const columns = frame.columns.slice(0, 32);
+    this.wants = textWidths(columns.map((c) => clippedText(c.text, 40)), WORD_FONT);
+    const labels = [...columns.map((c) => clippedText(c.text, 40)), ...frame.heads.map((h) => h.name)];
+    this.label = Math.max(...textWidths(labels, LABEL_FONT));
+  }
+
+  draw(frame, width, columnStart, theme) {
+    this.measure(frame);
+    this.frame = frame;
+    const newest = frame.event.queries.at(-1) ?? frame.columns.length - 1;
+    const shown = Math.min(frame.columns.length - 1, newest + 1);
+    this.cols = windowOf(frame.columns.length, shown, columnStart);
+    this.rows = windowOf(frame.columns.length, frame.row === null || frame.row === newest ? shown : frame.row);
+    const has = (name) => this.panels.has(name);
+    this.layout = layoutOf({
+      width,
+      columns: this.cols[1] - this.cols[0],
+      heads: frame.weights.length,
+      panels: { weights: has("weights"), contexts: this.showsContexts(frame), prediction: has("prediction"), keys: has("keys"), values: has("values"), shapes: has("shapes"), ledger: has("ledger") },
+      wants: this.wants,
+      label: this.label,
+    });
+    this.sheet.style.width = `${this.layout.width}px`;
+    this.sheet.style.height = `${this.layout.height}px`;
+    this.sheet.classList.toggle("wid-dense", this.layout.dense);
+    this.canvas.hidden = !this.layout.dense;
+    this.pool.begin();
+    this.rowPool.begin();
+    if (this.layout.dense) drawDense(this, theme);
+    else this.drawCells();
+    this.drawRowLabels();
+    this.drawBands();
+    if (has("weights")) this.drawWeights();
+    this.drawRight();
+    this.pool.end();
+    this.rowPool.end();
+  }
+
+  showsContexts(frame) {
+    return this.panels.has("contexts") && frame.record.contexts.size > 0;
+  }
+
+  put(key, className, box, text = null, title = "") {
+    return this.pool.put(key, "div", className, box, text, title);
+  }
+
+  text(key, className, x, y, width, text, title = "") {
+    return this.put(key, `wid-text ${className}`, [x, y, width, 16], text, title);
+  }
+
+  drawCells() {
+    const { layout, frame } = this;
+    frame.columns.forEach((column, k) => {
+      this.drawHead(column, k);
+      this.drawContent("k", column, k, layout.y.k, layout.y.kH);
+      this.drawContent("v", column, k, layout.y.v, layout.y.vH);
+    });
+    for (let i = 0; i < frame.columns.length; i++) this.drawRow(i);
+  }
+
+  drawRow(i) {
+    const { layout, frame } = this;
+    const { states, counts } = rowCells(frame.run, frame.event.index, i, 0, frame.columns.length);
+    const top = rowTop(layout, i);
+    for (let j = 0; j < states.length; j++) {
+      if (!states[j]) continue;
+      const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? "×" : "";
+      const node = this.put(`c${i}.${j}`, `wid-cell ${CELL_CLASSES[states[j]]}`, [layout.xs[j] + 2, top + 2, layout.widths[j] - 4, layout.rowH - 4], mark);
+      node.dataset.cell = `${i},${j}`;
+      node.dataset.count = counts[j];
+    }
+  }
+
+  drawHead(column, k) {
+    const { layout } = this;
+    const kind = column.state === "present" ? column.origin : "";
+    const title = column.state === "absent" ? "not there yet" : visibleText(column.text);
+    const node = this.put(`h${column.index}`, `wid-head ${column.state} ${kind} ${column.live ? "live" : ""}`, [layout.xs[k] + 2, layout.y.heads, layout.widths[k] - 4, layout.y.headsH], null, title);
+    if (!node.firstChild) node.append(make("bdi", "wid-word"), make("span", "wid-place"));
+    setText(node.firstChild, column.state === "absent" ? " " : visibleText(column.text));
+    setText(node.lastChild, String(column.position));
+  }
+
+  drawContent(kind, column, k, top, height) {
+    const { layout, frame } = this;
+    const shown = column.row === "empty" || column.row === "dropped" ? [] : this.contentTexts(kind, column);
+    const lines = kind === "k" && layout.widths[k] < 56 ? shown : [shown.join(" · ")];
+    const node = this.put(`${kind}${column.index}`, `wid-row ${kind} ${column.row}`, [layout.xs[k] + 2, top, layout.widths[k] - 4, height], lines.filter(Boolean).join("\n"), `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`);
+    node.dataset.row = `${kind}${column.index}`;
+    node.dataset.state = column.row;
+    node.dataset.layer = frame.layer;
+  }
+
+  contentTexts(kind, column) {
+    if (kind === "k") return this.panels.has("keys") ? keyTexts(this.frame.record, column.k) : [];
+    if (!this.panels.has("values") || !column.v || column.v.length > 1) return [];
+    return [formatNumber(column.v[0])];
+  }
+
+  drawRowLabels() {
+    const { layout, frame, rows } = this;
+    const selectable = this.panels.has("weights") && !layout.dense;
+    for (let i = rows[0]; i < rows[1]; i++) {
+      const column = frame.columns[i];
+      const live = column.live;
+      if (layout.dense && i !== frame.row) continue;
+      const old = live ? null : lastPassOf(frame.run, frame.event.index, i);
+      if (column.state !== "present" || (!live && !old && !frame.event.counted)) continue;
+      this.drawRowLabel(column, i - rows[0], selectable && live, layout.narrow && old);
+    }
+  }
+
+  drawRowLabel(column, k, asButton, pass) {
+    const { layout, frame } = this;
+    const chosen = column.index === frame.row && this.panels.has("weights");
+    const className = `wid-rowname ${column.live ? "live" : ""} ${chosen ? "chosen" : ""}`;
+    const height = layout.dense ? 20 : layout.rowH;
+    const top = rowTop(layout, k) + (layout.rowH - height) / 2;
+    const word = visibleText(column.text);
+    const node = this.rowPool.put(`${asButton ? "b" : "s"}${column.index}`, asButton ? "button" : "div", className, [0, top, layout.x0 - 6, height], null, word);
+    if (!node.firstChild) node.append(make("bdi", "wid-word"), make("span", "wid-place"));
+    setText(node.firstChild, word);
+    setText(node.lastChild, pass && layout.rowH >= 30 ? `${pass.toLowerCase()}'s` : "");
+    if (!asButton) return;
+    node.type = "button";
+    node.setAttribute("aria-pressed", String(chosen));
+    node.onclick = () => this.onRow(column.index);
+  }
+
+  drawBands() {
+    const { layout, frame } = this;
+    const { y, x0 } = layout;
+    const right = x0 - 10;
+    this.text("looks", "soft strong", 0, y.heads + (layout.dense ? 5 : 11), right, layout.narrow ? "" : "looks at →");
+    const caption = this.panels.has("keys") && !layout.dense ? keyCaption(frame.record) : null;
+    const band = (key, name, top, height, note) => {
+      const lift = note && !layout.narrow ? 8 : 0;
+      this.text(`band${key}`, `end letter ${key}`, 0, top + height / 2 - 8 - lift, right, name);
+      if (lift) this.text(`band${key}2`, "end soft", 0, top + height / 2 + 2, right, note);
+    };
+    band("k", "K", y.k, y.kH, caption);
+    band("v", "V", y.v, y.vH, null);
+  }
+
+  drawWeights() {
+    const { layout, frame } = this;
+    const { y } = layout;
+    const caption = this.put("caption", "wid-caption", [0, y.caption, layout.width, 18]);
+    if (!caption.firstChild) caption.append("attention weights of ", wordNode(""), make("span", "wid-aside"));
+    const word = frame.row === null ? "no row" : visibleText(frame.columns[frame.row].text);
+    setText(caption.children[0], clippedText(word, 18));
+    setText(caption.children[1], this.weightsAside());
+    frame.weights.forEach((line, h) => this.drawWeightLine(line, h));
+  }
+
+  weightsAside() {
+    const { frame, layout } = this;
+    const live = frame.event.queries.length;
+    if (layout.narrow) return live > 1 ? " · or choose another row" : live ? " · older ones are gone" : "";
+    const older = frame.event.counted && frame.columns.some((c) => lastPassOf(frame.run, frame.event.index, c.index) && !c.live);
+    if (older) return " · older rows' weights were thrown away";
+    return live > 1 ? " · choose another row to see its own" : "";
+  }
+
+  drawWeightLine(line, h) {
+    const { layout, cols } = this;
+    const { y } = layout;
+    const top = y.weights + h * y.lineH;
+    const middle = top + y.lineH / 2;
+    this.text(`w${h}`, "end soft", 0, middle - 8, layout.x0 - 10, line.name, line.name);
+    if (!line.weights) {
+      this.text(`w${h}none`, "soft", layout.x0 + 4, middle - 8, null, this.frame.row === null ? "" : "not recorded");
+      return;
+    }
+    if (layout.dense) return;
+    const digits = this.frame.columns.length <= DIGITS_UP_TO;
+    const most = Math.min(15, y.lineH - 4);
+    line.weights.forEach((w, k) => {
+      const j = line.columns[k];
+      if (j < cols[0] || j >= cols[1]) return;
+      const centre = centreX(layout, j - cols[0]);
+      if (w < 0.005) {
+        this.text(`w${h}.${j}`, "mid soft", centre - 10, middle - 8, 20, "·");
+        return;
+      }
+      const side = Math.max(2, Math.sqrt(w) * most);
+      const [sx, sy] = !digits ? [centre, middle] : layout.stacked ? [centre, top + 9] : [centre - 12, middle];
+      this.put(`w${h}.${j}s`, "wid-weight", [sx - side / 2, sy - side / 2, side, side]);
+      if (digits && layout.stacked) this.text(`w${h}.${j}d`, "mid number", centre - 20, top + 16, 40, formatNumber(w));
+      else if (digits) this.text(`w${h}.${j}d`, "number", centre - 1, middle - 8, 34, formatNumber(w));
+    });
+  }
+
+  drawRight() {
+    const { layout, frame } = this;
+    this.drawNotes();
+    if (!layout.notes) return;
+    if (this.showsContexts(frame)) this.drawContexts();
+    if (!layout.dense) this.drawUntouched();
+    if (layout.next) frame.targets.size ? this.drawTargets() : this.drawNext();
+  }
+
+  drawContexts() {
+    const { layout, frame } = this;
+    const { x } = layout.notes;
+    if (layout.dense) return;
+    this.text("ctx", "soft strong", x, layout.y.heads + 1, null, "contexts, a number a head");
+    frame.heads.forEach(({ name }, h) => this.text(`ctx${h}`, "mid soft", x + h * CONTEXT - 4, layout.y.heads + 20, CONTEXT, name, name));
+    for (const [query, numbers] of frame.contexts) {
+      const top = rowTop(layout, query) + layout.rowH / 2 - 8;
+      const last = query === frame.row || query === frame.out?.query;
+      numbers.forEach((c, h) => this.text(`ctx${query}.${h}`, `mid number ${last ? "" : "soft"}`, x + h * CONTEXT - 4, top, CONTEXT, formatNumber(c)));
+    }
+  }
+
+  drawUntouched() {
+    const { layout, frame } = this;
+    for (const column of frame.columns) {
+      const pass = column.live ? null : lastPassOf(frame.run, frame.event.index, column.index);
+      if (!pass) continue;
+      this.text(`old${column.index}`, "soft", layout.notes.x, rowTop(layout, column.index) + layout.rowH / 2 - 8, null, `${pass.toLowerCase()}'s, untouched`);
+    }
+  }
+
+  drawNotes() {
+    const { layout, frame } = this;
+    const { y, notes, narrow } = layout;
+    const shapes = this.panels.has("shapes") ? shapesOf(frame) : {};
+    const x = narrow ? layout.x0 + 4 : notes.x;
+    const width = narrow ? layout.width - x : layout.next && !layout.dense ? null : notes.width;
+    const note = [rowsNote(frame)];
+    const alone = !shapes.k;
+    const kTop = narrow ? y.k + y.kH + 3 : y.k + y.kH / 2 - (alone ? 8 : 16);
+    this.text("noteK", "soft", x, kTop, width, note[0], note[0]);
+    if (shapes.k) this.text("shapeK", "soft shape", x, kTop + 16, width, shapes.k);
+    if (shapes.scores && !narrow && !layout.dense) {
+      this.text("shapeQ", "soft shape", notes.x, y.k - 14 - 12, null, "");
+    }
+    if (!narrow) frame.weights.forEach((line, h) => this.panels.has("weights") && this.drawSum(line, h));
+    const vTop = narrow ? y.v + y.vH + 3 : y.v + y.vH / 2 - (shapes.v && this.panels.has("ledger") ? 16 : 8);
+    let at = vTop;
+    if (this.panels.has("ledger")) {
+      const ledger = ledgerOf(frame);
+      const node = this.text("ledger", `ledger ${ledger.holds ? "number" : "soft"}`, x, at, narrow ? layout.width - x : null, ledger.text, ledger.text);
+      node.dataset.holds = ledger.holds;
+      at += narrow ? 34 : 16;
+    }
+    if (shapes.v) this.text("shapeV", "soft shape", x, at, width, shapes.v);
+  }
+
+  drawSum(line, h) {
+    const { layout } = this;
+    const sum = sumOf(line);
+    if (sum === null) return;
+    const middle = layout.y.weights + h * layout.y.lineH + layout.y.lineH / 2;
+    const node = this.text(`sum${h}`, "number", layout.notes.x, middle - 8, null);
+    if (!node.firstChild) node.append(document.createTextNode(""), make("b"));
+    node.firstChild.data = `${sum} = `;
+    setText(node.lastChild, formatNumber(line.context[0]));
+  }
+
+  drawTargets() {
+    const { layout, frame } = this;
+    const { x } = layout.next;
+    if (layout.dense) return;
+    this.text("tgt", "soft strong", x, layout.y.heads + 20, null, "target");
+    for (const [query, word] of frame.targets)
+      this.text(`tgt${query}`, "target", x, rowTop(layout, query) + layout.rowH / 2 - 8, layout.next.width, `→ ${visibleText(word)}`, visibleText(word));
+  }
+
+  drawNext() {
+    const { layout, frame, rows } = this;
+    const { out } = frame;
+    if (!out) return;
+    const listing = candidates(out);
+    const middle = rowTop(layout, out.query - rows[0]) + layout.rowH / 2;
+    const said = out.how === "greedy" ? 0 : 1;
+    const top = nextTop(layout, middle, listing.length + said, LINE, layout.y.k - 6);
+    const x = layout.next.x + 26;
+    const width = layout.next.width - 26;
+    const from = layout.dense || !frame.contexts.size ? layout.xEnd + 4 : layout.notes.x + frame.heads.length * CONTEXT + 2;
+    this.put("arrow", "wid-arrow", [from, middle - 4, Math.max(12, layout.next.x + 18 - from), 8]);
+    this.text("next", "soft strong", x, top, width, "next word");
+    listing.forEach((candidate, k) => {
+      const node = this.put(`n${k}`, `wid-candidate ${candidate.chosen ? "chosen" : ""}`, [x - 7, top + 20 + k * LINE, width, LINE - 1]);
+      fillCandidate(node, candidate);
+    });
+    if (said) this.text("how", "soft", x, top + 24 + listing.length * LINE, width, out.how, out.how);
+  }
+}
+
+/** At most eight candidates, in their order, the chosen one among them. */
+export function candidates(out) {
+  if (out.top.length <= CANDIDATES) return out.top;
+  const first = out.top.slice(0, CANDIDATES);
+  return first.some((c) => c.chosen) ? first : [...first.slice(0, -1), out.top.find((c) => c.chosen)].filter(Boolean);
+}
+
+export function fillCandidate(node, candidate) {
+  if (!node.firstChild) {
+    node.append(make("bdi", "wid-word"), make("span", "wid-bar"), make("span", "wid-percent"));
+    node.children[1].append(make("i"));
+  }
+  const word = visibleText(candidate.word);
+  setText(node.children[0], word);
+  node.children[0].title = word;
+  node.children[1].firstChild.style.width = `${Math.max(1, 100 * candidate.p)}%`;
+  setText(node.children[2], formatPercent(candidate.p));
+  node.setAttribute("data-chosen", String(candidate.chosen));
+}

@@ -1,0 +1,85 @@
+// Small tools for the page. Text only ever enters through textContent.
+
+export function make(tag, className = "", text = null) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== null) node.textContent = text;
+  return node;
+}
+
+/** A token's word: its own direction, the whole of it as title when it may be cut. */
+export function wordNode(text, full = null) {
+  const node = make("bdi", "wid-word", text);
+  if (full !== null && full !== text) node.title = full;
+  return node;
+}
+
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Children that are kept from one drawing to the next, by key: nothing flickers and focus stays. */
+export class Pool {
+  constructor(parent) {
+    this.parent = parent;
+    this.nodes = new Map();
+    this.seen = new Set();
+  }
+
+  begin() {
+    this.seen.clear();
+  }
+
+  /** Put a child at [x, y, width, height]; `text` may be null to leave its content alone. */
+  put(key, tag, className, [x, y, w, h], text = null, title = "") {
+    let node = this.nodes.get(key);
+    if (!node) {
+      node = make(tag);
+      this.nodes.set(key, node);
+      this.parent.append(node);
+    }
+    this.seen.add(key);
+    const place = `left:${x}px;top:${y}px;${w === null ? "" : `width:${w}px;`}${h === null ? "" : `height:${h}px`}`;
+    if (node.widPlace !== place) {
+      node.widPlace = place;
+      node.style.cssText = place;
+    }
+    if (node.className !== className) node.className = className;
+    if (text !== null) setText(node, text);
+    if (node.title !== title) node.title = title;
+    return node;
+  }
+
+  end() {
+    for (const [key, node] of this.nodes)
+      if (!this.seen.has(key)) {
+        node.remove();
+        this.nodes.delete(key);
+      }
+  }
+}
+
+let measuring = null;
+
+/** Widths in pixels of texts in a font. */
+export function textWidths(texts, font) {
+  measuring ??= document.createElement("canvas").getContext("2d");
+  measuring.font = font;
+  return texts.map((text) => measuring.measureText(text).width);
+}
+
+function luminance(colour) {
+  const numbers = colour.match(/[\d.]+/g)?.map(Number) ?? [];
+  if (numbers.length < 3 || numbers[3] === 0) return null;
+  const [r, g, b] = numbers.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+/** True if the page around an element is dark, whoever made it so. */
+export function isDarkAround(element) {
+  for (let node = element.parentElement; node; node = node.parentElement) {
+    const light = luminance(getComputedStyle(node).backgroundColor);
+    if (light !== null) return light < 0.4;
+  }
+  return false;
+}

@@ -1,0 +1,182 @@
+// What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
+import { contextOf, contentOf, headName, headsOf, holds, sizeOf, spread, weightsOf } from "./trace.js";
+
+export const NOTHING = 0; // no score here
+export const NOW = 1; // scored in this pass
+export const AGAIN = 2; // scored in this pass, and before
+export const MASKED = 3; // scored in this pass and thrown away
+export const EARLIER = 4; // scored in an earlier pass
+
+export const HEADS_AT_ONCE = 4;
+
+/** States and counts of the cells of one row, for columns from `start` to `stop`. */
+export function rowCells(run, eventIndex, query, start, stop) {
+  const event = run.events[eventIndex];
+  const states = new Uint8Array(stop - start);
+  const counts = new Uint32Array(stop - start);
+  const live = event.visible.has(query);
+  for (const { ranges, events } of run.history.get(query) ?? []) {
+    const times = timesUpTo(events, eventIndex);
+    if (times) forEachIn(ranges, start, stop, (j) => (counts[j - start] += times));
+  }
+  if (!live) {
+    for (let j = 0; j < states.length; j++) if (counts[j]) states[j] = EARLIER;
+    return { states, counts };
+  }
+  forEachIn(event.there, start, stop, (j) => (states[j - start] = MASKED));
+  forEachIn(event.visible.get(query), start, stop, (j) => {
+    if (!event.counted) counts[j - start] = 1;
+    states[j - start] = counts[j - start] > 1 ? AGAIN : NOW;
+  });
+  return { states, counts };
+}
+
+function timesUpTo(events, index) {
+  let low = 0;
+  let high = events.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (events[middle] <= index) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function forEachIn(ranges, start, stop, visit) {
+  for (const [a, b] of ranges) for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j);
+}
+
+/** State of one cell: {state, count}. */
+export function cellState(run, eventIndex, query, column) {
+  const { states, counts } = rowCells(run, eventIndex, query, column, column + 1);
+  return { state: states[0], count: counts[0] };
+}
+
+/** K and V of one token: written, read, rest, made (used and dropped), dropped, empty. */
+export function rowState(event, token) {
+  const part = event.part;
+  if (event.op === "drop" && holds(event.raw.rows, token)) return "dropped";
+  if (part && holds(part.written, token)) return "written";
+  if (part && holds(part.read, token)) return "read";
+  if (holds(event.stored, token)) return "rest";
+  return event.visible.has(token) ? "made" : "empty";
+}
+
+/** A token's column: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. */
+export function columnState(record, run, event, index) {
+  const token = record.tokens[index];
+  const live = event.visible.has(index);
+  const chosen = run.chosenAt.get(index);
+  const ran = run.firstRunAt.get(index);
+  let state = "absent";
+  if (live || token.origin === "prompt" || (ran !== undefined && ran <= event.index)) state = "present";
+  else if (chosen !== undefined && chosen <= event.index) state = "emitted";
+  return { index, text: token.text, position: token.position, origin: token.origin, state, live };
+}
+
+/** Whose work an untouched row is: the name of the last pass that ran it, or null. */
+export function lastPassOf(run, eventIndex, query) {
+  let last = -1;
+  for (const { events } of run.history.get(query) ?? [])
+    for (const e of events) if (e < eventIndex || (e === eventIndex && !run.events[e].visible.has(query))) last = Math.max(last, e);
+  return last < 0 ? null : run.events[last].name;
+}
+
+export function chosenRow(event, wanted) {
+  if (wanted !== null && event.visible.has(wanted)) return wanted;
+  return event.queries.length ? event.queries[event.queries.length - 1] : null;
+}
+
+export function headGroups(record, layer) {
+  const heads = headsOf(record, layer);
+  const groups = [];
+  for (let i = 0; i < heads.length; i += HEADS_AT_ONCE) groups.push(heads.slice(i, i + HEADS_AT_ONCE));
+  return groups;
+}
+
+function weightLine(record, event, row, layer, head) {
+  const columns = row === null ? [] : spread(event.visible.get(row));
+  const weights = row === null ? null : weightsOf(record, row, layer, head);
+  const fits = weights !== null && weights.length === columns.length;
+  const values = columns.map((j) => contentOf(record, "v", j, layer));
+  return {
+    head,
+    name: headName(record, head),
+    columns,
+    weights: fits ? weights : null,
+    values: values.every((v) => v !== null && v.length === 1) ? values.map((v) => v[0]) : null,
+    context: row === null ? null : contextOf(record, row, layer, head),
+  };
+}
+
+function outOf(record, event, row) {
+  const outs = event.part?.out ?? [];
+  const out = outs.find((o) => o.query === row) ?? outs[outs.length - 1];
+  if (!out) return null;
+  const chosen = record.tokens[out.chosen].text;
+  const at = out.top.findIndex(([word]) => word === chosen);
+  return {
+    query: out.query,
+    chosen,
+    how: out.how,
+    top: out.top.map(([word, logit, p], k) => ({ word, logit, p, chosen: k === at })),
+  };
+}
+
+function targetsOf(record, event) {
+  if (!event.part?.target) return new Map();
+  return new Map(event.queries.map((query, k) => [query, record.tokens[event.part.target[k]].text]));
+}
+
+/** Work of this pass and so far: counts of this run beside those of the run without a cache. */
+export function workOf(record, run, event) {
+  const plain = record.withoutCache?.events[event.index] ?? null;
+  const largest = (name) => Math.max(1, ...record.runs.flatMap((r) => r.events.map((e) => e.raw.counts?.[name] ?? 0)));
+  const bar = (name) => {
+    const done = event.raw.counts?.[name] ?? 0;
+    const total = plain?.raw.counts?.[name] ?? done;
+    return { name, done, total, avoided: total - done, scale: largest(name) };
+  };
+  const soFar = (r) =>
+    r.events.reduce((sum, e) => sum + (e.counted && e.index <= event.index ? e.raw.counts.positions : 0), 0);
+  return {
+    bars: [bar("positions"), bar("pairs")],
+    stored: event.part ? event.part.kept[1] : sizeOf(event.stored),
+    read: event.raw.counts?.rows_read ?? 0,
+    soFar: soFar(run),
+    soFarWithout: record.withoutCache && run.keeps ? soFar(record.withoutCache) : null,
+  };
+}
+
+/** Everything that one pass shows. `view`: {event, cached, layer, row, headGroup}. */
+export function frameOf(record, view) {
+  const run = (view.cached ? record.withCache : record.withoutCache) ?? record.runs[0];
+  const event = run.events[view.event];
+  const row = chosenRow(event, view.row);
+  const groups = headGroups(record, view.layer);
+  const heads = groups[Math.min(view.headGroup, groups.length - 1)] ?? [];
+  const columns = [];
+  for (let j = 0; j < record.columns; j++)
+    columns.push({ ...columnState(record, run, event, j), row: rowState(event, j), k: contentOf(record, "k", j, view.layer), v: contentOf(record, "v", j, view.layer) });
+  const contexts = new Map();
+  for (const query of event.queries) {
+    const numbers = heads.map((head) => contextOf(record, query, view.layer, head));
+    if (numbers.every((c) => c !== null && c.length === 1)) contexts.set(query, numbers.map((c) => c[0]));
+  }
+  return {
+    record,
+    run,
+    event,
+    other: record.runs.find((r) => r !== run && r.keeps !== run.keeps)?.events[view.event] ?? null,
+    layer: view.layer,
+    row,
+    columns,
+    heads: heads.map((head) => ({ head, name: headName(record, head) })),
+    weights: heads.map((head) => weightLine(record, event, row, view.layer, head)),
+    contexts,
+    out: outOf(record, event, row),
+    targets: targetsOf(record, event),
+    work: workOf(record, run, event),
+    shapes: event.raw.shapes?.find((s) => s.layer === view.layer) ?? null,
+  };
+}

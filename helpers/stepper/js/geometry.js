@@ -1,0 +1,160 @@
+// Where things stand, in pixels: pure arithmetic on the width, the number of tokens and the panels.
+
+export const DENSE_FROM = 25; // from so many tokens the grid is drawn on a canvas
+export const WINDOW = 128; // and never more than so many columns at once
+
+const COLUMN_MAX = 66;
+const COLUMN_MIN = 32;
+const LABELS = 104;
+const NEXT_MIN = 200;
+const NEXT_MAX = 290;
+
+function rowHeight(rows) {
+  for (const [most, height] of [[5, 34], [8, 30], [12, 26], [16, 22]]) if (rows <= most) return height;
+  return 20;
+}
+
+/** Equal columns where the words fit; else each as wide as its word needs; never under COLUMN_MIN. */
+export function columnWidths(room, wants, widest = COLUMN_MAX) {
+  const equal = Math.floor(Math.min(widest, room / wants.length));
+  const needs = wants.map((want) => Math.min(widest, Math.max(COLUMN_MIN, Math.ceil(want) + 8)));
+  if (needs.every((need) => need <= equal)) return wants.map(() => equal);
+  const total = needs.reduce((a, b) => a + b, 0);
+  if (total <= room) {
+    const spare = Math.floor((room - total) / needs.length);
+    return needs.map((need) => Math.min(widest, need + spare));
+  }
+  return wants.map(() => Math.max(COLUMN_MIN, equal));
+}
+
+function rightWidths(panels, heads) {
+  const notes = Math.max(panels.weights ? 196 : 176, panels.contexts ? heads * 46 + 12 : 0);
+  return { notes, next: panels.prediction ? NEXT_MIN : 0 };
+}
+
+function chooseMode(width, columns, dense, right) {
+  const room = width - LABELS - 18;
+  if (dense) return width >= 620 ? "medium" : "narrow";
+  if ((room - right.notes - right.next) / columns >= 46) return "wide";
+  return (room - right.notes) / columns >= 36 ? "medium" : "narrow";
+}
+
+/**
+ * The layout of the board.
+ * @param width     inner width in pixels
+ * @param columns   columns in the window
+ * @param heads     lines of attention weights
+ * @param panels    {weights, contexts, prediction, keys, values, shapes, ledger}
+ * @param wants     widths that the column heads' words need
+ * @param label     width that the widest row label needs
+ */
+export function layoutOf({ width, columns, heads, panels, wants, label }) {
+  const dense = columns >= DENSE_FROM;
+  const right = rightWidths(panels, heads);
+  const mode = chooseMode(width, columns, dense, right);
+  const narrow = mode === "narrow";
+  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label) + 8)) : LABELS;
+  const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
+  const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants);
+  const xs = [];
+  let x = x0;
+  for (const w of widths) {
+    xs.push(x);
+    x += w;
+  }
+  const layout = { mode, dense, narrow, x0, xs, widths, xEnd: x, rowH: dense ? denseRow(columns) : rowHeight(columns) };
+  const notesX = x + 18;
+  layout.notes = narrow ? null : { x: notesX, width: right.notes };
+  layout.next = null;
+  if (mode === "wide" && panels.prediction) {
+    const nextX = notesX + right.notes;
+    layout.next = { x: nextX, width: Math.min(NEXT_MAX, width - nextX) };
+  }
+  if (dense && !narrow && panels.prediction) layout.next = { x: notesX, width: right.notes };
+  layout.width = narrow ? Math.max(width, x) : width;
+  return Object.assign(layout, heights(layout, columns, heads, panels));
+}
+
+function denseWidths(room, columns, narrow) {
+  const each = Math.max(narrow ? 4 : 3, Math.min(14, Math.floor((10 * room) / columns) / 10));
+  return Array(columns).fill(each);
+}
+
+function denseRow(rows) {
+  return Math.max(3, Math.min(12, Math.floor(3800 / rows) / 10));
+}
+
+function heights(layout, rows, heads, panels) {
+  const { narrow, dense } = layout;
+  const smallest = Math.min(...layout.widths);
+  const stacked = !dense && smallest < 50;
+  const full = dense ? 20 : 36;
+  const y = { heads: 0, headsH: dense ? 26 : 38 };
+  y.grid = y.heads + y.headsH + (dense ? 6 : 10);
+  y.k = y.grid + rows * layout.rowH + 12;
+  y.kH = panels.keys && !dense ? full : dense ? 18 : 26;
+  let at = y.k + y.kH;
+  if (narrow) at += panels.shapes ? 36 : 20;
+  if (panels.weights) {
+    y.caption = at + 12;
+    y.weights = y.caption + 22;
+    y.lineH = stacked ? 34 : dense ? 24 : 21;
+    at = y.weights + heads * y.lineH + 4;
+  } else at -= narrow ? 0 : 4;
+  y.v = at + 6;
+  y.vH = panels.values && !dense ? full : dense ? 18 : 26;
+  at = y.v + y.vH;
+  if (narrow) at += panels.ledger ? 56 : 0;
+  else if (panels.ledger) at += Math.max(0, 42 - y.vH);
+  return { y, stacked, height: Math.ceil(at + 2) };
+}
+
+export function centreX(layout, k) {
+  return layout.xs[k] + layout.widths[k] / 2;
+}
+
+export function rowTop(layout, k) {
+  return layout.y.grid + k * layout.rowH;
+}
+
+/** The column or row (counted in the window) under a point, or null. */
+export function columnAt(layout, x) {
+  for (let k = layout.xs.length - 1; k >= 0; k--)
+    if (x >= layout.xs[k]) return x < layout.xs[k] + layout.widths[k] ? k : null;
+  return null;
+}
+
+export function rowAt(layout, y, rows) {
+  const k = Math.floor((y - layout.y.grid) / layout.rowH);
+  return k >= 0 && k < rows ? k : null;
+}
+
+/** [start, stop) of a window of at most `size` that ends just after `focus`, or begins at `start`. */
+export function windowOf(total, focus, start = null, size = WINDOW) {
+  if (total <= size) return [0, total];
+  const from = start ?? Math.max(0, focus + 1 - size);
+  const first = Math.max(0, Math.min(from, total - size));
+  return [first, first + size];
+}
+
+/** Which events the rail names when there is room for `room`: indices, and null for a gap. */
+export function railItems(count, current, room) {
+  if (count <= room) return Array.from({ length: count }, (_, i) => i);
+  const keep = new Set([0, 1, count - 1, current]);
+  for (const i of [current - 1, current + 1, 2, current - 2, current + 2, 3, 4, 5, 6, 7, 8])
+    if (keep.size < room - 2 && i >= 0 && i < count) keep.add(i);
+  const items = [];
+  for (const i of [...keep].filter((k) => k < count).sort((a, b) => a - b)) {
+    const before = items.length ? items[items.length - 1] : i - 1;
+    if (i - before === 2) items.push(i - 1);
+    else if (i - before > 2) items.push(null);
+    items.push(i);
+  }
+  return items;
+}
+
+/** The candidates' top edge: level with the row that they come from, kept inside the board. */
+export function nextTop(layout, rowMiddle, lines, lineHeight, bottom) {
+  const height = 22 + lines * lineHeight;
+  return Math.round(Math.max(layout.y.heads, Math.min(rowMiddle - height / 2, bottom - height)));
+}

@@ -1,0 +1,166 @@
+// What stands around the board: legend, the part that moves under it when there is no room beside, work and price.
+import { clippedText, formatNumber, visibleText } from "./format.js";
+import { candidates, fillCandidate } from "./board.js";
+import { make, wordNode } from "./dom.js";
+import { shapesOf, sumOf } from "./words.js";
+
+const LEGEND = [
+  ["now", "", "this pass"],
+  ["earlier", "", "an earlier pass"],
+  ["masked", "×", "masked"],
+  ["again", "2", "again"],
+];
+const CACHE_LEGEND = [
+  ["written", "written"],
+  ["read", "read"],
+  ["made", "dropped"],
+];
+const ROWS_LISTED = 24;
+
+export function legend() {
+  const list = make("ul", "wid-legend");
+  list.setAttribute("aria-label", "Legend");
+  for (const [kind, mark, word] of LEGEND) {
+    const item = make("li");
+    item.append(make("span", `wid-cell ${kind} wid-key`, mark), word);
+    list.append(item);
+  }
+  for (const [kind, word] of CACHE_LEGEND) {
+    const item = make("li");
+    item.append(make("span", `wid-row v ${kind} wid-key`), word);
+    list.append(item);
+  }
+  return list;
+}
+
+function contextTable(frame, withTargets) {
+  const table = make("table", "wid-contexts");
+  const head = make("tr");
+  head.append(make("th", "", "contexts"));
+  for (const { name } of frame.heads) head.append(make("th", "", name));
+  if (withTargets) head.append(make("th", "", "target"));
+  table.append(head);
+  for (const [query, numbers] of frame.contexts) {
+    const row = make("tr", query === frame.row ? "chosen" : "");
+    const name = make("th");
+    name.append(wordNode(clippedText(frame.columns[query].text, 12), visibleText(frame.columns[query].text)));
+    row.append(name, ...numbers.map((c) => make("td", "", formatNumber(c))));
+    if (withTargets) {
+      const cell = make("td");
+      cell.append(wordNode(clippedText(frame.targets.get(query), 12), visibleText(frame.targets.get(query))));
+      row.append(cell);
+    }
+    table.append(row);
+  }
+  return table;
+}
+
+function sums(frame) {
+  const list = make("ul", "wid-sums");
+  for (const line of frame.weights) {
+    const sum = sumOf(line);
+    if (sum === null) continue;
+    const item = make("li");
+    item.append(make("span", "soft", line.name), `${sum} = `, make("b", "", formatNumber(line.context[0])));
+    list.append(item);
+  }
+  return list;
+}
+
+function targetList(frame) {
+  const list = make("p", "wid-targets");
+  list.append(make("b", "", "targets "));
+  [...frame.targets].slice(0, ROWS_LISTED).forEach(([query, word], k) => {
+    if (k) list.append(", ");
+    list.append(wordNode(clippedText(frame.columns[query].text), visibleText(frame.columns[query].text)), " → ", wordNode(clippedText(word), visibleText(word)));
+  });
+  if (frame.targets.size > ROWS_LISTED) list.append(`, … (${frame.targets.size} in all)`);
+  return list;
+}
+
+function nextWord(frame) {
+  const { out } = frame;
+  const box = make("div", "wid-next");
+  const title = make("p", "soft strong", "next word, from the row of ");
+  title.append(wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)));
+  if (out.how !== "greedy") title.append(` (${out.how})`);
+  const list = make("div", "wid-nextlist");
+  list.append(make("span", "wid-arrow"));
+  for (const candidate of candidates(out)) {
+    const node = make("div", `wid-candidate ${candidate.chosen ? "chosen" : ""}`);
+    fillCandidate(node, candidate);
+    list.append(node);
+  }
+  box.append(title, list);
+  return box;
+}
+
+/** Contexts, targets and the next word where the board has no room for them beside the grid. */
+export function drawBelow(node, frame, layout, panels, showsContexts) {
+  const parts = [];
+  const narrowContexts = layout.narrow && !layout.dense && showsContexts && frame.contexts.size > 0;
+  const withTargets = panels.has("targets") && frame.targets.size > 0;
+  if (narrowContexts) parts.push(contextTable(frame, withTargets));
+  if (layout.narrow && panels.has("weights") && showsContexts) parts.push(sums(frame));
+  if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));
+  if (!layout.next && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
+  if (layout.narrow || layout.dense) parts.push(...shapeLine(frame, panels));
+  node.replaceChildren(...parts);
+  node.hidden = parts.length === 0;
+}
+
+function shapeLine(frame, panels) {
+  const shapes = panels.has("shapes") ? shapesOf(frame) : {};
+  const text = [shapes.q, shapes.scores].filter(Boolean).join(", ");
+  return text ? [make("p", "soft shape", text)] : [];
+}
+
+function barRow({ name, done, total, avoided, scale }) {
+  const bar = make("span", "wid-work");
+  bar.setAttribute("aria-hidden", "true");
+  const solid = make("i", "done");
+  const hatched = make("i", "avoided");
+  solid.style.width = `${(100 * done) / scale}%`;
+  hatched.style.width = `${(100 * avoided) / scale}%`;
+  bar.append(solid, ...(avoided > 0 ? [hatched] : []));
+  const said = `${done.toLocaleString("en")} of ${total.toLocaleString("en")}${avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : ""}`;
+  const text = make("span", "wid-workwords", said);
+  text.dataset.work = name;
+  return [make("span", "", name), bar, text];
+}
+
+function boldNumber(label, number) {
+  const node = make("span", "", `${label} `);
+  node.append(make("b", "", number.toLocaleString("en")));
+  return node;
+}
+
+/** Work of this pass, and what it costs to keep. */
+export function drawFoot(node, frame, panels) {
+  node.hidden = !panels.has("work");
+  if (node.hidden) return;
+  const { work } = frame;
+  const left = make("section");
+  const title = make("h3", "", "Work in this pass ");
+  title.append(make("span", "", "one head, one layer; solid: done, hatched: avoided"));
+  const grid = make("div", "wid-works");
+  for (const bar of work.bars) grid.append(...barRow(bar));
+  left.append(title, grid);
+  const right = make("section");
+  const stored = make("p");
+  stored.append(boldNumber("rows stored", work.stored));
+  if (panels.has("reads")) stored.append(" · ", boldNumber("rows read in this pass", work.read));
+  const without = work.soFarWithout;
+  const more = without !== null && without > work.soFar ? ` with the cache, ${without.toLocaleString("en")} without` : "";
+  right.append(make("h3", "", "What it costs to keep"), stored, make("p", "soft", `positions run so far: ${work.soFar.toLocaleString("en")}${more}`));
+  node.replaceChildren(left, right);
+}
+
+/** The grid and the cache in words, for readers who do not see them. */
+export function drawDescription(node, lines) {
+  const text = lines.join("\n");
+  if (node.widText === text) return;
+  node.widText = text;
+  node.replaceChildren(...lines.map((line) => make("p", "", line)));
+}
+

@@ -1,0 +1,179 @@
+// Reads the record. Everything here is looked up or counted in the trace; nothing is computed from a formula.
+
+const FULL_WEIGHT = 65535;
+
+/** [[0, 2], [5, 6]] -> [0, 1, 5] */
+export function spread(ranges) {
+  const indices = [];
+  for (const [start, stop] of ranges) for (let i = start; i < stop; i++) indices.push(i);
+  return indices;
+}
+
+/** [0, 1, 5] -> [[0, 2], [5, 6]]; indices ascend. */
+export function gather(indices) {
+  const ranges = [];
+  for (const i of indices) {
+    const last = ranges[ranges.length - 1];
+    if (last && last[1] === i) last[1] = i + 1;
+    else ranges.push([i, i + 1]);
+  }
+  return ranges;
+}
+
+export function holds(ranges, i) {
+  return ranges.some(([start, stop]) => start <= i && i < stop);
+}
+
+export function sizeOf(ranges) {
+  return ranges.reduce((sum, [start, stop]) => sum + stop - start, 0);
+}
+
+export function union(a, b) {
+  return gather([...new Set([...spread(a), ...spread(b)])].sort((x, y) => x - y));
+}
+
+export function without(a, b) {
+  return gather(spread(a).filter((i) => !holds(b, i)));
+}
+
+const PHASES = { training: "Training", prefill: "Prefill", decode: "Decode", verify: "Verify" };
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Names of the events of a run: Training, Prefill, Decode 1, Decode 2, …; `short` for the rail. */
+function nameEvents(events) {
+  const kinds = events.map((event) => (event.op === "pass" ? event.phase : event.op));
+  const total = {};
+  for (const kind of kinds) total[kind] = (total[kind] ?? 0) + 1;
+  const seen = {};
+  return kinds.map((kind) => {
+    seen[kind] = (seen[kind] ?? 0) + 1;
+    const label = PHASES[kind] ?? capital(kind);
+    const numbered = kind === "decode" || total[kind] > 1;
+    return {
+      name: numbered ? `${label} ${seen[kind]}` : label,
+      short: numbered && seen[kind] > 1 ? String(seen[kind]) : numbered ? `${label} 1` : label,
+    };
+  });
+}
+
+function readPass(event, sequence) {
+  const part = event.parts.find((p) => p.sequence === sequence);
+  if (!part) return { queries: [], visible: new Map(), there: [], part: null };
+  const queries = spread(union(part.repeated, part.new));
+  const visible = new Map(queries.map((query, k) => [query, part.visible[k]]));
+  const there = union(union(part.read, part.written), union(part.new, part.repeated));
+  return { queries, visible, there, part };
+}
+
+/** How often, and when, each query was scored: query -> [{ranges, events}], one entry for each visibility. */
+function noteHistory(history, pass) {
+  for (const query of pass.queries) {
+    const ranges = pass.visible.get(query);
+    const key = JSON.stringify(ranges);
+    if (!history.has(query)) history.set(query, []);
+    const entries = history.get(query);
+    const entry = entries.find((e) => e.key === key);
+    if (entry) entry.events.push(pass.index);
+    else entries.push({ key, ranges, events: [pass.index] });
+  }
+}
+
+function storedAfter(stored, event) {
+  if (event.op === "drop") return without(stored, event.raw.rows);
+  if (!event.part) return stored;
+  return union(stored, event.part.written);
+}
+
+function readRun(run, sequence) {
+  const names = nameEvents(run.events);
+  const history = new Map();
+  const chosenAt = new Map();
+  const firstRunAt = new Map();
+  let stored = [];
+  let dropped = 0;
+  const events = run.events.map((raw, index) => {
+    const event = { raw, index, op: raw.op, phase: raw.op === "pass" ? raw.phase : raw.op, ...names[index] };
+    Object.assign(event, raw.op === "pass" ? readPass(raw, sequence) : { queries: [], visible: new Map(), there: [], part: null });
+    event.counted = raw.op === "pass" && raw.phase !== "training";
+    if (event.counted) {
+      noteHistory(history, event);
+      for (const query of event.queries) if (!firstRunAt.has(query)) firstRunAt.set(query, index);
+      for (const out of event.part?.out ?? []) chosenAt.set(out.chosen, index);
+    }
+    if (raw.op === "drop") dropped += sizeOf(raw.rows);
+    stored = storedAfter(stored, event);
+    return Object.assign(event, { stored, dropped, emitted: chosenAt.size });
+  });
+  return { name: run.name, cache: run.cache, keeps: run.cache !== "none", events, history, chosenAt, firstRunAt };
+}
+
+function readContexts(runs) {
+  const found = new Map();
+  for (const run of runs)
+    for (const event of run.events)
+      for (const [key, rows] of Object.entries(event.part?.contexts ?? {}))
+        spread(event.part.new).forEach((token, k) => {
+          if (!found.has(`${key}.${token}`)) found.set(`${key}.${token}`, rows[k]);
+        });
+  return found;
+}
+
+/** The record, prepared: runs with and without a cache, histories, contexts, layers and heads. */
+export function readTrace(data, sequence = 0) {
+  const runs = data.runs.map((run) => readRun(run, sequence));
+  const { prompt, tokens } = data.sequences[sequence];
+  let columns = prompt;
+  for (const run of runs)
+    for (const event of run.events) for (const query of event.queries) columns = Math.max(columns, query + 1);
+  return {
+    model: data.model,
+    sequence,
+    prompt,
+    tokens,
+    columns,
+    runs,
+    withCache: runs.find((run) => run.keeps) ?? null,
+    withoutCache: runs.find((run) => !run.keeps) ?? null,
+    layers: [...new Set(data.recorded.map(([layer]) => layer))].sort((a, b) => a - b),
+    recorded: data.recorded,
+    weightRows: data.weights.rows,
+    values: data.values ?? [],
+    contexts: readContexts(runs),
+    decoded: new Map(),
+  };
+}
+
+export function headsOf(record, layer) {
+  return record.recorded.filter(([l]) => l === layer).map(([, head]) => head);
+}
+
+export function headName(record, head) {
+  return record.model.head_names?.[head] ?? `head ${head + 1}`;
+}
+
+export function decodeWeights(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const view = new DataView(bytes.buffer);
+  return Float64Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true) / FULL_WEIGHT);
+}
+
+/** Attention weights of one query over the tokens it may look at, or null where they were not recorded. */
+export function weightsOf(record, token, layer, head) {
+  const key = `${record.sequence}.${token}.${layer}.${head}`;
+  if (!(key in record.weightRows)) return null;
+  if (!record.decoded.has(key)) record.decoded.set(key, decodeWeights(record.weightRows[key]));
+  return record.decoded.get(key);
+}
+
+export function contextOf(record, token, layer, head) {
+  return record.contexts.get(`${layer}.${head}.${token}`) ?? null;
+}
+
+/** Contents of K or V ("k", "v") of one token, or null. */
+export function contentOf(record, kind, token, layer) {
+  const kept = record.values.find((v) => v.layer === layer && v.sequence === record.sequence);
+  return kept?.[kind]?.[token] ?? null;
+}

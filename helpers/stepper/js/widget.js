@@ -1,0 +1,398 @@
+// The stepper itself: one state for each view, controls, keys, and drawing a pass.
+import { clippedText, visibleText } from "./format.js";
+import { readTrace } from "./trace.js";
+import { frameOf, headGroups } from "./frame.js";
+import { railItems, WINDOW } from "./geometry.js";
+import { isDarkAround, make, setText, wordNode } from "./dom.js";
+import { Board } from "./board.js";
+import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
+import { describe, sentenceOf } from "./words.js";
+
+const PLAY_EVERY = 1200; // milliseconds
+const THEME = { ink: "--wid-ink", soft: "--wid-soft", line: "--wid-line", ring: "--wid-ring", panel: "--wid-panel", q: "--wid-q", qFill: "--wid-qf", k: "--wid-k", kFill: "--wid-kf", v: "--wid-v", vFill: "--wid-vf", gen: "--wid-gen", genFill: "--wid-gf" };
+
+/** A row of buttons of which one is pressed; `choose` is called with its index. */
+class Segments {
+  constructor(label, words, choose) {
+    this.node = make("span", "wid-segments");
+    this.node.setAttribute("role", "group");
+    this.node.setAttribute("aria-label", label);
+    this.buttons = words.map((word, i) => {
+      const button = make("button", "", word);
+      button.type = "button";
+      button.addEventListener("click", () => choose(i));
+      return button;
+    });
+    this.node.append(...this.buttons);
+  }
+
+  press(index) {
+    this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
+  }
+}
+
+class StepperView {
+  constructor(el, data, options) {
+    this.record = readTrace(data);
+    this.panels = new Set(options.panels);
+    this.length = this.record.runs[0].events.length;
+    const cached = options.cache && this.record.withCache !== null;
+    this.view = { event: options.start, cached, layer: options.layer, row: null, headGroup: 0 };
+    this.columnStart = null;
+    this.playing = null;
+    this.el = el;
+    this.build();
+    this.listen();
+  }
+
+  build() {
+    this.root = make("div", "wid-stepper wid-live");
+    this.root.tabIndex = 0;
+    this.root.setAttribute("role", "group");
+    this.root.setAttribute("aria-label", `Stepper, ${this.record.model.name}. Arrow keys step, Home and End jump, Space plays, C turns the cache on or off.`);
+    this.root.setAttribute("data-lm-suppress-shortcuts", "true");
+    this.buildTop();
+    this.buildSentence();
+    this.buildControls();
+    this.board = new Board(this.panels, (row) => this.change({ row }));
+    this.pickers = make("div", "wid-pickers");
+    this.below = make("div", "wid-below");
+    this.foot = make("div", "wid-foot");
+    this.words = make("div", "wid-unseen");
+    this.words.setAttribute("role", "note");
+    this.words.setAttribute("aria-label", "The grid and the cache of this pass in words");
+    this.root.append(this.top, this.say, this.controls, this.board.node, this.pickers, this.below, this.foot, this.words);
+    this.buildPickers();
+    this.el.append(this.root);
+  }
+
+  buildTop() {
+    const { record } = this;
+    this.top = make("div", "wid-top");
+    this.rail = make("ol", "wid-rail");
+    this.rail.setAttribute("aria-label", "Passes");
+    this.switches = make("div", "wid-switches");
+    if (this.panels.has("layer") && record.layers.length > 1) {
+      this.layers = new Segments("Layer", record.layers.map((layer) => String(layer + 1)), (i) => this.change({ layer: record.layers[i], headGroup: 0 }));
+      this.switches.append(this.labelled("layer", this.layers.node));
+    }
+    if (record.withCache && record.withoutCache) {
+      this.cache = new Segments("KV cache", ["on", "off"], (i) => this.change({ cached: i === 0 }));
+      this.switches.append(this.labelled("KV cache", this.cache.node));
+    }
+    this.top.append(this.rail, this.switches);
+  }
+
+  labelled(text, node) {
+    const label = make("span", "wid-switch", `${text} `);
+    label.append(node);
+    return label;
+  }
+
+  buildSentence() {
+    this.say = make("div", "wid-say");
+    this.sentence = make("p", "wid-sentence");
+    this.sentence.setAttribute("aria-live", "polite");
+    const sizer = make("p", "wid-sizer");
+    sizer.setAttribute("aria-hidden", "true");
+    fillSentence(sizer, this.longestSentence());
+    this.say.append(this.sentence, sizer);
+  }
+
+  longestSentence() {
+    const { record } = this;
+    const length = (parts) => parts.reduce((n, p) => n + (typeof p === "string" ? p : clippedText(p.token)).length, 0);
+    const every = Math.ceil(this.length / 40);
+    let longest = [""];
+    for (let event = 0; event < this.length; event += event < 3 || event >= this.length - 2 ? 1 : every)
+      for (const cached of [true, false]) {
+        const parts = sentenceOf(frameOf(record, { ...this.view, event: Math.min(event, this.length - 1), cached }));
+        if (length(parts) > length(longest)) longest = parts;
+      }
+    return longest;
+  }
+
+  buildControls() {
+    const button = (word, className, act) => {
+      const node = make("button", className, word);
+      node.type = "button";
+      node.addEventListener("click", act);
+      return node;
+    };
+    this.back = button("Back", "", () => this.step(-1));
+    this.next = button("Next", "wid-go", () => this.step(1));
+    this.play = button("Play", "", () => this.togglePlay());
+    this.slider = make("input");
+    this.slider.type = "range";
+    this.slider.min = 0;
+    this.slider.max = this.length - 1;
+    this.slider.setAttribute("aria-label", "Pass");
+    this.slider.addEventListener("input", () => this.change({ event: Number(this.slider.value) }));
+    this.controls = make("div", "wid-controls");
+    const buttons = make("div", "wid-buttons");
+    buttons.append(this.back, this.next, this.play, this.slider);
+    this.controls.append(buttons, legend());
+  }
+
+  buildPickers() {
+    const { record } = this;
+    const longest = Math.max(...record.layers.map((layer) => headGroups(record, layer).length));
+    if (this.panels.has("weights") && longest > 1) {
+      this.headPicker = this.picker("heads", (value) => this.change({ headGroup: Number(value) }));
+    }
+    if (this.panels.has("weights") && record.columns > 24) {
+      this.rowPicker = this.picker("attention weights of row", (value) => this.change({ row: Number(value) }));
+    }
+    if (record.columns > WINDOW) {
+      this.windowSlider = make("input");
+      this.windowSlider.type = "range";
+      this.windowSlider.min = 0;
+      this.windowSlider.max = record.columns - WINDOW;
+      this.windowSlider.setAttribute("aria-label", "First column shown");
+      this.windowSlider.addEventListener("input", () => {
+        this.columnStart = Number(this.windowSlider.value);
+        this.draw();
+      });
+      this.windowWords = make("span", "soft");
+      const label = make("label", "wid-picker", "columns ");
+      label.append(this.windowSlider, this.windowWords);
+      this.pickers.append(label);
+    }
+    this.pickers.hidden = !this.pickers.firstChild;
+  }
+
+  picker(word, choose) {
+    const select = make("select");
+    select.addEventListener("change", () => choose(select.value));
+    const label = make("label", "wid-picker", `${word} `);
+    label.append(select);
+    this.pickers.append(label);
+    return select;
+  }
+
+  listen() {
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    this.resizes = new ResizeObserver(() => this.resized());
+    this.resizes.observe(this.root);
+    this.themes = new MutationObserver(() => this.repaint());
+    const watched = { attributes: true, attributeFilter: ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme", "theme"] };
+    this.themes.observe(document.documentElement, watched);
+    this.themes.observe(document.body, watched);
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.onScheme = () => this.repaint();
+    this.scheme.addEventListener("change", this.onScheme);
+  }
+
+  resized() {
+    const width = this.innerWidth();
+    if (width > 0 && width !== this.width) this.draw();
+  }
+
+  repaint() {
+    this.theme = null;
+    this.draw();
+  }
+
+  pressed(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.target.tagName === "SELECT") return;
+    const act = this.keyAction(event);
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
+
+  keyAction(event) {
+    const onWindow = event.target === this.windowSlider;
+    const arrows = { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), Home: () => this.change({ event: 0 }), End: () => this.change({ event: this.length - 1 }) };
+    if (arrows[event.key]) return onWindow ? null : arrows[event.key];
+    if (event.key === " " && event.target.tagName !== "BUTTON") return () => this.togglePlay();
+    if (event.key.toLowerCase() === "c" && this.cache) return () => this.change({ cached: !this.view.cached });
+    return null;
+  }
+
+  step(by) {
+    this.change({ event: this.view.event + by });
+  }
+
+  togglePlay() {
+    if (this.playing !== null) return this.stop();
+    if (this.view.event === this.length - 1) this.change({ event: 0 });
+    this.playing = setInterval(() => this.playOn(), PLAY_EVERY);
+    setText(this.play, "Pause");
+  }
+
+  playOn() {
+    if (!this.root.isConnected) return this.stop();
+    this.step(1);
+    if (this.view.event === this.length - 1) this.stop();
+  }
+
+  stop() {
+    clearInterval(this.playing);
+    this.playing = null;
+    setText(this.play, "Play");
+  }
+
+  /** Change the view and draw it; a step leaves performance entries named "wid-step". */
+  change(wanted) {
+    const next = { ...this.view, ...wanted };
+    next.event = Math.max(0, Math.min(this.length - 1, next.event));
+    if (next.event !== this.view.event && !("row" in wanted)) {
+      next.row = null;
+      this.columnStart = null;
+    }
+    if (Object.keys(next).every((key) => next[key] === this.view[key])) return;
+    this.view = next;
+    const started = performance.now();
+    this.draw();
+    performance.measure("wid-step", { start: started, end: performance.now() });
+  }
+
+  innerWidth() {
+    const style = getComputedStyle(this.root);
+    return Math.floor(this.root.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
+  }
+
+  colours() {
+    if (this.theme) return this.theme;
+    this.root.classList.toggle("wid-dark", isDarkAround(this.root));
+    const style = getComputedStyle(this.root);
+    this.theme = Object.fromEntries(Object.entries(THEME).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]));
+    return this.theme;
+  }
+
+  draw() {
+    const width = this.innerWidth();
+    if (width <= 0) return;
+    const resized = width !== this.width;
+    this.width = width;
+    const theme = this.colours();
+    const frame = frameOf(this.record, this.view);
+    this.frame = frame;
+    this.root.dataset.event = String(this.view.event);
+    this.root.dataset.cache = frame.run.keeps ? "on" : "off";
+    this.root.dataset.layer = String(this.view.layer);
+    this.drawRail(frame, width);
+    this.drawControls(frame);
+    fillSentence(this.sentence, sentenceOf(frame));
+    this.board.draw(frame, width, this.columnStart, theme);
+    this.drawPickers(frame);
+    drawBelow(this.below, frame, this.board.layout, this.panels, this.board.showsContexts(frame));
+    drawFoot(this.foot, frame, this.panels);
+    drawDescription(this.words, describe(frame));
+    if (resized) this.keepHeight();
+  }
+
+  keepHeight() {
+    this.root.classList.toggle("wid-small", this.width < 620);
+  }
+
+  drawRail(frame, width) {
+    const beside = this.switches.childElementCount * 130;
+    const room = Math.max(6, Math.floor((width > 620 ? width - beside - 190 : width - 170) / 36) + 3);
+    const items = railItems(this.length, this.view.event, room);
+    const key = items.join(",");
+    if (this.railKey !== key) this.fillRail(items, frame.run.events);
+    this.railKey = key;
+    for (const button of this.rail.querySelectorAll("button")) {
+      if (Number(button.dataset.event) === this.view.event) button.setAttribute("aria-current", "step");
+      else button.removeAttribute("aria-current");
+    }
+  }
+
+  fillRail(items, events) {
+    const focused = this.rail.contains(document.activeElement) ? document.activeElement.dataset.event : null;
+    this.rail.replaceChildren(
+      ...items.map((index, k) => {
+        const item = make("li");
+        if (index === null) {
+          item.append(make("span", "wid-gap", "…"));
+          return item;
+        }
+        const afterGap = k > 0 && items[k - 1] === null;
+        const button = make("button", "", afterGap && index === this.view.event ? events[index].name : events[index].short);
+        button.type = "button";
+        button.title = events[index].name;
+        button.setAttribute("aria-label", events[index].name);
+        button.dataset.event = String(index);
+        button.addEventListener("click", () => this.change({ event: index }));
+        item.append(button);
+        return item;
+      }),
+    );
+    if (focused !== null) (this.rail.querySelector(`[data-event="${focused}"]`) ?? this.root).focus();
+  }
+
+  drawControls(frame) {
+    const { event } = this.view;
+    this.back.disabled = event === 0;
+    this.next.disabled = event === this.length - 1;
+    if (this.slider.value !== String(event)) this.slider.value = event;
+    this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.length}`);
+    this.slider.style.setProperty("--wid-filled", `${this.length > 1 ? (100 * event) / (this.length - 1) : 100}%`);
+    if (this.cache) this.cache.press(this.view.cached ? 0 : 1);
+    if (this.layers) this.layers.press(this.record.layers.indexOf(this.view.layer));
+  }
+
+  drawPickers(frame) {
+    if (this.headPicker) {
+      const groups = headGroups(this.record, this.view.layer);
+      const names = groups.map((heads) => (heads.length > 1 ? `${heads[0] + 1} to ${heads.at(-1) + 1}` : `${heads[0] + 1}`));
+      fillSelect(this.headPicker, names.map((name, i) => [i, name]), Math.min(this.view.headGroup, groups.length - 1));
+    }
+    if (this.rowPicker) {
+      const rows = frame.event.queries.map((q) => [q, `${frame.columns[q].position} ${clippedText(frame.columns[q].text, 16)}`]);
+      fillSelect(this.rowPicker, rows, frame.row);
+    }
+    if (this.windowSlider) {
+      const [start, stop] = this.board.cols;
+      this.windowSlider.value = start;
+      setText(this.windowWords, `${start + 1} to ${stop} of ${frame.columns.length}`);
+    }
+  }
+
+  destroy() {
+    this.stop();
+    this.resizes.disconnect();
+    this.themes.disconnect();
+    this.scheme.removeEventListener("change", this.onScheme);
+    this.root.remove();
+  }
+}
+
+function fillSelect(select, entries, chosen) {
+  const key = entries.map(([value]) => value).join(",");
+  if (select.widKey !== key) {
+    select.widKey = key;
+    select.replaceChildren(
+      ...entries.map(([value, text]) => {
+        const option = make("option", "", text);
+        option.value = value;
+        return option;
+      }),
+    );
+  }
+  select.value = String(chosen);
+  select.disabled = entries.length < 2;
+}
+
+function fillSentence(node, parts) {
+  const key = JSON.stringify(parts);
+  if (node.widKey === key) return;
+  node.widKey = key;
+  node.replaceChildren(...parts.map((part) => (typeof part === "string" ? part : strongWord(part.token))));
+}
+
+function strongWord(text) {
+  const word = wordNode(clippedText(text), visibleText(text));
+  word.classList.add("strong");
+  return word;
+}
+
+/** Put a stepper into an element. Returns the function that takes it away again. */
+export function mountStepper(el, data, options) {
+  const stepper = new StepperView(el, data, options);
+  stepper.draw();
+  return () => stepper.destroy();
+}

@@ -1,0 +1,227 @@
+"""The static form: plain tables whose symbols and words carry the meaning, for readers who never click.
+
+GitHub strips every style, an untrusted JupyterLab strips style sheets and SVG; what is left must do.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Callable, Iterable
+
+from helpers.trace import Output, Part, Pass, Run, Trace, spread
+
+COLUMNS = 14  # more tokens than this: the first and the last few
+ENDS = 6
+LONG = 20  # characters of a token's text
+
+# Literal colours, ground and ink together, so that a cell reads the same in a light and in a dark theme.
+_STYLES = {
+    "now": "background-color:#cfe6f5;color:#1b1f24;text-align:center",
+    "again": "background-color:#e4eef4;color:#1b1f24;text-align:center;font-weight:bold",
+    "k": "background-color:#fbe3c0;color:#1b1f24;text-align:center",
+    "v": "background-color:#c9ebe0;color:#1b1f24;text-align:center",
+    "": "text-align:center",
+    "left": "text-align:left",
+}
+
+
+def visible(text: str) -> str:
+    """A token's text; one that would leave no mark on the page is named by its code points."""
+    if not text:
+        return "(empty)"
+    if all(unicodedata.category(c)[0] in "ZC" for c in text):
+        return " ".join(f"U+{ord(c):04X}" for c in text)
+    return text
+
+
+def _word(text: str) -> str:
+    whole = visible(text)
+    cut = whole if len(whole) <= LONG else whole[: LONG - 1] + "…"
+    title = f' title="{html.escape(whole)}"' if cut != whole else ""
+    return f"<bdi{title}>{html.escape(cut)}</bdi>"
+
+
+def _number(x: float) -> str:
+    text = f"{x:.2f}".rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text.replace("-", "−")
+
+
+def _count(n: int, one: str) -> str:
+    return f"{n:,} {one}" if n == 1 else f"{n:,} {one}s"
+
+
+class _Table:
+    """One pass of one run as a table."""
+
+    def __init__(self, trace: Trace, run: Run, index: int, panels: set[str], layer: int) -> None:
+        self.trace, self.run, self.index, self.panels, self.layer = trace, run, index, panels, layer
+        event = run.events[index]
+        assert isinstance(event, Pass)
+        self.event: Pass = event
+        self.part: Part = event.parts[0]
+        self.tokens = trace.sequences[self.part.sequence].tokens
+        self.queries = self.part.queries
+        self.width = max(spread(self.part.read) + self.queries) + 1
+        self.visible = dict(zip(self.queries, map(spread, self.part.visible), strict=True))
+
+    def shown(self) -> list[int | None]:
+        """Columns, and rows, that are drawn; None stands for those left out."""
+        every: list[int | None] = list(range(self.width))
+        return every if self.width <= COLUMNS else [*every[:ENDS], None, *every[-ENDS:]]
+
+    def times(self, query: int, key: int) -> int:
+        """How often the pair has been scored up to this pass, training aside."""
+        return sum(key in visible.get(query, ()) for visible in self._passes_so_far())
+
+    def _passes_so_far(self) -> Iterable[dict[int, set[int]]]:
+        for event in self.run.events[: self.index + 1]:
+            if isinstance(event, Pass) and event.phase != "training":
+                part = event.parts[0]
+                yield {q: set(spread(r)) for q, r in zip(part.queries, part.visible, strict=True)}
+
+    def cell(self, query: int, key: int) -> tuple[str, str]:
+        """Symbol and style of one cell."""
+        if query not in self.visible:
+            return ("○", "") if self.times(query, key) else ("", "")
+        if key not in self.visible[query]:
+            return "×", ""
+        times = self.times(query, key)
+        return (str(times), "again") if times > 1 else ("●", "now")
+
+    def row(self, query: int) -> str:
+        cells = [_cell("…") if key is None else _cell(*self.cell(query, key)) for key in self.shown()]
+        return _row(_word(self.tokens[query].text), cells, self.aside(query))
+
+    def aside(self, query: int) -> str:
+        """What stands right of a row: its contexts, or whose work it is."""
+        if query not in self.visible:
+            return f"{_pass_name(self.run, self._last_pass(query)).lower()}'s, untouched"
+        if "contexts" not in self.panels:
+            return "runs again" if query in spread(self.part.repeated) else "runs in this pass"
+        return ", ".join(_number(c) for c in self._contexts(query))
+
+    def _last_pass(self, query: int) -> int:
+        ran = [i for i, e in enumerate(self.run.events[: self.index]) if isinstance(e, Pass) and query in e.parts[0].queries]
+        return ran[-1]
+
+    def _contexts(self, query: int) -> list[float]:
+        for event in self.run.passes:
+            new = spread(event.parts[0].new)
+            if event.parts[0].contexts and query in new:
+                rows = [event.parts[0].contexts[f"{self.layer}.{head}"] for head in self.heads()]
+                return [row[new.index(query)][0] for row in rows if len(row[new.index(query)]) == 1]
+        return []
+
+    def heads(self) -> list[int]:
+        return [head for layer, head in self.trace.recorded if layer == self.layer]
+
+    def head(self) -> str:
+        names = self.trace.model.head_names or [f"head {head + 1}" for head in range(self.trace.model.n_heads)]
+        aside = ""
+        if "contexts" in self.panels and any(part.contexts for part in (e.parts[0] for e in self.run.passes)):
+            aside = "contexts: " + ", ".join(html.escape(names[head]) for head in self.heads())
+        cells = [_cell("…") if key is None else _cell(self._column(key)) for key in self.shown()]
+        return _row("looks at →", cells, aside)
+
+    def _column(self, key: int) -> str:
+        return f"{_word(self.tokens[key].text)}<br>{self.tokens[key].position}"
+
+    def row_word(self, token: int) -> str:
+        """What happens to a token's row of K and V."""
+        if token in spread(self.part.written):
+            return "written"
+        if token in spread(self.part.read):
+            return "read"
+        return "dropped" if token in self.visible else ""
+
+    def band(self, name: str, style: str, text: Callable[[int], str], aside: str = "") -> str:
+        cells = [_cell("…") if key is None else _cell(text(key), style) for key in self.shown()]
+        return _row(name, cells, aside)
+
+    def bands(self) -> list[str]:
+        kept = [v for v in self.trace.values or [] if v.layer == self.layer and v.sequence == self.part.sequence]
+        bands = []
+        if kept and "keys" in self.panels and kept[0].k is not None:
+            keys = kept[0].k
+            bands.append(self.band("<b>K</b>", "k", lambda j: " · ".join(map(_number, keys[j]))))
+        if kept and "values" in self.panels and all(len(v) == 1 for v in kept[0].v):
+            numbers = kept[0].v
+            bands.append(self.band("<b>V</b>", "v", lambda j: _number(numbers[j][0])))
+        return [*bands, self.band("rows of K, V", "v", self.row_word, self._rows_said())]
+
+    def _rows_said(self) -> str:
+        if self.run.cache == "none":
+            return f"{_count(self.event.counts['kv_rows'], 'row')} made, used, dropped"
+        return f"{_count(self.part.kept[1], 'row')} in the cache"
+
+    def caption(self) -> str:
+        """The pass in a line of words and numbers."""
+        name = _pass_name(self.run, self.index)
+        how = "" if self.event.phase == "prefill" else f", {'no' if self.run.cache == 'none' else 'with the'} cache"
+        counts = self.event.counts
+        runs = f"{_count(counts['positions'], 'token')} {'runs' if counts['positions'] == 1 else 'run together'}"
+        again = len(spread(self.part.repeated))
+        said = [runs + (f", {again} of them again" if again else ""), _count(counts["pairs"], "pair")]
+        if self.run.cache != "none":
+            read = f"{counts['rows_read']} read, " if counts["rows_read"] else ""
+            said.append(f"rows: {read}{counts['kv_rows']} written")
+        return f"<p><b>{name}{how}.</b> {'; '.join(said)}.{self._outcome()}</p>"
+
+    def _outcome(self) -> str:
+        if not self.part.out:
+            return ""
+        out: Output = self.part.out[-1]
+        word = self.tokens[out.chosen].text
+        p = next((p for text, _, p in out.top if text == word), None)
+        share = f" ({100 * p:.1f}%)" if p is not None and "prediction" in self.panels else ""
+        return f" Next word: <b>{_word(word)}</b>{share}."
+
+    def render(self) -> str:
+        rows = [_row("…", [_cell("…") for _ in self.shown()], "") if q is None else self.row(q) for q in self.shown()]
+        return self.caption() + "<table>" + "".join([self.head(), *rows, *self.bands()]) + "</table>"
+
+
+def _cell(text: str, style: str = "") -> str:
+    return f'<td style="{_STYLES[style]}">{text}</td>'
+
+
+def _row(name: str, cells: list[str], aside: str) -> str:
+    return f'<tr><th style="text-align:right">{name}</th>{"".join(cells)}<td style="{_STYLES["left"]}">{aside}</td></tr>'
+
+
+def _pass_name(run: Run, index: int) -> str:
+    event = run.events[index]
+    assert isinstance(event, Pass)
+    same = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase == event.phase]
+    name = event.phase.capitalize()
+    return f"{name} {same.index(index) + 1}" if event.phase == "decode" or len(same) > 1 else name
+
+
+def _chosen(run: Run) -> list[int]:
+    """Prefill, the first decode step and the last."""
+    passes = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
+    return sorted({*passes[:2], *passes[-1:]})
+
+
+def _left_out(run: Run, chosen: list[int]) -> str:
+    passes = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
+    missing = len(passes) - len(chosen)
+    return f"<p>{len(passes)} passes in all; {missing} between the first and the last are not shown here.</p>" if missing else ""
+
+
+_LEGEND = "<p>● scored in this pass, ○ in an earlier one, × scored and masked{again}</p>"
+
+
+def render(trace: Trace, panels: set[str], layer: int = 0) -> str:
+    """Return the static form: prefill, decode with the cache, the same step without it."""
+    runs = [run for run in trace.runs if run.cache != "none"][:1]
+    plain = [run for run in trace.runs if run.cache == "none"][:1]
+    main = (runs or plain)[0]
+    chosen = _chosen(main)
+    tables = [_Table(trace, main, index, panels, layer).render() for index in chosen]
+    decodes = [i for i in chosen if isinstance(e := main.events[i], Pass) and e.phase == "decode"]
+    if runs and plain and decodes:
+        tables.append(_Table(trace, plain[0], decodes[-1], panels, layer).render())
+    again = ", 2, 3, … scored for the 2nd, 3rd, … time" if plain and decodes else ""
+    return "".join([*tables, _LEGEND.format(again=again), _left_out(main, chosen)])

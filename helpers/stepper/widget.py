@@ -1,0 +1,170 @@
+"""The Python face of the stepper: takes a trace once; all stepping happens in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import outputs
+from helpers.stepper import page, script, static
+from helpers.trace import Pass, Run, Trace
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
+
+# What the reader has met, notebook by notebook; each level includes those before it.
+LEVELS: dict[str, tuple[str, ...]] = {
+    "passes": ("tokens", "grid", "cache", "sentence"),
+    "attention": ("weights", "values", "contexts"),
+    "prediction": ("prediction", "targets"),
+    "work": ("work", "layer"),
+    "everything": ("keys", "ledger", "reads", "shapes"),
+}
+PANELS = tuple(name for level in LEVELS.values() for name in level)
+
+
+class Stepper:
+    """Step through the passes of a recorded run, with and without its cache.
+
+    Args:
+        trace: what `toy.record()` and the recorders give.
+        panels: a level ("passes", "attention", "prediction", "work", "everything"), which includes the
+            levels before it, or a list of panels to show beside those of "passes".
+        start: the pass shown first: a phase ("training", "prefill", "decode"), an index of the run's
+            events, or None for the first pass that is no training.
+        cache: whether the run with a cache is shown first.
+        layer: index, from 0, of the layer shown first.
+
+    Raises:
+        TypeError: not a trace.
+        ValueError: an unknown panel, a start outside the run, a layer that was not recorded.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        panels: str | Iterable[str] = "everything",
+        start: str | int | None = None,
+        cache: bool = True,
+        layer: int = 0,
+    ) -> None:
+        if not isinstance(trace, Trace):
+            raise TypeError(
+                f"got {type(trace).__name__}, expected a Trace: pass what toy.record() returns, or Trace.load(path)"
+            )
+        self.trace = trace
+        self.panels = _panels(panels)
+        self.start = _start(trace, start)
+        self.cache = bool(cache)
+        self.layer = _layer(trace, layer)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the front end is told beside the trace."""
+        return {"panels": list(self.panels), "start": self.start, "cache": self.cache, "layer": self.layer}
+
+    @cached_property
+    def widget(self) -> AnyWidget:
+        """The live form; made when first asked for."""
+        return _widget_class()(trace=self.trace.to_json(), options=self.options)
+
+    def static_html(self) -> str:
+        """Return the static form: plain tables of prefill, decode with the cache and without."""
+        return static.render(self.trace, set(self.panels), self.layer)
+
+    def save_html(
+        self,
+        path: str | Path,
+        title: str = "Watch It Decode",
+        before: str | Iterable[str] = (),
+        after: str | Iterable[str] = (),
+    ) -> None:
+        """Write the stepper as one page that needs no network and no kernel.
+
+        Args:
+            path: where; the folder must be there.
+            title: the page's title and heading.
+            before: plain paragraphs above the stepper.
+            after: plain paragraphs under it.
+
+        Raises:
+            FileNotFoundError: there is no such folder; nothing has been written.
+        """
+        page.save(path, self.trace, self.options, self.static_html(), title=title, before=before, after=after)
+
+    def _ipython_display_(self) -> None:
+        outputs.show(self.static_html(), self.widget, repr(self))
+
+    def __repr__(self) -> str:
+        tokens = len(self.trace.sequences[0].tokens)
+        return f"Stepper({self.trace.model.name}: {tokens} tokens, {len(_passes(self.trace))} passes)"
+
+
+@cache
+def _widget_class() -> type[AnyWidget]:
+    # Not at the top: importing anywidget takes longer than all else that a notebook needs at first.
+    import traitlets
+    from anywidget import AnyWidget
+
+    class StepperWidget(AnyWidget):
+        """The model of the live stepper; its state stays in the browser."""
+
+        _esm = script.widget_module()
+        _css = script.stylesheet()
+        trace = traitlets.Unicode().tag(sync=True)
+        options = traitlets.Dict().tag(sync=True)
+
+        def __repr__(self) -> str:
+            return "StepperWidget()"
+
+    return StepperWidget
+
+
+def _run(trace: Trace) -> Run:
+    if not trace.runs:
+        raise ValueError("got a trace without a run, expected one at least: record it again")
+    return trace.runs[0]
+
+
+def _passes(trace: Trace) -> list[Pass]:
+    """Passes that count: training is a reference."""
+    return [event for event in _run(trace).passes if event.phase != "training"]
+
+
+def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(wanted, str):
+        if wanted not in LEVELS:
+            raise ValueError(
+                f"got panels={wanted!r}, expected a level, one of {list(LEVELS)}, or a list of panels out of {list(PANELS)}"
+            )
+        names = list(LEVELS)
+        wanted = [panel for level in names[: names.index(wanted) + 1] for panel in LEVELS[level]]
+    chosen = set(LEVELS["passes"])
+    for name in wanted:
+        if name not in PANELS:
+            raise ValueError(f"got the panel {name!r}, expected panels out of {list(PANELS)}")
+        chosen.add(name)
+    return tuple(panel for panel in PANELS if panel in chosen)
+
+
+def _start(trace: Trace, start: str | int | None) -> int:
+    events = _run(trace).events
+    phases = [event.phase if isinstance(event, Pass) else event.op for event in events]
+    if start is None:
+        return next((i for i, phase in enumerate(phases) if phase != "training"), 0)
+    if isinstance(start, str):
+        if start not in phases:
+            raise ValueError(f"got start={start!r}, but this run has {sorted(set(phases))}: use one of these, or an index")
+        return phases.index(start)
+    if not 0 <= start < len(events):
+        raise ValueError(f"got start={start}, expected an index from 0 to {len(events) - 1}, or a phase of {sorted(set(phases))}")
+    return int(start)
+
+
+def _layer(trace: Trace, layer: int) -> int:
+    recorded = sorted({recorded_layer for recorded_layer, _ in trace.recorded})
+    if layer not in recorded:
+        raise ValueError(f"got layer={layer}, but the trace holds layers {recorded} (counted from 0): use one of these")
+    return int(layer)
