@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 # Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # as a share of p, so that the largest word stays whatever p is
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
     order = np.argsort(-logits, kind="stable")
     weights = softmax(logits)[order]
     before = np.cumsum(weights) - weights  # what the words ahead of this one hold together
-    best = order[before < p - ROUNDING]
+    best = order[before < p * (1 - ROUNDING)]
     kept = np.full_like(logits, -np.inf)
     kept[best] = logits[best]
     return kept

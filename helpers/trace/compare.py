@@ -134,7 +134,7 @@ def _output_differences(a: Trace, b: Trace, x: Part, y: Part, tolerance: float) 
     for out_x, out_y in zip(x.out, y.out, strict=False):
         other = {word: logit for word, logit, _ in out_y.top}
         for word, logit, _ in out_x.top:
-            if word in other and abs(logit - other[word]) > tolerance * max(1, abs(logit)):
+            if word in other and not abs(logit - other[word]) <= tolerance * max(1, abs(logit)):
                 yield f"logit of {word!r}: {logit:.4f} against {other[word]:.4f}"
         here, there = (t.sequences[x.sequence].tokens[o.chosen].text for t, o in ((a, out_x), (b, out_y)))
         if (here, out_x.chosen) != (there, out_y.chosen):

@@ -39,16 +39,17 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
-from helpers.trace.record import FORMAT, FULL, VERSION, TraceError, spread, weight_key
+from helpers.trace.record import FORMAT, FULL, VERSION, TraceError, is_utf8, spread, weight_key
 
 PHASES = ("training", "prefill", "decode", "verify")
 ORIGINS = ("prompt", "generated", "draft")
 COUNTS = ("positions", "kv_rows", "rows_read", "pairs", "products")
-WEIGHT_SUM = 0.005  # 512 weights, each rounded by at most 1 / 131070, are off by 0.004 together
+WEIGHT_SUM = 0.005  # for rows of up to 655 weights; each is rounded by at most 1 / 131070
 
 
 def validate(data: Any) -> None:
@@ -58,14 +59,16 @@ def validate(data: Any) -> None:
         TraceError: the first field that is wrong, what stands there, and what was expected.
     """
     _check_head(data)
-    _check_model(data["model"])
+    _check_model(_get(data, "model", ""))
     _check_recorded(data)
-    for s, sequence in enumerate(_list(data, "sequences", "")):
+    for s, sequence in enumerate(_some(data, "sequences", "")):
         _check_sequence(sequence, f"sequences[{s}]")
     rows = _decode_weights(data)
-    for r, run in enumerate(_list(data, "runs", "")):
+    for r, run in enumerate(_some(data, "runs", "")):
         _check_run(data, rows, run, f"runs[{r}]")
-    if data.get("values") is not None:
+        earlier = [other["name"] for other in data["runs"][:r]]
+        _need(run["name"] not in earlier, f"runs[{r}].name", run["name"], f"another name than {earlier}")
+    if _get(data, "values", "") is not None:
         for n, values in enumerate(_list(data, "values", "")):
             _check_values(data, values, f"values[{n}]")
 
@@ -95,21 +98,29 @@ def _list(data: Any, key: str, path: str) -> list[Any]:
     return value
 
 
+def _some(data: Any, key: str, path: str) -> list[Any]:
+    value = _list(data, key, path)
+    _need(len(value) > 0, f"{path}.{key}".lstrip("."), value, "a list of one or more")
+    return value
+
+
 def _text(data: Any, key: str, path: str) -> str:
     value = _get(data, key, path)
-    _need(isinstance(value, str), f"{path}.{key}".lstrip("."), value, "text")
+    fine = isinstance(value, str) and is_utf8(value)
+    _need(fine, f"{path}.{key}".lstrip("."), value, "text")
     return value
 
 
 def _whole(value: Any, path: str, low: int = 0, high: float = math.inf) -> int:
     fine = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-    _need(fine, path, value, f"a whole number from {low} to {high}")
+    allowed = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
+    _need(fine, path, value, f"a whole number {allowed}")
     return value
 
 
 def _number(value: Any, path: str) -> float:
-    fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    _need(fine, path, value, "a finite number")
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    _need(fine and abs(value) <= sys.float_info.max, path, value, "a finite number")
     return value
 
 
@@ -125,7 +136,6 @@ def _check_head(data: Any) -> None:
 
 
 def _check_model(model: Any) -> None:
-    _get({"model": model}, "model", "")
     _text(model, "name", "model")
     for key in ("n_layers", "n_heads", "n_kv_heads", "v_dim"):
         _whole(_get(model, key, "model"), f"model.{key}", 1)
@@ -158,6 +168,7 @@ def _check_recorded(data: Any) -> None:
         _need(isinstance(pair, list) and len(pair) == 2, path, pair, "[layer, head]")
         _whole(pair[0], f"{path}[0]", 0, data["model"]["n_layers"] - 1)
         _whole(pair[1], f"{path}[1]", 0, data["model"]["n_heads"] - 1)
+        _need(pair not in data["recorded"][:n], path, pair, "each layer and head once")
 
 
 def _check_sequence(sequence: Any, path: str) -> None:
@@ -187,6 +198,14 @@ def _decode_weights(data: Any) -> dict[str, np.ndarray]:
     )
     rows = _get(weights, "rows", "weights")
     _need(isinstance(rows, dict), "weights.rows", rows, "an object")
+    known = {
+        weight_key(s, token, layer, head)
+        for s, sequence in enumerate(data["sequences"])
+        for token in range(len(sequence["tokens"]))
+        for layer, head in data["recorded"]
+    }
+    for key in rows:
+        _need(key in known, f"weights.rows[{key!r}]", key, "sequence.token.layer.head of a recorded head")
     return {key: _decode_row(text, f"weights.rows[{key!r}]") for key, text in rows.items()}
 
 
@@ -198,9 +217,9 @@ def _decode_row(text: Any, path: str) -> np.ndarray:
         _wrong(path, text, "base64 text")
     _need(len(raw) % 2 == 0, path, text, "16-bit numbers: an even number of bytes")
     row = np.frombuffer(raw, "<u2") / FULL
-    total = float(row.sum())
+    total, allowed = float(row.sum()), max(WEIGHT_SUM, len(row) / (2 * FULL))
     _need(
-        min(abs(total - 1), abs(total)) <= WEIGHT_SUM,
+        min(abs(total - 1), abs(total)) <= allowed,
         path,
         f"weights that sum to {total:.4f}",
         "a sum of 1, or of 0",
@@ -258,14 +277,18 @@ def _check_pass(
 ) -> None:
     _need(_get(event, "phase", path) in PHASES, f"{path}.phase", event["phase"], ", ".join(PHASES))
     found = dict.fromkeys(COUNTS, 0)
-    for p, part in enumerate(_list(event, "parts", path)):
+    for p, part in enumerate(_some(event, "parts", path)):
         here = f"{path}.parts[{p}]"
         s = _whole(_get(part, "sequence", here), f"{here}.sequence", 0, len(data["sequences"]) - 1)
         queries = _check_rows(data, part, event["phase"], here, in_cache[s], has_run[s])
         seen = _check_visible(data, rows, part, here, queries, in_cache[s])
         _check_contexts(data, part, here)
         _check_target(data, part, event["phase"], here, queries)
-        for n, out in enumerate(_list(part, "out", here)):
+        outs = _list(part, "out", here)
+        _need(
+            event["phase"] != "training" or not outs, f"{here}.out", outs, "nothing: training emits nothing"
+        )
+        for n, out in enumerate(outs):
             _check_out(data["sequences"][s]["tokens"], queries, out, f"{here}.out[{n}]")
         found["positions"] += len(queries)
         found["kv_rows"] += len(queries)
@@ -351,6 +374,8 @@ def _check_contexts(data: Any, part: Any, path: str) -> None:
     contexts = _get(part, "contexts", path)
     _need(isinstance(contexts, dict), f"{path}.contexts", contexts, "an object")
     known = {f"{layer}.{head}" for layer, head in data["recorded"]}
+    missing = sorted(known - set(contexts)) if contexts else []
+    _need(not missing, f"{path}.contexts", sorted(contexts), f"every recorded head or none; {missing} lack")
     n, width = len(spread(part["new"])), data["model"]["v_dim"]
     for key, rows in contexts.items():
         here = f"{path}.contexts[{key!r}]"
@@ -378,12 +403,12 @@ def _check_out(tokens: list[Any], queries: list[int], out: Any, path: str) -> No
     query = _whole(_get(out, "query", path), f"{path}.query")
     _need(query in queries, f"{path}.query", query, f"a token of this pass: {queries}")
     _text(out, "how", path)
-    chosen = _whole(_get(out, "chosen", path), f"{path}.chosen", 0, len(tokens) - 1)
-    words = []
+    chosen = _whole(_get(out, "chosen", path), f"{path}.chosen", query + 1, len(tokens) - 1)
+    words, total = [], 0.0
     for n, entry in enumerate(_list(out, "top", path)):
         here = f"{path}.top[{n}]"
         _need(isinstance(entry, list | tuple) and len(entry) == 3, here, entry, "[text, logit, probability]")
-        _need(isinstance(entry[0], str), f"{here}[0]", entry[0], "text")
+        _need(isinstance(entry[0], str) and is_utf8(entry[0]), f"{here}[0]", entry[0], "text")
         _number(entry[1], f"{here}[1]")
         _need(
             0 <= _number(entry[2], f"{here}[2]") <= 1 + 1e-6,
@@ -392,6 +417,8 @@ def _check_out(tokens: list[Any], queries: list[int], out: Any, path: str) -> No
             "a probability from 0 to 1",
         )
         words.append(entry[0])
+        total += entry[2]
+    _need(total <= 1 + 1e-4, f"{path}.top", f"probabilities that sum to {total:.4f}", "at most 1 together")
     _need(
         tokens[chosen]["text"] in words,
         f"{path}.chosen",
@@ -416,15 +443,35 @@ def _check_shapes(data: Any, event: Any, path: str) -> None:
     n_layers = data["model"]["n_layers"]
     _need(len(shapes) == n_layers, f"{path}.shapes", shapes, f"{n_layers} entries, one a layer")
     for n, shape in enumerate(shapes):
-        _whole(_get(shape, "layer", f"{path}.shapes[{n}]"), f"{path}.shapes[{n}].layer", n, n)
-        for name in ("q", "k", "v", "scores"):
-            value, here = _get(shape, name, f"{path}.shapes[{n}]"), f"{path}.shapes[{n}].{name}"
-            if value is None and name in ("q", "k"):
-                continue  # rules took the place of dot products
-            fine = isinstance(value, list | tuple) and len(value) == 4
-            _need(fine, here, value, "four sizes: (batch, heads, rows, width)")
-            for size in value:
-                _whole(size, here, 1)
+        here = f"{path}.shapes[{n}]"
+        _whole(_get(shape, "layer", here), f"{here}.layer", n, n)
+        _check_shape(data["model"], event, shape, here)
+
+
+def _check_shape(model: Any, event: Any, shape: Any, path: str) -> None:
+    """The shapes of one layer fit each other, the model and the counts."""
+    scores = _get(shape, "scores", path)
+    _need(
+        isinstance(scores, list | tuple) and len(scores) == 4,
+        f"{path}.scores",
+        scores,
+        "(batch, heads, T, S)",
+    )
+    B, H, T, S = (_whole(size, f"{path}.scores[{n}]", 1) for n, size in enumerate(scores))
+    _need(model["n_heads"] == H, f"{path}.scores[1]", H, f"{model['n_heads']}, the model's heads")
+    dense = event["counts"]["products"]
+    _need(dense == B * T * S, f"{path}.scores", scores, f"{dense} products of one head, as counts says")
+    stored = [B, model["n_kv_heads"], S]
+    expected = {
+        "q": [B, H, T, model["k_dim"]],
+        "k": [*stored, model["k_dim"]],
+        "v": [*stored, model["v_dim"]],
+    }
+    for name, sizes in expected.items():
+        value = _get(shape, name, path)
+        if name == "v" or value is not None:  # q and k are null where rules took the place of dot products
+            _need(value == sizes, f"{path}.{name}", value, str(sizes))
+    _need((shape["q"] is None) == (shape["k"] is None), f"{path}.k", shape["k"], "null where q is null")
 
 
 def _check_values(data: Any, values: Any, path: str) -> None:
@@ -435,12 +482,10 @@ def _check_values(data: Any, values: Any, path: str) -> None:
         rows = _get(values, name, path)
         if rows is None and name == "k":
             continue
-        _need(
-            isinstance(rows, list) and len(rows) <= n_tokens,
-            f"{path}.{name}",
-            rows,
-            f"a list of at most {n_tokens} rows",
-        )
+        fine = isinstance(rows, list) and len(rows) <= n_tokens
+        _need(fine, f"{path}.{name}", rows, f"a list of at most {n_tokens} rows")
+        if name == "v" and values["k"] is not None:
+            _need(len(rows) == len(values["k"]), f"{path}.v", rows, f"{len(values['k'])} rows, as k has")
         for r, row in enumerate(rows):
             _need(isinstance(row, list) and len(row) == width, f"{path}.{name}[{r}]", row, f"{width} numbers")
             for x in row:

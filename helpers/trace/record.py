@@ -233,7 +233,14 @@ class Trace:
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a file that `save` wrote; errors as in `from_json`."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise TraceError(
+                f"{path} is no UTF-8 text ({error}); expected a whole trace file: "
+                "it may be cut off, save it again"
+            ) from None
+        return cls.from_json(text)
 
 
 def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
@@ -250,6 +257,11 @@ def gather(indices: Iterable[int]) -> list[Range]:
         else:
             ranges.append((int(i), int(i) + 1))
     return ranges
+
+
+def is_utf8(text: str) -> bool:
+    """Whether text can be written to a file: half of a surrogate pair cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
