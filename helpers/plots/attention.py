@@ -25,7 +25,7 @@ from helpers.plots.canvas import (
     text_width,
     with_settings,
 )
-from helpers.trace import Part, Token, Trace, spread
+from helpers.trace import Part, Trace, spread
 
 LAYER = 0
 
@@ -87,43 +87,37 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
     if n > 8:
         raise ValueError(f"token {token} looks at {n} tokens; expected at most 8 to draw")
     left, cell, row, top = 96.0, min(80.0, 372 / n), 44.0, 92.0
-    right, bottom = left + cell * n + 22, top + row * len(heads) + 10
+    right, bottom = left + cell * n + 66, top + row * len(heads) + 10
     sheet = Sheet(700, bottom + 60)
-    query = sequence.tokens[token].text
-    sheet.text(18, 27, "attention weights of", size=SMALL, colour=SOFT)
-    sheet.text(170, 27, shorten(query, 200), colour=QUERY, bold=True)
-    sheet.text(right + 44, 62, "context", at="right", size=SMALL, colour=SOFT)
-    for j in range(n):
-        x = left + cell * (j + 0.5)
-        edge = QUERY if j == token else LINE
-        sheet.chip(x, 62, sequence.tokens[j].text, width=cell - 6, fill=PANEL, edge=edge)
+    sheet.note(18, 27, "attention weights of")
+    sheet.text(170, 27, shorten(sequence.tokens[token].text, 200), colour=QUERY, bold=True)
+    sheet.note(right, 62, "context", at="right")
     numbers = {}
     for h, name in enumerate(heads):
         weights, y = trace.attention_weights(token, LAYER, h), top + row * (h + 0.5)
         made = context(trace, token, h)
         numbers[name] = {"weights": weights.round(4).tolist(), "context": made}
         sheet.text(left - 14, y, name, at="right")
-        sheet.line((left, y + row / 2), (right - 22, y + row / 2), colour=FAINT)
+        sheet.line((left, y + row / 2), (left + cell * n, y + row / 2), colour=FAINT)
         _strip(sheet, weights, left, cell, y)
-        sheet.text(right + 44, y, number(made), at="right", bold=True)
-        sheet.text(right + 54, y, _how(weights, v), size=SMALL, colour=SOFT)
+        sheet.text(right, y, number(made), at="right", bold=True)
+        sheet.note(right + 10, y, _how(weights, v, 682 - right))
+    _tokens_over_numbers(sheet, trace, token, left, cell, bottom)
+    sheet.note(right - text_width("context", SMALL), bottom + 22, "the number each carries")
+    return Picture(sheet.figure, _strips_in_words(trace, token, numbers), numbers)
+
+
+def _tokens_over_numbers(
+    sheet: Sheet, trace: Trace, token: int, left: float, cell: float, bottom: float
+) -> None:
+    """The heads of the columns and, at their feet, the strip of V."""
+    v = numbers_carried(trace)
     sheet.text(left - 14, bottom + 22, "V", at="right", colour=VALUE, bold=True)
-    for j in range(n):
-        sheet.box(left + cell * j + 3, bottom + 4, cell - 6, 36, fill=VALUE_FILL, edge=VALUE)
-        sheet.text(left + cell * (j + 0.5), bottom + 22, number(v[j]), at="center")
-    sheet.text(
-        right + 44 - text_width("context", SMALL),
-        bottom + 22,
-        "the number each carries",
-        size=SMALL,
-        colour=SOFT,
-    )
-    said = [f"{name}: {_weights_in_words(sequence.tokens, x)}" for name, x in numbers.items()]
-    alt = (
-        f"Attention weights of {query} over {listed([number(x) for x in v[:n]])}, the numbers that "
-        f"{listed([t.text for t in sequence.tokens[:n]])} carry. {'; '.join(said)}."
-    )
-    return Picture(sheet.figure, alt, numbers)
+    for j, head in enumerate(trace.sequences[0].tokens[: token + 1]):
+        x, edge = left + cell * (j + 0.5), QUERY if j == token else LINE
+        sheet.chip(x, 62, head.text, width=cell - 6, fill=PANEL, edge=edge)
+        sheet.box(x - cell / 2 + 3, bottom + 4, cell - 6, 36, fill=VALUE_FILL, edge=VALUE)
+        sheet.text(x, bottom + 22, shorten(number(v[j]), cell - 8), at="center")
 
 
 def _strip(sheet: Sheet, weights: np.ndarray, left: float, cell: float, y: float) -> None:
@@ -137,23 +131,30 @@ def _strip(sheet: Sheet, weights: np.ndarray, left: float, cell: float, y: float
         sheet.text(x + 1, y, number(weight), size=SMALL)
 
 
-def _how(weights: np.ndarray, v: list[float]) -> str:
-    """= 0.5 × (20 + 5): where a context comes from, as a reader would write it."""
+def _how(weights: np.ndarray, v: list[float], room: float) -> str:
+    """= 0.5 × (20 + 5): where a context comes from, as a reader would write it in `room` px."""
     picked = [(w, x) for w, x in zip(weights, v, strict=False) if w >= 0.0005]
     if not picked:
         return "nothing to pick"
     if any(abs(w - picked[0][0]) >= 0.0005 for w, _ in picked):
         return "weighted sum"
-    if len(picked) > 4:
-        return f"= average of {len(picked)}"
     terms = " + ".join(number(x) for _, x in picked)
-    return f"= {number(picked[0][0])} × " + (terms if len(picked) == 1 else f"({terms})")
+    said = f"= {number(picked[0][0])} × " + (terms if len(picked) == 1 else f"({terms})")
+    return said if text_width(said, SMALL) <= room else f"= average of {len(picked)}"
 
 
-def _weights_in_words(tokens: list[Token], row: dict[str, Any]) -> str:
-    picked = [(w, t.text) for w, t in zip(row["weights"], tokens, strict=False) if w >= 0.0005]
-    looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
-    return f"{looks}, context {number(row['context'])}"
+def _strips_in_words(trace: Trace, token: int, numbers: dict[str, dict[str, Any]]) -> str:
+    tokens, v = trace.sequences[0].tokens[: token + 1], numbers_carried(trace)
+    carried = listed([f"{t.text} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
+    said = []
+    for name, row in numbers.items():
+        picked = [(w, t.text) for w, t in zip(row["weights"], tokens, strict=True) if w >= 0.0005]
+        looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
+        said.append(f"{name}: {looks}, context {number(row['context'])}")
+    return (
+        f"Attention weights of {tokens[-1].text} over the numbers that tokens carry: {carried}. "
+        f"{'; '.join(said)}."
+    )
 
 
 @with_settings
@@ -180,43 +181,34 @@ def four_grids(trace: Trace) -> Picture:
     cell, row, top, left = 22.0, 26.0, 100.0, 90.0
     pitch, bottom = cell * P + 46, top + row * P
     sheet = Sheet(left + pitch * len(heads) + 196, bottom + 36)
-    sheet.text(18, 24, "A row looks at the columns up to its own.", size=SMALL, colour=SOFT)
-    sheet.text(
-        18,
-        46,
-        "Square: its attention weight, by area. Number beside it: its context.",
-        size=SMALL,
-        colour=SOFT,
-    )
-    for i in range(P):
-        last = i == P - 1
-        sheet.text(
-            left - 10,
-            top + row * (i + 0.5),
-            shorten(sequence.tokens[i].text, left - 20),
-            at="right",
-            bold=last,
-        )
-    numbers = {
+    sheet.note(18, 24, "A row looks at the columns up to its own.")
+    sheet.note(18, 46, "Square: its attention weight, by area. Number beside it: its context.")
+    for i, token in enumerate(sequence.tokens[:P]):
+        y, text = top + row * (i + 0.5), shorten(token.text, left - 20)
+        sheet.text(left - 10, y, text, at="right", bold=i == P - 1)
+    contexts = {
         name: _grid(sheet, trace, h, name, (left + pitch * h, top, cell, row)) for h, name in enumerate(heads)
     }
     sheet.text(left - 10, bottom + 16, "V", at="right", colour=VALUE, bold=True)
-    x = left + pitch * len(heads) + 46
+    x, only_last = left + pitch * len(heads) + 46, [""] * (P - 1) + [chosen]
     _word_column(sheet, x, top, row, "training", ["every row", "has a target"], targets, sequence.prompt)
-    nothing = [""] * (P - 1)
-    _word_column(sheet, x + 95, top, row, "prefill", ["only the last", "row is used"], [*nothing, chosen], 0)
-    shown = {"contexts": numbers, "targets": targets, "prefill": chosen, "v": v[:P]}
+    _word_column(sheet, x + 95, top, row, "prefill", ["only the last", "row is used"], only_last, 0)
+    numbers = {"contexts": contexts, "targets": targets, "prefill": chosen, "v": v[:P]}
+    return Picture(sheet.figure, _grids_in_words(trace, numbers), numbers)
+
+
+def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
+    tokens, contexts = trace.sequences[0].tokens, numbers["contexts"]
     rows = [
-        f"{t.text}: {', '.join(number(numbers[name][i]) for name in heads)}"
-        for i, t in enumerate(sequence.tokens[:P])
+        f"{tokens[i].text}: {', '.join(map(number, row))}"
+        for i, row in enumerate(zip(*contexts.values(), strict=True))
     ]
-    alt = (
-        f"{len(heads)} grids of attention weights, one for each head ({', '.join(heads)}), "
-        f"a row for each of the {P} tokens. Contexts at their right edges, {'; '.join(rows)}. "
-        f"The same grids serve twice. Training: all {len(targets)} rows have a target ({listed(targets)}). "
-        f"Prefill: only the last row is used, and gives {chosen}."
+    return (
+        f"{len(contexts)} grids of attention weights, one for each head ({', '.join(contexts)}), "
+        f"a row for each of the {len(rows)} tokens. Contexts at their right edges, {'; '.join(rows)}. "
+        f"The same grids serve twice. Training: all {len(numbers['targets'])} rows have a target "
+        f"({listed(numbers['targets'])}). Prefill: only the last row is used, and gives {numbers['prefill']}."
     )
-    return Picture(sheet.figure, alt, shown)
 
 
 def _first_part(trace: Trace, phase: str) -> Part:
@@ -238,22 +230,12 @@ def _grid(
         y = top + row * (i + 0.5)
         for j, weight in enumerate(trace.attention_weights(i, LAYER, head)):
             x = left + cell * (j + 0.5)
-            sheet.box(
-                x - cell / 2 + 1,
-                y - row / 2 + 1,
-                cell - 2,
-                row - 2,
-                fill=PANEL,
-                edge=LINE,
-                radius=2,
-                line=0.8,
-            )
+            sheet.box(x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2, fill=PANEL, edge=LINE, radius=2)
             sheet.square(x, y, (cell - 5) * float(weight) ** 0.5, QUERY)
         sheet.text(left + cell * P + 4, y, number(contexts[i]), size=SMALL, bold=i == P - 1)
     for j in range(P):
-        sheet.text(
-            left + cell * (j + 0.5), top + row * P + 16, number(v[j]), at="center", size=SMALL, colour=VALUE
-        )
+        x = left + cell * (j + 0.5)
+        sheet.note(x, top + row * P + 16, shorten(number(v[j]), cell, SMALL), at="center", colour=VALUE)
     return contexts
 
 
@@ -263,7 +245,7 @@ def _word_column(
     """What follows from every row: a word, or nothing."""
     sheet.text(x, top - 58, name, at="center", bold=True)
     for n, line in enumerate(lines):
-        sheet.text(x, top - 38 + 18 * n, line, at="center", size=SMALL, colour=SOFT)
+        sheet.note(x, top - 38 + 18 * n, line, at="center")
     for i, word in enumerate(words):
         y = top + row * (i + 0.5)
         if not word:

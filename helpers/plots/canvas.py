@@ -153,6 +153,10 @@ class Sheet:
             parse_math=False,
         )
 
+    def note(self, x: float, y: float, text: str, *, at: str = "left", colour: str = SOFT) -> None:
+        """Write one line that explains, small and soft."""
+        self.text(x, y, text, at=at, size=SMALL, colour=colour)
+
     def box(
         self,
         x: float,

@@ -80,9 +80,9 @@ def pause_and_drip(trace: Trace) -> Picture:
             _cached_row(sheet, tokens[token].text, end, 684, stairs + step * token)
     sheet.text(18, stairs + 9, "kept in the cache", bold=True)
     for line, text in enumerate(("one row for each", "token that has run:", "a key over a value")):
-        sheet.text(18, stairs + 32 + 20 * line, text, size=SMALL, colour=SOFT)
+        sheet.note(18, stairs + 32 + 20 * line, text)
     below = stairs + step * kept[-1] + 14
-    sheet.text(ends[0] - 6, below, "rows kept", at="right", size=SMALL, colour=SOFT)
+    sheet.note(ends[0] - 6, below, "rows kept", at="right")
     for end, rows in zip(ends, kept, strict=True):
         sheet.text(end + 4, below, str(rows), bold=True)
     alt = (
@@ -101,7 +101,7 @@ def _time_axis(sheet: Sheet, starts: list[float], ends: list[float], widths: lis
         if to > x:
             sheet.line((x + 5, 40), (x + 5, 34), (to - 5, 34), (to - 5, 40), colour=SOFT)
             sheet.text((x + to) / 2, 19, name, at="center", bold=True)
-    sheet.text(52, 93, "you press", at="center", size=SMALL, colour=SOFT)
+    sheet.note(52, 93, "you press", at="center")
     sheet.box(18, 106, 68, 36, fill=PANEL, edge=SOFT, radius=6, line=1.2)
     sheet.text(52, 124, "Enter", at="center", bold=True)
     for n, (x, to, positions) in enumerate(zip(starts, ends, widths, strict=True)):
@@ -115,7 +115,7 @@ def _time_axis(sheet: Sheet, starts: list[float], ends: list[float], widths: lis
             sheet.text((x + to) / 2, 115, name, at="center", size=SMALL, bold=True)
             sheet.text((x + to) / 2, 135, "1 token" if wide else "1", at="center", size=SMALL)
     sheet.arrow(starts[0], 168, 688, 168, SOFT)
-    sheet.text(starts[0], 187, "time: width is positions run, not seconds", size=SMALL, colour=SOFT)
+    sheet.note(starts[0], 187, "time: width is positions run, not seconds")
 
 
 def _cached_row(sheet: Sheet, word: str, x: float, to: float, y: float) -> None:
@@ -160,13 +160,12 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     total, distinct = sum(map(sum, times)), sum(map(len, times))
     left, top, cell = 84.0, 40.0, 384 / max(n, 6)
     sheet = Sheet(left + cell * n + 148, top + cell * n + 18)
-    sheet.text(left - 10, top - 15, "looks at", at="right", size=SMALL, colour=SOFT)
+    sheet.note(left - 10, top - 15, "looks at", at="right")
     for i, row in enumerate(times):
         y = top + cell * (i + 0.5)
         sheet.text(left - 10, y, shorten(tokens[i].text, left - 16, SMALL), at="right", size=SMALL)
-        sheet.text(
-            left + y - top, top - 15, str(i + 1), at="center", size=min(SMALL, cell * 0.55), colour=SOFT
-        )
+        size = min(SMALL, cell * 0.55)
+        sheet.text(left + y - top, top - 15, str(i + 1), at="center", size=size, colour=SOFT)
         for j, count in enumerate(row):
             fill, ink = _shade(chosen, i, count, len(passes))
             x = left + cell * j
@@ -174,27 +173,32 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
             if cell >= 15:
                 size = min(TEXT, cell * 0.6)
                 sheet.text(x + cell / 2, y, str(count), at="center", size=size, colour=ink)
-        sheet.text(left + cell * (i + 1) + 8, y, _row_label(chosen, i, row), size=SMALL, colour=SOFT)
+        sheet.note(left + cell * (i + 1) + 8, y, _row_label(chosen, i, row))
+    _triangle_total(sheet, total, distinct, cached=chosen.cache != "none")
+    numbers = {"cells": times, "total": total, "distinct": distinct}
+    return Picture(sheet.figure, _triangle_in_words(trace, run, times), numbers)
+
+
+def _triangle_total(sheet: Sheet, total: int, distinct: int, *, cached: bool) -> None:
     right = sheet.width - 20
     sheet.text(right, 40, str(total), at="right", size=LARGE, bold=True)
     sheet.text(right, 64, "pairs scored in all", at="right", size=SMALL)
-    if total == distinct:
-        lines = ["With the cache,", "each cell once."]
-    else:
-        lines = [f"{distinct} cells, so", f"{total - distinct} pairs were", "scored again."]
+    again = [f"{distinct} cells, so", f"{total - distinct} pairs were", "scored again."]
+    once = ["With the cache,", "each cell once."] if cached else ["each cell once"]
+    lines = once if total == distinct else again
     for line, text in enumerate(lines):
-        sheet.text(right, 92 + 20 * line, text, at="right", size=SMALL, colour=SOFT)
+        sheet.note(right, 92 + 20 * line, text, at="right")
+
+
+def _triangle_in_words(trace: Trace, run: str, times: list[list[int]]) -> str:
+    tokens, total, distinct = trace.sequences[0].tokens, sum(map(sum, times)), sum(map(len, times))
     said = "; ".join(f"row {i + 1} ({tokens[i].text}): {row[0]}" for i, row in enumerate(times))
-    alt = (
-        f"A triangle of {n} queries by {n} keys for the {run} run, {counted(len(passes), 'pass')}. "
-        f"How often each cell of a row was scored: {said}. Total {total} pairs over {distinct} cells"
-        + (
-            ": with the cache, each cell once."
-            if total == distinct
-            else f", {total - distinct} of them again."
-        )
+    once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
+    return (
+        f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
+        f"{counted(len(reply_passes(trace.run(run))), 'pass')}. "
+        f"How often each cell of a row was scored: {said}. Total {total} pairs over {distinct} cells{once}"
     )
-    return Picture(sheet.figure, alt, {"cells": times, "total": total, "distinct": distinct})
 
 
 def _shade(run: Run, query: int, count: int, most: int) -> tuple[str, str]:
@@ -261,7 +265,7 @@ def _bars(sheet: Sheet, left: float, what: str, done: list[int], without: list[i
     slot, base, tall = 316 / len(done), 252.0, 150.0 / max(without)
     title = {"positions": "positions run", "pairs": "pairs of a head"}[what]
     sheet.text(left, 26, title, bold=True)
-    sheet.text(left, 48, f"{sum(without)} without the cache, {sum(done)} with it", size=SMALL, colour=SOFT)
+    sheet.note(left, 48, f"{sum(without)} without the cache, {sum(done)} with it")
     for n, (solid, whole) in enumerate(zip(done, without, strict=True)):
         x, wide = left + slot * n + 3, slot - 6
         if whole > solid:
@@ -274,6 +278,6 @@ def _bars(sheet: Sheet, left: float, what: str, done: list[int], without: list[i
             sheet.box(x + 1.5, base - tall * solid - 20, wide - 3, 20, fill=PAPER, radius=0)
         sheet.box(x, base - tall * solid, wide, tall * solid, fill=INK, radius=0)
         sheet.text(x + wide / 2, base - tall * solid - 10, str(solid), at="center", size=SMALL, bold=True)
-        sheet.text(x + wide / 2, base + 14, "P" if n == 0 else str(n), at="center", size=SMALL, colour=SOFT)
+        sheet.note(x + wide / 2, base + 14, "P" if n == 0 else str(n), at="center")
     sheet.line((left, base), (left + 316, base), colour=SOFT)
-    sheet.text(left, base + 32, "P prefill, then decode steps", size=SMALL, colour=SOFT)
+    sheet.note(left, base + 32, "P prefill, then decode steps")
