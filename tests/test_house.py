@@ -27,8 +27,8 @@ ROOMS = {
     "check": {"numpy", "helpers.toy", "helpers.trace", "helpers.sampling", "helpers.cost"},
     "check.part2": {"numpy", "helpers.toy", "helpers.trace", "helpers.sampling", "helpers.cost"}
     | {"torch", "helpers.model"},
-    "plots": {"IPython", "matplotlib", "numpy", "helpers.trace", "helpers.cost"},
-    "outputs": {"IPython"},
+    "plots": {"IPython", "PIL", "matplotlib", "numpy", "helpers.trace", "helpers.cost"},
+    "outputs": {"IPython", "ipywidgets"},
     "stepper": {"anywidget", "traitlets", "IPython", "numpy", "helpers.trace", "helpers.outputs"},
     "explorers": {"ipywidgets", "IPython", "matplotlib", "numpy", "helpers.outputs", "helpers.plots"}
     | {"helpers.toy", "helpers.sampling", "helpers.cost", "helpers.trace"},

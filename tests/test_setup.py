@@ -72,6 +72,20 @@ def test_ci_runs_the_command_of_the_readme(tmp_path: Path) -> None:
     assert done.returncode == 7
 
 
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [({}, "skipped"), ({"CI": "true"}, "error")], ids=["on a reader's machine", "in CI"]
+)
+def test_without_chromium(ci: dict[str, str], outcome: str, tmp_path: Path) -> None:
+    """Browser tests say what is missing: skipped on a reader's machine, a failure in CI."""
+    env = without(os.environ, "CI") | {"PATH": "", "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)} | ci
+    command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-o", "addopts=-ra"]
+    command += ["--import-mode=importlib", "tests/browser/test_lab.py::test_runs_saves_and_opens_again"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert f"1 {outcome}" in done.stdout.splitlines()[-1]
+    assert "no Chromium here: install chromium" in done.stdout
+    assert done.returncode == (1 if ci else 0)
+
+
 def test_binder_image() -> None:
     """The Dockerfile that repo2docker prints: Python, the CPU build of torch, this package, the notebooks."""
     dockerfile = run(
