@@ -1,17 +1,19 @@
 // The board: one column for each token, from its head through the grid, K, the attention weights and V.
 import { formatNumber, formatPercent, clippedText, visibleText } from "./format.js";
-import { AGAIN, EARLIER, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
-import { centreX, layoutOf, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
+import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
+import { centreX, DIGITS_UP_TO, layoutOf, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
 import { drawDense, denseTitle } from "./canvas.js";
 
-const LABEL_FONT = "12px system-ui, sans-serif";
+const LABEL_FONT = "600 13px system-ui, sans-serif";
 const WORD_FONT = "13px system-ui, sans-serif";
 const LINE = 24; // height of one candidate
 const CONTEXT = 46; // width of one context
-const DIGITS_UP_TO = 8;
 const CANDIDATES = 8;
+
+const CELL_WORDS = { written: "written", read: "read", made: "dropped", dropped: "dropped" };
+export const OLDER = "older rows' weights were thrown away";
 
 const CELL_CLASSES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
 
@@ -134,8 +136,10 @@ export class Board {
 
   drawContent(kind, column, k, top, height) {
     const { layout, frame } = this;
-    const shown = column.row === "empty" || column.row === "dropped" ? [] : this.contentTexts(kind, column);
-    const lines = kind === "k" && layout.widths[k] < 56 ? shown : [shown.join(" · ")];
+    const filled = column.row !== "empty" && column.row !== "dropped";
+    const contents = filled ? this.contentTexts(kind, column) : [];
+    const shown = contents.length || layout.tight ? contents : [CELL_WORDS[column.row] ?? ""];
+    const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
     const node = this.put(`${kind}${column.index}`, `wid-row ${kind} ${column.row}`, [layout.xs[k] + 2, top, layout.widths[k] - 4, height], lines.filter(Boolean).join("\n"), `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`);
     node.dataset.row = `${kind}${column.index}`;
     node.dataset.state = column.row;
@@ -182,7 +186,10 @@ export class Board {
     const { layout, frame } = this;
     const { y, x0 } = layout;
     const right = x0 - 10;
-    this.text("looks", "soft strong", 0, y.heads + (layout.dense ? 5 : 11), right, layout.narrow ? "" : "looks at →");
+    const shapes = this.panels.has("shapes") && !layout.narrow ? shapesOf(frame) : {};
+    const lines = [shapes.q, shapes.scores].filter(Boolean);
+    this.text("looks", "soft strong", 0, lines.length ? y.heads - 1 : y.heads + 11, right, layout.narrow ? "" : "looks at →");
+    lines.forEach((line, k) => this.text(`shape${k}`, "soft shape", 0, y.heads + 14 * (k + 1), right + 6, line, "heads × queries × numbers of one query (Q) or keys (scores)"));
     const caption = this.panels.has("keys") && !layout.dense ? keyCaption(frame.record) : null;
     const band = (key, name, top, height, note) => {
       const lift = note && !layout.narrow ? 8 : 0;
@@ -196,7 +203,7 @@ export class Board {
   drawWeights() {
     const { layout, frame } = this;
     const { y } = layout;
-    const caption = this.put("caption", "wid-caption", [0, y.caption, layout.width, 18]);
+    const caption = this.put("caption", "wid-caption", [0, y.caption, layout.notes ? layout.notes.x - 12 : layout.width, 18]);
     if (!caption.firstChild) caption.append("attention weights of ", wordNode(""), make("span", "wid-aside"));
     const word = frame.row === null ? "no row" : visibleText(frame.columns[frame.row].text);
     setText(caption.children[0], clippedText(word, 18));
@@ -207,9 +214,9 @@ export class Board {
   weightsAside() {
     const { frame, layout } = this;
     const live = frame.event.queries.length;
-    if (layout.narrow) return live > 1 ? " · or choose another row" : live ? " · older ones are gone" : "";
-    const older = frame.event.counted && frame.columns.some((c) => lastPassOf(frame.run, frame.event.index, c.index) && !c.live);
-    if (older) return " · older rows' weights were thrown away";
+    if (layout.narrow) return live > 1 ? " · choose a row" : "";
+    const older = olderRows(frame);
+    if (older) return ` · ${OLDER}`;
     return live > 1 ? " · choose another row to see its own" : "";
   }
 
@@ -230,7 +237,7 @@ export class Board {
       const j = line.columns[k];
       if (j < cols[0] || j >= cols[1]) return;
       const centre = centreX(layout, j - cols[0]);
-      if (w < 0.005) {
+      if (!isPicked(w, line.columns.length)) {
         this.text(`w${h}.${j}`, "mid soft", centre - 10, middle - 8, 20, "·");
         return;
       }
@@ -246,6 +253,7 @@ export class Board {
     const { layout, frame } = this;
     this.drawNotes();
     if (!layout.notes) return;
+    this.drawKey();
     if (this.showsContexts(frame)) this.drawContexts();
     if (!layout.dense) this.drawUntouched();
     if (layout.next) frame.targets.size ? this.drawTargets() : this.drawNext();
@@ -278,25 +286,32 @@ export class Board {
     const { y, notes, narrow } = layout;
     const shapes = this.panels.has("shapes") ? shapesOf(frame) : {};
     const x = narrow ? layout.x0 + 4 : notes.x;
-    const width = narrow ? layout.width - x : layout.next && !layout.dense ? null : notes.width;
+    const width = narrow ? layout.width - x : notes.width;
     const note = [rowsNote(frame)];
     const alone = !shapes.k;
     const kTop = narrow ? y.k + y.kH + 3 : y.k + y.kH / 2 - (alone ? 8 : 16);
     this.text("noteK", "soft", x, kTop, width, note[0], note[0]);
     if (shapes.k) this.text("shapeK", "soft shape", x, kTop + 16, width, shapes.k);
-    if (shapes.scores && !narrow && !layout.dense) {
-      this.text("shapeQ", "soft shape", notes.x, y.k - 14 - 12, null, "");
-    }
     if (!narrow) frame.weights.forEach((line, h) => this.panels.has("weights") && this.drawSum(line, h));
-    const vTop = narrow ? y.v + y.vH + 3 : y.v + y.vH / 2 - (shapes.v && this.panels.has("ledger") ? 16 : 8);
-    let at = vTop;
+    let at = narrow ? y.v + y.vH + 3 : y.v + y.vH / 2 - (shapes.v && this.panels.has("ledger") ? 16 : 8);
     if (this.panels.has("ledger")) {
       const ledger = ledgerOf(frame);
-      const node = this.text("ledger", `ledger ${ledger.holds ? "number" : "soft"}`, x, at, narrow ? layout.width - x : null, ledger.text, ledger.text);
+      const room = layout.mode === "wide" ? layout.width - x : width;
+      const [wanted] = textWidths([ledger.text], WORD_FONT);
+      if (layout.dense && !narrow) at = y.v;
+      else if (wanted > room && !narrow) at -= 8;
+      const node = this.text("ledger", `ledger ${ledger.holds ? "number" : "soft"}`, x, at, room, ledger.text, ledger.text);
       node.dataset.holds = ledger.holds;
-      at += narrow ? 34 : 16;
+      at += wanted > room ? 32 : 16;
     }
     if (shapes.v) this.text("shapeV", "soft shape", x, at, width, shapes.v);
+  }
+
+  drawKey() {
+    const { layout } = this;
+    const top = this.panels.has("weights") ? layout.y.caption : layout.y.v + layout.y.vH / 2 - 8;
+    const node = this.put("key", "wid-legend", [layout.notes.x, top, null, 18]);
+    if (!node.firstChild) node.append(...cacheKey());
   }
 
   drawSum(line, h) {
@@ -330,7 +345,8 @@ export class Board {
     const x = layout.next.x + 26;
     const width = layout.next.width - 26;
     const from = layout.dense || !frame.contexts.size ? layout.xEnd + 4 : layout.notes.x + frame.heads.length * CONTEXT + 2;
-    this.put("arrow", "wid-arrow", [from, middle - 4, Math.max(12, layout.next.x + 18 - from), 8]);
+    this.put("arrow", "wid-arrow", [from, middle - 4, Math.max(10, x - 12 - from), 8]);
+    this.put("bracket", "wid-bracket", [x - 12, Math.min(top, middle - 8), 3, (listing.length + said) * LINE + 20]);
     this.text("next", "soft strong", x, top, width, "next word");
     listing.forEach((candidate, k) => {
       const node = this.put(`n${k}`, `wid-candidate ${candidate.chosen ? "chosen" : ""}`, [x - 7, top + 20 + k * LINE, width, LINE - 1]);
@@ -338,6 +354,22 @@ export class Board {
     });
     if (said) this.text("how", "soft", x, top + 24 + listing.length * LINE, width, out.how, out.how);
   }
+}
+
+const CACHE_KEY = [["written", "written"], ["read", "read"], ["made", "dropped"]];
+
+/** Whether rows of earlier passes stand untouched in this one. */
+export function olderRows(frame) {
+  return frame.event.counted && frame.columns.some((c) => !c.live && lastPassOf(frame.run, frame.event.index, c.index));
+}
+
+/** What the edges of K and V mean. */
+export function cacheKey() {
+  return CACHE_KEY.map(([state, word]) => {
+    const item = make("span", "wid-item");
+    item.append(make("span", `wid-row v ${state} wid-key`), word);
+    return item;
+  });
 }
 
 /** At most eight candidates, in their order, the chosen one among them. */

@@ -1,5 +1,5 @@
 // The same board past two dozen tokens: cells too many for elements, drawn on one canvas.
-import { AGAIN, EARLIER, MASKED, NOW, rowCells } from "./frame.js";
+import { AGAIN, EARLIER, isPicked, MASKED, NOW, rowCells } from "./frame.js";
 import { columnAt, rowAt, rowTop } from "./geometry.js";
 import { visibleText } from "./format.js";
 
@@ -136,7 +136,7 @@ function drawWeights(g, board, theme) {
       const j = line.columns[k];
       if (j < cols[0] || j >= cols[1]) return;
       const w = layout.widths[j - cols[0]] - 1;
-      const height = weight >= 0.005 ? Math.max(1.5, weight * (y.lineH - 6)) : 0;
+      const height = isPicked(weight, line.columns.length) ? Math.max(1.5, weight * (y.lineH - 6)) : 0;
       g.fillRect(layout.xs[j - cols[0]], bottom - height, w, height);
     });
     g.fillRect(layout.x0, bottom, layout.xEnd - layout.x0, 0.5);

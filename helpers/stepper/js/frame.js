@@ -109,6 +109,11 @@ function weightLine(record, event, row, layer, head) {
   };
 }
 
+/** Whether a weight counts: a twentieth of an equal share at least. The rest is rounding, or as good as none. */
+export function isPicked(weight, columns) {
+  return weight * columns >= 0.05;
+}
+
 function outOf(record, event, row) {
   const outs = event.part?.out ?? [];
   const out = outs.find((o) => o.query === row) ?? outs[outs.length - 1];

@@ -4,31 +4,39 @@ export const DENSE_FROM = 25; // from so many tokens the grid is drawn on a canv
 export const WINDOW = 128; // and never more than so many columns at once
 
 const COLUMN_MAX = 66;
+const COLUMN_MAX_WIDE = 84; // on a wide page
 const COLUMN_MIN = 32;
-const LABELS = 104;
+const LABELS = 114;
+export const DIGITS_UP_TO = 8; // attention weights in digits up to so many tokens
 const NEXT_MIN = 200;
-const NEXT_MAX = 290;
+const NEXT_MAX = 320;
 
-function rowHeight(rows) {
-  for (const [most, height] of [[5, 34], [8, 30], [12, 26], [16, 22]]) if (rows <= most) return height;
+function rowHeight(rows, narrow) {
+  if (narrow && rows <= 12) return Math.max(30, rowHeight(rows, false));
+  for (const [most, height] of [[5, 34], [8, 30], [12, 24], [16, 22]]) if (rows <= most) return height;
   return 20;
 }
 
-/** Equal columns where the words fit; else each as wide as its word needs; never under COLUMN_MIN. */
+/** The width that all columns can have if only those with a longer word are wider; null if none fits. */
+function commonWidth(room, needs) {
+  const widest = Math.max(...needs);
+  for (let common = widest; common >= COLUMN_MIN; common--)
+    if (needs.reduce((sum, need) => sum + Math.max(need, common), 0) <= room) return common;
+  return null;
+}
+
+/** Equal columns where the words fit; else only long words get more; never under COLUMN_MIN. */
 export function columnWidths(room, wants, widest = COLUMN_MAX) {
   const equal = Math.floor(Math.min(widest, room / wants.length));
-  const needs = wants.map((want) => Math.min(widest, Math.max(COLUMN_MIN, Math.ceil(want) + 8)));
+  const needs = wants.map((want) => Math.min(widest, Math.max(COLUMN_MIN, Math.ceil(want) + 5)));
   if (needs.every((need) => need <= equal)) return wants.map(() => equal);
-  const total = needs.reduce((a, b) => a + b, 0);
-  if (total <= room) {
-    const spare = Math.floor((room - total) / needs.length);
-    return needs.map((need) => Math.min(widest, need + spare));
-  }
-  return wants.map(() => Math.max(COLUMN_MIN, equal));
+  const common = commonWidth(room, needs);
+  if (common === null) return wants.map(() => Math.max(COLUMN_MIN, equal));
+  return needs.map((need) => Math.max(need, common));
 }
 
 function rightWidths(panels, heads) {
-  const notes = Math.max(panels.weights ? 196 : 176, panels.contexts ? heads * 46 + 12 : 0);
+  const notes = Math.max(204, panels.contexts ? heads * 46 + 12 : 0);
   return { notes, next: panels.prediction ? NEXT_MIN : 0 };
 }
 
@@ -53,16 +61,16 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const right = rightWidths(panels, heads);
   const mode = chooseMode(width, columns, dense, right);
   const narrow = mode === "narrow";
-  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label) + 8)) : LABELS;
+  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label) + 10)) : LABELS;
   const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
-  const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants);
+  const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants, width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
   const xs = [];
   let x = x0;
   for (const w of widths) {
     xs.push(x);
     x += w;
   }
-  const layout = { mode, dense, narrow, x0, xs, widths, xEnd: x, rowH: dense ? denseRow(columns) : rowHeight(columns) };
+  const layout = { mode, dense, narrow, x0, xs, widths, xEnd: x, rowH: dense ? denseRow(columns) : rowHeight(columns, narrow) };
   const notesX = x + 18;
   layout.notes = narrow ? null : { x: notesX, width: right.notes };
   layout.next = null;
@@ -87,7 +95,7 @@ function denseRow(rows) {
 function heights(layout, rows, heads, panels) {
   const { narrow, dense } = layout;
   const smallest = Math.min(...layout.widths);
-  const stacked = !dense && smallest < 50;
+  const stacked = !dense && smallest < 50 && rows <= DIGITS_UP_TO;
   const full = dense ? 20 : 36;
   const y = { heads: 0, headsH: dense ? 26 : 38 };
   y.grid = y.heads + y.headsH + (dense ? 6 : 10);
@@ -105,8 +113,8 @@ function heights(layout, rows, heads, panels) {
   y.vH = panels.values && !dense ? full : dense ? 18 : 26;
   at = y.v + y.vH;
   if (narrow) at += panels.ledger ? 56 : 0;
-  else if (panels.ledger) at += Math.max(0, 42 - y.vH);
-  return { y, stacked, height: Math.ceil(at + 2) };
+  else if (panels.ledger) at += dense ? 36 : Math.max(0, 42 - y.vH);
+  return { y, stacked, tight: smallest < 58, height: Math.ceil(at + 2) };
 }
 
 export function centreX(layout, k) {

@@ -1,6 +1,6 @@
 // What stands around the board: legend, the part that moves under it when there is no room beside, work and price.
 import { clippedText, formatNumber, visibleText } from "./format.js";
-import { candidates, fillCandidate } from "./board.js";
+import { cacheKey, candidates, fillCandidate, OLDER, olderRows } from "./board.js";
 import { make, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
 
@@ -9,11 +9,6 @@ const LEGEND = [
   ["earlier", "", "an earlier pass"],
   ["masked", "×", "masked"],
   ["again", "2", "again"],
-];
-const CACHE_LEGEND = [
-  ["written", "written"],
-  ["read", "read"],
-  ["made", "dropped"],
 ];
 const ROWS_LISTED = 24;
 
@@ -25,15 +20,11 @@ export function legend() {
     item.append(make("span", `wid-cell ${kind} wid-key`, mark), word);
     list.append(item);
   }
-  for (const [kind, word] of CACHE_LEGEND) {
-    const item = make("li");
-    item.append(make("span", `wid-row v ${kind} wid-key`), word);
-    list.append(item);
-  }
   return list;
 }
 
 function contextTable(frame, withTargets) {
+  const box = make("div", "wid-scroll");
   const table = make("table", "wid-contexts");
   const head = make("tr");
   head.append(make("th", "", "contexts"));
@@ -52,7 +43,8 @@ function contextTable(frame, withTargets) {
     }
     table.append(row);
   }
-  return table;
+  box.append(table);
+  return box;
 }
 
 function sums(frame) {
@@ -101,12 +93,20 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const narrowContexts = layout.narrow && !layout.dense && showsContexts && frame.contexts.size > 0;
   const withTargets = panels.has("targets") && frame.targets.size > 0;
   if (narrowContexts) parts.push(contextTable(frame, withTargets));
+  if (layout.narrow && panels.has("weights") && olderRows(frame)) parts.push(make("p", "soft", `${OLDER[0].toUpperCase()}${OLDER.slice(1)}.`));
   if (layout.narrow && panels.has("weights") && showsContexts) parts.push(sums(frame));
   if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));
-  if (!layout.next && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
-  if (layout.narrow || layout.dense) parts.push(...shapeLine(frame, panels));
+  if (layout.narrow && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
+  if (layout.narrow) parts.push(...shapeLine(frame, panels));
+  if (layout.narrow) parts.unshift(narrowKey());
   node.replaceChildren(...parts);
   node.hidden = parts.length === 0;
+}
+
+function narrowKey() {
+  const key = make("p", "wid-legend");
+  key.append(...cacheKey());
+  return key;
 }
 
 function shapeLine(frame, panels) {
@@ -136,13 +136,17 @@ function boldNumber(label, number) {
 }
 
 /** Work of this pass, and what it costs to keep. */
-export function drawFoot(node, frame, panels) {
-  node.hidden = !panels.has("work");
-  if (node.hidden) return;
+export function drawFoot(node, frame, layout, panels) {
+  const next = !layout.next && !layout.narrow && panels.has("prediction");
+  node.hidden = !panels.has("work") && !next;
+  node.replaceChildren(...(next ? [frame.out ? nextWord(frame) : make("div")] : []), ...(panels.has("work") ? workSections(frame, panels) : []));
+}
+
+function workSections(frame, panels) {
   const { work } = frame;
   const left = make("section");
   const title = make("h3", "", "Work in this pass ");
-  title.append(make("span", "", "one head, one layer; solid: done, hatched: avoided"));
+  title.append(make("span", "", "one head and layer; hatched: avoided"));
   const grid = make("div", "wid-works");
   for (const bar of work.bars) grid.append(...barRow(bar));
   left.append(title, grid);
@@ -153,7 +157,7 @@ export function drawFoot(node, frame, panels) {
   const without = work.soFarWithout;
   const more = without !== null && without > work.soFar ? ` with the cache, ${without.toLocaleString("en")} without` : "";
   right.append(make("h3", "", "What it costs to keep"), stored, make("p", "soft", `positions run so far: ${work.soFar.toLocaleString("en")}${more}`));
-  node.replaceChildren(left, right);
+  return [left, right];
 }
 
 /** The grid and the cache in words, for readers who do not see them. */

@@ -279,7 +279,7 @@ class StepperView {
     this.board.draw(frame, width, this.columnStart, theme);
     this.drawPickers(frame);
     drawBelow(this.below, frame, this.board.layout, this.panels, this.board.showsContexts(frame));
-    drawFoot(this.foot, frame, this.panels);
+    drawFoot(this.foot, frame, this.board.layout, this.panels);
     drawDescription(this.words, describe(frame));
     if (resized) this.keepHeight();
   }

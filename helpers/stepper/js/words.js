@@ -1,6 +1,6 @@
 // The sentences. A sentence is a list of plain strings and of {token: text} for words that tokens say.
 import { clippedText, formatCount, formatNumber, isolatedText } from "./format.js";
-import { AGAIN, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
+import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
 import { gather, sizeOf, spread } from "./trace.js";
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
@@ -168,7 +168,7 @@ export function rowsNote(frame) {
   const written = sizeOf(event.part.written);
   const again = sizeOf(event.part.repeated);
   if (!run.keeps || event.phase === "training")
-    return again ? `${made} rows made, ${again} of them again, then dropped` : `${formatCount(made, "row")} made, used, dropped`;
+    return again ? `${made} rows made, ${again} again` : `${formatCount(made, "row")} made, used, dropped`;
   const rest = sizeOf(event.stored) - read - written;
   return [read ? `${formatCount(read, "row")} read` : "", read ? `${written} written` : `${formatCount(written, "row")} written`, rest > 0 ? `${rest} at rest` : ""]
     .filter(Boolean)
@@ -182,7 +182,7 @@ export function sumOf(line) {
   if (!line.weights || !line.values || line.context === null) return null;
   const terms = [];
   line.weights.forEach((w, k) => {
-    if (w >= 0.005) terms.push([w, line.values[k]]);
+    if (isPicked(w, line.weights.length)) terms.push([w, line.values[k]]);
   });
   if (!terms.length) return "nothing to pick";
   if (terms.length === 1 && terms[0][0] > 0.995) return `1 × ${formatNumber(terms[0][1])}`;
@@ -191,13 +191,11 @@ export function sumOf(line) {
   return terms.map(([w, v]) => `${formatNumber(w)} × ${formatNumber(v)}`).join(" + ");
 }
 
-function lengths(shape, names = []) {
+/** Lengths of a shape (batch, heads, rows, numbers); a batch of one and a single head are left out. */
+function lengths(shape) {
   if (!shape) return null;
   const [batch, heads, ...rest] = shape;
-  const lead = [];
-  if (batch > 1) lead.push(`${batch} sequences`);
-  if (heads > 1) lead.push(formatCount(heads, names[0] ?? "head"));
-  return [...lead, ...rest].join(" × ");
+  return [...(batch > 1 ? [batch] : []), ...(heads > 1 ? [heads] : []), ...rest].join(" × ");
 }
 
 /** Shapes of this layer, each for the thing it belongs to; null where the run had none. */
@@ -207,8 +205,8 @@ export function shapesOf(frame) {
   return {
     q: named("Q", lengths(shape?.q)),
     scores: named("scores", lengths(shape?.scores)),
-    k: named("K", lengths(shape?.k, ["KV head"])),
-    v: named("V", lengths(shape?.v, ["KV head"])),
+    k: named("K", lengths(shape?.k)),
+    v: named("V", lengths(shape?.v)),
   };
 }
 
