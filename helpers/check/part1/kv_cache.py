@@ -1,0 +1,360 @@
+"""Checkers of notebook 04, the KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.check.cases import Case, Mistakes, call, compare, is_number, read_number, read_row
+from helpers.check.part1.shared import CARRIED, T, mean, pick_even
+from helpers.check.result import NotRightError, NotSolvedError, describe, exercise, same, show
+
+DECODE_TODO = "let decode_step append the new row to the cache and return the four contexts."
+
+
+def _filled(numbers: Sequence[float]) -> toy.KVCache:
+    """Return a cache that holds the rows of these numbers."""
+    cache = toy.KVCache()
+    toy.run_pass(numbers, cache)
+    return cache
+
+
+def _attend_rows(position: int, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return the contexts of one query over these rows."""
+    q, _, _ = toy.make_qkv(np.array([position]), np.zeros(1))
+    return toy.attention(q, k, v, np.ones((1, len(v)), dtype=bool))[0]
+
+
+def _decode_at(shift: Callable[[int], int]) -> Callable[[list[float], float], np.ndarray]:
+    """Return a decode step that takes the new token to stand somewhere else than behind the others."""
+
+    def decode(numbers: list[float], number: float) -> np.ndarray:
+        cache, position = _filled(numbers), shift(len(numbers))
+        _, k, v = toy.make_qkv(np.array([position]), np.array([number]))
+        return _attend_rows(position, *cache.append(0, k, v))
+
+    return decode
+
+
+def _decode_right(numbers: list[float], number: float) -> np.ndarray:
+    return toy.decode_step(_filled(numbers), number)
+
+
+def _decode_early(numbers: list[float], number: float) -> np.ndarray:
+    cache = _filled(numbers)
+    return _attend_rows(len(numbers) + 1, cache.k[0], cache.v[0])
+
+
+DECODE_MISTAKES: Mistakes = {
+    "attended before appending: the new token has to see its own row too.": [_decode_early],
+    "position restarted at 1: ask the cache where the new token stands.": [_decode_at(lambda n: 1)],
+    "position restarted at 0: ask the cache where the new token stands.": [_decode_at(lambda n: 0)],
+    "the position of the last stored token: the new one stands behind it.": [_decode_at(lambda n: n)],
+    "a position too far: the new token stands right behind the stored ones.": [_decode_at(lambda n: n + 2)],
+    "the new token attends to its own row alone; use the keys and values that append returns.": [
+        lambda numbers, number: _attend_rows(1, *toy.make_qkv(np.ones(1), np.array([number]))[1:])
+    ],
+}
+WRAP = "make_qkv takes arrays: the number goes in as np.array([number])."
+DECODE_ERRORS = {
+    "broadcast": "ask for positions and mask before cache.advance: afterwards they are the next token's.",
+    "v ()": WRAP,
+    "'int' object": WRAP,
+}
+
+
+def _decode_cases() -> list[Case]:
+    runs = [(CARRIED, 14), ([*CARRIED, 14], 12), ([3, 8, 4], 6)]
+    return [
+        Case(f"decode_step, {number} after {show(numbers)},", (numbers, number)) for numbers, number in runs
+    ]
+
+
+def _decode_once(function: Any, case: Case) -> np.ndarray:
+    """Run the reader's step on a cache of its own, and read the four contexts."""
+    numbers, number = case.args
+    return _read_contexts(function, Case(case.label, (_filled(numbers), number)))
+
+
+def _read_contexts(function: Any, case: Case) -> np.ndarray:
+    table = "these are the contexts in a table of one row: return that row, contexts[0]."
+    try:
+        value = call(function, case, DECODE_TODO)
+    except NotRightError as stop:
+        reason = next((reason for text, reason in DECODE_ERRORS.items() if text in stop.message), "")
+        raise NotRightError(stop.message, stop.reason or reason) from None
+    return read_row(value, case, len(toy.HEADS), {(1, len(toy.HEADS)): table})
+
+
+def _check_rows(function: Any) -> int:
+    """Run two steps on one cache, and return how many rows it holds after the first."""
+    cache, twin = _filled(CARRIED), _filled(CARRIED)
+    for n, number in enumerate((14, 12), 1):
+        got = _read_contexts(function, Case(f"decode_step, step {n} on one cache,", (cache, number)))
+        wanted = toy.decode_step(twin, number)
+        _check_length(cache, twin, n)
+        if not same(got, wanted):
+            raise NotRightError(f"step {n} on one cache gives {show(got)}; expected {show(wanted)}.")
+        if not same(cache.v[0], twin.v[0]):
+            v = f"V holds {show(cache.v[0])}; expected {show(twin.v[0])}"
+            raise NotRightError(f"after step {n} the cache's {v}.")
+        if not same(cache.k[0], twin.k[0]):
+            k = f"last K row is {show(cache.k[0][-1])}; expected {show(twin.k[0][-1])}"
+            raise NotRightError(f"after step {n} the cache's {k}: [is the position even, position].")
+    return T + 1
+
+
+def _check_length(cache: toy.KVCache, twin: toy.KVCache, n: int) -> None:
+    """Raise unless the reader's cache counts as many rows as ours, and holds them."""
+    reasons = {
+        T + n - 1: "no cache.advance(1) after the append: the next token would overwrite this row.",
+        T + n + 1: "the cache was advanced twice for one token.",
+        2 * T + n: "old tokens were run again; their rows are in the cache already.",
+    }
+    if cache.length != twin.length:
+        message = f"after step {n} cache.length is {cache.length}; expected {twin.length}."
+        raise NotRightError(message, reasons.get(cache.length, ""))
+    if len(cache.v[0]) != twin.length:
+        message = f"after step {n} the cache counts {cache.length} rows and stores {len(cache.v[0])}"
+        raise NotRightError(f"{message}; expected {twin.length} of both.")
+
+
+@exercise
+def decode_step(answer: Any) -> str:
+    """04: `decode_step(cache, number)` runs one token through one layer and returns its four contexts, (4,).
+
+    `cache` is a `toy.KVCache` that holds the earlier rows; the new row is in it afterwards.
+    """
+    expected = compare(
+        answer, _decode_cases(), attempt=_decode_once, right=_decode_right, mistakes=DECODE_MISTAKES
+    )
+    return f"{show(expected[0])}, and {_check_rows(answer)} rows in the cache; the next step is right too."
+
+
+STALE_TODO = "let stale return the list of the rows of V that change."
+OWN_TOKEN = "K and V depend on their own token only in layer 1; deeper, row i carries all tokens up to i."
+BEFORE = "rows before the change are listed; they cannot see a later token."
+STALE_MISTAKES: Mistakes = {
+    OWN_TOKEN: [
+        lambda layer, j, n: [j],
+        lambda layer, j, n: [*range(j, n + 1)] if layer == 2 else [j],
+    ],
+    "in layer 1 a row is made from its own token alone (and layers count from 1).": [
+        lambda layer, j, n: [*range(j, n + 1)]
+    ],
+    BEFORE: [
+        lambda layer, j, n: [j] if layer == 1 else [*range(1, n + 1)],
+        lambda layer, j, n: [j] if layer == 1 else [*range(1, j + 1)],
+        lambda layer, j, n: [*range(1, n + 1)],
+        lambda layer, j, n: [*range(1, j + 1)],
+    ],
+    "counted from 0; rows count from 1.": [lambda layer, j, n: [j - 1] if layer == 1 else [*range(j - 1, n)]],
+    "row n is left out: a range stops before its end.": [
+        lambda layer, j, n: [j] if layer == 1 else [*range(j, n)]
+    ],
+    "row j is left out; it sees its own token.": [
+        lambda layer, j, n: [j] if layer == 1 else [*range(j + 1, n + 1)],
+        lambda layer, j, n: [*range(j + 1, n + 1)],
+    ],
+}
+
+
+def _stale_right(layer: int, j: int, n: int) -> list[int]:
+    return [j] if layer == 1 else list(range(j, n + 1))
+
+
+def _stale_once(function: Any, case: Case) -> list[int]:
+    value = call(function, case, STALE_TODO)
+    kinds = list | tuple | set | range | np.ndarray
+    if not isinstance(value, kinds) or not all(isinstance(row, int | np.integer) for row in value):
+        raise NotRightError(f"{case.label} gives {describe(value)}; expected a list of row numbers.")
+    return sorted(value)
+
+
+@exercise
+def stale(answer: Any) -> str:
+    """04: `stale(layer, j, n)` lists the rows of V in a layer that change with token j of n; all from 1."""
+    inputs = [(1, 2, 5), (2, 2, 5), (2, 4, 6), (3, 2, 4), (1, 6, 6), (2, 3, 3), (4, 1, 3)]
+    cases = [Case(f"stale{args}", args) for args in inputs]
+    expected = compare(answer, cases, attempt=_stale_once, right=_stale_right, mistakes=STALE_MISTAKES)
+    return f"row {show(expected[0])} in layer 1, rows {show(expected[1])} in layer 2, and five other cases."
+
+
+REUSE_TODO = "let reusable return how many rows of the old tokens' cache can be kept."
+OSLO = ["Oslo", *toy.PROMPT]
+OSLO_NUMBERS = [8, *CARRIED]
+ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many tokens the two have in common at the start."""
+    together = [*(a == b for a, b in zip(old, new, strict=False)), False]
+    return together.index(False)
+
+
+def _longest_run(old: list[str], new: list[str]) -> int:
+    """Return the length of the longest stretch of tokens that both have somewhere."""
+    return max((_common(old[i:], new[j:]) for i in range(len(old)) for j in range(len(new))), default=0)
+
+
+REUSE_MISTAKES: Mistakes = {
+    f"common words were counted wherever they stand. {ONLY_A_PREFIX}": [
+        lambda old, new: len(set(old) & set(new)),
+        lambda old, new: sum(word in new for word in old),
+        lambda old, new: sum(word in old for word in new),
+    ],
+    f"words after the first difference were counted. {ONLY_A_PREFIX}": [
+        lambda old, new: sum(a == b for a, b in zip(old, new, strict=False))
+    ],
+    f"the common end was counted. {ONLY_A_PREFIX}": [lambda old, new: _common(old[::-1], new[::-1])],
+    f"the longest common stretch was counted. {ONLY_A_PREFIX}": [_longest_run],
+    "all or nothing: where only a part of the beginning is common, that part can be kept.": [
+        lambda old, new: len(old) if new[: len(old)] == old else 0
+    ],
+    "every row was kept, whatever the new tokens are.": [lambda old, new: len(old)],
+    "one too few: the last common token's row is right too.": [
+        lambda old, new: max(_common(old, new) - 1, 0),
+        lambda old, new: _common(old, new) - 1,
+    ],
+    "one too many: the first token that differs has another row.": [lambda old, new: _common(old, new) + 1],
+    "that is how many have to be run; the others can be kept.": [
+        lambda old, new: len(new) - _common(old, new)
+    ],
+}
+
+
+def _reuse_cases() -> list[Case]:
+    prompt = list(toy.PROMPT)
+    pairs = [
+        (prompt, [*prompt, "nice"]),
+        (prompt, OSLO),
+        (prompt, ["Today", "weather", "was", "so"]),
+        (prompt, ["Today", "weather"]),
+        (prompt, ["so", "is", "weather", "Today"]),
+        (["so", "so", "nice"], ["so", "so", "so", "nice"]),
+        (prompt, prompt),
+        ([], prompt),
+    ]
+    trap = "one list may be shorter than the other, or empty."
+    return [Case(f"reusable for {_phrase(old)} → {_phrase(new)}", (old, new), trap) for old, new in pairs]
+
+
+def _phrase(words: list[str]) -> str:
+    return " ".join(words) or "no tokens"
+
+
+def _check_even(value: Any) -> float:
+    """Return what `even` gives at `so` behind Oslo, or raise unless the reader has it."""
+    right = pick_even(OSLO_NUMBERS)
+    if not is_number(value):
+        raise NotRightError(f"even_at_so is {describe(value)}; expected a number.")
+    if same(value, right):
+        return right
+    reasons = {
+        pick_even(CARRIED): "the old rows were reused, but every position moved: only a prefix is reusable.",
+        mean(OSLO_NUMBERS[::2]): "counted from 0: Oslo stands at position 1, which is odd.",
+    }
+    expected = "expected the average of the numbers that now stand at positions 2 and 4"
+    reason = next((text for wrong, text in reasons.items() if same(value, wrong)), "")
+    raise NotRightError(f"even_at_so is {show(float(value))}; {expected}.", reason)
+
+
+@exercise
+def reuse_rows(even_at_so: Any, reusable: Any) -> str:
+    """04: what `even` gives at `so` behind Oslo (8); `reusable(old, new)` says how many rows can be kept."""
+    if even_at_so is ... or even_at_so is None:
+        raise NotSolvedError("write what `even` gives at `so` when Oslo (8) stands in front.")
+    even = _check_even(even_at_so)
+    todo = f"even_at_so, {show(even)}, is right; now {REUSE_TODO}"
+    cases = _reuse_cases()
+    expected = compare(
+        reusable,
+        cases,
+        attempt=lambda function, case: read_number(call(function, case, todo), case),
+        right=_common,
+        mistakes=REUSE_MISTAKES,
+    )
+    nice, oslo = map(show, expected[:2])
+    return f"{show(even)} at `so`; {nice} rows can be kept when `nice` follows, {oslo} behind Oslo."
+
+
+MASK_TODO = "let mask return (T, S), True where one of the T newest tokens may look at one of all S."
+
+
+def _mask_right(T: int, S: int) -> np.ndarray:
+    return np.tri(T, S, S - T, dtype=bool)
+
+
+MASK_MISTAKES: Mistakes = {
+    "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.": [
+        lambda T, S: np.tri(T, S, dtype=bool)
+    ],
+    "no mask: a query sees tokens that come after it.": [lambda T, S: np.ones((T, S), dtype=bool)],
+    "upside down: True where the query may not look.": [lambda T, S: ~_mask_right(T, S)],
+    "upside down, True where the query may not look, and aligned top-left.": [
+        lambda T, S: ~np.tri(T, S, dtype=bool)
+    ],
+    "mirrored: a query sees itself and before, not after.": [
+        lambda T, S: ~np.tri(T, S, S - T - 1, dtype=bool),
+        lambda T, S: ~np.tri(T, S, -1, dtype=bool),
+    ],
+    "shifted by one: a query sees itself too.": [lambda T, S: np.tri(T, S, S - T - 1, dtype=bool)],
+    "shifted by one: a query does not see the token after it.": [
+        lambda T, S: np.tri(T, S, S - T + 1, dtype=bool)
+    ],
+    "each query sees itself alone; it sees what came before too.": [
+        lambda T, S: np.eye(T, S, S - T, dtype=bool)
+    ],
+}
+
+
+def _mask_once(function: Any, case: Case) -> np.ndarray:
+    T, S = case.args
+    value = call(function, case, MASK_TODO)
+    try:
+        table = np.asarray(value)
+    except ValueError:
+        raise NotRightError(f"{case.label} gives rows of unequal length; expected shape {(T, S)}.") from None
+    if table.shape != (T, S):
+        reason = "transposed: rows are queries, columns are keys." if table.shape == (S, T) else ""
+        raise NotRightError(f"{case.label} has shape {table.shape}; expected {(T, S)}.", reason)
+    if table.dtype != bool:
+        message = f"{case.label} holds {table.dtype} numbers; expected True and False."
+        raise NotRightError(message, "0 and 1, or 0 and -inf, in place of True where the query may look.")
+    return table
+
+
+def _tell_mask(got: np.ndarray, expected: np.ndarray) -> str:
+    """Say which query sees which keys, for the first that is wrong."""
+    query = int((got != expected).any(axis=1).argmax())
+    seen = f"query {query + 1} of {len(got)} see {_keys(got[query])}"
+    return f"lets {seen}; expected {_keys(expected[query])}"
+
+
+def _keys(row: np.ndarray) -> str:
+    """Write the keys that are visible, as a range where they are one."""
+    keys = np.flatnonzero(row) + 1
+    if not len(keys):
+        return "no key"
+    if len(keys) > 1 and len(keys) == keys[-1] - keys[0] + 1:
+        return f"keys {keys[0]} to {keys[-1]}"
+    return f"key {keys[0]}" if len(keys) == 1 else f"keys {show(keys)}"
+
+
+@exercise
+def mask(answer: Any) -> str:
+    """04: `mask(T, S)` is (T, S), True where one of T new tokens, the last of all S, may look."""
+    shapes = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]
+    expected = compare(
+        answer,
+        [Case(f"mask{shape}", shape) for shape in shapes],
+        attempt=_mask_once,
+        right=_mask_right,
+        mistakes=MASK_MISTAKES,
+        tell=_tell_mask,
+    )
+    seen = [f"{int(table.sum())} in mask{shape}" for shape, table in zip(shapes, expected, strict=True)]
+    return f"visible cells: {', '.join(seen[:3])}."

@@ -1,0 +1,223 @@
+"""Checkers of notebook 02, prefill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.check.cases import Case, call
+from helpers.check.part1.shared import CARRIED, T, mean
+from helpers.check.result import NotRightError, NotSolvedError, describe, exercise, same, show
+from helpers.sampling import greedy, softmax
+
+LINES = {
+    "A": "word = VOCABULARY[greedy(logits)]",
+    "B": "weights = softmax(scores)",
+    "C": "logits = readout(contexts[0])",
+    "D": "scores = rule_scores(4)",
+    "E": "contexts = (weights @ numbers).T",
+    "F": "logits = readout(contexts[-1])",
+    "G": "hide_future()",
+}
+NOTES = {
+    "C": "from row 1",
+    "D": "four heads, a row for each query",
+    "E": "a row for each token, a column for each head",
+    "F": "from the last row",
+    "G": "-inf on scores; if there are weights already, times 0 on weights",
+}
+READOUTS = ("C", "F")
+
+
+def prefill_lines() -> None:
+    """Print the seven lines of `order_prefill`, shuffled, each with its letter."""
+    for letter, line in LINES.items():
+        print(f"{letter}  {line:<35}{'# ' + NOTES[letter] if letter in NOTES else ''}".rstrip())
+
+
+def _hide_future(made: dict[str, Any]) -> None:
+    """Mask what there is: the weights if they have been made, the scores otherwise."""
+    mask = toy.causal_mask(T)
+    if "weights" in made:
+        made["weights"] = made["weights"] * mask
+    elif "scores" in made:
+        made["scores"] = np.where(mask, made["scores"], -np.inf)
+    else:
+        raise NameError("name 'scores' is not defined", name="scores")
+
+
+def _run_lines(order: list[str]) -> dict[str, Any]:
+    """Execute the lines in this order on the prompt, and return every name they made."""
+    made: dict[str, Any] = {
+        "VOCABULARY": toy.VOCABULARY,
+        "greedy": greedy,
+        "numbers": np.array(CARRIED, dtype=float),
+        "readout": toy.readout,
+        "rule_scores": toy.rule_scores,
+        "softmax": softmax,
+    }
+    made["hide_future"] = partial(_hide_future, made)
+    for letter in order:
+        try:
+            exec(LINES[letter], made)
+        except NameError as error:
+            before = ", ".join(order[: order.index(letter)]) or "none"
+            raise NotRightError(
+                f"line {letter} needs `{error.name}`, and no line before it makes it (before it: {before})."
+            ) from None
+    return made
+
+
+def _read_order(answer: Any) -> list[str]:
+    if answer is None or answer is ... or (isinstance(answer, list) and answer in ([], [...])):
+        raise NotSolvedError('put six of the letters A to G in order, such as ["A", "B", …].')
+    if not isinstance(answer, list | tuple | str) or not all(isinstance(letter, str) for letter in answer):
+        raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
+    order = [letter.strip().upper() for letter in answer]
+    for letter in order:
+        if letter not in LINES:
+            raise NotRightError(f"there is no line {letter!r}; expected letters from A to G.")
+        if order.count(letter) > 1:
+            raise NotRightError(f"line {letter} is there {order.count(letter)} times; expected once.")
+    if set(READOUTS) <= set(order):
+        message = f"lines {' and '.join(READOUTS)} both make `logits`; expected one of them."
+        raise NotRightError(message, "one of the two is the false line: which row predicts the next word?")
+    return order
+
+
+@exercise
+def order_prefill(answer: Any) -> str:
+    """02: six of the seven lines of `prefill_lines()`, in an order that runs the prompt; they are run."""
+    order = _read_order(answer)
+    made = _run_lines(order)
+    for name in ("contexts", "logits", "word"):
+        if name not in made:
+            raise NotRightError(f"these lines run, but none of them makes `{name}`; expected one that does.")
+    _check_weights(made, order)
+    right = toy.readout(toy.prefill_matrix(CARRIED)[-1])
+    if not same(made["logits"], right):
+        raise NotRightError(
+            f"the word is {made['word']}, read from row 1; expected the word behind `so`.",
+            "which row predicts? The next word comes from the last row: no other saw the whole prompt.",
+        )
+    top = show(max(made["logits"]))
+    return f"every row of weights sums to 1 or to 0, and row {T} says `{made['word']}` with logit {top}."
+
+
+def _check_weights(made: dict[str, Any], order: list[str]) -> None:
+    """Raise unless the contexts are right: no mask, one after the contexts, or one after the softmax."""
+    contexts, right = made["contexts"][:, 3], toy.prefill_matrix(CARRIED)[:, 3]
+    if same(contexts, right):
+        return
+    got = f"the contexts under `all` are {show(contexts)}; expected {show(right)}"
+    sums = made["weights"][3].sum(axis=-1)
+    if same(contexts, mean(CARRIED) * np.ones(T)):
+        late = "the mask came after the contexts" if "G" in order else "no mask"
+        raise NotRightError(f"{got}.", f"{late}: every row sees the future.")
+    raise NotRightError(
+        f"{got}; its rows of weights sum to {show(sums)}; expected 1 each.",
+        "softmax before the mask. -inf on the scores leaves rows that sum to 1; 0 on the weights does not.",
+    )
+
+
+FUTURE_TODO = "let test_future run prefill twice, with two last numbers, and compare the earlier rows."
+
+
+class LoggedPrefill:
+    """A prefill that may look too far ahead, and keeps the prompts it was run on.
+
+    Args:
+        sees: how many tokens row t of T sees, from 1, under head h; the right one sees t.
+    """
+
+    def __init__(self, sees: Callable[[int, int, str], int]) -> None:
+        self.sees = sees
+        self.prompts: list[list[float]] = []
+
+    def __call__(self, numbers: Any) -> np.ndarray:
+        carried = np.array(numbers, dtype=float)
+        if carried.ndim != 1 or carried.size == 0:
+            raise ValueError(f"prefill got an array of shape {carried.shape}; expected a list of numbers")
+        self.prompts.append(list(carried))
+        return np.array([self._row(t, list(carried)) for t in range(1, len(carried) + 1)])
+
+    def _row(self, t: int, carried: list[float]) -> list[float]:
+        seen = [carried[: self.sees(t, len(carried), head)] for head in toy.HEADS]
+        return [toy.four_heads(visible)[h] for h, visible in enumerate(seen)]
+
+    def changed(self) -> set[int]:
+        """Return the positions at which its prompts differ from the first."""
+        pairs = [(self.prompts[0], prompt) for prompt in self.prompts[1:]]
+        return {n for a, b in pairs for n, (x, y) in enumerate(zip(a, b, strict=False), 1) if x != y}
+
+
+ROWS, COLUMNS = "not every earlier row is compared.", "not all four columns are compared."
+LEAKS: dict[str, tuple[Callable[[int, int, str], int], str]] = {  # how far they see; what misses them
+    "that has no causal mask": (lambda t, n, head: n, ""),
+    "whose rows see one token too many": (lambda t, n, head: min(t + 1, n), ROWS),
+    "whose row 1 sees all": (lambda t, n, head: n if t == 1 else t, ROWS),
+    "with a middle row that sees all": (lambda t, n, head: n if t == (n + 1) // 2 else t, ROWS),
+    "whose `newest` sees all": (lambda t, n, head: n if head == "newest" else t, COLUMNS),
+    "whose `all` sees all": (lambda t, n, head: n if head == "all" else t, COLUMNS),
+}
+
+
+def _verdict(function: Any, prefill: Callable[[Any], np.ndarray], name: str) -> bool:
+    """Run the reader's test on a prefill and return the True or False it gives."""
+    label = f"test_future with {name}"
+    value = call(function, Case(label, (prefill,)), FUTURE_TODO)
+    if not isinstance(value, bool | np.bool_):
+        raise NotRightError(f"{label} gives {describe(value)}; expected True or False.")
+    return bool(value)
+
+
+def _noise() -> Callable[[Any], np.ndarray]:
+    """Return a prefill in which every number of every call is another one."""
+    rng = np.random.default_rng(0)
+    return lambda numbers: rng.normal(size=(len(numbers), len(toy.HEADS)))
+
+
+def _check_passes_right(answer: Any, right: LoggedPrefill) -> None:
+    if _verdict(answer, right, "the right prefill"):
+        return
+    if all(_verdict(answer, LoggedPrefill(sees), f"a prefill {name}") for name, (sees, _) in LEAKS.items()):
+        reason = "True and False are swapped: True means that no earlier row changed."
+    elif not _verdict(answer, lambda numbers: np.zeros((len(numbers), len(toy.HEADS))), "a prefill of zeros"):
+        reason = "it returns False even for a table in which nothing ever changes."
+    else:
+        reason = "the row of the changed number, or one after it, is compared too; those rows may change."
+    raise NotRightError("with the right prefill it returns False; expected True.", reason)
+
+
+def _missed_reason(answer: Any, right: LoggedPrefill, reason: str) -> str:
+    """Say why a test let a leak through."""
+    if len(right.prompts) < 2:
+        calls = ("never called", "called once")[len(right.prompts)]
+        return f"prefill is {calls}; it takes two runs to see a change."
+    changed, n = right.changed(), len(right.prompts[0])
+    if not changed and all(len(prompt) == n for prompt in right.prompts):
+        return "prefill gets the same numbers each time; change the last one."
+    if _verdict(answer, _noise(), "a prefill of random numbers"):
+        return "it returns True whatever prefill gives: nothing is compared, or only with itself."
+    if changed and n not in changed:
+        return f"number {n}, the last, is never changed; change that one, then all other rows are earlier."
+    return reason
+
+
+@exercise
+def change_future(answer: Any) -> str:
+    """02: `test_future(prefill)` returns True if changing a later number changes no earlier row, else False.
+
+    It is run on the right prefill, which `prefill(numbers)` gives as a table (T, 4), and on six that leak.
+    """
+    right = LoggedPrefill(lambda t, n, head: t)
+    _check_passes_right(answer, right)
+    for name, (sees, reason) in LEAKS.items():
+        if _verdict(answer, LoggedPrefill(sees), f"a prefill {name}"):
+            message = f"with a prefill {name} it returns True; expected False."
+            raise NotRightError(message, _missed_reason(answer, right, reason))
+    return f"your test passes the right prefill and catches all {len(LEAKS)} that look ahead."
