@@ -8,19 +8,26 @@ in the first hides it while the second lives, and hides the second's empty box w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ipywidgets import DOMWidget
+from typing import Any, Protocol
 
 LIVE = "wid-live"  # every live widget that comes with a static form carries this class
 STATIC = "wid-static"
 
+# JupyterLab gives an output whose model is gone the class jupyter-widgets and the words "model not found".
 _STYLE = f"""<style>
 .jp-OutputArea:has(.{LIVE}) > .jp-OutputArea-child:has(.{STATIC}),
+.jp-OutputArea:has(.{STATIC}):not(:has(.{LIVE})) > .jp-OutputArea-child:has(> .jupyter-widgets),
 #output-area:has(.{LIVE}) .{STATIC} {{ display: none; }}
-.jp-OutputArea:has(.{STATIC}):not(:has(.{LIVE})) > .jp-OutputArea-child:has(.{STATIC}) ~ .jp-OutputArea-child:has(> .jupyter-widgets:empty, > .jupyter-widgets > .jupyter-widgets-disconnected) {{ display: none; }}
 </style>"""
+
+
+class LiveWidget(Protocol):
+    """What every widget of ipywidgets and anywidget offers."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    def add_class(self, name: str) -> Any: ...
 
 
 def static_output(static_html: str) -> str:
@@ -28,7 +35,7 @@ def static_output(static_html: str) -> str:
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
-def show(static_html: str, widget: DOMWidget, text: str) -> None:
+def show(static_html: str, widget: LiveWidget, text: str) -> None:
     """Emit the two outputs of a cell.
 
     Args:

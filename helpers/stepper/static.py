@@ -9,7 +9,7 @@ import html
 import unicodedata
 from collections.abc import Callable, Iterable
 
-from helpers.trace import Output, Part, Pass, Run, Trace, spread
+from helpers.trace import Output, Part, Pass, Run, Token, Trace, spread
 
 COLUMNS = 14  # more tokens than this: the first and the last few
 ENDS = 6
@@ -23,6 +23,7 @@ _STYLES = {
     "v": "background-color:#c9ebe0;color:#1b1f24;text-align:center",
     "": "text-align:center",
     "left": "text-align:left",
+    "right": "text-align:right",
 }
 
 
@@ -49,6 +50,13 @@ def _number(x: float) -> str:
 
 def _count(n: int, one: str) -> str:
     return f"{n:,} {one}" if n == 1 else f"{n:,} {one}s"
+
+
+def _key(numbers: list[float], toy: bool) -> str:
+    """A row of K; the toy's are [is the position even, position]."""
+    if toy:
+        return f"{'yes' if numbers[0] else 'no'} · {_number(numbers[1])}"
+    return " · ".join(map(_number, numbers))
 
 
 class _Table:
@@ -102,7 +110,11 @@ class _Table:
         return ", ".join(_number(c) for c in self._contexts(query))
 
     def _last_pass(self, query: int) -> int:
-        ran = [i for i, e in enumerate(self.run.events[: self.index]) if isinstance(e, Pass) and query in e.parts[0].queries]
+        ran = [
+            i
+            for i, e in enumerate(self.run.events[: self.index])
+            if isinstance(e, Pass) and query in e.parts[0].queries
+        ]
         return ran[-1]
 
     def _contexts(self, query: int) -> list[float]:
@@ -117,7 +129,9 @@ class _Table:
         return [head for layer, head in self.trace.recorded if layer == self.layer]
 
     def head(self) -> str:
-        names = self.trace.model.head_names or [f"head {head + 1}" for head in range(self.trace.model.n_heads)]
+        names = self.trace.model.head_names or [
+            f"head {head + 1}" for head in range(self.trace.model.n_heads)
+        ]
         aside = ""
         if "contexts" in self.panels and any(part.contexts for part in (e.parts[0] for e in self.run.passes)):
             aside = "contexts: " + ", ".join(html.escape(names[head]) for head in self.heads())
@@ -140,14 +154,17 @@ class _Table:
         return _row(name, cells, aside)
 
     def bands(self) -> list[str]:
-        kept = [v for v in self.trace.values or [] if v.layer == self.layer and v.sequence == self.part.sequence]
+        kept = [
+            v for v in self.trace.values or [] if v.layer == self.layer and v.sequence == self.part.sequence
+        ]
         bands = []
         if kept and "keys" in self.panels and kept[0].k is not None:
             keys = kept[0].k
-            bands.append(self.band("<b>K</b>", "k", lambda j: " · ".join(map(_number, keys[j]))))
+            toy = self.trace.model.name == "toy"
+            bands.append(self.band("K", "k", lambda j: _key(keys[j], toy), "even? · position" if toy else ""))
         if kept and "values" in self.panels and all(len(v) == 1 for v in kept[0].v):
             numbers = kept[0].v
-            bands.append(self.band("<b>V</b>", "v", lambda j: _number(numbers[j][0])))
+            bands.append(self.band("V", "v", lambda j: _number(numbers[j][0])))
         return [*bands, self.band("rows of K, V", "v", self.row_word, self._rows_said())]
 
     def _rows_said(self) -> str:
@@ -158,9 +175,15 @@ class _Table:
     def caption(self) -> str:
         """The pass in a line of words and numbers."""
         name = _pass_name(self.run, self.index)
-        how = "" if self.event.phase == "prefill" else f", {'no' if self.run.cache == 'none' else 'with the'} cache"
+        how = (
+            ""
+            if self.event.phase == "prefill"
+            else f", {'no' if self.run.cache == 'none' else 'with the'} cache"
+        )
         counts = self.event.counts
-        runs = f"{_count(counts['positions'], 'token')} {'runs' if counts['positions'] == 1 else 'run together'}"
+        runs = (
+            f"{_count(counts['positions'], 'token')} {'runs' if counts['positions'] == 1 else 'run together'}"
+        )
         again = len(spread(self.part.repeated))
         said = [runs + (f", {again} of them again" if again else ""), _count(counts["pairs"], "pair")]
         if self.run.cache != "none":
@@ -178,7 +201,10 @@ class _Table:
         return f" Next word: <b>{_word(word)}</b>{share}."
 
     def render(self) -> str:
-        rows = [_row("…", [_cell("…") for _ in self.shown()], "") if q is None else self.row(q) for q in self.shown()]
+        rows = [
+            _row("…", [_cell("…") for _ in self.shown()], "") if q is None else self.row(q)
+            for q in self.shown()
+        ]
         return self.caption() + "<table>" + "".join([self.head(), *rows, *self.bands()]) + "</table>"
 
 
@@ -187,7 +213,7 @@ def _cell(text: str, style: str = "") -> str:
 
 
 def _row(name: str, cells: list[str], aside: str) -> str:
-    return f'<tr><th style="text-align:right">{name}</th>{"".join(cells)}<td style="{_STYLES["left"]}">{aside}</td></tr>'
+    return "".join([f'<tr><th style="{_STYLES["right"]}">{name}</th>', *cells, _cell(aside, "left"), "</tr>"])
 
 
 def _pass_name(run: Run, index: int) -> str:
@@ -207,7 +233,23 @@ def _chosen(run: Run) -> list[int]:
 def _left_out(run: Run, chosen: list[int]) -> str:
     passes = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
     missing = len(passes) - len(chosen)
-    return f"<p>{len(passes)} passes in all; {missing} between the first and the last are not shown here.</p>" if missing else ""
+    return (
+        f"<p>{len(passes)} passes in all; {missing} between the first and the last are not shown here.</p>"
+        if missing
+        else ""
+    )
+
+
+def _comparison(cached: Pass, plain: Pass, tokens: list[Token]) -> str:
+    """What the cache saves in this pass, from the counts of both runs."""
+    same = [tokens[o.chosen].text for o in cached.parts[0].out] == [
+        tokens[o.chosen].text for o in plain.parts[0].out
+    ]
+    done = [f"{cached.counts[name]:,} of {plain.counts[name]:,} {name}" for name in ("positions", "pairs")]
+    avoided = [f"{plain.counts[name] - cached.counts[name]:,}" for name in ("positions", "pairs")]
+    words = "the word is the same" if same else "the words differ"
+    saved = f"it avoids {avoided[0]} and {avoided[1]}, and {words}"
+    return f"<p>The cache runs {done[0]} and scores {done[1]}; {saved}.</p>"
 
 
 _LEGEND = "<p>● scored in this pass, ○ in an earlier one, × scored and masked{again}</p>"
@@ -222,6 +264,9 @@ def render(trace: Trace, panels: set[str], layer: int = 0) -> str:
     tables = [_Table(trace, main, index, panels, layer).render() for index in chosen]
     decodes = [i for i in chosen if isinstance(e := main.events[i], Pass) and e.phase == "decode"]
     if runs and plain and decodes:
-        tables.append(_Table(trace, plain[0], decodes[-1], panels, layer).render())
+        table = _Table(trace, plain[0], decodes[-1], panels, layer)
+        cached = main.events[decodes[-1]]
+        assert isinstance(cached, Pass)
+        tables += [table.render(), _comparison(cached, table.event, table.tokens)]
     again = ", 2, 3, … scored for the 2nd, 3rd, … time" if plain and decodes else ""
     return "".join([*tables, _LEGEND.format(again=again), _left_out(main, chosen)])

@@ -52,7 +52,8 @@ class Stepper:
     ) -> None:
         if not isinstance(trace, Trace):
             raise TypeError(
-                f"got {type(trace).__name__}, expected a Trace: pass what toy.record() returns, or Trace.load(path)"
+                f"got {type(trace).__name__}, expected a Trace: "
+                "pass what toy.record() returns, or Trace.load(path)"
             )
         self.trace = trace
         self.panels = _panels(panels)
@@ -137,7 +138,8 @@ def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
     if isinstance(wanted, str):
         if wanted not in LEVELS:
             raise ValueError(
-                f"got panels={wanted!r}, expected a level, one of {list(LEVELS)}, or a list of panels out of {list(PANELS)}"
+                f"got panels={wanted!r}, expected a level, one of {list(LEVELS)}, "
+                f"or a list of panels out of {list(PANELS)}"
             )
         names = list(LEVELS)
         wanted = [panel for level in names[: names.index(wanted) + 1] for panel in LEVELS[level]]
@@ -156,15 +158,22 @@ def _start(trace: Trace, start: str | int | None) -> int:
         return next((i for i, phase in enumerate(phases) if phase != "training"), 0)
     if isinstance(start, str):
         if start not in phases:
-            raise ValueError(f"got start={start!r}, but this run has {sorted(set(phases))}: use one of these, or an index")
+            raise ValueError(
+                f"got start={start!r}, but this run has {sorted(set(phases))}: use one of these, or an index"
+            )
         return phases.index(start)
     if not 0 <= start < len(events):
-        raise ValueError(f"got start={start}, expected an index from 0 to {len(events) - 1}, or a phase of {sorted(set(phases))}")
+        raise ValueError(
+            f"got start={start}, expected an index from 0 to {len(events) - 1}, "
+            f"or a phase of {sorted(set(phases))}"
+        )
     return int(start)
 
 
 def _layer(trace: Trace, layer: int) -> int:
     recorded = sorted({recorded_layer for recorded_layer, _ in trace.recorded})
     if layer not in recorded:
-        raise ValueError(f"got layer={layer}, but the trace holds layers {recorded} (counted from 0): use one of these")
+        raise ValueError(
+            f"got layer={layer}, but the trace holds layers {recorded} (counted from 0): use one of these"
+        )
     return int(layer)

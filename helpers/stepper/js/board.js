@@ -30,10 +30,13 @@ export class Board {
     this.labels = make("div", "wid-labels");
     this.labels.setAttribute("role", "group");
     this.labels.setAttribute("aria-label", "Rows of this pass: choose whose attention weights are shown");
-    this.sheet.append(this.canvas, this.marks, this.labels);
+    this.names = make("div", "wid-names");
+    this.names.setAttribute("aria-hidden", "true");
+    this.sheet.append(this.names, this.labels, this.canvas, this.marks);
     this.node.append(this.sheet);
     this.pool = new Pool(this.marks);
     this.rowPool = new Pool(this.labels);
+    this.namePool = new Pool(this.names);
     this.canvas.addEventListener("pointermove", (e) => (this.canvas.title = denseTitle(this, e.offsetX, e.offsetY)));
     this.sheet.addEventListener("click", (e) => this.clicked(e));
   }
@@ -79,6 +82,9 @@ export class Board {
     this.canvas.hidden = !this.layout.dense;
     this.pool.begin();
     this.rowPool.begin();
+    this.namePool.begin();
+    this.seen = width;
+    if (this.layout.narrow) this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0 - 4, this.layout.height]);
     if (this.layout.dense) drawDense(this, theme);
     else this.drawCells();
     this.drawRowLabels();
@@ -87,6 +93,8 @@ export class Board {
     this.drawRight();
     this.pool.end();
     this.rowPool.end();
+    this.namePool.end();
+    this.keepInView();
   }
 
   showsContexts(frame) {
@@ -95,6 +103,27 @@ export class Board {
 
   put(key, className, box, text = null, title = "") {
     return this.pool.put(key, "div", className, box, text, title);
+  }
+
+  /** A name at the left edge; stays there when the board scrolls. */
+  name(key, className, y, text, title = "") {
+    this.namePool.put(key, "div", `wid-text end ${className}`, [0, y, this.layout.x0 - 10, 16], text, title);
+  }
+
+  /** Text that runs along the board; where the board is narrow it does not scroll with it. */
+  line(key, className, x, y, width, text, title = "") {
+    if (!this.layout.narrow) return this.text(key, className, x, y, width, text, title);
+    return this.namePool.put(key, "div", `wid-text ${className}`, [x, y, Math.min(width, this.seen - x), 16], text, title);
+  }
+
+  /** When the board scrolls in its own box, show the columns that this pass is about. */
+  keepInView() {
+    const { layout, frame, cols } = this;
+    const newest = frame.event.queries.at(-1);
+    if (layout.xEnd <= this.node.clientWidth + 2 || newest === undefined || newest === this.inView) return;
+    this.inView = newest;
+    const k = Math.min(newest, cols[1] - 1) - cols[0];
+    this.node.scrollLeft = Math.max(0, layout.xs[k] + 2 * layout.widths[k] - this.node.clientWidth);
   }
 
   text(key, className, x, y, width, text, title = "") {
@@ -118,7 +147,7 @@ export class Board {
     for (let j = 0; j < states.length; j++) {
       if (!states[j]) continue;
       const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? "×" : "";
-      const node = this.put(`c${i}.${j}`, `wid-cell ${CELL_CLASSES[states[j]]}`, [layout.xs[j] + 2, top + 2, layout.widths[j] - 4, layout.rowH - 4], mark);
+      const node = this.put(`c${i}.${j}`, `wid-cell ${CELL_CLASSES[states[j]]}`, [layout.xs[j] + layout.gap, top + 2, layout.widths[j] - 2 * layout.gap, layout.rowH - 4], mark);
       node.dataset.cell = `${i},${j}`;
       node.dataset.count = counts[j];
     }
@@ -128,7 +157,7 @@ export class Board {
     const { layout } = this;
     const kind = column.state === "present" ? column.origin : "";
     const title = column.state === "absent" ? "not there yet" : visibleText(column.text);
-    const node = this.put(`h${column.index}`, `wid-head ${column.state} ${kind} ${column.live ? "live" : ""}`, [layout.xs[k] + 2, layout.y.heads, layout.widths[k] - 4, layout.y.headsH], null, title);
+    const node = this.put(`h${column.index}`, `wid-head ${column.state} ${kind} ${column.live ? "live" : ""}`, [layout.xs[k] + layout.gap, layout.y.heads, layout.widths[k] - 2 * layout.gap, layout.y.headsH], null, title);
     if (!node.firstChild) node.append(make("bdi", "wid-word"), make("span", "wid-place"));
     setText(node.firstChild, column.state === "absent" ? " " : visibleText(column.text));
     setText(node.lastChild, String(column.position));
@@ -140,7 +169,7 @@ export class Board {
     const contents = filled ? this.contentTexts(kind, column) : [];
     const shown = contents.length || layout.tight ? contents : [CELL_WORDS[column.row] ?? ""];
     const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
-    const node = this.put(`${kind}${column.index}`, `wid-row ${kind} ${column.row}`, [layout.xs[k] + 2, top, layout.widths[k] - 4, height], lines.filter(Boolean).join("\n"), `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`);
+    const node = this.put(`${kind}${column.index}`, `wid-row ${kind} ${column.row}`, [layout.xs[k] + layout.gap, top, layout.widths[k] - 2 * layout.gap, height], lines.filter(Boolean).join("\n"), `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`);
     node.dataset.row = `${kind}${column.index}`;
     node.dataset.state = column.row;
     node.dataset.layer = frame.layer;
@@ -193,8 +222,8 @@ export class Board {
     const caption = this.panels.has("keys") && !layout.dense ? keyCaption(frame.record) : null;
     const band = (key, name, top, height, note) => {
       const lift = note && !layout.narrow ? 8 : 0;
-      this.text(`band${key}`, `end letter ${key}`, 0, top + height / 2 - 8 - lift, right, name);
-      if (lift) this.text(`band${key}2`, "end soft", 0, top + height / 2 + 2, right, note);
+      this.name(`band${key}`, `letter ${key}`, top + height / 2 - 8 - lift, name);
+      if (lift) this.name(`band${key}2`, "soft", top + height / 2 + 2, note);
     };
     band("k", "K", y.k, y.kH, caption);
     band("v", "V", y.v, y.vH, null);
@@ -203,7 +232,8 @@ export class Board {
   drawWeights() {
     const { layout, frame } = this;
     const { y } = layout;
-    const caption = this.put("caption", "wid-caption", [0, y.caption, layout.notes ? layout.notes.x - 12 : layout.width, 18]);
+    const pool = layout.narrow ? this.namePool : this.pool;
+    const caption = pool.put("caption", "div", "wid-caption", [0, y.caption, layout.narrow ? this.seen : layout.notes.x - 12, 18]);
     if (!caption.firstChild) caption.append("attention weights of ", wordNode(""), make("span", "wid-aside"));
     const word = frame.row === null ? "no row" : visibleText(frame.columns[frame.row].text);
     setText(caption.children[0], clippedText(word, 18));
@@ -225,7 +255,7 @@ export class Board {
     const { y } = layout;
     const top = y.weights + h * y.lineH;
     const middle = top + y.lineH / 2;
-    this.text(`w${h}`, "end soft", 0, middle - 8, layout.x0 - 10, line.name, line.name);
+    this.name(`w${h}`, "soft", middle - 8, line.name, line.name);
     if (!line.weights) {
       this.text(`w${h}none`, "soft", layout.x0 + 4, middle - 8, null, this.frame.row === null ? "" : "not recorded");
       return;
@@ -244,7 +274,7 @@ export class Board {
       const side = Math.max(2, Math.sqrt(w) * most);
       const [sx, sy] = !digits ? [centre, middle] : layout.stacked ? [centre, top + 9] : [centre - 12, middle];
       this.put(`w${h}.${j}s`, "wid-weight", [sx - side / 2, sy - side / 2, side, side]);
-      if (digits && layout.stacked) this.text(`w${h}.${j}d`, "mid number", centre - 20, top + 16, 40, formatNumber(w));
+      if (digits && layout.stacked) this.text(`w${h}.${j}d`, "mid number", centre - layout.widths[j - cols[0]] / 2, top + 16, layout.widths[j - cols[0]], formatNumber(w));
       else if (digits) this.text(`w${h}.${j}d`, "number", centre - 1, middle - 8, 34, formatNumber(w));
     });
   }
@@ -290,21 +320,21 @@ export class Board {
     const note = [rowsNote(frame)];
     const alone = !shapes.k;
     const kTop = narrow ? y.k + y.kH + 3 : y.k + y.kH / 2 - (alone ? 8 : 16);
-    this.text("noteK", "soft", x, kTop, width, note[0], note[0]);
-    if (shapes.k) this.text("shapeK", "soft shape", x, kTop + 16, width, shapes.k);
+    this.line("noteK", "soft", x, kTop, width, note[0], note[0]);
+    if (shapes.k) this.line("shapeK", "soft shape", x, kTop + 16, width, shapes.k);
     if (!narrow) frame.weights.forEach((line, h) => this.panels.has("weights") && this.drawSum(line, h));
     let at = narrow ? y.v + y.vH + 3 : y.v + y.vH / 2 - (shapes.v && this.panels.has("ledger") ? 16 : 8);
     if (this.panels.has("ledger")) {
       const ledger = ledgerOf(frame);
-      const room = layout.mode === "wide" ? layout.width - x : width;
+      const room = narrow ? this.seen - x : layout.mode === "wide" ? layout.width - x : width;
       const [wanted] = textWidths([ledger.text], WORD_FONT);
       if (layout.dense && !narrow) at = y.v;
       else if (wanted > room && !narrow) at -= 8;
-      const node = this.text("ledger", `ledger ${ledger.holds ? "number" : "soft"}`, x, at, room, ledger.text, ledger.text);
+      const node = this.line("ledger", `ledger ${ledger.holds ? "number" : "soft"}`, x, at, room, ledger.text, ledger.text);
       node.dataset.holds = ledger.holds;
       at += wanted > room ? 32 : 16;
     }
-    if (shapes.v) this.text("shapeV", "soft shape", x, at, width, shapes.v);
+    if (shapes.v) this.line("shapeV", "soft shape", x, at, width, shapes.v);
   }
 
   drawKey() {

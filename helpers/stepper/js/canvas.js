@@ -64,7 +64,7 @@ function drawTicks(g, board, theme) {
   g.textBaseline = "alphabetic";
   for (let j = cols[0]; j < cols[1]; j++) {
     const number = frame.columns[j].position;
-    if (j === cols[0] || number % every === 0) g.fillText(String(number), layout.xs[j - cols[0]] + layout.widths[j - cols[0]] / 2, layout.y.heads + 10);
+    if (j === 0 || number % every === 0) g.fillText(String(number), layout.xs[j - cols[0]] + layout.widths[j - cols[0]] / 2, layout.y.heads + 10);
   }
 }
 

@@ -6,7 +6,10 @@ export const WINDOW = 128; // and never more than so many columns at once
 const COLUMN_MAX = 66;
 const COLUMN_MAX_WIDE = 84; // on a wide page
 const COLUMN_MIN = 32;
+const CROWDED = 44; // widest column when more than a dozen scroll
 const LABELS = 114;
+const BORDERS = 6;
+const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
 export const DIGITS_UP_TO = 8; // attention weights in digits up to so many tokens
 const NEXT_MIN = 200;
 const NEXT_MAX = 320;
@@ -28,10 +31,10 @@ function commonWidth(room, needs) {
 /** Equal columns where the words fit; else only long words get more; never under COLUMN_MIN. */
 export function columnWidths(room, wants, widest = COLUMN_MAX) {
   const equal = Math.floor(Math.min(widest, room / wants.length));
-  const needs = wants.map((want) => Math.min(widest, Math.max(COLUMN_MIN, Math.ceil(want) + 5)));
+  const needs = wants.map((want) => Math.min(widest, Math.max(COLUMN_MIN, Math.ceil(want))));
   if (needs.every((need) => need <= equal)) return wants.map(() => equal);
   const common = commonWidth(room, needs);
-  if (common === null) return wants.map(() => Math.max(COLUMN_MIN, equal));
+  if (common === null) return needs.map((need) => Math.min(need, wants.length > 12 ? CROWDED : widest)); // scrolls
   return needs.map((need) => Math.max(need, common));
 }
 
@@ -61,16 +64,18 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const right = rightWidths(panels, heads);
   const mode = chooseMode(width, columns, dense, right);
   const narrow = mode === "narrow";
-  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label) + 10)) : LABELS;
+  const size = narrow ? NARROW_TEXT : 1;
+  const gap = narrow ? 1 : 2; // left and right of every cell
+  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label * size) + 10)) : LABELS;
   const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
-  const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants, width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
+  const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants.map((want) => want * size + 2 * gap + BORDERS), width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
   const xs = [];
   let x = x0;
   for (const w of widths) {
     xs.push(x);
     x += w;
   }
-  const layout = { mode, dense, narrow, x0, xs, widths, xEnd: x, rowH: dense ? denseRow(columns) : rowHeight(columns, narrow) };
+  const layout = { mode, dense, narrow, gap, x0, xs, widths, xEnd: x, rowH: dense ? denseRow(columns) : rowHeight(columns, narrow) };
   const notesX = x + 18;
   layout.notes = narrow ? null : { x: notesX, width: right.notes };
   layout.next = null;
@@ -145,20 +150,36 @@ export function windowOf(total, focus, start = null, size = WINDOW) {
   return [first, first + size];
 }
 
-/** Which events the rail names when there is room for `room`: indices, and null for a gap. */
-export function railItems(count, current, room) {
-  if (count <= room) return Array.from({ length: count }, (_, i) => i);
-  const keep = new Set([0, 1, count - 1, current]);
-  for (const i of [current - 1, current + 1, 2, current - 2, current + 2, 3, 4, 5, 6, 7, 8])
-    if (keep.size < room - 2 && i >= 0 && i < count) keep.add(i);
+/** Which of `count` events the rail names when it may name `most`: indices, and null for a gap. */
+export function railItems(count, current, most) {
+  if (count <= most) return Array.from({ length: count }, (_, i) => i);
+  const keep = new Set();
+  const wanted = [current, count - 1, 0, 1, current - 1, current + 1, 2, current - 2, current + 2, 3, 4, 5, 6, 7, 8];
+  for (const i of wanted) if (keep.size < most && i >= 0 && i < count) keep.add(i);
   const items = [];
-  for (const i of [...keep].filter((k) => k < count).sort((a, b) => a - b)) {
-    const before = items.length ? items[items.length - 1] : i - 1;
+  for (const i of [...keep].sort((a, b) => a - b)) {
+    const before = items.length ? items[items.length - 1] : -1;
     if (i - before === 2) items.push(i - 1);
     else if (i - before > 2) items.push(null);
     items.push(i);
   }
   return items;
+}
+
+/** As many events as fit: the rail's items for a width, about as wide as their labels are long. */
+export function fittingRail(labels, current, width) {
+  for (let most = Math.min(labels.length, 40); most > 2; most--) {
+    const items = railItems(labels.length, current, most);
+    const wide = items.map((i, k) => (i === null ? 28 : Math.max(30, 8 * railLabel(labels, items, k, current).length + 20)));
+    if (wide.reduce((a, b) => a + b, 0) <= width) return items;
+  }
+  return railItems(labels.length, current, 2);
+}
+
+/** A decode step is called by its number alone, unless it is the current one and stands after a gap. */
+export function railLabel(labels, items, k, current) {
+  const { name, short } = labels[items[k]];
+  return items[k] === current && k > 0 && items[k - 1] === null ? name : short;
 }
 
 /** The candidates' top edge: level with the row that they come from, kept inside the board. */

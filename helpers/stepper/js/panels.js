@@ -27,7 +27,7 @@ function contextTable(frame, withTargets) {
   const box = make("div", "wid-scroll");
   const table = make("table", "wid-contexts");
   const head = make("tr");
-  head.append(make("th", "", "contexts"));
+  head.append(make("th", "", ""));
   for (const { name } of frame.heads) head.append(make("th", "", name));
   if (withTargets) head.append(make("th", "", "target"));
   table.append(head);
@@ -43,7 +43,7 @@ function contextTable(frame, withTargets) {
     }
     table.append(row);
   }
-  box.append(table);
+  box.append(make("p", "soft strong", "contexts, a number a head"), table);
   return box;
 }
 

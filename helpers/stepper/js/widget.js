@@ -2,7 +2,7 @@
 import { clippedText, visibleText } from "./format.js";
 import { readTrace } from "./trace.js";
 import { frameOf, headGroups } from "./frame.js";
-import { railItems, WINDOW } from "./geometry.js";
+import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { isDarkAround, make, setText, wordNode } from "./dom.js";
 import { Board } from "./board.js";
 import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
@@ -289,10 +289,9 @@ class StepperView {
   }
 
   drawRail(frame, width) {
-    const beside = this.switches.childElementCount * 130;
-    const room = Math.max(6, Math.floor((width > 620 ? width - beside - 190 : width - 170) / 36) + 3);
-    const items = railItems(this.length, this.view.event, room);
-    const key = items.join(",");
+    const beside = width > 620 ? this.switches.childElementCount * 140 : 0;
+    const items = fittingRail(frame.run.events, this.view.event, width - beside);
+    const key = items.includes(null) ? `${items.join(",")} ${this.view.event}` : items.join(",");
     if (this.railKey !== key) this.fillRail(items, frame.run.events);
     this.railKey = key;
     for (const button of this.rail.querySelectorAll("button")) {
@@ -310,8 +309,7 @@ class StepperView {
           item.append(make("span", "wid-gap", "…"));
           return item;
         }
-        const afterGap = k > 0 && items[k - 1] === null;
-        const button = make("button", "", afterGap && index === this.view.event ? events[index].name : events[index].short);
+        const button = make("button", "", railLabel(events, items, k, this.view.event));
         button.type = "button";
         button.title = events[index].name;
         button.setAttribute("aria-label", events[index].name);
