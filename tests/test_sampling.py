@@ -1,0 +1,277 @@
+"""From logits to the next word: properties, an independent reading of each setting, and bad input."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from helpers import sampling
+
+FEW = settings(deadline=None, derandomize=True, max_examples=100)
+numbers = st.floats(-30, 30)
+rows = st.lists(numbers, min_size=1, max_size=12).map(np.array)
+# Probabilities in steps of 1/64, as logits: sums of them are exact, so that ties with top_p are real ties.
+shares = st.lists(st.integers(1, 20), min_size=1, max_size=12)
+
+
+def as_logits(weights: list[float]) -> np.ndarray:
+    """Logits whose softmax is `weights`; 0 is a banned word."""
+    return np.array([math.log(w) if w > 0 else -math.inf for w in weights])
+
+
+def kept_words(kept: np.ndarray) -> list[int]:
+    return np.flatnonzero(np.isfinite(kept)).tolist()
+
+
+def expected_probabilities(
+    logits: np.ndarray, temperature: float, top_k: int | None, top_p: float | None
+) -> np.ndarray:
+    """Temperature, then top-k, then top-p, in exact arithmetic: words are dropped one by one.
+
+    The semantics of the warpers of `transformers`, in its order, written out another way: top-k drops the
+    smallest until k are left; top-p drops the smallest while the rest still holds p of what top-k left.
+    """
+    weights = [Fraction(math.exp((x - max(logits)) / temperature)) for x in logits]
+    ranked = sorted(range(len(weights)), key=lambda i: (-logits[i], i))
+    if top_k is not None:
+        ranked = ranked[:top_k]
+    if top_p is not None:
+        whole = sum(weights[i] for i in ranked)
+        while len(ranked) > 1 and sum(weights[i] for i in ranked[:-1]) >= Fraction(top_p) * whole:
+            ranked.pop()
+    left = sum(weights[i] for i in ranked)
+    return np.array([float(weights[i] / left) if i in ranked else 0.0 for i in range(len(weights))])
+
+
+def near_a_tie(logits: np.ndarray, temperature: float, top_k: int | None, top_p: float | None) -> bool:
+    """Whether some sum of probabilities is p to the rounding: then either reading is right."""
+    if top_p is None:
+        return False
+    weights = np.sort(expected_probabilities(logits, temperature, top_k, None))[::-1]
+    return bool((np.abs(np.cumsum(weights) - top_p) < 1e-6).any())
+
+
+# --- softmax ---
+
+
+@FEW
+@given(rows)
+def test_softmax_sums_to_one_and_keeps_the_order(row: np.ndarray) -> None:
+    weights = sampling.softmax(row)
+    assert abs(weights.sum() - 1) < 1e-12
+    assert (weights > 0).all()
+    assert (np.diff(weights[np.argsort(row, kind="stable")]) >= 0).all()
+    np.testing.assert_allclose(sampling.softmax(row + 1000), weights, rtol=1e-9)  # 1000 costs three digits
+
+
+def test_softmax_of_known_weights() -> None:
+    np.testing.assert_allclose(sampling.softmax(as_logits([0.5, 0.25, 0.25])), [0.5, 0.25, 0.25], rtol=1e-15)
+    assert sampling.softmax(np.array([0, -np.inf, 0])).tolist() == [0.5, 0, 0.5]
+    assert sampling.softmax(np.array([1e4, -1e4])).tolist() == [1, 0]
+
+
+def test_softmax_gives_zeros_for_a_row_with_nothing_to_pick() -> None:
+    nothing = [-np.inf, -np.inf]
+    assert sampling.softmax(np.array(nothing)).tolist() == [0, 0]
+    assert sampling.softmax(np.array([[nothing, [0, 0]]])).tolist() == [[[0, 0], [0.5, 0.5]]]
+
+
+# --- greedy, top-k, top-p alone ---
+
+
+def test_greedy_takes_the_first_of_equals() -> None:
+    assert sampling.greedy(np.array([1.0, 3, 3, 2])) == 1
+    assert sampling.greedy(np.array([-np.inf, -5])) == 1
+    assert isinstance(sampling.greedy([0, 1]), int)  # type: ignore[arg-type]
+
+
+@FEW
+@given(rows, st.data())
+def test_top_k_keeps_exactly_k_of_the_largest(row: np.ndarray, data: Any) -> None:
+    k = data.draw(st.integers(1, len(row)))
+    kept = kept_words(sampling.keep_top_k(row, k))
+    assert kept == sorted(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
+    assert (sampling.keep_top_k(row, k)[kept] == row[kept]).all()
+
+
+def test_top_k_of_equals_keeps_the_first() -> None:
+    assert kept_words(sampling.keep_top_k(np.array([1.0, 1, 1, 1]), 2)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "p", "kept"),
+    [
+        ([0.5, 0.3, 0.2], 0.8, [0, 1]),  # 0.5 + 0.3 reach 0.8, rounded or not
+        ([0.5, 0.3, 0.2], 0.8001, [0, 1, 2]),
+        ([0.5, 0.3, 0.2], 0.79, [0, 1]),  # the word that crosses p is kept
+        ([0.5, 0.3, 0.2], 0.5, [0]),
+        ([0.5, 0.3, 0.2], 0.51, [0, 1]),
+        ([0.1, 0.6, 0.3], 0.9, [1, 2]),
+        ([0.7, 0.2, 0.1], 0.9, [0, 1]),
+        ([0.1] * 10, 0.3, [0, 1, 2]),  # 0.1 + 0.1 + 0.1 is a hair over 0.3
+        ([0.1] * 10, 0.8, list(range(8))),  # eight times 0.1 is a hair under 0.8
+        ([0.25] * 4, 0.5, [0, 1]),  # equal ones: the first
+        ([0.5, 0.3, 0.2], 1e-12, [0]),  # never none
+        ([0.5, 0.3, 0.2], 5e-324, [0]),
+        ([0.6, 0.4, 0], 0.999, [0, 1]),
+    ],
+)
+def test_top_p_keeps_the_fewest_that_reach_p(weights: list[float], p: float, kept: list[int]) -> None:
+    assert kept_words(sampling.keep_top_p(as_logits(weights), p)) == kept
+
+
+@FEW
+@given(shares, st.integers(1, 100))
+def test_top_p_keeps_the_fewest_that_reach_p_in_exact_fractions(weights: list[int], percent: int) -> None:
+    whole, p = sum(weights), Fraction(percent, 100)
+    ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
+    sums = [Fraction(sum(weights[i] for i in ranked[: n + 1]), whole) for n in range(len(ranked))]
+    fewest = next(n for n, total in enumerate(sums, 1) if total >= p)
+    kept = kept_words(sampling.keep_top_p(as_logits([w / whole for w in weights]), percent / 100))
+    assert kept == sorted(ranked[:fewest])
+
+
+# --- all together ---
+
+settings_of = {
+    "temperature": st.floats(0.1, 10),
+    "k": st.none() | st.integers(1, 12),
+    "p": st.none() | st.floats(0.01, 1),
+}
+
+
+@FEW
+@given(rows, settings_of["temperature"], settings_of["k"], settings_of["p"])
+def test_probabilities_against_an_independent_reading(
+    row: np.ndarray, temperature: float, k: int | None, p: float | None
+) -> None:
+    k = None if k is None else min(k, len(row))
+    assume(not near_a_tie(row, temperature, k, p))
+    got = sampling.next_probabilities(row, temperature, k, p)
+    np.testing.assert_allclose(got, expected_probabilities(row, temperature, k, p), rtol=1e-9, atol=1e-12)
+    assert abs(got.sum() - 1) < 1e-12
+
+
+def test_the_order_is_temperature_then_top_k_then_top_p() -> None:
+    weights = [0.4, 0.3, 0.2, 0.1]
+    logits = as_logits(weights)
+    # Temperature before top-p: at 0.5 the weights are squared, 16 9 4 1 of 30, and two reach 0.8 (25/30).
+    np.testing.assert_allclose(
+        sampling.next_probabilities(logits, 0.5, top_p=0.8), [16 / 25, 9 / 25, 0, 0], atol=1e-12
+    )
+    # (After top-p it would have kept three: 0.4 + 0.3 is under 0.8.)
+    # Top-k before top-p: of three, 4 3 2 of 9, two reach 0.75; of all four, 0.4 + 0.3 would not.
+    np.testing.assert_allclose(
+        sampling.next_probabilities(logits, 1.0, 3, 0.75), [4 / 7, 3 / 7, 0, 0], atol=1e-12
+    )
+
+
+@FEW
+@given(st.lists(st.integers(-40, 40), min_size=1, max_size=12, unique=True))
+def test_temperature_from_sharp_to_flat(row: list[int]) -> None:
+    logits = np.array(row, dtype=float)
+    assert sampling.next_probabilities(logits, 1e-9).tolist() == [x == max(row) for x in row]
+    assert sampling.next_probabilities(logits, 5e-324).tolist() == [x == max(row) for x in row]
+    flat = sampling.next_probabilities(logits, 1e9)
+    np.testing.assert_allclose(flat, np.full(len(row), 1 / len(row)), rtol=1e-6)  # e**(80 / 1e9)
+    np.testing.assert_allclose(sampling.next_probabilities(logits), sampling.softmax(logits), rtol=1e-12)
+
+
+@FEW
+@given(rows, st.data())
+def test_limits_that_change_nothing(row: np.ndarray, data: Any) -> None:
+    plain = sampling.next_probabilities(row, 0.7)
+    assert (sampling.next_probabilities(row, 0.7, len(row), 1.0) == plain).all()
+    only = sampling.next_probabilities(row, 0.7, 1, data.draw(st.floats(0.01, 1)))
+    assert only.tolist() == [n == sampling.greedy(row) for n in range(len(row))]
+
+
+def test_a_banned_word_stays_banned() -> None:
+    logits = np.array([1.0, -np.inf, 0.5])
+    for k, p in ((None, None), (3, None), (None, 0.999999), (3, 1.0)):
+        assert sampling.next_probabilities(logits, 100.0, k, p)[1] == 0
+
+
+def test_the_logits_that_came_in_are_left_alone() -> None:
+    logits = np.array([3.0, 2.0, 1.0])
+    sampling.sample(logits, np.random.default_rng(0), 0.5, 2, 0.9)
+    assert logits.tolist() == [3, 2, 1]
+
+
+# --- chance ---
+
+
+def test_a_seed_reproduces() -> None:
+    logits = np.array([1.0, 0.5, 0.2, -1])
+    draws = [
+        [sampling.sample(logits, rng) for _ in range(50)] for rng in map(np.random.default_rng, (7, 7, 8))
+    ]
+    assert draws[0] == draws[1]
+    assert draws[0] != draws[2]
+
+
+@pytest.mark.parametrize(("temperature", "k", "p"), [(1.0, None, None), (0.5, 3, None), (2.0, None, 0.9)])
+def test_frequencies_follow_the_probabilities(temperature: float, k: int | None, p: float | None) -> None:
+    """10,000 draws: within 4 standard errors of sqrt(p (1 - p) / 10000), which a right sampler leaves for
+    one word in 16,000. The seed is fixed: it passes always or never."""
+    logits, rng, n = np.array([6.9, 5.9, 0.85, 2.5]) / 3, np.random.default_rng(3), 10_000
+    expected = sampling.next_probabilities(logits, temperature, k, p)
+    drawn = np.bincount([sampling.sample(logits, rng, temperature, k, p) for _ in range(n)], minlength=4) / n
+    assert (np.abs(drawn - expected) <= 4 * np.sqrt(expected * (1 - expected) / n)).all()
+
+
+# --- bad input ---
+
+GOOD = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            {"temperature": 0},
+            "temperature is 0; expected a number over 0: for the top word always, use greedy",
+        ),
+        ({"temperature": -1.0}, "temperature is -1.0; expected a number over 0"),
+        ({"temperature": math.nan}, "temperature is nan; expected a number over 0"),
+        ({"temperature": math.inf}, "temperature is inf; expected a number over 0"),
+        ({"top_k": 0}, "top_k is 0; expected a whole number from 1 to 3"),
+        ({"top_k": -1}, "top_k is -1; expected a whole number from 1 to 3"),
+        ({"top_k": 4}, "top_k is 4; expected a whole number from 1 to 3 (the vocabulary), or None"),
+        ({"top_k": 1.5}, "top_k is 1.5; expected a whole number"),
+        ({"top_k": True}, "top_k is True; expected a whole number"),
+        ({"top_p": 0.0}, "top_p is 0.0; expected a number over 0 and at most 1, or None"),
+        ({"top_p": -0.1}, "top_p is -0.1; expected a number over 0"),
+        ({"top_p": 1.01}, "top_p is 1.01; expected a number over 0 and at most 1"),
+        ({"top_p": math.nan}, "top_p is nan; expected a number over 0"),
+        ({"logits": np.array([1, math.nan])}, "logits[1] is NaN; expected numbers: look for 0/0 upstream"),
+        ({"logits": np.array([1, math.inf])}, "no +inf; every word is banned or one overflowed"),
+        ({"logits": np.array([-math.inf, -math.inf])}, "every word is banned"),
+        ({"logits": np.array([])}, "logits have shape (0,); expected one row (V,)"),
+        (
+            {"logits": np.zeros((2, 3))},
+            "logits have shape (2, 3); expected one row (V,): pass the last position",
+        ),
+    ],
+)
+def test_bad_input(call: dict[str, Any], says: str) -> None:
+    logits, call = call.get("logits", GOOD), {name: x for name, x in call.items() if name != "logits"}
+    for draw in (
+        lambda: sampling.next_probabilities(logits, **call),
+        lambda: sampling.sample(logits, np.random.default_rng(0), **call),
+    ):
+        with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is checked below
+            draw()
+        assert says in str(error.value)
+
+
+@pytest.mark.parametrize("logits", [[1, math.nan], [], [[1, 2]], [-math.inf], [math.inf]])
+def test_greedy_refuses_what_is_no_row_of_numbers(logits: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected|every word"):
+        sampling.greedy(np.array(logits))

@@ -1,0 +1,557 @@
+"""The four-head toy against its numbers, worked out by hand, and against itself in every form."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import sampling, toy
+
+FEW = settings(deadline=None, derandomize=True, max_examples=60)
+# How far a weight of the dot-product form may be from the rule's: e**(-BETA / 2), the sink's share; the odd
+# positions' share, e**(-BETA), and rounding are in the third digit.
+SHARP = 1.001 * math.exp(-20)
+SUMS = 1e-12  # float64 sums of 512 numbers, in another order: 512 × 2e-16, as a share of the largest
+
+CONTEXTS = [[0, 10, 10, 10], [20, 20, 10, 15], [20, 1, 10, 31 / 3], [12.5, 5, 10, 9]]
+AFTER_NICE = [12.5, 14, 10, 10]
+CARRIED = [7.5, 16.25, 31 / 3, 9.125, 11.625]  # what the five tokens carry into layer 2
+
+carried = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=512)
+few_carried = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=24)
+
+
+def by_hand(numbers: list[float]) -> np.ndarray:
+    """The table of contexts by the four rules, in nothing but Python's exact sums; (T, H)."""
+    rows = []
+    for t in range(1, len(numbers) + 1):
+        visible = numbers[:t]
+        even = [n for position, n in enumerate(visible, 1) if position % 2 == 0]
+        rows.append(
+            [
+                math.fsum(even) / len(even) if even else 0,
+                visible[-1],
+                visible[0],
+                math.fsum(visible) / t,
+            ]
+        )
+    return np.array(rows, dtype=float)
+
+
+def by_hand_layers(numbers: list[float], n_layers: int) -> np.ndarray:
+    """Contexts of the last layer; each layer hands on the mean of a token's four contexts."""
+    for _ in range(n_layers - 1):
+        numbers = by_hand(numbers).mean(axis=1).tolist()
+    return by_hand(numbers)
+
+
+def close(got: Any, expected: Any, allowed: float) -> None:
+    np.testing.assert_allclose(np.asarray(got, dtype=float), expected, rtol=0, atol=allowed)
+
+
+def run(numbers: list[float], cache: Any = None, n_layers: int = 1) -> np.ndarray:
+    return toy.run_pass(numbers, cache, n_layers=n_layers)
+
+
+FORMS: dict[str, Callable[[list[float]], np.ndarray]] = {
+    "loop": lambda numbers: toy.prefill_loop(numbers),
+    "matrix": lambda numbers: toy.prefill_matrix(numbers),
+    "rules": lambda numbers: toy.run_rules(numbers),
+    "dots": lambda numbers: toy.run_pass(numbers),
+}
+
+
+# --- the numbers of the series ---
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_contexts_of_the_prompt(form: str) -> None:
+    close(FORMS[form]([10, 20, 1, 5]), CONTEXTS, 20 * SHARP)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_contexts_with_nice_behind_the_prompt(form: str) -> None:
+    close(FORMS[form]([10, 20, 1, 5, 14]), [*CONTEXTS, AFTER_NICE], 20 * SHARP)
+
+
+def test_the_words_and_their_numbers() -> None:
+    assert toy.PROMPT == ("Today", "weather", "is", "so")
+    assert toy.HEADS == ("even", "newest", "first", "all")
+    assert toy.VOCABULARY == ("nice", "warm", "delicious", "<eos>")
+    numbers = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}
+    assert numbers == toy.NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("words", "logits", "probabilities"),
+    [
+        ("", [6.9, 5.9, 0.85, 2.5], [0.723, 0.266, 0.002, 0.009]),
+        ("nice", [5.2, 4.2, 1.65, 7.0], [0.134, 0.049, 0.004, 0.812]),
+    ],
+)
+def test_logits_and_probabilities(words: str, logits: list[float], probabilities: list[float]) -> None:
+    got = toy.step([*toy.PROMPT, *words.split()])
+    close(got, logits, 1e-9)
+    assert np.round(sampling.softmax(got), 3).tolist() == probabilities
+
+
+@pytest.mark.parametrize(("word", "p"), [("nice", 0.812), ("warm", 0.529), ("delicious", 0.688)])
+def test_eos_after_each_word(word: str, p: float) -> None:
+    probabilities = sampling.softmax(toy.step([*toy.PROMPT, word]))
+    assert round(float(probabilities[toy.VOCABULARY.index("<eos>")]), 3) == p
+
+
+def test_nice_carries_the_number_that_lets_eos_win() -> None:
+    for word, wins in (("nice", "<eos>"), ("warm", "<eos>"), ("delicious", "<eos>")):
+        assert toy.VOCABULARY[int(np.argmax(toy.step([*toy.PROMPT, word])))] == wins
+
+
+def test_ties_go_to_the_first_word() -> None:
+    trace = toy.record(["a"], [0], max_new=1)  # all contexts are 0, so are all four logits
+    out = trace.run("cached").passes[1].parts[0].out[0]
+    assert [logit for _, logit, _ in out.top] == [0, 0, 0, 0]
+    assert trace.sequences[0].tokens[out.chosen].text == "nice"
+
+
+def test_it_says_nice_and_stops() -> None:
+    assert toy.generate(toy.step, toy.PROMPT, 8) == ["nice", "<eos>"]
+    trace = toy.record()
+    assert [token.text for token in trace.sequences[0].tokens] == [*toy.PROMPT, "nice", "<eos>"]
+    for recorded in trace.runs:
+        assert [p.phase for p in recorded.passes] == ["training", "prefill", "decode"]
+        assert recorded.passes[0].parts[0].target == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("eos", "expected"), [(True, [4, 5]), (False, [4, 5, 6])])
+def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
+    """`<eos>` is never run, and a pass whose logits nobody reads is a pass too many."""
+    lengths = []
+
+    def step(words: list[str]) -> np.ndarray:
+        lengths.append(len(words))
+        logits = toy.step(words)
+        return logits if eos else np.where(np.array(toy.VOCABULARY) == "<eos>", -np.inf, logits)
+
+    said = toy.generate(step, toy.PROMPT, 3)
+    assert lengths == expected
+    assert said == (["nice", "<eos>"] if eos else ["nice"] * 3)
+    trace = toy.record(max_new=3, ban_eos=not eos, training=False)
+    assert [p.counts["positions"] for p in trace.run("uncached").passes] == expected
+
+
+def test_the_long_run() -> None:
+    trace = toy.record(max_new=8, ban_eos=True, training=False)
+    cached, uncached = trace.run("cached").passes, trace.run("uncached").passes
+    assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice"] * 8
+    assert (len(cached), len(uncached)) == (8, 8)
+    assert cached[-1].parts[0].kept == (10, 11)
+    assert [sum(p.counts["positions"] for p in run) for run in (uncached, cached)] == [60, 11]
+    assert [sum(p.counts["pairs"] for p in run) for run in (uncached, cached)] == [276, 66]
+
+
+def test_layer_2_starts_from_the_means_of_layer_1() -> None:
+    cache = toy.KVCache(2)
+    toy.run_pass([10, 20, 1, 5, 14], cache, n_layers=2)
+    close(cache.v[0], [10, 20, 1, 5, 14], 0)
+    close(cache.v[1], CARRIED, 20 * SHARP)
+    assert [round(x, 2) for x in cache.v[1][:4]] == [7.5, 16.25, 10.33, 9.12]
+
+
+@pytest.mark.parametrize("form", ["dots", "rules"])
+def test_the_two_layer_toy_says_the_same(form: str) -> None:
+    trace = toy.record(n_layers=2, form=form, training=False)
+    outs = [p.parts[0].out[0] for p in trace.run("uncached").passes]
+    at_so, at_nice = outs
+    assert [round(logit, 2) for _, logit, _ in at_so.top] == [5.83, 5.08, 1.10, 4.56]
+    assert [round(p, 3) for *_, p in at_so.top] == [0.567, 0.268, 0.005, 0.160]
+    assert [round(logit, 2) for _, logit, _ in at_nice.top] == [5.35, 4.60, 1.33, 5.81]
+    assert round(at_nice.top[3][2], 3) == 0.517
+    assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice", "<eos>"]
+
+
+def test_stale_rows() -> None:
+    """Carry 8 instead of 20 at `weather`: one row of V changes in layer 1, every later one in layer 2."""
+    before, after = toy.KVCache(2), toy.KVCache(2)
+    toy.run_pass([10, 20, 1, 5, 14], before, n_layers=2)
+    toy.run_pass([10, 8, 1, 5, 14], after, n_layers=2)
+    close(after.v[0] - before.v[0], [0, -12, 0, 0, 0], 0)
+    close(after.v[1] - before.v[1], [0, -7.5, -4, -2.25, -2.1], 20 * SHARP)
+    close(np.array(after.k), np.array(before.k), 0)  # keys depend on the position alone
+
+
+def test_the_sink_score_gives_even_something_to_spend_on() -> None:
+    q, k, v = toy.make_qkv(np.arange(1, 5), np.array([10.0, 20, 1, 5]))
+    mask = toy.causal_mask(4)
+    without = toy.attention(q, k, v, mask, sink=np.full(4, -np.inf))
+    assert without[0, 0] == 10  # softmax must spend its 1 on Today
+    close(toy.attention(q, k, v, mask)[0, 0], 0, 20 * SHARP)
+    close(without[1:], CONTEXTS[1:], 20 * SHARP)  # all else stays
+
+
+def test_queries_keys_and_values() -> None:
+    q, k, v = toy.make_qkv(np.arange(1, 4), np.array([10.0, 20, 1]))
+    assert q.shape == (4, 3, 2)
+    assert (q == q[:, :1]).all()  # the same at every position
+    assert q[:, 0].tolist() == [[40, 0], [0, 40], [0, -40], [0, 0]]
+    assert k.tolist() == [[0, 1], [1, 2], [0, 3]]
+    assert v.tolist() == [10, 20, 1]
+
+
+@pytest.mark.parametrize("T", [1, 2, 5])
+def test_causal_mask(T: int) -> None:
+    assert toy.causal_mask(T).tolist() == [[column <= row for column in range(T)] for row in range(T)]
+
+
+def test_a_row_with_nothing_to_pick_gives_zero_where_plain_softmax_gives_nan() -> None:
+    row = np.array([-np.inf, -np.inf])
+    with np.errstate(invalid="ignore"):
+        plain = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+    assert np.isnan(plain).all()
+    assert toy.attend(np.array([row, row]), np.array([10, 20])).tolist() == [0, 0]
+
+
+def test_attend_masks_before_the_softmax() -> None:
+    """Every row, not only the last: there a mask after the softmax is right too."""
+    close(toy.attend(np.zeros((4, 4)), np.array([10, 20, 1, 5])), [10, 15, 31 / 3, 9], 20 * SUMS)
+
+
+def test_a_later_token_changes_no_earlier_row() -> None:
+    for form, contexts in FORMS.items():
+        before, after = contexts([10, 20, 1, 5]), contexts([10, 20, 1, 500])
+        close(before[:3], after[:3], 500 * SHARP)
+        assert np.abs(before[3] - after[3]).max() > 1, form
+
+
+# --- any prompt ---
+
+
+@FEW
+@given(carried)
+def test_every_form_agrees_with_the_rules(numbers: list[float]) -> None:
+    expected, largest = by_hand(numbers), max(1, *map(abs, numbers))
+    for form in ("loop", "matrix", "rules"):
+        close(FORMS[form](numbers), expected, SUMS * largest)
+    close(FORMS["dots"](numbers), expected, 1.1 * SHARP * largest)
+
+
+@settings(FEW, max_examples=10)
+@given(st.lists(st.floats(-1e9, 1e9), min_size=400, max_size=512))
+def test_every_form_agrees_with_the_rules_on_long_prompts(numbers: list[float]) -> None:
+    test_every_form_agrees_with_the_rules.hypothesis.inner_test(numbers)  # type: ignore[attr-defined]
+
+
+@FEW
+@given(
+    st.lists(
+        st.tuples(st.text(min_size=1, max_size=200), st.integers(-(10**9), 10**9)), min_size=1, max_size=6
+    ),
+    st.sampled_from([1, 2]),
+)
+def test_any_text_can_be_recorded(prompt: list[tuple[str, int]], n_layers: int) -> None:
+    words, numbers = [word for word, _ in prompt], [float(number) for _, number in prompt]
+    trace = toy.record(words, numbers, n_layers=n_layers, max_new=2)
+    assert [token.text for token in trace.sequences[0].tokens[: len(words)]] == words
+    assert trace.values is not None
+    close(trace.values[0].v[: len(words)], np.array(numbers)[:, None], 0)
+
+
+@FEW
+@given(few_carried, st.sampled_from([1, 2]), st.data())
+def test_cached_equals_uncached_for_any_split(numbers: list[float], n_layers: int, data: Any) -> None:
+    cuts = data.draw(st.sets(st.integers(1, max(1, len(numbers) - 1))), label="cuts")
+    edges = [0, *sorted(cut for cut in cuts if cut < len(numbers)), len(numbers)]
+    cache = toy.KVCache(n_layers, max_len=len(numbers))  # exactly full at the end
+    rows = [run(numbers[i:j], cache, n_layers) for i, j in itertools.pairwise(edges)]
+    largest = max(1, *map(abs, numbers))
+    close(np.concatenate(rows), run(numbers, n_layers=n_layers), SUMS * largest)
+    close(np.concatenate(rows), by_hand_layers(numbers, n_layers), 3 * SHARP * largest)
+    assert cache.n_kept == cache.max_len
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+@pytest.mark.parametrize("chunks", [[1] * 7, [7], [3, 1, 3], [4, 1, 1, 1], [1, 6], [2, 5]])
+def test_cached_equals_uncached(n_layers: int, chunks: list[int]) -> None:
+    numbers, cache, rows = [10.0, 20, 1, 5, 14, -3, 8], toy.KVCache(n_layers, max_len=7), []
+    for size in chunks:
+        rows.append(run(numbers[cache.length : cache.length + size], cache, n_layers))
+    close(np.concatenate(rows), by_hand_layers(numbers, n_layers), 60 * SHARP)
+
+
+def test_one_token_after_another_in_the_long_run() -> None:
+    """Decode of 8 times `nice`, row by row, against the table."""
+    cache = toy.KVCache()
+    toy.run_pass([10, 20, 1, 5], cache)
+    numbers = [10.0, 20, 1, 5]
+    for _ in range(8):
+        numbers.append(14)
+        close(toy.decode_step(cache, 14), by_hand(numbers)[-1], 20 * SHARP)
+
+
+# --- the cache ---
+
+
+def snapshot(cache: Any) -> tuple[Any, ...]:
+    rows = [part[: cache.length].tolist() for part in (*cache.k, *cache.v)]
+    return cache.length, cache.n_kept, cache.nbytes, cache.max_len, repr(cache), rows
+
+
+def filled(n_layers: int = 1, max_len: int = 1024) -> Any:
+    cache = toy.KVCache(n_layers, max_len)
+    toy.run_pass([10, 20, 1, 5], cache, n_layers=n_layers)
+    return cache
+
+
+def test_the_interface_of_the_cache() -> None:
+    cache = toy.KVCache(n_layers=2, max_len=6)
+    assert (cache.length, cache.n_kept, cache.n_layers, cache.nbytes, cache.max_len) == (0, 0, 2, 0, 6)
+    assert repr(cache) == "KVCache(0 of 6 rows, 2 layers, 0 bytes)"
+    assert cache.positions(4).tolist() == [1, 2, 3, 4]
+    assert cache.mask(4).tolist() == toy.causal_mask(4).tolist()
+    toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
+    assert (cache.length, cache.n_kept, cache.nbytes) == (4, 4, 4 * 2 * 24)
+    assert repr(cache) == "KVCache(4 of 6 rows, 2 layers, 192 bytes)"
+    assert repr(toy.KVCache()) == "KVCache(0 of 1024 rows, 1 layer, 0 bytes)"
+    assert cache.positions(2).tolist() == [5, 6]
+    assert cache.k[0].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4]]
+
+
+@pytest.mark.parametrize(
+    ("kept", "T", "expected"),
+    [
+        (0, 4, [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]),
+        (4, 1, [[1, 1, 1, 1, 1]]),
+        (4, 2, [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1]]),
+    ],
+)
+def test_the_mask_of_the_cache(kept: int, T: int, expected: list[list[int]]) -> None:
+    cache = toy.KVCache()
+    if kept:
+        toy.run_pass([1.0] * kept, cache)
+    assert cache.mask(T).astype(int).tolist() == expected
+
+
+def test_append_returns_all_rows_and_advance_counts_them() -> None:
+    cache = filled(2)
+    k, v = cache.append(0, np.array([[0.0, 5]]), np.array([14.0]))
+    assert k.tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
+    assert v.tolist() == [10, 20, 1, 5, 14]
+    assert cache.length == 4  # not before every layer has its rows
+    cache.append(1, np.array([[0.0, 5]]), np.array([11.625]))
+    assert cache.length == 4
+    cache.advance(1)
+    assert cache.length == 5
+    assert cache.v[1].shape == (5,)
+
+
+def test_the_decode_step() -> None:
+    cache = filled()
+    close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SHARP)
+    assert cache.n_kept == 5
+    assert cache.v[0].tolist() == [10, 20, 1, 5, 14]
+
+
+def test_two_caches_do_not_mix() -> None:
+    a, b = toy.KVCache(2), toy.KVCache(2)
+    first, second = [10.0, 20, 1, 5, 14], [-4.0, 7, 3, 3, 90]
+    rows = [(run([x], a, 2)[0], run([y], b, 2)[0]) for x, y in zip(first, second, strict=True)]
+    close([x for x, _ in rows], by_hand_layers(first, 2), 60 * SHARP)
+    close([y for _, y in rows], by_hand_layers(second, 2), 180 * SHARP)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_truncate_and_go_on_elsewhere(n_layers: int) -> None:
+    """Rejected rows are gone: what follows sees the first two and its own."""
+    cache = filled(n_layers)
+    cache.truncate(2)
+    assert (cache.n_kept, cache.nbytes) == (2, 2 * n_layers * 24)
+    rows = run([7, 9], cache, n_layers)
+    close(rows, by_hand_layers([10, 20, 7, 9], n_layers)[2:], 60 * SHARP)
+    assert cache.v[0].tolist() == [10, 20, 7, 9]
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_reset_and_use_again(n_layers: int) -> None:
+    """A second prompt in the same cache is answered as in a fresh one."""
+    cache = filled(n_layers)
+    cache.reset()
+    assert (cache.n_kept, cache.nbytes) == (0, 0)
+    close(run([3, 8, 6], cache, n_layers), by_hand_layers([3, 8, 6], n_layers), 20 * SHARP)
+    assert cache.positions(1).tolist() == [4]
+
+
+def test_exactly_full_and_one_more() -> None:
+    cache = toy.KVCache(max_len=5)
+    toy.run_pass([10, 20, 1, 5], cache)
+    close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SHARP)  # the fifth of five fits
+    before = snapshot(cache)
+    with pytest.raises(ValueError, match="1 new rows after 5 make 6; expected at most 5"):
+        toy.decode_step(cache, 14)
+    assert snapshot(cache) == before
+    cache.truncate(4)
+    close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SHARP)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda c: run([1] * 5, c, 2), "5 new rows after 4 make 9; expected at most 8: make a KVCache"),
+        (lambda c: run([1, math.nan], c, 2), "number 2 is nan; expected a finite number"),
+        (lambda c: run([math.inf], c, 2), "number 1 is inf; expected a finite number"),
+        (lambda c: toy.decode_step(c, math.nan), "number 1 is nan; expected a finite number"),
+        (lambda c: run([], c, 2), "there are no numbers; expected one for each token"),
+        (lambda c: run([1], c, 1), "rows for 2 layers, the toy runs 1; expected the same: make KVCache"),
+        (lambda c: run([1], c, 3), "rows for 2 layers, the toy runs 3; expected the same: make KVCache"),
+        (lambda c: c.append(0, np.zeros((1, 3)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
+        (lambda c: c.append(0, np.zeros((2, 2)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
+        (lambda c: c.append(1, np.zeros((1, 2)), np.zeros((1, 1))), "expected (T, 2) and (T,)"),
+        (lambda c: c.append(1, np.zeros((5, 2)), np.zeros(5)), "5 new rows after 4 make 9"),
+        (lambda c: c.truncate(5), "length is 5; expected 0 to 4"),
+        (lambda c: c.truncate(-1), "length is -1; expected 0 to 4"),
+        (lambda c: c.positions(5), "5 new rows after 4 make 9"),
+        (lambda c: c.mask(5), "5 new rows after 4 make 9"),
+    ],
+)
+def test_what_fails_leaves_the_cache_as_it_was(spoil: Callable[[Any], Any], says: str) -> None:
+    cache = filled(2, max_len=8)
+    before = snapshot(cache)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        spoil(cache)
+    assert snapshot(cache) == before
+    close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SHARP)
+
+
+def test_a_pass_that_breaks_in_its_second_layer_leaves_the_cache_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache, attention, calls = filled(2), toy.attention, []
+
+    def breaks(*args: Any) -> np.ndarray:
+        calls.append(args)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+        return attention(*args)
+
+    before = snapshot(cache)
+    with monkeypatch.context() as patch:
+        patch.setattr(toy, "attention", breaks)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            run([99], cache, 2)
+    assert snapshot(cache) == before
+    close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SHARP)
+
+
+def test_no_such_layer() -> None:
+    with pytest.raises(IndexError):
+        toy.KVCache(1).append(1, np.zeros((1, 2)), np.zeros(1))
+
+
+# --- bad input: what was got, what was expected, what to do ---
+
+record: Any = toy.record  # so that the type checker lets wrong types through
+LONG = ["so"] * 513
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: record([]), ["the prompt is empty", "expected at least one", "such as ['Today'"]),
+        (lambda: toy.step([]), ["the prompt is empty", "expected at least one"]),
+        (lambda: toy.generate(toy.step, [], 3), ["the prompt is empty", "expected at least one"]),
+        (lambda: toy.record("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
+        (lambda: record(["a", "b"], [1]), ["2 tokens and 1 numbers", "expected one number for each"]),
+        (lambda: record(["a"], [1, 2]), ["1 tokens and 2 numbers", "expected one number for each"]),
+        (lambda: record(["a"], []), ["1 tokens and 0 numbers", "expected one number for each"]),
+        (lambda: record(["a", "b"], [1, math.nan]), ["number 2 is nan", "expected a finite"]),
+        (lambda: record(["a"], [math.inf]), ["number 1 is inf", "expected a finite"]),
+        (lambda: record(["a"], [-math.inf]), ["number 1 is -inf", "expected a finite"]),
+        (lambda: record(["a"], [1.1e9]), ["number 1 is 1100000000", "at most a billion"]),
+        (lambda: record(["a"], [10**400]), ["number 1 is 1000", "at most a billion"]),
+        (lambda: record(["a"], ["1"]), ["number 1 is '1'", "expected a number such as"]),
+        (lambda: record(["a"], [True]), ["number 1 is True", "expected a number such as"]),
+        (lambda: record(["a"], [None]), ["number 1 is None", "expected a number such as"]),
+        (lambda: record(["Today", ""]), ["token 2 is ''", "expected text"]),
+        (lambda: record(["Today", 3]), ["token 2 is 3", "expected text"]),
+        (lambda: record(["\ud83d"], [1]), ["token 1 is '\\ud83d'", "expected whole characters"]),
+        (
+            lambda: record(["Today", "Oslo"]),
+            ["token 2, 'Oslo', has no number", "expected one of", "numbers="],
+        ),
+        (lambda: record(["<eos>"]), ["token 1, '<eos>', has no number", "expected one of"]),
+        (lambda: toy.step(["Oslo"]), ["token 1, 'Oslo', has no number", "expected one of"]),
+        (lambda: toy.record(LONG), ["513 tokens", "expected at most 512", "leave some out"]),
+        (lambda: toy.record(max_new=0), ["max_new is 0", "expected a whole number, 1 or more"]),
+        (lambda: toy.record(max_new=-1), ["max_new is -1", "expected a whole number"]),
+        (lambda: record(max_new=2.5), ["max_new is 2.5", "expected a whole number"]),
+        (lambda: toy.record(max_new=True), ["max_new is True", "expected a whole number"]),
+        (lambda: toy.generate(toy.step, toy.PROMPT, 0), ["max_new is 0", "expected a whole number"]),
+        (lambda: toy.record(max_new=1022, ban_eos=True), ["make 1025", "expected at most 1024", "stop here"]),
+        (lambda: toy.record(n_layers=0), ["n_layers is 0", "expected a whole number"]),
+        (lambda: toy.run_pass([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
+        (lambda: toy.run_rules([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
+        (lambda: toy.run_rules([]), ["there are no numbers", "expected one for each token"]),
+        (lambda: toy.run_pass([1], toy.KVCache(max_len=0)), ["1 new rows", "expected at most 0", "max_len"]),
+        (lambda: toy.record(form="rule"), ["form is 'rule'", "expected 'dots' or 'rules'"]),
+        (lambda: toy.record(temperature=0.0), ["temperature is 0", "expected a number over 0", "use greedy"]),
+        (lambda: toy.record(temperature=-1.0), ["temperature is -1", "expected a number over 0"]),
+        (lambda: toy.record(temperature=1.0, top_k=0), ["top_k is 0", "expected a whole number from 1 to 4"]),
+        (lambda: toy.record(temperature=1.0, top_k=5), ["top_k is 5", "expected a whole number from 1 to 4"]),
+        (lambda: toy.record(temperature=1.0, top_p=0.0), ["top_p is 0", "expected a number over 0"]),
+        (lambda: toy.record(temperature=1.0, top_p=1.5), ["top_p is 1.5", "at most 1"]),
+        (lambda: toy.record(top_k=2), ["without a temperature", "expected one", "pass temperature="]),
+    ],
+)
+def test_bad_input(call: Callable[[], Any], says: list[str]) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the three fragments are checked below
+        call()
+    assert [part for part in says if part not in str(error.value)] == []
+    assert "expected" in str(error.value)
+
+
+def test_the_longest_prompt_and_the_fullest_cache() -> None:
+    trace = record(["so"] * 512, max_new=2, ban_eos=True, training=False)
+    assert trace.run("cached").passes[-1].parts[0].kept == (512, 513)
+    cache, numbers = toy.KVCache(), [float(n % 17) for n in range(1024)]
+    rows = [run(numbers[:512], cache), *(run([number], cache) for number in numbers[512:])]
+    close(np.concatenate(rows), by_hand(numbers), 17 * SHARP)
+    with pytest.raises(ValueError, match="1 new rows after 1024 make 1025; expected at most 1024"):
+        toy.decode_step(cache, 1)
+
+
+# --- the record of a run ---
+
+
+def test_sampling_with_a_seed_reproduces() -> None:
+    settings = {"max_new": 12, "ban_eos": True, "temperature": 1.5, "top_k": 3, "top_p": 0.95}
+    first, again, other = (toy.record(**settings, seed=seed) for seed in (1, 1, 2))  # type: ignore[arg-type]
+    said = [[token.text for token in trace.sequences[0].tokens[4:]] for trace in (first, again, other)]
+    assert said[0] == said[1]
+    assert said[0] != said[2]
+    assert "<eos>" not in said[0]
+    how = first.run("cached").passes[1].parts[0].out[0].how
+    assert how == "sampled, temperature 1.5, top-k 3, top-p 0.95, <eos> banned"
+
+
+@pytest.mark.parametrize(("ban", "how"), [(False, "greedy"), (True, "greedy, <eos> banned")])
+def test_banning_eos_does_not_change_the_probabilities(ban: bool, how: str) -> None:
+    out = toy.record(max_new=2, ban_eos=ban).run("cached").passes[2].parts[0].out[0]
+    assert out.how == how
+    assert [round(p, 3) for *_, p in out.top] == [0.134, 0.049, 0.004, 0.812]
+
+
+def test_rules_record_one_run_without_keys() -> None:
+    trace = toy.record(form="rules")
+    assert [run.name for run in trace.runs] == ["uncached"]
+    assert trace.values is not None
+    assert trace.values[0].k is None
+    assert (trace.model.k_dim, trace.model.scale) == (None, None)
+    first = trace.run("uncached").passes[1]
+    assert first.parts[0].contexts["0.0"] == [[0], [20], [20], [12.5]]  # exactly, no e**-20
+    assert first.shapes[0]["q"] is None
