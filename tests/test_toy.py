@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers import sampling, toy
 
-FEW = settings(deadline=None, derandomize=True, max_examples=60)
+FEW = settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 # How far a weight of the dot-product form may be from the rule's: e**(-BETA / 2), the sink's share; the odd
 # positions' share, e**(-BETA), and rounding are in the third digit.
 SHARP = 1.001 * math.exp(-20)
