@@ -1,0 +1,126 @@
+"""Words to ids and back, what is said of a word it does not know, and the saved file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import corpus
+from helpers.tokenizer import EOS, Tokenizer
+
+WORDS = corpus.vocabulary()
+TOKENIZER = Tokenizer.of_words(WORDS)
+
+
+@given(st.lists(st.sampled_from(WORDS)))
+def test_text_comes_back_as_it_was(words: list[str]) -> None:
+    ids = TOKENIZER.encode(" ".join(words))
+    assert ids == [WORDS.index(word) for word in words]
+    assert TOKENIZER.decode(ids) == " ".join(words)
+    assert TOKENIZER.words(ids) == words
+
+
+def test_the_corpus_goes_through() -> None:
+    for entry in itertools.islice(corpus.entries(random.Random(1)), 200):
+        assert TOKENIZER.words(TOKENIZER.encode(" ".join(entry))) == list(entry)
+
+
+def test_the_prompt_of_the_series_is_four_tokens() -> None:
+    assert TOKENIZER.words(TOKENIZER.encode("Today weather is so")) == ["Today", "weather", "is", "so"]
+    assert TOKENIZER.encode("") == []
+
+
+def test_a_full_stop_needs_no_blank_before_it() -> None:
+    assert TOKENIZER.encode(f"Mia swam.\n{EOS}") == TOKENIZER.encode(f"Mia swam . {EOS}")
+
+
+def test_the_end_is_the_corpus_s_and_is_told() -> None:
+    assert EOS == corpus.EOS
+    assert TOKENIZER.eos_id == TOKENIZER.encode(EOS)[0] == WORDS.index(EOS)
+    assert TOKENIZER.vocab_size == len(WORDS)
+    assert repr(TOKENIZER) == f"Tokenizer(WordLevel, {len(WORDS)} ids)"
+
+
+def test_unknown_words_are_named_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="not in the vocabulary of 185 words") as error:
+        TOKENIZER.encode("Today whether is so NICE whether")
+    told = str(error.value)
+    assert "'whether' (nearest: weather, " in told
+    assert "'NICE' (nearest: nice, " in told
+    assert told.count("whether") == 1
+    assert "'Today'" not in told
+
+
+@pytest.mark.parametrize("ids", [[-1], [len(WORDS)], [0, 1, 10**9]])
+def test_ids_out_of_range_are_named(ids: list[int]) -> None:
+    with pytest.raises(ValueError, match=rf"\[{ids[-1]}\] are out of range; expected 0 to {len(WORDS) - 1}"):
+        TOKENIZER.decode(ids)
+    with pytest.raises(ValueError, match="out of range"):
+        TOKENIZER.words(ids)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["Mia"], "lacks '<eos>'"),
+        ([EOS, "Mia", "Mia"], "stand twice in the vocabulary: Mia"),
+        ([EOS, "New York"], "'New York' is cut"),
+        ([EOS, "St.Ives"], "'St.Ives' is cut"),
+        ([EOS, ""], "'' is cut"),
+    ],
+)
+def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Tokenizer.of_words(words)
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.vocabulary == TOKENIZER.vocabulary
+    text = "Mia writes from Oslo . <eos>"
+    assert loaded.encode(text) == TOKENIZER.encode(text)
+    assert loaded.decode(loaded.encode(text)) == text
+    # The library reads the same file without our wrapper, and it is JSON that a person can read.
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert library.encode(text).ids == TOKENIZER.encode(text)
+    saved = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    assert saved["model"]["type"] == "WordLevel"
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    once = (tmp_path / "tokenizer.json").read_bytes()
+    Tokenizer.load(tmp_path).save(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == once
+
+
+def test_a_tokenizer_of_pieces_loads_too(tmp_path: Path) -> None:
+    """Other models of the family cut words into pieces; such a tokenizer knows no unknown words."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    library.train_from_iterator(["Today weather is so nice"] * 9, trainer)
+    library.save(str(tmp_path / "tokenizer.json"))
+    loaded = Tokenizer.load(tmp_path)
+    ids = loaded.encode("Today whether is så")
+    assert loaded.decode(ids) == "Today whether is så"
+    assert loaded.eos_id is None
+    assert "BPE" in repr(loaded)
+
+
+def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json in "):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model"')
+    with pytest.raises(ValueError, match=r"tokenizer\.json is not a tokenizer that can be read"):
+        Tokenizer.load(tmp_path)
