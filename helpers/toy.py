@@ -83,8 +83,8 @@ def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
     Returns:
         Contexts, (T,) or (H, T); 0 where there is nothing to pick.
     """
-    visible = np.where(causal_mask(len(values)), scores, -np.inf)
-    return softmax(visible) @ values
+    masked = np.where(causal_mask(len(values)), scores, -np.inf)
+    return softmax(masked) @ values
 
 
 def prefill_loop(numbers: Numbers) -> np.ndarray:
