@@ -1,0 +1,143 @@
+"""Rotary positions, the core of attention, and the layer around it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from helpers.model.cache import KVCache
+from helpers.model.config import Llama3Scaling, ModelConfig
+
+
+class RunRecorder(Protocol):
+    """What a model tells of its run, if it is given one of these: rows appended, attention done."""
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> None: ...
+
+    def attention(self, layer: int, **what: Any) -> None: ...
+
+
+def inverse_wavelengths(config: ModelConfig) -> Tensor:
+    """Return by how many radians each pair of numbers turns from one position to the next, (D / 2,).
+
+    Float32 on the CPU whatever the model's dtype: in bfloat16 positions over 256 would coincide.
+
+    Source: RoPE, Su et al. 2021, arXiv:2104.09864.
+    """
+    exponents = torch.arange(0, config.head_dim, 2, device="cpu").float() / config.head_dim
+    turns = 1.0 / config.rope_theta**exponents
+    return turns if config.rope_scaling is None else stretch(turns, config.rope_scaling)
+
+
+def stretch(turns: Tensor, scaling: Llama3Scaling) -> Tensor:
+    """Slow down the slow pairs `factor` times, leave the fast ones, blend in between (Llama 3.1)."""
+    waves = scaling.original_max_seq_len * turns / (2 * math.pi)  # full turns in the original context
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    kept = ((waves - low) / (high - low)).clamp(0, 1)
+    return (1 - kept) * turns / scaling.factor + kept * turns
+
+
+def rotation(positions: Tensor, turns: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines that rotate rows at these positions, (T, D) each.
+
+    Args:
+        positions: absolute, from 0, (T,).
+        turns: radians a position, (D / 2,).
+        dtype: of the result; the angles are worked out in float32.
+    """
+    angles = positions[:, None].float() * turns  # (T, D / 2)
+    angles = torch.cat([angles, angles], dim=-1)  # number i is paired with number i + D / 2
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair of numbers of x (B, H, T, D) by its angle: (a, b) → (a cos - b sin, b cos + a sin).
+
+    Pairs are (i, i + D / 2), the layout of Hugging Face checkpoints; the paper's are (2i, 2i + 1).
+    """
+    a, b = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-b, a], dim=-1) * sin
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Tensor | None = None) -> Tensor:
+    """Scores, mask, softmax, average: the core of attention.
+
+    Args:
+        q: queries, (B, H, T, D).
+        k: keys of every position so far, (B, Hkv, S, D); each serves H / Hkv query heads.
+        v: values, (B, Hkv, S, Dv).
+        mask: (T, S), True where a query may look.
+        scale: what the scores q · k are multiplied by.
+        sink: one score a head, (H,), added to each row of the softmax and dropped after it, or None.
+
+    Returns:
+        Contexts, (B, H, T, Dv).
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762.
+    """
+    if sink is not None:
+        k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))  # a row of zeros: S + 1
+        mask = add_sink(mask, sink.to(q.dtype))
+    # Never is_causal=True: it aligns the mask top-left, so one query of five keys would see the first only.
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
+
+
+def add_sink(mask: Tensor, sink: Tensor) -> Tensor:
+    """Turn a mask (T, S) into scores to add, (H, T, S + 1): 0 or -inf; the sink's score comes last."""
+    T, S = mask.shape
+    scores = torch.zeros(T, S, dtype=sink.dtype, device=mask.device).masked_fill(~mask, -math.inf)
+    column = sink[:, None, None].expand(-1, T, 1)
+    return torch.cat([scores.expand(len(sink), T, S), column], dim=-1)
+
+
+class Attention(nn.Module):
+    """Project to Q, K and V, rotate, append to the cache, attend, project back.
+
+    Args:
+        config: sizes; n_kv_heads makes it MHA (H), GQA (between) or MQA (1).
+        layer: its index, from 0.
+    """
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        C, D, bias = config.hidden_size, config.head_dim, config.qkv_bias
+        self.layer, self.head_dim, self.scale = layer, D, D**-0.5
+        self.q_proj = nn.Linear(C, config.n_heads * D, bias=bias)
+        self.k_proj = nn.Linear(C, config.n_kv_heads * D, bias=bias)
+        self.v_proj = nn.Linear(C, config.n_kv_heads * D, bias=bias)
+        self.o_proj = nn.Linear(config.n_heads * D, C, bias=False)
+
+    def forward(
+        self,
+        x: Tensor,
+        turned: tuple[Tensor, Tensor],
+        mask: Tensor,
+        cache: KVCache,
+        recorder: RunRecorder | None = None,
+    ) -> Tensor:
+        """Mix positions: x (B, T, C) → (B, T, C).
+
+        Args:
+            x: the new tokens.
+            turned: cosines and sines of their positions, (T, D) each.
+            mask: (T, S).
+            cache: gets the new keys and values, gives all of them.
+            recorder: is told what was appended and attended to.
+        """
+        q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
+        q, k = rotate(q, *turned), rotate(k, *turned)
+        keys, values = cache.append(self.layer, k, v)  # (B, Hkv, S, D)
+        contexts = attend(q, keys, values, mask, self.scale)  # (B, H, T, D)
+        if recorder is not None:
+            recorder.append(self.layer, k, v)
+            seen = {"q": q, "k": keys, "v": values, "mask": mask, "scale": self.scale, "sink": None}
+            recorder.attention(self.layer, **seen, output=contexts)
+        return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(B, T, H * D) → (B, H, T, D). A view alone, without the transpose, would mix tokens and heads."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -1,0 +1,110 @@
+"""Sizes of a decoder of the Llama family, frozen: MHA, GQA and MQA differ by `n_kv_heads` alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llama3Scaling:
+    """How Llama 3.1 stretches the slow rotations of RoPE; names as in its config.json."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_seq_len: int
+
+    def __post_init__(self) -> None:
+        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_seq_len"):
+            check_positive(f"rope_scaling.{name}", getattr(self, name))
+        if not self.low_freq_factor < self.high_freq_factor:
+            raise ValueError(
+                f"rope_scaling.low_freq_factor is {self.low_freq_factor}; "
+                f"expected less than high_freq_factor, {self.high_freq_factor}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """All that shapes a model. ValueError if the sizes do not fit each other.
+
+    Args:
+        n_layers: blocks, L.
+        n_heads: query heads, H.
+        n_kv_heads: heads of keys and values, Hkv; H is a multiple of it.
+        head_dim: numbers in a query, key or value of one head, D; even, as RoPE turns pairs.
+        hidden_size: numbers a token carries from block to block, C.
+        intermediate_size: width of the MLP, F.
+        vocab_size: tokens there are, V.
+        max_seq_len: tokens in a sequence at most.
+        rope_theta: base of the rotation's wavelengths.
+        rope_scaling: Llama 3.1's stretching of them, or None.
+        norm_eps: added to the mean square in RMSNorm.
+        tied: the readout uses the embedding's matrix.
+        qkv_bias: biases on the projections to Q, K and V, as in Qwen2.
+        eos_ids: tokens that end a reply.
+    """
+
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    max_seq_len: int
+    rope_theta: float = 10_000.0
+    rope_scaling: Llama3Scaling | None = None
+    norm_eps: float = 1e-5
+    tied: bool = False
+    qkv_bias: bool = False
+    eos_ids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in SIZES:
+            check_size(name, getattr(self, name))
+        for name in ("rope_theta", "norm_eps"):
+            check_positive(name, getattr(self, name))
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}; expected a multiple of it: "
+                "each KV head serves equally many query heads"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE turns pairs")
+        for token in self.eos_ids:
+            if not 0 <= token < self.vocab_size:
+                raise ValueError(f"eos id {token} is out of range; expected 0 to {self.vocab_size - 1}")
+
+    @property
+    def group_size(self) -> int:
+        """Query heads that share one KV head, H / Hkv."""
+        return self.n_heads // self.n_kv_heads
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers to learn; a tied matrix counts once."""
+        C, D, H, Hkv = self.hidden_size, self.head_dim, self.n_heads, self.n_kv_heads
+        attention = 2 * C * H * D + 2 * C * Hkv * D + self.qkv_bias * (H + 2 * Hkv) * D
+        block = attention + 3 * C * self.intermediate_size + 2 * C
+        return (1 if self.tied else 2) * self.vocab_size * C + self.n_layers * block + C
+
+    def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
+        """Bytes that one token's keys and values take: 2 · L · Hkv · D · bytes an element."""
+        return 2 * self.n_layers * self.n_kv_heads * self.head_dim * element_bytes
+
+
+def check_size(name: str, value: object) -> None:
+    """Raise ValueError unless value is a whole number over 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}; expected a whole number, 1 or more")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise ValueError unless value is a finite number over 0."""
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (fine and math.isfinite(value) and value > 0):  # type: ignore[arg-type, operator]
+        raise ValueError(f"{name} is {value!r}; expected a number over 0")

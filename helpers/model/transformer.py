@@ -1,0 +1,165 @@
+"""The whole decoder: embedding, blocks of attention and MLP, readout. One forward for every use."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from helpers.model.attention import Attention, RunRecorder, inverse_wavelengths, rotation
+from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.config import ModelConfig
+
+
+class RMSNorm(nn.Module):
+    """Divide each token's numbers by the root of their mean square, then scale each by a learned weight.
+
+    Source: Zhang and Sennrich 2019, arXiv:1910.07467.
+    """
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, C) → (…, C), each token by itself; the mean is taken in float32 at least."""
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
+        return self.weight * normed.to(x.dtype)
+
+
+class SwiGLU(nn.Module):
+    """The MLP: a gate, silu(gate) · up, and back down.
+
+    Source: Shazeer 2020, arXiv:2002.05202.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        C, F_ = config.hidden_size, config.intermediate_size
+        self.gate_proj = nn.Linear(C, F_, bias=False)
+        self.up_proj = nn.Linear(C, F_, bias=False)
+        self.down_proj = nn.Linear(F_, C, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, C) → (B, T, C), each token by itself."""
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    """One layer: attention, which moves information between tokens, then the MLP, which does not."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.self_attn = Attention(config, layer)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.mlp = SwiGLU(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        turned: tuple[Tensor, Tensor],
+        mask: Tensor,
+        cache: KVCache,
+        recorder: RunRecorder | None = None,
+    ) -> Tensor:
+        """Add to the residual stream twice: (B, T, C) → (B, T, C); arguments as in `Attention`."""
+        x = x + self.self_attn(self.input_layernorm(x), turned, mask, cache, recorder)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Transformer(nn.Module):
+    """A decoder of the Llama family. Parameters have the names of Hugging Face checkpoints.
+
+    Args:
+        config: sizes.
+
+    Weights are drawn from a normal distribution (standard deviation 0.02) by torch's generator.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.turns = inverse_wavelengths(config)  # no buffer: model.to(bfloat16) would round it
+        self.tie()
+        self.apply(draw_weights)
+
+    def tie(self) -> None:
+        """Let the readout use the embedding's matrix, if the config says so."""
+        if self.config.tied:
+            self.lm_head.weight = self.embed_tokens.weight
+
+    def forward(
+        self,
+        tokens: Tensor,
+        cache: KVCache | None = None,
+        *,
+        recorder: RunRecorder | None = None,
+        last_only: bool = False,
+    ) -> Tensor:
+        """Run new tokens through every layer; earlier ones are read from the cache.
+
+        Args:
+            tokens: ids of the new tokens, (B, T).
+            cache: holds the earlier tokens and takes the new ones; without one, these tokens are all
+                there is.
+            recorder: is told what was appended and attended to.
+            last_only: give the logits of the last position only: a long prompt makes no T × V matrix.
+
+        Returns:
+            Logits, (B, T, V), or (B, 1, V).
+
+        Raises:
+            ValueError: no tokens, an id out of range, more tokens than fit, or a cache made for another
+                model, batch, dtype or device; the cache is as before.
+        """
+        B, T = check_tokens(tokens, self.config.vocab_size)
+        cache = self.fitting(cache, B)
+        positions, mask = cache.positions(T), cache.mask(T)  # (T,), (T, S)
+        x = self.embed_tokens(tokens)  # (B, T, C)
+        turned = rotation(positions, self.turns.to(x.device), x.dtype)
+        for block in self.layers:
+            x = block(x, turned, mask, cache, recorder)
+        x = x[:, -1:] if last_only else x
+        logits = self.lm_head(self.norm(x))  # (B, T, V) or (B, 1, V)
+        cache.advance(T)  # last, so that a pass that fails leaves the cache as it was
+        return logits
+
+    def fitting(self, cache: KVCache | None, batch: int) -> KVCache:
+        """Return the cache if it fits, or an empty one where there is none."""
+        dtype, device = self.embed_tokens.weight.dtype, self.embed_tokens.weight.device
+        if cache is None:
+            return GrowingCache(self.config, batch, dtype=dtype, device=device)
+        cache.check_fits(self.config, batch, dtype, device)
+        return cache
+
+
+def draw_weights(module: nn.Module) -> None:
+    """Draw the weights of one module; biases start at 0."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
+    """Return (B, T). ValueError unless tokens are ids in range, (B, T), at least one."""
+    if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
+        got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise ValueError(f"tokens are {got}; expected a tensor of whole numbers (torch.int64)")
+    if tokens.ndim != 2:
+        raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected (B, T): a batch of sequences")
+    if tokens.numel() == 0:
+        raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected at least one token")
+    low, high = (int(x) for x in tokens.aminmax())
+    if low < 0 or high >= vocab_size:
+        raise ValueError(
+            f"token id {low if low < 0 else high} is out of range; expected 0 to {vocab_size - 1}"
+        )
+    return tokens.shape[0], tokens.shape[1]
