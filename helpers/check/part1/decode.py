@@ -85,7 +85,7 @@ def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], exp
     """Name the mistake that the words and the lengths of the calls show."""
     if step.ran_eos:
         return "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call."
-    if step.lengths == [*lengths, len(step.prompt) + len(expected)]:
+    if words == expected and step.lengths == [*lengths, len(step.prompt) + len(expected)]:
         return "a pass too many: the logits of the last one were never read."
     if 1 in step.lengths[1:] and len(step.prompt) > 1:
         return "only the newest word is handed to step; without a cache it needs all words so far."
@@ -95,7 +95,7 @@ def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], exp
         return "the prompt is returned too; only the new words are asked for."
     if step.lengths == lengths and expected[-1] == toy.EOS and words == expected[:-1]:
         return "`<eos>` is left out of the answer; it was chosen, so it counts as emitted."
-    if step.lengths == lengths[:-1] and lengths:
+    if words == expected[:-1] and step.lengths == lengths[:-1]:
         return "a pass too few: the first pass, over the prompt, emits the first word and no more than that."
     if words == [toy.VOCABULARY.index(word) for word in expected]:
         return "these are places in the vocabulary: look the words up in VOCABULARY."
@@ -114,7 +114,7 @@ def _check_generate(answer: Any, step: LoggedStep) -> str:
     expected = toy.generate(right, step.prompt, step.max_new)
     case = Case(step.label, (step, list(step.prompt), step.max_new))
     words = _read_words(call(answer, case, GENERATE_TODO), step)
-    if step.lengths != right.lengths:
+    if step.lengths != right.lengths and not (step.lengths and words and words[0] != expected[0]):
         ran = f"runs step on {show(step.lengths)} words" if step.lengths else "never calls step"
         message = f"{step.label} {ran}; expected {show(right.lengths)}."
         raise NotRightError(message, _generate_reason(step, words, right.lengths, expected))

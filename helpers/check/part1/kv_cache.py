@@ -48,6 +48,12 @@ def _decode_early(numbers: list[float], number: float) -> np.ndarray:
     return _attend_rows(len(numbers) + 1, cache.k[0], cache.v[0])
 
 
+def _decode_alone(numbers: list[float], number: float) -> np.ndarray:
+    position = len(numbers) + 1
+    _, k, v = toy.make_qkv(np.array([position]), np.array([number]))
+    return _attend_rows(position, k, v)
+
+
 DECODE_MISTAKES: Mistakes = {
     "attended before appending: the new token has to see its own row too.": [_decode_early],
     "position restarted at 1: ask the cache where the new token stands.": [_decode_at(lambda n: 1)],
@@ -55,7 +61,7 @@ DECODE_MISTAKES: Mistakes = {
     "the position of the last stored token: the new one stands behind it.": [_decode_at(lambda n: n)],
     "a position too far: the new token stands right behind the stored ones.": [_decode_at(lambda n: n + 2)],
     "the new token attends to its own row alone; use the keys and values that append returns.": [
-        lambda numbers, number: _attend_rows(1, *toy.make_qkv(np.ones(1), np.array([number]))[1:])
+        _decode_alone
     ],
 }
 WRAP = "make_qkv takes arrays: the number goes in as np.array([number])."
