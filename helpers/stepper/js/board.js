@@ -120,10 +120,10 @@ export class Board {
   keepInView() {
     const { layout, frame, cols } = this;
     const newest = frame.event.queries.at(-1);
-    if (layout.xEnd <= this.node.clientWidth + 2 || newest === undefined || newest === this.inView) return;
+    if (layout.xEnd <= this.seen + 2 || newest === undefined || newest === this.inView) return;
     this.inView = newest;
     const k = Math.min(newest, cols[1] - 1) - cols[0];
-    this.node.scrollLeft = Math.max(0, layout.xs[k] + 2 * layout.widths[k] - this.node.clientWidth);
+    this.node.scrollLeft = Math.max(0, layout.xs[k] + 2 * layout.widths[k] - this.seen);
   }
 
   text(key, className, x, y, width, text, title = "") {
@@ -148,8 +148,7 @@ export class Board {
       if (!states[j]) continue;
       const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? "×" : "";
       const node = this.put(`c${i}.${j}`, `wid-cell ${CELL_CLASSES[states[j]]}`, [layout.xs[j] + layout.gap, top + 2, layout.widths[j] - 2 * layout.gap, layout.rowH - 4], mark);
-      node.dataset.cell = `${i},${j}`;
-      node.dataset.count = counts[j];
+      if (!node.dataset.cell) node.dataset.cell = `${i},${j}`;
     }
   }
 
@@ -164,15 +163,13 @@ export class Board {
   }
 
   drawContent(kind, column, k, top, height) {
-    const { layout, frame } = this;
+    const { layout } = this;
     const filled = column.row !== "empty" && column.row !== "dropped";
     const contents = filled ? this.contentTexts(kind, column) : [];
     const shown = contents.length || layout.tight ? contents : [CELL_WORDS[column.row] ?? ""];
     const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
     const node = this.put(`${kind}${column.index}`, `wid-row ${kind} ${column.row}`, [layout.xs[k] + layout.gap, top, layout.widths[k] - 2 * layout.gap, height], lines.filter(Boolean).join("\n"), `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`);
-    node.dataset.row = `${kind}${column.index}`;
-    node.dataset.state = column.row;
-    node.dataset.layer = frame.layer;
+    if (!node.dataset.row) node.dataset.row = `${kind}${column.index}`;
   }
 
   contentTexts(kind, column) {

@@ -14,8 +14,16 @@ export function wordNode(text, full = null) {
   return node;
 }
 
+/** Set a property of a node unless it was set to this before: comparing is cheap, the page is not. */
+export function setOnce(node, name, value) {
+  node.widSet ??= {};
+  if (node.widSet[name] === value) return;
+  node.widSet[name] = value;
+  node[name] = value;
+}
+
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  setOnce(node, "textContent", text);
 }
 
 /** Children that are kept from one drawing to the next, by key: nothing flickers and focus stays. */
@@ -44,9 +52,9 @@ export class Pool {
       node.widPlace = place;
       node.style.cssText = place;
     }
-    if (node.className !== className) node.className = className;
+    setOnce(node, "className", className);
     if (text !== null) setText(node, text);
-    if (node.title !== title) node.title = title;
+    if (title || node.widSet.title) setOnce(node, "title", title);
     return node;
   }
 

@@ -46,6 +46,24 @@ function forEachIn(ranges, start, stop, visit) {
   for (const [a, b] of ranges) for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j);
 }
 
+/** Pairs of a live row that were scored before this pass too, and the largest count among them. */
+export function scoredAgain(run, eventIndex, query) {
+  const history = run.history.get(query) ?? [];
+  if (history.length === 1) {
+    const times = timesUpTo(history[0].events, eventIndex);
+    return times > 1 ? { pairs: sizeOf(history[0].ranges), most: times } : { pairs: 0, most: 0 };
+  }
+  const { states, counts } = rowCells(run, eventIndex, query, 0, Math.max(0, ...history.flatMap((h) => h.ranges.flat())));
+  let pairs = 0;
+  let most = 0;
+  for (let j = 0; j < states.length; j++)
+    if (states[j] === AGAIN) {
+      pairs += 1;
+      most = Math.max(most, counts[j]);
+    }
+  return { pairs, most };
+}
+
 /** State of one cell: {state, count}. */
 export function cellState(run, eventIndex, query, column) {
   const { states, counts } = rowCells(run, eventIndex, query, column, column + 1);

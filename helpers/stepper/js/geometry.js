@@ -6,7 +6,7 @@ export const WINDOW = 128; // and never more than so many columns at once
 const COLUMN_MAX = 66;
 const COLUMN_MAX_WIDE = 84; // on a wide page
 const COLUMN_MIN = 32;
-const CROWDED = 44; // widest column when more than a dozen scroll
+const CROWDED = 46; // widest column of more than a dozen
 const LABELS = 114;
 const BORDERS = 6;
 const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
@@ -30,11 +30,12 @@ function commonWidth(room, needs) {
 
 /** Equal columns where the words fit; else only long words get more; never under COLUMN_MIN. */
 export function columnWidths(room, wants, widest = COLUMN_MAX) {
+  const most = wants.length > 12 ? CROWDED : widest;
   const equal = Math.floor(Math.min(widest, room / wants.length));
-  const needs = wants.map((want) => Math.min(widest, Math.max(COLUMN_MIN, Math.ceil(want))));
+  const needs = wants.map((want) => Math.min(most, Math.max(COLUMN_MIN, Math.ceil(want))));
   if (needs.every((need) => need <= equal)) return wants.map(() => equal);
   const common = commonWidth(room, needs);
-  if (common === null) return needs.map((need) => Math.min(need, wants.length > 12 ? CROWDED : widest)); // scrolls
+  if (common === null) return needs; // the board scrolls
   return needs.map((need) => Math.max(need, common));
 }
 
@@ -45,7 +46,7 @@ function rightWidths(panels, heads) {
 
 function chooseMode(width, columns, dense, right) {
   const room = width - LABELS - 18;
-  if (dense) return width >= 620 ? "medium" : "narrow";
+  if (dense) return (room - right.notes) / columns >= 3 && width >= 560 ? "medium" : "narrow";
   if ((room - right.notes - right.next) / columns >= 46) return "wide";
   return (room - right.notes) / columns >= 36 ? "medium" : "narrow";
 }
@@ -66,7 +67,7 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const narrow = mode === "narrow";
   const size = narrow ? NARROW_TEXT : 1;
   const gap = narrow ? 1 : 2; // left and right of every cell
-  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label * size) + 10)) : LABELS;
+  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label * size) + 8)) : LABELS;
   const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
   const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants.map((want) => want * size + 2 * gap + BORDERS), width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
   const xs = [];

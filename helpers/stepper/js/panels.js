@@ -43,7 +43,10 @@ function contextTable(frame, withTargets) {
     }
     table.append(row);
   }
-  box.append(make("p", "soft strong", "contexts, a number a head"), table);
+  box.append(table);
+  box.tabIndex = 0;
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", "contexts, a number a head");
   return box;
 }
 
@@ -92,19 +95,30 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const parts = [];
   const narrowContexts = layout.narrow && !layout.dense && showsContexts && frame.contexts.size > 0;
   const withTargets = panels.has("targets") && frame.targets.size > 0;
-  if (narrowContexts) parts.push(contextTable(frame, withTargets));
-  if (layout.narrow && panels.has("weights") && olderRows(frame)) parts.push(make("p", "soft", `${OLDER[0].toUpperCase()}${OLDER.slice(1)}.`));
-  if (layout.narrow && panels.has("weights") && showsContexts) parts.push(sums(frame));
+  if (narrowContexts) parts.push(section("contexts, a number a head", contextTable(frame, withTargets)));
+  if (layout.narrow && panels.has("weights") && showsContexts) parts.push(section("", ...oldNote(frame), sums(frame)));
   if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));
   if (layout.narrow && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
-  if (layout.narrow) parts.push(...shapeLine(frame, panels));
-  if (layout.narrow) parts.unshift(narrowKey());
-  node.replaceChildren(...parts);
-  node.hidden = parts.length === 0;
+  const before = layout.narrow ? [narrowKey(), ...shapeLine(frame, panels)] : [];
+  node.replaceChildren(...before, ...parts);
+  const box = node.querySelector(".wid-scroll");
+  if (box) box.scrollTop = box.scrollHeight;
+  node.hidden = before.length + parts.length === 0;
+}
+
+function section(title, ...parts) {
+  const node = make("div");
+  if (title) node.append(make("p", "soft strong wid-title", title));
+  node.append(...parts);
+  return node;
+}
+
+function oldNote(frame) {
+  return olderRows(frame) ? [make("p", "soft wid-title", `${OLDER[0].toUpperCase()}${OLDER.slice(1)}.`)] : [];
 }
 
 function narrowKey() {
-  const key = make("p", "wid-legend");
+  const key = make("p", "wid-legend wid-across");
   key.append(...cacheKey());
   return key;
 }
@@ -112,7 +126,7 @@ function narrowKey() {
 function shapeLine(frame, panels) {
   const shapes = panels.has("shapes") ? shapesOf(frame) : {};
   const text = [shapes.q, shapes.scores].filter(Boolean).join(", ");
-  return text ? [make("p", "soft shape", text)] : [];
+  return text ? [make("p", "soft shape wid-across", text)] : [];
 }
 
 function barRow({ name, done, total, avoided, scale }) {

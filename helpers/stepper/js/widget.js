@@ -9,6 +9,7 @@ import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
 import { describe, sentenceOf } from "./words.js";
 
 const PLAY_EVERY = 1200; // milliseconds
+const SMALL = 640; // pixels: narrower than this, paddings and words are smaller
 const THEME = { ink: "--wid-ink", soft: "--wid-soft", line: "--wid-line", ring: "--wid-ring", panel: "--wid-panel", q: "--wid-q", qFill: "--wid-qf", k: "--wid-k", kFill: "--wid-kf", v: "--wid-v", vFill: "--wid-vf", gen: "--wid-gen", genFill: "--wid-gf" };
 
 /** A row of buttons of which one is pressed; `choose` is called with its index. */
@@ -40,6 +41,7 @@ class StepperView {
     this.view = { event: options.start, cached, layer: options.layer, row: null, headGroup: 0 };
     this.columnStart = null;
     this.playing = null;
+    this.width = 0;
     this.el = el;
     this.build();
     this.listen();
@@ -184,8 +186,9 @@ class StepperView {
   }
 
   resized() {
-    const width = this.innerWidth();
-    if (width > 0 && width !== this.width) this.draw();
+    const before = this.width;
+    this.measure();
+    if (this.width !== before) this.draw();
   }
 
   repaint() {
@@ -249,9 +252,12 @@ class StepperView {
     performance.measure("wid-step", { start: started, end: performance.now() });
   }
 
-  innerWidth() {
+  /** Ask the page for the width; not at every step, because asking makes it lay everything out. */
+  measure() {
+    const outer = this.root.clientWidth;
+    this.root.classList.toggle("wid-small", outer < SMALL);
     const style = getComputedStyle(this.root);
-    return Math.floor(this.root.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
+    this.width = Math.floor(outer - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
   }
 
   colours() {
@@ -263,10 +269,8 @@ class StepperView {
   }
 
   draw() {
-    const width = this.innerWidth();
-    if (width <= 0) return;
-    const resized = width !== this.width;
-    this.width = width;
+    const { width } = this;
+    if (width <= 0) return; // not in sight: drawn as soon as it is
     const theme = this.colours();
     const frame = frameOf(this.record, this.view);
     this.frame = frame;
@@ -281,15 +285,10 @@ class StepperView {
     drawBelow(this.below, frame, this.board.layout, this.panels, this.board.showsContexts(frame));
     drawFoot(this.foot, frame, this.board.layout, this.panels);
     drawDescription(this.words, describe(frame));
-    if (resized) this.keepHeight();
-  }
-
-  keepHeight() {
-    this.root.classList.toggle("wid-small", this.width < 620);
   }
 
   drawRail(frame, width) {
-    const beside = width > 620 ? this.switches.childElementCount * 140 : 0;
+    const beside = width > SMALL ? this.switches.childElementCount * 140 : 0;
     const items = fittingRail(frame.run.events, this.view.event, width - beside);
     const key = items.includes(null) ? `${items.join(",")} ${this.view.event}` : items.join(",");
     if (this.railKey !== key) this.fillRail(items, frame.run.events);
@@ -324,8 +323,9 @@ class StepperView {
 
   drawControls(frame) {
     const { event } = this.view;
-    this.back.disabled = event === 0;
-    this.next.disabled = event === this.length - 1;
+    // Not `disabled`: a disabled button that has the focus swallows the keys.
+    this.back.setAttribute("aria-disabled", String(event === 0));
+    this.next.setAttribute("aria-disabled", String(event === this.length - 1));
     if (this.slider.value !== String(event)) this.slider.value = event;
     this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.length}`);
     this.slider.style.setProperty("--wid-filled", `${this.length > 1 ? (100 * event) / (this.length - 1) : 100}%`);
@@ -391,6 +391,6 @@ function strongWord(text) {
 /** Put a stepper into an element. Returns the function that takes it away again. */
 export function mountStepper(el, data, options) {
   const stepper = new StepperView(el, data, options);
-  stepper.draw();
+  stepper.resized();
   return () => stepper.destroy();
 }

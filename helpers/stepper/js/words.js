@@ -1,6 +1,6 @@
 // The sentences. A sentence is a list of plain strings and of {token: text} for words that tokens say.
 import { clippedText, formatCount, formatNumber, isolatedText } from "./format.js";
-import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
+import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells, scoredAgain } from "./frame.js";
 import { gather, sizeOf, spread } from "./trace.js";
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
@@ -115,12 +115,9 @@ export function againOf(frame) {
   let repeatedPairs = 0;
   let most = 0;
   for (const query of frame.event.queries) {
-    const { states, counts } = rowCells(frame.run, frame.event.index, query, 0, frame.record.columns);
-    for (let j = 0; j < states.length; j++)
-      if (states[j] === AGAIN) {
-        repeatedPairs += 1;
-        most = Math.max(most, counts[j]);
-      }
+    const { pairs: again, most: times } = scoredAgain(frame.run, frame.event.index, query);
+    repeatedPairs += again;
+    most = Math.max(most, times);
   }
   return { repeatedPairs, most };
 }

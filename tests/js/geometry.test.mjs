@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { columnAt, columnWidths, fittingRail, layoutOf, railItems, rowAt, WINDOW, windowOf } from "../../helpers/stepper/js/geometry.js";
+
+const ALL = { weights: true, contexts: true, prediction: true, keys: true, values: true, shapes: true, ledger: true };
+const FEW = { weights: false, contexts: false, prediction: false, keys: false, values: false, shapes: false, ledger: false };
+const lay = (width, columns, panels = ALL) => layoutOf({ width, columns, heads: 4, panels, wants: Array(columns).fill(45), label: 52 });
+
+test("columns stand side by side, in one piece, and never on top of the notes", () => {
+  for (const panels of [ALL, FEW])
+    for (const width of [240, 262, 362, 540, 700, 862, 1162])
+      for (const columns of [1, 2, 5, 8, 11, 16, 24, 25, 64, 128]) {
+        const layout = lay(width, columns, panels);
+        assert.equal(layout.xs.length, columns);
+        layout.xs.forEach((x, k) => {
+          if (k) assert.ok(Math.abs(x - (layout.xs[k - 1] + layout.widths[k - 1])) < 1e-6);
+        });
+        if (layout.notes) assert.ok(layout.notes.x >= layout.xEnd);
+        if (layout.next && !layout.dense) assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
+        if (layout.next) assert.ok(layout.next.x + layout.next.width <= layout.width + 1, `${width} ${columns}`);
+        const bands = [layout.y.heads, layout.y.grid, layout.y.k, layout.y.v, layout.height];
+        assert.deepEqual(bands, [...bands].sort((a, b) => a - b));
+      }
+});
+
+test("five tokens stand with contexts and next word beside them at 900 px, under them at 284", () => {
+  assert.equal(lay(862, 5).mode, "wide");
+  assert.equal(lay(862, 11).mode, "medium");
+  assert.equal(lay(266, 5).mode, "narrow");
+  assert.ok(lay(862, 5).height < 460);
+  assert.ok(lay(862, 8).height < 560);
+});
+
+test("columns are equal where the words fit, and only long words get more where they do not", () => {
+  assert.deepEqual(columnWidths(330, [40, 50, 20, 20, 30]), [66, 66, 66, 66, 66]);
+  const mixed = columnWidths(210, [40, 60, 20, 20, 30]);
+  assert.ok(mixed[1] >= 60 && mixed[2] === mixed[3]);
+  assert.ok(mixed.reduce((a, b) => a + b) <= 210);
+});
+
+test("the canvas begins past two dozen tokens", () => {
+  assert.equal(lay(862, 24).dense, false);
+  assert.equal(lay(862, 25).dense, true);
+});
+
+test("points and cells", () => {
+  const layout = lay(862, 5);
+  layout.xs.forEach((x, k) => assert.equal(columnAt(layout, x + 5), k));
+  assert.equal(columnAt(layout, layout.x0 - 1), null);
+  assert.equal(rowAt(layout, layout.y.grid + 3.5 * layout.rowH, 5), 3);
+  assert.equal(rowAt(layout, layout.y.k, 5), null);
+});
+
+test("the window ends just after the pass, or starts where the reader put it", () => {
+  assert.deepEqual(windowOf(64, 63), [0, 64]);
+  assert.deepEqual(windowOf(512, 300), [173, 301]);
+  assert.deepEqual(windowOf(512, 300, 0), [0, WINDOW]);
+  assert.deepEqual(windowOf(512, 511, 500), [384, 512]);
+});
+
+test("the rail names first, current and last, and marks the gaps", () => {
+  assert.deepEqual(railItems(3, 1, 8), [0, 1, 2]);
+  const items = railItems(62, 30, 7);
+  for (const i of [0, 1, 29, 30, 31, 61]) assert.ok(items.includes(i));
+  assert.equal(items.filter((i) => i === null).length, 2);
+  const events = Array.from({ length: 62 }, (_, i) => ({ name: `Decode ${i}`, short: String(i) }));
+  for (let current = 0; current < 62; current++) assert.ok(fittingRail(events, current, 260).includes(current));
+});
