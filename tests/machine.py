@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -82,11 +83,10 @@ def find_python(version: str) -> str:
 @functools.cache
 def find_node() -> str | None:
     """Path of node: the machine's, otherwise the one inside playwright's wheel."""
-    import playwright
-
-    name = "node.exe" if os.name == "nt" else "node"
-    shipped = Path(playwright.__file__).parent / "driver" / name
-    return shutil.which("node") or (str(shipped) if shipped.exists() else None)
+    if (path := shutil.which("node")) or not (wheel := importlib.util.find_spec("playwright")):
+        return path
+    shipped = Path(str(wheel.origin)).parent / "driver" / ("node.exe" if os.name == "nt" else "node")
+    return str(shipped) if shipped.exists() else None
 
 
 @functools.cache

@@ -30,14 +30,15 @@ ROOMS = {
     "plots": {"IPython", "PIL", "matplotlib", "numpy", "helpers.trace", "helpers.cost"},
     "outputs": {"IPython", "ipywidgets"},
     "stepper": {"anywidget", "traitlets", "IPython", "numpy", "helpers.trace", "helpers.outputs"},
-    "explorers": {"ipywidgets", "IPython", "matplotlib", "numpy", "helpers.outputs", "helpers.plots"}
-    | {"helpers.toy", "helpers.sampling", "helpers.cost", "helpers.trace"},
+    "explorers": {"anywidget", "ipywidgets", "traitlets", "numpy", "helpers.outputs", "helpers.plots"}
+    | {"helpers.toy", "helpers.sampling", "helpers.cost", "helpers.tables"},
     "corpus": set[str](),
     "tokenizer": {"tokenizers"},
     "model": {"torch", "numpy", "safetensors", "huggingface_hub", "tqdm"}
     | {"helpers.sampling", "helpers.corpus", "helpers.tokenizer"},
+    "watch": {"torch", "numpy", "helpers.model", "helpers.trace", "helpers.sampling", "helpers.tokenizer"},
 }
-PART_II = ("tokenizer", "model", "check.part2")
+PART_II = ("tokenizer", "model", "watch", "check.part2")
 
 
 def room_of(module: str) -> str | None:

@@ -155,21 +155,35 @@ def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert torch == "False"
 
 
-# What is no test of the code but of the repository, and needs the tools of tests/requirements.txt.
-NOT_OF_THE_CODE = ["test_setup", "test_house", "test_repository", "test_code_quality"]
+# Tests of the repository rather than of the code: they need the tools of tests/requirements.txt.
+OF_THE_REPOSITORY = {"test_setup", "test_house", "test_repository", "test_code_quality"}
+PART_TWO = re.compile(
+    r"^\s*(?:from|import) (?:torch|tokenizers|transformers|helpers\.(?:model|tokenizer|watch|check\.part2))",
+    re.MULTILINE,
+)
+
+
+def tests_of_part_one() -> list[str]:
+    """Return the test files that need no PyTorch, no browser and no tool of the repository."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    return [
+        f"tests/{path.name}"
+        for path in files
+        if path.stem not in OF_THE_REPOSITORY and not PART_TWO.search(path.read_text(encoding="utf-8"))
+    ]
 
 
 @pytest.mark.pypi
 def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path) -> None:
-    """The lowest versions that pyproject.toml allows pass the tests of the code, without torch."""
+    """The lowest versions that pyproject.toml allows pass the tests of Part I; PyTorch is not there."""
     tools = [line for line in (ROOT / "tests/requirements.txt").read_text().splitlines() if "==" in line]
     tools = [line for line in tools if line.startswith(("pytest", "hypothesis", "nbclient", "nbformat"))]
     lowest = str(ROOT / "tests/lowest.txt")
     python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), *tools)
+    files = tests_of_part_one()
+    assert {"tests/test_toy.py", "tests/test_sampling.py"} <= set(files)
     options = ["-o", "addopts=", "-o", "filterwarnings=default", "--import-mode=importlib", "-q", "-x"]
-    options += ["-m", "not browser and not pypi"]
-    options += [f"--ignore=tests/{name}.py" for name in NOT_OF_THE_CODE] + ["--ignore=tests/browser"]
-    run(python, "-m", "pytest", *options, "tests", cwd=clone, env=without(os.environ, "PYTHONPATH"))
+    run(python, "-m", "pytest", *options, *files, cwd=clone, env=without(os.environ, "PYTHONPATH", "CI"))
 
 
 OFFLINE = '''
