@@ -44,11 +44,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from helpers.trace.record import FORMAT, FULL, VERSION, TraceError, is_utf8, spread, weight_key
+from helpers.trace.record import COUNTS, FORMAT, FULL, VERSION, TraceError, is_utf8, spread, weight_key
 
 PHASES = ("training", "prefill", "decode", "verify")
 ORIGINS = ("prompt", "generated", "draft")
-COUNTS = ("positions", "kv_rows", "rows_read", "pairs", "products")
 WEIGHT_SUM = 0.005  # for rows of up to 655 weights; each is rounded by at most 1 / 131070
 
 
@@ -128,7 +127,7 @@ def _check_head(data: Any) -> None:
     _need(_get(data, "format", "") == FORMAT, "format", data["format"], repr(FORMAT))
     version = _get(data, "version", "")
     _need(
-        version == VERSION,
+        type(version) is int and version == VERSION,
         "version",
         version,
         f"{VERSION}; this trace was written by another version, record it again",
@@ -143,12 +142,8 @@ def _check_model(model: Any) -> None:
         _whole(model["k_dim"], "model.k_dim", 1)
     if _get(model, "scale", "model") is not None:
         _number(model["scale"], "model.scale")
-    _need(
-        _get(model, "element_bytes", "model") in (1, 2, 4, 8),
-        "model.element_bytes",
-        model["element_bytes"],
-        "1, 2, 4 or 8",
-    )
+    size = _whole(_get(model, "element_bytes", "model"), "model.element_bytes")
+    _need(size in (1, 2, 4, 8), "model.element_bytes", size, "1, 2, 4 or 8")
     _need(
         model["n_heads"] % model["n_kv_heads"] == 0,
         "model.n_kv_heads",
@@ -157,7 +152,9 @@ def _check_model(model: Any) -> None:
     )
     names = _get(model, "head_names", "model")
     fine = names is None or (
-        isinstance(names, list) and len(names) == model["n_heads"] and all(isinstance(n, str) for n in names)
+        isinstance(names, list)
+        and len(names) == model["n_heads"]
+        and all(isinstance(name, str) and is_utf8(name) for name in names)
     )
     _need(fine, "model.head_names", names, f"null or {model['n_heads']} names")
 
@@ -471,6 +468,8 @@ def _check_shape(model: Any, event: Any, shape: Any, path: str) -> None:
         value = _get(shape, name, path)
         if name == "v" or value is not None:  # q and k are null where rules took the place of dot products
             _need(value == sizes, f"{path}.{name}", value, str(sizes))
+            for n, size in enumerate(value):
+                _whole(size, f"{path}.{name}[{n}]")
     _need((shape["q"] is None) == (shape["k"] is None), f"{path}.k", shape["k"], "null where q is null")
 
 

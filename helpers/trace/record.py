@@ -19,6 +19,8 @@ FORMAT = "watch-it-decode-trace"
 VERSION = 1
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
 
+COUNTS = ("positions", "kv_rows", "rows_read", "pairs", "products")
+
 Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3
 
 
@@ -97,7 +99,7 @@ class Pass:
     phase: str  # training | prefill | decode | verify
     parts: list[Part]
     shapes: list[dict[str, Any]]  # one a layer: layer, q, k, v, scores
-    counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
+    counts: dict[str, int]  # by COUNTS
     op: str = "pass"
 
 
@@ -322,7 +324,7 @@ def _build_event(data: dict[str, Any]) -> Pass | Drop | Other:
     if data["op"] == "pass":
         parts = [_build_part(part) for part in data["parts"]]
         shapes = [{key: row[key] for key in ("layer", "q", "k", "v", "scores")} for row in data["shapes"]]
-        return Pass(data["phase"], parts, shapes, dict(data["counts"]))
+        return Pass(data["phase"], parts, shapes, {name: data["counts"][name] for name in COUNTS})
     if data["op"] == "drop":
         return Drop(data["sequence"], _ranges(data["rows"]), data["why"], data["say"])
     rest = {key: value for key, value in data.items() if key not in ("op", "say")}
