@@ -220,7 +220,7 @@ def drawable(text: str) -> str:
 
 def text_width(text: str, size: float = TEXT) -> float:
     """Return how wide a text comes out, px."""
-    font = FontProperties("DejaVu Sans", size=size)
+    font = FontProperties(family="DejaVu Sans", size=size)
     return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0]
 
 
