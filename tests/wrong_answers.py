@@ -87,7 +87,7 @@ WRONG: dict[str, Answers] = {
             hard_coded_four=("return {4: 12.5, 3: 20, 2: 20, 1: 0}[min(len(visible), 4)]",),
             hard_coded_places=("return (visible[1] + visible[3]) / 2", "IndexError"),
             text=("return '12.5'", "expected one number"),
-            prints_only=("print(sum(visible[1::2]) / 2)", "no `return`"),
+            prints_only=("print(sum(visible[1::2]) / 2)", "reaches no `return`"),
             the_list=("return visible[1::2]", "expected one number"),
             writes_into_its_list=(
                 "visible.append(0)\nreturn sum(visible[1:-1:2]) / max(1, len(visible[1:-1:2]))",
@@ -116,7 +116,7 @@ WRONG: dict[str, Answers] = {
         "newest at weather": (table(weather=[20, 5, 10, 15]), "sees the future"),
         "all at is": (table(**{"is": [20, 1, 10, 9]}), "sees the future"),
         "even counted from 0": (table(so=[5.5, 5, 10, 9]), "counted from 0"),
-        "even at Today counted from 0": (table(Today=[10, 10, 10, 10]), "counted from 0"),
+        "even at Today is Today": (table(Today=[10, 10, 10, 10]), "does not pick `Today` itself"),
         "even added up": (table(so=[25, 5, 10, 9]), "added up"),
         "newest is the one before": (table(so=[12.5, 1, 10, 9]), "sees itself too"),
         "newest is the largest": (table(so=[12.5, 20, 10, 9]), "not the largest number"),
@@ -127,7 +127,7 @@ WRONG: dict[str, Answers] = {
         "unlisted": (table(so=[12.5, 5, 10, 11]),),
         "wrong before blank": (table(so=[5.5, ..., ..., ...]), "12 of 16 cells are right"),
         "a row too short": (table(so=[12.5, 5, 10]), "expected four numbers"),
-        "a row is missing": ('table = {"weather": [20, 20, 10, 15]}', "the row 'is' is missing"),
+        "a row is missing": ('table = {"weather": [20, 20, 10, 15]}', "the row `is` is missing"),
         "no table": ("table = [20, 20, 10, 15]", "expected a dict"),
     },
     "attend": function(
@@ -201,7 +201,6 @@ WRONG: dict[str, Answers] = {
         "word before logits": ("order = list('DGBEAF')", "line A needs `logits`"),
         "a line twice": ("order = list('DGBBEFA')", "line B is there 2 times"),
         "an unknown letter": ("order = list('DGBEFX')", "no line 'X'"),
-        "half filled": ("order = ['D', 'G', ...]", "expected a list of letters"),
         "numbers": ("order = [4, 7, 2, 5, 6, 1]", "expected a list of letters"),
     },
     "change_future": function(
@@ -243,7 +242,7 @@ WRONG: dict[str, Answers] = {
         ),
         rows_1_and_3=(
             "return np.array_equal(prefill([10, 20, 1, 5])[[0, 2]], prefill([10, 20, 1, 500])[[0, 2]])",
-            "with a middle row that sees all",
+            "whose middle row sees all",
         ),
         all_only=(
             "return np.array_equal(prefill([10, 20, 1, 5])[:3, 3], prefill([10, 20, 1, 500])[:3, 3])",
@@ -259,7 +258,7 @@ WRONG: dict[str, Answers] = {
         ),
         asserts_only=(
             "assert np.array_equal(prefill([10, 20, 1, 5])[:3], prefill([10, 20, 1, 9])[:3])",
-            "no `return`",
+            "reaches no `return`",
         ),
         returns_a_table=(
             "return prefill([10, 20, 1, 5])[:3] == prefill([10, 20, 1, 9])[:3]",
@@ -281,6 +280,12 @@ WRONG: dict[str, Answers] = {
             "a pass too many: the logits of the last one were never read",
         ),
         a_pass_too_few=(swap(GENERATE, "+ max_new", "+ max_new - 1"), "a pass too few"),
+        a_pass_thrown_away=(
+            "step(list(prompt))\n" + GENERATE,
+            "on 4, 4, 5 words",
+            "a pass too many: the logits of one were never read",
+        ),
+        a_word_too_many=(swap(GENERATE, "+ max_new", "+ max_new + 1"), "a word too many"),
         newest_word_only=(
             swap(GENERATE, "step(words)", "step(words if words == prompt else words[-1:])"),
             "only the newest word",
@@ -329,16 +334,19 @@ WRONG: dict[str, Answers] = {
     ),
     "count_work": {
         "prefill emits nothing": ("positions, pairs = 72, 354", "prefill emits a word too"),
-        "only positions are wrong": ("positions, pairs = 72, 276", "positions is 72", "pairs, 276, is right"),
+        "only positions are wrong": (
+            "positions, pairs = 72, 276",
+            "`positions` is 72",
+            "`pairs`, 276, is right",
+        ),
         "masked products": (
             "positions, pairs = 60, 492",
             "masked products were counted",
-            "positions, 60, is right",
+            "`positions`, 60, is right",
         ),
         "with a cache": (
             "positions, pairs = 11, 66",
-            "positions: that is the cost with a cache",
-            "pairs: that is the cost with a cache",
+            "reason: that is the cost with a cache",
         ),
         "no prefill": ("positions, pairs = 56, 266", "the prefill is left out"),
         "seven passes": ("positions, pairs = 49, 210", "8 words take 8 passes, the prefill among them"),
@@ -346,8 +354,9 @@ WRONG: dict[str, Answers] = {
         "prompt only": ("positions, pairs = 32, 276", "with the prompt alone"),
         "full length": ("positions, pairs = 88, 276", "at the full length"),
         "positions as pairs": ("positions, pairs = 60, 60", "those are the positions"),
+        "swapped": ("positions, pairs = 276, 60", "those are the pairs", "those are the positions"),
         "unlisted": ("positions, pairs = 61, 277",),
-        "text": ("positions, pairs = '60', 276", "positions is '60' (str); expected a number"),
+        "text": ("positions, pairs = '60', 276", "`positions` is '60' (str); expected a number"),
         "half filled and wrong": ("positions, pairs = 72, ...", "prefill emits a word too"),
     },
     "decode_step": function(
@@ -393,7 +402,7 @@ WRONG: dict[str, Answers] = {
         ),
         advanced_without_append=(
             swap(DECODE, "cache.append(0, k, v)", "np.vstack([cache.k[0], k]), np.append(cache.v[0], v)"),
-            "counts 5 rows and stores 4",
+            "cache.length is 5, K has 4 rows and V has 4; expected 5 of each",
         ),
         everything_again=(
             "numbers = np.append(cache.v[0], number)\nn = len(numbers)\n"
@@ -454,6 +463,7 @@ WRONG: dict[str, Answers] = {
             ),
             all_or_nothing=("return len(old) if new[:len(old)] == old else 0", "all or nothing"),
             everything=("return len(old)", "every row was kept"),
+            the_shorter=("return min(len(old), len(new))", "every row was kept"),
             to_run=(swap(KEPT, "return kept", "return len(new) - kept"), "how many have to be run"),
             too_many=(swap(KEPT, "return kept", "return kept + 1"), "one too many"),
             too_few=(swap(KEPT, "return kept", "return max(kept - 1, 0)"), "one too few"),
@@ -493,6 +503,10 @@ WRONG: dict[str, Answers] = {
         mirrored=("return np.triu(np.ones((T, S), dtype=bool), S - T)", "mirrored"),
         not_itself=("return np.tri(T, S, S - T - 1, dtype=bool)", "a query sees itself too"),
         one_ahead=("return np.tri(T, S, S - T + 1, dtype=bool)", "does not see the token after it"),
+        stored_hidden=(
+            "m = np.zeros((T, S), dtype=bool)\nm[:, S - T :] = np.tri(T)\nreturn m",
+            "the stored tokens are hidden",
+        ),
         itself_alone=("return np.eye(T, S, S - T, dtype=bool)", "itself alone"),
         transposed=("return np.tri(T, S, S - T, dtype=bool).T", "transposed"),
         square=("return np.tri(S, dtype=bool)", "has shape (6, 6); expected (2, 6)"),

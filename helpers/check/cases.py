@@ -24,7 +24,7 @@ class Case:
     Args:
         label: the input in words, such as "pick_even([10, 20])".
         args: the arguments; the reader's function gets copies.
-        trap: what a function that raises or gives NaN here has most likely forgotten.
+        trap: what a function that raises, or gives NaN or None, here has most likely forgotten.
     """
 
     label: str
@@ -61,7 +61,8 @@ def call(function: Any, case: Case, todo: str) -> Any:
     if value is ... or (value is None and is_stub(function)):
         raise NotSolvedError(todo)
     if value is None:
-        raise NotRightError(f"{case.label} gives None.", "no `return` was reached: end with `return …`.")
+        reason = case.trap or "a function that reaches no `return` gives None: end with `return …`."
+        raise NotRightError(f"{case.label} gives None.", reason)
     for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
         check_untouched(n, before, after, case.label)
     return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable
@@ -88,14 +87,18 @@ def show(value: Any) -> str:
 
 def describe(value: Any) -> str:
     """Say what kind of thing a reader handed over instead of what was expected, on one line."""
+    kind = type(value).__name__
     if value is None or value is ...:
-        return str(value).replace("Ellipsis", "...")
+        return "None" if value is None else "..."
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
     if callable(value):
-        return f"the function {getattr(value, '__name__', type(value).__name__)}"
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(reprlib.repr(value).split()))
-    return f"{text} ({type(value).__name__})"
+        return f"the function {getattr(value, '__name__', kind)}"
+    if isinstance(value, list | tuple) and any(isinstance(part, np.ndarray) for part in value):
+        return f"a {kind} of {len(value)} parts"
+    if " at 0x" in repr(value):  # an address, which is another one each time
+        return f"a {kind}"
+    return f"{' '.join(reprlib.repr(value).split())} ({kind})"
 
 
 def same(got: Any, expected: Any) -> bool:

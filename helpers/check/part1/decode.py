@@ -87,6 +87,10 @@ def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], exp
         return "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call."
     if words == expected and step.lengths == [*lengths, len(step.prompt) + len(expected)]:
         return "a pass too many: the logits of the last one were never read."
+    if words == expected and len(step.lengths) > len(expected):
+        return "a pass too many: the logits of one were never read."
+    if words[:-1] == expected and len(step.lengths) == len(words):
+        return "a word too many: the first pass, over the prompt, emits one of the max_new words already."
     if 1 in step.lengths[1:] and len(step.prompt) > 1:
         return "only the newest word is handed to step; without a cache it needs all words so far."
     if len(step.lengths) > 1 and len(set(step.lengths)) == 1:
@@ -116,7 +120,8 @@ def _check_generate(answer: Any, step: LoggedStep) -> str:
     words = _read_words(call(answer, case, GENERATE_TODO), step)
     if step.lengths != right.lengths and not (step.lengths and words and words[0] != expected[0]):
         ran = f"runs step on {show(step.lengths)} words" if step.lengths else "never calls step"
-        message = f"{step.label} {ran}; expected {show(right.lengths)}."
+        wanted = show(right.lengths) if step.lengths else f"calls on {show(right.lengths)} words"
+        message = f"{step.label} {ran}; expected {wanted}."
         raise NotRightError(message, _generate_reason(step, words, right.lengths, expected))
     if words != expected:
         returned = ", ".join(str(word) for word in words) or "no words"
@@ -158,6 +163,7 @@ COUNTS: dict[str, tuple[int, str, dict[int, str]]] = {
             sum(PASSES[1:]): NO_PREFILL,
             PASSES[-1]: CACHED,
             PASSES[-1] + 1: CACHED,
+            _pairs(PASSES): "those are the pairs.",
             N_NEW: "that is the number of passes; count the tokens that each of them runs.",
             T * N_NEW: "every pass was counted with the prompt alone; the new words are run again too.",
             PASSES[-1] * N_NEW: "every pass was counted at the full length; they grow by one token each.",
@@ -171,6 +177,7 @@ COUNTS: dict[str, tuple[int, str, dict[int, str]]] = {
             _pairs(PASSES[:-1]): TOO_FEW,
             _pairs(PASSES[1:]): NO_PREFILL,
             _pairs([PASSES[-1]]): CACHED,
+            _pairs([PASSES[-1] + 1]): CACHED,
             sum(t * t for t in PASSES): "masked products were counted; a query sees itself and before only.",
             T * T + sum(PASSES[1:]): CACHED,
             sum(PASSES): "those are the positions; each of them sees several keys.",
@@ -183,10 +190,17 @@ def _check_count(name: str, value: Any) -> tuple[str, str]:
     """Return (what is wrong with a count, the likely reason); both empty if it is right."""
     right, expected, reasons = COUNTS[name]
     if not is_number(value):
-        return f"{name} is {describe(value)}; expected a number", ""
+        return f"`{name}` is {describe(value)}; expected a number.", ""
     if value == right:
         return "", ""
-    return f"{name} is {show(value)}; expected {expected}", reasons.get(value, "")
+    return f"`{name}` is {show(value)}; expected {expected}.", reasons.get(value, "")
+
+
+def _join_reasons(reasons: dict[str, str]) -> str:
+    """Write the reasons one after another, once if they are the same, and say whose each is if not."""
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return " ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
 
 
 @exercise
@@ -195,12 +209,12 @@ def count_work(positions: Any, pairs: Any) -> str:
     answers = {"positions": positions, "pairs": pairs}
     filled = {name: value for name, value in answers.items() if value is not None and value is not ...}
     found = {name: _check_count(name, value) for name, value in filled.items()}
-    right = [f"{name}, {show(filled[name])}, is right" for name, (wrong, _) in found.items() if not wrong]
-    if any(wrong for wrong, _ in found.values()):
-        parts = [wrong for wrong, _ in found.values() if wrong] + right
-        reasons = [f"{name}: {reason}" for name, (_, reason) in found.items() if reason]
-        raise NotRightError("; ".join(parts) + ".", " ".join(reasons))
-    missing = " and ".join(name for name in answers if name not in filled)
+    right = [f"`{name}`, {show(filled[name])}, is right" for name, (wrong, _) in found.items() if not wrong]
+    wrong = {name: text for name, (text, _) in found.items() if text}
+    if wrong:
+        message = " ".join([*wrong.values(), *(f"{text}." for text in right)])
+        raise NotRightError(message, _join_reasons({name: found[name][1] for name in wrong}))
+    missing = " and ".join(f"`{name}`" for name in answers if name not in filled)
     if missing:
         raise NotSolvedError("; ".join([*right, f"write a number for {missing}."]))
     return f"{show(positions)} positions and {show(pairs)} pairs in {N_NEW} passes."

@@ -59,8 +59,11 @@ SEES_ITSELF = "a token sees itself too."
 TABLE_MISTAKES: dict[str, Mistakes] = {
     "even": {
         FUTURE: [lambda visible: mean(CARRIED[1::2])],
-        "counted from 0. Positions count from 1: `Today` stands at 1, which is odd.": [
-            lambda visible: mean(visible[::2])
+        "counted from 0. Positions count from 1, so `Today` is at an odd one and `weather` at an even one.": [
+            lambda visible: mean(visible[::2]) if len(visible) > 1 else np.nan
+        ],
+        "`even` does not pick `Today` itself, which stands at position 1.": [
+            lambda visible: visible[0] if len(visible) == 1 else np.nan
         ],
         ADDED: [lambda visible: sum(visible[1::2])],
         "divided by all visible tokens; divide by those that were picked.": [
@@ -98,16 +101,16 @@ def _table_expected(visible: list[int], head: str) -> str:
 def _table_reason(visible: list[int], head: str, value: float, wanted: float) -> str:
     if abs(value - wanted) < 0.05:
         return "rounded too far: keep two digits after the point."
-    return likely_reason(TABLE_MISTAKES[head], [Case("", (visible,))], [value])
+    return "" if np.isnan(value) else likely_reason(TABLE_MISTAKES[head], [Case("", (visible,))], [value])
 
 
 def _table_row(answer: dict[str, Any], word: str) -> list[Any]:
     if word not in answer:
-        raise NotRightError(f"the row {word!r} is missing; expected {', '.join(TABLE_ROWS)}.")
+        raise NotRightError(f"the row `{word}` is missing; expected {', '.join(TABLE_ROWS)}.")
     row = answer[word]
     if not isinstance(row, list | tuple | np.ndarray) or len(row) != len(toy.HEADS):
         raise NotRightError(
-            f"row {word!r} is {describe(row)}; expected four numbers: {', '.join(toy.HEADS)}."
+            f"row `{word}` is {describe(row)}; expected four numbers: {', '.join(toy.HEADS)}."
         )
     return list(row)
 
@@ -116,7 +119,7 @@ def _check_order(word: str, row: list[Any], wanted: np.ndarray) -> None:
     """Raise if a full row has the right numbers in the wrong columns."""
     numbers = [cell for cell in row if is_number(cell)]
     if len(numbers) == len(row) and not same(row, wanted) and same(sorted(row), sorted(wanted)):
-        message = f"row {word!r} is {show(row)}; expected these numbers in another order."
+        message = f"row `{word}` is {show(row)}; expected these numbers in another order."
         raise NotRightError(message, f"columns mixed up: they are {', '.join(toy.HEADS)}.")
 
 

@@ -123,9 +123,10 @@ def _check_length(cache: toy.KVCache, twin: toy.KVCache, n: int) -> None:
     if cache.length != twin.length:
         message = f"after step {n} cache.length is {cache.length}; expected {twin.length}."
         raise NotRightError(message, reasons.get(cache.length, ""))
-    if len(cache.v[0]) != twin.length:
-        message = f"after step {n} the cache counts {cache.length} rows and stores {len(cache.v[0])}"
-        raise NotRightError(f"{message}; expected {twin.length} of both.")
+    stored = len(cache.k[0]), len(cache.v[0])
+    if stored != (twin.length, twin.length):
+        rows = f"cache.length is {cache.length}, K has {stored[0]} rows and V has {stored[1]}"
+        raise NotRightError(f"after step {n} {rows}; expected {twin.length} of each.")
 
 
 @exercise
@@ -207,20 +208,23 @@ def _longest_run(old: list[str], new: list[str]) -> int:
 
 
 REUSE_MISTAKES: Mistakes = {
-    f"common words were counted wherever they stand. {ONLY_A_PREFIX}": [
+    f"common words were counted wherever they stand; {ONLY_A_PREFIX}": [
         lambda old, new: len(set(old) & set(new)),
         lambda old, new: sum(word in new for word in old),
         lambda old, new: sum(word in old for word in new),
     ],
-    f"words after the first difference were counted. {ONLY_A_PREFIX}": [
+    f"words after the first difference were counted; {ONLY_A_PREFIX}": [
         lambda old, new: sum(a == b for a, b in zip(old, new, strict=False))
     ],
-    f"the common end was counted. {ONLY_A_PREFIX}": [lambda old, new: _common(old[::-1], new[::-1])],
-    f"the longest common stretch was counted. {ONLY_A_PREFIX}": [_longest_run],
+    f"the common end was counted; {ONLY_A_PREFIX}": [lambda old, new: _common(old[::-1], new[::-1])],
+    f"the longest common stretch was counted; {ONLY_A_PREFIX}": [_longest_run],
     "all or nothing: where only a part of the beginning is common, that part can be kept.": [
         lambda old, new: len(old) if new[: len(old)] == old else 0
     ],
-    "every row was kept, whatever the new tokens are.": [lambda old, new: len(old)],
+    "every row was kept, whatever the new tokens are.": [
+        lambda old, new: len(old),
+        lambda old, new: min(len(old), len(new)),
+    ],
     "one too few: the last common token's row is right too.": [
         lambda old, new: max(_common(old, new) - 1, 0),
         lambda old, new: _common(old, new) - 1,
@@ -311,6 +315,9 @@ MASK_MISTAKES: Mistakes = {
     "shifted by one: a query does not see the token after it.": [
         lambda T, S: np.tri(T, S, S - T + 1, dtype=bool)
     ],
+    "the stored tokens are hidden; a new token sees all of them.": [
+        lambda T, S: _mask_right(T, S) & (np.arange(S) >= S - T)
+    ],
     "each query sees itself alone; it sees what came before too.": [
         lambda T, S: np.eye(T, S, S - T, dtype=bool)
     ],
@@ -325,10 +332,11 @@ def _mask_once(function: Any, case: Case) -> np.ndarray:
     except ValueError:
         raise NotRightError(f"{case.label} gives rows of unequal length; expected shape {(T, S)}.") from None
     if table.shape != (T, S):
-        reason = "transposed: rows are queries, columns are keys." if table.shape == (S, T) else ""
+        transposed = np.array_equal(table.T, _mask_right(T, S))
+        reason = "transposed: rows are queries, columns are keys." if transposed else ""
         raise NotRightError(f"{case.label} has shape {table.shape}; expected {(T, S)}.", reason)
     if table.dtype != bool:
-        message = f"{case.label} holds {table.dtype} numbers; expected True and False."
+        message = f"{case.label} holds numbers ({table.dtype}); expected True and False."
         raise NotRightError(message, "0 and 1, or 0 and -inf, in place of True where the query may look.")
     return table
 

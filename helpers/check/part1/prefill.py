@@ -73,11 +73,11 @@ def _run_lines(order: list[str]) -> dict[str, Any]:
 
 
 def _read_order(answer: Any) -> list[str]:
-    if answer is None or answer is ... or (isinstance(answer, list) and answer in ([], [...])):
+    if answer is None or answer is ... or (isinstance(answer, list) and (not answer or ... in answer)):
         raise NotSolvedError('put six of the letters A to G in order, such as ["A", "B", …].')
     if not isinstance(answer, list | tuple | str) or not all(isinstance(letter, str) for letter in answer):
         raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
-    order = [letter.strip().upper() for letter in answer]
+    order = [letter.strip().upper() for letter in answer if letter.strip(" ,")]
     for letter in order:
         if letter not in LINES:
             raise NotRightError(f"there is no line {letter!r}; expected letters from A to G.")
@@ -113,13 +113,13 @@ def _check_weights(made: dict[str, Any], order: list[str]) -> None:
     contexts, right = made["contexts"][:, 3], toy.prefill_matrix(CARRIED)[:, 3]
     if same(contexts, right):
         return
-    got = f"the contexts under `all` are {show(contexts)}; expected {show(right)}"
-    sums = made["weights"][3].sum(axis=-1)
     if same(contexts, mean(CARRIED) * np.ones(T)):
         late = "the mask came after the contexts" if "G" in order else "no mask"
-        raise NotRightError(f"{got}.", f"{late}: every row sees the future.")
+        message = f"the contexts under `all` are {show(contexts)}; expected {show(right)}."
+        raise NotRightError(message, f"{late}: every row sees the future.")
+    sums = made["weights"][toy.HEADS.index("all")].sum(axis=-1)
     raise NotRightError(
-        f"{got}; its rows of weights sum to {show(sums)}; expected 1 each.",
+        f"the rows of weights under `all` sum to {show(sums)}; expected 1 each.",
         "softmax before the mask. -inf on the scores leaves rows that sum to 1; 0 on the weights does not.",
     )
 
@@ -160,7 +160,7 @@ LEAKS: dict[str, tuple[Callable[[int, int, str], int], str]] = {  # how far they
     "that has no causal mask": (lambda t, n, head: n, ""),
     "whose rows see one token too many": (lambda t, n, head: min(t + 1, n), ROWS),
     "whose row 1 sees all": (lambda t, n, head: n if t == 1 else t, ROWS),
-    "with a middle row that sees all": (lambda t, n, head: n if t == (n + 1) // 2 else t, ROWS),
+    "whose middle row sees all": (lambda t, n, head: n if t == (n + 1) // 2 else t, ROWS),
     "whose `newest` sees all": (lambda t, n, head: n if head == "newest" else t, COLUMNS),
     "whose `all` sees all": (lambda t, n, head: n if head == "all" else t, COLUMNS),
 }
