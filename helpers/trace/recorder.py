@@ -29,6 +29,9 @@ from helpers.trace.record import (
 # A context is an average, so all errors scale with |v|. Measured with torch, 512 keys and scores up to 36:
 # 1e-6 in float32, 0.004 in bfloat16, 0.03 where the scores themselves are rounded to bfloat16.
 ROUNDING = {8: 1e-9, 4: 1e-5, 2: 4e-2}
+# How far a weight may move when its token runs again, in a pass of another shape, which sums in another
+# order. Measured with torch, 12 layers of 576: 3e-5 in float32, 0.023 in bfloat16.
+AGAIN = {8: 1e-3, 4: 1e-3, 2: 0.1}
 
 
 class Counts(Protocol):
@@ -249,8 +252,8 @@ class Recorder:
             for query, token in enumerate(tokens):
                 row = np.round(weights[0, head, query][mask[query]] * FULL).astype(np.uint16)
                 kept = self.trace.weights.setdefault(weight_key(0, token, layer, head), row)
-                # another pass over the same token: equal but for rounding (FULL / 1000 is 0.001)
-                if len(kept) != len(row) or np.abs(kept.astype(int) - row.astype(int)).max() > FULL / 1000:
+                allowed = FULL * AGAIN[self.trace.model.element_bytes]
+                if len(kept) != len(row) or np.abs(kept.astype(int) - row.astype(int)).max() > allowed:
                     raise TraceError(
                         f"token {token}, layer {layer}, head {head}: run again, it got other weights: "
                         "record the two runs as two traces and compare them"
