@@ -180,7 +180,7 @@ def four_grids(trace: Trace) -> Picture:
     chosen = sequence.tokens[prefill.out[0].chosen].text
     cell, row, top, left = 22.0, 26.0, 100.0, 90.0
     pitch, bottom = cell * P + 46, top + row * P
-    sheet = Sheet(left + pitch * len(heads) + 196, bottom + 36)
+    sheet = Sheet(left + pitch * len(heads) + 190, bottom + 36)
     sheet.note(18, 24, "A row looks at the columns up to its own.")
     sheet.note(18, 46, "Square: its attention weight, by area. Number beside it: its context.")
     for i, token in enumerate(sequence.tokens[:P]):
@@ -190,7 +190,7 @@ def four_grids(trace: Trace) -> Picture:
         name: _grid(sheet, trace, h, name, (left + pitch * h, top, cell, row)) for h, name in enumerate(heads)
     }
     sheet.text(left - 10, bottom + 16, "V", at="right", colour=VALUE, bold=True)
-    x, only_last = left + pitch * len(heads) + 46, [""] * (P - 1) + [chosen]
+    x, only_last = left + pitch * len(heads) + 44, [""] * (P - 1) + [chosen]
     _word_column(sheet, x, top, row, "training", ["every row", "has a target"], targets, sequence.prompt)
     _word_column(sheet, x + 95, top, row, "prefill", ["only the last", "row is used"], only_last, 0)
     numbers = {"contexts": contexts, "targets": targets, "prefill": chosen, "v": v[:P]}

@@ -92,7 +92,7 @@ class Picture:
 
         bundle, metadata = self._repr_mimebundle_()
         display(bundle, metadata=metadata, raw=True)
-        words = f"<details><summary>The picture in words</summary>{html.escape(self.alt)}</details>"
+        words = f'<details style="font-size:90%"><summary>The picture in words</summary>{html.escape(self.alt)}</details>'
         display({"text/html": words, "text/plain": " "}, raw=True)
 
 

@@ -1,0 +1,155 @@
+"""Make the worksheet of the walk, blank, for one sheet of A4 or Letter paper.
+
+    python .ci/make_worksheet.py                    # build/worksheet.html
+    python .ci/make_worksheet.py --out sheet.html
+
+The table of 01 (positions and heads) and the triangle of 03 (how often is each cell scored?), to fill in by
+hand. The tokens, numbers and heads are the toy's; no answer stands on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from helpers import toy  # noqa: E402
+from helpers.trace import write_whole  # noqa: E402
+
+REPLY = 8  # tokens of the long run
+RULES = {
+    "even": "tokens at even positions: 2, 4, …",
+    "newest": "the newest token it sees",
+    "first": "the first token",
+    "all": "every token it sees",
+}
+
+STYLE = """
+@page { margin: 13mm; }
+* { box-sizing: border-box; }
+html { background: #f6f8fa; }
+body { width: 182mm; margin: 8mm auto; padding: 9mm; background: #fff; color: #1b1f24;
+  box-sizing: content-box; font: 10.5pt/1.35 system-ui, "Segoe UI", Helvetica, Arial, sans-serif;
+  font-variant-numeric: tabular-nums; }
+h1 { margin: 0; font-size: 17pt; letter-spacing: -0.01em; }
+h2 { margin: 7mm 0 2mm; font-size: 12pt; }
+p { margin: 2mm 0 0; }
+ol { margin: 2mm 0 0; padding-left: 5mm; }
+table { border-collapse: collapse; }
+th { font-weight: 600; text-align: left; }
+.soft { color: #57606a; font-weight: 400; }
+.walk { width: 100%; table-layout: fixed; }
+.walk thead th { padding: 0 2mm 1.5mm; vertical-align: top; line-height: 1.2; }
+.walk thead .given { padding: 0; }
+.walk thead .soft { display: block; font-size: 8.5pt; }
+.walk tbody :is(th, td) { height: 10.5mm; padding: 0 2mm; border: 0.3mm solid #8c959f; }
+.walk .given { width: 18mm; text-align: center; }
+.walk .token { width: 26mm; }
+.walk tbody :is(.given, .token) { background: #f6f8fa; }
+.walk .new > * { border-style: dashed; }
+.walk tbody .new > * { background: none; }
+.both { display: flex; gap: 8mm; align-items: stretch; }
+.triangle th { padding: 0 2mm 0 0; font-size: 9pt; line-height: 1; text-align: right; white-space: nowrap; }
+.triangle b { display: inline-block; width: 6mm; }
+.triangle thead th { width: 8.9mm; padding: 0 0 1mm; text-align: center; }
+.triangle td { width: 8.9mm; height: 8.9mm; border: 0.3mm solid #8c959f; }
+.triangle td.off { border: 0; }
+.triangle .ends td:not(.off) { border-bottom: 0.7mm solid #1b1f24; }
+.blanks { flex: 1; display: flex; flex-direction: column; gap: 5.5mm; padding-top: 5mm; }
+.blanks b { margin-bottom: -3mm; }
+.blanks b + p ~ b { margin-top: 4mm; }
+.blanks p { display: grid; grid-template-columns: 25mm 1fr; align-items: end; margin: 0; }
+.blanks i { height: 6mm; border-bottom: 0.3mm solid #8c959f; }
+footer { margin-top: 5mm; font-size: 8.5pt; }
+@media print { html { background: none; } body { margin: 0; padding: 0; width: auto; } }
+"""
+
+
+def walk_table() -> str:
+    """The table of positions and heads: the prompt is given, the rest is blank; one row more for decode."""
+    heads = "".join(
+        f'<th scope="col">{escape(head)}<span class="soft">{escape(RULES[head])}</span></th>'
+        for head in toy.HEADS
+    )
+    blank = "<td></td>" * len(toy.HEADS)
+    rows = "".join(
+        f'<tr><th scope="row" class="given">{position}</th><td class="token">{escape(word)}</td>'
+        f'<td class="given">{toy.NUMBERS[word]}</td>{blank}</tr>'
+        for position, word in enumerate(toy.PROMPT, 1)
+    )
+    new = len(toy.PROMPT) + 1
+    decode = (
+        f'<tr class="new"><th scope="row" class="given">{new}</th><td class="token"></td>'
+        f'<td class="given"></td>{blank}</tr>'
+    )
+    return (
+        '<table class="walk"><thead><tr><th scope="col" class="given">position</th>'
+        '<th scope="col" class="token">token</th><th scope="col" class="given">carries</th>'
+        f"{heads}</tr></thead><tbody>{rows}{decode}</tbody></table>"
+    )
+
+
+def triangle_table() -> str:
+    """The triangle of queries and keys of the long run, blank; a heavy line ends the prompt."""
+    P = len(toy.PROMPT)
+    n = P + REPLY - 1  # the last token emitted is never run
+    head = "".join(f'<th scope="col">{key}</th>' for key in range(1, n + 1))
+    rows = []
+    for query in range(1, n + 1):
+        word = escape(toy.PROMPT[query - 1]) if query <= P else '<span class="soft">new</span>'
+        cells = "".join(f"<td{' class=off' if key > query else ''}></td>" for key in range(1, n + 1))
+        rows.append(
+            f'<tr{" class=ends" if query == P else ""}><th scope="row">{word} {query}</th>{cells}</tr>'
+        )
+    return (
+        f'<table class="triangle"><thead><tr><th class="soft">looks at</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def worksheet() -> str:
+    """The whole page."""
+    P = len(toy.PROMPT)
+    generated = [word for word in toy.VOCABULARY if word in toy.NUMBERS]
+    carried = ", ".join(f"{escape(word)} {toy.NUMBERS[word]}" for word in generated)
+    blanks = "".join(
+        f"<b>{run}</b><p>positions run <i></i></p><p>pairs scored <i></i></p><p>rows kept <i></i></p>"
+        for run in ("without a cache", "with the cache")
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Worksheet: four heads by hand</title><style>{STYLE}</style></head><body>
+<h1>Four heads by hand</h1>
+<ol>
+<li>A token sees itself and what stands before it. Each head picks some of those tokens by its rule.</li>
+<li>Write into each cell the average of the numbers that the picked tokens carry.</li>
+<li>In the triangle, count over all passes: how often is each cell scored when nothing is kept?</li>
+</ol>
+<h2>The table <span class="soft">· a row for each position, a column for each head (01)</span></h2>
+{walk_table()}
+<p class="soft">Row {P + 1} is for the first new token. New words carry: {carried}.</p>
+<h2>The triangle <span class="soft">· {P} prompt tokens, {REPLY} new ones, the last never run (03)</span></h2>
+<div class="both">{triangle_table()}<div class="blanks">{blanks}</div></div>
+<footer class="soft">Watch It Decode, notebooks 01 and 03. Prompt, numbers and rules after
+“From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>
+</body></html>
+"""
+
+
+def main() -> None:
+    """Write the file and say where."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "build/worksheet.html")
+    out = parser.parse_args().out
+    if out.parent == ROOT / "build":
+        out.parent.mkdir(exist_ok=True)
+    write_whole(out, worksheet())
+    print(out)
+
+
+if __name__ == "__main__":
+    main()
