@@ -34,6 +34,7 @@ ROOMS = {
     | {"helpers.toy", "helpers.sampling", "helpers.cost", "helpers.tables"},
     "corpus": set[str](),
     "tokenizer": {"tokenizers"},
+    "weights": set[str](),
     "model": {"torch", "numpy", "safetensors", "huggingface_hub", "tqdm"}
     | {"helpers.sampling", "helpers.corpus", "helpers.tokenizer"},
     "watch": {"torch", "numpy", "helpers.model", "helpers.trace", "helpers.sampling", "helpers.tokenizer"},

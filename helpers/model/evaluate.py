@@ -1,0 +1,80 @@
+"""What a model has learned: the next word after a prompt, and whether it copies name and city to the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from helpers import corpus
+from helpers.corpus import Diary
+from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+
+# Who guesses name and city gets both right once in so many diaries.
+CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
+
+
+class WindowedCache(GrowingCache):
+    """Keeps every row and shows the newest `WINDOW` only, to every query: what a model does without the rest.
+
+    A row seen through L layers reaches back L · (WINDOW - 1) tokens, as each layer's rows hold a little of
+    the window before them.
+    """
+
+    WINDOW = 16
+
+    def mask(self, T: int) -> Tensor:
+        """Return (T, S): True at the newest `WINDOW` positions, the query's own among them."""
+        keys = torch.arange(self.length + T, device=self.device)
+        return super().mask(T) & (keys > self.positions(T)[:, None] - self.WINDOW)
+
+
+def held_out_diaries(n: int, seed: int, quiet: int | None = None) -> list[Diary]:
+    """Write n diaries with (name, city) pairs that training never saw; `quiet` as in `corpus.diary`."""
+    rng = random.Random(seed)
+    return [corpus.diary(rng, held_out=True, quiet=quiet) for _ in range(n)]
+
+
+@torch.inference_mode()
+def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3) -> list[tuple[str, float]]:
+    """Return the n likeliest words after a prompt with their probabilities, the likeliest first."""
+    logits = model(torch.tensor([tokenizer.encode(prompt)]), last_only=True)[0, -1]  # (V,)
+    p, ids = logits.softmax(-1).topk(n)
+    return list(zip(tokenizer.words(ids.tolist()), p.tolist(), strict=True))
+
+
+@torch.inference_mode()
+def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: KVCache) -> list[str]:
+    """Return the n words that a model says after a prompt, always the likeliest, through an empty cache."""
+    new, said = tokenizer.encode(prompt), []
+    for _ in range(n):
+        logits = model(torch.tensor([new]), cache, last_only=True)  # (1, 1, V)
+        new = [int(logits.argmax())]
+        said += new
+    return tokenizer.words(said)
+
+
+def signs_right(model: Transformer, tokenizer: Tokenizer, diary: Diary, cache: KVCache) -> bool:
+    """Whether a model that reads a diary up to "Signed by" goes on with its name, "from" and its city."""
+    said = greedy_words(model, tokenizer, diary.prompt, 3, cache)
+    return said == [diary.name, "from", diary.city]
+
+
+def share_signed_right(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    diaries: Sequence[Diary],
+    make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
+) -> float:
+    """Return the share of diaries, 0 to 1, that the model signs right; `CHANCE` is what guessing gets.
+
+    Args:
+        make_cache: makes an empty cache for each diary: `WindowedCache` shows what the old rows are for.
+    """
+    right = [signs_right(model, tokenizer, diary, make_cache(model.config)) for diary in diaries]
+    return sum(right) / len(right)

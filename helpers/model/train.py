@@ -1,0 +1,113 @@
+"""Training: predict every next token of a row in one masked pass, again and again."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+
+from helpers import corpus
+from helpers.tokenizer import Tokenizer
+
+BATCH, LENGTH = 16, 128  # rows a step, tokens a row that have a target
+MAX_NORM = 1.0  # a longer gradient is shortened to this, so that one odd batch cannot throw the model off
+
+
+def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = LENGTH) -> Iterator[Tensor]:
+    """Yield batches of weather diaries without end.
+
+    Args:
+        tokenizer: knows every word of the corpus.
+        seed: the same seed gives the same batches.
+        batch: rows a batch, B.
+        length: tokens a row that have a target, T.
+
+    Returns:
+        Token ids, (B, T + 1): row[:-1] goes into the model, row[1:] are the targets.
+    """
+    rows = corpus.rows(seed, length + 1)
+    ids = tokenizer.vocabulary
+    while True:
+        yield torch.tensor([[ids[word] for word in row] for row in itertools.islice(rows, batch)])
+
+
+def next_token_loss(model: nn.Module, rows: Tensor) -> Tensor:
+    """Return the mean cross-entropy, in nats a token, of each row's next tokens; one pass gives them all.
+
+    Args:
+        model: token ids (B, T) to logits (B, T, V), under a causal mask.
+        rows: token ids, (B, T + 1); the target of a token is the one after it.
+    """
+    logits = model(rows[:, :-1])  # (B, T, V)
+    return functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+
+
+def learning_rate(step: int, steps: int, peak: float) -> float:
+    """Return the step's learning rate: up in a straight line for a twentieth, then down half a cosine."""
+    warmup = max(1, steps // 20)
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    return peak * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+
+
+def train(
+    model: nn.Module, batches: Iterable[Tensor], steps: int, *, lr: float = 2e-3, bar: bool = True
+) -> list[float]:
+    """Train a model in place for a fixed number of steps, with AdamW.
+
+    Args:
+        model: token ids (B, T) to logits (B, T, V).
+        batches: token ids, (B, T + 1), at least `steps` of them.
+        lr: the highest learning rate; see `learning_rate`.
+        bar: show progress and loss, on standard output.
+
+    Returns:
+        The loss of each step, in nats a token, before that step changed the model.
+
+    Raises:
+        ValueError: steps or lr is not over 0, or there are fewer batches than steps.
+        ArithmeticError: the loss is no number any more; the model is spoiled: make a new one.
+    """
+    if steps < 1 or not lr > 0:
+        raise ValueError(f"steps is {steps} and lr is {lr}; expected both over 0")
+    optimizer = torch.optim.AdamW(groups(model), lr=lr, betas=(0.9, 0.95))
+    losses: list[float] = []
+    model.train()
+    progress = tqdm(total=steps, disable=not bar, file=sys.stdout, mininterval=0.5, unit="step")
+    with progress:
+        for rows in itertools.islice(batches, steps):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(len(losses), steps, lr)
+            losses.append(update(model, optimizer, rows))
+            progress.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+            progress.update()
+    model.eval()
+    if len(losses) < steps:
+        raise ValueError(f"only {len(losses)} batches; expected one for each of {steps} steps")
+    return losses
+
+
+def groups(model: nn.Module) -> list[dict]:
+    """Sort the parameters into matrices, which decay, and the scales of norms and biases, which do not."""
+    parameters = list(model.parameters())
+    matrices = [parameter for parameter in parameters if parameter.ndim > 1]
+    scales = [parameter for parameter in parameters if parameter.ndim < 2]
+    return [{"params": matrices, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
+
+
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor) -> float:
+    """Move the model one step against the gradient of the loss on these rows; return the loss before."""
+    loss = next_token_loss(model, rows)
+    if not torch.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss.item()}: make a new model and lower lr")
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+    optimizer.step()
+    return loss.item()

@@ -1,0 +1,1 @@
+"""The shipped checkpoint: config.json, model.safetensors and tokenizer.json, made by `.ci/train.py`."""

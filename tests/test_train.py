@@ -1,0 +1,187 @@
+"""Training by masked parallel prediction: batches, targets, learning rate, progress, and what goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import train as command
+from torch import Tensor, nn
+
+from helpers import corpus
+from helpers.model import checkpoint, shipped
+from helpers.model.config import ModelConfig
+from helpers.model.train import batches, groups, learning_rate, next_token_loss, train
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+
+TOKENIZER = Tokenizer.of_words(corpus.vocabulary())
+
+
+def small(seed: int = 0) -> Transformer:
+    """Make a model that trains in a second; all sizes differ, so that a transpose shows."""
+    config = ModelConfig(
+        n_layers=1,
+        n_heads=3,
+        n_kv_heads=1,
+        head_dim=10,
+        hidden_size=32,
+        intermediate_size=48,
+        vocab_size=TOKENIZER.vocab_size,
+        max_seq_len=64,
+        tied=True,
+    )
+    torch.manual_seed(seed)
+    return Transformer(config)
+
+
+def some(n: int, seed: int = 0) -> list[Tensor]:
+    """Return n small batches."""
+    return list(itertools.islice(batches(TOKENIZER, seed, batch=4, length=24), n))
+
+
+class Shift(nn.Module):
+    """A model that is sure that the next token is the same as this one, plus `step`."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return 50.0 * nn.functional.one_hot((tokens + self.step) % 10, 10).float()
+
+
+def test_batches_are_rows_of_the_corpus() -> None:
+    (batch,) = some(1)
+    assert batch.shape == (4, 25)
+    assert batch.dtype == torch.int64
+    rows = itertools.islice(corpus.rows(0, 25), 4)
+    assert [TOKENIZER.words(row.tolist()) for row in batch] == list(rows)
+
+
+def test_batches_go_on_where_the_last_ended_and_repeat_with_the_seed() -> None:
+    assert all(torch.equal(a, b) for a, b in zip(some(3), some(3), strict=True))
+    first, second, _ = some(3)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, some(1, seed=1)[0])
+
+
+def test_the_target_of_a_token_is_the_one_after_it() -> None:
+    """A model that says "the next one" is right on rows that count up; one that says "the same" is wrong."""
+    rows = torch.arange(10).repeat(2, 3)
+    assert next_token_loss(Shift(1), rows).item() < 1e-6
+    assert next_token_loss(Shift(0), rows).item() > 10
+
+
+def test_the_loss_is_the_mean_over_every_position_of_one_pass() -> None:
+    model, (rows,) = small(), some(1)
+    logits = model(rows[:, :-1]).log_softmax(-1)
+    by_hand = [
+        -logits[b, t, rows[b, t + 1]].item() for b in range(rows.shape[0]) for t in range(rows.shape[1] - 1)
+    ]
+    # Sums of 96 float32 numbers of about 5, in another order.
+    assert next_token_loss(model, rows).item() == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-5)
+
+
+def test_no_position_sees_its_target() -> None:
+    """The mask holds in training: changing the last token changes no earlier position's logits."""
+    model, (rows,) = small(), some(1)
+    changed = rows.clone()
+    changed[:, -1] = (rows[:, -1] + 1) % TOKENIZER.vocab_size
+    with torch.inference_mode():
+        before, after = model(rows), model(changed)
+    assert torch.equal(before[:, :-1], after[:, :-1])
+    assert not torch.equal(before[:, -1], after[:, -1])
+
+
+def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:
+    rates = [learning_rate(step, 200, 0.5) for step in range(201)]
+    assert rates[:10] == pytest.approx([0.05 * n for n in range(1, 11)])
+    assert max(rates) == rates[10] == 0.5
+    assert all(a > b for a, b in itertools.pairwise(rates[10:]))
+    assert rates[105] == pytest.approx(0.25)
+    assert rates[200] == pytest.approx(0)
+    assert all(0 < learning_rate(step, steps, 1.0) <= 1 for steps in range(1, 50) for step in range(steps))
+
+
+def test_norms_do_not_decay_and_every_parameter_is_trained_once() -> None:
+    model = small()
+    matrices, scales = groups(model)
+    assert (matrices["weight_decay"], scales["weight_decay"]) == (0.1, 0.0)
+    trained = [id(p) for group in (matrices, scales) for p in group["params"]]
+    assert sorted(trained) == sorted(id(p) for p in model.parameters())
+    assert {p.ndim for p in scales["params"]} == {1}
+
+
+def test_training_lowers_the_loss_from_that_of_guessing(capsys: pytest.CaptureFixture[str]) -> None:
+    model = small()
+    losses = train(model, some(150), 150, lr=1e-2)
+    assert len(losses) == 150
+    assert losses[0] == pytest.approx(math.log(TOKENIZER.vocab_size), abs=0.2)  # each word equally likely
+    assert sum(losses[-5:]) / 5 < losses[0] / 2
+    assert not model.training
+    captured = capsys.readouterr()
+    assert "150/150" in captured.out
+    assert f"loss={losses[-1]:.3f}" in captured.out
+    assert captured.err == ""
+
+
+def test_the_same_seeds_give_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [train(small(seed), some(3), 3, bar=False) for seed in (0, 0, 1)]
+    assert runs[0] == runs[1] != runs[2]
+    assert capsys.readouterr().out == ""
+
+
+def test_only_as_many_batches_are_taken_as_there_are_steps() -> None:
+    left = iter(some(5))
+    train(small(), left, 3, bar=False)
+    assert len(list(left)) == 2
+
+
+@pytest.mark.parametrize(("steps", "lr"), [(0, 1e-3), (-1, 1e-3), (3, 0.0), (3, -1.0), (3, math.nan)])
+def test_settings_out_of_range_are_refused(steps: int, lr: float) -> None:
+    model = small()
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(ValueError, match=f"steps is {steps} and lr is {lr}; expected both over 0"):
+        train(model, some(3), steps, lr=lr)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_too_few_batches_are_told() -> None:
+    with pytest.raises(ValueError, match="only 2 batches; expected one for each of 3 steps"):
+        train(small(), some(2), 3, bar=False)
+
+
+def test_a_loss_that_is_no_number_stops_the_training() -> None:
+    model = small()
+    with torch.no_grad():
+        model.norm.weight.fill_(math.nan)
+    with pytest.raises(ArithmeticError, match="the loss is nan: make a new model and lower lr"):
+        train(model, some(3), 3, bar=False)
+
+
+def test_a_batch_longer_than_the_model_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="expected at most 64"):
+        train(small(), batches(TOKENIZER, 0, batch=1, length=65), 1, bar=False)
+
+
+def test_one_command_makes_the_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that made the shipped checkpoint, for two steps, into another folder."""
+    monkeypatch.setattr(command, "DIARIES", 2)
+    command.main(["--steps", "2", "--folder", str(tmp_path / "weights")])
+    files = {path.name for path in (tmp_path / "weights").iterdir()}
+    assert files == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert checkpoint.load(tmp_path / "weights").config == shipped.CONFIG
+    tokenizer = Tokenizer.load(tmp_path / "weights")
+    assert tokenizer.vocabulary == {word: i for i, word in enumerate(shipped.VOCABULARY)}
+    config = json.loads((tmp_path / "weights" / "config.json").read_text())
+    assert config["vocab_size"] == tokenizer.vocab_size
+    out = capsys.readouterr().out
+    assert "2 steps in " in out
+    assert "chance: 0.04%" in out
