@@ -1,0 +1,170 @@
+"""Code that a notebook teaches is the code that later notebooks import: the two cannot drift apart."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from helpers import sampling, toy
+from tests.machine import NOTEBOOKS
+
+# What each notebook must define: in a cell of its own, or as the solution of an exercise.
+TAUGHT = {
+    "01_four_heads": ["four_heads", "rule_scores", "causal_mask", "softmax", "attend"],
+    "02_prefill": ["prefill_loop", "prefill_matrix", "readout"],
+    "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
+    "00_start_here": [],
+    "04_kv_cache": ["make_qkv", "attention", "KVCache"],
+}
+ROOMS = (toy, sampling)
+Definition = ast.FunctionDef | ast.ClassDef
+FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+class Bare(ast.NodeTransformer):
+    """Takes out what is for the reader of one place or the other: docstrings, annotations, guards."""
+
+    def visit_body(self, node: Any) -> Any:
+        self.generic_visit(node)
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.returns = None
+        return self.visit_body(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        return self.visit_body(node)
+
+    def visit_arg(self, node: ast.arg) -> Any:
+        node.annotation = None
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """The package's guards against wrong input, `check_…(…)`, are no part of what is taught."""
+        call = node.value
+        name = call.func if isinstance(call, ast.Call) else None
+        return None if isinstance(name, ast.Name) and name.id.startswith("check_") else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        return node.value and ast.Assign([node.target], node.value, lineno=0)
+
+
+def bare(code: str | Definition) -> str:
+    """The syntax tree of one definition as text, without docstrings and annotations."""
+    node = ast.parse(code.strip()).body[0] if isinstance(code, str) else code
+    return ast.dump(Bare().visit(ast.parse(ast.unparse(node)).body[0]), indent=1)
+
+
+def definitions(source: str) -> dict[str, Definition]:
+    """Functions and classes at the top of a cell; its magics and shell lines are none."""
+    plain = "\n".join("pass" if re.match(r"\s*[%!]", line) else line for line in source.splitlines())
+    return {node.name: node for node in ast.parse(plain).body if isinstance(node, Definition)}
+
+
+def of_cell(cell: dict[str, Any]) -> dict[str, Definition]:
+    """What a cell teaches: a code cell's definitions, or a solution's; stubs and naive forms are left out."""
+    tags, source = cell["metadata"].get("tags", []), "".join(cell["source"])
+    if is_solution(cell):
+        return {name: node for code in FENCE.findall(source) for name, node in definitions(code).items()}
+    left_out = any(tag.startswith("exercise-") or tag == "not-helpers" for tag in tags)
+    return {} if left_out or cell["cell_type"] != "code" else definitions(source)
+
+
+def is_solution(cell: dict[str, Any]) -> bool:
+    return any(tag.startswith("solution-") for tag in cell["metadata"].get("tags", []))
+
+
+def taught(notebook: dict[str, Any], stem: str = "01_four_heads") -> list[tuple[str, Definition]]:
+    """Every definition of a notebook that a room of `helpers` has by the same name.
+
+    A solution counts where that is how the notebook teaches it: 04's `decode_step` is one for one layer.
+    """
+    found = [(cell, *pair) for cell in notebook["cells"] for pair in of_cell(cell).items()]
+    return [
+        (name, node)
+        for cell, name, node in found
+        if room_of(name) and (name in TAUGHT[stem] or not is_solution(cell))
+    ]
+
+
+def room_of(name: str) -> ModuleType | None:
+    """The module that defines it (not one that only imports it)."""
+    for room in ROOMS:
+        if getattr(getattr(room, name, None), "__module__", None) == room.__name__:
+            return room
+    return None
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_defines_is_what_helpers_has(path: Path) -> None:
+    for name, node in taught(read(path), path.stem):
+        there = inspect.getsource(getattr(room_of(name), name))
+        assert bare(node) == bare(there), f"{path.name} teaches another {name} than {room_of(name)}"
+
+
+@pytest.mark.parametrize("stem", TAUGHT)
+def test_no_taught_definition_is_missing(stem: str) -> None:
+    path = next((path for path in NOTEBOOKS if path.stem == stem), None)
+    assert path, f"notebooks/{stem}.ipynb is not there"
+    names = [name for name, _ in taught(read(path), stem)]
+    assert [name for name in TAUGHT[stem] if name not in names] == []
+
+
+# --- this test can fail ---
+
+HELPERS_FORM = '''
+def readout(contexts: np.ndarray) -> np.ndarray:
+    """Turn contexts into logits."""
+    return contexts @ READOUT.T
+'''
+
+
+ATTEND = "\ndef attend(scores, values):\n    return scores @ values\n"
+
+
+def cell(source: str, *tags: str, kind: str = "code") -> dict[str, Any]:
+    return {"cell_type": kind, "metadata": {"tags": list(tags)}, "source": source}
+
+
+def test_docstrings_and_annotations_do_not_matter_and_all_else_does() -> None:
+    same = "def readout(contexts):  # (T, H)\n    return contexts @ READOUT.T"
+    other = "def readout(contexts):\n    return READOUT @ contexts"
+    default = "def readout(contexts=None):\n    return contexts @ READOUT.T"
+    assert bare(same) == bare(HELPERS_FORM) == bare(inspect.getsource(toy.readout))
+    assert bare(other) != bare(HELPERS_FORM)
+    assert bare(default) != bare(HELPERS_FORM)
+    assert bare("def f(n):\n    check_whole('n', n)\n    return n") == bare("def f(n):\n    return n")
+    assert bare("def f(n):\n    self.check_rows(n)\n    return n") != bare("def f(n):\n    return n")
+    assert bare("class A(B):\n    x: int = 1") == bare("class A(B):\n    'doc'\n    x = 1")
+    assert bare("class A:\n    x = 1") != bare("class A(B):\n    x = 1")
+
+
+@pytest.mark.parametrize(
+    ("one", "found"),
+    [
+        (cell(HELPERS_FORM), ["readout"]),
+        (cell("%matplotlib inline\n" + HELPERS_FORM), ["readout"]),
+        (cell(HELPERS_FORM, "exercise-readout"), []),
+        (cell(HELPERS_FORM, "not-helpers"), []),
+        (cell(HELPERS_FORM, kind="markdown"), []),
+        (cell(f"<details>\n\n```python{ATTEND}```\n", "solution-attend", kind="markdown"), ["attend"]),
+        (cell(f"<details>\n\n```python{HELPERS_FORM}```\n", "solution-readout", kind="markdown"), []),
+        (cell("def of_the_notebook(): pass"), []),
+        (cell("def greedy(): pass"), ["greedy"]),  # of sampling, though toy imports it
+    ],
+)
+def test_which_definitions_count(one: dict[str, Any], found: list[str]) -> None:
+    assert [name for name, _ in taught({"cells": [one]})] == found
