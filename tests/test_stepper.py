@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 
 from helpers import outputs, toy
 from helpers.stepper import LEVELS, Stepper, script
-from helpers.trace import Other, Pass, Trace, spread
+from helpers.trace import Other, Trace
+from tests.expected import expected_marks
 from tests.machine import ROOT
 
 HOSTILE = [
@@ -141,33 +143,8 @@ def marks(table: list[list[str]], size: int) -> list[list[str]]:
     return [row[1 : 1 + size] for row in table[1 : 1 + size]]
 
 
-def expected_marks(trace: Trace, name: str, index: int) -> list[list[str]]:
-    """The grid of one pass, worked out from the trace's visibility alone."""
-    times: dict[tuple[int, int], int] = {}
-    events = trace.run(name).events[: index + 1]
-    live: dict[int, list[int]] = {}
-    for event in events:
-        assert isinstance(event, Pass)
-        part = event.parts[0]
-        live = {q: spread(ranges) for q, ranges in zip(part.queries, part.visible, strict=True)}
-        if event.phase == "training":
-            continue
-        for query, keys in live.items():
-            for key in keys:
-                times[query, key] = times.get((query, key), 0) + 1
-    size = max(live) + 1
-
-    def mark(query: int, key: int) -> str:
-        count = times.get((query, key), 0)
-        if query not in live:
-            return "○" if count else ""
-        return "×" if key not in live[query] else str(count) if count > 1 else "●"
-
-    return [[mark(query, key) for key in range(size)] for query in range(size)]
-
-
 @pytest.mark.parametrize("make", [TRACES["toy"], TRACES["two"], lambda: toy.record(ban_eos=True, max_new=2)])
-def test_static_form_is_the_trace(make) -> None:  # type: ignore[no-untyped-def]
+def test_static_form_is_the_trace(make: Callable[[], Trace]) -> None:
     trace = make()
     prefill, cached, uncached = Tables(Stepper(trace).static_html()).tables
     for table, name, index in ((prefill, "cached", 1), (cached, "cached", 2), (uncached, "uncached", 2)):

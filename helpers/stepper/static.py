@@ -6,6 +6,7 @@ GitHub strips every style, an untrusted JupyterLab strips style sheets and SVG; 
 from __future__ import annotations
 
 import html
+import math
 import unicodedata
 from collections.abc import Callable, Iterable
 
@@ -44,7 +45,8 @@ def _word(text: str) -> str:
 
 
 def _number(x: float) -> str:
-    text = f"{x:.2f}".rstrip("0").rstrip(".")
+    rounded = math.copysign(math.floor(100 * abs(x) + 0.5001) / 100, x)  # 9.1249999 is 9.125 with noise
+    text = f"{rounded:.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text.replace("-", "−")
 
 

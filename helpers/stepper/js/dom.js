@@ -36,6 +36,7 @@ export class Pool {
 
   begin() {
     this.seen.clear();
+    this.last = null;
   }
 
   /** Put a child at [x, y, width, height]; `text` may be null to leave its content alone. */
@@ -44,8 +45,10 @@ export class Pool {
     if (!node) {
       node = make(tag);
       this.nodes.set(key, node);
-      this.parent.append(node);
+      if (this.last) this.last.after(node); // in the order of the drawing, which is the order of the Tab key
+      else this.parent.prepend(node);
     }
+    this.last = node;
     this.seen.add(key);
     const place = `left:${x}px;top:${y}px;${w === null ? "" : `width:${w}px;`}${h === null ? "" : `height:${h}px`}`;
     if (node.widPlace !== place) {

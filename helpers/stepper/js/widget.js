@@ -271,6 +271,7 @@ class StepperView {
   draw() {
     const { width } = this;
     if (width <= 0) return; // not in sight: drawn as soon as it is
+    const focused = this.root.contains(document.activeElement);
     const theme = this.colours();
     const frame = frameOf(this.record, this.view);
     this.frame = frame;
@@ -285,6 +286,7 @@ class StepperView {
     drawBelow(this.below, frame, this.board.layout, this.panels, this.board.showsContexts(frame));
     drawFoot(this.foot, frame, this.board.layout, this.panels);
     drawDescription(this.words, describe(frame));
+    if (focused && !this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
   }
 
   drawRail(frame, width) {
@@ -318,7 +320,7 @@ class StepperView {
         return item;
       }),
     );
-    if (focused !== null) (this.rail.querySelector(`[data-event="${focused}"]`) ?? this.root).focus();
+    if (focused !== null) this.rail.querySelector(`[data-event="${focused}"]`)?.focus({ preventScroll: true });
   }
 
   drawControls(frame) {

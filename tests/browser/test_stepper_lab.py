@@ -1,0 +1,209 @@
+"""The stepper in a real JupyterLab: the four states of a notebook, several at once, keys, themes, widths."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from helpers import toy
+from tests.browser.lab import Lab, open_notebook, reopen, run_all, save, wrong_outputs
+from tests.browser.test_stepper_page import CONTRAST, grid, read
+from tests.expected import expected_marks
+
+pytestmark = pytest.mark.browser
+
+MAKE = "from helpers import toy\nfrom helpers.stepper import Stepper\nstepper = Stepper(toy.record())"
+CELL = f"{MAKE}\nstepper"
+NOT_OURS = "widget model not found"  # JupyterLab's widget manager, of any widget whose kernel is gone
+
+
+def live(page: Page, nth: int = 0) -> Locator:
+    return page.locator(".wid-stepper").nth(nth)
+
+
+def ours(problems: list[str]) -> list[str]:
+    return [problem for problem in problems if NOT_OURS not in problem]
+
+
+def in_sight(page: Page) -> list[str]:
+    """Which outputs of the first code cell take room on the page: "static", "live" or their text."""
+    return page.evaluate(
+        """() => [...document.querySelector('.jp-CodeCell .jp-OutputArea').children]
+          .filter((child) => child.matches('.jp-OutputArea-child'))
+          .filter((child) => child.getBoundingClientRect().height > 24)
+          .map((child) => child.querySelector('.wid-stepper') ? 'live'
+            : child.querySelector('table') ? 'static' : child.textContent)"""
+    )
+
+
+def test_run(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write(CELL))
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    assert in_sight(page) == ["live"]
+    assert wrong_outputs(page) == []
+    assert problems == []
+
+
+def test_opened_again_with_the_kernel_alive(lab: Lab, page: Page, problems: list[str]) -> None:
+    notebook = lab.write(CELL)
+    open_notebook(page, lab, notebook)
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    reopen(page, lab, notebook, restarted=False)
+    expect(live(page)).to_be_visible()
+    assert in_sight(page) == ["live"]
+    live(page).get_by_role("button", name="Next").click()
+    assert read(page)["event"] == 2
+    assert problems == []
+
+
+def test_opened_again_after_a_restart(lab: Lab, page: Page, problems: list[str]) -> None:
+    notebook = lab.write(CELL)
+    open_notebook(page, lab, notebook)
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    reopen(page, lab, notebook, restarted=True)
+    expect(page.locator(".jp-OutputArea-output", has_text="model not found")).to_be_attached()
+    assert in_sight(page) == ["static"]
+    assert ours(problems) == []
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    assert in_sight(page) == ["live"]
+
+
+def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
+    notebook = lab.write(CELL)
+    open_notebook(page, lab, notebook)
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    save(page)
+    lab.shut_down_kernels()
+    path = lab.root / notebook
+    book = json.loads(path.read_text(encoding="utf-8"))
+    book["metadata"]["somebody"] = "else"  # another content: JupyterLab has not signed it
+    clone = path.with_name("clone.ipynb")
+    clone.write_text(json.dumps(book), encoding="utf-8")
+    open_notebook(page, lab, str(clone.relative_to(lab.root)))
+    assert page.locator(".jp-OutputArea-output.jp-mod-trusted").count() == 0
+    tables = page.locator(".jp-OutputArea-output table")
+    expect(tables).to_have_count(3)
+    assert in_sight(page) == ["static"]
+    assert "●" in tables.first.inner_text()
+    assert page.locator(".jp-OutputArea-output style, .jp-OutputArea-output svg").count() == 0
+    assert ours(problems) == []
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    assert in_sight(page) == ["live"]
+
+
+def test_two_steppers_and_one_shown_twice_keep_their_own_state(
+    lab: Lab, page: Page, problems: list[str]
+) -> None:
+    open_notebook(page, lab, lab.write(CELL, "stepper", "Stepper(toy.record(ban_eos=True), start=0)"))
+    run_all(page)
+    expect(page.locator(".wid-stepper")).to_have_count(3)
+    live(page, 0).get_by_role("button", name="Next").click()
+    live(page, 2).get_by_role("button", name="off").click()
+    states = [
+        (live(page, n).get_attribute("data-event"), live(page, n).get_attribute("data-cache"))
+        for n in range(3)
+    ]
+    assert states == [("2", "on"), ("1", "on"), ("0", "off")]
+    assert problems == []
+
+
+def test_a_cell_run_again_and_a_kernel_restarted(lab: Lab, page: Page, problems: list[str]) -> None:
+    trace = toy.record()
+    open_notebook(page, lab, lab.write(CELL))
+    run_all(page)
+    live(page).get_by_role("button", name="Next").click()
+    run_all(page)
+    expect(page.locator(".wid-stepper")).to_have_count(1)
+    expect(live(page)).to_have_attribute("data-event", "1")
+    page.evaluate("async () => { await jupyterapp.shell.currentWidget.sessionContext.restartKernel(); }")
+    live(page).get_by_role("button", name="Next").click()
+    assert grid(read(page), 5) == expected_marks(trace, "cached", 2), "it needs no kernel"
+    run_all(page)
+    expect(live(page)).to_have_attribute("data-event", "1")
+    assert ours(problems) == []
+
+
+def test_a_burst_of_clicks_sends_the_kernel_nothing(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write(CELL.replace("record()", "record(ban_eos=True)")))
+    run_all(page)
+    sent = page.evaluate(
+        """() => {
+          const sent = [];
+          const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+          kernel.anyMessage.connect((_, message) => {
+            if (message.direction === 'send') sent.push(message.msg.header.msg_type);
+          });
+          const [back, next] = document.querySelectorAll('.wid-buttons button');
+          for (let i = 0; i < 200; i++) (i % 3 ? next : back).click();
+          return new Promise((done) => setTimeout(() => done(sent), 500));
+        }"""
+    )
+    assert [kind for kind in sent if kind.startswith("comm")] == []
+    assert read(page)["event"] == 8
+    assert problems == []
+
+
+def test_keys_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write(CELL, "1 + 1"))
+    run_all(page)
+    live(page).click(position={"x": 8, "y": 8})
+    for key in ("d", "d", "x", "ArrowRight", "a", "b", "m", "c"):
+        page.keyboard.press(key)
+    assert page.locator(".jp-CodeCell").count() == 2
+    shown = read(page)
+    assert (shown["event"], shown["cache"]) == (2, "off")
+    assert problems == []
+
+
+def background(page: Page) -> Any:
+    return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
+
+
+def test_light_and_dark_theme(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write(CELL.replace("record())", "record(n_layers=2), start=2)")))
+    run_all(page)
+    expect(live(page)).to_be_visible()
+    bright = background(page)
+    assert page.evaluate(CONTRAST) == []
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
+    expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
+    assert background(page) != bright
+    assert page.evaluate(CONTRAST) == []
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' })")
+    expect(page.locator(".wid-stepper:not(.wid-dark)")).to_be_visible()
+    assert problems == []
+
+
+class TestNarrow:
+    """A viewport of 400 px, which leaves 284 for an output."""
+
+    @pytest.fixture
+    def context_options(self) -> dict[str, Any]:
+        return {"viewport": {"width": 400, "height": 900}}
+
+    def test_fits(self, lab: Lab, page: Page, problems: list[str]) -> None:
+        open_notebook(page, lab, lab.write(CELL))
+        run_all(page)
+        expect(live(page)).to_be_visible()
+        for _ in range(3):
+            widths = page.evaluate(
+                """() => {
+                  const output = document.querySelector('.jp-CodeCell .jp-OutputArea');
+                  return [document.querySelector('.wid-stepper').getBoundingClientRect().width,
+                    output.scrollWidth - output.clientWidth];
+                }"""
+            )
+            assert 250 < widths[0] < 300
+            assert widths[1] <= 0
+            live(page).press("ArrowLeft")
+        assert page.locator(".wid-contexts").is_visible()
+        assert problems == []
