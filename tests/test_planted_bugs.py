@@ -189,10 +189,9 @@ def table(text: str) -> dict[str, list[str]]:
     caught: dict[str, list[str]] = {}
     for line in text.split("\n\n")[2].splitlines():
         if line.startswith("    "):
-            caught[bug].append(line.strip())
+            caught[list(caught)[-1]].append(line.strip())
         else:
-            bug = line.split(" [")[0]
-            caught[bug] = []
+            caught[line.split(" [")[0]] = []
     return caught
 
 
