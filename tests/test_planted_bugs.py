@@ -71,7 +71,6 @@ rows are counted before they fit
     toy.what_fails_leaves_the_cache_as_it_was
 memory of every query head [SnapKV #16]
     toy.the_interface_of_the_cache
-    toy.reset_and_use_again
 the whole history is fed again
     toy.the_long_run
     recorder.counts_of_every_pass
@@ -156,12 +155,14 @@ the validator takes any counts
     format.a_missing_field_is_named
 a broken write leaves half a file
     format.save_to_a_folder_that_is_not_there
+    format.a_failing_write_leaves_the_old_file_and_no_other
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
@@ -229,11 +230,13 @@ def failure_of(name: str) -> BaseException | None:
     """Run an ordinary test, all its cases; the first failure, or None."""
     module, _, rest = name.partition(".")
     test = getattr(importlib.import_module(TESTS[module]), f"test_{rest}")
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = {"tmp_path": Path(folder)} if "tmp_path" in test.__code__.co_varnames else {}
-        for arguments in cases(test):
+    wanted = inspect.signature(test).parameters
+    for arguments in cases(test):
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            fixtures = {"tmp_path": Path(folder), "monkeypatch": patch}
+            given = {name: fixture for name, fixture in fixtures.items() if name in wanted}
             try:
-                test(**arguments, **wanted)
+                test(**arguments, **given)
             except (Exception, pytest.fail.Exception) as error:
                 return error
     return None
@@ -485,7 +488,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @plants("memory of every query head")
 def _(patch: pytest.MonkeyPatch) -> None:
     nbytes = vars(toy.CacheBase)["nbytes"].fget
-    patch.setattr(toy.CacheBase, "nbytes", property(lambda self: len(toy.HEADS) * nbytes(self) + 1))
+    patch.setattr(toy.CacheBase, "nbytes", property(lambda self: len(toy.HEADS) * nbytes(self)))
 
 
 @plants("the whole history is fed again")
