@@ -31,11 +31,6 @@ from helpers.plots.canvas import (
 from helpers.trace import Pass, Run, Trace, spread
 
 
-def reply_passes(run: Run) -> list[Pass]:
-    """The passes of a reply: prefill and decode steps; the training reference is none."""
-    return [p for p in run.passes if p.phase != "training"]
-
-
 def pass_names(passes: list[Pass]) -> list[str]:
     """Name the passes of a reply: prefill, decode 1, decode 2, …"""
     names, decoded = [], 0
@@ -59,7 +54,7 @@ def pause_and_drip(trace: Trace) -> Picture:
     Raises:
         ValueError: the run is too long to draw.
     """
-    passes = reply_passes(trace.run("cached"))
+    passes = trace.run("cached").steps
     tokens = trace.sequences[0].tokens
     widths = [p.counts["positions"] for p in passes]
     kept = [p.parts[0].kept[1] for p in passes]
@@ -128,7 +123,7 @@ def _cached_row(sheet: Sheet, word: str, x: float, to: float, y: float) -> None:
 def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
     """Count in a reply's passes how often each (query, key) was scored; row i holds keys 0 to i."""
     times = [[0] * (i + 1) for i in range(n_tokens)]
-    for p in reply_passes(run):
+    for p in run.steps:
         part = p.parts[0]
         for query, visible in zip(part.queries, part.visible, strict=True):
             for key in spread(visible):
@@ -152,7 +147,7 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
         KeyError: there is no such run.
     """
     chosen = trace.run(run)
-    passes, tokens = reply_passes(chosen), trace.sequences[0].tokens
+    passes, tokens = chosen.steps, trace.sequences[0].tokens
     n = 1 + max(token for p in passes for token in p.parts[0].queries)
     if n > 24:
         raise ValueError(f"{n} tokens ran; expected at most 24 to draw: record fewer, such as max_new=8")
@@ -196,7 +191,7 @@ def _triangle_in_words(trace: Trace, run: str, times: list[list[int]]) -> str:
     once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
     return (
         f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
-        f"{counted(len(reply_passes(trace.run(run))), 'pass')}. "
+        f"{counted(len(trace.run(run).steps), 'pass')}. "
         f"How often each cell of a row was scored: {said}. Total {total} pairs over {distinct} cells{once}"
     )
 
@@ -205,7 +200,7 @@ def _shade(run: Run, query: int, count: int, most: int) -> tuple[str, str]:
     """Fill and ink of a cell: by how often it was scored, or with a cache by the pass that scored it."""
     if run.cache == "none":
         share = (count - 1) / max(most - 1, 1)
-        fill = blend("#e3f1fa", QUERY, share**1.6)  # bent so that ink or paper always reads on it
+        fill = QUERY if share == 1 else blend("#e3f1fa", QUERY, 0.78 * share**1.3)  # ink reads up to 0.78
     else:
         n = _pass_of(run, query)
         fill = (
@@ -216,13 +211,13 @@ def _shade(run: Run, query: int, count: int, most: int) -> tuple[str, str]:
 
 def _pass_of(run: Run, token: int) -> int:
     """Which pass of the reply ran this token first, from 0."""
-    return next(n for n, p in enumerate(reply_passes(run)) if token in spread(p.parts[0].new))
+    return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
 
 
 def _row_label(run: Run, token: int, row: list[int]) -> str:
     if run.cache == "none":
         return "once" if row[0] == 1 else f"{row[0]} times"
-    return pass_names(reply_passes(run))[_pass_of(run, token)]
+    return pass_names(run.steps)[_pass_of(run, token)]
 
 
 @with_settings
@@ -238,7 +233,7 @@ def work_by_pass(trace: Trace) -> Picture:
     Raises:
         ValueError: there are too many passes to draw.
     """
-    runs = {name: reply_passes(trace.run(name)) for name in ("cached", "uncached")}
+    runs = {name: trace.run(name).steps for name in ("cached", "uncached")}
     names = pass_names(runs["cached"])
     if len(names) > 16:
         raise ValueError(f"the run has {len(names)} passes; expected at most 16 to draw")

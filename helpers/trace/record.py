@@ -136,6 +136,15 @@ class Run:
         """The events that ran the model, training among them."""
         return [event for event in self.events if isinstance(event, Pass)]
 
+    @property
+    def steps(self) -> list[Pass]:
+        """The passes of the reply: prefill and the decode steps, without the training reference."""
+        return [event for event in self.passes if event.phase != "training"]
+
+    def counted(self, what: str) -> list[int]:
+        """Return one of the counts (positions, kv_rows, rows_read, pairs, products) of each step."""
+        return [event.counts[what] for event in self.steps]
+
 
 @dataclass
 class Values:

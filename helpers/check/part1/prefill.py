@@ -24,10 +24,8 @@ LINES = {
     "G": "hide_future()",
 }
 NOTES = {
-    "C": "from row 1",
     "D": "four heads, a row for each query",
     "E": "a row for each token, a column for each head",
-    "F": "from the last row",
     "G": "-inf on scores; if there are weights already, times 0 on weights",
 }
 READOUTS = ("C", "F")
@@ -124,7 +122,7 @@ def _check_weights(made: dict[str, Any], order: list[str]) -> None:
     )
 
 
-FUTURE_TODO = "let test_future run prefill twice, with two last numbers, and compare the earlier rows."
+FUTURE_TODO = "let test_future return True or False."
 
 
 class LoggedPrefill:
