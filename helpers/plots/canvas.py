@@ -92,8 +92,9 @@ class Picture:
 
         bundle, metadata = self._repr_mimebundle_()
         display(bundle, metadata=metadata, raw=True)
-        words = f'<details style="font-size:90%"><summary>The picture in words</summary>{html.escape(self.alt)}</details>'
-        display({"text/html": words, "text/plain": " "}, raw=True)
+        words = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
+        fold = f'<details style="font-size:90%">{words}</details>'
+        display({"text/html": fold, "text/plain": " "}, raw=True)
 
 
 def _small_png(pixels: np.ndarray) -> bytes:
