@@ -1,0 +1,273 @@
+"""Cached equals uncached, however the tokens are split between passes; full, over-full, cut back, shared."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.transformer import Transformer
+from tests.tiny import tiny, tiny_config, tokens
+
+torch.set_num_threads(1)
+
+CACHES = [GrowingCache, StaticCache]
+MODELS = {n_kv_heads: tiny(n_kv_heads=n_kv_heads, dtype=torch.float64) for n_kv_heads in (1, 3, 6)}
+# Logits up to 8 in float64: sums in another order differ by 1e-15 of their size, a hundred times over.
+BOUND = 1e-12
+
+
+@torch.no_grad()
+def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KVCache) -> torch.Tensor:
+    return torch.cat([model(chunk, cache) for chunk in ids.split(split, dim=1)], dim=1)
+
+
+def fresh(kind: type[KVCache], model: Transformer, batch: int = 1, max_len: int | None = None) -> KVCache:
+    return kind(model.config, batch, max_len, dtype=model.embed_tokens.weight.dtype)
+
+
+def rows(cache: KVCache) -> torch.Tensor:
+    """A copy of the rows that count, (2, L, B, Hkv, length, D)."""
+    kv = [torch.stack([layer[:, :, : cache.length] for layer in each]) for each in (cache.k, cache.v)]  # type: ignore[attr-defined]
+    return torch.stack(kv).clone()
+
+
+splits = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@given(split=splits, batch=st.integers(1, 3), n_kv_heads=st.sampled_from([1, 3, 6]), seed=st.integers(0, 99))
+@settings(max_examples=60)
+def test_cached_equals_uncached(
+    kind: type[KVCache], split: list[int], batch: int, n_kv_heads: int, seed: int
+) -> None:
+    model = MODELS[n_kv_heads]
+    split = [n for i, n in enumerate(split) if sum(split[: i + 1]) <= model.config.max_seq_len]
+    ids = tokens(batch, sum(split), seed)
+    with torch.no_grad():
+        expected = model(ids)
+    cache = fresh(kind, model, batch)
+    torch.testing.assert_close(in_passes(model, ids, split, cache), expected, rtol=0, atol=BOUND)
+    assert cache.length == cache.n_kept == sum(split)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", CACHES)
+def test_narrow_types_differ_by_rounding_only(kind: type[KVCache], dtype: torch.dtype) -> None:
+    """An element rounds by eps / 2 of its size, over 3 layers and sums of dozens. Over 30 models the largest
+    difference was 20 eps of the largest logit in float32 and 3 in bfloat16: 100 leave room for other CPUs."""
+    model, ids = tiny(dtype=dtype), tokens(2, 20)
+    with torch.no_grad():
+        expected = model(ids)
+    got = in_passes(model, ids, [6, 1, 1, 12], fresh(kind, model, 2))
+    atol = 100 * torch.finfo(dtype).eps * float(expected.abs().max())
+    torch.testing.assert_close(got, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("split", [[12], [1] * 12, [11, 1], [1, 11]])
+@pytest.mark.parametrize("kind", CACHES)
+def test_exactly_full_then_over(kind: type[KVCache], split: list[int]) -> None:
+    model, ids = MODELS[3], tokens(2, 13)
+    cache = fresh(kind, model, 2, max_len=12)
+    got = in_passes(model, ids[:, :12], split, cache)
+    with torch.no_grad():
+        torch.testing.assert_close(got, model(ids[:, :12]), rtol=0, atol=BOUND)
+    before = rows(cache)
+    with pytest.raises(ValueError, match="1 new tokens after 12 make 13; expected at most 12"):
+        model(ids[:, 12:], cache)
+    assert cache.length == 12
+    assert torch.equal(rows(cache), before)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_too_long_a_chunk_writes_nothing_and_a_shorter_one_goes_on(kind: type[KVCache]) -> None:
+    model, ids = MODELS[3], tokens(1, 12)
+    cache = fresh(kind, model, max_len=9)
+    first = in_passes(model, ids[:, :5], [5], cache)
+    before = rows(cache)
+    with pytest.raises(ValueError, match="5 new tokens after 5 make 10; expected at most 9"):
+        model(ids[:, 5:10], cache)
+    assert torch.equal(rows(cache), before)
+    rest = in_passes(model, ids[:, 5:9], [4], cache)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.cat([first, rest], 1), model(ids[:, :9]), rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_a_pass_that_fails_half_way_leaves_the_cache_as_before(kind: type[KVCache]) -> None:
+    model, ids = tiny(dtype=torch.float64), tokens(1, 9)
+    cache = fresh(kind, model)
+    first = in_passes(model, ids[:, :4], [4], cache)
+    before, said = rows(cache), repr(cache)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    hook = model.layers[2].register_forward_pre_hook(fail)  # layers 0 and 1 have appended by then
+    with pytest.raises(KeyboardInterrupt):
+        model(ids[:, 4:7], cache)
+    hook.remove()
+    assert torch.equal(rows(cache), before)
+    assert repr(cache) == said
+    rest = in_passes(model, ids[:, 4:], [5], cache)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.cat([first, rest], 1), model(ids), rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize("kinds", [CACHES, CACHES[:1] * 2, CACHES[1:] * 2])
+def test_two_caches_take_turns_on_one_model(kinds: list[type[KVCache]]) -> None:
+    model = MODELS[1]
+    a, b = tokens(1, 15, seed=3), tokens(1, 15, seed=4)
+    caches = [fresh(kind, model) for kind in kinds]
+    found: list[list[torch.Tensor]] = [[], []]
+    for start, stop in [(0, 6), (6, 7), (7, 8), (8, 15)]:
+        for n, ids in enumerate((a, b)):
+            with torch.no_grad():
+                found[n].append(model(ids[:, start:stop], caches[n]))
+    with torch.no_grad():
+        for got, ids in zip(found, (a, b), strict=True):
+            torch.testing.assert_close(torch.cat(got, 1), model(ids), rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@given(kept=st.integers(0, 11), seed=st.integers(0, 20))
+@settings(max_examples=20)
+def test_truncate_then_go_on(kind: type[KVCache], kept: int, seed: int) -> None:
+    """As after a rejected draft: the rows cut off leave nothing behind, and those kept do not change."""
+    model, old, new = MODELS[3], tokens(1, 11, seed), tokens(1, 14, seed + 100)
+    cache = fresh(kind, model)
+    in_passes(model, old, [8, 3], cache)
+    before = rows(cache)
+    cache.truncate(kept)
+    assert cache.length == cache.n_kept == kept
+    got = in_passes(model, new, [1, 2, 11], cache)
+    with torch.no_grad():
+        expected = model(torch.cat([old[:, :kept], new], 1))[:, kept:]
+    torch.testing.assert_close(got, expected, rtol=0, atol=BOUND)
+    assert torch.equal(rows(cache)[..., :kept, :], before[..., :kept, :])
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_reset_forgets_everything(kind: type[KVCache]) -> None:
+    model, ids = MODELS[3], tokens(1, 10)
+    cache = fresh(kind, model)
+    in_passes(model, tokens(1, 30, seed=5), [30], cache)
+    cache.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(in_passes(model, ids, [4, 6], cache), model(ids), rtol=0, atol=BOUND)
+    assert cache.length == 10
+
+
+@pytest.mark.parametrize("length", [-1, 5, 100])
+def test_truncate_refuses_more_than_there_is(length: int) -> None:
+    model = MODELS[3]
+    cache = fresh(GrowingCache, model)
+    in_passes(model, tokens(1, 4), [4], cache)
+    with pytest.raises(ValueError, match=f"length is {length}; expected 0 to 4"):
+        cache.truncate(length)
+    assert cache.length == 4
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_positions_and_mask(kind: type[KVCache]) -> None:
+    cache = kind(tiny_config())
+    assert cache.positions(3).tolist() == [0, 1, 2]
+    assert cache.mask(2).tolist() == [[True, False], [True, True]]
+    cache.advance(3)
+    assert cache.positions(2).tolist() == [3, 4]
+    assert cache.mask(2).int().tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    assert cache.mask(1).all()  # a decode step masks nothing
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_bytes(kind: type[KVCache]) -> None:
+    """2 (K and V) × 3 layers × 3 KV heads × 8 × 4 bytes are 576 a token: KV heads, not query heads."""
+    model = tiny()
+    assert model.config.cache_nbytes_per_token() == 576
+    cache = kind(model.config, batch=2, max_len=20)
+    assert cache.nbytes == (0 if kind is GrowingCache else 2 * 20 * 576)
+    in_passes(model, tokens(2, 7), [4, 1, 2], cache)
+    assert cache.nbytes == 2 * (7 if kind is GrowingCache else 20) * 576
+    assert repr(cache) == (
+        f"{kind.__name__}(7 of 20 rows, 3 layers of (2, 3, 8), float32, {cache.nbytes:,} bytes)"
+    )
+
+
+def test_the_growing_cache_holds_no_more_than_it_says() -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    in_passes(model, tokens(1, 9), [5, 4], cache)
+    held = {
+        rows.untyped_storage().data_ptr(): rows.untyped_storage().nbytes() for rows in [*cache.k, *cache.v]
+    }
+    assert sum(held.values()) == cache.nbytes == 9 * 576
+
+
+def test_the_preallocated_cache_hands_out_views_of_what_is_stored() -> None:
+    cache = StaticCache(tiny_config())
+    k, v = torch.randn(1, 3, 4, 8), torch.randn(1, 3, 4, 8)
+    keys, values = cache.append(1, k, v)
+    assert keys.shape == values.shape == (1, 3, 4, 8)
+    assert torch.equal(keys, k)
+    assert torch.equal(values, v)
+    assert keys.untyped_storage().data_ptr() == cache.k.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_append_refuses_rows_of_another_shape(kind: type[KVCache]) -> None:
+    cache = kind(tiny_config(), batch=2)
+    good, expanded, other = torch.zeros(2, 3, 5, 8), torch.zeros(2, 6, 5, 8), torch.zeros(1, 3, 5, 8)
+    for k, v in ((expanded, expanded), (good, other), (good, good[:, :, :4])):
+        with pytest.raises(ValueError, match=r"came in; expected \(2, 3, 5, 8\) for both"):
+            cache.append(0, k, v)
+    with pytest.raises(IndexError):
+        cache.append(3, good, good)
+    assert cache.length == 0
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"config": tiny_config(n_layers=2)}, "n_layers 2, this model has 3"),
+        ({"config": tiny_config(n_kv_heads=1)}, "n_kv_heads 1, this model has 3"),
+        ({"config": tiny_config(rope_theta=5.0)}, r"rope_theta 5.0, this model has 10000.0"),
+        ({"batch": 2}, "batch 2, the pass has 1"),
+        ({"dtype": torch.bfloat16}, "dtype torch.bfloat16, the pass has torch.float32"),
+        ({"device": "meta"}, "device meta, the pass has cpu"),
+    ],
+)
+def test_a_cache_made_for_another_pass_is_refused(
+    kind: type[KVCache], made: dict[str, object], told: str
+) -> None:
+    model = tiny()
+    cache = kind(**({"config": model.config} | made))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=told):
+        model(tokens(1, 4), cache)
+    assert cache.length == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"batch": 0}, "batch is 0"),
+        ({"max_len": 0}, "max_len is 0"),
+        ({"max_len": -3}, "max_len is -3"),
+        ({"max_len": 41}, "max_len is 41; expected at most 40"),
+    ],
+)
+def test_a_cache_of_no_size_is_refused(made: dict[str, int], told: str) -> None:
+    for kind in CACHES:
+        with pytest.raises(ValueError, match=told):
+            kind(tiny_config(), **made)  # type: ignore[arg-type]
+
+
+def test_no_graph_builds_up_in_the_preallocated_cache() -> None:
+    model = tiny()
+    cache = StaticCache(model.config)
+    model(tokens(1, 4), cache)
+    model(tokens(1, 1), cache)
+    assert not cache.k.requires_grad
+    assert not cache.v.requires_grad
