@@ -1,0 +1,85 @@
+"""Timing that a busy machine distorts little: the tasks take turns, and the middle of many turns counts."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Task = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call, by the turns that were taken."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one: half of the turns were faster."""
+        return float(np.median(self.seconds))
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """A quarter of the turns were faster than the first, a quarter slower than the second."""
+        low, high = np.percentile(self.seconds, [25, 75])
+        return float(low), float(high)
+
+    def __repr__(self) -> str:
+        return f"Timing({in_words(self.median)}, median of {len(self.seconds)})"
+
+
+def seconds_of(task: Task, calls: int = 1) -> float:
+    """Return the seconds of one call, as the mean of so many calls in a row."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        task()
+    return (time.perf_counter() - start) / calls
+
+
+def calls_for(task: Task, at_least: float = 0.02) -> int:
+    """Return how many calls in a row take `at_least` seconds, so that the clock's steps do not show."""
+    calls = 1
+    while (seconds := seconds_of(task, calls) * calls) < at_least:
+        calls = max(2 * calls, int(calls * at_least / max(seconds, 1e-9)))
+    return calls
+
+
+def in_turns(tasks: Mapping[str, Task], turns: int = 9, at_least: float = 0.02) -> dict[str, Timing]:
+    """Time tasks against each other: a, b, a, b, … so that a slow moment of the machine hits them all.
+
+    Args:
+        tasks: what to call, by name; each is called a few times first, to warm up.
+        turns: how often each takes its turn.
+        at_least: seconds of one turn; a quick task is called many times in it.
+
+    Raises:
+        ValueError: there are no tasks, or fewer than one turn.
+    """
+    if not tasks or turns < 1:
+        raise ValueError(f"{len(tasks)} tasks and {turns} turns came in; expected at least one of each")
+    calls = {name: calls_for(task, at_least) for name, task in tasks.items()}
+    taken: dict[str, list[float]] = {name: [] for name in tasks}
+    collecting = gc.isenabled()
+    gc.disable()  # or one task pays for what another left behind
+    try:
+        for _ in range(turns):
+            for name, task in tasks.items():
+                taken[name].append(seconds_of(task, calls[name]))
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: Timing(tuple(seconds)) for name, seconds in taken.items()}
+
+
+def in_words(seconds: float) -> str:
+    """0.0123 -> "12.3 ms": three digits, in the unit that fits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

@@ -1,0 +1,75 @@
+"""Timing in turns: the order of the calls, the middle of the turns, the words for seconds."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from helpers.measure import Timing, calls_for, in_turns, in_words, seconds_of
+
+
+def test_tasks_take_turns() -> None:
+    called = ""
+
+    def note(letter: str) -> None:
+        nonlocal called
+        called += letter
+
+    timings = in_turns({"a": lambda: note("a"), "b": lambda: note("b")}, turns=3, at_least=0)
+    assert called == "ab" + "ababab"  # once each to warm up
+    assert [len(timing.seconds) for timing in timings.values()] == [3, 3]
+
+
+def test_a_slower_task_takes_longer() -> None:
+    timings = in_turns({"slow": lambda: time.sleep(0.01), "quick": lambda: None}, turns=3, at_least=0.001)
+    assert timings["slow"].median > 0.0099
+    assert timings["quick"].median < 0.001  # seconds of one call, though a turn holds many
+
+
+def test_the_middle_of_the_turns_counts() -> None:
+    timing = Timing((0.1, 0.2, 0.3, 0.4, 90.0))
+    assert timing.median == 0.3
+    assert timing.spread == (0.2, 0.4)
+    assert repr(timing) == "Timing(300 ms, median of 5)"
+
+
+def test_a_turn_is_long_enough() -> None:
+    calls = calls_for(lambda: time.sleep(0.001), at_least=0.02)
+    assert 4 <= calls <= 40
+    assert seconds_of(lambda: time.sleep(0.001), 3) >= 0.001
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_garbage_collector_is_on_again(fails: bool) -> None:
+    calls = []
+
+    def task() -> None:
+        calls.append(gc.isenabled())
+        if fails and len(calls) == 3:
+            raise RuntimeError("stop")
+
+    if fails:
+        with pytest.raises(RuntimeError, match="stop"):
+            in_turns({"task": task}, at_least=0)
+    else:
+        in_turns({"task": task}, at_least=0)
+    assert gc.isenabled()
+    assert calls[0]
+    assert not calls[1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(12.34, "12.3 s"), (1, "1 s"), (0.0123, "12.3 ms"), (4.56e-6, "4.56 µs"), (3e-8, "30 ns")],
+)
+def test_seconds_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+def test_nothing_to_time() -> None:
+    with pytest.raises(ValueError, match="0 tasks and 9 turns came in; expected at least one of each"):
+        in_turns({})
+    with pytest.raises(ValueError, match="1 tasks and 0 turns"):
+        in_turns({"a": lambda: None}, turns=0)
