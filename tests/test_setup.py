@@ -163,7 +163,7 @@ PART_TWO = re.compile(
 )
 
 
-def tests_of_part_one() -> list[str]:
+def files_of_part_one() -> list[str]:
     """Return the test files that need no PyTorch, no browser and no tool of the repository."""
     files = sorted((ROOT / "tests").glob("test_*.py"))
     return [
@@ -180,7 +180,7 @@ def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path) -> None:
     tools = [line for line in tools if line.startswith(("pytest", "hypothesis", "nbclient", "nbformat"))]
     lowest = str(ROOT / "tests/lowest.txt")
     python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), *tools)
-    files = tests_of_part_one()
+    files = files_of_part_one()
     assert {"tests/test_toy.py", "tests/test_sampling.py"} <= set(files)
     options = ["-o", "addopts=", "-o", "filterwarnings=default", "--import-mode=importlib", "-q", "-x"]
     run(python, "-m", "pytest", *options, *files, cwd=clone, env=without(os.environ, "PYTHONPATH", "CI"))
