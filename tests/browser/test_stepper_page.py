@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
 
 from helpers import toy
 from helpers.stepper import Stepper
@@ -53,8 +53,16 @@ READ = """() => {
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """Save a stepper's page and open it from disk, offline; every console message is a failure."""
-    contexts = []
+    contexts: list[BrowserContext] = []
     messages: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if "getImageData" not in message.text:  # a hint at the tests' own way of looking at the canvas
+            messages.append(message.text)
+
+    def dismiss(dialog: Dialog) -> None:
+        messages.append(f"dialog {dialog.message}")
+        dialog.dismiss()
 
     def opened(
         trace: Trace, *, width: int = 940, dark: bool = False, motion: str = "no-preference", **options: Any
@@ -69,9 +77,9 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda m: messages.append(m.text) if "getImageData" not in m.text else None)
+        page.on("console", note)
         page.on("pageerror", lambda error: messages.append(str(error)))
-        page.on("dialog", lambda dialog: messages.append(f"dialog {dialog.message}") or dialog.dismiss())
+        page.on("dialog", dismiss)
         page.goto(path.as_uri())
         return page
 

@@ -283,6 +283,7 @@ export class Board {
     this.drawKey();
     if (this.showsContexts(frame)) this.drawContexts();
     if (!layout.dense) this.drawUntouched();
+    else if (olderRows(frame)) this.text("old", "soft", layout.notes.x, layout.y.heads + 5, layout.notes.width, "earlier rows: untouched");
     if (layout.next) frame.targets.size ? this.drawTargets() : this.drawNext();
   }
 

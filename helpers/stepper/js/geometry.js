@@ -67,7 +67,7 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const narrow = mode === "narrow";
   const size = narrow ? NARROW_TEXT : 1;
   const gap = narrow ? 1 : 2; // left and right of every cell
-  const x0 = narrow ? Math.min(76, Math.max(44, Math.ceil(label * size) + 8)) : LABELS;
+  const x0 = narrow ? Math.min(82, Math.max(44, Math.ceil(label * size) + 12)) : LABELS;
   const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
   const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants.map((want) => want * size + 2 * gap + BORDERS), width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
   const xs = [];
@@ -186,5 +186,5 @@ export function railLabel(labels, items, k, current) {
 /** The candidates' top edge: level with the row that they come from, kept inside the board. */
 export function nextTop(layout, rowMiddle, lines, lineHeight, bottom) {
   const height = 22 + lines * lineHeight;
-  return Math.round(Math.max(layout.y.heads, Math.min(rowMiddle - height / 2, bottom - height)));
+  return Math.round(Math.max(layout.dense ? layout.y.grid : layout.y.heads, Math.min(rowMiddle - height / 2, bottom - height)));
 }

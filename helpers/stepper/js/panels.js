@@ -11,6 +11,7 @@ const LEGEND = [
   ["again", "2", "again"],
 ];
 const ROWS_LISTED = 24;
+const CONTEXTS_IN_SIGHT = 8;
 
 export function legend() {
   const list = make("ul", "wid-legend");
@@ -102,7 +103,7 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const before = layout.narrow ? [narrowKey(), ...shapeLine(frame, panels)] : [];
   node.replaceChildren(...before, ...parts);
   const box = node.querySelector(".wid-scroll");
-  if (box) box.scrollTop = box.scrollHeight;
+  if (box && frame.contexts.size > CONTEXTS_IN_SIGHT) box.scrollTop = box.scrollHeight;
   node.hidden = before.length + parts.length === 0;
 }
 
