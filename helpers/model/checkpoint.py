@@ -135,9 +135,9 @@ def download(name: str) -> Path:
         why = "its owner asks you to accept terms first: do so on its page, then log in with `hf auth login`"
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         why = "the Hub knows no such name, or it is private: look for a slip in it"
-    except Exception as error:  # whatever the transport raises when the network is gone
+    except Exception as error:  # whatever the transport raises where there is no network
         told = (str(error).strip() or type(error).__name__).splitlines()[0]
-        why = f"the Hub cannot be reached ({told}): get a network, or pass a folder"
+        why = f"the Hub could not be read ({told}): check the network, or pass a folder"
     raise CheckpointError(f"{name!r} is no folder here, and could not be downloaded: {why}")
 
 

@@ -154,6 +154,8 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(given, dict):
             raise ValueError(f"{key} is {given!r}; expected an object or null")
+        if nested := [name for name, value in given.items() if isinstance(value, dict)]:
+            raise ValueError(f"{key} differs by kind of layer ({nested[0]}), which is not supported")
         found |= ({"rope_type": given["type"]} if "type" in given else {}) | given
     if found["rope_type"] not in ("default", "llama3"):
         raise ValueError(f"rope type {found['rope_type']!r} is not supported; expected default or llama3")
