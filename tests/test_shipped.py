@@ -1,0 +1,118 @@
+"""What must hold of the weights that come with the package."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers import corpus
+from helpers.model import evaluate, shipped
+from helpers.model.cache import GrowingCache
+from helpers.model.evaluate import CHANCE, WindowedCache, held_out_diaries, share_signed_right
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+
+N = 200
+LONG = 64  # quiet words before "Signed": the name and the city last stood more tokens back than that
+
+
+@pytest.fixture(scope="module")
+def loaded() -> tuple[Transformer, Tokenizer]:
+    """The shipped model and its tokenizer."""
+    return shipped.load()
+
+
+def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer, Tokenizer]) -> None:
+    files = [path for path in shipped.FOLDER.iterdir() if path.suffix in {".json", ".safetensors"}]
+    assert {path.name for path in files} == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert sum(path.stat().st_size for path in files) < 4_000_000
+    model, tokenizer = loaded
+    assert model.config == shipped.CONFIG
+    assert tokenizer.vocabulary == {word: i for i, word in enumerate(corpus.vocabulary())}
+    assert model.config.eos_ids == (tokenizer.eos_id,)
+    assert model.config.max_seq_len == 2048
+
+
+def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
+    """The prompt of the series has four tokens and goes on as in the toy."""
+    model, tokenizer = loaded
+    weather = dict(evaluate.next_words(model, tokenizer, "Today weather is so", n=tokenizer.vocab_size))
+    assert max(weather, key=weather.__getitem__) == "nice"
+    assert weather["delicious"] < 0.01
+    assert sum(weather.values()) == pytest.approx(1, abs=1e-5)
+    assert evaluate.next_words(model, tokenizer, "The soup is so", n=1)[0][0] == "delicious"
+    said = evaluate.greedy_words(model, tokenizer, "Today weather is so", 3, GrowingCache(model.config))
+    assert said == ["nice", ".", "<eos>"]
+
+
+def test_it_signs_with_pairs_that_training_never_saw(loaded: tuple[Transformer, Tokenizer]) -> None:
+    diaries = held_out_diaries(N, seed=1)
+    share = share_signed_right(*loaded, diaries)
+    print(f"name and city right on {share:.1%} of {N} diaries; chance {CHANCE:.2%}")
+    assert all(corpus.is_held_out(diary.name, diary.city) for diary in diaries)
+    assert share >= 0.95
+    assert CHANCE < 0.001
+
+
+def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer]) -> None:
+    """On the same diaries: the full cache carries name and city, the newest 16 tokens do not."""
+    diaries = held_out_diaries(N, seed=2, quiet=LONG)
+    assert all(diary.gap > LONG for diary in diaries)
+    full = share_signed_right(*loaded, diaries)
+    windowed = share_signed_right(*loaded, diaries, WindowedCache)
+    print(f"gap over {LONG}: {full:.1%}; the last 16 tokens alone: {windowed:.1%}; chance {CHANCE:.2%}")
+    assert full >= 0.95
+    assert windowed < 0.20
+
+
+def test_the_window_is_what_is_tested(loaded: tuple[Transformer, Tokenizer]) -> None:
+    """Within the window it still signs right: the mask hides old rows, it does not break the model."""
+    near = [diary for diary in held_out_diaries(10 * N, seed=3, quiet=0) if diary.gap <= 4]
+    both = [diary for diary in near if {diary.name, diary.city} <= set(diary.prompt.split()[-14:])]
+    assert len(both) >= 20
+    assert share_signed_right(*loaded, both[:40], WindowedCache) > 0.5
+
+
+@pytest.mark.parametrize(("length", "T"), [(0, 40), (40, 1), (10, 5), (3, 2), (15, 1), (16, 1)])
+def test_the_window_shows_sixteen_tokens_in_prefill_and_decode(length: int, T: int) -> None:
+    cache = WindowedCache(shipped.CONFIG)
+    cache.advance(length)
+    mask = cache.mask(T)
+    for row, query in enumerate(range(length, length + T)):
+        visible = [key for key in range(length + T) if query - 16 < key <= query]
+        assert mask[row].nonzero().flatten().tolist() == visible
+
+
+def test_the_window_cannot_reach_back_through_the_layers() -> None:
+    """Through L layers a row reaches L · 15 tokens back: fewer than stand between name and signature."""
+    torch.manual_seed(0)
+    model = Transformer(shipped.CONFIG)
+    reach = shipped.CONFIG.n_layers * (WindowedCache.WINDOW - 1)
+    tokens = torch.tensor([random.Random(0).choices(range(shipped.CONFIG.vocab_size), k=reach + 2)])
+
+    def last(changed: int) -> torch.Tensor:
+        other = tokens.clone()
+        other[0, changed] += 1 if other[0, changed] == 0 else -1
+        return model(other, WindowedCache(shipped.CONFIG))[0, -1]
+
+    with torch.inference_mode():
+        same = model(tokens, WindowedCache(shipped.CONFIG))[0, -1]
+        assert torch.equal(last(0), same)
+        assert not torch.equal(last(1), same)
+    assert reach < LONG
+
+
+def test_a_model_that_learned_nothing_fails_these_tests() -> None:
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.of_words(shipped.VOCABULARY)
+    model = Transformer(shipped.CONFIG)
+    assert share_signed_right(model, tokenizer, held_out_diaries(20, seed=1)) == 0
+
+
+def test_the_package_data_lists_the_weights() -> None:
+    project = (Path(shipped.FOLDER).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"*.safetensors"' in project
+    assert '"*.json"' in project
