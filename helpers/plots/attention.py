@@ -23,6 +23,7 @@ from helpers.plots.canvas import (
     number,
     shorten,
     text_width,
+    told,
     with_settings,
 )
 from helpers.trace import Part, Trace, spread
@@ -87,7 +88,9 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
     if n > 8:
         raise ValueError(f"token {token} looks at {n} tokens; expected at most 8 to draw")
     left, cell, row, top = 96.0, min(80.0, 372 / n), 44.0, 92.0
-    right, bottom = left + cell * n + 66, top + row * len(heads) + 10
+    made = [context(trace, token, h) for h in range(len(heads))]
+    widest = max(44.0, *(text_width(number(x)) * 1.15 for x in made))  # 1.15: they are bold
+    right, bottom = left + cell * n + 22 + widest, top + row * len(heads) + 10
     sheet = Sheet(700, bottom + 60)
     sheet.note(18, 27, "attention weights of")
     sheet.text(170, 27, shorten(sequence.tokens[token].text, 200), colour=QUERY, bold=True)
@@ -95,15 +98,16 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
     numbers = {}
     for h, name in enumerate(heads):
         weights, y = trace.attention_weights(token, LAYER, h), top + row * (h + 0.5)
-        made = context(trace, token, h)
-        numbers[name] = {"weights": weights.round(4).tolist(), "context": made}
+        numbers[name] = {"weights": weights.round(4).tolist(), "context": made[h]}
         sheet.text(left - 14, y, name, at="right")
         sheet.line((left, y + row / 2), (left + cell * n, y + row / 2), colour=FAINT)
         _strip(sheet, weights, left, cell, y)
-        sheet.text(right, y, number(made), at="right", bold=True)
+        sheet.text(right, y, number(made[h]), at="right", bold=True)
         sheet.note(right + 10, y, _how(weights, v, 682 - right))
     _tokens_over_numbers(sheet, trace, token, left, cell, bottom)
-    sheet.note(right - text_width("context", SMALL), bottom + 22, "the number each carries")
+    said = "the number each carries"
+    x = min(right - text_width("context", SMALL), 686 - text_width(said, SMALL))
+    sheet.note(x, bottom + 22, said)
     return Picture(sheet.figure, _strips_in_words(trace, token, numbers), numbers)
 
 
@@ -127,8 +131,10 @@ def _strip(sheet: Sheet, weights: np.ndarray, left: float, cell: float, y: float
         if weight < 0.0005:
             sheet.text(x, y, "·", at="center", colour=SOFT)
             continue
-        sheet.square(x - 17, y, 26 * float(weight) ** 0.5, QUERY)
-        sheet.text(x + 1, y, number(weight), size=SMALL)
+        digits = cell >= 60
+        sheet.square(x - 17 * digits, y, 26 * float(weight) ** 0.5, QUERY)
+        if digits:
+            sheet.text(x + 1, y, number(weight), size=SMALL)
 
 
 def _how(weights: np.ndarray, v: list[float], room: float) -> str:
@@ -145,14 +151,14 @@ def _how(weights: np.ndarray, v: list[float], room: float) -> str:
 
 def _strips_in_words(trace: Trace, token: int, numbers: dict[str, dict[str, Any]]) -> str:
     tokens, v = trace.sequences[0].tokens[: token + 1], numbers_carried(trace)
-    carried = listed([f"{t.text} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
+    carried = listed([f"{told(t.text)} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
     said = []
     for name, row in numbers.items():
-        picked = [(w, t.text) for w, t in zip(row["weights"], tokens, strict=True) if w >= 0.0005]
+        picked = [(w, told(t.text)) for w, t in zip(row["weights"], tokens, strict=True) if w >= 0.0005]
         looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
         said.append(f"{name}: {looks}, context {number(row['context'])}")
     return (
-        f"Attention weights of {tokens[-1].text} over the numbers that tokens carry: {carried}. "
+        f"Attention weights of {told(tokens[-1].text)} over the numbers that tokens carry: {carried}. "
         f"{'; '.join(said)}."
     )
 
@@ -179,7 +185,9 @@ def four_grids(trace: Trace) -> Picture:
     targets = [sequence.tokens[t].text for t in training.target or []]
     chosen = sequence.tokens[prefill.out[0].chosen].text
     cell, row, top, left = 22.0, 26.0, 100.0, 90.0
-    pitch, bottom = cell * P + 46, top + row * P
+    made = [number(context(trace, i, h)) for i in range(P) for h in range(len(heads))]
+    widest = max(38.0, *(text_width(one, SMALL) for one in made))
+    pitch, bottom = max(cell * P + 8 + widest, 134), top + row * P
     sheet = Sheet(left + pitch * len(heads) + 190, bottom + 36)
     sheet.note(18, 24, "A row looks at the columns up to its own.")
     sheet.note(18, 46, "Square: its attention weight, by area. Number beside it: its context.")
@@ -200,14 +208,15 @@ def four_grids(trace: Trace) -> Picture:
 def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
     tokens, contexts = trace.sequences[0].tokens, numbers["contexts"]
     rows = [
-        f"{tokens[i].text}: {', '.join(map(number, row))}"
+        f"{told(tokens[i].text)}: {', '.join(map(number, row))}"
         for i, row in enumerate(zip(*contexts.values(), strict=True))
     ]
+    targets = [told(word) for word in numbers["targets"]]
     return (
         f"{len(contexts)} grids of attention weights, one for each head ({', '.join(contexts)}), "
         f"a row for each of the {len(rows)} tokens. Contexts at their right edges, {'; '.join(rows)}. "
-        f"The same grids serve twice. Training: all {len(numbers['targets'])} rows have a target "
-        f"({listed(numbers['targets'])}). Prefill: only the last row is used, and gives {numbers['prefill']}."
+        f"The same grids serve twice. Training: all {len(targets)} rows have a target "
+        f"({listed(targets)}). Prefill: only the last row is used, and gives {told(numbers['prefill'])}."
     )
 
 

@@ -24,7 +24,7 @@ INK, SOFT, LINE, FAINT, PANEL, PAPER = "#1b1f24", "#57606a", "#d0d7de", "#eaeef2
 QUERY, KEY, VALUE, GENERATED = "#0072b2", "#b35c00", "#00755a", "#8a3a8f"
 QUERY_FILL, KEY_FILL, VALUE_FILL, GENERATED_FILL = "#cfe6f5", "#fbe3c0", "#c9ebe0", "#f0d9f1"
 
-TEXT, SMALL, LARGE = 15.5, 14.0, 22.0  # heights of letters, px
+TEXT, SMALL, LARGE = 15.5, 14.2, 22.0  # heights of letters, px
 DPI = 100  # so that one unit of the sheet is one CSS pixel
 SHARPNESS = 2  # image pixels to a CSS pixel
 
@@ -210,6 +210,12 @@ class Sheet:
 @cache
 def _font() -> FT2Font:
     return get_font(findfont("DejaVu Sans"))
+
+
+def told(text: str) -> str:
+    """Return a token's text for a sentence: escapes for what cannot be printed, at most 40 characters."""
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
+    return shown if len(shown) <= 40 else shown[:39] + "…"
 
 
 def drawable(text: str) -> str:

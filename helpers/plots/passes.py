@@ -26,6 +26,7 @@ from helpers.plots.canvas import (
     counted,
     listed,
     shorten,
+    told,
     with_settings,
 )
 from helpers.trace import Pass, Run, Trace, spread
@@ -64,7 +65,8 @@ def pause_and_drip(trace: Trace) -> Picture:
     left, unit, step, stairs = 112.0, (700 - 112 - 62) / sum(widths), 25.0, 224.0
     ends = [left + unit * sum(widths[: n + 1]) for n in range(len(widths))]
     starts = [left, *ends[:-1]]
-    sheet = Sheet(700, stairs + step * kept[-1] + 34)
+    below = stairs + max(step * kept[-1], 72) + 14
+    sheet = Sheet(700, below + 20)
     _time_axis(sheet, starts, ends, widths)
     for end, word in zip(ends, words, strict=True):
         chip = min(unit - 8, 88)
@@ -76,7 +78,6 @@ def pause_and_drip(trace: Trace) -> Picture:
     sheet.text(18, stairs + 9, "kept in the cache", bold=True)
     for line, text in enumerate(("one row for each", "token that has run:", "a key over a value")):
         sheet.note(18, stairs + 32 + 20 * line, text)
-    below = stairs + step * kept[-1] + 14
     sheet.note(ends[0] - 6, below, "rows kept", at="right")
     for end, rows in zip(ends, kept, strict=True):
         sheet.text(end + 4, below, str(rows), bold=True)
@@ -84,8 +85,9 @@ def pause_and_drip(trace: Trace) -> Picture:
         f"Time runs to the right, as work and not as seconds. You press Enter. "
         f"Prefill runs {counted(widths[0], 'token')} in one wide block: the pause. "
         f"Then {counted(len(passes) - 1, 'thin block')} of one token each: the drip. "
-        f"{counted(len(passes), 'pass')}, {counted(len(words), 'word')} ({listed(words)}), one at the end of "
-        f"each pass. Rows kept in the cache after each pass: {listed([str(n) for n in kept])}."
+        f"{counted(len(passes), 'pass')}, {counted(len(words), 'word')} "
+        f"({listed(list(map(told, words)))}), one at the end of each pass. "
+        f"Rows kept in the cache after each pass: {listed([str(n) for n in kept])}."
     )
     return Picture(sheet.figure, alt, {"positions": widths, "kept": kept, "words": words})
 
@@ -154,7 +156,7 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     times = times_scored(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
     left, top, cell = 84.0, 40.0, 384 / max(n, 6)
-    sheet = Sheet(left + cell * n + 148, top + cell * n + 18)
+    sheet = Sheet(left + cell * max(n, 6) + 148, top + cell * max(n, 2) + 18)
     sheet.note(left - 10, top - 15, "looks at", at="right")
     for i, row in enumerate(times):
         y = top + cell * (i + 0.5)
@@ -187,7 +189,7 @@ def _triangle_total(sheet: Sheet, total: int, distinct: int, *, cached: bool) ->
 
 def _triangle_in_words(trace: Trace, run: str, times: list[list[int]]) -> str:
     tokens, total, distinct = trace.sequences[0].tokens, sum(map(sum, times)), sum(map(len, times))
-    said = "; ".join(f"row {i + 1} ({tokens[i].text}): {row[0]}" for i, row in enumerate(times))
+    said = "; ".join(f"row {i + 1} ({told(tokens[i].text)}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
     return (
         f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
@@ -225,7 +227,7 @@ def work_by_pass(trace: Trace) -> Picture:
     """Draw positions and pairs of each pass of a reply: done with the cache, avoided by it.
 
     Args:
-        trace: has the runs "cached" and "uncached"; up to 16 passes.
+        trace: has the runs "cached" and "uncached"; up to 12 passes.
 
     Returns:
         Two bar charts, each on its own scale; solid is done, hatched avoided.
@@ -235,8 +237,8 @@ def work_by_pass(trace: Trace) -> Picture:
     """
     runs = {name: trace.run(name).steps for name in ("cached", "uncached")}
     names = pass_names(runs["cached"])
-    if len(names) > 16:
-        raise ValueError(f"the run has {len(names)} passes; expected at most 16 to draw")
+    if len(names) > 12:
+        raise ValueError(f"the run has {len(names)} passes; expected at most 12 to draw")
     numbers = {
         name: {what: [p.counts[what] for p in passes] for what in ("positions", "pairs")}
         for name, passes in runs.items()
@@ -264,12 +266,10 @@ def _bars(sheet: Sheet, left: float, what: str, done: list[int], without: list[i
     for n, (solid, whole) in enumerate(zip(done, without, strict=True)):
         x, wide = left + slot * n + 3, slot - 6
         if whole > solid:
-            sheet.box(
-                x, base - tall * whole, wide, tall * whole, fill=PAPER, edge=LINE, radius=0, hatched=True
-            )
-            sheet.text(
-                x + wide / 2, base - tall * whole - 10, str(whole), at="center", size=SMALL, colour=SOFT
-            )
+            top = base - tall * whole
+            sheet.box(x, top, wide, tall * whole, fill=PAPER, edge=LINE, radius=0, hatched=True)
+            if tall * (whole - solid) > 20:  # or its number would lie on the other
+                sheet.note(x + wide / 2, top - 10, str(whole), at="center")
             sheet.box(x + 1.5, base - tall * solid - 20, wide - 3, 20, fill=PAPER, radius=0)
         sheet.box(x, base - tall * solid, wide, tall * solid, fill=INK, radius=0)
         sheet.text(x + wide / 2, base - tall * solid - 10, str(solid), at="center", size=SMALL, bold=True)
