@@ -394,7 +394,7 @@ def name_of(content: bytes) -> str:
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """Answers as the Hub does: one folder is the repository someone/tiny; all other names are unknown or gated."""
+    """Answers as the Hub does: one folder is someone/tiny; all other names are unknown or gated."""
 
     folder: Path
     commit = "0123456789abcdef0123456789abcdef01234567"

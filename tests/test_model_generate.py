@@ -1,0 +1,309 @@
+"""Prefill, decode steps, the loop: what it says, when it stops, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.model import generate as module
+from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.generate import decode_step, generate, prefill
+from helpers.model.transformer import Transformer
+from helpers.sampling import next_probabilities
+from tests.tiny import tiny, tokens
+
+torch.set_num_threads(1)
+
+CACHES = [GrowingCache, StaticCache]
+PROMPT = [3, 1, 4, 1, 5]
+
+
+def without_cache(model: Transformer, prompt: list[int], n: int) -> list[int]:
+    """Greedy, running all tokens again for each: what the loop has to equal."""
+    ids = list(prompt)
+    with torch.no_grad():
+        for _ in range(n):
+            ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize("kind", [None, *CACHES])
+def test_greedy_equals_running_everything_again(kind: type[KVCache] | None) -> None:
+    model = tiny()
+    cache = None if kind is None else kind(model.config)
+    reply = generate(model, PROMPT, 20, cache=cache)
+    assert list(reply) == reply.tokens == without_cache(model, PROMPT, 20)
+    assert reply.stop_reason == "max_new"
+
+
+def test_by_hand_with_the_two_functions() -> None:
+    model = tiny()
+    cache = StaticCache(model.config)
+    logits = prefill(model, PROMPT, cache)
+    assert logits.shape == (1, 19)
+    said = [int(logits.argmax())]
+    for _ in range(7):
+        said.append(int(decode_step(model, [said[-1]], cache).argmax()))
+    assert said == without_cache(model, PROMPT, 8)
+    assert cache.length == len(PROMPT) + len(said) - 1  # the newest has not been run
+
+
+def test_a_batch_runs_each_sequence_as_if_alone() -> None:
+    model, ids = tiny(dtype=torch.float64), tokens(4, 6)
+    cache = GrowingCache(model.config, 4, dtype=torch.float64)
+    logits = [prefill(model, ids.tolist(), cache)]
+    logits.append(decode_step(model, logits[0].argmax(-1, keepdim=True), cache))
+    for row in range(4):
+        alone = GrowingCache(model.config, dtype=torch.float64)
+        first = prefill(model, ids[row], alone)
+        second = decode_step(model, [int(first.argmax())], alone)
+        for got, expected in zip(logits, (first, second), strict=True):
+            torch.testing.assert_close(got[row : row + 1], expected, rtol=0, atol=1e-12)
+
+
+def test_prefill_makes_one_row_of_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt of P tokens must not become P rows at the readout, which would be a P × V matrix."""
+    model = tiny()
+    seen: list[tuple[int, ...]] = []
+    model.lm_head.register_forward_hook(lambda _, args, out: seen.extend([args[0].shape, out.shape]))
+    prefill(model, tokens(2, 30), GrowingCache(model.config, 2))
+    assert seen == [(2, 1, 30), (2, 1, 19)]  # 30 is the hidden size: one position each
+    with torch.no_grad():
+        everything = model(tokens(2, 30))
+        last = model(tokens(2, 30), last_only=True)
+    assert everything.shape == (2, 30, 19)
+    torch.testing.assert_close(last, everything[:, -1:], rtol=0, atol=1e-5)
+
+
+def test_stops_at_eos() -> None:
+    model = tiny()
+    said = without_cache(model, PROMPT, 20)
+    eos = said[6]
+    expected = said[: said.index(eos) + 1]
+    reply = generate(model, PROMPT, 20, eos_ids=[eos])
+    assert list(reply) == expected
+    assert reply.stop_reason == "eos"
+    again = tiny(eos_ids=(eos,))  # the config's, unless told otherwise
+    assert list(generate(again, PROMPT, 20)) == expected
+    assert list(generate(again, PROMPT, 20, eos_ids=[])) == said
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("S", [5, 6, 9, 40])
+def test_rows_allow_so_many_tokens(kind: type[KVCache], S: int) -> None:
+    """S rows allow S - P + 1 emitted tokens: the newest one has no row."""
+    model = tiny()
+    cache = kind(model.config, max_len=S)
+    reply = generate(model, PROMPT, 1000, cache=cache)
+    assert len(list(reply)) == S - len(PROMPT) + 1
+    assert reply.stop_reason == "cache full"
+    assert cache.length == S
+    assert len(list(generate(model, PROMPT, S - len(PROMPT) + 1))) == S - len(PROMPT) + 1
+
+
+def test_a_model_is_full_at_its_longest() -> None:
+    reply = generate(tiny(), PROMPT, 1000)
+    assert len(list(reply)) == 40 - len(PROMPT) + 1
+    assert reply.stop_reason == "cache full"
+
+
+@pytest.mark.parametrize(
+    ("S", "max_new", "eos_at", "reason"),
+    [
+        (8, 4, None, "max_new"),
+        (8, 5, None, "cache full"),
+        (8, 4, 3, "eos"),
+        (8, 5, 3, "eos"),
+        (8, 3, None, "max_new"),
+    ],
+)
+def test_which_reason_where_several_hold(S: int, max_new: int, eos_at: int | None, reason: str) -> None:
+    model = tiny()
+    said = without_cache(model, PROMPT, 4)
+    eos = [] if eos_at is None else [said[eos_at]]
+    reply = generate(model, PROMPT, max_new, cache=StaticCache(model.config, max_len=S), eos_ids=eos)
+    assert list(reply) == said[: min(max_new, 4)][: said.index(eos[0]) + 1 if eos else None]
+    assert reply.stop_reason == reason
+
+
+def test_tokens_come_one_by_one() -> None:
+    model = tiny()
+    runs: list[int] = []
+    model.embed_tokens.register_forward_hook(lambda _, args, __: runs.append(args[0].shape[1]))
+    reply = generate(model, PROMPT, 4)
+    assert runs == []
+    assert reply.stop_reason is None
+    assert (reply.ttft_seconds, reply.tpot_seconds) == (None, None)
+    next(reply)
+    assert runs == [5]
+    assert repr(reply) == "Generation(1 tokens, going on)"
+    next(reply)
+    assert runs == [5, 1]
+    assert len(list(reply)) == 2
+    assert runs == [5, 1, 1, 1]  # 4 tokens in 4 passes
+    assert repr(reply) == "Generation(4 tokens, max_new)"
+    with pytest.raises(StopIteration):
+        next(reply)
+
+
+def test_times_are_of_the_passes_not_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 13.0, 100.0, 101.0, 200.0, 202.0])
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(now))
+    reply = generate(tiny(), PROMPT, 3)
+    list(reply)
+    assert reply.seconds == [3.0, 1.0, 2.0]
+    assert reply.ttft_seconds == 3.0
+    assert reply.tpot_seconds == 1.5
+
+
+def test_two_generations_take_turns_on_one_model() -> None:
+    model = tiny()
+    a, b = generate(model, PROMPT, 8), generate(model, [7, 2], 8)
+    both = [(x, y) for x, y in zip(a, b, strict=True)]
+    assert [x for x, _ in both] == without_cache(model, PROMPT, 8)
+    assert [y for _, y in both] == without_cache(model, [7, 2], 8)
+
+
+def test_sampling_repeats_with_its_seed() -> None:
+    model = tiny()
+
+    def say(**settings: Any) -> list[int]:
+        return list(generate(model, PROMPT, 30, **settings))
+
+    assert say(temperature=1.0, seed=1) == say(temperature=1.0, seed=1)
+    assert say(temperature=1.0, seed=1) != say(temperature=1.0, seed=2)
+    greedy = say()
+    assert say(temperature=1e-4) == greedy
+    assert say(temperature=1.0, top_k=1) == greedy
+    assert say(temperature=1.0, top_p=1e-6) == greedy
+
+
+def test_sampling_follows_the_probabilities() -> None:
+    """Of 2,000 first tokens, each should come as often as its probability says, to 4 standard deviations."""
+    model, n = tiny(), 2000
+    with torch.no_grad():
+        logits = model(torch.tensor([PROMPT]))[0, -1].numpy()
+    settings: dict[str, Any] = {"temperature": 1.5, "top_k": 6, "top_p": 0.9}
+    p = next_probabilities(logits, **settings)
+    said = [next(generate(model, PROMPT, 1, seed=seed, **settings)) for seed in range(n)]
+    share = np.bincount(said, minlength=19) / n
+    assert 2 <= (p > 0).sum() <= 6
+    assert (np.abs(share - p) <= 4 * np.sqrt(p * (1 - p) / n)).all()
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "empty prompt": ({"prompt": []}, "the prompt is empty; expected at least one token"),
+    "empty tensor": ({"prompt": torch.zeros(0, dtype=torch.int64)}, "expected at least one token"),
+    "text": ({"prompt": "Today"}, "the prompt is text, 'Today'; expected ids"),
+    "longer than the model": ({"prompt": [1] * 41}, "41 new tokens after 0 make 41; expected at most 40"),
+    "no tokens wanted": ({"max_new": 0}, "max_new is 0"),
+    "a negative number wanted": ({"max_new": -2}, "max_new is -2"),
+    "half a token wanted": ({"max_new": 2.5}, "max_new is 2.5"),
+    "id too large": ({"prompt": [1, 19]}, "token id 19 is out of range; expected 0 to 18"),
+    "id below 0": ({"prompt": [1, -1]}, "token id -1 is out of range; expected 0 to 18"),
+    "no whole numbers": ({"prompt": torch.tensor([1.0])}, "tokens are torch.float32"),
+    "two sequences": ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
+    "unequal lengths": ({"prompt": [[1, 2], [3]]}, r"sequences of \[2, 1\] tokens came in; expected equal"),
+    "temperature 0": ({"temperature": 0.0}, "temperature is 0.0"),
+    "temperature NaN": ({"temperature": math.nan}, "temperature is nan"),
+    "top_k 0": ({"temperature": 1.0, "top_k": 0}, "top_k is 0"),
+    "top_k over V": ({"temperature": 1.0, "top_k": 20}, "top_k is 20; expected a whole number from 1 to 19"),
+    "top_p over 1": ({"temperature": 1.0, "top_p": 1.1}, "top_p is 1.1"),
+    "top_p 0": ({"temperature": 1.0, "top_p": 0.0}, "top_p is 0.0"),
+    "top_k alone": ({"top_k": 3}, "came without a temperature"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input_is_refused_at_once(bad: str) -> None:
+    changed, told = BAD[bad]
+    model = tiny()
+    cache = StaticCache(model.config)
+    settings: dict[str, Any] = {"prompt": PROMPT, "max_new": 4, "cache": cache} | changed
+    with pytest.raises(ValueError, match=told):
+        generate(model, **settings)
+    assert cache.length == 0
+    assert cache.k.abs().sum() == 0, "nothing has been written"
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"batch": 2}, "batch 2, the pass has 1"),
+        ({"dtype": torch.float64}, "dtype torch.float64, the pass has torch.float32"),
+        ({"config": tiny(n_layers=4).config}, "n_layers 4, this model has 3"),
+        ({"max_len": 4}, "5 new tokens after 0 make 5; expected at most 4"),
+    ],
+)
+def test_a_cache_that_does_not_fit_is_refused_at_once(made: dict[str, Any], told: str) -> None:
+    model = tiny()
+    cache = StaticCache(**({"config": model.config} | made))
+    with pytest.raises(ValueError, match=told):
+        generate(model, PROMPT, 4, cache=cache)
+
+
+def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    list(generate(model, [9, 9, 9], 3, cache=cache))
+    with pytest.raises(ValueError, match=r"the cache holds 5 tokens; expected an empty one: reset\(\) it"):
+        generate(model, PROMPT, 8, cache=cache)
+    cache.reset()
+    assert list(generate(model, PROMPT, 8, cache=cache)) == without_cache(model, PROMPT, 8)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_no_numbers_in_the_logits(kind: type[KVCache], value: float) -> None:
+    """The cache is as before the pass that failed, and goes on from there."""
+    model = tiny()
+    cache = kind(model.config)
+    prefill(model, PROMPT, cache)
+    with torch.no_grad():
+        good = model.lm_head.weight[4, 0].item()
+        model.lm_head.weight[4, 0] = value
+        with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
+            decode_step(model, [7], cache)
+        assert cache.length == 5
+        model.lm_head.weight[4, 0] = good
+        expected = model(torch.tensor([[*PROMPT, 7]]))[:, -1]
+    torch.testing.assert_close(decode_step(model, [7], cache), expected, rtol=0, atol=1e-5)
+
+
+def test_a_reply_that_meets_nan_half_way() -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    reply = generate(model, PROMPT, 8, cache=cache)
+    said = [next(reply), next(reply)]
+    with torch.no_grad():
+        model.norm.weight[0] = math.nan
+    with pytest.raises(ValueError, match="the logits hold NaN"):
+        next(reply)
+    assert reply.tokens == said == without_cache(tiny(), PROMPT, 2)
+    assert cache.length == 6
+    assert reply.stop_reason is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        ([[1, 2], [1]], r"sequences of \[2, 1\] tokens came in; expected equal lengths"),
+        ([[], []], "the prompt is empty"),
+        (torch.zeros(2, 0, dtype=torch.int64), "expected at least one token"),
+        (torch.zeros(2, 3, 1, dtype=torch.int64), r"shape \(2, 3, 1\); expected \(B, T\)"),
+    ],
+)
+def test_prefill_refuses(ids: Any, told: str) -> None:
+    model = tiny()
+    with pytest.raises(ValueError, match=told):
+        prefill(model, ids, GrowingCache(model.config, 2))
+
+
+def test_a_decode_step_takes_one_token() -> None:
+    model = tiny()
+    with pytest.raises(ValueError, match=r"2 tokens came in; expected one for each sequence: \(B, 1\)"):
+        decode_step(model, [1, 2], GrowingCache(model.config))
