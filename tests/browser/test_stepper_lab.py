@@ -168,6 +168,14 @@ def background(page: Page) -> Any:
     return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
 
 
+def test_made_under_a_dark_theme(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write(CELL), dark=True)
+    run_all(page)
+    expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
+    assert problems == []
+
+
 def test_light_and_dark_theme(lab: Lab, page: Page, problems: list[str]) -> None:
     open_notebook(page, lab, lab.write(CELL.replace("record())", "record(n_layers=2), start=2)")))
     run_all(page)

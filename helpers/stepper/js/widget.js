@@ -255,6 +255,8 @@ class StepperView {
   /** Ask the page for the width; not at every step, because asking makes it lay everything out. */
   measure() {
     const outer = this.root.clientWidth;
+    this.width = 0;
+    if (outer === 0) return; // not on the page yet, or in a hidden part of it
     this.root.classList.toggle("wid-small", outer < SMALL);
     const style = getComputedStyle(this.root);
     this.width = Math.floor(outer - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
