@@ -1,0 +1,128 @@
+"""What the checkers of several notebooks need: tensors go in as copies, and come out with a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers.check import cases
+from helpers.check.cases import Case
+from helpers.check.result import NotRightError, NotSolvedError, describe
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth")
+
+
+def call(function: Any, case: Case, todo: str, none: Any = None) -> Any:
+    """Call the reader's function as `cases.call` does, with copies of the arguments, tensors among them.
+
+    Args:
+        none: what to return for None where that is an answer.
+
+    Raises:
+        NotSolvedError, NotRightError: as in `cases.call`.
+    """
+    cases.check_function(function, todo)
+    copies = [clone(arg) for arg in case.args]
+
+    def run() -> Any:
+        with torch.no_grad():
+            value = function(*copies)
+        if value is None and cases.is_stub(function):
+            raise NotSolvedError(todo)
+        return none if value is None else value
+
+    value = cases.call(run, Case(case.label, (), case.trap), todo)
+    for ordinal, before, after in zip(ORDINALS, case.args, copies, strict=False):
+        if not unchanged(before, after):
+            raise NotRightError(
+                f"{case.label} changes its {ordinal} argument; expected it as it was.",
+                "it is written to in place; work on a copy, because others may still need it.",
+            )
+    return value
+
+
+def clone(value: Any) -> Any:
+    """Copy a tensor, a list of them, or a dict; leave anything else as it is."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, list):
+        return [clone(part) for part in value]
+    return dict(value) if isinstance(value, dict) else value
+
+
+def unchanged(before: Any, after: Any) -> bool:
+    """Whether a tensor, a list or a dict is still the same; anything else counts as such."""
+    if isinstance(before, Tensor):
+        return alike(before, after)
+    if isinstance(before, list):
+        return len(before) == len(after) and all(map(unchanged, before, after))
+    return not isinstance(before, int | float | dict) or bool(before == after)
+
+
+def alike(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same shape and the same numbers."""
+    return a.shape == b.shape and torch.equal(a, b)
+
+
+def say(value: Any) -> str:
+    """Say what kind of thing a reader handed over, tensors by their shape."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
+        return f"a {type(value).__name__} of {len(value)} parts"
+    return describe(value)
+
+
+def read_tensor(
+    value: Any, label: str, shape: tuple[int, ...], hints: Mapping[tuple[int, ...], str] | None = None
+) -> Tensor:
+    """Return what the reader's function gave if it is a tensor of this shape, or raise NotRightError.
+
+    Args:
+        hints: what a wrong shape most likely means.
+    """
+    if not isinstance(value, Tensor):
+        raise NotRightError(f"{label} gives {say(value)}; expected a tensor of shape {shape}.")
+    got = tuple(value.shape)
+    if got != shape:
+        raise NotRightError(f"{label} has shape {got}; expected {shape}.", (hints or {}).get(got, ""))
+    if value.is_complex():
+        raise NotRightError(f"{label} holds complex numbers; expected plain ones.")
+    return value.detach()
+
+
+def read_bools(value: Any, label: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return what the reader's function gave if it is bools of this shape, a tensor or an array, or raise."""
+    if isinstance(value, list | tuple):
+        value = cases_array(value)
+    if isinstance(value, np.ndarray) and value.dtype == bool:
+        value = torch.from_numpy(value)
+    table = read_tensor(value, label, shape)
+    if table.dtype != torch.bool:
+        kind = str(table.dtype).removeprefix("torch.")
+        raise NotRightError(f"{label} holds numbers ({kind}); expected True and False.")
+    return table.numpy()
+
+
+def cases_array(value: Sequence[Any]) -> Any:
+    """Return a list of bools, or of tensors of one bool each, as an array; anything else as it came."""
+    try:
+        array = np.array([np.asarray(part) for part in value])
+    except (TypeError, ValueError, RuntimeError):
+        return value
+    return array if array.dtype == bool else value
+
+
+def explain(stop: NotRightError, errors: Mapping[str, str]) -> NotRightError:
+    """Give a call that raised the likely reason that belongs to a piece of its message."""
+    reason = next((reason for text, reason in errors.items() if text in stop.message), "")
+    return NotRightError(stop.message, stop.reason or reason)
+
+
+def drawn(seed: int, *shape: int) -> Tensor:
+    """Return random numbers that are the same each time, torch's own generator left alone."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
