@@ -1,0 +1,237 @@
+"""The explorers show what sampling and the closed forms give, and turn with their knobs alone."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import IPython.display
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import cost, explorers, toy
+from helpers.sampling import next_probabilities
+
+LOGITS = toy.step(toy.PROMPT)
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def cells(html: str) -> list[list[str]]:
+    """The rows of the tables in a static form."""
+
+    class Reader(HTMLParser):
+        rows: list[list[str]]
+
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            if tag == "tr":
+                self.rows.append([])
+            if tag in ("td", "th"):
+                self.rows[-1].append("")
+
+        def handle_data(self, data: str) -> None:
+            if self.rows:
+                self.rows[-1][-1] += data
+
+    reader = Reader()
+    reader.rows = []
+    reader.feed(html)
+    return reader.rows
+
+
+def plain(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def test_next_word_knows_why_a_word_is_out() -> None:
+    explorer = explorers.next_word()
+    assert explorer.words == list(toy.VOCABULARY)
+    assert explorer.why_out() == [None] * 4
+    assert explorer.why_out(top_k=2) == [None, None, "top-k", "top-k"]
+    assert explorer.why_out(top_p=0.9) == [None, None, "top-p", "top-p"]
+    assert explorer.why_out(top_k=3, top_p=0.9) == [None, None, "top-k", "top-p"]
+    assert explorer.why_out(temperature=0.001) == [None, "temperature", "temperature", "temperature"]
+
+
+@settings(deadline=None)
+@given(
+    logits=st.lists(st.floats(-50, 50), min_size=1, max_size=6),
+    temperature=st.floats(0.1, 3),
+    top_k=st.integers(1, 6),
+    top_p=st.floats(0.05, 1),
+)
+def test_a_word_is_in_or_there_is_a_reason(
+    logits: list[float], temperature: float, top_k: int, top_p: float
+) -> None:
+    explorer = explorers.next_word(logits, [f"word {n}" for n in range(len(logits))])
+    setting: dict[str, Any] = {"temperature": temperature, "top_k": min(top_k, len(logits)), "top_p": top_p}
+    after, why = explorer.after(**setting), explorer.why_out(**setting)
+    assert after == pytest.approx(next_probabilities(np.array(logits), **setting))
+    assert [reason is None for reason in why] == [p > 0 for p in after]
+    html = explorer.draw(**setting)
+    assert html.count("→ out") == sum(reason is not None for reason in why)
+    for p in after:
+        assert not p or explorers.percent(p) in plain(html).replace("&lt;", "<").replace("&gt;", ">")
+    assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
+
+
+def test_next_word_shows_before_and_after() -> None:
+    explorer = explorers.next_word()
+    html = plain(explorer.draw(temperature=0.5, top_k=2, top_p=1.0))
+    for row in ("nice 72.3% → 88.1%", "warm 26.6% → 11.9%", "delicious 0.2% → out", "0.9% → out"):
+        assert row in html
+    assert "top-k keeps the 2 largest" in html
+    said = plain(explorer.say(temperature=0.5, top_k=2, top_p=1.0))
+    assert "2 of 4 words can be drawn; nice goes from 72.3% to 88.1%" in said
+    assert "the model's own" in explorer.say(temperature=1.0, top_k=4, top_p=1.0)
+    assert "larger ones reach top-p 0.9" in explorer.draw(temperature=1.0, top_k=4, top_p=0.9)
+
+
+def test_the_draws_follow_the_settings_alone() -> None:
+    explorer = explorers.next_word()
+    one = explorer.draw(temperature=1.0, top_k=4, top_p=1.0)
+    assert one == explorers.next_word().draw(temperature=1.0, top_k=4, top_p=1.0)
+    assert "20 draws, seed 0: nice 20" in explorer.draw(temperature=0.1, top_k=1, top_p=1.0)
+    counts = [int(n) for n in re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0])]
+    assert sum(counts) == 20
+
+
+def test_next_word_as_a_table() -> None:
+    rows = cells(explorers.next_word().static_html())
+    assert rows[0] == ["word", "temp. 1", "temp. 0.5", "temp. 2", "top-k 2", "top-p 0.9"]
+    assert rows[1] == ["nice", "72.3%", "88.1%", "56.6%", "73.1%", "73.1%"]
+    assert rows[4] == ["<eos>", "0.9%", "<0.1%", "6.3%", "out", "out"]
+
+
+def test_words_are_shown_as_text() -> None:
+    explorer = explorers.next_word([2.0, 1.0], [EVIL, "</td><script>"])
+    shown = explorer.draw(temperature=1.0, top_k=1, top_p=1.0) + explorer.say(temperature=0.5)
+    for html in (shown, explorer.static_html()):
+        assert "<img" not in html
+        assert "<script" not in html
+        assert "&lt;img" in html
+
+
+@pytest.mark.parametrize(
+    ("logits", "words", "message"),
+    [
+        ([1.0, 2.0], None, "2 logits came with 4 words"),
+        ([[1.0]], ["a"], "expected one row"),
+        ([], [], "expected one row"),
+        ([float("nan"), 1.0], ["a", "b"], "is NaN"),
+        ([float("-inf")], ["a"], "at least one finite number"),
+    ],
+)
+def test_wrong_logits_are_refused(logits: Any, words: list[str] | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        explorers.next_word(logits, words)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"temperature": 0}, {"temperature": -1}, {"top_k": 0}, {"top_k": 5}, {"top_p": 0}, {"top_p": 1.5}],
+)
+def test_wrong_settings_are_refused(setting: dict[str, Any]) -> None:
+    explorer = explorers.next_word()
+    for use in (explorer.after, explorer.why_out, explorer.draw, explorer.say):
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            use(**setting)
+
+
+def test_cost_of_reply_shows_the_closed_forms() -> None:
+    explorer = explorers.cost_of_reply()
+    html = plain(explorer.draw(prompt=4, reply=8))
+    assert "positions run without 60 × 3.1 with 11 × 1.7" in html
+    assert "pairs, of one head and layer without 276 × 4.8 with 66 × 2.9" in html
+    assert "rows kept in the cache without 0 with 11 × 1.7" in html
+    assert explorer.say(prompt=4, reply=8) == (
+        "With the cache 5.5 times fewer positions and 4.2 times fewer pairs; its price is 11 rows."
+    )
+    assert "the cache saves nothing yet; its price is 1 row." in explorer.say(prompt=1, reply=1)
+
+
+def test_cost_of_reply_as_a_table() -> None:
+    rows = {row[0]: row[1:] for row in cells(explorers.cost_of_reply().static_html())}
+    assert rows["prompt + reply"] == ["4 + 8", "100 + 100", "1,000 + 100", "100 + 1,000"]
+    assert rows["positions, no cache"] == ["60", "14,950", "104,950", "599,500"]
+    assert rows["positions, cached"] == ["11", "199", "1,099", "1,099"]
+    assert rows["pairs, no cache"] == ["276", "1,166,650", "55,166,650", "221,666,500"]
+    assert rows["pairs, cached"] == ["66", "19,900", "604,450", "604,450"]
+    assert rows["ratio of pairs"] == ["4.2", "58.6", "91.3", "366.7"]
+    assert rows["rows kept, cached"] == ["11", "199", "1,099", "1,099"]
+
+
+@given(prompt=st.integers(1, 10**5), reply=st.integers(1, 10**5))
+def test_what_it_says_of_a_reply_twice_as_long(prompt: int, reply: int) -> None:
+    now, longer = cost.whole_reply(prompt, reply), cost.whole_reply(prompt, 2 * reply)
+    assert longer.positions <= 2 * now.positions
+    assert longer.rows_kept <= 2 * now.rows_kept
+    assert longer.pairs <= 4 * now.pairs
+
+
+def test_every_length_of_the_sliders_can_be_drawn() -> None:
+    explorer = explorers.cost_of_reply()
+    for prompt in explorers.LENGTHS:
+        for reply in explorers.LENGTHS:
+            html = explorer.draw(prompt=prompt, reply=reply) + explorer.say(prompt=prompt, reply=reply)
+            widths = [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
+            assert max(widths) == 100
+            assert "nan" not in html
+
+
+@pytest.mark.parametrize("make", [explorers.next_word, explorers.cost_of_reply])
+def test_turning_a_knob_redraws_and_reset_goes_back(make: Any) -> None:
+    explorer = make()
+    *knobs, reset, said, picture, _ = explorer.widget.children
+    first = said.value, picture.value
+    for knob in knobs:
+        start = knob.value
+        options = getattr(knob, "options", None)
+        for value in [n for _, n in options] if options else [knob.max, knob.min]:
+            knob.value = value
+            assert "wid-explorer" in picture.value
+        assert (said.value, picture.value) != first
+        knob.value = start
+        assert (said.value, picture.value) == first
+    for knob in knobs:
+        knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
+    assert (said.value, picture.value) != first
+    reset.click()
+    assert (said.value, picture.value) == first
+    assert explorer.widget is explorer.widget
+
+
+@pytest.mark.parametrize("make", [explorers.next_word, explorers.cost_of_reply])
+def test_two_outputs_the_same_in_every_run(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw: shown.append(bundle))
+    first, second = make(), make()
+    for explorer in (first, second, first):
+        explorer._ipython_display_()
+    texts = [{kind: text for kind, text in bundle.items() if kind.startswith("text/")} for bundle in shown]
+    assert texts[0:2] == texts[2:4] == texts[4:6]
+    assert "application/vnd.jupyter.widget-view+json" in shown[1]
+    assert first.static_html() in texts[0]["text/html"]
+    assert texts[0]["text/plain"] == repr(first)
+    assert "0x" not in repr(first)
+    assert re.search(r"<(style|script|svg)|var\(|style=\"(?!text-align)", first.static_html()) is None
+
+
+def test_counts_and_ratios_in_few_digits() -> None:
+    assert [explorers.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)] == [
+        "66",
+        "171,700",
+        "1.17 million",
+        "222 million",
+        "1 trillion",
+    ]
+    assert [explorers.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
+    assert [explorers.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)] == [
+        "0.0%",
+        "<0.1%",
+        "50.0%",
+        ">99.9%",
+        "100.0%",
+    ]
