@@ -1,0 +1,79 @@
+"""The worksheet is blank, whole, and prints on one sheet."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import make_worksheet
+import pytest
+from playwright.sync_api import Page
+
+from helpers import toy
+from tests.machine import ROOT
+
+
+def pages(pdf: bytes) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Path:
+    path = tmp_path / "worksheet.html"
+    path.write_text(make_worksheet.worksheet(), encoding="utf-8")
+    return path
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_it_prints_on_one_sheet(page: Page, sheet: Path, paper: str) -> None:
+    page.goto(sheet.as_uri())
+    assert pages(page.pdf(format=paper)) == 1
+    page.add_style_tag(content=".walk { margin-bottom: 60mm }")  # a page more is counted as one
+    assert pages(page.pdf(format=paper)) == 2
+
+
+@pytest.mark.browser
+def test_nothing_is_cut_off_at_the_width_of_the_paper(page: Page, sheet: Path) -> None:
+    page.set_viewport_size({"width": 695, "height": 950})  # A4 within its margins
+    page.emulate_media(media="print")
+    page.goto(sheet.as_uri())
+    overflow = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) == 0
+    cell = page.locator(".triangle td").first.bounding_box()
+    assert cell is not None
+    assert min(cell["width"], cell["height"]) > 30  # 8 mm: room for a digit by hand
+
+
+def test_it_is_blank() -> None:
+    html = make_worksheet.worksheet()
+    text = re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
+    numbers = re.findall(r"\d+(?:\.\d+)?", text)
+    for answer in ("12.5", "10.33", "15", "9.0", "60", "276", "66"):
+        assert answer not in numbers
+    walk, triangle = html.split("<h2>")[1:]
+    assert walk.count("<td></td>") == 4 * len(toy.HEADS) + len(toy.HEADS)
+    assert len(re.findall(r"<td></td>", triangle)) == 66
+    assert not re.search(r"<td>\S", triangle.replace("<td></td>", ""))
+
+
+def test_it_gives_the_prompt_and_the_rules() -> None:
+    walk = make_worksheet.walk_table()
+    for word in toy.PROMPT:
+        assert f'<td class="token">{word}</td><td class="given">{toy.NUMBERS[word]}</td>' in walk
+    for head in toy.HEADS:
+        assert make_worksheet.RULES[head] in walk
+    assert not re.search(r"https?://|<script|src=", make_worksheet.worksheet())
+
+
+def test_the_command_writes_the_file(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / ".ci/make_worksheet.py"), "--out"]
+    out = tmp_path / "sheet.html"
+    done = subprocess.run([*command, str(out)], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, str(out))
+    assert out.read_text(encoding="utf-8") == make_worksheet.worksheet()
+    lost = subprocess.run([*command, str(tmp_path / "no/sheet.html")], capture_output=True, text=True)
+    assert lost.returncode != 0
+    assert "there is no folder" in lost.stderr
