@@ -76,10 +76,8 @@ def test_softmax_of_known_weights() -> None:
     np.testing.assert_allclose(sampling.softmax(as_logits([0.5, 0.25, 0.25])), [0.5, 0.25, 0.25], rtol=1e-15)
     assert sampling.softmax(np.array([0, -np.inf, 0])).tolist() == [0.5, 0, 0.5]
     assert sampling.softmax(np.array([1e4, -1e4])).tolist() == [1, 0]
-    rows = as_logits([0.5, 0.25, 0.25, 0.125, 0.375, 0.5]).reshape(2, 3) + [
-        [1000],
-        [-1000],
-    ]  # each its own peak
+    logits = as_logits([0.5, 0.25, 0.25, 0.125, 0.375, 0.5]).reshape(2, 3)
+    rows = logits + np.array([[1000], [-1000]])  # each row its own peak
     np.testing.assert_allclose(sampling.softmax(rows), [[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]], rtol=1e-9)
 
 

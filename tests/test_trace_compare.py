@@ -217,6 +217,16 @@ def test_a_head_without_a_name_is_numbered() -> None:
     assert "layer 1, head 0, position 6" in str(compare(a, b))
 
 
+def test_contexts_that_were_not_recorded_are_not_compared() -> None:
+    """A large model's trace has none; its weights, logits and choices still are."""
+    a, b = long(), long()
+    part(b).contexts = {}
+    assert compare(a, b)
+    assert compare(b, a)
+    RESULT["logit"][0](b)
+    assert not compare(a, b)
+
+
 def test_what_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="what is 'speed'; expected 'result' or 'work'"):
         compare(long(), long(), what="speed")
