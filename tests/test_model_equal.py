@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +65,15 @@ CONFIGS = {
 SPLITS = {"prefill": [23], "chunks": [7, 1, 10, 5], "token by token": [1] * 23}
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Transformer]:
+@functools.cache
+def pair(name: str) -> tuple[Any, Transformer]:
     """A random model of `transformers`, and ours loaded from the folder that it saved."""
     torch.manual_seed(0)
-    theirs = AutoModelForCausalLM.from_config(CONFIGS[request.param]).eval()
+    theirs = AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
     enlarge(theirs)
-    folder = tmp_path_factory.mktemp("theirs")
-    theirs.save_pretrained(folder)
-    return theirs, checkpoint.load(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        return theirs, checkpoint.load(folder)
 
 
 @torch.no_grad()
@@ -82,8 +84,9 @@ def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KV
 
 @pytest.mark.parametrize("cache", [GrowingCache, StaticCache])
 @pytest.mark.parametrize("split", SPLITS)
-def test_equal_to_transformers(pair: tuple[Any, Transformer], split: str, cache: type[KVCache]) -> None:
-    theirs, ours = pair
+@pytest.mark.parametrize("name", CONFIGS)
+def test_equal_to_transformers(name: str, split: str, cache: type[KVCache]) -> None:
+    theirs, ours = pair(name)
     ids = tokens(2, 23)
     with torch.no_grad():
         expected = theirs(ids).logits
@@ -93,16 +96,18 @@ def test_equal_to_transformers(pair: tuple[Any, Transformer], split: str, cache:
     torch.testing.assert_close(got, expected, rtol=0, atol=BOUND)
 
 
-def test_equal_without_a_cache(pair: tuple[Any, Transformer]) -> None:
-    theirs, ours = pair
+@pytest.mark.parametrize("name", CONFIGS)
+def test_equal_without_a_cache(name: str) -> None:
+    theirs, ours = pair(name)
     ids = tokens(5, 40, seed=2)
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=0, atol=BOUND)
 
 
-def test_equal_losses_give_equal_gradients(pair: tuple[Any, Transformer]) -> None:
+@pytest.mark.parametrize("name", CONFIGS)
+def test_equal_losses_give_equal_gradients(name: str) -> None:
     """What training would do: the gradient of every parameter, relative to the largest."""
-    theirs, ours = pair
+    theirs, ours = pair(name)
     ids = tokens(2, 11)
     gradients = []
     for model in (theirs, ours):
@@ -120,8 +125,9 @@ def test_equal_losses_give_equal_gradients(pair: tuple[Any, Transformer]) -> Non
         )
 
 
-def test_what_we_save_opens_in_transformers(pair: tuple[Any, Transformer], tmp_path: Path) -> None:
-    theirs, ours = pair
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_we_save_opens_in_transformers(name: str, tmp_path: Path) -> None:
+    theirs, ours = pair(name)
     checkpoint.save(ours, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
     open_it: Any = AutoModelForCausalLM.from_pretrained
@@ -155,8 +161,9 @@ def test_tied_stays_tied(tmp_path: Path) -> None:
     assert loaded.lm_head.weight.dtype == torch.float64
 
 
-def test_several_files(pair: tuple[Any, Transformer], tmp_path: Path) -> None:
-    theirs, ours = pair
+@pytest.mark.parametrize("name", CONFIGS)
+def test_several_files(name: str, tmp_path: Path) -> None:
+    theirs, ours = pair(name)
     theirs.save_pretrained(tmp_path, max_shard_size="9KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
     loaded = checkpoint.load(tmp_path)

@@ -1,0 +1,250 @@
+"""The parts of the model against formulas written out: rotation, attention, norm, MLP, sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from helpers.model.attention import attend, inverse_wavelengths, rotate, rotation
+from helpers.model.config import Llama3Scaling, ModelConfig
+from helpers.model.transformer import RMSNorm, SwiGLU, Transformer
+from tests.tiny import SCALING, SIZES, enlarge, tiny, tiny_config, tokens
+
+torch.set_num_threads(1)
+
+B, T, S, H, D, Dv = 2, 3, 5, 6, 8, 4
+
+
+def by_loops(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Tensor | None) -> Tensor:
+    """Contexts head by head and query by query; 0 where there is nothing to pick."""
+    group = q.shape[1] // k.shape[1]
+    out = torch.zeros(*q.shape[:3], v.shape[3], dtype=q.dtype)
+    for b, h, t in torch.cartesian_prod(*(torch.arange(n) for n in q.shape[:3])).tolist():
+        seen = [s for s in range(k.shape[2]) if mask[t, s]]
+        exps = [math.exp(float(q[b, h, t] @ k[b, h // group, s]) * scale) for s in seen]
+        total = sum(exps) + (0 if sink is None else math.exp(float(sink[h])))
+        for s, e in zip(seen, exps, strict=True):
+            out[b, h, t] += e / total * v[b, h // group, s]
+    return out
+
+
+def causal(n_new: int, n_all: int) -> Tensor:
+    return torch.arange(n_all) <= torch.arange(n_all - n_new, n_all)[:, None]
+
+
+def qkv(Hkv: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    sizes = ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv))
+    return tuple(torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("sink", [None, [0.5, -1.0, 2.0, -math.inf, 0.0, 9.0]])
+@pytest.mark.parametrize("Hkv", [1, 2, 3, 6])
+def test_attend(Hkv: int, sink: list[float] | None) -> None:
+    scores = None if sink is None else torch.tensor(sink)
+    q, k, v = qkv(Hkv)
+    got = attend(q, k, v, causal(T, S), 0.7, scores)
+    assert got.shape == (B, H, T, Dv)
+    torch.testing.assert_close(got, by_loops(q, k, v, causal(T, S), 0.7, scores), rtol=0, atol=1e-12)
+
+
+def test_attend_sees_all_that_a_lone_query_may_see() -> None:
+    """`is_causal=True` would show one query of five keys the first alone."""
+    q, k, v = qkv(3)
+    got = attend(q[:, :, -1:], k, v, causal(1, S), 0.7)
+    torch.testing.assert_close(got, attend(q, k, v, causal(T, S), 0.7)[:, :, -1:], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sink", [None, [-math.inf] * H, [3.0] * H])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_row_with_nothing_to_pick_gives_0(sink: list[float] | None, dtype: torch.dtype) -> None:
+    """Not NaN, as a plain softmax would, and not the average of all keys."""
+    q, k, v = (x.to(dtype) for x in qkv(2))
+    mask = causal(T, S)
+    mask[1] = False
+    got = attend(q, k, v, mask, 0.7, None if sink is None else torch.tensor(sink))
+    assert (got[:, :, 1] == 0).all()
+    assert (got[:, :, [0, 2]].abs().sum(-1) > 0).all()
+
+
+def test_attend_changes_nothing_it_was_given() -> None:
+    given = qkv(3)
+    copies = [x.clone() for x in given]
+    attend(*given, causal(T, S), 0.7, torch.ones(H))
+    assert all(torch.equal(x, y) for x, y in zip(given, copies, strict=True))
+
+
+def test_rotation_turns_pairs_half_a_head_apart() -> None:
+    config = tiny_config(rope_theta=100.0)
+    x = torch.randn(1, 2, 5, 8, dtype=torch.float64)
+    positions = torch.tensor([0, 1, 2, 7, 30])
+    got = rotate(x, *rotation(positions, inverse_wavelengths(config), torch.float64))
+    angles = positions[:, None].double() * 100.0 ** (-torch.arange(4).double() / 4)
+    turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
+    torch.testing.assert_close(got, torch.cat([turned.real, turned.imag], -1), rtol=0, atol=1e-5)
+    assert torch.equal(got[:, :, 0], x[:, :, 0])
+
+
+def test_scores_depend_on_the_distance_alone() -> None:
+    q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
+
+    def score(at: int, of: int) -> float:
+        turns = inverse_wavelengths(tiny_config())
+        there, here = (rotation(torch.tensor([n]), turns, torch.float64) for n in (at, of))
+        return float((rotate(q, *there) * rotate(k, *here)).sum())
+
+    assert score(5, 2) == pytest.approx(score(33, 30), abs=1e-5)
+    assert score(5, 2) != pytest.approx(score(5, 3), abs=1e-2)
+
+
+def test_llama3_scaling_leaves_fast_pairs_and_slows_slow_ones() -> None:
+    plain = inverse_wavelengths(tiny_config())
+    scaled = inverse_wavelengths(tiny_config(rope_scaling=SCALING))
+    # in 16 positions pair 0 turns 16 / 2π = 2.5 times, between 1 and 4: a blend; the others under once
+    share = (16 / (2 * math.pi) - 1) / (4 - 1)
+    assert scaled[0] == pytest.approx((1 - share) / 8 + share)
+    torch.testing.assert_close(scaled[1:], plain[1:] / 8)
+    fast = Llama3Scaling(factor=8.0, low_freq_factor=0.1, high_freq_factor=0.2, original_max_seq_len=16)
+    assert inverse_wavelengths(tiny_config(rope_scaling=fast))[0] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
+    """bfloat16 has 8 bits for a number: from 256 on it cannot tell a position from the next."""
+    model = tiny().to(dtype)
+    assert torch.equal(model.turns, inverse_wavelengths(model.config))
+    cos, sin = rotation(torch.tensor([300, 301]), model.turns, dtype)
+    assert cos.dtype == sin.dtype == dtype
+    assert not torch.equal(cos[0], cos[1])
+    exact = torch.tensor(math.cos(301.0)).to(dtype)
+    assert abs(float(cos[1, 0] - exact)) <= 2 * torch.finfo(dtype).eps + 1e-4
+
+
+def test_heads_are_split_along_the_width() -> None:
+    attention: Any = tiny().layers[0].self_attn
+    x = torch.arange(2 * 5 * 48).view(2, 5, 48)
+    heads = attention.split_heads(x)
+    assert heads.shape == (2, 6, 5, 8)
+    for b, h, t in ((0, 0, 0), (1, 5, 3), (0, 2, 4)):
+        assert torch.equal(heads[b, h, t], x[b, t, 8 * h : 8 * h + 8])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_norm_and_mlp_take_each_token_by_itself(dtype: torch.dtype) -> None:
+    for module in (RMSNorm(30, 1e-5), SwiGLU(tiny_config())):
+        enlarge(module)
+        x = torch.randn(2, 5, 30).to(dtype)
+        whole = module.to(dtype)(x)
+        for b, t in ((0, 0), (1, 3)):
+            # one row is summed in another order than ten: some eps of the largest number
+            atol = 8 * torch.finfo(dtype).eps * float(whole.detach().abs().max())
+            torch.testing.assert_close(module(x[b, t]), whole[b, t], rtol=0, atol=atol)
+
+
+def test_norm_and_mlp_by_formula() -> None:
+    norm, mlp = RMSNorm(30, 0.5).double(), SwiGLU(tiny_config()).double()
+    enlarge(norm)
+    x = torch.randn(30, dtype=torch.float64)
+    expected = norm.weight * x / (x.pow(2).sum() / 30 + 0.5).sqrt()
+    torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
+    gate, up = mlp.gate_proj.weight @ x, mlp.up_proj.weight @ x
+    expected = mlp.down_proj.weight @ (gate / (1 + (-gate).exp()) * up)
+    torch.testing.assert_close(mlp(x), expected, rtol=0, atol=1e-12)
+
+
+def test_the_norm_of_bfloat16_numbers_is_taken_in_float32() -> None:
+    x = torch.linspace(1, 2, 30).to(torch.bfloat16)
+    exact = x.double() / x.double().square().mean().sqrt()
+    got = RMSNorm(30, 1e-9).to(torch.bfloat16)(x)
+    assert (got.double() - exact).abs().max() <= 2**-8 * exact.max()
+
+
+def test_a_later_token_changes_no_earlier_logit() -> None:
+    model, ids = tiny(dtype=torch.float64), tokens(1, 12)
+    changed = ids.clone()
+    changed[0, 7] = (changed[0, 7] + 1) % 19
+    with torch.no_grad():
+        before, after = model(ids), model(changed)
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert ((before - after)[:, 7:].abs().amax(-1) > 1e-3).all()
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}, {"n_kv_heads": 6}]
+)
+def test_parameters_are_counted(changed: dict[str, Any]) -> None:
+    config = tiny_config(**changed)
+    assert config.n_parameters == sum(p.numel() for p in Transformer(config).parameters())
+    assert config.group_size == 6 // config.n_kv_heads
+
+
+def test_a_seed_makes_the_same_model_twice() -> None:
+    a, b, c = tiny(seed=3), tiny(seed=3), tiny(seed=4)
+    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    assert not torch.equal(a.lm_head.weight, c.lm_head.weight)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        *(({name: 0}, f"{name} is 0; expected a whole number, 1 or more") for name in SIZES),
+        ({"n_layers": True}, "n_layers is True"),
+        ({"vocab_size": 19.0}, "vocab_size is 19.0"),
+        ({"n_kv_heads": 4}, "n_heads is 6, n_kv_heads 4; expected a multiple"),
+        ({"head_dim": 7}, "head_dim is 7; expected an even number"),
+        ({"rope_theta": 0.0}, "rope_theta is 0.0; expected a number over 0"),
+        ({"norm_eps": math.nan}, "norm_eps is nan"),
+        ({"rope_theta": math.inf}, "rope_theta is inf"),
+        ({"eos_ids": (19,)}, "eos id 19 is out of range; expected 0 to 18"),
+    ],
+)
+def test_sizes_that_do_not_fit(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        tiny_config(**changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"factor": 0.0}, "rope_scaling.factor is 0.0"),
+        (
+            {"low_freq_factor": 4.0},
+            "rope_scaling.low_freq_factor is 4.0; expected less than high_freq_factor",
+        ),
+        ({"original_max_seq_len": -1}, "rope_scaling.original_max_seq_len is -1"),
+    ],
+)
+def test_scaling_that_does_not_fit(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Llama3Scaling(**(vars(SCALING) | changed))
+
+
+def test_a_config_is_frozen() -> None:
+    config: Any = tiny_config()
+    with pytest.raises(AttributeError):
+        config.n_layers = 5
+    assert isinstance(hash(config), int)
+    assert config == ModelConfig(**SIZES)
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        (torch.zeros(1, 0, dtype=torch.int64), "expected at least one token"),
+        (torch.zeros(0, 3, dtype=torch.int64), "expected at least one token"),
+        (torch.zeros(3, dtype=torch.int64), r"shape \(3,\); expected \(B, T\)"),
+        (torch.zeros(1, 3), "tokens are torch.float32; expected a tensor of whole numbers"),
+        (torch.zeros(1, 3, dtype=torch.bool), "tokens are torch.bool"),
+        ([[1, 2]], "tokens are list; expected a tensor"),
+        (torch.tensor([[3, 19]]), "token id 19 is out of range; expected 0 to 18"),
+        (torch.tensor([[-7, 3]]), "token id -7 is out of range"),
+        (torch.ones(1, 41, dtype=torch.int64), "41 new tokens after 0 make 41; expected at most 40"),
+    ],
+)
+def test_tokens_that_cannot_run(ids: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        tiny()(ids)

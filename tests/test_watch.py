@@ -1,0 +1,217 @@
+"""The trace of a real run, and the toy's golden numbers through the real model's attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import toy
+from helpers.model.attention import attend
+from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.generate import generate
+from helpers.stepper import Stepper
+from helpers.tokenizer import Tokenizer
+from helpers.trace import Trace, compare
+from helpers.watch import watch
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+
+PROMPT = [3, 1, 4, 1, 5]
+DTYPES = [torch.float64, torch.float32, torch.bfloat16]
+WORDS = [
+    "<eos>",
+    *"the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split(),
+]
+
+
+@pytest.mark.parametrize("kind", [None, GrowingCache, StaticCache])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_kv_heads", [1, 3, 6])
+def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
+    model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
+    cache = None if kind is None else kind(model.config, dtype=dtype)
+    trace = watch(model, PROMPT, max_new=7, cache=cache)
+    assert Trace.from_json(trace.to_json()).to_dict() == trace.to_dict()  # from_json checks every field
+    assert [run.cache for run in trace.runs] == ["static" if kind is StaticCache else "growing", "none"]
+    assert [token.id for token in trace.sequences[0].tokens[5:]] == list(generate(model, PROMPT, 7))
+    assert [token.position for token in trace.sequences[0].tokens] == list(range(12))
+    assert len(trace.recorded) == 3 * 6
+    # logits of 6 rounded to bfloat16 move by 0.05 when sums run in another order
+    tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
+    assert compare(trace.only("cached"), trace.only("uncached"), tolerance=tolerance)
+
+
+def test_what_it_counts() -> None:
+    trace = watch(tiny(), PROMPT, max_new=3)
+    cached, uncached = (run.passes for run in trace.runs)
+    assert [event.phase for event in cached] == ["training", "prefill", "decode", "decode"]
+    assert [event.counts["positions"] for event in cached] == [5, 5, 1, 1]
+    assert [event.counts["positions"] for event in uncached] == [5, 5, 6, 7]
+    assert [event.counts["rows_read"] for event in cached] == [0, 0, 5, 6]
+    assert [event.counts["pairs"] for event in cached] == [15, 15, 6, 7]
+    assert [event.counts["pairs"] for event in uncached] == [15, 15, 21, 28]
+    assert [event.parts[0].kept for event in cached] == [(0, 0), (0, 5), (5, 6), (6, 7)]
+    assert cached[0].parts[0].target == [1, 2, 3, 4, 5]
+    shape = cached[2].shapes[1]
+    assert (shape["q"], shape["k"], shape["scores"]) == ([1, 6, 1, 8], [1, 3, 6, 8], [1, 6, 1, 6])
+
+
+def test_the_weights_are_those_of_the_model() -> None:
+    """Worked out by hand for one layer's last query: rotate by complex numbers, dot, softmax."""
+    model = tiny(n_layers=1, dtype=torch.float64)
+    trace = watch(model, PROMPT, max_new=1)
+    block: Any = model.layers[0]
+    with torch.no_grad():
+        x = block.input_layernorm(model.embed_tokens(torch.tensor(PROMPT)))
+        q = block.self_attn.q_proj(x).unflatten(-1, (6, 8))  # (T, H, D)
+        k = block.self_attn.k_proj(x).unflatten(-1, (3, 8))
+    angles = torch.arange(5).double()[:, None] * 10_000.0 ** (-torch.arange(4).double() / 4)
+    turn = torch.polar(torch.ones_like(angles), angles)[:, None]
+    q, k = (torch.complex(y[..., :4], y[..., 4:]) * turn for y in (q, k))
+    for head in range(6):
+        scores = (q[4, head] * k[:, head // 2].conj()).real.sum(-1) / 8**0.5
+        got = trace.attention_weights(4, 0, head)
+        np.testing.assert_allclose(got, scores.softmax(0).numpy(), atol=2e-5)  # 16 bits hold 1.5e-5
+
+
+@pytest.mark.parametrize("recorded", [[(0, 0)], [(2, 5), (0, 3)], [(layer, 1) for layer in range(3)]])
+def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
+    model = tiny()
+    everything, some = watch(model, PROMPT, max_new=4), watch(model, PROMPT, max_new=4, recorded=recorded)
+    assert some.recorded == recorded
+    assert set(some.weights) == {
+        f"0.{token}.{layer}.{head}" for token in range(8) for layer, head in recorded
+    }
+    assert all(np.array_equal(row, everything.weights[key]) for key, row in some.weights.items())
+    assert Trace.from_json(some.to_json())
+
+
+def test_words_and_candidates() -> None:
+    tokenizer = Tokenizer.of_words(WORDS)
+    trace = watch(tiny(eos_ids=(0,)), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny")
+    texts = [token.text for token in trace.sequences[0].tokens]
+    assert texts[:5] == ["today", "the", "soup", "is", "so"]
+    assert set(texts) <= set(WORDS)
+    out = trace.run("cached").passes[1].parts[0].out[0]
+    assert len(out.top) == 4
+    assert [logit for _, logit, _ in out.top] == sorted((logit for _, logit, _ in out.top), reverse=True)
+    assert out.top[0][0] == texts[5]
+    assert trace.model.name == "tiny"
+
+
+def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
+    trace = watch(tiny(), PROMPT, max_new=10, n_top=1, temperature=3.0, seed=4)
+    said = [token.id for token in trace.sequences[0].tokens[5:]]
+    assert said == list(generate(tiny(), PROMPT, 10, temperature=3.0, seed=4))
+    assert said != list(generate(tiny(), PROMPT, 10))
+    assert trace.run("uncached").passes[1].parts[0].out[0].how == "sampled, temperature 3"
+    assert Trace.from_json(trace.to_json())
+
+
+def test_stops_at_eos_and_when_full() -> None:
+    model = tiny()
+    said = list(generate(model, PROMPT, 8))
+    ends = watch(tiny(eos_ids=(said[3],)), PROMPT, max_new=8)
+    assert [token.id for token in ends.sequences[0].tokens[5:]] == said[: said.index(said[3]) + 1]
+    full = watch(model, PROMPT, max_new=8, cache=StaticCache(model.config, max_len=7))
+    assert [token.id for token in full.sequences[0].tokens[5:]] == said[:3]
+    assert [len(run.passes) for run in full.runs] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"prompt": []}, "the prompt is empty"),
+        ({"prompt": "Today"}, "the prompt is text, 'Today'; expected ids"),
+        ({"prompt": "Today", "tokenizer": Tokenizer.of_words(WORDS)}, "'Today' .nearest: today"),
+        ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
+        ({"prompt": [1] * 41}, "41 new tokens after 0 make 41"),
+        ({"max_new": 0}, "max_new is 0"),
+        ({"n_top": 0}, "n_top is 0"),
+        ({"top_p": 0.5}, "came without a temperature"),
+        ({"recorded": [(3, 0)]}, r"recorded has \(3, 0\); expected each pair once, layers 0 to 2"),
+        ({"recorded": [(0, 6)]}, "heads 0 to 5"),
+        ({"recorded": [(0, -1)]}, "heads 0 to 5"),
+        ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
+        ({"cache": GrowingCache(tiny(n_layers=2).config)}, "n_layers 2, this model has 3"),
+        ({"cache": GrowingCache(tiny().config, dtype=torch.bfloat16)}, "dtype torch.bfloat16"),
+    ],
+)
+def test_bad_input(changed: dict[str, Any], told: str) -> None:
+    settings: dict[str, Any] = {"prompt": PROMPT, "max_new": 2} | changed
+    with pytest.raises(ValueError, match=told):
+        watch(tiny(), **settings)
+
+
+def test_a_cache_in_use_is_refused() -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    watch(model, PROMPT, max_new=2, cache=cache)
+    with pytest.raises(ValueError, match=r"the cache holds 6 tokens; expected an empty one: reset\(\) it"):
+        watch(model, PROMPT, max_new=2, cache=cache)
+
+
+def test_recording_changes_nothing() -> None:
+    model = tiny()
+    before = model(torch.tensor([PROMPT])).detach()
+    watch(model, PROMPT, max_new=3)
+    assert torch.equal(model(torch.tensor([PROMPT])).detach(), before)
+
+
+def test_the_stepper_plays_it(tmp_path: Path) -> None:
+    trace = watch(tiny(), PROMPT, max_new=3)
+    stepper = Stepper(trace)
+    assert "<table" in stepper.static_html()
+    stepper.save_html(tmp_path / "real.html", title="A real run")
+    assert trace.to_json()[:40] in (tmp_path / "real.html").read_text(encoding="utf-8")
+
+
+def through_attend(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, sink: np.ndarray = toy.SINK
+) -> np.ndarray:
+    """The toy's attention on the real model's core: q (H, T, 2), k (S, 2), v (S,) → (T, H)."""
+    batched = (q[None], k[None, None], v[None, None, :, None])  # (1, H, T, 2), (1, 1, S, 2), (1, 1, S, 1)
+    queries, keys, values = (torch.tensor(x) for x in batched)
+    contexts = attend(queries, keys, values, torch.tensor(mask), 1.0, torch.tensor(sink))
+    return contexts[0, :, :, 0].T.numpy()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"ban_eos": True},
+        {"n_layers": 2},
+        {"n_layers": 3, "ban_eos": True},
+        {"temperature": 0.8, "seed": 3},
+    ],
+)
+def test_the_toy_through_the_real_core(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    by_hand = toy.record(**settings)
+    calls: list[int] = []
+
+    def counted(*args: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        return through_attend(*args)
+
+    monkeypatch.setattr(toy, "attention", counted)
+    in_torch = toy.record(**settings)
+    layers = settings.get("n_layers", 1)
+    assert len(calls) == layers * sum(len(run.passes) for run in in_torch.runs)
+    assert str(compare(in_torch, by_hand)) == "equal"
+    assert str(compare(in_torch, by_hand, "work")) == "equal"
+
+
+def test_golden_numbers_through_the_real_core() -> None:
+    positions, numbers = np.arange(1, 5), np.array([10.0, 20.0, 1.0, 5.0])
+    q, k, v = toy.make_qkv(positions, numbers)
+    contexts = through_attend(q, k, v, toy.causal_mask(4))
+    expected = np.array([[0, 10, 10, 10], [20, 20, 10, 15], [20, 1, 10, 31 / 3], [12.5, 5, 10, 9]])
+    np.testing.assert_allclose(contexts, expected, rtol=0, atol=1e-7)  # softmax at 40 / 2: 2e-9 of 20
+    without_sink = through_attend(q, k, v, toy.causal_mask(4), np.full(4, -np.inf))
+    assert without_sink[0, 0] == 10  # softmax must spend its 1 somewhere
