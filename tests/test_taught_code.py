@@ -72,7 +72,7 @@ def definitions(source: str) -> dict[str, Definition]:
 
 
 def of_cell(cell: dict[str, Any]) -> dict[str, Definition]:
-    """What a cell teaches: its definitions, in Markdown those of its fences; stubs and naive forms are not."""
+    """What a cell teaches: its definitions, or its fences'; stubs and naive forms are not."""
     tags, source = cell["metadata"].get("tags", []), "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         return {name: node for code in FENCE.findall(source) for name, node in definitions(code).items()}
