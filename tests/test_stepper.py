@@ -167,6 +167,15 @@ def test_static_form_in_words(run: Trace) -> None:
     assert uncached[-1][1:6] == ["dropped"] * 5
 
 
+def test_static_form_that_starts_with_training_shows_the_targets(run: Trace) -> None:
+    read = Tables(Stepper(run, start="training").static_html())
+    assert len(read.tables) == 4
+    training = read.tables[0]
+    assert [row[-1] for row in training[:5]] == ["target", "→ weather", "→ is", "→ so", "→ nice"]
+    assert marks(training, 4) == expected_marks(run, "cached", 0)
+    assert "Training, for reference. 4 tokens run together; 10 pairs. Every row has" in "".join(read.said)
+
+
 def test_static_form_needs_nothing_that_notebooks_strip(run: Trace) -> None:
     text = Stepper(run).static_html()
     assert Tables(text).tags <= {"p", "b", "bdi", "br", "table", "tr", "th", "td"}

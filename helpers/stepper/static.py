@@ -104,7 +104,9 @@ class _Table:
         return _row(_word(self.tokens[query].text), cells, self.aside(query))
 
     def aside(self, query: int) -> str:
-        """What stands right of a row: its contexts, or whose work it is."""
+        """What stands right of a row: its target, its contexts, or whose work it is."""
+        if self.part.target is not None:
+            return f"→ {_word(self.tokens[self.part.target[self.queries.index(query)]].text)}"
         if query not in self.visible:
             return f"{_pass_name(self.run, self._last_pass(query)).lower()}'s, untouched"
         if "contexts" not in self.panels:
@@ -135,7 +137,11 @@ class _Table:
             f"head {head + 1}" for head in range(self.trace.model.n_heads)
         ]
         aside = ""
-        if "contexts" in self.panels and any(part.contexts for part in (e.parts[0] for e in self.run.passes)):
+        if self.part.target is not None:
+            aside = "target"
+        elif "contexts" in self.panels and any(
+            part.contexts for part in (e.parts[0] for e in self.run.passes)
+        ):
             aside = "contexts: " + ", ".join(html.escape(names[head]) for head in self.heads())
         cells = [_cell("…") if key is None else _cell(self._column(key)) for key in self.shown()]
         return _row("looks at →", cells, aside)
@@ -170,30 +176,28 @@ class _Table:
         return [*bands, self.band("rows of K, V", "v", self.row_word, self._rows_said())]
 
     def _rows_said(self) -> str:
-        if self.run.cache == "none":
+        if self.run.cache == "none" or self.event.phase == "training":
             return f"{_count(self.event.counts['kv_rows'], 'row')} made, used, dropped"
         return f"{_count(self.part.kept[1], 'row')} in the cache"
 
     def caption(self) -> str:
         """The pass in a line of words and numbers."""
         name = _pass_name(self.run, self.index)
-        how = (
-            ""
-            if self.event.phase == "prefill"
-            else f", {'no' if self.run.cache == 'none' else 'with the'} cache"
-        )
+        cache = "no" if self.run.cache == "none" else "with the"
+        how = {"prefill": "", "training": ", for reference"}.get(self.event.phase, f", {cache} cache")
         counts = self.event.counts
-        runs = (
-            f"{_count(counts['positions'], 'token')} {'runs' if counts['positions'] == 1 else 'run together'}"
-        )
+        verb = "runs" if counts["positions"] == 1 else "run together"
+        runs = f"{_count(counts['positions'], 'token')} {verb}"
         again = len(spread(self.part.repeated))
         said = [runs + (f", {again} of them again" if again else ""), _count(counts["pairs"], "pair")]
-        if self.run.cache != "none":
+        if self.run.cache != "none" and self.event.phase != "training":
             read = f"{counts['rows_read']} read, " if counts["rows_read"] else ""
             said.append(f"rows: {read}{counts['kv_rows']} written")
         return f"<p><b>{name}{how}.</b> {'; '.join(said)}.{self._outcome()}</p>"
 
     def _outcome(self) -> str:
+        if self.part.target is not None:
+            return " Every row has a target, the token that comes next."
         if not self.part.out:
             return ""
         out: Output = self.part.out[-1]
@@ -257,13 +261,18 @@ def _comparison(cached: Pass, plain: Pass, tokens: list[Token]) -> str:
 _LEGEND = "<p>● scored in this pass, ○ in an earlier one, × scored and masked{again}</p>"
 
 
-def render(trace: Trace, panels: set[str], layer: int = 0) -> str:
-    """Return the static form: prefill, decode with the cache, the same step without it."""
+def render(trace: Trace, panels: set[str], layer: int = 0, start: int | None = None) -> str:
+    """Return the static form: prefill, decode with the cache, the same step without it.
+
+    A stepper that starts at the training reference shows that first.
+    """
     runs = [run for run in trace.runs if run.cache != "none"][:1]
     plain = [run for run in trace.runs if run.cache == "none"][:1]
     main = (runs or plain)[0]
     chosen = _chosen(main)
     tables = [_Table(trace, main, index, panels, layer).render() for index in chosen]
+    if start is not None and isinstance(first := main.events[start], Pass) and first.phase == "training":
+        tables.insert(0, _Table(trace, main, start, panels, layer).render())
     decodes = [i for i in chosen if isinstance(e := main.events[i], Pass) and e.phase == "decode"]
     if runs and plain and decodes:
         table = _Table(trace, plain[0], decodes[-1], panels, layer)

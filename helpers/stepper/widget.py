@@ -73,7 +73,7 @@ class Stepper:
 
     def static_html(self) -> str:
         """Return the static form: plain tables of prefill, decode with the cache and without."""
-        return static.render(self.trace, set(self.panels), self.layer)
+        return static.render(self.trace, set(self.panels), self.layer, self.start)
 
     def save_html(
         self,

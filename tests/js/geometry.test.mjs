@@ -1,10 +1,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { columnAt, columnWidths, fittingRail, layoutOf, railItems, rowAt, WINDOW, windowOf } from "../../helpers/stepper/js/geometry.js";
+import {
+  columnAt,
+  columnWidths,
+  fittingRail,
+  layoutOf,
+  railItems,
+  rowAt,
+  WINDOW,
+  windowOf,
+} from "../../helpers/stepper/js/geometry.js";
 
-const ALL = { weights: true, contexts: true, prediction: true, keys: true, values: true, shapes: true, ledger: true };
-const FEW = { weights: false, contexts: false, prediction: false, keys: false, values: false, shapes: false, ledger: false };
-const lay = (width, columns, panels = ALL) => layoutOf({ width, columns, heads: 4, panels, wants: Array(columns).fill(45), label: 52 });
+const ALL = {
+  weights: true,
+  contexts: true,
+  prediction: true,
+  keys: true,
+  values: true,
+  shapes: true,
+  ledger: true,
+};
+const FEW = {
+  weights: false,
+  contexts: false,
+  prediction: false,
+  keys: false,
+  values: false,
+  shapes: false,
+  ledger: false,
+};
+const lay = (width, columns, panels = ALL) =>
+  layoutOf({ width, columns, heads: 4, panels, wants: Array(columns).fill(45), label: 52 });
 
 test("columns stand side by side, in one piece, and never on top of the notes", () => {
   for (const panels of [ALL, FEW])
@@ -16,10 +42,15 @@ test("columns stand side by side, in one piece, and never on top of the notes", 
           if (k) assert.ok(Math.abs(x - (layout.xs[k - 1] + layout.widths[k - 1])) < 1e-6);
         });
         if (layout.notes) assert.ok(layout.notes.x >= layout.xEnd);
-        if (layout.next && !layout.dense) assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
-        if (layout.next) assert.ok(layout.next.x + layout.next.width <= layout.width + 1, `${width} ${columns}`);
+        if (layout.next && !layout.dense)
+          assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
+        if (layout.next)
+          assert.ok(layout.next.x + layout.next.width <= layout.width + 1, `${width} ${columns}`);
         const bands = [layout.y.heads, layout.y.grid, layout.y.k, layout.y.v, layout.height];
-        assert.deepEqual(bands, [...bands].sort((a, b) => a - b));
+        assert.deepEqual(
+          bands,
+          [...bands].sort((a, b) => a - b),
+        );
       }
 });
 
@@ -64,5 +95,6 @@ test("the rail names first, current and last, and marks the gaps", () => {
   for (const i of [0, 1, 29, 30, 31, 61]) assert.ok(items.includes(i));
   assert.equal(items.filter((i) => i === null).length, 2);
   const events = Array.from({ length: 62 }, (_, i) => ({ name: `Decode ${i}`, short: String(i) }));
-  for (let current = 0; current < 62; current++) assert.ok(fittingRail(events, current, 260).includes(current));
+  for (let current = 0; current < 62; current++)
+    assert.ok(fittingRail(events, current, 260).includes(current));
 });

@@ -37,7 +37,10 @@ export class Board {
     this.pool = new Pool(this.marks);
     this.rowPool = new Pool(this.labels);
     this.namePool = new Pool(this.names);
-    this.canvas.addEventListener("pointermove", (e) => (this.canvas.title = denseTitle(this, e.offsetX, e.offsetY)));
+    this.canvas.addEventListener(
+      "pointermove",
+      (e) => (this.canvas.title = denseTitle(this, e.offsetX, e.offsetY)),
+    );
     this.sheet.addEventListener("click", (e) => this.clicked(e));
   }
 
@@ -55,7 +58,10 @@ export class Board {
     if (this.measured) return;
     this.measured = true;
     const columns = frame.columns.slice(0, 32);
-    this.wants = textWidths(columns.map((c) => clippedText(c.text, 40)), WORD_FONT);
+    this.wants = textWidths(
+      columns.map((c) => clippedText(c.text, 40)),
+      WORD_FONT,
+    );
     const labels = [...columns.map((c) => clippedText(c.text, 40)), ...frame.heads.map((h) => h.name)];
     this.label = Math.max(...textWidths(labels, LABEL_FONT));
   }
@@ -66,13 +72,24 @@ export class Board {
     const newest = frame.event.queries.at(-1) ?? frame.columns.length - 1;
     const shown = Math.min(frame.columns.length - 1, newest + 1);
     this.cols = windowOf(frame.columns.length, shown, columnStart);
-    this.rows = windowOf(frame.columns.length, frame.row === null || frame.row === newest ? shown : frame.row);
+    this.rows = windowOf(
+      frame.columns.length,
+      frame.row === null || frame.row === newest ? shown : frame.row,
+    );
     const has = (name) => this.panels.has(name);
     this.layout = layoutOf({
       width,
       columns: this.cols[1] - this.cols[0],
       heads: frame.weights.length,
-      panels: { weights: has("weights"), contexts: this.showsContexts(frame), prediction: has("prediction"), keys: has("keys"), values: has("values"), shapes: has("shapes"), ledger: has("ledger") },
+      panels: {
+        weights: has("weights"),
+        contexts: this.showsContexts(frame),
+        prediction: has("prediction"),
+        keys: has("keys"),
+        values: has("values"),
+        shapes: has("shapes"),
+        ledger: has("ledger"),
+      },
       wants: this.wants,
       label: this.label,
     });
@@ -84,7 +101,8 @@ export class Board {
     this.rowPool.begin();
     this.namePool.begin();
     this.seen = width;
-    if (this.layout.narrow) this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0 - 4, this.layout.height]);
+    if (this.layout.narrow)
+      this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0 - 4, this.layout.height]);
     if (this.layout.dense) drawDense(this, theme);
     else this.drawCells();
     this.drawRowLabels();
@@ -113,7 +131,14 @@ export class Board {
   /** Text that runs along the board; where the board is narrow it does not scroll with it. */
   line(key, className, x, y, width, text, title = "") {
     if (!this.layout.narrow) return this.text(key, className, x, y, width, text, title);
-    return this.namePool.put(key, "div", `wid-text ${className}`, [x, y, Math.min(width, this.seen - x), 16], text, title);
+    return this.namePool.put(
+      key,
+      "div",
+      `wid-text ${className}`,
+      [x, y, Math.min(width, this.seen - x), 16],
+      text,
+      title,
+    );
   }
 
   /** When the board scrolls in its own box, show the columns that this pass is about. */
@@ -147,7 +172,12 @@ export class Board {
     for (let j = 0; j < states.length; j++) {
       if (!states[j]) continue;
       const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? "×" : "";
-      const node = this.put(`c${i}.${j}`, `wid-cell ${CELL_CLASSES[states[j]]}`, [layout.xs[j] + layout.gap, top + 2, layout.widths[j] - 2 * layout.gap, layout.rowH - 4], mark);
+      const node = this.put(
+        `c${i}.${j}`,
+        `wid-cell ${CELL_CLASSES[states[j]]}`,
+        [layout.xs[j] + layout.gap, top + 2, layout.widths[j] - 2 * layout.gap, layout.rowH - 4],
+        mark,
+      );
       if (!node.dataset.cell) node.dataset.cell = `${i},${j}`;
     }
   }
@@ -156,7 +186,13 @@ export class Board {
     const { layout } = this;
     const kind = column.state === "present" ? column.origin : "";
     const title = column.state === "absent" ? "not there yet" : visibleText(column.text);
-    const node = this.put(`h${column.index}`, `wid-head ${column.state} ${kind} ${column.live ? "live" : ""}`, [layout.xs[k] + layout.gap, layout.y.heads, layout.widths[k] - 2 * layout.gap, layout.y.headsH], null, title);
+    const node = this.put(
+      `h${column.index}`,
+      `wid-head ${column.state} ${kind} ${column.live ? "live" : ""}`,
+      [layout.xs[k] + layout.gap, layout.y.heads, layout.widths[k] - 2 * layout.gap, layout.y.headsH],
+      null,
+      title,
+    );
     if (!node.firstChild) node.append(make("bdi", "wid-word"), make("span", "wid-place"));
     setText(node.firstChild, column.state === "absent" ? " " : visibleText(column.text));
     setText(node.lastChild, String(column.position));
@@ -168,7 +204,13 @@ export class Board {
     const contents = filled ? this.contentTexts(kind, column) : [];
     const shown = contents.length || layout.tight ? contents : [CELL_WORDS[column.row] ?? ""];
     const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
-    const node = this.put(`${kind}${column.index}`, `wid-row ${kind} ${column.row}`, [layout.xs[k] + layout.gap, top, layout.widths[k] - 2 * layout.gap, height], lines.filter(Boolean).join("\n"), `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`);
+    const node = this.put(
+      `${kind}${column.index}`,
+      `wid-row ${kind} ${column.row}`,
+      [layout.xs[k] + layout.gap, top, layout.widths[k] - 2 * layout.gap, height],
+      lines.filter(Boolean).join("\n"),
+      `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`,
+    );
     if (!node.dataset.row) node.dataset.row = `${kind}${column.index}`;
   }
 
@@ -198,7 +240,14 @@ export class Board {
     const height = layout.dense ? 20 : layout.rowH;
     const top = rowTop(layout, k) + (layout.rowH - height) / 2;
     const word = visibleText(column.text);
-    const node = this.rowPool.put(`${asButton ? "b" : "s"}${column.index}`, asButton ? "button" : "div", className, [0, top, layout.x0 - 6, height], null, word);
+    const node = this.rowPool.put(
+      `${asButton ? "b" : "s"}${column.index}`,
+      asButton ? "button" : "div",
+      className,
+      [0, top, layout.x0 - 6, height],
+      null,
+      word,
+    );
     if (!node.firstChild) node.append(make("bdi", "wid-word"), make("span", "wid-place"));
     setText(node.firstChild, word);
     setText(node.lastChild, pass && layout.rowH >= 30 ? `${pass.toLowerCase()}'s` : "");
@@ -214,8 +263,25 @@ export class Board {
     const right = x0 - 10;
     const shapes = this.panels.has("shapes") && !layout.narrow ? shapesOf(frame) : {};
     const lines = [shapes.q, shapes.scores].filter(Boolean);
-    this.text("looks", "soft strong", 0, lines.length ? y.heads - 1 : y.heads + 11, right, layout.narrow ? "" : "looks at →");
-    lines.forEach((line, k) => this.text(`shape${k}`, "soft shape", 0, y.heads + 14 * (k + 1), right + 6, line, "heads × queries × numbers of one query (Q) or keys (scores)"));
+    this.text(
+      "looks",
+      "soft strong",
+      0,
+      lines.length ? y.heads - 1 : y.heads + 11,
+      right,
+      layout.narrow ? "" : "looks at →",
+    );
+    lines.forEach((line, k) =>
+      this.text(
+        `shape${k}`,
+        "soft shape",
+        0,
+        y.heads + 14 * (k + 1),
+        right + 6,
+        line,
+        "heads × queries × numbers of one query (Q) or keys (scores)",
+      ),
+    );
     const caption = this.panels.has("keys") && !layout.dense ? keyCaption(frame.record) : null;
     const band = (key, name, top, height, note) => {
       const lift = note && !layout.narrow ? 8 : 0;
@@ -230,7 +296,12 @@ export class Board {
     const { layout, frame } = this;
     const { y } = layout;
     const pool = layout.narrow ? this.namePool : this.pool;
-    const caption = pool.put("caption", "div", "wid-caption", [0, y.caption, layout.narrow ? this.seen : layout.notes.x - 12, 18]);
+    const caption = pool.put("caption", "div", "wid-caption", [
+      0,
+      y.caption,
+      layout.narrow ? this.seen : layout.notes.x - 12,
+      18,
+    ]);
     if (!caption.firstChild) caption.append("attention weights of ", wordNode(""), make("span", "wid-aside"));
     const word = frame.row === null ? "no row" : visibleText(frame.columns[frame.row].text);
     setText(caption.children[0], clippedText(word, 18));
@@ -254,7 +325,14 @@ export class Board {
     const middle = top + y.lineH / 2;
     this.name(`w${h}`, "soft", middle - 8, line.name, line.name);
     if (!line.weights) {
-      this.text(`w${h}none`, "soft", layout.x0 + 4, middle - 8, null, this.frame.row === null ? "" : "not recorded");
+      this.text(
+        `w${h}none`,
+        "soft",
+        layout.x0 + 4,
+        middle - 8,
+        null,
+        this.frame.row === null ? "" : "not recorded",
+      );
       return;
     }
     if (layout.dense) return;
@@ -269,9 +347,21 @@ export class Board {
         return;
       }
       const side = Math.max(2, Math.sqrt(w) * most);
-      const [sx, sy] = !digits ? [centre, middle] : layout.stacked ? [centre, top + 9] : [centre - 12, middle];
+      const [sx, sy] = !digits
+        ? [centre, middle]
+        : layout.stacked
+          ? [centre, top + 9]
+          : [centre - 12, middle];
       this.put(`w${h}.${j}s`, "wid-weight", [sx - side / 2, sy - side / 2, side, side]);
-      if (digits && layout.stacked) this.text(`w${h}.${j}d`, "mid number", centre - layout.widths[j - cols[0]] / 2, top + 16, layout.widths[j - cols[0]], formatNumber(w));
+      if (digits && layout.stacked)
+        this.text(
+          `w${h}.${j}d`,
+          "mid number",
+          centre - layout.widths[j - cols[0]] / 2,
+          top + 16,
+          layout.widths[j - cols[0]],
+          formatNumber(w),
+        );
       else if (digits) this.text(`w${h}.${j}d`, "number", centre - 1, middle - 8, 34, formatNumber(w));
     });
   }
@@ -283,7 +373,15 @@ export class Board {
     this.drawKey();
     if (this.showsContexts(frame)) this.drawContexts();
     if (!layout.dense) this.drawUntouched();
-    else if (olderRows(frame)) this.text("old", "soft", layout.notes.x, layout.y.heads + 5, layout.notes.width, "earlier rows: untouched");
+    else if (olderRows(frame))
+      this.text(
+        "old",
+        "soft",
+        layout.notes.x,
+        layout.y.heads + 5,
+        layout.notes.width,
+        "earlier rows: untouched",
+      );
     if (layout.next) frame.targets.size ? this.drawTargets() : this.drawNext();
   }
 
@@ -292,11 +390,22 @@ export class Board {
     const { x } = layout.notes;
     if (layout.dense) return;
     this.text("ctx", "soft strong", x, layout.y.heads + 1, null, "contexts, a number a head");
-    frame.heads.forEach(({ name }, h) => this.text(`ctx${h}`, "mid soft", x + h * CONTEXT - 4, layout.y.heads + 20, CONTEXT, name, name));
+    frame.heads.forEach(({ name }, h) =>
+      this.text(`ctx${h}`, "mid soft", x + h * CONTEXT - 4, layout.y.heads + 20, CONTEXT, name, name),
+    );
     for (const [query, numbers] of frame.contexts) {
       const top = rowTop(layout, query) + layout.rowH / 2 - 8;
       const last = query === frame.row || query === frame.out?.query;
-      numbers.forEach((c, h) => this.text(`ctx${query}.${h}`, `mid number ${last ? "" : "soft"}`, x + h * CONTEXT - 4, top, CONTEXT, formatNumber(c)));
+      numbers.forEach((c, h) =>
+        this.text(
+          `ctx${query}.${h}`,
+          `mid number ${last ? "" : "soft"}`,
+          x + h * CONTEXT - 4,
+          top,
+          CONTEXT,
+          formatNumber(c),
+        ),
+      );
     }
   }
 
@@ -305,7 +414,14 @@ export class Board {
     for (const column of frame.columns) {
       const pass = column.live ? null : lastPassOf(frame.run, frame.event.index, column.index);
       if (!pass) continue;
-      this.text(`old${column.index}`, "soft", layout.notes.x, rowTop(layout, column.index) + layout.rowH / 2 - 8, null, `${pass.toLowerCase()}'s, untouched`);
+      this.text(
+        `old${column.index}`,
+        "soft",
+        layout.notes.x,
+        rowTop(layout, column.index) + layout.rowH / 2 - 8,
+        null,
+        `${pass.toLowerCase()}'s, untouched`,
+      );
     }
   }
 
@@ -328,7 +444,15 @@ export class Board {
       const [wanted] = textWidths([ledger.text], WORD_FONT);
       if (layout.dense && !narrow) at = y.v;
       else if (wanted > room && !narrow) at -= 8;
-      const node = this.line("ledger", `ledger ${ledger.holds ? "number" : "soft"}`, x, at, room, ledger.text, ledger.text);
+      const node = this.line(
+        "ledger",
+        `ledger ${ledger.holds ? "number" : "soft"}`,
+        x,
+        at,
+        room,
+        ledger.text,
+        ledger.text,
+      );
       node.dataset.holds = ledger.holds;
       at += wanted > room ? 32 : 16;
     }
@@ -359,7 +483,15 @@ export class Board {
     if (layout.dense) return;
     this.text("tgt", "soft strong", x, layout.y.heads + 20, null, "target");
     for (const [query, word] of frame.targets)
-      this.text(`tgt${query}`, "target", x, rowTop(layout, query) + layout.rowH / 2 - 8, layout.next.width, `→ ${visibleText(word)}`, visibleText(word));
+      this.text(
+        `tgt${query}`,
+        "target",
+        x,
+        rowTop(layout, query) + layout.rowH / 2 - 8,
+        layout.next.width,
+        `→ ${visibleText(word)}`,
+        visibleText(word),
+      );
   }
 
   drawNext() {
@@ -372,23 +504,43 @@ export class Board {
     const top = nextTop(layout, middle, listing.length + said, LINE, layout.y.k - 6);
     const x = layout.next.x + 26;
     const width = layout.next.width - 26;
-    const from = layout.dense || !frame.contexts.size ? layout.xEnd + 4 : layout.notes.x + frame.heads.length * CONTEXT + 2;
+    const from =
+      layout.dense || !frame.contexts.size
+        ? layout.xEnd + 4
+        : layout.notes.x + frame.heads.length * CONTEXT + 2;
     this.put("arrow", "wid-arrow", [from, middle - 4, Math.max(10, x - 12 - from), 8]);
-    this.put("bracket", "wid-bracket", [x - 12, Math.min(top, middle - 8), 3, (listing.length + said) * LINE + 20]);
+    this.put("bracket", "wid-bracket", [
+      x - 12,
+      Math.min(top, middle - 8),
+      3,
+      (listing.length + said) * LINE + 20,
+    ]);
     this.text("next", "soft strong", x, top, width, "next word");
     listing.forEach((candidate, k) => {
-      const node = this.put(`n${k}`, `wid-candidate ${candidate.chosen ? "chosen" : ""}`, [x - 7, top + 20 + k * LINE, width, LINE - 1]);
+      const node = this.put(`n${k}`, `wid-candidate ${candidate.chosen ? "chosen" : ""}`, [
+        x - 7,
+        top + 20 + k * LINE,
+        width,
+        LINE - 1,
+      ]);
       fillCandidate(node, candidate);
     });
     if (said) this.text("how", "soft", x, top + 24 + listing.length * LINE, width, out.how, out.how);
   }
 }
 
-const CACHE_KEY = [["written", "written"], ["read", "read"], ["made", "dropped"]];
+const CACHE_KEY = [
+  ["written", "written"],
+  ["read", "read"],
+  ["made", "dropped"],
+];
 
 /** Whether rows of earlier passes stand untouched in this one. */
 export function olderRows(frame) {
-  return frame.event.counted && frame.columns.some((c) => !c.live && lastPassOf(frame.run, frame.event.index, c.index));
+  return (
+    frame.event.counted &&
+    frame.columns.some((c) => !c.live && lastPassOf(frame.run, frame.event.index, c.index))
+  );
 }
 
 /** What the edges of K and V mean. */
@@ -404,7 +556,9 @@ export function cacheKey() {
 export function candidates(out) {
   if (out.top.length <= CANDIDATES) return out.top;
   const first = out.top.slice(0, CANDIDATES);
-  return first.some((c) => c.chosen) ? first : [...first.slice(0, -1), out.top.find((c) => c.chosen)].filter(Boolean);
+  return first.some((c) => c.chosen)
+    ? first
+    : [...first.slice(0, -1), out.top.find((c) => c.chosen)].filter(Boolean);
 }
 
 export function fillCandidate(node, candidate) {

@@ -3,7 +3,11 @@ import { AGAIN, EARLIER, isPicked, MASKED, NOW, rowCells } from "./frame.js";
 import { columnAt, rowAt, rowTop } from "./geometry.js";
 import { visibleText } from "./format.js";
 
-const STATE_WORDS = { [NOW]: "scored in this pass", [MASKED]: "masked", [EARLIER]: "scored in an earlier pass" };
+const STATE_WORDS = {
+  [NOW]: "scored in this pass",
+  [MASKED]: "masked",
+  [EARLIER]: "scored in an earlier pass",
+};
 
 function sized(canvas, layout) {
   const scale = globalThis.devicePixelRatio || 1;
@@ -64,7 +68,12 @@ function drawTicks(g, board, theme) {
   g.textBaseline = "alphabetic";
   for (let j = cols[0]; j < cols[1]; j++) {
     const number = frame.columns[j].position;
-    if (j === 0 || number % every === 0) g.fillText(String(number), layout.xs[j - cols[0]] + layout.widths[j - cols[0]] / 2, layout.y.heads + 10);
+    if (j === 0 || number % every === 0)
+      g.fillText(
+        String(number),
+        layout.xs[j - cols[0]] + layout.widths[j - cols[0]] / 2,
+        layout.y.heads + 10,
+      );
   }
 }
 
@@ -73,7 +82,12 @@ function drawGrid(g, board, theme) {
   const w = layout.widths[0];
   const h = layout.rowH;
   const gap = Math.min(w, h) >= 6 ? 1 : 0.5;
-  const paths = { [NOW]: new Path2D(), [AGAIN]: new Path2D(), [MASKED]: new Path2D(), [EARLIER]: new Path2D() };
+  const paths = {
+    [NOW]: new Path2D(),
+    [AGAIN]: new Path2D(),
+    [MASKED]: new Path2D(),
+    [EARLIER]: new Path2D(),
+  };
   const arm = Math.min(w, h) / 4;
   const dot = Math.min(w, h) / 4.5;
   for (let i = rows[0]; i < rows[1]; i++) {

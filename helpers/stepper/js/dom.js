@@ -45,12 +45,14 @@ export class Pool {
     if (!node) {
       node = make(tag);
       this.nodes.set(key, node);
-      if (this.last) this.last.after(node); // in the order of the drawing, which is the order of the Tab key
+      if (this.last)
+        this.last.after(node); // in the order of the drawing, which is the order of the Tab key
       else this.parent.prepend(node);
     }
     this.last = node;
     this.seen.add(key);
-    const place = `left:${x}px;top:${y}px;${w === null ? "" : `width:${w}px;`}${h === null ? "" : `height:${h}px`}`;
+    const size = `${w === null ? "" : `width:${w}px;`}${h === null ? "" : `height:${h}px`}`;
+    const place = `left:${x}px;top:${y}px;${size}`;
     if (node.widPlace !== place) {
       node.widPlace = place;
       node.style.cssText = place;
@@ -82,7 +84,9 @@ export function textWidths(texts, font) {
 function luminance(colour) {
   const numbers = colour.match(/[\d.]+/g)?.map(Number) ?? [];
   if (numbers.length < 3 || numbers[3] === 0) return null;
-  const [r, g, b] = numbers.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = numbers.map((c) =>
+    c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 

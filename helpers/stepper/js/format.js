@@ -1,11 +1,11 @@
 // Numbers and token texts as the stepper writes them.
 
-const TOUCH = 1e-4;
+const TOUCH = 1e-4; // 9.1249999 is 9.125 with noise
 
 /** At most two decimals, no trailing zeros, a real minus sign: 12.5, 10.33, −4. */
 export function formatNumber(x) {
   if (!Number.isFinite(x)) return String(x);
-  const rounded = Math.sign(x) * Math.round(100 * Math.abs(x) + TOUCH) / 100; // 9.1249999 is 9.125 with noise
+  const rounded = (Math.sign(x) * Math.round(100 * Math.abs(x) + TOUCH)) / 100;
   const text = String(rounded);
   return text === "-0" ? "0" : text.replace("-", "−");
 }

@@ -53,7 +53,13 @@ export function scoredAgain(run, eventIndex, query) {
     const times = timesUpTo(history[0].events, eventIndex);
     return times > 1 ? { pairs: sizeOf(history[0].ranges), most: times } : { pairs: 0, most: 0 };
   }
-  const { states, counts } = rowCells(run, eventIndex, query, 0, Math.max(0, ...history.flatMap((h) => h.ranges.flat())));
+  const { states, counts } = rowCells(
+    run,
+    eventIndex,
+    query,
+    0,
+    Math.max(0, ...history.flatMap((h) => h.ranges.flat())),
+  );
   let pairs = 0;
   let most = 0;
   for (let j = 0; j < states.length; j++)
@@ -96,7 +102,8 @@ export function columnState(record, run, event, index) {
 export function lastPassOf(run, eventIndex, query) {
   let last = -1;
   for (const { events } of run.history.get(query) ?? [])
-    for (const e of events) if (e < eventIndex || (e === eventIndex && !run.events[e].visible.has(query))) last = Math.max(last, e);
+    for (const e of events)
+      if (e < eventIndex || (e === eventIndex && !run.events[e].visible.has(query))) last = Math.max(last, e);
   return last < 0 ? null : run.events[last].name;
 }
 
@@ -127,7 +134,7 @@ function weightLine(record, event, row, layer, head) {
   };
 }
 
-/** Whether a weight counts: a twentieth of an equal share at least. The rest is rounding, or as good as none. */
+/** Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none. */
 export function isPicked(weight, columns) {
   return weight * columns >= 0.05;
 }
@@ -154,7 +161,8 @@ function targetsOf(record, event) {
 /** Work of this pass and so far: counts of this run beside those of the run without a cache. */
 export function workOf(record, run, event) {
   const plain = record.withoutCache?.events[event.index] ?? null;
-  const largest = (name) => Math.max(1, ...record.runs.flatMap((r) => r.events.map((e) => e.raw.counts?.[name] ?? 0)));
+  const largest = (name) =>
+    Math.max(1, ...record.runs.flatMap((r) => r.events.map((e) => e.raw.counts?.[name] ?? 0)));
   const bar = (name) => {
     const done = event.raw.counts?.[name] ?? 0;
     const total = plain?.raw.counts?.[name] ?? done;
@@ -180,11 +188,20 @@ export function frameOf(record, view) {
   const heads = groups[Math.min(view.headGroup, groups.length - 1)] ?? [];
   const columns = [];
   for (let j = 0; j < record.columns; j++)
-    columns.push({ ...columnState(record, run, event, j), row: rowState(event, j), k: contentOf(record, "k", j, view.layer), v: contentOf(record, "v", j, view.layer) });
+    columns.push({
+      ...columnState(record, run, event, j),
+      row: rowState(event, j),
+      k: contentOf(record, "k", j, view.layer),
+      v: contentOf(record, "v", j, view.layer),
+    });
   const contexts = new Map();
   for (const query of event.queries) {
     const numbers = heads.map((head) => contextOf(record, query, view.layer, head));
-    if (numbers.every((c) => c !== null && c.length === 1)) contexts.set(query, numbers.map((c) => c[0]));
+    if (numbers.every((c) => c !== null && c.length === 1))
+      contexts.set(
+        query,
+        numbers.map((c) => c[0]),
+      );
   }
   return {
     record,

@@ -16,7 +16,13 @@ const NEXT_MAX = 320;
 
 function rowHeight(rows, narrow) {
   if (narrow && rows <= 12) return Math.max(30, rowHeight(rows, false));
-  for (const [most, height] of [[5, 34], [8, 30], [12, 24], [16, 22]]) if (rows <= most) return height;
+  for (const [most, height] of [
+    [5, 34],
+    [8, 30],
+    [12, 24],
+    [16, 22],
+  ])
+    if (rows <= most) return height;
   return 20;
 }
 
@@ -69,14 +75,30 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const gap = narrow ? 1 : 2; // left and right of every cell
   const x0 = narrow ? Math.min(82, Math.max(44, Math.ceil(label * size) + 12)) : LABELS;
   const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
-  const widths = dense ? denseWidths(width - x0 - beside, columns, narrow) : columnWidths(width - x0 - beside, wants.map((want) => want * size + 2 * gap + BORDERS), width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
+  const widths = dense
+    ? denseWidths(width - x0 - beside, columns, narrow)
+    : columnWidths(
+        width - x0 - beside,
+        wants.map((want) => want * size + 2 * gap + BORDERS),
+        width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX,
+      );
   const xs = [];
   let x = x0;
   for (const w of widths) {
     xs.push(x);
     x += w;
   }
-  const layout = { mode, dense, narrow, gap, x0, xs, widths, xEnd: x, rowH: dense ? denseRow(columns) : rowHeight(columns, narrow) };
+  const layout = {
+    mode,
+    dense,
+    narrow,
+    gap,
+    x0,
+    xs,
+    widths,
+    xEnd: x,
+    rowH: dense ? denseRow(columns) : rowHeight(columns, narrow),
+  };
   const notesX = x + 18;
   layout.notes = narrow ? null : { x: notesX, width: right.notes };
   layout.next = null;
@@ -155,7 +177,23 @@ export function windowOf(total, focus, start = null, size = WINDOW) {
 export function railItems(count, current, most) {
   if (count <= most) return Array.from({ length: count }, (_, i) => i);
   const keep = new Set();
-  const wanted = [current, count - 1, 0, 1, current - 1, current + 1, 2, current - 2, current + 2, 3, 4, 5, 6, 7, 8];
+  const wanted = [
+    current,
+    count - 1,
+    0,
+    1,
+    current - 1,
+    current + 1,
+    2,
+    current - 2,
+    current + 2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+  ];
   for (const i of wanted) if (keep.size < most && i >= 0 && i < count) keep.add(i);
   const items = [];
   for (const i of [...keep].sort((a, b) => a - b)) {
@@ -171,7 +209,9 @@ export function railItems(count, current, most) {
 export function fittingRail(labels, current, width) {
   for (let most = Math.min(labels.length, 40); most > 2; most--) {
     const items = railItems(labels.length, current, most);
-    const wide = items.map((i, k) => (i === null ? 28 : Math.max(30, 8 * railLabel(labels, items, k, current).length + 20)));
+    const wide = items.map((i, k) =>
+      i === null ? 28 : Math.max(30, 8 * railLabel(labels, items, k, current).length + 20),
+    );
     if (wide.reduce((a, b) => a + b, 0) <= width) return items;
   }
   return railItems(labels.length, current, 2);
@@ -186,5 +226,10 @@ export function railLabel(labels, items, k, current) {
 /** The candidates' top edge: level with the row that they come from, kept inside the board. */
 export function nextTop(layout, rowMiddle, lines, lineHeight, bottom) {
   const height = 22 + lines * lineHeight;
-  return Math.round(Math.max(layout.dense ? layout.y.grid : layout.y.heads, Math.min(rowMiddle - height / 2, bottom - height)));
+  return Math.round(
+    Math.max(
+      layout.dense ? layout.y.grid : layout.y.heads,
+      Math.min(rowMiddle - height / 2, bottom - height),
+    ),
+  );
 }

@@ -1,4 +1,4 @@
-// What stands around the board: legend, the part that moves under it when there is no room beside, work and price.
+// What stands around the board: legend, what moves under it when there is no room beside, work and price.
 import { clippedText, formatNumber, visibleText } from "./format.js";
 import { cacheKey, candidates, fillCandidate, OLDER, olderRows } from "./board.js";
 import { make, wordNode } from "./dom.js";
@@ -68,7 +68,11 @@ function targetList(frame) {
   list.append(make("b", "", "targets "));
   [...frame.targets].slice(0, ROWS_LISTED).forEach(([query, word], k) => {
     if (k) list.append(", ");
-    list.append(wordNode(clippedText(frame.columns[query].text), visibleText(frame.columns[query].text)), " → ", wordNode(clippedText(word), visibleText(word)));
+    list.append(
+      wordNode(clippedText(frame.columns[query].text), visibleText(frame.columns[query].text)),
+      " → ",
+      wordNode(clippedText(word), visibleText(word)),
+    );
   });
   if (frame.targets.size > ROWS_LISTED) list.append(`, … (${frame.targets.size} in all)`);
   return list;
@@ -78,7 +82,9 @@ function nextWord(frame) {
   const { out } = frame;
   const box = make("div", "wid-next");
   const title = make("p", "soft strong", "next word, from the row of ");
-  title.append(wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)));
+  title.append(
+    wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)),
+  );
   if (out.how !== "greedy") title.append(` (${out.how})`);
   const list = make("div", "wid-nextlist");
   list.append(make("span", "wid-arrow"));
@@ -97,7 +103,8 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const narrowContexts = layout.narrow && !layout.dense && showsContexts && frame.contexts.size > 0;
   const withTargets = panels.has("targets") && frame.targets.size > 0;
   if (narrowContexts) parts.push(section("contexts, a number a head", contextTable(frame, withTargets)));
-  if (layout.narrow && panels.has("weights") && showsContexts) parts.push(section("", ...oldNote(frame), sums(frame)));
+  if (layout.narrow && panels.has("weights") && showsContexts)
+    parts.push(section("", ...oldNote(frame), sums(frame)));
   if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));
   if (layout.narrow && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
   const before = layout.narrow ? [narrowKey(), ...shapeLine(frame, panels)] : [];
@@ -138,7 +145,8 @@ function barRow({ name, done, total, avoided, scale }) {
   solid.style.width = `${(100 * done) / scale}%`;
   hatched.style.width = `${(100 * avoided) / scale}%`;
   bar.append(solid, ...(avoided > 0 ? [hatched] : []));
-  const said = `${done.toLocaleString("en")} of ${total.toLocaleString("en")}${avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : ""}`;
+  const rest = avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : "";
+  const said = `${done.toLocaleString("en")} of ${total.toLocaleString("en")}${rest}`;
   const text = make("span", "wid-workwords", said);
   text.dataset.work = name;
   return [make("span", "", name), bar, text];
@@ -154,7 +162,10 @@ function boldNumber(label, number) {
 export function drawFoot(node, frame, layout, panels) {
   const next = !layout.next && !layout.narrow && panels.has("prediction");
   node.hidden = !panels.has("work") && !next;
-  node.replaceChildren(...(next ? [frame.out ? nextWord(frame) : make("div")] : []), ...(panels.has("work") ? workSections(frame, panels) : []));
+  node.replaceChildren(
+    ...(next ? [frame.out ? nextWord(frame) : make("div")] : []),
+    ...(panels.has("work") ? workSections(frame, panels) : []),
+  );
 }
 
 function workSections(frame, panels) {
@@ -170,8 +181,15 @@ function workSections(frame, panels) {
   stored.append(boldNumber("rows stored", work.stored));
   if (panels.has("reads")) stored.append(" · ", boldNumber("rows read in this pass", work.read));
   const without = work.soFarWithout;
-  const more = without !== null && without > work.soFar ? ` with the cache, ${without.toLocaleString("en")} without` : "";
-  right.append(make("h3", "", "What it costs to keep"), stored, make("p", "soft", `positions run so far: ${work.soFar.toLocaleString("en")}${more}`));
+  const more =
+    without !== null && without > work.soFar
+      ? ` with the cache, ${without.toLocaleString("en")} without`
+      : "";
+  right.append(
+    make("h3", "", "What it costs to keep"),
+    stored,
+    make("p", "soft", `positions run so far: ${work.soFar.toLocaleString("en")}${more}`),
+  );
   return [left, right];
 }
 
@@ -182,4 +200,3 @@ export function drawDescription(node, lines) {
   node.widText = text;
   node.replaceChildren(...lines.map((line) => make("p", "", line)));
 }
-

@@ -96,7 +96,12 @@ function readRun(run, sequence) {
   let dropped = 0;
   const events = run.events.map((raw, index) => {
     const event = { raw, index, op: raw.op, phase: raw.op === "pass" ? raw.phase : raw.op, ...names[index] };
-    Object.assign(event, raw.op === "pass" ? readPass(raw, sequence) : { queries: [], visible: new Map(), there: [], part: null });
+    Object.assign(
+      event,
+      raw.op === "pass"
+        ? readPass(raw, sequence)
+        : { queries: [], visible: new Map(), there: [], part: null },
+    );
     event.counted = raw.op === "pass" && raw.phase !== "training";
     if (event.counted) {
       noteHistory(history, event);
@@ -107,7 +112,15 @@ function readRun(run, sequence) {
     stored = storedAfter(stored, event);
     return Object.assign(event, { stored, dropped, emitted: chosenAt.size });
   });
-  return { name: run.name, cache: run.cache, keeps: run.cache !== "none", events, history, chosenAt, firstRunAt };
+  return {
+    name: run.name,
+    cache: run.cache,
+    keeps: run.cache !== "none",
+    events,
+    history,
+    chosenAt,
+    firstRunAt,
+  };
 }
 
 function readContexts(runs) {

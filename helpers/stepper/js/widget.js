@@ -9,8 +9,23 @@ import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
 import { describe, sentenceOf } from "./words.js";
 
 const PLAY_EVERY = 1200; // milliseconds
+const KEYS = "Arrow keys step, Home and End jump, Space plays, C turns the cache on or off.";
 const SMALL = 640; // pixels: narrower than this, paddings and words are smaller
-const THEME = { ink: "--wid-ink", soft: "--wid-soft", line: "--wid-line", ring: "--wid-ring", panel: "--wid-panel", q: "--wid-q", qFill: "--wid-qf", k: "--wid-k", kFill: "--wid-kf", v: "--wid-v", vFill: "--wid-vf", gen: "--wid-gen", genFill: "--wid-gf" };
+const THEME = {
+  ink: "--wid-ink",
+  soft: "--wid-soft",
+  line: "--wid-line",
+  ring: "--wid-ring",
+  panel: "--wid-panel",
+  q: "--wid-q",
+  qFill: "--wid-qf",
+  k: "--wid-k",
+  kFill: "--wid-kf",
+  v: "--wid-v",
+  vFill: "--wid-vf",
+  gen: "--wid-gen",
+  genFill: "--wid-gf",
+};
 
 /** A row of buttons of which one is pressed; `choose` is called with its index. */
 class Segments {
@@ -51,7 +66,7 @@ class StepperView {
     this.root = make("div", "wid-stepper wid-live");
     this.root.tabIndex = 0;
     this.root.setAttribute("role", "group");
-    this.root.setAttribute("aria-label", `Stepper, ${this.record.model.name}. Arrow keys step, Home and End jump, Space plays, C turns the cache on or off.`);
+    this.root.setAttribute("aria-label", `Stepper, ${this.record.model.name}. ${KEYS}`);
     this.root.setAttribute("data-lm-suppress-shortcuts", "true");
     this.buildTop();
     this.buildSentence();
@@ -62,8 +77,17 @@ class StepperView {
     this.foot = make("div", "wid-foot");
     this.words = make("div", "wid-unseen");
     this.words.setAttribute("role", "note");
-    this.words.setAttribute("aria-label", "The grid and the cache of this pass in words");
-    this.root.append(this.top, this.say, this.controls, this.board.node, this.pickers, this.below, this.foot, this.words);
+    this.words.setAttribute("aria-label", "This pass in words");
+    this.root.append(
+      this.top,
+      this.say,
+      this.controls,
+      this.board.node,
+      this.pickers,
+      this.below,
+      this.foot,
+      this.words,
+    );
     this.buildPickers();
     this.el.append(this.root);
   }
@@ -75,7 +99,11 @@ class StepperView {
     this.rail.setAttribute("aria-label", "Passes");
     this.switches = make("div", "wid-switches");
     if (this.panels.has("layer") && record.layers.length > 1) {
-      this.layers = new Segments("Layer", record.layers.map((layer) => String(layer + 1)), (i) => this.change({ layer: record.layers[i], headGroup: 0 }));
+      this.layers = new Segments(
+        "Layer",
+        record.layers.map((layer) => String(layer + 1)),
+        (i) => this.change({ layer: record.layers[i], headGroup: 0 }),
+      );
       this.switches.append(this.labelled("layer", this.layers.node));
     }
     if (record.withCache && record.withoutCache) {
@@ -103,12 +131,15 @@ class StepperView {
 
   longestSentence() {
     const { record } = this;
-    const length = (parts) => parts.reduce((n, p) => n + (typeof p === "string" ? p : clippedText(p.token)).length, 0);
+    const length = (parts) =>
+      parts.reduce((n, p) => n + (typeof p === "string" ? p : clippedText(p.token)).length, 0);
     const every = Math.ceil(this.length / 40);
     let longest = [""];
     for (let event = 0; event < this.length; event += event < 3 || event >= this.length - 2 ? 1 : every)
       for (const cached of [true, false]) {
-        const parts = sentenceOf(frameOf(record, { ...this.view, event: Math.min(event, this.length - 1), cached }));
+        const parts = sentenceOf(
+          frameOf(record, { ...this.view, event: Math.min(event, this.length - 1), cached }),
+        );
         if (length(parts) > length(longest)) longest = parts;
       }
     return longest;
@@ -143,7 +174,9 @@ class StepperView {
       this.headPicker = this.picker("heads", (value) => this.change({ headGroup: Number(value) }));
     }
     if (this.panels.has("weights") && record.columns > 24) {
-      this.rowPicker = this.picker("attention weights of row", (value) => this.change({ row: Number(value) }));
+      this.rowPicker = this.picker("attention weights of row", (value) =>
+        this.change({ row: Number(value) }),
+      );
     }
     if (record.columns > WINDOW) {
       this.windowSlider = make("input");
@@ -177,7 +210,10 @@ class StepperView {
     this.resizes = new ResizeObserver(() => this.resized());
     this.resizes.observe(this.root);
     this.themes = new MutationObserver(() => this.repaint());
-    const watched = { attributes: true, attributeFilter: ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme", "theme"] };
+    const watched = {
+      attributes: true,
+      attributeFilter: ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme", "theme"],
+    };
     this.themes.observe(document.documentElement, watched);
     this.themes.observe(document.body, watched);
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -207,10 +243,16 @@ class StepperView {
 
   keyAction(event) {
     const onWindow = event.target === this.windowSlider;
-    const arrows = { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), Home: () => this.change({ event: 0 }), End: () => this.change({ event: this.length - 1 }) };
+    const arrows = {
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      Home: () => this.change({ event: 0 }),
+      End: () => this.change({ event: this.length - 1 }),
+    };
     if (arrows[event.key]) return onWindow ? null : arrows[event.key];
     if (event.key === " " && event.target.tagName !== "BUTTON") return () => this.togglePlay();
-    if (event.key.toLowerCase() === "c" && this.cache) return () => this.change({ cached: !this.view.cached });
+    if (event.key.toLowerCase() === "c" && this.cache)
+      return () => this.change({ cached: !this.view.cached });
     return null;
   }
 
@@ -266,7 +308,9 @@ class StepperView {
     if (this.theme) return this.theme;
     this.root.classList.toggle("wid-dark", isDarkAround(this.root));
     const style = getComputedStyle(this.root);
-    this.theme = Object.fromEntries(Object.entries(THEME).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]));
+    this.theme = Object.fromEntries(
+      Object.entries(THEME).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]),
+    );
     return this.theme;
   }
 
@@ -287,7 +331,7 @@ class StepperView {
     this.drawPickers(frame);
     drawBelow(this.below, frame, this.board.layout, this.panels, this.board.showsContexts(frame));
     drawFoot(this.foot, frame, this.board.layout, this.panels);
-    drawDescription(this.words, describe(frame));
+    drawDescription(this.words, describe(frame, this.panels));
     if (focused && !this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
   }
 
@@ -322,7 +366,8 @@ class StepperView {
         return item;
       }),
     );
-    if (focused !== null) this.rail.querySelector(`[data-event="${focused}"]`)?.focus({ preventScroll: true });
+    if (focused !== null)
+      this.rail.querySelector(`[data-event="${focused}"]`)?.focus({ preventScroll: true });
   }
 
   drawControls(frame) {
@@ -332,7 +377,10 @@ class StepperView {
     this.next.setAttribute("aria-disabled", String(event === this.length - 1));
     if (this.slider.value !== String(event)) this.slider.value = event;
     this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.length}`);
-    this.slider.style.setProperty("--wid-filled", `${this.length > 1 ? (100 * event) / (this.length - 1) : 100}%`);
+    this.slider.style.setProperty(
+      "--wid-filled",
+      `${this.length > 1 ? (100 * event) / (this.length - 1) : 100}%`,
+    );
     if (this.cache) this.cache.press(this.view.cached ? 0 : 1);
     if (this.layers) this.layers.press(this.record.layers.indexOf(this.view.layer));
   }
@@ -340,11 +388,20 @@ class StepperView {
   drawPickers(frame) {
     if (this.headPicker) {
       const groups = headGroups(this.record, this.view.layer);
-      const names = groups.map((heads) => (heads.length > 1 ? `${heads[0] + 1} to ${heads.at(-1) + 1}` : `${heads[0] + 1}`));
-      fillSelect(this.headPicker, names.map((name, i) => [i, name]), Math.min(this.view.headGroup, groups.length - 1));
+      const names = groups.map((heads) =>
+        heads.length > 1 ? `${heads[0] + 1} to ${heads.at(-1) + 1}` : `${heads[0] + 1}`,
+      );
+      fillSelect(
+        this.headPicker,
+        names.map((name, i) => [i, name]),
+        Math.min(this.view.headGroup, groups.length - 1),
+      );
     }
     if (this.rowPicker) {
-      const rows = frame.event.queries.map((q) => [q, `${frame.columns[q].position} ${clippedText(frame.columns[q].text, 16)}`]);
+      const rows = frame.event.queries.map((q) => [
+        q,
+        `${frame.columns[q].position} ${clippedText(frame.columns[q].text, 16)}`,
+      ]);
       fillSelect(this.rowPicker, rows, frame.row);
     }
     if (this.windowSlider) {

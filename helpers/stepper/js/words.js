@@ -1,5 +1,5 @@
 // The sentences. A sentence is a list of plain strings and of {token: text} for words that tokens say.
-import { clippedText, formatCount, formatNumber, isolatedText } from "./format.js";
+import { clippedText, formatCount, formatNumber, formatPercent, isolatedText } from "./format.js";
 import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells, scoredAgain } from "./frame.js";
 import { gather, sizeOf, spread } from "./trace.js";
 
@@ -24,7 +24,9 @@ function lookingAt(event) {
 function comesOut(frame, lead) {
   const out = frame.event.part.out.at(-1);
   const word = frame.record.tokens[out.chosen].text;
-  const end = frame.run.events.slice(frame.event.index + 1).some((e) => e.queries.length) ? "." : lastWord(frame, word);
+  const end = frame.run.events.slice(frame.event.index + 1).some((e) => e.queries.length)
+    ? "."
+    : lastWord(frame, word);
   return [lead, { token: word }, end];
 }
 
@@ -37,7 +39,7 @@ function sayTraining(frame) {
   const { counts } = frame.event.raw;
   const many = counts.positions;
   return [
-    many === 1 ? "Training, for reference: the one token runs" : `Training, for reference: all ${many} tokens run together`,
+    `Training, for reference. ${many === 1 ? "The one token runs" : `All ${many} tokens run together`}`,
     `, as in prefill: ${pairs(counts)}. `,
     "Every row has a target, the token that comes next. Nothing is kept.",
   ];
@@ -50,13 +52,23 @@ function sayPrefill(frame) {
   const many = sizeOf(part.new);
   const said = [];
   if (many === record.prompt && many === 1)
-    said.push(`The one prompt token runs. It makes its row of K and V and looks at itself: ${pairs(counts)}. `);
+    said.push(
+      `The one prompt token runs. It makes its row of K and V and looks at itself: ${pairs(counts)}. `,
+    );
   else if (many === record.prompt)
-    said.push(`All ${many} prompt tokens run through together. Each makes its own row of K and V, and ${lookingAt(event)}: ${pairs(counts)}. `);
+    said.push(
+      `All ${many} prompt tokens run through together. Each makes its own row of K and V, and `,
+      `${lookingAt(event)}: ${pairs(counts)}. `,
+    );
   else said.push(`${sayChunk(event, many, record.prompt)}: ${pairs(counts)}. `);
   if (!part.out.length) said.push("The prompt is not finished, so no word comes out yet.");
   else if (run.chosenAt.get(part.out[0].chosen) === event.index && event.emitted === part.out.length)
-    said.push(...comesOut(frame, many === 1 ? "It gives the first new word, " : "The last row gives the first new word, "));
+    said.push(
+      ...comesOut(
+        frame,
+        many === 1 ? "It gives the first new word, " : "The last row gives the first new word, ",
+      ),
+    );
   if (!run.keeps) said.push(" K and V are dropped after the pass.");
   return said;
 }
@@ -64,8 +76,13 @@ function sayPrefill(frame) {
 function sayChunk(event, many, prompt) {
   const read = event.raw.counts.rows_read;
   const from = event.part.new[0][0];
-  const which = many === 1 ? `Token ${from + 1} of the ${prompt} of the prompt runs` : `Tokens ${from + 1} to ${from + many} of the ${prompt} of the prompt run together`;
-  return `${which}, ${many === 1 ? "adds" : "add"} ${formatCount(many, "row")} to K and V${read ? `, ${many === 1 ? "reads" : "read"} the ${formatCount(read, "row")} kept before` : ""}`;
+  const which =
+    many === 1
+      ? `Token ${from + 1} of the ${prompt} of the prompt runs`
+      : `Tokens ${from + 1} to ${from + many} of the ${prompt} of the prompt run together`;
+  const s = many === 1 ? "s" : "";
+  const kept = read ? `, read${s} the ${formatCount(read, "row")} kept before` : "";
+  return `${which}, add${s} ${formatCount(many, "row")} to K and V${kept}`;
 }
 
 function sayDecode(frame) {
@@ -74,11 +91,23 @@ function sayDecode(frame) {
   const fresh = spread(event.part.new);
   const again = sizeOf(event.part.repeated);
   const end = (lead) => (event.part.out.length ? comesOut(frame, lead) : ["No word is taken from it."]);
-  if (again) return [...sayAgain(frame, fresh.length), ...end(sameWord(frame) ? "The word that comes out is the same, " : "The word that comes out is ")];
-  const dear = other && other.raw.counts && other.raw.counts.pairs > counts.pairs ? ` instead of ${other.raw.counts.pairs.toLocaleString("en")}` : "";
+  if (again)
+    return [
+      ...sayAgain(frame, fresh.length),
+      ...end(sameWord(frame) ? "The word that comes out is the same, " : "The word that comes out is "),
+    ];
+  const dear =
+    other && other.raw.counts && other.raw.counts.pairs > counts.pairs
+      ? ` instead of ${other.raw.counts.pairs.toLocaleString("en")}`
+      : "";
   const cost = `${pairs(counts)}${dear}. `;
   const end1 = end("The word that comes out is ");
-  if (fresh.length !== 1) return [`${formatCount(fresh.length, "new token")} run together, add a row each to K and V and read ${rowsRead(frame)}: ${cost}`, ...end1];
+  if (fresh.length !== 1)
+    return [
+      `${formatCount(fresh.length, "new token")} run together, add a row each to K and V `,
+      `and read ${rowsRead(frame)}: ${cost}`,
+      ...end1,
+    ];
   const seen = sizeOf(event.visible.get(fresh[0]));
   return [
     "Only ",
@@ -101,8 +130,12 @@ function sayAgain(frame, fresh) {
   const { event } = frame;
   const { repeatedPairs, most } = againOf(frame);
   const lead = frame.run.keeps ? "" : "Without the cache ";
-  const all = `all ${event.raw.counts.positions} tokens run to get the ${fresh === 1 ? "one new row" : `${fresh} new rows`}`;
-  const times = most === 2 ? `${repeatedPairs.toLocaleString("en")} of them for the second time` : `${repeatedPairs.toLocaleString("en")} of them scored before, up to ${most - 1} times`;
+  const rows = fresh === 1 ? "one new row" : `${fresh} new rows`;
+  const all = `all ${event.raw.counts.positions} tokens run to get the ${rows}`;
+  const times =
+    most === 2
+      ? `${repeatedPairs.toLocaleString("en")} of them for the second time`
+      : `${repeatedPairs.toLocaleString("en")} of them scored before, up to ${most - 1} times`;
   return [`${lead}${lead ? all : capitalised(all)}: ${pairs(event.raw.counts)}, ${times}. `];
 }
 
@@ -149,10 +182,15 @@ export function ledgerOf(frame) {
   const said = `${record.prompt} prompt + ${event.emitted} emitted − 1`;
   if (event.phase === "training") return { holds: false, text: "nothing cached: training keeps no rows" };
   if (!run.keeps) return { holds: false, text: "0 cached: K and V are made, used and dropped" };
-  if (event.emitted === 0) return { holds: false, text: `${cached} cached: the prompt is not finished, nothing is emitted` };
+  if (event.emitted === 0)
+    return { holds: false, text: `${cached} cached: the prompt is not finished, nothing is emitted` };
   const right = record.prompt + event.emitted - 1;
   if (cached === right && !event.dropped) return { holds: true, text: `${cached} cached = ${said}` };
-  if (event.dropped) return { holds: false, text: `${cached} cached, not ${said}: ${formatCount(event.dropped, "row")} dropped` };
+  if (event.dropped)
+    return {
+      holds: false,
+      text: `${cached} cached, not ${said}: ${formatCount(event.dropped, "row")} dropped`,
+    };
   return { holds: false, text: `${cached} cached, not ${said} (${right})` };
 }
 
@@ -167,7 +205,11 @@ export function rowsNote(frame) {
   if (!run.keeps || event.phase === "training")
     return again ? `${made} rows made, ${again} again` : `${formatCount(made, "row")} made, used, dropped`;
   const rest = sizeOf(event.stored) - read - written;
-  return [read ? `${formatCount(read, "row")} read` : "", read ? `${written} written` : `${formatCount(written, "row")} written`, rest > 0 ? `${rest} at rest` : ""]
+  return [
+    read ? `${formatCount(read, "row")} read` : "",
+    read ? `${written} written` : `${formatCount(written, "row")} written`,
+    rest > 0 ? `${rest} at rest` : "",
+  ]
     .filter(Boolean)
     .join(", ");
 }
@@ -184,7 +226,8 @@ export function sumOf(line) {
   if (!terms.length) return "nothing to pick";
   if (terms.length === 1 && terms[0][0] > 0.995) return `1 × ${formatNumber(terms[0][1])}`;
   const even = terms.every(([w]) => Math.abs(w - 1 / terms.length) < 1e-4);
-  if (terms.length >= MANY_TERMS) return even ? `average of ${terms.length}` : `sum of ${terms.length} products`;
+  if (terms.length >= MANY_TERMS)
+    return even ? `average of ${terms.length}` : `sum of ${terms.length} products`;
   return terms.map(([w, v]) => `${formatNumber(w)} × ${formatNumber(v)}`).join(" + ");
 }
 
@@ -222,7 +265,10 @@ export function keyTexts(record, k) {
 
 function nameRange(record, [start, stop]) {
   const name = (i) => `${isolatedText(clippedText(record.tokens[i].text))} (${record.tokens[i].position})`;
-  if (stop - start <= 8) return spread([[start, stop]]).map(name).join(", ");
+  if (stop - start <= 8)
+    return spread([[start, stop]])
+      .map(name)
+      .join(", ");
   return `${name(start)} to ${name(stop - 1)}`;
 }
 
@@ -237,30 +283,64 @@ function describeRow(frame, query) {
   const masked = where(MASKED);
   const name = nameRange(frame.record, [query, query + 1]);
   const looks = `${name} looks at ${nameRanges(frame.record, where(NOW, AGAIN))}`;
-  return `${looks}${again ? `, ${again} of them scored before` : ""}${masked.length ? `; masked: ${nameRanges(frame.record, masked)}` : ""}.`;
+  const before = again ? `, ${again} of them scored before` : "";
+  return `${looks}${before}${masked.length ? `; masked: ${nameRanges(frame.record, masked)}` : ""}.`;
 }
 
 const ROWS_SPELLED_OUT = 12;
 
-/** The grid and the cache of this pass in words, for readers who do not see them. */
-export function describe(frame) {
+/** Contexts, targets, the next word and the ledger: what stands beside the grid. */
+function describeBeside(frame, panels) {
+  const { record, out } = frame;
+  const lines = [];
+  if (panels.has("contexts") && frame.contexts.has(frame.row)) {
+    const numbers = frame.contexts.get(frame.row).map((c, h) => `${frame.heads[h].name} ${formatNumber(c)}`);
+    lines.push(`Contexts of ${nameRange(record, [frame.row, frame.row + 1])}: ${numbers.join(", ")}.`);
+  }
+  if (panels.has("targets") && frame.targets.size) {
+    const words = [...frame.targets.values()]
+      .slice(0, ROWS_SPELLED_OUT)
+      .map((word) => isolatedText(clippedText(word)));
+    const rest = frame.targets.size > words.length ? ", …" : "";
+    lines.push(`Targets, row by row: ${words.join(", ")}${rest}.`);
+  }
+  if (panels.has("prediction") && out) {
+    const words = out.top.map(({ word, p }) => `${isolatedText(clippedText(word))} ${formatPercent(p)}`);
+    lines.push(
+      `Next word (${out.how}): ${words.join(", ")}. Chosen: ${isolatedText(clippedText(out.chosen))}.`,
+    );
+  }
+  if (panels.has("ledger")) lines.push(`Ledger: ${ledgerOf(frame).text}.`);
+  return lines;
+}
+
+/** The pass in words, for readers who do not see it: grid, cache and what stands beside them. */
+export function describe(frame, panels = new Set()) {
   const { event, record, run, columns } = frame;
-  const lines = [`${event.name}, cache ${run.keeps ? "on" : "off"}.`];
+  const lines = [`${event.name}${event.phase === "training" ? "" : `, cache ${run.keeps ? "on" : "off"}`}.`];
   const live = event.queries;
   if (live.length <= ROWS_SPELLED_OUT) live.forEach((query) => lines.push(describeRow(frame, query)));
   else {
     lines.push(`${live.length} rows are scored; each ${lookingAt(event)}. The first and the last:`);
     lines.push(describeRow(frame, live[0]), describeRow(frame, live.at(-1)));
   }
-  const old = gather(columns.filter((c) => !c.live && lastPassOf(run, event.index, c.index)).map((c) => c.index));
+  const old = gather(
+    columns.filter((c) => !c.live && lastPassOf(run, event.index, c.index)).map((c) => c.index),
+  );
   if (old.length && event.counted) lines.push(`Not run in this pass: ${nameRanges(record, old)}.`);
   const inState = (state) => gather(columns.filter((c) => c.row === state).map((c) => c.index));
-  const kinds = { written: "written", read: "read", rest: "at rest", made: "made, used and dropped", dropped: "dropped" };
+  const kinds = {
+    written: "written",
+    read: "read",
+    rest: "at rest",
+    made: "made, used and dropped",
+    dropped: "dropped",
+  };
   for (const [state, word] of Object.entries(kinds)) {
     const ranges = inState(state);
     if (ranges.length) lines.push(`Rows of K and V ${word}: ${nameRanges(record, ranges)}.`);
   }
-  if (event.counted && run.keeps && !columns.some((c) => c.row !== "empty")) lines.push("The cache is empty.");
-  return lines;
+  if (event.counted && run.keeps && !columns.some((c) => c.row !== "empty"))
+    lines.push("The cache is empty.");
+  return [...lines, ...describeBeside(frame, panels)];
 }
-
