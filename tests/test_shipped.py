@@ -105,6 +105,19 @@ def test_the_window_cannot_reach_back_through_the_layers() -> None:
     assert reach < LONG
 
 
+def test_transformers_opens_it_unchanged(loaded: tuple[Transformer, Tokenizer]) -> None:
+    """Weights and tokenizer, from the same folder, without our code."""
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
+    words = transformers.AutoTokenizer.from_pretrained(shipped.FOLDER)
+    tokens = words("Today weather is so", return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        # Float32 sums in another order: some 1e-6 of logits that are about 20 at most.
+        torch.testing.assert_close(loaded[0](tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
+    said = theirs.generate(tokens, max_new_tokens=8, do_sample=False)[0]
+    assert words.decode(said) == "Today weather is so nice . <eos>"
+
+
 def test_a_model_that_learned_nothing_fails_these_tests() -> None:
     torch.manual_seed(0)
     tokenizer = Tokenizer.of_words(shipped.VOCABULARY)
