@@ -74,6 +74,7 @@ def test_a_row_with_nothing_to_pick_gives_0(sink: list[float] | None, dtype: tor
 def test_attend_changes_nothing_it_was_given() -> None:
     given = qkv(3)
     copies = [x.clone() for x in given]
+    attend(*given, causal(T, S), 0.7)
     attend(*given, causal(T, S), 0.7, torch.ones(H))
     assert all(torch.equal(x, y) for x, y in zip(given, copies, strict=True))
 

@@ -28,16 +28,15 @@ torch.set_num_threads(1)
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A good checkpoint of one file."""
-    checkpoint.save(tiny(hidden_size=36, eos_ids=(2,)), tmp_path)
-    return tmp_path
+def in_one_file(folder: Path) -> Path:
+    """Make a good checkpoint of one file."""
+    checkpoint.save(tiny(hidden_size=36, eos_ids=(2,)), folder)
+    return folder
 
 
-@pytest.fixture
-def sharded(folder: Path) -> Path:
-    """A good checkpoint of two files and their index."""
+def in_two_files(folder: Path) -> Path:
+    """Make a good checkpoint of two files and their index."""
+    in_one_file(folder)
     tensors = load_file(folder / WEIGHTS)
     (folder / WEIGHTS).unlink()
     places = {name: SHARDS[n % 2] for n, name in enumerate(tensors)}
@@ -45,6 +44,16 @@ def sharded(folder: Path) -> Path:
         save_file({name: x for name, x in tensors.items() if places[name] == file}, folder / file)
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
     return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return in_one_file(tmp_path)
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    return in_two_files(tmp_path)
 
 
 def change_config(folder: Path, **changed: Any) -> None:

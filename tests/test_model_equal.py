@@ -19,7 +19,6 @@ from helpers.model.transformer import Transformer
 from tests.tiny import enlarge, tiny, tokens
 
 logging.set_verbosity_error()
-logging.disable_progress_bar()
 torch.set_num_threads(1)
 
 # In one pass the two do the same operations: the logits, up to 8 in size, agree to the last bit here.
