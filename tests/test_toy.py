@@ -515,6 +515,12 @@ def test_bad_input(call: Callable[[], Any], says: list[str]) -> None:
     assert "expected" in str(error.value)
 
 
+def test_a_reply_that_would_not_fit_fails_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toy, "run_pass", lambda *given, **named: pytest.fail("it began"))
+    with pytest.raises(ValueError, match="1025 new rows after 0 make 1025; expected at most 1024"):
+        toy.record(max_new=1022, ban_eos=True)
+
+
 def test_the_longest_prompt_and_the_fullest_cache() -> None:
     trace = record(["so"] * 512, max_new=2, ban_eos=True, training=False)
     assert trace.run("cached").passes[-1].parts[0].kept == (512, 513)

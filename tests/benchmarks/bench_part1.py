@@ -172,10 +172,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="|".join(PARTS))
     chosen = parser.parse_args().parts or list(PARTS)
-    load = ", ".join(f"{x:.1f}" for x in os.getloadavg()) if hasattr(os, "getloadavg") else "unknown"
-    print(
-        f"Python {platform.python_version()}, NumPy {np.__version__}, {os.cpu_count()} processors, load {load}"
-    )
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
+    print(f"{versions}, {os.cpu_count()} processors, load {load}")
     for name in chosen:
         PARTS[name]()
 
