@@ -277,12 +277,14 @@ def _model() -> Transformer:
 
 
 def _planted() -> list[tuple[States, States, float]]:
-    """Return lists of four layers that differ in one number of one place, or not at all."""
+    """Return lists of four layers that differ in one place, in one layer's order, a little, or not at all."""
     a = [drawn(n, 5, 6) for n in range(4)]
-    first, later = [x.clone() for x in a], [x.clone() for x in a]
-    first[1][2, 3] -= 0.05  # negative, in the middle, and gone in layer 2
-    later[3] = later[3].flip(1)  # the same numbers in other places
-    return [(a, first, 0.01), (a, later, 0.01), (a, [x + 0.001 for x in a], 0.01), (a, a, 0.0)]
+    others = [[x.clone() for x in a] for _ in range(4)]
+    others[0][1][2, 3] += 0.05  # a is smaller there; nothing differs in layer 2
+    others[1][0][4, 5] -= 0.05
+    others[2][3] = a[3].flip(1)
+    others[3][2:] = [x + 0.02 for x in a[2:]]
+    return [*((a, b, 0.01) for b in others), (a, [x + 0.001 for x in a], 0.01), (a, a, 0.0)]
 
 
 def _layer_cases() -> list[Case]:
@@ -296,8 +298,10 @@ def _layer_cases() -> list[Case]:
         for layers, states in wrong.items()
     ]
     names = [
-        "lists that differ by -0.05 in layer 1 alone",
+        "lists that differ by -0.05 in layer 1 at position 2",
+        "lists that differ by 0.05 in layer 0 at position 4",
         "lists with the numbers of layer 3 in other places",
+        "lists that differ by -0.02 from layer 2 on",
         "lists that differ by 0.001 everywhere, tolerance 0.01,",
         "equal lists, tolerance 0,",
     ]

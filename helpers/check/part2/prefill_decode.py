@@ -55,11 +55,17 @@ def _rows(start: int, T: int, layer: int) -> tuple[Tensor, Tensor]:
     return k.clone(), v.clone()
 
 
-Store = dict[str, Tensor]  # k and v of each layer
-
-
 def _states(cache: Buffers) -> tuple[Tensor, Tensor]:
     return cache.k.clone(), cache.v.clone()
+
+
+def _span(rows: Sequence[int]) -> str:
+    """Write some rows, as a range where they are one."""
+    if len(rows) == 1:
+        return f"row {rows[0]}"
+    if list(rows) == list(range(rows[0], rows[0] + len(rows))):
+        return f"rows {rows[0]} to {rows[-1]}"
+    return f"rows {show(rows)}"
 
 
 def _append_once(function: Any, cache: Buffers, layer: int, T: int, label: str) -> Any:
@@ -71,7 +77,7 @@ def _append_once(function: Any, cache: Buffers, layer: int, T: int, label: str) 
 def _check_chunk(function: Any, cache: Buffers, layer: int, T: int) -> None:
     """Append one chunk in one layer, and raise unless buffers, counter and answer are right."""
     start, S = cache.length, cache.length + T
-    label = f"append, rows {start} to {S - 1}, layer {layer},"
+    label = f"append, {_span(range(start, S))}, layer {layer},"
     before, places = _states(cache), (cache.k.data_ptr(), cache.v.data_ptr())
     try:
         value = _append_once(function, cache, layer, T, label)
@@ -108,13 +114,13 @@ def _check_written(
     if alike(now, wanted):
         return
     layers, rows = ((now != was).any(dim=axes).nonzero().flatten().tolist() for axes in ALL_BUT)
-    expected = f"expected rows {start} to {start + new.shape[2] - 1} of layer {layer}"
+    expected = f"expected {_span(range(start, start + new.shape[2]))} of layer {layer}"
     if not rows:
         message = f"{label} leaves cache.{name} as it was; {expected} to change."
         raise NotRightError(
             message, "a copy was written to, or nothing: assign into cache.k[layer] by a slice."
         )
-    where = f"changes rows {show(rows)} of layer {show(layers)} in cache.{name}; {expected}"
+    where = f"changes {_span(rows)} of layer {show(layers)} in cache.{name}; {expected}"
     raise NotRightError(f"{label} {where}.", _written_reason(layers, rows, layer, start, new.shape[2]))
 
 
@@ -151,8 +157,8 @@ def _check_returned(value: Any, cache: Buffers, layer: int, T: int, label: str) 
     for name, part, buffer in zip(("keys", "values"), value, (cache.k, cache.v), strict=True):
         rows = read_tensor(part, f"{label}: the {name}", (B, HKV, S, D), hints)
         if not alike(rows, buffer[layer, :, :, :S]):
-            raise NotRightError(f"{label}: the {name} are not rows 0 to {S - 1} of cache.{name[0]}[{layer}].")
-        if rows.data_ptr() != buffer[layer].data_ptr():
+            raise NotRightError(f"{label}: the {name} are not {_span(range(S))} of cache.{name[0]}[{layer}].")
+        if cache.length and rows.data_ptr() != buffer[layer].data_ptr():  # at 0 it may be the new rows alone
             reason = (
                 "all rows are copied again at each step; a slice of the buffer is a view and copies nothing."
             )
@@ -166,7 +172,7 @@ def _check_overflow(function: Any, stored: int, T: int) -> None:
         k, v = _rows(0, stored, layer)
         cache.k[layer, :, :, :stored], cache.v[layer, :, :, :stored] = k, v
     cache.length, before = stored, _states(cache)
-    label = f"append of {T} rows to {stored} of {MAX_LEN}"
+    label = f"append of {T} row{'s' * (T > 1)} to {stored} of {MAX_LEN}"
     try:
         _append_once(function, cache, 0, T, label)
     except NotRightError as stop:
@@ -268,24 +274,26 @@ DIFFER_MISTAKES: Mistakes = {
 
 
 def _differ_cases() -> list[Case]:
-    """Logits with margins around once, twice and four times the largest difference, which is 0.1 at first."""
+    """Logits with margins around once, twice and four times the largest difference; some rows do differ."""
     a = torch.tensor(
         [
             [1.0, 2.5, -3.0, 2.35, 0.0, 0.4],  # margin 0.15: between once and twice
             [4.0, 1.0, 3.0, -2.0, 0.5, 1.5],  # 1.0: safe
             [0.2, 0.3, 5.0, 1.0, 4.94, 0.0],  # 0.06: under once
             [-1.0, -0.7, -4.0, -0.4, -2.0, -3.0],  # 0.3: between twice and four times
-            [2.0, 0.1, 0.2, 0.3, 0.4, 0.5],  # 1.5: safe
+            [2.0, 0.1, 1.84, 0.3, 0.4, 0.5],  # 0.16: between once and twice
         ]
     )
-    moved = torch.zeros_like(a)
-    moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, -0.04, 0.02, 0.01
+    moved = torch.zeros_like(a)  # a - moved says another word in row 2
+    moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, 0.1, 0.02, -0.07
+    flat = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.2, 0.1], [0.5, 0.4, 0.3, -0.4, 0.2, 0.3]])
+    level = torch.cat([a[[1, 3, 0]], flat])
     rough = 8 * drawn(31, 7, 11)
     return [
         Case("may_differ on 5 rows of 6 logits", (a, a - moved)),
         Case("may_differ on 5 rows of 6 logits, b larger,", (a, a + moved)),
         Case("may_differ on 7 rows and their bfloat16", (rough, rough.bfloat16().float())),
-        Case("may_differ on 3 rows of 6 logits, all moved,", (a[[1, 3, 0]], a[[1, 3, 0]] - 0.3)),
+        Case("may_differ on 5 other rows, all moved by 0.3,", (level, level - 0.3)),
     ]
 
 

@@ -264,8 +264,8 @@ STEP_MISTAKES: Mistakes = {
 }
 STEP_ERRORS = {
     "Sizes of tensors must match": "the wrong axis: new rows go behind the others along S, dim=2.",
-    "must match the existing size": "the mask has a column for each key: S stored ones and the new one.",
-    "enable_gqa": "fewer KV heads than query heads: attend shares them, plain attention does not.",
+    "at non-singleton dimension 3": "the mask has a column for each key: S stored ones and the new one.",
+    "at non-singleton dimension 1": "fewer KV heads than query heads: `attend` lets them be shared.",
 }
 
 

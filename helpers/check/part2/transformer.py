@@ -164,15 +164,12 @@ MOVES_MISTAKES: Mistakes = {
     "upside down: True where the row changes.": [
         lambda f, x: ~_who_right(f, x),
         lambda f, x: ~_who_right(f, x).T,
+        lambda f, x: ~_everywhere(f, x),
     ],
     "only one row is compared; compare every row of f(x) with what it was.": [
         lambda f, x: _who_right(f, x)[-1].expand(x.shape[1], -1),
         lambda f, x: _who_right(f, x)[0].expand(x.shape[1], -1),
         lambda f, x: torch.eye(x.shape[1], dtype=torch.bool),
-    ],
-    "whether anything changed at all is one bool; each row has its own.": [
-        lambda f, x: _who_right(f, x).any(dim=0).expand(x.shape[1], -1),
-        lambda f, x: _who_right(f, x).any(dim=0).expand(x.shape[1], -1).T,
     ],
     "a number of every token is changed (x[:, :, j]); token j is x[:, j].": [
         _who(_channel),
@@ -184,7 +181,7 @@ MOVES_MISTAKES: Mistakes = {
     "no change is seen: it is too small, or f was not run on the changed copy.": [
         lambda f, x: torch.zeros(x.shape[1], x.shape[1], dtype=torch.bool)
     ],
-    "it is True everywhere, whatever f does.": [
+    "True everywhere: that some row changed is one bool for all; each row has its own.": [
         lambda f, x: torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
     ],
     "the lower triangle, whatever f does: that is causal attention; run f and compare.": [
