@@ -52,6 +52,8 @@ def test_next_word_knows_why_a_word_is_out() -> None:
     assert explorer.why_out(top_k=2) == [None, None, "top-k", "top-k"]
     assert explorer.why_out(top_p=0.9) == [None, None, "top-p", "top-p"]
     assert explorer.why_out(top_k=3, top_p=0.9) == [None, None, "top-k", "top-p"]
+    falling = explorers.next_word(np.log([0.4, 0.3, 0.2, 0.1]))
+    assert falling.why_out(top_k=2, top_p=0.5) == [None, "top-p", "top-k", "top-k"]  # 0.4 of 0.7 is over 0.5
     assert explorer.why_out(temperature=0.001) == [None, "temperature", "temperature", "temperature"]
 
 

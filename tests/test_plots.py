@@ -125,17 +125,19 @@ def test_letters_are_large_enough(name: str) -> None:
 
 
 def test_a_readers_settings_change_nothing_and_stay() -> None:
-    plain = plots.triangle(LONG).png()
+    plain, made = plots.work_by_pass(LONG).png(), plots.work_by_pass(LONG)
     mine: dict[Any, Any] = {
         "text.color": "red",
         "font.size": 30,
         "axes.facecolor": "black",
         "savefig.dpi": 30,
+        "hatch.linewidth": 6,
         "font.family": "serif",
     }
     with mpl.rc_context(mine):
         before = dict(mpl.rcParams)
-        assert plots.triangle(LONG).png() == plain
+        assert plots.work_by_pass(LONG).png() == plain
+        assert made.png() == plain  # drawn under the reader's settings, made before
         assert dict(mpl.rcParams) == before
 
 
