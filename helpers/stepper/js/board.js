@@ -499,6 +499,7 @@ export class Board {
     const { out } = frame;
     if (!out) return;
     const listing = candidates(out);
+    const through = throughLayers(frame);
     const middle = rowTop(layout, out.query - rows[0]) + layout.rowH / 2;
     const said = out.how === "greedy" ? 0 : 1;
     const top = nextTop(layout, middle, listing.length + said, LINE, layout.y.k - 6);
@@ -508,14 +509,19 @@ export class Board {
       layout.dense || !frame.contexts.size
         ? layout.xEnd + 4
         : layout.notes.x + frame.heads.length * CONTEXT + 2;
-    this.put("arrow", "wid-arrow", [from, middle - 4, Math.max(10, x - 12 - from), 8]);
+    this.put("arrow", `wid-arrow ${through ? "far" : ""}`, [
+      from,
+      middle - 4,
+      Math.max(10, x - 12 - from),
+      8,
+    ]);
     this.put("bracket", "wid-bracket", [
       x - 12,
       Math.min(top, middle - 8),
       3,
       (listing.length + said) * LINE + 20,
     ]);
-    this.text("next", "soft strong", x, top, width, "next word");
+    this.text("next", "soft strong", x, top, width, `next word${through}`);
     listing.forEach((candidate, k) => {
       const node = this.put(`n${k}`, `wid-candidate ${candidate.chosen ? "chosen" : ""}`, [
         x - 7,
@@ -550,6 +556,12 @@ export function cacheKey() {
     item.append(make("span", `wid-row v ${state} wid-key`), word);
     return item;
   });
+}
+
+/** The next word comes out of the last layer: said where another is shown, whose contexts go there first. */
+export function throughLayers(frame) {
+  const last = frame.record.model.n_layers;
+  return frame.layer + 1 < last ? `, after layer ${last}` : "";
 }
 
 /** At most eight candidates, in their order, the chosen one among them. */

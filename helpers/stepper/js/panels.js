@@ -1,6 +1,6 @@
 // What stands around the board: legend, what moves under it when there is no room beside, work and price.
 import { clippedText, formatNumber, visibleText } from "./format.js";
-import { cacheKey, candidates, fillCandidate, OLDER, olderRows } from "./board.js";
+import { cacheKey, candidates, fillCandidate, OLDER, olderRows, throughLayers } from "./board.js";
 import { make, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
 
@@ -81,13 +81,13 @@ function targetList(frame) {
 function nextWord(frame) {
   const { out } = frame;
   const box = make("div", "wid-next");
-  const title = make("p", "soft strong", "next word, from the row of ");
+  const title = make("p", "soft strong", `next word${throughLayers(frame)}, from the row of `);
   title.append(
     wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)),
   );
   if (out.how !== "greedy") title.append(` (${out.how})`);
   const list = make("div", "wid-nextlist");
-  list.append(make("span", "wid-arrow"));
+  list.append(make("span", `wid-arrow ${throughLayers(frame) ? "far" : ""}`));
   for (const candidate of candidates(out)) {
     const node = make("div", `wid-candidate ${candidate.chosen ? "chosen" : ""}`);
     fillCandidate(node, candidate);
