@@ -23,8 +23,11 @@ TAUGHT = {
     "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
     "00_start_here": [],
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
+    "05_projections": ["attend", "add_sink"],
+    "06_transformer": ["rotate", "RMSNorm", "SwiGLU", "Block"],
 }
-ROOMS = {"0": ("toy", "sampling")}  # by the beginning of a notebook's name, the longest that fits
+MODEL = ("model.attention", "model.transformer")
+ROOMS = {"0": ("toy", "sampling"), "05": MODEL, "06": MODEL, "07": MODEL, "08": MODEL}  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
