@@ -27,7 +27,13 @@ TAUGHT = {
     "06_transformer": ["rotate", "RMSNorm", "SwiGLU", "Block"],
 }
 MODEL = ("model.attention", "model.transformer")
-ROOMS = {"0": ("toy", "sampling"), "05": MODEL, "06": MODEL, "07": MODEL, "08": MODEL}  # by the beginning of a notebook's name, the longest that fits
+ROOMS = {
+    "0": ("toy", "sampling"),
+    "05": MODEL,
+    "06": MODEL,
+    "07": MODEL,
+    "08": MODEL,
+}  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
