@@ -69,7 +69,7 @@ WRONG: dict[str, Answers] = {
             "split_heads(x, n_heads)",
             view_alone=(
                 "B, T, width = x.shape\nreturn x.view(B, n_heads, T, width // n_heads)",
-                "head 0 holds for token 1: numbers 8 to 15 of token 0; expected numbers 0 to 7 of token 1.",
+                "gives head 0 in row 1 numbers 8 to 15 of token 0; expected numbers 0 to 7 of token 1.",
                 "a view without a transpose",
             ),
             reshape_alone=(
@@ -78,12 +78,12 @@ WRONG: dict[str, Answers] = {
             ),
             every_H_th=(
                 "return x.view(*x.shape[:2], -1, n_heads).permute(0, 3, 1, 2)",
-                "head 0 holds for token 0: numbers 0, 6, 12, … of token 0",
+                "gives head 0 in row 0 numbers 0, 6, 12, … of token 0",
                 "every H-th number",
             ),
             transposed_first=(
                 "return x.transpose(1, 2).reshape(len(x), n_heads, x.shape[1], -1)",
-                "head 0 holds for token 0: numbers of tokens 0, 1, 2, 3, 4; expected",
+                "gives head 0 in row 0 numbers of tokens 0, 1, 2, 3, 4; expected",
                 "transposed before the view",
             ),
             transposed_and_viewed=(
@@ -93,7 +93,7 @@ WRONG: dict[str, Answers] = {
             ),
             not_transposed=(
                 swap(SPLIT, ".transpose(1, 2)", ""),
-                "has shape (2, 5, 6, 8); expected (2, 6, 5, 8)",
+                "of shape (2, 5, 6, 8); expected (2, 6, 5, 8)",
                 "not transposed",
             ),
             last_two_swapped=(
@@ -102,7 +102,7 @@ WRONG: dict[str, Answers] = {
             ),
             heads_as_width=(
                 swap(SPLIT, "n_heads, width // n_heads", "width // n_heads, n_heads"),
-                "has shape (2, 8, 5, 6); expected (2, 6, 5, 8)",
+                "of shape (2, 8, 5, 6); expected (2, 6, 5, 8)",
                 "n_heads is taken for the numbers of a head",
             ),
             heads_as_width_untransposed=(
@@ -135,7 +135,10 @@ WRONG: dict[str, Answers] = {
             raises=("return x.heads()", "AttributeError"),
             prints_only=("print(len(x))", "reaches no `return`"),
         ),
-        "no function": ("split_heads = torch.zeros(2, 6, 5, 8)", "expected a function"),
+        "no function": (
+            "split_heads = torch.zeros(2, 6)",
+            "got a tensor of shape (2, 6); expected a function",
+        ),
     },
     "torch_mask": function(
         "torch_mask(T, S)",
@@ -179,11 +182,11 @@ WRONG: dict[str, Answers] = {
         ),
         square=(
             "return torch.ones(S, S, dtype=torch.bool).tril()",
-            "has shape (6, 6); expected (2, 6)",
+            "of shape (6, 6); expected (2, 6)",
             "a square mask",
         ),
         four_axes=("return torch.ones(T, S, dtype=torch.bool).tril(S - T)[None, None]", "the two axes alone"),
-        numbers=("return torch.ones(T, S).tril(S - T)", "holds numbers (float32); expected True and False"),
+        numbers=("return torch.ones(T, S).tril(S - T)", "gives numbers (float32); expected True and False"),
         scores=(
             "return torch.full((T, S), -torch.inf).triu(S - T + 1)",
             "numbers in a mask are added to the scores",
@@ -192,7 +195,7 @@ WRONG: dict[str, Answers] = {
         nothing_visible=("return torch.zeros(T, S, dtype=torch.bool)",),
         hard_coded=(
             "return torch.tensor([[True] * 5 + [False], [True] * 6])",
-            "torch_mask(1, 5) has shape (2, 6)",
+            "torch_mask(1, 5) gives a tensor of shape (2, 6)",
         ),
         raises=("return torch.ones(T, S).tril(t)", "NameError"),
     ),
@@ -210,7 +213,7 @@ WRONG: dict[str, Answers] = {
         ),
         old_mask=(
             "mask = torch.ones(1, K.shape[2], dtype=torch.bool)\n" + STEP.replace(STEP.splitlines()[1], ""),
-            "a column for each key",
+            "K, V and the mask all have S + 1 keys",
         ),
         scale_forgotten=(swap(STEP, "q.shape[-1] ** -0.5", "1.0"), "scale forgotten"),
         root_forgotten=(swap(STEP, "q.shape[-1] ** -0.5", "1 / q.shape[-1]"), "the root is missing"),
@@ -236,7 +239,7 @@ WRONG: dict[str, Answers] = {
         K_in_front=(swap(STEP, "[K, k]", "[k, K]"), "the new row of K is in front"),
         both_in_front=(
             swap(STEP, "[K, k], dim=2), torch.cat([V, v]", "[k, K], dim=2), torch.cat([v, V]"),
-            "the new K of cached_step",
+            "gives a new K that holds other numbers",
             "the new row is in front",
         ),
         expanded=(
@@ -245,7 +248,7 @@ WRONG: dict[str, Answers] = {
                 "mask =",
                 "K, V = (rows.repeat_interleave(q.shape[1] // rows.shape[1], 1) for rows in (K, V))\nmask =",
             ),
-            "has shape (2, 6, 6, 8); expected (2, 3, 6, 8)",
+            "of shape (2, 6, 6, 8); expected (2, 3, 6, 8)",
             "expanded heads are stored: 2 times the bytes",
         ),
         old_rows_returned=(
@@ -265,7 +268,7 @@ WRONG: dict[str, Answers] = {
             "return attend(q, K, V, mask, q.shape[-1] ** -0.5), K, V",
             "changes its fourth argument",
         ),
-        V_not_appended=(swap(STEP, "torch.cat([V, v], dim=2)", "V"), "RuntimeError"),
+        V_not_appended=(swap(STEP, "torch.cat([V, v], dim=2)", "V"), "K, V and the mask all have S + 1 keys"),
         one_head_too_few=(
             swap(
                 STEP,
@@ -281,8 +284,7 @@ WRONG: dict[str, Answers] = {
         hard_coded_scale=(swap(STEP, "q.shape[-1] ** -0.5", "8 ** -0.5"), "B, H, Hkv, S, D = 1, 4, 1, 3, 6"),
         zero_stored=(
             swap(STEP, ", K, V\n", ", K * 0, V\n"),
-            "the new K of cached_step",
-            "holds other numbers",
+            "gives a new K that holds other numbers",
         ),
     ),
     "who_moves": {
@@ -349,7 +351,7 @@ WRONG: dict[str, Answers] = {
                 "the lower triangle, whatever f does",
             ),
             in_place=(swap(MOVES, "x.clone()", "x"), "changes its second argument"),
-            numbers=(swap(MOVES, ", dim=1)", ", dim=1).float()"), "holds numbers (float32)"),
+            numbers=(swap(MOVES, ", dim=1)", ", dim=1).float()"), "gives numbers (float32)"),
             batch_kept=(
                 swap(MOVES, "(dim=-1)[0]", "(dim=-1)"),
                 "expected (5, 5)",
@@ -399,9 +401,9 @@ WRONG: dict[str, Answers] = {
         one_tensor=("return tokens[:, 1:]", "expected inputs and targets"),
         flat=(
             "return tokens[:, :-1], tokens[:, 1:].flatten()",
-            "the targets has shape (10,); expected (2, 5)",
+            "gives targets of shape (10,); expected (2, 5)",
         ),
-        last_only=("return tokens[:, :-1], tokens[:, -1]", "the targets has shape (2,)"),
+        last_only=("return tokens[:, :-1], tokens[:, -1]", "gives targets of shape (2,)"),
         lists=("return tokens[:, :-1].tolist(), tokens[:, 1:].tolist()", "expected a tensor of shape (2, 5)"),
         in_place=("tokens[:, 0] = 0\nreturn tokens[:, :-1], tokens[:, 1:]", "changes its first argument"),
         unlisted=("return tokens[:, :-1], tokens[:, 1:].flip(1)",),
@@ -476,16 +478,16 @@ WRONG: dict[str, Answers] = {
         "append(cache, layer, k, v)",
         advanced_in_each_layer=(
             swap(APPEND, "return", "start, cache.length = cache.length, S\nreturn"),
-            "after append, rows 0 to 2, layer 0, cache.length is 3; expected 0.",
+            "append, rows 0 to 2, layer 0, leaves cache.length at 3; expected 0.",
             "advanced in each layer",
         ),
         advanced_by_one=(
             swap(APPEND, "return", "cache.length += 1\nreturn"),
-            "cache.length is 1; expected 0",
+            "advanced in each layer",
         ),
         whole_buffer=(
             APPEND.replace("[layer, :, :, :S]", "[layer]"),
-            "the keys has shape (2, 3, 6, 4); expected (2, 3, 3, 4)",
+            "gives keys of shape (2, 3, 6, 4); expected (2, 3, 3, 4)",
             "the whole buffer: rows that nobody has written",
         ),
         positions_restarted=(
@@ -495,7 +497,7 @@ WRONG: dict[str, Answers] = {
         ),
         new_rows_alone=(
             swap(APPEND, "return cache.k[layer, :, :, :S], cache.v[layer, :, :, :S]", "return k, v"),
-            "the keys has shape (2, 3, 1, 4); expected (2, 3, 4, 4)",
+            "gives keys of shape (2, 3, 1, 4); expected (2, 3, 4, 4)",
             "the new rows alone",
         ),
         rows_from_before=(
@@ -518,20 +520,21 @@ WRONG: dict[str, Answers] = {
         at_the_end=(APPEND.replace("cache.length : S]", "-k.shape[2] :]"), "at the end of the buffer"),
         mixed_up=(
             swap(APPEND, "= k\n", "= v\n"),
-            "changes rows 0 to 2 of layer 0 in cache.k",
-            "k and v are mixed up",
+            "writes other numbers into cache.k than those of k",
+            "k goes into cache.k",
         ),
         returned_swapped=(
             swap(
                 APPEND, "return cache.k[layer, :, :, :S], cache.v", "return cache.v[layer, :, :, :S], cache.k"
             ),
-            "the keys are not rows 0 to 2 of cache.k[0]",
+            "gives keys that are not rows 0 to 2 of cache.k[0]",
+            "keys come first",
         ),
         all_layers=(APPEND.replace("[layer, :, :, :S]", "[:, :, :, :S]"), "all layers; only this one"),
         copies=(
             APPEND.replace("[layer, :, :, :S]", "[layer, :, :, :S].clone()"),
-            "the keys are a copy; expected a view",
-            "copied again at each step",
+            "gives keys that are a copy; expected a view",
+            "every row is copied again",
         ),
         concatenated=(
             f"S = cache.length + k.shape[2]\n{CHECK}"
@@ -605,7 +608,7 @@ WRONG: dict[str, Answers] = {
             "gives True (bool); expected a tensor of shape (5,)",
         ),
         margins=("return a.topk(2).values.diff(dim=1)[:, 0]", "expected True and False"),
-        columns=("return a.topk(2, dim=0).values.diff(dim=0)[0].abs() < 1", "has shape (6,); expected (5,)"),
+        columns=("return a.topk(2, dim=0).values.diff(dim=0)[0].abs() < 1", "of shape (6,); expected (5,)"),
         always=("return torch.ones(len(a), dtype=torch.bool)",),
         never=("return torch.zeros(len(a), dtype=torch.bool)",),
         raises=(swap(DIFFER, "topk(2)", "topk(k)"), "NameError"),

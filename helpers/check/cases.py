@@ -72,7 +72,7 @@ def explain(error: BaseException, case: Case, todo: str) -> NotRightError | NotS
     """Turn what the reader's function raised into what the reader is told."""
     if "ellipsis" in str(error).lower():
         return NotSolvedError(todo)
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).rstrip(".")
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     reason = case.trap if isinstance(error, EMPTY_HANDED) else ""
     return NotRightError(f"{case.label} raises {what}.", reason)

@@ -85,57 +85,49 @@ def _check_chunk(function: Any, cache: Buffers, layer: int, T: int) -> None:
         full = f"{S} rows fit into {MAX_LEN}: only more than max_len are too many."
         reason = full if S == MAX_LEN and "raises ValueError" in stop.message else stop.reason
         raise NotRightError(stop.message, reason) from None
-    _check_counter(cache, start, T, label)
+    if cache.length != start:
+        reason = "advanced in each layer: the next would write behind it. Count once, after the last layer."
+        raise NotRightError(f"{label} leaves cache.length at {cache.length}; expected {start}.", reason)
     if (cache.k.data_ptr(), cache.v.data_ptr()) != places or cache.k.shape != before[0].shape:
         reason = "write into the rows that are laid out already; that is what they are for."
         raise NotRightError(f"{label} puts other tensors in place of cache.k or cache.v.", reason)
     for name, now, was, new in zip("kv", (cache.k, cache.v), before, _rows(start, T, layer), strict=True):
-        _check_written(name, now, was, new, layer, start, label)
+        wanted = was.clone()
+        wanted[layer, :, :, start:S] = new
+        if not alike(now, wanted):
+            _raise_written(name, (now != was).nonzero(), layer, range(start, S), label)
     _check_returned(value, cache, layer, T, label)
 
 
-def _check_counter(cache: Buffers, start: int, T: int, label: str) -> None:
-    if cache.length == start:
-        return
-    reason = ""
-    if cache.length == start + T:
-        reason = (
-            "advanced in each layer: the next one would write behind it. Count once, after the last layer."
-        )
-    raise NotRightError(f"after {label} cache.length is {show(cache.length)}; expected {start}.", reason)
+def _raise_written(name: str, changed: Tensor, layer: int, wanted: range, label: str) -> None:
+    """Raise, and say which rows of cache.k or cache.v have changed instead of the wanted ones.
 
-
-def _check_written(
-    name: str, now: Tensor, was: Tensor, new: Tensor, layer: int, start: int, label: str
-) -> None:
-    """Raise unless the new rows stand behind the old ones of this layer, and nothing else has changed."""
-    wanted = was.clone()
-    wanted[layer, :, :, start : start + new.shape[2]] = new
-    if alike(now, wanted):
-        return
-    layers, rows = ((now != was).any(dim=axes).nonzero().flatten().tolist() for axes in ALL_BUT)
-    expected = f"expected {_span(range(start, start + new.shape[2]))} of layer {layer}"
+    Args:
+        changed: places of the numbers that are not what they were, (n, 5).
+    """
+    layers, rows = sorted(set(changed[:, 0].tolist())), sorted(set(changed[:, 3].tolist()))
+    expected = f"expected {_span(wanted)} of layer {layer}"
     if not rows:
         message = f"{label} leaves cache.{name} as it was; {expected} to change."
-        raise NotRightError(
-            message, "a copy was written to, or nothing: assign into cache.k[layer] by a slice."
-        )
-    where = f"changes {_span(rows)} of layer {show(layers)} in cache.{name}; {expected}"
-    raise NotRightError(f"{label} {where}.", _written_reason(layers, rows, layer, start, new.shape[2]))
+        reason = "a copy was written to, or nothing: assign into cache.k[layer] by a slice."
+    elif (layers, rows) == ([layer], list(wanted)):
+        message = f"{label} writes other numbers into cache.{name} than those of {name}."
+        reason = "k goes into cache.k and v into cache.v, each row into its own place."
+    else:
+        some = f"layer{'s' * (len(layers) > 1)} {show(layers)}"
+        message = f"{label} changes {_span(rows)} of {some} in cache.{name}; {expected}."
+        reason = _written_reason(layers, rows, layer, wanted)
+    raise NotRightError(message, reason)
 
 
-ALL_BUT = ((1, 2, 3, 4), (0, 1, 2, 4))
-
-
-def _written_reason(layers: list[int], rows: list[int], layer: int, start: int, T: int) -> str:
+def _written_reason(layers: list[int], rows: list[int], layer: int, wanted: range) -> str:
     """Say why other rows have changed than those that had to."""
+    T = len(wanted)
     if layers != [layer]:
         return "each layer has rows of its own: write to cache.k[layer] and cache.v[layer]."
-    if rows == list(range(start, start + T)):
-        return "k and v are mixed up, or the new rows in another order."
-    if start and rows == list(range(T)):
+    if wanted[0] and rows == list(range(T)):
         return "positions restarted at 0: the first rows are overwritten. New rows begin at cache.length."
-    if rows == list(range(start + 1, start + 1 + T)):
+    if rows == [row + 1 for row in wanted]:
         return "one row too far: the first free row is cache.length, as rows count from 0."
     if rows == list(range(MAX_LEN - T, MAX_LEN)):
         return "written at the end of the buffer; the first free row is cache.length."
@@ -145,7 +137,7 @@ def _written_reason(layers: list[int], rows: list[int], layer: int, start: int, 
 def _check_returned(value: Any, cache: Buffers, layer: int, T: int, label: str) -> None:
     """Raise unless append returned views of the keys and values of all rows so far."""
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise NotRightError(f"{label} returns {say(value)}; expected keys and values.")
+        raise NotRightError(f"{label} gives {say(value)}; expected keys and values.")
     S = cache.length + T
     hints = {
         (B, HKV, MAX_LEN, D): "the whole buffer: rows that nobody has written yet would be attended to.",
@@ -155,14 +147,15 @@ def _check_returned(value: Any, cache: Buffers, layer: int, T: int, label: str) 
     }
     hints.pop((B, HKV, S, D), None)
     for name, part, buffer in zip(("keys", "values"), value, (cache.k, cache.v), strict=True):
-        rows = read_tensor(part, f"{label}: the {name}", (B, HKV, S, D), hints)
+        rows = read_tensor(part, label, (B, HKV, S, D), hints, name)
         if not alike(rows, buffer[layer, :, :, :S]):
-            raise NotRightError(f"{label}: the {name} are not {_span(range(S))} of cache.{name[0]}[{layer}].")
+            swapped = any(alike(rows, other[layer, :, :, :S]) for other in (cache.k, cache.v))
+            reason = "keys and values are swapped: keys come first." if swapped else ""
+            message = f"{label} gives {name} that are not {_span(range(S))} of cache.{name[0]}[{layer}]."
+            raise NotRightError(message, reason)
         if cache.length and rows.data_ptr() != buffer[layer].data_ptr():  # at 0 it may be the new rows alone
-            reason = (
-                "all rows are copied again at each step; a slice of the buffer is a view and copies nothing."
-            )
-            raise NotRightError(f"{label}: the {name} are a copy; expected a view.", reason)
+            reason = "every row is copied again at each step; a slice of the buffer is a view: no copy."
+            raise NotRightError(f"{label} gives {name} that are a copy; expected a view.", reason)
 
 
 def _check_overflow(function: Any, stored: int, T: int) -> None:

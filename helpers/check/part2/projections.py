@@ -88,13 +88,13 @@ def _tell_split(got: Any, expected: Any) -> str:
     """Say which numbers of which token a head holds, for the first head and token that are wrong."""
     b, h, t = np.argwhere(np.any(np.asarray(got) != np.asarray(expected), axis=-1))[0]
     _, H, T, D = expected.shape
-    head = f"head {h} holds for token {t}" if b == 0 else f"in sequence {b}, head {h} holds for token {t}"
-    return f"{head}: {_places(got[b, h, t], H * D, T)}; expected {_places(expected[b, h, t], H * D, T)}"
+    row = f"gives head {h} in row {t}" + f" of sequence {b}" * bool(b)
+    return f"{row} {_places(got[b, h, t], H * D, T)}; expected {_places(expected[b, h, t], H * D, T)}"
 
 
 def _places(row: Tensor, width: int, T: int) -> str:
     """Say where these numbers of x stand."""
-    if any(number != int(number) for number in row.tolist()):
+    if any(number != int(number) for number in row.tolist()) or len(set(row.tolist())) < len(row):
         return f"other numbers ({show(row.tolist()[:3])} …)"
     tokens = {int(number) // width % T for number in row.tolist()}
     numbers = [int(number) % width for number in row.tolist()]
@@ -172,7 +172,7 @@ def _mask_once(function: Any, case: Case) -> np.ndarray:
     if table.dtype != torch.bool:
         kind = str(table.dtype).removeprefix("torch.")
         raise NotRightError(
-            f"{case.label} holds numbers ({kind}); expected True and False.",
+            f"{case.label} gives numbers ({kind}); expected True and False.",
             "numbers in a mask are added to the scores; True and False say where to look.",
         )
     return table.numpy()
@@ -264,7 +264,7 @@ STEP_MISTAKES: Mistakes = {
 }
 STEP_ERRORS = {
     "Sizes of tensors must match": "the wrong axis: new rows go behind the others along S, dim=2.",
-    "at non-singleton dimension 3": "the mask has a column for each key: S stored ones and the new one.",
+    "at non-singleton dimension 3": "K, V and the mask all have S + 1 keys: the stored ones and the new one.",
     "at non-singleton dimension 1": "fewer KV heads than query heads: `attend` lets them be shared.",
 }
 
@@ -303,7 +303,7 @@ def _step_parts(function: Any, case: Case) -> tuple[Tensor, Tensor, Tensor]:
         (*q.shape[:2], K.shape[2] + 1, q.shape[-1]): "a row for each key; there is one query, so one row.",
         tuple(q.flatten(1, 2).shape): "the axis T is lost: one new token is T = 1.",
     }
-    return read_tensor(value[0], f"the contexts of {case.label}", tuple(q.shape), hints), value[1], value[2]
+    return read_tensor(value[0], case.label, tuple(q.shape), hints, "contexts"), value[1], value[2]
 
 
 def _tell_step(got: Any, expected: Any) -> str:
@@ -335,7 +335,7 @@ def _check_stored(
             D,
         ): f"expanded heads are stored: {group} times the bytes for the same numbers.",
     }
-    rows = read_tensor(got, f"the new {name} of {label}", (B, Hkv, S + 1, D), hints)
+    rows = read_tensor(got, label, (B, Hkv, S + 1, D), hints, f"a new {name}")
     if alike(rows, _joined(old, new)):
         return
     reason = ""
@@ -343,10 +343,8 @@ def _check_stored(
         reason = "the new row is in front; behind the others it keeps row j the row of token j."
     elif any(alike(rows, _joined(*other)) for other in stored.values()):
         reason = "K and V are swapped: return the contexts, then K, then V."
-    raise NotRightError(
-        f"the new {name} of {label} holds other numbers; expected the old rows and the new one behind.",
-        reason,
-    )
+    expected = "expected the stored rows and the new one behind them"
+    raise NotRightError(f"{label} gives a new {name} that holds other numbers; {expected}.", reason)
 
 
 def _check_step_rows(function: Any, case: Case) -> None:

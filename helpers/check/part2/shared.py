@@ -25,6 +25,8 @@ def call(function: Any, case: Case, todo: str, none: Any = None) -> Any:
     Raises:
         NotSolvedError, NotRightError: as in `cases.call`.
     """
+    if isinstance(function, Tensor):
+        raise NotRightError(f"got {say(function)}; expected a function: pass its name, without ().")
     cases.check_function(function, todo)
     copies = [clone(arg) for arg in case.args]
 
@@ -78,20 +80,27 @@ def say(value: Any) -> str:
 
 
 def read_tensor(
-    value: Any, label: str, shape: tuple[int, ...], hints: Mapping[tuple[int, ...], str] | None = None
+    value: Any,
+    label: str,
+    shape: tuple[int, ...],
+    hints: Mapping[tuple[int, ...], str] | None = None,
+    what: str = "",
 ) -> Tensor:
     """Return what the reader's function gave if it is a tensor of this shape, or raise NotRightError.
 
     Args:
         hints: what a wrong shape most likely means.
+        what: the name of this one, where the function gives several.
     """
     if not isinstance(value, Tensor):
-        raise NotRightError(f"{label} gives {say(value)}; expected a tensor of shape {shape}.")
+        named = f"{what} {say(value)}".strip()
+        raise NotRightError(f"{label} gives {named}; expected a tensor of shape {shape}.")
     got = tuple(value.shape)
     if got != shape:
-        raise NotRightError(f"{label} has shape {got}; expected {shape}.", (hints or {}).get(got, ""))
+        message = f"{label} gives {what or 'a tensor'} of shape {got}; expected {shape}."
+        raise NotRightError(message, (hints or {}).get(got, ""))
     if value.is_complex():
-        raise NotRightError(f"{label} holds complex numbers; expected plain ones.")
+        raise NotRightError(f"{label} gives complex numbers; expected plain ones.")
     return value.detach()
 
 
@@ -104,7 +113,7 @@ def read_bools(value: Any, label: str, shape: tuple[int, ...]) -> np.ndarray:
     table = read_tensor(value, label, shape)
     if table.dtype != torch.bool:
         kind = str(table.dtype).removeprefix("torch.")
-        raise NotRightError(f"{label} holds numbers ({kind}); expected True and False.")
+        raise NotRightError(f"{label} gives numbers ({kind}); expected True and False.")
     return table.numpy()
 
 

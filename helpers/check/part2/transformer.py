@@ -285,9 +285,9 @@ def _shift_once(function: Any, case: Case) -> Tensor:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise NotRightError(f"{case.label} gives {say(value)}; expected inputs and targets.")
     _check_cut(case.label, tokens, value)
-    names = ("the inputs", "the targets")
+    names = ("inputs", "targets")
     parts = [
-        read_tensor(part, f"{case.label}: {name}", (B, length - 1))
+        read_tensor(part, case.label, (B, length - 1), what=name)
         for name, part in zip(names, value, strict=True)
     ]
     return _pair((parts[0], parts[1]))
