@@ -1,0 +1,193 @@
+"""Figures of a cache: the rows it copies, what it changes by rounding, the bytes it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from helpers.plots.axes import Frame, finite, room_for, tenths
+from helpers.plots.canvas import (
+    FAINT,
+    INK,
+    KEY,
+    KEY_FILL,
+    LARGE,
+    LINE,
+    PAPER,
+    SMALL,
+    SOFT,
+    VALUE,
+    VALUE_FILL,
+    Picture,
+    Sheet,
+    counted,
+    listed,
+    shorten,
+    text_width,
+    told,
+    with_settings,
+)
+
+
+@with_settings
+def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
+    """Draw the rows that one layer writes in each decode step, with either cache.
+
+    Args:
+        growing: rows written in each step by the cache that grows, up to 120 steps.
+        static: the same for the preallocated cache.
+
+    Returns:
+        Two bar charts on one scale, their totals above; dark is the new row, pale a row copied again.
+
+    Raises:
+        ValueError: the lists are of different lengths, too long, or empty.
+    """
+    both = {"growing": [int(n) for n in growing], "preallocated": [int(n) for n in static]}
+    steps = len(both["growing"])
+    if steps != len(both["preallocated"]) or not 1 <= steps <= 120 or min(map(min, both.values())) < 1:
+        raise ValueError(
+            f"{steps} and {len(both['preallocated'])} steps; expected the same number, from 1 to 120, "
+            "and a row written in each"
+        )
+    most = 1.04 * max(map(max, both.values()))
+    first, across = 22 + room_for(most), 314 - room_for(most)
+    sheet = Sheet(700, 324)
+    for left, (name, rows) in zip((first, first + 350), both.items(), strict=True):
+        frame = Frame(left, left + across, 86, 264, 0, steps, most)
+        sheet.text(left, 24, name, bold=True)
+        sheet.text(left, 52, f"{sum(rows):,}", size=LARGE, bold=True)
+        sheet.note(left + text_width(f"{sum(rows):,}", LARGE) * 1.16 + 8, 54, "rows written")
+        frame.draw(sheet, [])
+        wide = across / steps
+        for n, row in enumerate(rows):
+            x, gap = left + wide * n, min(2.0, wide / 4)
+            top, new = frame.y(row), frame.y(1)
+            if row > 1:
+                sheet.box(x, top, wide - gap, new - top, fill=LINE, radius=0)
+            sheet.box(x, new, wide - gap, frame.base - new, fill=INK, radius=0)
+        sheet.note(left, 281, "1")
+        if steps > 1:
+            sheet.note(left + across, 281, str(steps), at="right")
+        sheet.note(left + across / 2, 281, "decode step", at="center")
+    sheet.square(first + 6, 305, 12, INK)
+    sheet.note(first + 18, 305, "the new row")
+    sheet.square(first + 130, 305, 12, LINE)
+    sheet.note(first + 142, 305, "old rows, copied again")
+    totals = {name: sum(rows) for name, rows in both.items()}
+    alt = (
+        f"Rows written in one layer over {counted(steps, 'decode step')}. The growing cache writes "
+        f"{both['growing'][0]} in the first and {both['growing'][-1]} in the last, {totals['growing']:,} in "
+        f"all; the preallocated one {both['preallocated'][0]} and {both['preallocated'][-1]}, "
+        f"{totals['preallocated']:,} in all."
+    )
+    return Picture(sheet.figure, alt, {**both, "totals": totals})
+
+
+def power(x: float) -> str:
+    """Write a small number as its size: 3e-14, 0.002, 0.5."""
+    return f"{float(f'{x:.1g}'):g}" if x == 0 or x >= 0.001 else f"{x:.0e}".replace("e-0", "e-")
+
+
+@with_settings
+def differences(rows: Sequence[tuple[str, float, float]]) -> Picture:
+    """Draw, for each number format, how far cached and uncached logits differ, and how far they may.
+
+    Args:
+        rows: (name, largest difference, smallest top-2 margin), up to 6.
+
+    Returns:
+        Two dots a row on a logarithmic axis. Greedy may say another word where the margin is at most twice
+        the difference.
+
+    Raises:
+        ValueError: there is nothing to draw, or too much, or a number is negative or not finite.
+    """
+    if not 1 <= len(rows) <= 6:
+        raise ValueError(f"{counted(len(rows), 'row')}; expected 1 to 6")
+    pairs = {name: finite(name, pair) for name, *pair in rows}
+    above = [x for pair in pairs.values() for x in pair if x > 0] or [1.0]
+    low, high = math.floor(math.log10(min(above)) - 0.8), math.ceil(math.log10(max(above)) + 0.1)
+    left, right, top, row = 104.0, 560.0, 76.0, 50.0
+    base = top + row * len(pairs)
+    sheet = Sheet(700, base + 64)
+
+    def at(x: float) -> float:
+        return left + (right - left) * (math.log10(x) - low) / (high - low) if x > 0 else left
+
+    every = -(-(high - low) // 6)
+    for tick in range(high, low - 1, -every):
+        sheet.line((at(10.0**tick), top - 14), (at(10.0**tick), base), colour=FAINT, width=1)
+        sheet.note(at(10.0**tick), base + 16, f"{10.0**tick:g}".replace("e-0", "e-"), at="center")
+    sheet.note(right, base + 40, "logits, on an axis of powers of ten", at="right")
+    sheet.note(682, 58, "greedy's words", at="right")
+    verdicts = {}
+    for n, (name, (difference, margin)) in enumerate(pairs.items()):
+        y, safe = top + row * (n + 0.5), margin > 2 * difference
+        verdicts[name] = "the same" if safe else "may differ"
+        sheet.text(left - 12, y, shorten(name, 84), at="right")
+        _dots(sheet, at(difference), at(margin), y, power(difference), power(margin))
+        sheet.text(682, y, verdicts[name], at="right", bold=not safe)
+    sheet.axes.plot([left + 6], [24], marker="o", color=INK, ms=6)
+    sheet.text(left + 18, 24, "largest difference", size=SMALL)
+    sheet.axes.plot([left + 176], [24], marker="o", color=INK, mfc=PAPER, ms=6)
+    sheet.text(left + 188, 24, "smallest top-2 margin", size=SMALL)
+    said = "; ".join(
+        f"{told(name)}: {power(d)} against {power(m)}, greedy: {verdicts[name]}"
+        for name, (d, m) in pairs.items()
+    )
+    alt = f"Largest difference of cached and uncached logits against the smallest top-2 margin. {said}."
+    numbers = {name: [float(power(x)) for x in pair] for name, pair in pairs.items()}
+    return Picture(sheet.figure, alt, numbers)
+
+
+def _dots(sheet: Sheet, x: float, margin_x: float, y: float, difference: str, margin: str) -> None:
+    """A filled dot at the difference, an open one at the margin, and what lies between."""
+    sheet.line((x, y), (margin_x, y), colour=SOFT, width=1.4)
+    sheet.axes.plot([x], [y], marker="o", color=INK, ms=6, zorder=2.5)
+    sheet.axes.plot([margin_x], [y], marker="o", color=INK, mfc=PAPER, ms=6, zorder=2.6)
+    near, first = abs(x - margin_x) < 70, x <= margin_x
+    for place, text, low in ((x, difference, first), (margin_x, margin, not first)):
+        side = ("right" if low else "left") if near else "center"
+        dx = {"right": -2, "left": 2, "center": 0}[side]
+        sheet.text(place + dx, y - 15, text, at=side, size=SMALL, bold=text is difference)
+
+
+@with_settings
+def cache_bytes(models: Sequence[tuple[str, int]], context: int) -> Picture:
+    """Draw the cache of each model at so many tokens, in GiB (2^30 bytes).
+
+    Args:
+        models: (name, bytes a token), up to 12.
+        context: tokens, at least 1.
+
+    Returns:
+        Bars on a linear scale, half of each K and half V.
+
+    Raises:
+        ValueError: there is nothing to draw, or too much, or a number is not positive.
+    """
+    if not 1 <= len(models) <= 12 or context < 1 or min(n for _, n in models) < 1:
+        raise ValueError(
+            f"{len(models)} models at {context} tokens; expected 1 to 12, and sizes of 1 or more"
+        )
+    gib = {name: n * context / 2**30 for name, n in models}
+    most, left, top, row = max(gib.values()), 150.0, 52.0, 36.0
+    said = {
+        name: (f"{tenths(gib[name])} GiB", f"{tenths(size / 1024).removesuffix('.0')} KiB a token")
+        for name, size in models
+    }
+    longest = 656 - left - max(text_width(a) * 1.16 + text_width(b, SMALL) for a, b in said.values())
+    sheet = Sheet(700, top + row * len(gib) + 12)
+    sheet.text(18, 24, f"cache at {context:,} tokens", bold=True)
+    for n, name in enumerate(gib):
+        y, wide = top + row * n, max(1.0, longest * gib[name] / most)
+        sheet.text(left - 10, y + 11, shorten(name, left - 24, SMALL), at="right", size=SMALL)
+        sheet.box(left, y, wide, 11, fill=KEY_FILL, edge=KEY, radius=0)
+        sheet.box(left, y + 11, wide, 11, fill=VALUE_FILL, edge=VALUE, radius=0)
+        total, each = said[name]
+        sheet.text(left + wide + 8, y + 11, total, bold=True)
+        sheet.note(left + wide + 18 + text_width(total) * 1.16, y + 11, each)  # 1.16: it is bold
+    told_of = listed([f"{told(name)} {tenths(x)}" for name, x in gib.items()])
+    alt = f"GiB of cache at {context:,} tokens, half of it K and half V: {told_of}."
+    return Picture(sheet.figure, alt, {name: round(x, 2) for name, x in gib.items()})
