@@ -33,7 +33,7 @@ def in_sight(page: Page) -> list[str]:
     return page.evaluate(
         """() => [...document.querySelector('.jp-CodeCell .jp-OutputArea').children]
           .filter((child) => child.matches('.jp-OutputArea-child'))
-          .filter((child) => child.getBoundingClientRect().height > 24)
+          .filter((child) => child.getBoundingClientRect().height > 0 && child.textContent.trim())
           .map((child) => child.querySelector('.wid-stepper') ? 'live'
             : child.querySelector('table') ? 'static' : child.textContent)"""
     )
