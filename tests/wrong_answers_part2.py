@@ -764,7 +764,7 @@ WRONG: dict[str, Answers] = {
             "return from the loop at the first",
         ),
         largest=(
-            "return int(np.argmax([float((x - y).abs().max()) for x, y in zip(a, b)]))",
+            "return int(torch.tensor([(x - y).abs().max() for x, y in zip(a, b)]).argmax())",
             "the layer that differs most",
         ),
         from_1=(swap(LAYER, "return layer", "return layer + 1"), "counted from 1"),

@@ -101,7 +101,10 @@ def read_tensor(
         raise NotRightError(message, (hints or {}).get(got, ""))
     if value.is_complex():
         raise NotRightError(f"{label} gives complex numbers; expected plain ones.")
-    return value.detach()
+    if value.is_meta:
+        raise NotRightError(f"{label} gives a tensor on the device meta, which holds no numbers.")
+    dense = value.detach().cpu().to_dense()
+    return dense.float() if dense.dtype in (torch.bfloat16, torch.float16) else dense
 
 
 def read_bools(value: Any, label: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -89,12 +89,14 @@ def _half_shift(x: Tensor) -> Tensor:
 def _operations() -> list[Moved]:
     C = SIZES.hidden_size
     weight = drawn(9, C, C)
+    with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
+        attention, mlp = _attention(), _swiglu()
     return [
-        Moved("causal attention", _attention()),
+        Moved("causal attention", attention),
         Moved("a linear layer", lambda x: x @ weight),
         Moved("RMSNorm", RMSNorm(C, SIZES.norm_eps)),
         Moved("each token less its own mean", lambda x: x - x.mean(dim=2, keepdim=True)),
-        Moved("SwiGLU", _swiglu()),
+        Moved("SwiGLU", mlp),
         Moved("the rotation by position", _rotate),
         Moved("a norm over the wrong axis, the tokens", _norm_over_time),
         Moved("the mean over all tokens", lambda x: x.mean(dim=1, keepdim=True).expand_as(x)),

@@ -1,4 +1,4 @@
-"""Checkers of notebook 08, bring your own model; and two tools that look into one."""
+"""Checkers of notebook 08, your own model; and two tools that look into one."""
 
 from __future__ import annotations
 
