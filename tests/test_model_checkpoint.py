@@ -348,6 +348,63 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     refused(folder, "max_seq_len is 41; expected at most max_position_embeddings, 40", max_seq_len=41)
 
 
+# What published config.json files say, as far as it matters here; KiB a token in two-byte elements (FACTS §5);
+# and the number of parameters that the models are known to have.
+SIZES = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "intermediate_size",
+)
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+PUBLISHED: dict[str, tuple[tuple[int, ...], dict[str, Any], float, int]] = {
+    "SmolLM2-135M": (
+        (30, 9, 3, 576, 1536),
+        {"vocab_size": 49152, "max_position_embeddings": 8192, "rope_theta": 100000, "eos_token_id": 0}
+        | {"tie_word_embeddings": True, "rope_interleaved": False, "rope_scaling": None},
+        22.5,
+        134_515_008,
+    ),
+    "Llama-3.1-8B": (
+        (32, 32, 8, 4096, 14336),
+        {"vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0}
+        | {"rope_scaling": LLAMA31 | {"original_max_position_embeddings": 8192}, "pretraining_tp": 1}
+        | {"eos_token_id": [128001, 128008, 128009], "attention_bias": False, "mlp_bias": False},
+        128,
+        8_030_261_248,
+    ),
+    "Mistral-7B-v0.3": (
+        (32, 32, 8, 4096, 14336),
+        MISTRAL | {"vocab_size": 32768, "max_position_embeddings": 32768, "sliding_window": None},
+        128,
+        7_248_023_552,
+    ),
+    "Qwen2.5-7B": (
+        (28, 28, 4, 3584, 18944),
+        QWEN2
+        | {"vocab_size": 152064, "max_position_embeddings": 131072, "rope_theta": 1000000.0}
+        | {"sliding_window": 131072, "use_sliding_window": False, "max_window_layers": 28},
+        56,
+        7_615_616_512,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs(name: str, tmp_path: Path) -> None:
+    sizes, rest, kib, n_parameters = PUBLISHED[name]
+    data = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rms_norm_eps": 1e-5}
+    data |= dict(zip(SIZES, sizes, strict=True)) | rest
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    config = read_config(tmp_path)
+    assert config.cache_nbytes_per_token(2) / 1024 == kib
+    assert config.n_parameters == n_parameters
+    assert config.qkv_bias == name.startswith("Qwen")
+    assert config.tied == name.startswith("Smol")
+    assert (config.rope_scaling is not None) == name.startswith("Llama")
+
+
 @pytest.mark.parametrize("spelling", ["old", "older", "new"])
 def test_rope_is_read_in_every_spelling(folder: Path, spelling: str) -> None:
     llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}

@@ -38,7 +38,7 @@ class KVCache:
         self.batch = batch
         self.max_len = config.max_seq_len if max_len is None else max_len
         self.dtype = dtype
-        self.device = torch.device(device)
+        self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors say it
         self.length = 0
         check_size("batch", batch)
         check_size("max_len", self.max_len)
