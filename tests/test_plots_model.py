@@ -307,6 +307,17 @@ def test_differences_lie_on_an_axis_of_equal_factors() -> None:
     assert [x2 - x1, x3 - x2, x4 - x3] == pytest.approx([x2 - x1] * 3)
 
 
+def test_a_difference_of_0_lies_before_the_axis_and_is_bold() -> None:
+    picture = picture_of("differences, zero")
+    zero, margin = (
+        text for text in texts(picture) if text.get_text() in ("0", "0.5") and text.get_position()[1] > 120
+    )
+    assert (zero.get_fontweight(), margin.get_fontweight()) == ("bold", "normal")
+    assert zero.get_position()[0] < min(x for x, y in middles(picture, "0.01")) - 30
+    weights = [text.get_fontweight() for text in texts(picture) if text.get_text() == "0"]
+    assert sorted(map(str, weights)) == ["bold", "bold", "normal"]
+
+
 def test_cache_bytes_are_the_table_of_the_notebook() -> None:
     picture = picture_of("bytes")
     expected = [4.39, 2.75, 62.5, 15.62, 39.06, 312.5]

@@ -109,11 +109,14 @@ def differences(rows: Sequence[tuple[str, float, float]]) -> Picture:
     above = [x for pair in pairs.values() for x in pair if x > 0] or [1.0]
     low, high = math.floor(math.log10(min(above)) - 0.8), math.ceil(math.log10(max(above)) + 0.1)
     left, right, top, row = 104.0, 560.0, 76.0, 50.0
-    base = top + row * len(pairs)
+    start, base = (
+        left + 40 * any(0 in pair for pair in pairs.values()),
+        top + row * len(pairs),
+    )  # 0 is off the axis
     sheet = Sheet(700, base + 64)
 
     def at(x: float) -> float:
-        return left + (right - left) * (math.log10(x) - low) / (high - low) if x > 0 else left
+        return start + (right - start) * (math.log10(x) - low) / (high - low) if x > 0 else left
 
     every = -(-(high - low) // 6)
     for tick in range(high, low - 1, -every):
@@ -147,10 +150,10 @@ def _dots(sheet: Sheet, x: float, margin_x: float, y: float, difference: str, ma
     sheet.axes.plot([x], [y], marker="o", color=INK, ms=6, zorder=2.5)
     sheet.axes.plot([margin_x], [y], marker="o", color=INK, mfc=PAPER, ms=6, zorder=2.6)
     near, first = abs(x - margin_x) < 70, x <= margin_x
-    for place, text, low in ((x, difference, first), (margin_x, margin, not first)):
+    for place, text, low, bold in ((x, difference, first, True), (margin_x, margin, not first, False)):
         side = ("right" if low else "left") if near else "center"
         dx = {"right": -2, "left": 2, "center": 0}[side]
-        sheet.text(place + dx, y - 15, text, at=side, size=SMALL, bold=text is difference)
+        sheet.text(place + dx, y - 15, text, at=side, size=SMALL, bold=bold)
 
 
 @with_settings
