@@ -229,6 +229,11 @@ def test_two_types_need_a_choice(folder: Path) -> None:
     assert checkpoint.load(folder, dtype=torch.float32).norm.weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.complex64, "float32"])
+def test_a_type_that_cannot_run(folder: Path, dtype: Any) -> None:
+    refused(folder, "expected a float type, such as torch.float32", dtype=dtype)
+
+
 def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
     model = tiny(hidden_size=36, tied=True)
     checkpoint.save(model, tmp_path)
@@ -348,8 +353,8 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     refused(folder, "max_seq_len is 41; expected at most max_position_embeddings, 40", max_seq_len=41)
 
 
-# What published config.json files say, as far as it matters here; KiB a token in two-byte elements (FACTS §5);
-# and the number of parameters that the models are known to have.
+# What published config.json files say, as far as it matters here; then the KiB that a token takes in elements
+# of two bytes, and the number of parameters that the models are known to have.
 SIZES = (
     "num_hidden_layers",
     "num_attention_heads",

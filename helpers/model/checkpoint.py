@@ -44,6 +44,8 @@ def load(
         CheckpointError: anything missing, damaged, unexpected or unsupported, by name; nothing is loaded.
             Weights that are changed but still finite numbers cannot be told from right ones.
     """
+    if dtype is not None and dtype not in DTYPES.values():
+        raise CheckpointError(f"dtype is {dtype!r}; expected a float type, such as torch.float32")
     folder = find_folder(source)
     config = read_config(folder, max_seq_len)
     weights = read_weights(folder, config, dtype)
