@@ -601,6 +601,10 @@ WRONG: dict[str, Answers] = {
         ),
         first_two=("return a[:, 0] - a[:, 1] <= 2 * (a - b).abs().max()", "not the first two"),
         best_alone=("return a.amax(1) <= 2 * (a - b).abs().max()", "the best logit itself"),
+        softmax=(
+            "a, b = a.softmax(1), b.softmax(1)\n" + DIFFER,
+            "softmax is not needed",
+        ),
         four_times=(swap(DIFFER, "2 *", "4 *"), "four times the difference"),
         a_table=("return a - a.topk(2).values[:, 1:] <= 2 * (a - b).abs().max()", "expected (5,)"),
         one_bool=(
@@ -703,6 +707,7 @@ WRONG: dict[str, Answers] = {
             head_dim_by_KV_heads=(
                 swap(BYTES, 'config["hidden_size"] // H', 'config["hidden_size"] // Hkv'),
                 "gives 67.5 KiB",
+                "not / num_key_value_heads",
             ),
             groups=(swap(BYTES, "Hkv * D", "(H // Hkv) * D"), "how many query heads share a KV head"),
             queries_too=(swap(BYTES, "Hkv * D", "(H + 2 * Hkv) / 2 * D"), "queries are not kept"),

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from helpers.check import cases
-from helpers.check.cases import Case, Mistakes, compare, read_number
-from helpers.check.part2.shared import alike, call, drawn, read_bools, read_tensor, say
+from helpers.check.cases import Case, Mistakes, compare
+from helpers.check.part2.shared import alike, call, drawn, read_bools, read_number, read_tensor, say
 from helpers.check.result import NotRightError, exercise, show
 
 APPEND_TODO = "let append write k and v into the cache and return views of all rows so far."
@@ -260,6 +260,9 @@ DIFFER_MISTAKES: Mistakes = {
     "the best logit itself is held against the difference; its margin over the second counts.": [
         lambda a, b: a.amax(-1) <= 2 * _gap(a, b).max()
     ],
+    "softmax is not needed: margin and difference are those of the logits.": [
+        lambda a, b: _margin(a.softmax(-1)) <= 2 * _gap(a.softmax(-1), b.softmax(-1)).max(),
+    ],
     "four times the difference: the best falls by it, the second rises by it, that is twice.": [
         lambda a, b: _margin(a) <= 4 * _gap(a, b).max()
     ],
@@ -286,7 +289,7 @@ def _differ_cases() -> list[Case]:
         Case("may_differ on 5 rows of 6 logits", (a, a - moved)),
         Case("may_differ on 5 rows of 6 logits, b larger,", (a, a + moved)),
         Case("may_differ on 7 rows and their bfloat16", (rough, rough.bfloat16().float())),
-        Case("may_differ on 5 other rows, all moved by 0.3,", (level, level - 0.3)),
+        Case("may_differ on 5 other rows, all moved by 0.4,", (level, level - 0.4)),
     ]
 
 
@@ -417,7 +420,7 @@ def predict_tpot(answer: Any) -> str:
     expected = compare(
         answer,
         _tpot_cases(),
-        attempt=lambda function, case: read_number(call(function, case, TPOT_TODO), case),
+        attempt=lambda function, case: read_number(call(function, case, TPOT_TODO), case.label),
         right=_line,
         mistakes=TPOT_MISTAKES,
         tell=_tell_tpot,

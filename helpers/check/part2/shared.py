@@ -107,6 +107,15 @@ def read_tensor(
     return dense.float() if dense.dtype in (torch.bfloat16, torch.float16) else dense
 
 
+def read_number(value: Any, label: str) -> float:
+    """Return what the reader's function gave if it is one number, in a tensor or not, or raise."""
+    if isinstance(value, Tensor) and not value.ndim and not value.is_meta:
+        value = value.item()
+    if isinstance(value, Tensor):
+        raise NotRightError(f"{label} gives {say(value)}; expected one number.")
+    return cases.read_number(value, Case(label, ()))
+
+
 def read_bools(value: Any, label: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return what the reader's function gave if it is bools of this shape, a tensor or an array, or raise."""
     if isinstance(value, list | tuple):

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.check.cases import Case, Mistakes, compare, read_number
-from helpers.check.part2.shared import call, drawn, explain, read_bools, read_tensor, say
+from helpers.check.cases import Case, Mistakes, compare
+from helpers.check.part2.shared import call, drawn, explain, read_bools, read_number, read_tensor, say
 from helpers.check.result import NotRightError, exercise, show
 from helpers.model.attention import Attention, inverse_wavelengths, rotate, rotation
 from helpers.model.cache import GrowingCache
@@ -479,7 +479,7 @@ COUNT_ERRORS = {"object has no attribute": "the config has the names of this not
 
 def _count_once(function: Any, case: Case) -> float:
     try:
-        return read_number(call(function, case, COUNT_TODO), case)
+        return read_number(call(function, case, COUNT_TODO), case.label)
     except NotRightError as stop:
         raise explain(stop, COUNT_ERRORS) from None
 

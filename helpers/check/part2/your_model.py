@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.check.cases import Case, Mistakes, compare, read_number
-from helpers.check.part2.shared import call, drawn, explain
+from helpers.check.cases import Case, Mistakes, compare
+from helpers.check.part2.shared import call, drawn, explain, read_number
 from helpers.check.result import NotRightError, exercise, show
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -77,13 +77,20 @@ def _from_sizes(count: Callable[[int, int, int, int], float]) -> Callable[[Confi
     return lambda config: count(*_sizes(config))
 
 
+def _with_head_dim(config: Config, head_dim: int) -> int:
+    L, _, Hkv, _ = _sizes(config)
+    return 2 * L * Hkv * head_dim * 2
+
+
+def _shared_width(config: Config) -> int:
+    """Divide hidden_size among the KV heads, which is wrong."""
+    return config["hidden_size"] // _sizes(config)[2]
+
+
 BYTES_MISTAKES: Mistakes = {
     "query heads were counted; keys and values have num_key_value_heads.": [
         _from_sizes(lambda L, H, Hkv, D: 4 * L * H * D),
         lambda config: 4 * config["num_hidden_layers"] * config["hidden_size"],
-        lambda config: (
-            4 * config["num_hidden_layers"] * config["hidden_size"] / _sizes(config)[1] * _sizes(config)[1]
-        ),
     ],
     "K or V only: both are kept.": [_from_sizes(lambda L, H, Hkv, D: 2 * L * Hkv * D)],
     "four bytes a number; here a number has two, as in bfloat16.": [
@@ -96,18 +103,14 @@ BYTES_MISTAKES: Mistakes = {
     "KiB; bytes are asked for, 1024 in each.": [lambda config: _bytes(config) / 1024],
     "kB; bytes are asked for.": [lambda config: _bytes(config) / 1000],
     "head_dim is what the config says; hidden_size / num_attention_heads only where it says nothing.": [
-        lambda config: (
-            4
-            * config["num_hidden_layers"]
-            * _sizes(config)[2]
-            * (config["hidden_size"] // config["num_attention_heads"])
-        )
+        lambda config: _with_head_dim(config, config["hidden_size"] // config["num_attention_heads"])
     ],
     "H / Hkv is how many query heads share a KV head; rows are kept for each of the Hkv.": [
         _from_sizes(lambda L, H, Hkv, D: 4 * L * (H // Hkv) * D)
     ],
     "head_dim is hidden_size / num_attention_heads, not / num_key_value_heads.": [
-        lambda config: 4 * config["num_hidden_layers"] * config["hidden_size"]
+        lambda config: _with_head_dim(config, config.get("head_dim") or _shared_width(config)),
+        lambda config: _with_head_dim(config, _shared_width(config)),
     ],
     "queries are not kept: two tensors a layer, K and V.": [
         _from_sizes(lambda L, H, Hkv, D: 2 * L * (H + 2 * Hkv) * D),
@@ -121,7 +124,7 @@ def _bytes_once(function: Any, case: Case) -> float:
     (config,) = case.args
     errors = BYTES_ERRORS | ({"NoneType": NO_HEAD_DIM} if "head_dim" in config else {"NoneType": NO_KV_HEADS})
     try:
-        return read_number(call(function, case, BYTES_TODO), case)
+        return read_number(call(function, case, BYTES_TODO), case.label)
     except NotRightError as stop:
         raise explain(stop, errors) from None
 
@@ -316,7 +319,7 @@ def _layer_once(function: Any, case: Case) -> float:
     value = call(function, case, LAYER_TODO, none=NO_LAYER)
     if isinstance(value, int | np.integer) and value < 0:  # None came back as a float
         raise NotRightError(f"{case.label} gives {value}; expected a layer from 0 on, or None.")
-    return read_number(value, case)
+    return read_number(value, case.label)
 
 
 def _layer(found: float) -> str:
@@ -422,7 +425,7 @@ def longest_context(answer: Any) -> str:
     expected = compare(
         answer,
         _context_cases(),
-        attempt=lambda function, case: read_number(call(function, case, CONTEXT_TODO), case),
+        attempt=lambda function, case: read_number(call(function, case, CONTEXT_TODO), case.label),
         right=_fit,
         mistakes=CONTEXT_MISTAKES,
         tell=lambda got, wanted: f"gives {_tokens(got)}; expected {_tokens(wanted)}",
