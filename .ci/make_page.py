@@ -8,12 +8,12 @@ Both open from disk, with no network and no kernel.
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import launch  # noqa: E402
 from make_worksheet import worksheet  # noqa: E402
 
 from helpers import toy  # noqa: E402
@@ -41,19 +41,17 @@ AFTER = (
 )
 
 
-def address() -> str:
-    """The repository's address, from the one place where it stands."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return tomllib.load(file)["project"]["urls"]["Repository"]
-
-
 def main() -> None:
     """Write both files and say where."""
     build = ROOT / "build"
     build.mkdir(exist_ok=True)
-    last = f"The notebooks start from four heads that you can work out on paper: {address()}"
+    last = (
+        "The notebooks start from four heads that you can work out on paper: "
+        f"{launch.GITHUB}{launch.repository()}",
+        f"A worksheet for that, to print: {launch.page()}worksheet.html",
+    )
     page = build / "index.html"
-    Stepper(toy.record(), panels="passes").save_html(page, title=TITLE, before=BEFORE, after=(*AFTER, last))
+    Stepper(toy.record(), panels="passes").save_html(page, title=TITLE, before=BEFORE, after=(*AFTER, *last))
     write_whole(build / "worksheet.html", worksheet())
     print(page, build / "worksheet.html", sep="\n")
 

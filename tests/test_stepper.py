@@ -268,6 +268,15 @@ def test_saved_page_keeps_hostile_text_inside_its_data(hostile: Trace, tmp_path:
     assert [t["text"] for t in json.loads(data[1])["sequences"][0]["tokens"]][:8] == HOSTILE
 
 
+def test_addresses_around_a_saved_page_can_be_followed(run: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    Stepper(run).save_html(path, after=["See https://example.org/a?b=1.", 'Not https://x"onclick="alert(1)'])
+    page = path.read_text(encoding="utf-8")
+    assert '<p>See <a href="https://example.org/a?b=1">https://example.org/a?b=1</a>.</p>' in page
+    assert "onclick=&quot;" in page
+    assert 'onclick="' not in page.split("<script")[0]
+
+
 def test_saved_page_into_a_folder_that_is_not_there(run: Trace, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere.*make it first"):
         Stepper(run).save_html(tmp_path / "nowhere" / "index.html")

@@ -12,10 +12,14 @@ from typing import Any
 from helpers.stepper import script
 from helpers.trace import Trace, write_whole
 
+ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
+
 
 def _paragraphs(texts: str | Iterable[str]) -> str:
+    """Plain text as paragraphs; an address that begins with https:// can be followed."""
     texts = [texts] if isinstance(texts, str) else list(texts)
-    return "\n".join(f"<p>{html.escape(text)}</p>" for text in texts)
+    linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', html.escape(text)) for text in texts)
+    return "\n".join(f"<p>{text}</p>" for text in linked)
 
 
 def _data(text: str) -> str:
