@@ -378,6 +378,7 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
         (lambda: plots.loss_curve([2.0, 1.0], marks={"x": 3}), "'x' is at step 3; expected one from 1 to 2"),
         (lambda: plots.time_per_token([1], {"a": [1.0]}, "x"), "1 context and 1 series"),
         (lambda: plots.time_per_token([2, 1], {"a": [1.0, 1.0]}, "x"), "contexts that grow"),
+        (lambda: plots.time_per_token([-1, 0], {"a": [1.0, 1.0]}, "x"), "that grow from 0 or more"),
         (lambda: plots.time_per_token([1, 2], {}, "x"), "0 series"),
         (lambda: plots.time_per_token([1, 2], {"a": [1.0]}, "x"), "a: 1 time for 2 contexts"),
         (lambda: plots.time_per_token([1, 2], {"a": [1.0, -1.0]}, "x"), "a: got -1.0"),

@@ -34,7 +34,7 @@ class Frame:
     most: float
 
     def x(self, value: float) -> float:
-        return self.left + (self.right - self.left) * (value - self.low) / ((self.high - self.low) or 1)
+        return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
 
     def y(self, value: float) -> float:
         return self.base - (self.base - self.top) * value / self.most

@@ -95,9 +95,14 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
     """
     times = {name: finite(name, y) for name, y in series.items()}
     n = len(contexts)
-    if n < 2 or list(contexts) != sorted(set(contexts)) or not 1 <= len(times) <= len(STYLES):
+    if (
+        n < 2
+        or contexts[0] < 0
+        or list(contexts) != sorted(set(contexts))
+        or not 1 <= len(times) <= len(STYLES)
+    ):
         raise ValueError(
-            f"{counted(n, 'context')} and {len(times)} series; expected 2 or more contexts that grow, "
+            f"{counted(n, 'context')} and {len(times)} series; expected 2 or more contexts that grow from 0 or more, "
             f"and 1 to {len(STYLES)} series"
         )
     for name, y in times.items():
