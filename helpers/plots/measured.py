@@ -102,8 +102,8 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
         or not 1 <= len(times) <= len(STYLES)
     ):
         raise ValueError(
-            f"{counted(n, 'context')} and {len(times)} series; expected 2 or more contexts that grow from 0 or more, "
-            f"and 1 to {len(STYLES)} series"
+            f"{counted(n, 'context')} and {len(times)} series; expected 2 or more contexts "
+            f"that grow from 0 or more, and 1 to {len(STYLES)} series"
         )
     for name, y in times.items():
         if len(y) != n:
