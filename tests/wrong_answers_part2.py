@@ -123,7 +123,12 @@ WRONG: dict[str, Answers] = {
             hard_coded=(
                 "return x.view(2, 5, 6, 8).transpose(1, 2)",
                 "x (2, 5, 24)",
-                "read B, T and the width from x.shape",
+                "read them from x.shape",
+            ),
+            heads_squared=(
+                swap(SPLIT, "width // n_heads", "n_heads"),
+                "raises RuntimeError",
+                "these sizes are not those of x",
             ),
             tokens_reversed=(swap(SPLIT, "transpose(1, 2)", "transpose(1, 2).flip(2)"),),
             zeros=(swap(SPLIT, "transpose(1, 2)", "transpose(1, 2) * 0"),),
@@ -484,6 +489,10 @@ WRONG: dict[str, Answers] = {
         advanced_by_one=(
             swap(APPEND, "return", "cache.length += 1\nreturn"),
             "advanced in each layer",
+        ),
+        reset=(
+            swap(APPEND, "return", "start, cache.length = cache.length, -1\nreturn"),
+            "cache.length at -1",
         ),
         whole_buffer=(
             APPEND.replace("[layer, :, :, :S]", "[layer]"),

@@ -87,7 +87,8 @@ def _check_chunk(function: Any, cache: Buffers, layer: int, T: int) -> None:
         raise NotRightError(stop.message, reason) from None
     if cache.length != start:
         reason = "advanced in each layer: the next would write behind it. Count once, after the last layer."
-        raise NotRightError(f"{label} leaves cache.length at {cache.length}; expected {start}.", reason)
+        message = f"{label} leaves cache.length at {cache.length}; expected {start}."
+        raise NotRightError(message, reason if cache.length > start else "")
     if (cache.k.data_ptr(), cache.v.data_ptr()) != places or cache.k.shape != before[0].shape:
         reason = "write into the rows that are laid out already; that is what they are for."
         raise NotRightError(f"{label} puts other tensors in place of cache.k or cache.v.", reason)

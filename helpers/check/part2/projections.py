@@ -32,7 +32,9 @@ SPLIT_MISTAKES: Mistakes = {
     ],
 }
 SPLIT_ERRORS = {
-    "is invalid for input of size": "sizes for one input only: read B, T and the width from x.shape.",
+    "is invalid for input of size": (
+        "these sizes are not those of x: read them from x.shape; D is width / n_heads."
+    ),
     "view size is not compatible": (
         "after a transpose the numbers no longer lie in order, so view refuses: view first, then transpose."
     ),

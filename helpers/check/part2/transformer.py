@@ -474,7 +474,9 @@ COUNT_MISTAKES: Mistakes = {
         _counted(last=lambda config: config.hidden_size + config.max_seq_len * config.hidden_size)
     ],
 }
-COUNT_ERRORS = {"object has no attribute": "the config has the names of this notebook, such as n_kv_heads."}
+COUNT_ERRORS = {
+    "'ModelConfig' object has no attribute": "the config has the names of this notebook, such as n_kv_heads."
+}
 
 
 def _count_once(function: Any, case: Case) -> float:
