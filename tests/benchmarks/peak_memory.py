@@ -1,0 +1,93 @@
+"""Print the peak memory of one prefill or of some decode steps, in a process of its own; Linux only.
+
+    python tests/benchmarks/peak_memory.py FOLDER preallocated|growing|transformers prefill|decode THREADS
+
+`bench_model.py` calls it. The last line is JSON: bytes of weights, of the cache, and the peak over both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from helpers.model import checkpoint
+from helpers.model.cache import GrowingCache, StaticCache
+from helpers.model.generate import decode_step, prefill
+
+LENGTH, STEPS = 2048, 24
+
+
+def status(name: str) -> int:
+    """A line of the process's status, in bytes: VmRSS is what it holds in memory, VmHWM the peak of that."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise SystemExit(f"this system does not tell {name}")
+
+
+def peak_of(task: Callable[[], Any]) -> int:
+    """Bytes that a task took at its peak, over what the process held before."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # give back what earlier work left free
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
+    before = status("VmRSS")
+    task()
+    return status("VmHWM") - before
+
+
+def ours(folder: str, who: str, phase: str) -> dict[str, int]:
+    """Measure this project's model with one of its two caches."""
+    model = checkpoint.load(folder)
+    config = model.config
+    prompt = torch.randint(1, config.vocab_size, (1, LENGTH))
+    make = {"preallocated": StaticCache, "growing": GrowingCache}[who]
+    prefill(model, prompt[:, :8], make(config))  # libraries load their parts
+    cache = make(config)
+    weights = model.config.n_parameters * 4
+    if phase == "prefill":
+        over = peak_of(lambda: prefill(model, prompt, cache)) - LENGTH * config.cache_nbytes_per_token()
+        return {"weights": weights, "cache": cache.nbytes, "over": over}
+    prefill(model, prompt[:, :-STEPS], cache)
+    over = peak_of(lambda: [decode_step(model, [[1]], cache) for _ in range(STEPS)])
+    return {"weights": weights, "cache": cache.nbytes, "over": over - STEPS * config.cache_nbytes_per_token()}
+
+
+@torch.no_grad()
+def theirs(folder: str, phase: str) -> dict[str, int]:
+    """Measure the model of `transformers` with its default cache."""
+    import transformers
+
+    transformers.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    prompt = torch.randint(1, model.config.vocab_size, (1, LENGTH))
+    model(prompt[:, :8])
+    cache: Any = transformers.DynamicCache(config=model.config)
+
+    def run(tokens: torch.Tensor) -> Any:
+        return model(tokens, past_key_values=cache, logits_to_keep=1)
+
+    if phase == "prefill":
+        over = peak_of(lambda: run(prompt))
+    else:
+        run(prompt[:, :-STEPS])
+        over = peak_of(lambda: [run(torch.tensor([[1]])) for _ in range(STEPS)])
+    stored = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    new = LENGTH if phase == "prefill" else STEPS
+    return {"weights": model.num_parameters() * 4, "cache": stored, "over": over - new * stored // LENGTH}
+
+
+def main() -> None:
+    folder, who, phase, threads = sys.argv[1:]
+    torch.set_num_threads(int(threads))
+    print(json.dumps(theirs(folder, phase) if who == "transformers" else ours(folder, who, phase)))
+
+
+if __name__ == "__main__":
+    main()
