@@ -258,9 +258,9 @@ class NextWord(Explorer):
         before, after = softmax(self.logits), self.after(**settings)
         top, n_in = int(after.argmax()), int((after > 0).sum())
         first = f"<b>{escape(self.words[top])}</b>"
-        moved = f"{first} goes from {percent(before[top])} to {percent(after[top])}"
+        moved = f"{first} goes from {escape(percent(before[top]))} to {escape(percent(after[top]))}"
         if np.allclose(before, after):
-            moved = f"the probabilities are the model's own, {first} first with {percent(after[top])}"
+            moved = f"the probabilities are the model's own, {first} first with {escape(percent(after[top]))}"
         return f"{n_in} of {len(after)} words can be drawn; {moved}."
 
     def _draws(self, after: np.ndarray) -> str:
@@ -296,7 +296,7 @@ def _word_row(word: str, before: float, after: float, why: str | None, settings:
         "top-p": f"larger ones reach top-p {settings.get('top_p') or 0:g}",
         "temperature": "rounds to 0 at this temperature",
     }
-    number = f"{percent(before)} → {'out' if why else percent(after)}"
+    number = escape(f"{percent(before)} → {'out' if why else percent(after)}")
     row = (
         f'<span class="word">{escape(word)}</span>'
         f'<span aria-hidden="true"><div class="bar before" style="width:{100 * before:.1f}%"></div>'

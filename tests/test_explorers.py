@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_word_is_in_or_there_is_a_reason(
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
     for p in after:
-        assert not p or explorers.percent(p) in plain(html).replace("&lt;", "<").replace("&gt;", ">")
+        assert not p or explorers.percent(p) in unescape(plain(html))
     assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
 
 
