@@ -14,6 +14,7 @@ from typing import Any
 import huggingface_hub.constants
 import pytest
 import torch
+from huggingface_hub.utils import enable_progress_bars
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -526,7 +527,7 @@ def point_at(address: str, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_by_name_from_the_hub(hub: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    huggingface_hub.utils.enable_progress_bars()  # notebook 08, run by another test here, switches them off
+    enable_progress_bars()  # notebook 08, run by another test here, switches them off
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")
     model = checkpoint.load("someone/tiny")
     assert model.config == tiny(hidden_size=36, eos_ids=(2,)).config
