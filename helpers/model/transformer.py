@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from helpers.model.attention import Attention, RunRecorder, inverse_wavelengths, rotation
 from helpers.model.cache import GrowingCache, KVCache
 from helpers.model.config import ModelConfig
+from helpers.model.linear import share_large
 
 
 class RMSNorm(nn.Module):
@@ -89,6 +90,7 @@ class Transformer(nn.Module):
         self.turns = inverse_wavelengths(config)  # no buffer: model.to(bfloat16) would round it
         self.tie()
         self.apply(draw_weights)
+        self.apply(share_large)
 
     def tie(self) -> None:
         """Let the readout use the embedding's matrix, if the config says so."""
