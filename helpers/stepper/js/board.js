@@ -3,6 +3,7 @@ import { formatNumber, formatPercent, clippedText, visibleText } from "./format.
 import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
 import { centreX, DIGITS_UP_TO, layoutOf, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
+import { contentOf } from "./trace.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
 import { drawDense, denseTitle } from "./canvas.js";
 
@@ -58,12 +59,23 @@ export class Board {
     if (this.measured) return;
     this.measured = true;
     const columns = frame.columns.slice(0, 32);
-    this.wants = textWidths(
+    const words = textWidths(
       columns.map((c) => clippedText(c.text, 40)),
       WORD_FONT,
     );
+    const widest = (texts) => Math.max(0, ...textWidths(texts, WORD_FONT));
+    const numbers = columns.map((c) => widest(this.numbersOf(frame.record, c.index)));
+    // Numbers are not set smaller where room is short, as words are.
+    this.wants = words.map((word, k) => Math.max(word, numbers[k] + 6));
     const labels = [...columns.map((c) => clippedText(c.text, 40)), ...frame.heads.map((h) => h.name)];
     this.label = Math.max(...textWidths(labels, LABEL_FONT));
+  }
+
+  /** What stands in a token's V, layer by layer: columns that fit them all do not move between layers. */
+  numbersOf(record, index) {
+    if (!this.panels.has("values")) return [];
+    const rows = record.values.map((kept) => contentOf(record, "v", index, kept.layer));
+    return rows.filter((row) => row?.length === 1).map((row) => formatNumber(row[0]));
   }
 
   draw(frame, width, columnStart, theme) {
