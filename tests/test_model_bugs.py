@@ -158,9 +158,6 @@ a save that fails leaves half a file
 from __future__ import annotations
 
 import functools
-import importlib
-import inspect
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,70 +172,27 @@ from helpers import watch as watch_module
 from helpers.model import attention, checkpoint, config_json, generate
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.transformer import RMSNorm, Transformer
+from tests.planted import Planted
 from tests.test_model_checkpoint import in_one_file, in_two_files
-from tests.test_planted_bugs import cases, table
 
 torch.set_num_threads(1)
 
 NAMES = ("attention", "cache", "generate", "equal", "checkpoint")
 TESTS = {name: f"tests.test_model_{name}" for name in NAMES} | {"watch": "tests.test_watch"}
-CAUGHT_BY = table(__doc__ or "")
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTS: dict[str, Plant] = {}
+BUGS = Planted(__doc__, TESTS, tmp_path=Path, folder=in_one_file, sharded=in_two_files)
+plants = BUGS.plants
 SDPA = F.scaled_dot_product_attention
 
 
-def plants(bug: str) -> Callable[[Plant], Plant]:
-    def keep(plant: Plant) -> Plant:
-        PLANTS[bug] = plant
-        return plant
-
-    return keep
-
-
-def failure_of(name: str) -> BaseException | None:
-    """Run an ordinary test, all its cases; the first failure, or None."""
-    module, _, rest = name.partition(".")
-    test = getattr(importlib.import_module(TESTS[module]), f"test_{rest}")
-    make: dict[str, Callable[[Path], Any]] = {
-        "tmp_path": Path,
-        "folder": in_one_file,
-        "sharded": in_two_files,
-    }
-    wanted = [name for name in make if name in inspect.signature(test).parameters]
-    for arguments in cases(test):
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            given: dict[str, Any] = {name: make[name](Path(folder)) for name in wanted}
-            if "monkeypatch" in inspect.signature(test).parameters:
-                given["monkeypatch"] = patch
-            try:
-                test(**arguments, **given)
-            except (Exception, pytest.fail.Exception) as error:
-                return error
-    return None
-
-
-@functools.cache
-def passes_unplanted(name: str) -> bool:
-    return failure_of(name) is None
-
-
-@pytest.mark.parametrize("bug", CAUGHT_BY)
-def test_a_planted_bug_is_caught_by_the_tests_that_the_table_names(
-    bug: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in CAUGHT_BY[bug]:
-        assert passes_unplanted(name), f"test_{name} fails without any planted bug"
-    with monkeypatch.context() as patch:
-        PLANTS[bug](patch)
-        missed = [name for name in CAUGHT_BY[bug] if failure_of(name) is None]
-    assert missed == [], f"{bug}: these tests pass with it"
+@pytest.mark.parametrize("bug", BUGS.caught_by)
+def test_a_planted_bug_is_caught_by_the_tests_that_the_table_names(bug: str) -> None:
+    assert BUGS.failing_anyway(bug) == []
+    assert BUGS.missed_by(bug) == []
 
 
 def test_the_table_lists_every_planted_bug_and_no_other() -> None:
-    assert list(CAUGHT_BY) == list(PLANTS)
-    assert all(CAUGHT_BY.values())
+    assert list(BUGS.caught_by) == list(BUGS.planted)
+    assert all(BUGS.caught_by.values())
 
 
 def with_sdpa(patch: pytest.MonkeyPatch, plant: Callable[..., Tensor]) -> None:

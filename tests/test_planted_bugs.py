@@ -160,12 +160,8 @@ a broken write leaves half a file
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
-import itertools
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +170,7 @@ import pytest
 
 from helpers import sampling, toy
 from helpers.trace import Recorder, Trace, compare, format, record, recorder
+from tests.planted import Planted, cases
 
 compare_module = importlib.import_module("helpers.trace.compare")
 TESTS = {
@@ -184,84 +181,20 @@ TESTS = {
     "format": "tests.test_trace_format",
 }
 
-
-def table(text: str) -> dict[str, list[str]]:
-    """The docstring's table: bug -> names of the tests under it."""
-    caught: dict[str, list[str]] = {}
-    for line in text.split("\n\n")[2].splitlines():
-        if line.startswith("    "):
-            caught[list(caught)[-1]].append(line.strip())
-        else:
-            caught[line.split(" [")[0]] = []
-    return caught
-
-
-CAUGHT_BY = table(__doc__ or "")
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTS: dict[str, Plant] = {}
+BUGS = Planted(__doc__, TESTS, tmp_path=Path)
+plants = BUGS.plants
 Cache: Any = toy.KVCache
 
 
-def plants(bug: str) -> Callable[[Plant], Plant]:
-    def keep(plant: Plant) -> Plant:
-        PLANTS[bug] = plant
-        return plant
-
-    return keep
-
-
-# --- running an ordinary test by hand ---
-
-
-def cases(test: Any) -> Iterator[dict[str, Any]]:
-    """The arguments of every case of a test: the product of its parametrize marks."""
-    axes = []
-    for mark in [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]:
-        names, values = mark.args
-        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-        rows = [(value,) if len(names) == 1 else value for value in values]
-        axes.append([dict(zip(names, row, strict=True)) for row in rows])
-    for chosen in itertools.product(*axes):
-        yield {name: value for arguments in chosen for name, value in arguments.items()}
-
-
-def failure_of(name: str) -> BaseException | None:
-    """Run an ordinary test, all its cases; the first failure, or None."""
-    module, _, rest = name.partition(".")
-    test = getattr(importlib.import_module(TESTS[module]), f"test_{rest}")
-    wanted = inspect.signature(test).parameters
-    for arguments in cases(test):
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            fixtures = {"tmp_path": Path(folder), "monkeypatch": patch}
-            given = {name: fixture for name, fixture in fixtures.items() if name in wanted}
-            try:
-                test(**arguments, **given)
-            except (Exception, pytest.fail.Exception) as error:
-                return error
-    return None
-
-
-@functools.cache
-def passes_unplanted(name: str) -> bool:
-    return failure_of(name) is None
-
-
-@pytest.mark.parametrize("bug", CAUGHT_BY)
-def test_a_planted_bug_is_caught_by_the_tests_that_the_table_names(
-    bug: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in CAUGHT_BY[bug]:
-        assert passes_unplanted(name), f"test_{name} fails without any planted bug"
-    with monkeypatch.context() as patch:
-        PLANTS[bug](patch)
-        missed = [name for name in CAUGHT_BY[bug] if failure_of(name) is None]
-    assert missed == [], f"{bug}: these tests pass with it"
+@pytest.mark.parametrize("bug", BUGS.caught_by)
+def test_a_planted_bug_is_caught_by_the_tests_that_the_table_names(bug: str) -> None:
+    assert BUGS.failing_anyway(bug) == []
+    assert BUGS.missed_by(bug) == []
 
 
 def test_the_table_lists_every_planted_bug_and_no_other() -> None:
-    assert list(CAUGHT_BY) == list(PLANTS)
-    assert all(CAUGHT_BY.values())
+    assert list(BUGS.caught_by) == list(BUGS.planted)
+    assert all(BUGS.caught_by.values())
 
 
 # --- the cache: masks and positions ---
