@@ -7,17 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch, Polygon
-from matplotlib.text import Text
 
 from helpers import plots
 from helpers.plots import axes, canvas
+from tests.pictures import boxes, check_twins, cut_off_or_overlapping, smallest_letters, texts, words
 
 T, S = 2, 6
 RIGHT = np.tril(np.ones((T, S), dtype=bool), S - T)
@@ -86,53 +86,24 @@ def picture_of(name: str) -> plots.Picture:
     return PICTURES[name]()
 
 
-def texts(picture: plots.Picture) -> list[Text]:
-    return [text for text in picture.figure.findobj(Text) if text.get_text().strip()]
-
-
-def words(picture: plots.Picture) -> list[str]:
-    return [text.get_text() for text in texts(picture)]
-
-
-def boxes(picture: plots.Picture, fill: str) -> list[FancyBboxPatch]:
-    found = picture.figure.findobj(FancyBboxPatch)
-    return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == fill + "ff"]
-
-
 def middles(picture: plots.Picture, word: str) -> list[tuple[float, float]]:
     return [text.get_position() for text in texts(picture) if text.get_text() == word]
 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_no_text_is_cut_off_or_lies_on_another(name: str) -> None:
-    picture = PICTURES[name]()  # afresh: writing a PNG leaves its letters at another scale
-    width, height = picture.figure.get_size_inches() * canvas.DPI
-    places = [(text.get_text(), text.get_window_extent()) for text in texts(picture)]
-    for text, place in places:
-        inside = place.x0 >= 3 and place.y0 >= 1 and place.x1 <= width - 3 and place.y1 <= height - 1
-        assert inside, f"{text!r} leaves the card: {place.extents} of {width} × {height}"
-    for (one, a), (other, b) in combinations(places, 2):
-        across = min(a.x1, b.x1) - max(a.x0, b.x0)
-        down = min(a.y1, b.y1) - max(a.y0, b.y0)
-        assert across <= 1 or down <= 3, f"{one!r} lies on {other!r}"
+    assert cut_off_or_overlapping(PICTURES[name]()) == []
 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_it_is_drawn_without_a_warning_and_the_same_each_time(name: str) -> None:
-    first, second = picture_of(name), PICTURES[name]()
-    assert first.png() == second.png()
-    assert first.alt == second.alt == repr(first)
-    assert first.alt.endswith(".")
-    assert "\n" not in first.alt
-    assert "0x" not in first.alt
+    check_twins(picture_of(name), PICTURES[name]())
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_letters_are_large_enough(name: str) -> None:
     picture = picture_of(name)
-    width = picture.figure.get_figwidth() * canvas.DPI
-    heights = [float(text.get_fontsize()) * canvas.DPI / 72 * min(1, 700 / width) for text in texts(picture)]
-    assert min(heights) >= 12
+    assert smallest_letters(picture) >= 12
     assert len(picture.png()) < 60_000
 
 
