@@ -14,6 +14,7 @@ import numpy as np
 from helpers.check.result import NotRightError, NotSolvedError, describe, same, show
 
 CONSTANTS_ONLY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
+ORDINALS = ("first", "second", "third", "fourth", "fifth")
 EMPTY_HANDED = (ArithmeticError, LookupError, ValueError)  # what a forgotten special case raises
 
 
@@ -78,6 +79,12 @@ def explain(error: BaseException, case: Case, todo: str) -> NotRightError | NotS
     return NotRightError(f"{case.label} raises {what}.", reason)
 
 
+def with_reason(stop: NotRightError, reasons: Mapping[str, str]) -> NotRightError:
+    """Give a call that raised the likely reason that belongs to a piece of its message."""
+    reason = next((reason for text, reason in reasons.items() if text in stop.message), "")
+    return NotRightError(stop.message, stop.reason or reason)
+
+
 def check_function(function: Any, todo: str) -> None:
     """Raise unless the reader handed over a function."""
     if function is ... or function is None:
@@ -100,10 +107,15 @@ def check_untouched(n: int, before: Any, after: Any, label: str) -> None:
     else:
         changed = isinstance(before, list) and before != after
     if changed:
-        raise NotRightError(
-            f"{label} changes its {('first', 'second', 'third')[n]} argument; expected it as it was.",
-            "it is written to in place; work on a copy, because others may still need it.",
-        )
+        raise written_to(n, label)
+
+
+def written_to(n: int, label: str) -> NotRightError:
+    """Return what the reader is told of a function that changed its argument n."""
+    return NotRightError(
+        f"{label} changes its {ORDINALS[n]} argument; expected it as it was.",
+        "it is written to in place; work on a copy, because others may still need it.",
+    )
 
 
 def compare(
@@ -208,3 +220,21 @@ def read_row(
             reason,
         )
     return row
+
+
+def tell_mask(got: np.ndarray, expected: np.ndarray, first: int) -> str:
+    """Say which query of a mask sees which keys, for the first that is wrong; both count from `first`."""
+    query = int((got != expected).any(axis=1).argmax())
+    of_all = f" of {len(got)}" if first == 1 else ""
+    seen, wanted = visible_keys(got[query], first), visible_keys(expected[query], first)
+    return f"lets query {query + first}{of_all} see {seen}; expected {wanted}"
+
+
+def visible_keys(row: np.ndarray, first: int) -> str:
+    """Write the keys that a query sees, counted from `first`, as a range where they are one."""
+    keys = np.flatnonzero(row) + first
+    if not len(keys):
+        return "no key"
+    if len(keys) > 1 and len(keys) == keys[-1] - keys[0] + 1:
+        return f"keys {keys[0]} to {keys[-1]}"
+    return f"key {keys[0]}" if len(keys) == 1 else f"keys {show(keys)}"

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.cases import Case, Mistakes, call, compare, is_number, read_number, read_row
+from helpers.check.cases import (
+    Case,
+    Mistakes,
+    call,
+    compare,
+    is_number,
+    read_number,
+    read_row,
+    tell_mask,
+    with_reason,
+)
 from helpers.check.part1.shared import CARRIED, T, mean, pick_even
 from helpers.check.result import NotRightError, NotSolvedError, describe, exercise, same, show
 
@@ -90,8 +100,7 @@ def _read_contexts(function: Any, case: Case) -> np.ndarray:
     try:
         value = call(function, case, DECODE_TODO)
     except NotRightError as stop:
-        reason = next((reason for text, reason in DECODE_ERRORS.items() if text in stop.message), "")
-        raise NotRightError(stop.message, stop.reason or reason) from None
+        raise with_reason(stop, DECODE_ERRORS) from None
     return read_row(value, case, len(toy.HEADS), {(1, len(toy.HEADS)): table})
 
 
@@ -341,23 +350,6 @@ def _mask_once(function: Any, case: Case) -> np.ndarray:
     return table
 
 
-def _tell_mask(got: np.ndarray, expected: np.ndarray) -> str:
-    """Say which query sees which keys, for the first that is wrong."""
-    query = int((got != expected).any(axis=1).argmax())
-    seen = f"query {query + 1} of {len(got)} see {_keys(got[query])}"
-    return f"lets {seen}; expected {_keys(expected[query])}"
-
-
-def _keys(row: np.ndarray) -> str:
-    """Write the keys that are visible, as a range where they are one."""
-    keys = np.flatnonzero(row) + 1
-    if not len(keys):
-        return "no key"
-    if len(keys) > 1 and len(keys) == keys[-1] - keys[0] + 1:
-        return f"keys {keys[0]} to {keys[-1]}"
-    return f"key {keys[0]}" if len(keys) == 1 else f"keys {show(keys)}"
-
-
 @exercise
 def mask(answer: Any) -> str:
     """04: `mask(T, S)` is (T, S), True where one of T new tokens, the last of all S, may look."""
@@ -368,7 +360,7 @@ def mask(answer: Any) -> str:
         attempt=_mask_once,
         right=_mask_right,
         mistakes=MASK_MISTAKES,
-        tell=_tell_mask,
+        tell=lambda got, expected: tell_mask(got, expected, first=1),
     )
     seen = [f"{int(table.sum())} in mask{shape}" for shape, table in zip(shapes, expected, strict=True)]
     return f"visible cells: {', '.join(seen[:3])}."

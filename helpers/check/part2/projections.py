@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.check.cases import Case, Mistakes, compare
-from helpers.check.part2.shared import alike, call, drawn, explain, read_tensor, say
+from helpers.check.cases import Case, Mistakes, compare, tell_mask, with_reason
+from helpers.check.part2.shared import alike, call, drawn, read_tensor, say
 from helpers.check.result import NotRightError, exercise, same, show
 from helpers.model.attention import attend
 
@@ -82,7 +82,7 @@ def _split_once(function: Any, case: Case) -> Tensor:
     try:
         value = call(function, case, SPLIT_TODO)
     except NotRightError as stop:
-        raise explain(stop, SPLIT_ERRORS) from None
+        raise with_reason(stop, SPLIT_ERRORS) from None
     return read_tensor(value, case.label, (B, H, T, D), hints)
 
 
@@ -180,22 +180,6 @@ def _mask_once(function: Any, case: Case) -> np.ndarray:
     return table.numpy()
 
 
-def _tell_mask(got: np.ndarray, expected: np.ndarray) -> str:
-    """Say which query sees which keys, for the first that is wrong."""
-    query = int((got != expected).any(axis=1).argmax())
-    return f"lets query {query} see {_keys(got[query])}; expected {_keys(expected[query])}"
-
-
-def _keys(row: np.ndarray) -> str:
-    """Write the keys that are visible, as a range where they are one."""
-    keys = np.flatnonzero(row)
-    if not len(keys):
-        return "no key"
-    if len(keys) > 1 and len(keys) == keys[-1] - keys[0] + 1:
-        return f"keys {keys[0]} to {keys[-1]}"
-    return f"key {keys[0]}" if len(keys) == 1 else f"keys {show(keys)}"
-
-
 @exercise
 def torch_mask(answer: Any) -> str:
     """05: `torch_mask(T, S)` is a tensor (T, S), True where one of the T newest of S tokens may look."""
@@ -206,7 +190,7 @@ def torch_mask(answer: Any) -> str:
         attempt=_mask_once,
         right=lambda T, S: _mask_right(T, S).numpy(),
         mistakes=MASK_MISTAKES,
-        tell=_tell_mask,
+        tell=lambda got, expected: tell_mask(got, expected, first=0),
     )
     seen = [f"{int(table.sum())} in torch_mask{shape}" for shape, table in zip(shapes, expected, strict=True)]
     return f"visible cells: {', '.join(seen[:3])}. is_causal=True would show 3, 1 and 10."
@@ -294,7 +278,7 @@ def _step_parts(function: Any, case: Case) -> tuple[Tensor, Tensor, Tensor]:
     try:
         value = call(function, case, STEP_TODO)
     except NotRightError as stop:
-        raise explain(stop, STEP_ERRORS) from None
+        raise with_reason(stop, STEP_ERRORS) from None
     if not isinstance(value, list | tuple) or len(value) != 3:
         reason = "K and V go back to the caller, who hands them in at the next step." * isinstance(
             value, Tensor

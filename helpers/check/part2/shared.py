@@ -13,8 +13,6 @@ from helpers.check import cases
 from helpers.check.cases import Case
 from helpers.check.result import NotRightError, NotSolvedError, describe
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth")
-
 
 def call(function: Any, case: Case, todo: str, none: Any = None) -> Any:
     """Call the reader's function as `cases.call` does, with copies of the arguments, tensors among them.
@@ -38,12 +36,9 @@ def call(function: Any, case: Case, todo: str, none: Any = None) -> Any:
         return none if value is None else value
 
     value = cases.call(run, Case(case.label, (), case.trap), todo)
-    for ordinal, before, after in zip(ORDINALS, case.args, copies, strict=False):
+    for n, (before, after) in enumerate(zip(case.args, copies, strict=True)):
         if not unchanged(before, after):
-            raise NotRightError(
-                f"{case.label} changes its {ordinal} argument; expected it as it was.",
-                "it is written to in place; work on a copy, because others may still need it.",
-            )
+            raise cases.written_to(n, case.label)
     return value
 
 
@@ -136,12 +131,6 @@ def cases_array(value: Sequence[Any]) -> Any:
     except (TypeError, ValueError, RuntimeError):
         return value
     return array if array.dtype == bool else value
-
-
-def explain(stop: NotRightError, errors: Mapping[str, str]) -> NotRightError:
-    """Give a call that raised the likely reason that belongs to a piece of its message."""
-    reason = next((reason for text, reason in errors.items() if text in stop.message), "")
-    return NotRightError(stop.message, stop.reason or reason)
 
 
 def drawn(seed: int, *shape: int) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.check.cases import Case, Mistakes, compare
-from helpers.check.part2.shared import call, drawn, explain, read_bools, read_number, read_tensor, say
+from helpers.check.cases import Case, Mistakes, compare, with_reason
+from helpers.check.part2.shared import call, drawn, read_bools, read_number, read_tensor, say
 from helpers.check.result import NotRightError, exercise, show
 from helpers.model.attention import Attention, inverse_wavelengths, rotate, rotation
 from helpers.model.cache import GrowingCache
@@ -483,7 +483,7 @@ def _count_once(function: Any, case: Case) -> float:
     try:
         return read_number(call(function, case, COUNT_TODO), case.label)
     except NotRightError as stop:
-        raise explain(stop, COUNT_ERRORS) from None
+        raise with_reason(stop, COUNT_ERRORS) from None
 
 
 def _tell_count(got: float, expected: float) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.check.cases import Case, Mistakes, compare
-from helpers.check.part2.shared import call, drawn, explain, read_number
+from helpers.check.cases import Case, Mistakes, compare, with_reason
+from helpers.check.part2.shared import call, drawn, read_number
 from helpers.check.result import NotRightError, exercise, show
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -126,7 +126,7 @@ def _bytes_once(function: Any, case: Case) -> float:
     try:
         return read_number(call(function, case, BYTES_TODO), case.label)
     except NotRightError as stop:
-        raise explain(stop, errors) from None
+        raise with_reason(stop, errors) from None
 
 
 def _kib(count: float) -> str:
