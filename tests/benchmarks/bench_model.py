@@ -239,12 +239,12 @@ def share(mine: float, theirs: float, goal: float | None) -> str:
 
 
 def bench_speed(sizes: Sequence[str], threads: Sequence[int]) -> None:
-    """Time per output token and time to first token, in both dtypes."""
+    """Time per output token and time to first token; bfloat16 with the last number of threads only."""
     for name in sizes:
         for dtype in (torch.float32, torch.bfloat16):
             with folder_of(name, dtype) as folder:
                 players = players_of(folder, dtype)
-                for n in threads:
+                for n in threads if dtype == torch.float32 else threads[-1:]:
                     torch.set_num_threads(n)
                     show_speed(name, dtype, n, *play_in_turns(name, players, dtype))
 
@@ -277,9 +277,10 @@ def show_speed(
         rows.append(row)
     heads = ["", "ms a token", "quarters", f"share (≤ {size.goal})", "bandwidth"]
     heads += [text for P in PROMPTS for text in (f"TTFT {P}, ms", f"share (≤ {TTFT_GOAL})")]
-    kind = str(dtype)[6:]
-    title = f"{name}: {size.config.n_parameters / 1e6:.1f} M parameters, {kind}, {threads} thread"
-    title += f"{'s' if threads > 1 else ''}; {size.turns} turns of {size.new_tokens} tokens, load {load()}"
+    title = (
+        f"{name}: {size.config.n_parameters / 1e6:.1f} M parameters, {str(dtype)[6:]}, threads: {threads}; "
+    )
+    title += f"{size.turns} turns of {size.new_tokens} tokens, load {load()}"
     table(title, heads, rows)
     print(
         f"a token needs {nbytes / 1e6:.1f} MB; reading as many takes {in_words(read)}, "
@@ -345,7 +346,7 @@ def show_profile(name: str, plain: float, found: dict[str, tuple[float, float]])
         [kind, f"{micro:,.0f}", f"{micro / whole:.0%}", f"{calls:.0f}" if calls else ""]
         for kind, (micro, calls) in lines
     ]
-    title = f"{name}: a decode step under torch.profiler, {torch.get_num_threads()} threads, load {load()}"
+    title = f"{name}: a decode step under torch.profiler, threads: {torch.get_num_threads()}, load {load()}"
     table(title, ["", "µs", "share", "calls"], rows)
     print(f"{in_words(whole / 1e6)} with the profiler watching, {in_words(plain)} without")
 
@@ -395,14 +396,15 @@ def show_context(name: str, config: ModelConfig, timings: dict[str, Timing]) -> 
     rows = []
     for kind in CACHES:
         medians = [timings[f"{kind} {context}"].median for context in CONTEXTS]
-        slope = np.polyfit(CONTEXTS, medians, 1)[0] * 1e9  # µs for 1,000 tokens
-        rows.append([kind, *map(milliseconds, medians), f"{slope:,.0f}"])
+        slope = np.polyfit(CONTEXTS, medians, 1)[0]  # seconds a token
+        implied = f"{config.cache_nbytes_per_token() / slope / 1e9:.1f}" if slope > 0 else ""
+        rows.append([kind, *map(milliseconds, medians), f"{slope * 1e9:,.0f}", implied])
     speed = nbytes_per_token(config, max(CONTEXTS), torch.float32) / timings["read"].median
     row_bytes = config.cache_nbytes_per_token()
     predicted = row_bytes / speed * 1e9
-    heads = ["cache, keys seen", *(f"{context:,}" for context in CONTEXTS), "µs for 1,000 more"]
+    heads = ["cache, keys seen", *(f"{context:,}" for context in CONTEXTS), "µs for 1,000 more", "as GB/s"]
     title = (
-        f"{name}: ms of a decode step by context, float32, {torch.get_num_threads()} threads, load {load()}"
+        f"{name}: ms of a decode step by context, float32, threads: {torch.get_num_threads()}, load {load()}"
     )
     table(title, heads, rows)
     print(
@@ -416,7 +418,7 @@ def show_context(name: str, config: ModelConfig, timings: dict[str, Timing]) -> 
 
 def bench_memory(sizes: Sequence[str], threads: Sequence[int]) -> None:
     """Peak memory over weights and cache, each in a fresh process."""
-    if not Path("/proc/self/clear_refs").exists():
+    if not Path("/proc/self/status").exists():
         print("\nmemory: measured on Linux only")
         return
     runs = [(who, phase) for who in (*CACHES, "transformers") for phase in ("prefill", "decode")]
@@ -473,8 +475,8 @@ def bench_training(sizes: Sequence[str], threads: Sequence[int], budget: float =
     start, steps = time.perf_counter(), max(50, int(budget / seconds[best]))
     losses = train(model, batches(tokenizer, seed=0), steps, bar=False)
     print(
-        f"{steps} steps, {time.perf_counter() - start:.0f} s, {best} threads: loss {losses[0]:.2f} at first, "
-        f"{np.mean(losses[-50:]):.3f} over the last 50 steps"
+        f"{steps} steps, {time.perf_counter() - start:.0f} s, threads: {best}, loss {losses[0]:.2f} at "
+        f"first, {np.mean(losses[-50:]):.3f} over the last 50 steps"
     )
 
 

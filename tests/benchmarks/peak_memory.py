@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,21 +26,31 @@ from helpers.model.generate import decode_step, prefill
 LENGTH, STEPS = 2048, 24
 
 
-def status(name: str) -> int:
-    """A line of the process's status, in bytes: VmRSS is what it holds in memory, VmHWM the peak of that."""
+def held() -> int:
+    """Bytes of memory that the process holds, without files that are mapped into it (libraries, say)."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(name):
+        if line.startswith("RssAnon"):
             return int(line.split()[1]) * 1024
-    raise SystemExit(f"this system does not tell {name}")
+    raise SystemExit("this system does not tell RssAnon")
 
 
 def peak_of(task: Callable[[], Any]) -> int:
-    """Bytes that a task took at its peak, over what the process held before."""
+    """Bytes that a task took at its peak, over what the process held before; a thread looks all the time."""
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # give back what earlier work left free
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
-    before = status("VmRSS")
+    before = peak = held()
+    done = threading.Event()
+
+    def look() -> None:
+        nonlocal peak
+        while not done.wait(0.0005):
+            peak = max(peak, held())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
     task()
-    return status("VmHWM") - before
+    done.set()
+    watcher.join()
+    return peak - before
 
 
 def ours(folder: str, who: str, phase: str) -> dict[str, int]:
@@ -50,13 +61,19 @@ def ours(folder: str, who: str, phase: str) -> dict[str, int]:
     make = {"preallocated": StaticCache, "growing": GrowingCache}[who]
     prefill(model, prompt[:, :8], make(config))  # libraries load their parts
     cache = make(config)
-    weights = model.config.n_parameters * 4
-    if phase == "prefill":
-        over = peak_of(lambda: prefill(model, prompt, cache)) - LENGTH * config.cache_nbytes_per_token()
-        return {"weights": weights, "cache": cache.nbytes, "over": over}
-    prefill(model, prompt[:, :-STEPS], cache)
-    over = peak_of(lambda: [decode_step(model, [[1]], cache) for _ in range(STEPS)])
-    return {"weights": weights, "cache": cache.nbytes, "over": over - STEPS * config.cache_nbytes_per_token()}
+    if phase == "decode":
+        prefill(model, prompt[:, :-STEPS], cache)
+
+    def task() -> None:
+        if phase == "prefill":
+            prefill(model, prompt, cache)
+        else:
+            for _ in range(STEPS):
+                decode_step(model, [[1]], cache)
+
+    before = cache.nbytes  # all of a preallocated one, and filled with zeros: it is held already
+    over = peak_of(task) - (cache.nbytes - before)
+    return {"weights": config.n_parameters * 4, "cache": cache.nbytes, "over": over}
 
 
 @torch.no_grad()
