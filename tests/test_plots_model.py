@@ -29,6 +29,11 @@ CONTEXTS = [8, 64, 256, 512, 1024]
 TIMES = {"without the cache": [1.3, 2.1, 6.5, 14.2, 39.8], "with the cache": [1.1, 1.2, 1.3, 1.5, 2.0]}
 GROWING, STATIC = list(range(5, 65)), [1] * 60
 FORMATS = [("float64", 3e-14, 0.0213), ("float32", 1.3e-5, 0.0213), ("bfloat16", 0.2, 0.0155)]
+CLOUDS = {
+    "float64": ([1e-14, 2e-14, 1e-14], [0.02, 1.0, 12.0]),
+    "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
+    "bfloat16": ([0.03, 0.06, 0.03], [0.0, 0.12, 12.0]),
+}
 MODELS = [
     ("GPT-2 small", 36_864),
     ("SmolLM2-135M", 23_040),
@@ -47,6 +52,7 @@ SHOWN: dict[str, Callable[[], plots.Picture]] = {
     "time": lambda: plots.time_per_token(CONTEXTS, TIMES, "one more token"),
     "rows": lambda: plots.copied_rows(GROWING, STATIC),
     "differences": lambda: plots.differences(FORMATS),
+    "margins": lambda: plots.margins(CLOUDS),
     "bytes": lambda: plots.cache_bytes(MODELS, 128_000),
 }
 EDGES: dict[str, Callable[[], plots.Picture]] = {
@@ -272,6 +278,16 @@ def test_differences_say_where_greedy_may_change() -> None:
         assert verdict in words(plots.differences([("x", 1.0, margin)]))
 
 
+def test_margins_count_the_tokens_that_may_differ() -> None:
+    picture = picture_of("margins")
+    assert picture.numbers == {"float64": 0, "float32": 0, "bfloat16": 2}  # 0.12 is twice 0.06: at most
+    assert [words(picture).count(told) for told in ("0 may differ", "2 may differ")] == [2, 1]
+    dots = [line for line in picture.figure.axes[0].lines if line.get_marker() == "o"]
+    heights = [np.asarray(line.get_ydata(), dtype=float) for line in dots]
+    assert [len(ys) for ys in heights] == [3, 3, 3]
+    assert heights[1].min() > heights[2].max()  # y grows downwards
+
+
 def test_differences_lie_on_an_axis_of_equal_factors() -> None:
     picture = plots.differences([("a", 1e-6, 1e-4), ("b", 1e-2, 1.0)])
     (x1, _), (x2, _), (x3, _), (x4, _) = (middles(picture, text)[0] for text in ("1e-6", "1e-4", "0.01", "1"))
@@ -357,6 +373,9 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
         (lambda: plots.copied_rows([5, 6], [1]), "2 and 1 steps"),
         (lambda: plots.copied_rows([5, 6], [1, 0]), "a row written in each"),
         (lambda: plots.differences([]), "0 rows; expected 1 to 6"),
+        (lambda: plots.margins({}), "0 number formats; expected 1 to 4"),
+        (lambda: plots.margins({"a": ([1.0], [1.0, 2.0])}), "a: got .1,. differences and .2,. margins"),
+        (lambda: plots.margins({"a": ([-1.0], [1.0])}), "a: got a number that is negative"),
         (lambda: plots.differences([("a", math.inf, 1.0)]), "a: got inf"),
         (lambda: plots.cache_bytes([], 1), "0 models"),
         (lambda: plots.cache_bytes([("a", 0)], 1), "sizes of 1 or more"),
