@@ -29,3 +29,17 @@ def test_reports_errors_and_stderr(lab: Lab, page: Page, problems: list[str]) ->
     assert "ZeroDivisionError" in division
     page.evaluate("console.error('from the page')")
     assert "from the page" in problems
+
+
+def test_what_jupyterlab_says_of_a_lost_kernel_is_no_problem_of_ours(page: Page, problems: list[str]) -> None:
+    page.evaluate(
+        """() => {
+          const lost = 'Canceled future for debug_request message before replies were done';
+          console.error('Could not restore the debugger state: ' + lost);
+          setTimeout(() => { throw new Error(lost); });
+          setTimeout(() => { throw new Error('ours: ' + lost); });
+          return new Promise((done) => setTimeout(done, 100));
+        }"""
+    )
+    assert len(problems) == 1
+    assert "ours" in problems[0]

@@ -17,15 +17,15 @@ pytestmark = pytest.mark.browser
 
 MAKE = "from helpers import toy\nfrom helpers.stepper import Stepper\nstepper = Stepper(toy.record())"
 CELL = f"{MAKE}\nstepper"
-NOT_OURS = "widget model not found"  # JupyterLab's widget manager, of any widget whose kernel is gone
+GONE = "widget model not found"  # JupyterLab's widget manager, of any widget whose kernel is gone
 
 
 def live(page: Page, nth: int = 0) -> Locator:
     return page.locator(".wid-stepper").nth(nth)
 
 
-def ours(problems: list[str]) -> list[str]:
-    return [problem for problem in problems if NOT_OURS not in problem]
+def but_gone(problems: list[str]) -> list[str]:
+    return [problem for problem in problems if GONE not in problem]
 
 
 def in_sight(page: Page) -> list[str]:
@@ -69,7 +69,7 @@ def test_opened_again_after_a_restart(lab: Lab, page: Page, problems: list[str])
     reopen(page, lab, notebook, restarted=True)
     expect(page.locator(".jp-OutputArea-output", has_text="model not found")).to_be_attached()
     assert in_sight(page) == ["static"]
-    assert ours(problems) == []
+    assert but_gone(problems) == []
     run_all(page)
     expect(live(page)).to_be_visible()
     assert in_sight(page) == ["live"]
@@ -94,7 +94,7 @@ def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
     assert in_sight(page) == ["static"]
     assert "●" in tables.first.inner_text()
     assert page.locator(".jp-OutputArea-output style, .jp-OutputArea-output svg").count() == 0
-    assert ours(problems) == []
+    assert but_gone(problems) == []
     run_all(page)
     expect(live(page)).to_be_visible()
     assert in_sight(page) == ["live"]
@@ -129,7 +129,7 @@ def test_a_cell_run_again_and_a_kernel_restarted(lab: Lab, page: Page, problems:
     assert grid(read(page), 5) == expected_marks(trace, "cached", 2), "it needs no kernel"
     run_all(page)
     expect(live(page)).to_have_attribute("data-event", "1")
-    assert ours(problems) == []
+    assert but_gone(problems) == []
 
 
 def test_a_burst_of_clicks_sends_the_kernel_nothing(lab: Lab, page: Page, problems: list[str]) -> None:
