@@ -23,6 +23,7 @@ from launch import ROOT
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert.filters import strip_ansi
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -51,6 +52,7 @@ def settle(book: NotebookNode) -> None:
     """Leave out what differs from run to run."""
     book.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     numbers = itertools.count(1)
+    CoalesceStreamsPreprocessor().preprocess(book, {})  # else a progress bar is a line for each second
     for cell in book.cells:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):

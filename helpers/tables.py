@@ -67,6 +67,7 @@ class Table:
 
 
 def _html_line(tag: str, cells: Sequence[str]) -> str:
-    first, *rest = map(escape, cells)
+    # A minus sign, not a hyphen: "-inf" would break in two where a column is narrow.
+    first, *rest = (escape(cell[:1].replace("-", "−") + cell[1:]) for cell in cells)
     right = "".join(f'<{tag} style="text-align:right">{cell}</{tag}>' for cell in rest)
     return f'<tr><th scope="row" style="text-align:left">{first}</th>{right}</tr>'

@@ -28,7 +28,6 @@ LOSSES = [0.9 + 4.3 * math.exp(-n / 25) + 0.1 * math.sin(n * n) for n in range(3
 CONTEXTS = [8, 64, 256, 512, 1024]
 TIMES = {"without the cache": [1.3, 2.1, 6.5, 14.2, 39.8], "with the cache": [1.1, 1.2, 1.3, 1.5, 2.0]}
 GROWING, STATIC = list(range(5, 65)), [1] * 60
-FORMATS = [("float64", 3e-14, 0.0213), ("float32", 1.3e-5, 0.0213), ("bfloat16", 0.2, 0.0155)]
 CLOUDS = {
     "float64": ([1e-14, 2e-14, 1e-14], [0.02, 1.0, 12.0]),
     "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
@@ -51,7 +50,6 @@ SHOWN: dict[str, Callable[[], plots.Picture]] = {
     "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
     "time": lambda: plots.time_per_token(CONTEXTS, TIMES, "one more token"),
     "rows": lambda: plots.copied_rows(GROWING, STATIC),
-    "differences": lambda: plots.differences(FORMATS),
     "margins": lambda: plots.margins(CLOUDS),
     "bytes": lambda: plots.cache_bytes(MODELS, 128_000),
 }
@@ -78,9 +76,6 @@ EDGES: dict[str, Callable[[], plots.Picture]] = {
     "time, crowded": lambda: plots.time_per_token(list(range(1, 60)), {"a": [1.0] * 59}, "x"),
     "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "rows, 120 steps": lambda: plots.copied_rows([10_000] * 120, [1] * 120),
-    "differences, zero": lambda: plots.differences([("a", 0.0, 0.0), ("b", 0.0, 0.5)]),
-    "differences, equal": lambda: plots.differences([("w" * 99, 1e-3, 1e-3), ("b", 2.0, 30_000.0)]),
-    "differences, 1e-30": lambda: plots.differences([("a", 1e-30, 1e-30), ("b", 1.0, 0.99)]),
     "bytes, 1": lambda: plots.cache_bytes([("toy", 1)], 1),
     "bytes, large": lambda: plots.cache_bytes([("w" * 99, 10**9), ("b", 1)] * 1, 10**9),
 }
@@ -160,12 +155,12 @@ def test_masks_that_agree_have_nothing_outlined() -> None:
 def test_only_keys_and_values_cross_from_stream_to_stream() -> None:
     picture = picture_of("streams")
     streams = sorted(y for _, y in middles(picture, "embedding"))
-    assert len(streams) == 3
+    assert len(streams) == 4
     heads = dict.fromkeys((canvas.KEY, canvas.VALUE), 0)
     for head in picture.figure.findobj(Polygon):
         if type(head) is Polygon and to_hex(head.get_facecolor()) in heads:
             heads[to_hex(head.get_facecolor())] += 1
-    assert heads == {canvas.KEY: 3, canvas.VALUE: 3}  # 1 → 2, 1 → 3, 2 → 3
+    assert heads == {canvas.KEY: 6, canvas.VALUE: 6}  # each to every later one
     crossing = set()
     for line in picture.figure.axes[0].lines:
         ys = np.asarray(line.get_ydata(), dtype=float)
@@ -176,13 +171,14 @@ def test_only_keys_and_values_cross_from_stream_to_stream() -> None:
 
 def test_a_block_adds_to_each_stream_twice() -> None:
     picture = picture_of("streams")
-    for name, times in {"norm": 9, "attention": 3, "MLP": 3, "embedding": 3, "readout": 3, "nice": 1}.items():
+    expected = {"norm": 12, "attention": 4, "MLP": 4, "embedding": 4, "readout": 4, "nice": 1}
+    for name, times in expected.items():
         assert words(picture).count(name) == times
     streams = {y for _, y in middles(picture, "embedding")}
     circles = [p for p in picture.figure.axes[0].patches if getattr(p, "radius", 0) == 10]
     pluses = [circle.center[1] for circle in circles]  # type: ignore[attr-defined]
     assert sorted(y for y in pluses if y in streams) == sorted([*streams, *streams])
-    assert len(pluses) == 6 + 1  # and the one that explains them
+    assert len(pluses) == 8 + 1  # and the one that explains them
 
 
 def test_stream_says_its_sizes() -> None:
@@ -268,16 +264,6 @@ def test_rows_copied_are_counted() -> None:
     )
 
 
-def test_differences_say_where_greedy_may_change() -> None:
-    picture = picture_of("differences")
-    assert picture.numbers == {"float64": [3e-14, 0.02], "float32": [1e-5, 0.02], "bfloat16": [0.2, 0.02]}
-    assert words(picture).count("the same") == 2
-    assert words(picture).count("may differ") == 1
-    assert "bfloat16: 0.2 against 0.02, greedy: may differ." in picture.alt
-    for margin, verdict in ((2.0, "may differ"), (2.1, "the same")):
-        assert verdict in words(plots.differences([("x", 1.0, margin)]))
-
-
 def test_margins_count_the_tokens_that_may_differ() -> None:
     picture = picture_of("margins")
     assert picture.numbers == {"float64": 0, "float32": 0, "bfloat16": 2}  # 0.12 is twice 0.06: at most
@@ -286,23 +272,6 @@ def test_margins_count_the_tokens_that_may_differ() -> None:
     heights = [np.asarray(line.get_ydata(), dtype=float) for line in dots]
     assert [len(ys) for ys in heights] == [3, 3, 3]
     assert heights[1].min() > heights[2].max()  # y grows downwards
-
-
-def test_differences_lie_on_an_axis_of_equal_factors() -> None:
-    picture = plots.differences([("a", 1e-6, 1e-4), ("b", 1e-2, 1.0)])
-    (x1, _), (x2, _), (x3, _), (x4, _) = (middles(picture, text)[0] for text in ("1e-6", "1e-4", "0.01", "1"))
-    assert [x2 - x1, x3 - x2, x4 - x3] == pytest.approx([x2 - x1] * 3)
-
-
-def test_a_difference_of_0_lies_before_the_axis_and_is_bold() -> None:
-    picture = picture_of("differences, zero")
-    zero, margin = (
-        text for text in texts(picture) if text.get_text() in ("0", "0.5") and text.get_position()[1] > 120
-    )
-    assert (zero.get_fontweight(), margin.get_fontweight()) == ("bold", "normal")
-    assert zero.get_position()[0] < min(x for x, y in middles(picture, "0.01")) - 30
-    weights = [text.get_fontweight() for text in texts(picture) if text.get_text() == "0"]
-    assert sorted(map(str, weights)) == ["bold", "bold", "normal"]
 
 
 def test_cache_bytes_are_the_table_of_the_notebook() -> None:
@@ -372,11 +341,9 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
         (lambda: plots.copied_rows([], []), "0 and 0 steps"),
         (lambda: plots.copied_rows([5, 6], [1]), "2 and 1 steps"),
         (lambda: plots.copied_rows([5, 6], [1, 0]), "a row written in each"),
-        (lambda: plots.differences([]), "0 rows; expected 1 to 6"),
         (lambda: plots.margins({}), "0 number formats; expected 1 to 4"),
         (lambda: plots.margins({"a": ([1.0], [1.0, 2.0])}), "a: got .1,. differences and .2,. margins"),
         (lambda: plots.margins({"a": ([-1.0], [1.0])}), "a: got a number that is negative"),
-        (lambda: plots.differences([("a", math.inf, 1.0)]), "a: got inf"),
         (lambda: plots.cache_bytes([], 1), "0 models"),
         (lambda: plots.cache_bytes([("a", 0)], 1), "sizes of 1 or more"),
         (lambda: plots.cache_bytes([("a", 1)], 0), "at 0 tokens"),

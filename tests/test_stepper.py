@@ -163,7 +163,14 @@ def test_static_form_in_words(run: Trace) -> None:
     assert [row[-1] for row in cached[1:6]] == ["prefill's, untouched"] * 4 + ["12.5, 14, 10, 10"]
     assert cached[-1][1:6] == ["read"] * 4 + ["written"]
     assert cached[-2][1:6] == ["10", "20", "1", "5", "14"]
-    assert cached[-3][1:6] == ["no · 1", "yes · 2", "no · 3", "yes · 4", "no · 5"]
+    assert [row[:6] for row in cached[-6:-2]] == [
+        ["even", "·", "0.5", "·", "0.5", "·"],
+        ["newest", "·", "·", "·", "·", "1"],
+        ["first", "1", "·", "·", "·", "·"],
+        ["all", "0.2", "0.2", "0.2", "0.2", "0.2"],
+    ]
+    assert [prefill[-6][-1], cached[-6][-1]] == ["attention weights of so", "attention weights of nice"]
+    assert cached[-7][1:6] == ["no · 1", "yes · 2", "no · 3", "yes · 4", "no · 5"]
     assert uncached[-1][1:6] == ["dropped"] * 5
 
 
@@ -204,6 +211,7 @@ def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
     assert [len(table[0]) for table in read.tables] == [6, 7, 15, 15]
     assert "61 passes in all; 58 between the first and the last are not shown here." in "".join(read.said)
     assert read.tables[3][1][1] == "61"
+    assert text.count("attention weights of") == 2, "of 4 and of 5 tokens; no digits for 64"
     assert len(text) < 40_000
 
 

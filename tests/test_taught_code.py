@@ -24,7 +24,7 @@ TAUGHT = {
     "00_start_here": [],
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
     "05_projections": ["attend", "add_sink"],
-    "06_transformer": ["rotate", "RMSNorm", "SwiGLU", "Block"],
+    "06_transformer": ["rotate", "Attention", "RMSNorm", "SwiGLU", "Block"],
 }
 MODEL = ("model.attention", "model.transformer")
 ROOMS = {

@@ -1,7 +1,7 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.plots.attention import four_grids, row_strips
-from helpers.plots.cached import cache_bytes, copied_rows, differences
+from helpers.plots.cached import cache_bytes, copied_rows
 from helpers.plots.canvas import Picture
 from helpers.plots.margins import margins
 from helpers.plots.measured import loss_curve, time_per_token
@@ -12,7 +12,6 @@ __all__ = [
     "Picture",
     "cache_bytes",
     "copied_rows",
-    "differences",
     "four_grids",
     "loss_curve",
     "margins",

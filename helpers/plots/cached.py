@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from helpers.plots.axes import Frame, finite, room_for, tenths
+from helpers.plots.axes import Frame, room_for, tenths
 from helpers.plots.canvas import (
-    FAINT,
     INK,
     KEY,
     KEY_FILL,
     LARGE,
     LINE,
-    PAPER,
     SMALL,
-    SOFT,
     VALUE,
     VALUE_FILL,
     Picture,
@@ -82,78 +78,6 @@ def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
         f"{totals['preallocated']:,} in all."
     )
     return Picture(sheet.figure, alt, {**both, "totals": totals})
-
-
-def power(x: float) -> str:
-    """Write a small number as its size: 3e-14, 0.002, 0.5."""
-    return f"{float(f'{x:.1g}'):g}" if x == 0 or x >= 0.001 else f"{x:.0e}".replace("e-0", "e-")
-
-
-@with_settings
-def differences(rows: Sequence[tuple[str, float, float]]) -> Picture:
-    """Draw, for each number format, how far cached and uncached logits differ, and how far they may.
-
-    Args:
-        rows: (name, largest difference, smallest top-2 margin), up to 6.
-
-    Returns:
-        Two dots a row on a logarithmic axis. Greedy may say another word where the margin is at most twice
-        the difference.
-
-    Raises:
-        ValueError: there is nothing to draw, or too much, or a number is negative or not finite.
-    """
-    if not 1 <= len(rows) <= 6:
-        raise ValueError(f"{counted(len(rows), 'row')}; expected 1 to 6")
-    pairs = {name: finite(name, pair) for name, *pair in rows}
-    above = [x for pair in pairs.values() for x in pair if x > 0] or [1.0]
-    low, high = math.floor(math.log10(min(above)) - 0.8), math.ceil(math.log10(max(above)) + 0.1)
-    left, right, top, row = 104.0, 560.0, 76.0, 50.0
-    start, base = (
-        left + 40 * any(0 in pair for pair in pairs.values()),
-        top + row * len(pairs),
-    )  # 0 is off the axis
-    sheet = Sheet(700, base + 64)
-
-    def at(x: float) -> float:
-        return start + (right - start) * (math.log10(x) - low) / (high - low) if x > 0 else left
-
-    every = -(-(high - low) // 6)
-    for tick in range(high, low - 1, -every):
-        sheet.line((at(10.0**tick), top - 14), (at(10.0**tick), base), colour=FAINT, width=1)
-        sheet.note(at(10.0**tick), base + 16, f"{10.0**tick:g}".replace("e-0", "e-"), at="center")
-    sheet.note(right, base + 40, "logits, on an axis of powers of ten", at="right")
-    sheet.note(682, 58, "greedy's words", at="right")
-    verdicts = {}
-    for n, (name, (difference, margin)) in enumerate(pairs.items()):
-        y, safe = top + row * (n + 0.5), margin > 2 * difference
-        verdicts[name] = "the same" if safe else "may differ"
-        sheet.text(left - 12, y, shorten(name, 84), at="right")
-        _dots(sheet, at(difference), at(margin), y, power(difference), power(margin))
-        sheet.text(682, y, verdicts[name], at="right", bold=not safe)
-    sheet.axes.plot([left + 6], [24], marker="o", color=INK, ms=6)
-    sheet.text(left + 18, 24, "largest difference", size=SMALL)
-    sheet.axes.plot([left + 176], [24], marker="o", color=INK, mfc=PAPER, ms=6)
-    sheet.text(left + 188, 24, "smallest top-2 margin", size=SMALL)
-    said = "; ".join(
-        f"{told(name)}: {power(d)} against {power(m)}, greedy: {verdicts[name]}"
-        for name, (d, m) in pairs.items()
-    )
-    alt = f"Largest difference of cached and uncached logits against the smallest top-2 margin. {said}."
-    numbers = {name: [float(power(x)) for x in pair] for name, pair in pairs.items()}
-    return Picture(sheet.figure, alt, numbers)
-
-
-def _dots(sheet: Sheet, x: float, margin_x: float, y: float, difference: str, margin: str) -> None:
-    """A filled dot at the difference, an open one at the margin, and what lies between."""
-    sheet.line((x, y), (margin_x, y), colour=SOFT, width=1.4)
-    sheet.axes.plot([x], [y], marker="o", color=INK, ms=6, zorder=2.5)
-    sheet.axes.plot([margin_x], [y], marker="o", color=INK, mfc=PAPER, ms=6, zorder=2.6)
-    near, first = abs(x - margin_x) < 70, x <= margin_x
-    for place, text, low, bold in ((x, difference, first, True), (margin_x, margin, not first, False)):
-        side = ("right" if low else "left") if near else "center"
-        dx = {"right": -2, "left": 2, "center": 0}[side]
-        sheet.text(place + dx, y - 15, text, at=side, size=SMALL, bold=bold)
 
 
 @with_settings

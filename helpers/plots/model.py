@@ -33,7 +33,7 @@ from helpers.plots.canvas import (
     with_settings,
 )
 
-WORDS, NEXT = ("weather", "is", "so"), "nice"
+WORDS, NEXT = ("Today", "weather", "is", "so"), "nice"
 BAND = blend(PAPER, QUERY_FILL, 0.45)
 
 
@@ -44,7 +44,7 @@ def _disc(sheet: Sheet, x: float, y: float, radius: float, fill: str, edge: str 
 
 @with_settings
 def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
-    """Draw three tokens' residual streams through one block of a transformer, and what lies before and after.
+    """Draw four tokens' residual streams through one block of a transformer, and what lies before and after.
 
     Args:
         n_layers: how many blocks there are; one is drawn.
@@ -81,10 +81,10 @@ def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
     sheet.text(298, bottom + 48, "reads an earlier token's key and value", size=SMALL)
     again = "" if n_layers == 1 else f", and so do the other {counted(n_layers - 1, 'block')}"
     alt = (
-        f"Residual streams of three tokens, {', '.join(WORDS)}, side by side. Each begins at its token's "
+        f"Residual streams of four tokens, {', '.join(WORDS)}, side by side. Each begins at its token's "
         f"embedding as {counted(hidden_size, 'number')}. A block adds to each stream twice{again}: norm, "
         "attention, plus; norm, MLP, plus. Attention is the only part that crosses between tokens: keys "
-        f"and values go down to later tokens, so {WORDS[0]} reads 1 token, {WORDS[1]} 2 and {WORDS[2]} 3. "
+        f"and values go down to later tokens: {WORDS[1]} reads 1 earlier one, {WORDS[2]} 2, {WORDS[3]} 3. "
         "Norm and MLP stay in the token's own lane. At the end norm and readout; the last one's gives "
         f"{NEXT}."
     )
@@ -153,7 +153,7 @@ def _read(sheet: Sheet, x: float, y: float) -> None:
 def _keys_and_values(sheet: Sheet, branches: list[float]) -> None:
     """Each token's K and V, in its lane, and their way down to the later ones."""
     for i, branch in enumerate(branches):
-        x, start = 229.0 + 31 * i, branch + 18
+        x, start = 224.0 + 25 * i, branch + 18
         for below in branches[i + 1 :]:
             for dx, colour in ((-5, KEY), (5, VALUE)):
                 sheet.arrow(x + dx, start, x + dx, below - 5, colour, width=2.2)

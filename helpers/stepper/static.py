@@ -14,6 +14,8 @@ from helpers.trace import Output, Part, Pass, Run, Token, Trace, spread
 
 COLUMNS = 14  # more tokens than this: the first and the last few
 ENDS = 6
+DIGITS_UP_TO = 8  # attention weights up to so many tokens,
+HEADS_UP_TO = 4  # and so many heads
 LONG = 20  # characters of a token's text
 
 # Literal colours, ground and ink together, so that a cell reads the same in a light and in a dark theme.
@@ -132,17 +134,19 @@ class _Table:
     def heads(self) -> list[int]:
         return [head for layer, head in self.trace.recorded if layer == self.layer]
 
+    def names(self) -> list[str]:
+        """The heads' names."""
+        given = self.trace.model.head_names or [f"head {n + 1}" for n in range(self.trace.model.n_heads)]
+        return [html.escape(name) for name in given]
+
     def head(self) -> str:
-        names = self.trace.model.head_names or [
-            f"head {head + 1}" for head in range(self.trace.model.n_heads)
-        ]
         aside = ""
         if self.part.target is not None:
             aside = "target"
         elif "contexts" in self.panels and any(
             part.contexts for part in (e.parts[0] for e in self.run.passes)
         ):
-            aside = "contexts: " + ", ".join(html.escape(names[head]) for head in self.heads())
+            aside = "contexts: " + ", ".join(self.names()[head] for head in self.heads())
         cells = [_cell("…") if key is None else _cell(self._column(key)) for key in self.shown()]
         return _row("looks at →", cells, aside)
 
@@ -170,10 +174,26 @@ class _Table:
             keys = kept[0].k
             toy = self.trace.model.name == "toy"
             bands.append(self.band("K", "k", lambda j: _key(keys[j], toy), "even? · position" if toy else ""))
+        bands += self.weights()
         if kept and "values" in self.panels and all(len(v) == 1 for v in kept[0].v):
             numbers = kept[0].v
             bands.append(self.band("V", "v", lambda j: _number(numbers[j][0])))
         return [*bands, self.band("rows of K, V", "v", self.row_word, self._rows_said())]
+
+    def weights(self) -> list[str]:
+        """How much the last token of the pass looks at each that it sees, a line for each head."""
+        heads, query = self.heads(), self.queries[-1]
+        if "weights" not in self.panels or len(heads) > HEADS_UP_TO or self.width > DIGITS_UP_TO:
+            return []
+        lines = []
+        for head in heads:
+            found = self.trace.attention_weights(query, self.layer, head, self.part.sequence)
+            text = dict.fromkeys(range(self.width), "")
+            for key, weight in zip(self.visible[query], found, strict=True):
+                text[key] = "·" if _number(weight) == "0" else _number(weight)
+            whose = f"attention weights of {_word(self.tokens[query].text)}" if head == heads[0] else ""
+            lines.append(self.band(self.names()[head], "", text.__getitem__, whose))
+        return lines
 
     def _rows_said(self) -> str:
         if self.run.cache == "none" or self.event.phase == "training":
@@ -258,7 +278,7 @@ def _comparison(cached: Pass, plain: Pass, tokens: list[Token]) -> str:
     return f"<p>The cache runs {done[0]} and scores {done[1]}; {saved}.</p>"
 
 
-_LEGEND = "<p>● scored in this pass, ○ in an earlier one, × scored and masked{again}</p>"
+_LEGEND = "<p>● scored in this pass, ○ in an earlier one, × masked, not counted{again}</p>"
 
 
 def render(trace: Trace, panels: set[str], layer: int = 0, start: int | None = None) -> str:
