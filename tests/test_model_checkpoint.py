@@ -456,6 +456,12 @@ def test_a_failed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch: pyte
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_saved_files_are_as_open_as_any_other(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "any").touch()
+    modes = {path.stat().st_mode for path in (tmp_path / "any", folder / WEIGHTS, folder / "config.json")}
+    assert len(modes) == 1, "safetensors lets the owner alone read what it writes"
+
+
 def test_saved_files_say_what_they_are(folder: Path) -> None:
     with safe_open(folder / WEIGHTS, framework="pt") as opened:
         assert opened.metadata() == {"format": "pt"}

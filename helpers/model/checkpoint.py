@@ -77,6 +77,7 @@ def save(model: Transformer, folder: str | Path) -> None:
     try:
         save_file(weights, made[WEIGHTS], metadata={"format": "pt"})
         made[CONFIG].write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        made[WEIGHTS].chmod(made[CONFIG].stat().st_mode)  # safetensors lets the owner alone read it
         for name, path in made.items():
             path.replace(folder / name)
     finally:
