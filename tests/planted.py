@@ -14,6 +14,9 @@ import pytest
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
+# What a plant that does not fit its place raises: such a crash says nothing of the bug, so it catches none.
+HARNESS = (TypeError, AttributeError, NameError, ImportError)
+
 
 class Planted:
     """A table of bugs and the tests that catch them, with the code that plants each bug.
@@ -52,10 +55,15 @@ class Planted:
         return [f"{name}: {self.unplanted[name]!r}" for name in names if self.unplanted[name] is not None]
 
     def missed_by(self, bug: str) -> list[str]:
-        """Plant this bug, and name the tests under it that pass with it."""
+        """Plant this bug, and name the tests under it that pass with it, or only crash in the harness."""
         with pytest.MonkeyPatch.context() as patch:
             self.planted[bug](patch)
-            return [name for name in self.caught_by[bug] if self.failure_of(name) is None]
+            found = {name: self.failure_of(name) for name in self.caught_by[bug]}
+        return [
+            f"{name}: {error!r}"
+            for name, error in found.items()
+            if error is None or isinstance(error, HARNESS)
+        ]
 
     def failure_of(self, name: str) -> BaseException | None:
         """Run an ordinary test, all its cases; the first failure, or None."""

@@ -2,8 +2,8 @@
 
 A planted bug counts as caught when ordinary, named tests fail with it and pass without it. The table
 below is the list that runs: a bug, where it was reported, and under it the tests that catch it, without
-their `test_`. Not here, because this code has no window, no eviction, no padding and no ragged batch: ring
-buffers, an off-by-one in a running window, left-padded rows, positions after eviction.
+their `test_`. Not here, because this code has no eviction, no padding and no ragged batch: ring buffers,
+left-padded rows, positions after eviction. Its only window is a mask, `WindowedCache` in evaluate.py.
 
 is_causal, aligned top-left [pytorch #103082 #108108 #144858; flax #5591]
     attention.attend_sees_all_that_a_lone_query_may_see
@@ -145,9 +145,17 @@ an unknown tensor is skipped
 an index may point anywhere
     checkpoint.a_path_that_climbs_out_of_the_folder
 decode ignores the sliding window [nanochat #452]
+    shipped.the_window_shows_sixteen_tokens_in_prefill_and_decode
+the window shows a token too few [transformers #37574]
+    shipped.the_window_shows_sixteen_tokens_in_prefill_and_decode
+    shipped.the_window_cannot_reach_back_through_the_layers
+the window shows a token too many [transformers #37574]
+    shipped.the_window_shows_sixteen_tokens_in_prefill_and_decode
+    shipped.the_window_cannot_reach_back_through_the_layers
+the window of a checkpoint is ignored [nanochat #452]
     checkpoint.a_window_shorter_than_the_context_is_refused
     checkpoint.a_window_can_be_stayed_inside_of
-the window is one too short [transformers #37574]
+the window of a checkpoint is one too short [transformers #37574]
     checkpoint.a_window_shorter_than_the_context_is_refused
 another kind of rope is read as plain
     checkpoint.config_is_refused_by_name
@@ -160,6 +168,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -171,14 +180,17 @@ from torch import Tensor
 from helpers import watch as watch_module
 from helpers.model import attention, checkpoint, config_json, generate
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.evaluate import WindowedCache
 from helpers.model.transformer import RMSNorm, Transformer
-from tests.planted import Planted
+from tests.planted import HARNESS, Planted
 from tests.test_model_checkpoint import in_one_file, in_two_files
 
 torch.set_num_threads(1)
 
 NAMES = ("attention", "cache", "generate", "equal", "checkpoint")
-TESTS = {name: f"tests.test_model_{name}" for name in NAMES} | {"watch": "tests.test_watch"}
+TESTS = {name: f"tests.test_model_{name}" for name in NAMES} | {
+    name: f"tests.test_{name}" for name in ("watch", "shipped")
+}
 BUGS = Planted(__doc__, TESTS, tmp_path=Path, folder=in_one_file, sharded=in_two_files)
 plants = BUGS.plants
 SDPA = F.scaled_dot_product_attention
@@ -195,13 +207,36 @@ def test_the_table_lists_every_planted_bug_and_no_other() -> None:
     assert all(BUGS.caught_by.values())
 
 
+def test_a_right_core_planted_like_a_wrong_one_is_caught_by_no_test() -> None:
+    """What catches a planted core is the core, not the way in which it is planted."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_sdpa(patch, lambda q, k, v, mask, scale: SDPA(q, k, v, mask, scale=scale, enable_gqa=True))
+        names = sorted({name for names in BUGS.caught_by.values() for name in names})
+        assert [name for name in names if BUGS.failure_of(name) is not None] == []
+
+
+@pytest.mark.parametrize("error", HARNESS)
+def test_a_crash_of_the_harness_catches_no_bug(error: type[Exception]) -> None:
+    def crash(*given: Any) -> Tensor:
+        raise error("planted in a wrong way")
+
+    bugs = Planted("A.\n\nB.\n\na crash\n    attention.attend", TESTS)
+    bugs.plants("a crash")(lambda patch: with_sdpa(patch, crash))
+    assert bugs.missed_by("a crash") == [f"attention.attend: {error('planted in a wrong way')!r}"]
+
+
+def with_function(patch: pytest.MonkeyPatch, name: str, plant: Callable[..., Tensor]) -> None:
+    """Another function of torch.nn.functional in our attention alone: `transformers` calls the same ones."""
+    patch.setattr(attention, "F", SimpleNamespace(**(vars(F) | {name: plant})))
+
+
 def with_sdpa(patch: pytest.MonkeyPatch, plant: Callable[..., Tensor]) -> None:
     """Another core under `attend`: plant(q, k, v, mask, scale), the mask as `attend` hands it over."""
 
     def core(q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor, scale: float, enable_gqa: bool) -> Tensor:
         return plant(q, k, v, attn_mask, scale)
 
-    patch.setattr(F, "scaled_dot_product_attention", core)
+    with_function(patch, "scaled_dot_product_attention", core)
 
 
 def per_query_head(q: Tensor, k: Tensor) -> Tensor:
@@ -474,8 +509,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @plants("the sink's row has a value")
 def _(patch: pytest.MonkeyPatch) -> None:
-    pad = F.pad
-    patch.setattr(F, "pad", lambda x, widths, **named: pad(x, widths, value=1.0))
+    with_function(patch, "pad", lambda x, widths: F.pad(x, widths, value=1.0))
 
 
 @plants("KV heads dealt out in turns")
@@ -699,10 +733,40 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @plants("decode ignores the sliding window")
 def _(patch: pytest.MonkeyPatch) -> None:
+    windowed = WindowedCache.mask
+
+    def only_prefill(self: WindowedCache, T: int) -> Tensor:
+        return KVCache.mask(self, T) if T == 1 else windowed(self, T)
+
+    patch.setattr(WindowedCache, "mask", only_prefill)
+
+
+@plants("the window shows a token too few")
+def _(patch: pytest.MonkeyPatch) -> None:
+    with_window(patch, lambda keys, queries, window: keys > queries - window + 1)
+
+
+@plants("the window shows a token too many")
+def _(patch: pytest.MonkeyPatch) -> None:
+    with_window(patch, lambda keys, queries, window: keys >= queries - window)
+
+
+def with_window(patch: pytest.MonkeyPatch, seen: Callable[[Tensor, Tensor, int], Tensor]) -> None:
+    """Another window over the causal mask: seen(keys, queries, window), the queries as a column."""
+
+    def mask(self: WindowedCache, T: int) -> Tensor:
+        keys = torch.arange(self.length + T)
+        return KVCache.mask(self, T) & seen(keys, self.positions(T)[:, None], self.WINDOW)
+
+    patch.setattr(WindowedCache, "mask", mask)
+
+
+@plants("the window of a checkpoint is ignored")
+def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(config_json, "refuse_window", lambda data, config: None)
 
 
-@plants("the window is one too short")
+@plants("the window of a checkpoint is one too short")
 def _(patch: pytest.MonkeyPatch) -> None:
     refuse = config_json.refuse_window
 
