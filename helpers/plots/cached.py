@@ -54,18 +54,7 @@ def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
         sheet.text(left, 24, name, bold=True)
         sheet.text(left, 52, f"{sum(rows):,}", size=LARGE, bold=True)
         sheet.note(left + text_width(f"{sum(rows):,}", LARGE) * 1.16 + 8, 54, "rows written")
-        frame.draw(sheet, [])
-        wide = across / steps
-        for n, row in enumerate(rows):
-            x, gap = left + wide * n, min(2.0, wide / 4)
-            top, new = frame.y(row), frame.y(1)
-            if row > 1:
-                sheet.box(x, top, wide - gap, new - top, fill=LINE, radius=0)
-            sheet.box(x, new, wide - gap, frame.base - new, fill=INK, radius=0)
-        sheet.note(left, 281, "1")
-        if steps > 1:
-            sheet.note(left + across, 281, str(steps), at="right")
-        sheet.note(left + across / 2, 281, "decode step", at="center")
+        _step_bars(sheet, frame, left, across, rows)
     sheet.square(first + 6, 305, 12, INK)
     sheet.note(first + 18, 305, "the new row")
     sheet.square(first + 130, 305, 12, LINE)
@@ -78,6 +67,22 @@ def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
         f"{totals['preallocated']:,} in all."
     )
     return Picture(sheet.figure, alt, {**both, "totals": totals})
+
+
+def _step_bars(sheet: Sheet, frame: Frame, left: float, across: float, rows: Sequence[int]) -> None:
+    """A bar for each step, the new row dark at its foot, and the axis of steps under them."""
+    frame.draw(sheet, [])
+    wide = across / len(rows)
+    for n, row in enumerate(rows):
+        x, gap = left + wide * n, min(2.0, wide / 4)
+        top, new = frame.y(row), frame.y(1)
+        if row > 1:
+            sheet.box(x, top, wide - gap, new - top, fill=LINE, radius=0)
+        sheet.box(x, new, wide - gap, frame.base - new, fill=INK, radius=0)
+    sheet.note(left, 281, "1")
+    if len(rows) > 1:
+        sheet.note(left + across, 281, str(len(rows)), at="right")
+    sheet.note(left + across / 2, 281, "decode step", at="center")
 
 
 @with_settings

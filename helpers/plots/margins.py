@@ -30,42 +30,18 @@ def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Pi
     if not 1 <= len(tokens) <= 4:
         raise ValueError(f"{counted(len(tokens), 'number format')}; expected 1 to 4")
     clouds = {name: _checked(name, *pair) for name, pair in tokens.items()}
-    low_x, high_x = _powers([m for _, margin in clouds.values() for m in margin])
-    low_y, high_y = _powers([d for difference, _ in clouds.values() for d in difference])
+    x = Scale([m for _, margin in clouds.values() for m in margin], LEFT, RIGHT)
+    y = Scale([d for difference, _ in clouds.values() for d in difference], BASE, TOP)
     sheet = Sheet(700, BASE + 62)
-
-    def at_x(x: float) -> float:
-        return LEFT + (RIGHT - LEFT) * (max(math.log10(x) if x > 0 else low_x, low_x) - low_x) / (
-            high_x - low_x
-        )
-
-    def at_y(y: float) -> float:
-        return BASE - (BASE - TOP) * (max(math.log10(y) if y > 0 else low_y, low_y) - low_y) / (
-            high_y - low_y
-        )
-
-    sheet.text(18, 24, "largest difference of a token's logits", size=SMALL)
-    for power in range(high_y, low_y - 1, -max(1, -(-(high_y - low_y) // 6))):
-        sheet.line((LEFT, at_y(10.0**power)), (RIGHT, at_y(10.0**power)), colour=FAINT, width=1)
-        sheet.note(LEFT - 10, at_y(10.0**power), _name(power), at="right")
-    for power in range(low_x, high_x + 1):
-        sheet.line((at_x(10.0**power), BASE), (at_x(10.0**power), BASE + 5), colour=SOFT, width=1)
-        sheet.note(at_x(10.0**power), BASE + 17, _name(power), at="center")
-    sheet.note(RIGHT, BASE + 42, "its top-2 margin", at="right")
-    ends = [max(10.0**low_y, 10.0**low_x / 2), min(10.0**high_y, 10.0**high_x / 2)]
-    if ends[0] < ends[1]:  # the line margin = 2 × difference crosses the picture
-        sheet.line(
-            (at_x(2 * ends[0]), at_y(ends[0])), (at_x(2 * ends[1]), at_y(ends[1])), colour=INK, width=1.4
-        )
-        sheet.note(at_x(2 * ends[0]) + 10, at_y(ends[0]) + 15, "left of the line greedy may differ")
+    _axes(sheet, x, y)
     at_risk = {name: int((m <= 2 * d).sum()) for name, (d, m) in clouds.items()}
     for name, (difference, margin) in clouds.items():
         sheet.axes.plot(
-            [at_x(x) for x in margin], [at_y(y) for y in difference], "o", color=INK, ms=3.2, alpha=0.5
+            [x.at(m) for m in margin], [y.at(d) for d in difference], "o", color=INK, ms=3.2, alpha=0.5
         )
-        y = at_y(float(np.median(difference)))
-        sheet.text(RIGHT + 14, y - 8, name, bold=True)
-        sheet.note(RIGHT + 14, y + 10, f"{at_risk[name]} may differ")
+        middle = y.at(float(np.median(difference)))
+        sheet.text(RIGHT + 14, middle - 8, name, bold=True)
+        sheet.note(RIGHT + 14, middle + 10, f"{at_risk[name]} may differ")
     said = "; ".join(f"{told(name)}: {at_risk[name]} of {len(clouds[name][0])} tokens" for name in clouds)
     alt = (
         f"One dot a token: its top-2 margin against its largest difference. Where greedy may differ, {said}."
@@ -88,11 +64,39 @@ def _checked(
     return d, m
 
 
-def _powers(numbers: list[float]) -> tuple[int, int]:
-    """Powers of ten around the numbers that are not 0."""
-    above = [x for x in numbers if x > 0] or [1.0]
-    low, high = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
-    return (low, high) if low < high else (low, low + 1)
+class Scale:
+    """A logarithmic axis over the powers of ten around some numbers, drawn between two places.
+
+    0 lies on the axis' low end.
+    """
+
+    def __init__(self, numbers: list[float], start: float, end: float) -> None:
+        above = [x for x in numbers if x > 0] or [1.0]
+        self.low, high = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
+        self.high = max(high, self.low + 1)
+        self.start, self.end = start, end
+
+    def at(self, x: float) -> float:
+        """Where a number lies on the sheet."""
+        power = max(math.log10(x), self.low) if x > 0 else self.low
+        return self.start + (self.end - self.start) * (power - self.low) / (self.high - self.low)
+
+
+def _axes(sheet: Sheet, x: Scale, y: Scale) -> None:
+    """Both axes, and the line where the margin is twice the difference."""
+    sheet.text(18, 24, "largest difference of a token's logits", size=SMALL)
+    for power in range(y.high, y.low - 1, -max(1, -(-(y.high - y.low) // 6))):
+        height = y.at(10.0**power)
+        sheet.line((LEFT, height), (RIGHT, height), colour=FAINT, width=1)
+        sheet.note(LEFT - 10, height, _name(power), at="right")
+    for power in range(x.low, x.high + 1):
+        sheet.line((x.at(10.0**power), BASE), (x.at(10.0**power), BASE + 5), colour=SOFT, width=1)
+        sheet.note(x.at(10.0**power), BASE + 17, _name(power), at="center")
+    sheet.note(RIGHT, BASE + 42, "its top-2 margin", at="right")
+    first, last = max(10.0**y.low, 10.0**x.low / 2), min(10.0**y.high, 10.0**x.high / 2)
+    if first < last:
+        sheet.line((x.at(2 * first), y.at(first)), (x.at(2 * last), y.at(last)), colour=INK, width=1.4)
+        sheet.note(x.at(2 * first) + 10, y.at(first) + 15, "left of the line greedy may differ")
 
 
 def _name(power: int) -> str:

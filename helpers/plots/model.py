@@ -260,8 +260,7 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
             f"masks of {applied.shape} and {right.shape} came with {T} queries and {S} keys; "
             "expected one row for each query, one column for each key, at most 8 of both"
         )
-    wrong = applied != right
-    cell = min(33.0, 198 / S)
+    wrong, cell = applied != right, min(33.0, 198 / S)
     left, top, pitch = 78.0, 98.0, 348.0
     sheet = Sheet(700, top + cell * T + 52)
     pair = (
@@ -270,11 +269,7 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
     )
     for n, (title, aligned, mask) in enumerate(pair):
         x = left + pitch * n
-        sheet.text(x, 24, title, bold=True)
-        sheet.note(x, 45, aligned)
-        sheet.note(x - 8, 80, "key", at="right")
-        for j, key in enumerate(keys):
-            sheet.note(x + cell * (j + 0.5), 80, shorten(key, cell - 2, SMALL), at="center")
+        _mask_heads(sheet, x, cell, title, aligned, keys)
         for i, query in enumerate(queries):
             y = top + cell * (i + 0.5)
             sheet.text(x - 8, y, shorten(f"query {query}", 64, SMALL), at="right", size=SMALL)
@@ -293,6 +288,14 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
         f"top-left, {'; '.join(said)}. {counted(n_wrong, 'cell')} differ."
     )
     return Picture(sheet.figure, alt, numbers)
+
+
+def _mask_heads(sheet: Sheet, x: float, cell: float, title: str, aligned: str, keys: Sequence[str]) -> None:
+    sheet.text(x, 24, title, bold=True)
+    sheet.note(x, 45, aligned)
+    sheet.note(x - 8, 80, "key", at="right")
+    for j, key in enumerate(keys):
+        sheet.note(x + cell * (j + 0.5), 80, shorten(key, cell - 2, SMALL), at="center")
 
 
 def _those(keys: Sequence[str], seen: np.ndarray) -> str:
