@@ -183,6 +183,7 @@ def test_operations_move_what_their_names_say() -> None:
     assert torch.equal(moved.pop("a norm over the wrong axis, the tokens"), every)
     assert torch.equal(moved.pop("the mean over all tokens"), every)
     assert torch.equal(moved.pop("half of each token handed to the next"), own | own.roll(1, 0).tril())
+    assert torch.equal(moved.pop("sums so far, their signs in turns"), every.tril())
     assert all(torch.equal(table, own) for table in moved.values())
     assert len(moved) == 5
 
@@ -280,6 +281,23 @@ def who_by_lists(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]]:
     return who_by_negating(f, x).tolist()
 
 
+def who_by_jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Ask for the derivative of every number with respect to every other."""
+    derivatives: Any = torch.autograd.functional.jacobian(f, x)  # (1, T, C, 1, T, C)
+    return derivatives[0, :, :, 0].abs().sum(dim=(1, 3)) > 0
+
+
+def who_by_gradients(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Go back from one row at a time."""
+    rows = []
+    for i in range(x.shape[1]):
+        start = x.clone().requires_grad_()
+        (f(start)[0, i] * torch.arange(1, 1 + x.shape[2])).sum().backward()
+        assert start.grad is not None
+        rows.append(start.grad[0].abs().sum(dim=-1) > 0)
+    return torch.stack(rows)
+
+
 def first_by_norm(a: list[Tensor], b: list[Tensor], tolerance: float) -> int | None:
     """Compare with allclose."""
     return next((n for n in range(len(a)) if not torch.allclose(a[n], b[n], rtol=0, atol=tolerance)), None)
@@ -302,6 +320,8 @@ OTHER_RIGHT_ANSWERS: list[tuple[str, Any]] = [
     ("cached_step", step_by_attend),
     ("who_moves", who_by_negating),
     ("who_moves", who_by_lists),
+    ("who_moves", who_by_jacobian),
+    ("who_moves", who_by_gradients),
     ("shift_targets", lambda ids: [ids[..., :-1].clone(), ids.narrow(1, 1, ids.shape[1] - 1)]),
     ("count_parameters", lambda config: config.n_parameters),
     ("count_parameters", lambda config: np.float64(config.n_parameters)),
@@ -322,6 +342,15 @@ OTHER_RIGHT_ANSWERS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "answer"), OTHER_RIGHT_ANSWERS)
 def test_another_right_answer_is_right(name: str, answer: Any) -> None:
     assert CHECKERS[name](answer).solved, CHECKERS[name](answer)
+
+
+@pytest.mark.parametrize(("name", "answer"), OTHER_RIGHT_ANSWERS)
+def test_right_is_right_in_a_session_of_float64(name: str, answer: Any) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert CHECKERS[name](answer).solved, CHECKERS[name](answer)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 # What they share.
@@ -352,6 +381,7 @@ def test_call_knows_stubs_and_none() -> None:
 def test_call_records_no_gradients() -> None:
     weight = torch.ones(2, requires_grad=True)
     assert not call(lambda x: x * weight, Case("f", (torch.ones(2),)), "").requires_grad
+    assert call(lambda x: x * weight, Case("f", (torch.ones(2),)), "", gradients=True).requires_grad
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,15 @@ WRONG: dict[str, Answers] = {
                 "RMSNorm",
                 "only makes a token longer or shorter",
             ),
+            signed=(
+                swap(MOVES, "!= before", "> before"),
+                "on sums so far, their signs in turns, T = 5, says at",
+                "compare with !=, or take abs() first",
+            ),
+            signed_the_other_way=(
+                swap(MOVES, "!= before", "< before"),
+                "compare with !=, or take abs() first",
+            ),
             every_number=(
                 swap(MOVES, ".any(dim=-1)", ".all(dim=-1)"),
                 "half of each token",
@@ -409,6 +418,16 @@ WRONG: dict[str, Answers] = {
             "gives targets of shape (10,); expected (2, 5)",
         ),
         last_only=("return tokens[:, :-1], tokens[:, -1]", "gives targets of shape (2,)"),
+        floats=(
+            "return tokens[:, :-1].float(), tokens[:, 1:].float()",
+            "gives inputs of float32; expected int64",
+            "ids stay whole numbers",
+        ),
+        float_targets=(
+            "return tokens[:, :-1], tokens[:, 1:] + 0.005",
+            "gives targets of float32; expected int64",
+            "ids stay whole numbers",
+        ),
         lists=("return tokens[:, :-1].tolist(), tokens[:, 1:].tolist()", "expected a tensor of shape (2, 5)"),
         in_place=("tokens[:, 0] = 0\nreturn tokens[:, :-1], tokens[:, 1:]", "changes its first argument"),
         unlisted=("return tokens[:, :-1], tokens[:, 1:].flip(1)",),
@@ -485,6 +504,30 @@ WRONG: dict[str, Answers] = {
             swap(APPEND, "return", "start, cache.length = cache.length, S\nreturn"),
             "append, rows 0 to 2, layer 0, leaves cache.length at 3; expected 0.",
             "advanced in each layer",
+        ),
+        advanced_by_the_last_layer=(
+            swap(APPEND, "return", "start = cache.length\nif layer == 2:\n    cache.length = S\nreturn"),
+            "append, rows 0 to 2, layer 2, leaves cache.length at 3; expected 0.",
+            "advanced by the last layer",
+        ),
+        advanced_by_the_first_layer=(
+            swap(APPEND, "return", "cache.length = S if layer == 0 else cache.length\nreturn"),
+            "advanced by layer 0",
+        ),
+        added=(
+            APPEND.replace("S] =", "S] +="),
+            "append to a cache after its reset, rows 0 to 2, layer 0, adds k to cache.k",
+            "assign with =, not with +=",
+        ),
+        first_zero_row=(
+            "start = int((cache.k[layer, 0, 0, :, 0] != 0).sum())\n"
+            + APPEND.replace("cache.length", "start").replace("S]", "start + k.shape[2]]"),
+            "append to a cache after its reset",
+        ),
+        asserted=(
+            APPEND.replace(CHECK, "assert S <= cache.max_len\n"),
+            "raises AssertionError; expected a ValueError.",
+            "python -O skips every assert",
         ),
         advanced_by_one=(
             swap(APPEND, "return", "cache.length += 1\nreturn"),
@@ -597,6 +640,15 @@ WRONG: dict[str, Answers] = {
         ),
         does_differ=("return a.argmax(1) != b.argmax(1)", "where the two choose differently now"),
         upside_down=(swap(DIFFER, "<=", ">"), "the other way round"),
+        best_logits_alone=(
+            swap(DIFFER, "(a - b)", "(a.amax(1) - b.amax(1))"),
+            "the smallest of row 3 moved, gives False for row 0",
+            "the best logits alone were compared",
+        ),
+        two_best_alone=(
+            swap(DIFFER, "(a - b)", "(a.topk(2).values - b.topk(2).values)"),
+            "the best logits alone were compared",
+        ),
         each_row=(swap(DIFFER, "max()", "amax(1)"), "the largest of all rows may come in any row"),
         mean_difference=(swap(DIFFER, "max()", "mean()"), "the mean difference was taken"),
         without_abs=(swap(DIFFER, ".abs()", ""), "abs() before max()"),
@@ -765,6 +817,18 @@ WRONG: dict[str, Answers] = {
         first_number=(swap(LAYER, "(x - y).abs().max()", "(x - y).abs()[0, 0]"), "position 0 alone"),
         last_position=(swap(LAYER, "(x - y)", "(x[-1] - y[-1])"), "the last position alone"),
         signed=(swap(LAYER, ".abs()", ""), "without the sign"),
+        sign_taken_late=(
+            swap(LAYER, "(x - y).abs().max()", "(x - y).max().abs()"),
+            "without the sign",
+        ),
+        all_numbers=(
+            swap(LAYER, "(x - y).abs().max() > tolerance", "((x - y).abs() > tolerance).all()"),
+            "two layers differ if any number does",
+        ),
+        smallest=(swap(LAYER, "max()", "min()"), "two layers differ if any number does"),
+        without_position_0=(swap(LAYER, "(x - y)", "(x[1:] - y[1:])"), "position 0 is left out"),
+        norm=(swap(LAYER, "abs().max()", "norm()"), "by 0.005 everywhere", "the differences are added up"),
+        added_up=(swap(LAYER, "max()", "sum()"), "the differences are added up"),
         mean=(swap(LAYER, "max()", "mean()"), "the mean difference was taken"),
         exact=(
             swap(LAYER, "(x - y).abs().max() > tolerance", "not torch.equal(x, y)"),
@@ -793,6 +857,7 @@ WRONG: dict[str, Answers] = {
             "the number of layers that differ",
         ),
         minus_one=(swap(LAYER, "return None", "return -1"), "gives -1; expected a layer from 0 on, or None"),
+        minus_one_float=(swap(LAYER, "return None", "return -1.0"), "gives -1; expected a layer from 0 on"),
         length_where_equal=(
             swap(LAYER, "return None", "return len(a)"),
             "itself, rounded otherwise, gives layer 4; expected None",
@@ -816,6 +881,11 @@ WRONG: dict[str, Answers] = {
         ),
         rounded_up=(swap(CONTEXT, "free // bytes_per_token", "-(-free // bytes_per_token)"), "rounded up"),
         rounded=(swap(CONTEXT, "free // bytes_per_token", "round(free / bytes_per_token)"), "to the nearest"),
+        rounded_apart=(
+            "rows = int(ram_gib * 2**30) // bytes_per_token - weights_bytes // bytes_per_token\n"
+            "return max(0, min(rows, max_positions))",
+            "were each rounded to tokens",
+        ),
         not_whole=(swap(CONTEXT, "free //", "free /"), "gives 74,075.", "tokens come whole"),
         GB=(swap(CONTEXT, "2**30", "10**9"), "GB, not GiB"),
         MiB=(swap(CONTEXT, "2**30", "2**20"), "MiB, not GiB"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from helpers.check import cases
-from helpers.check.cases import Case, Mistakes, compare
+from helpers.check.cases import Case, Mistakes, compare, with_reason
 from helpers.check.part2.shared import alike, call, drawn, read_bools, read_number, read_tensor, say
 from helpers.check.result import NotRightError, exercise, show
 
@@ -49,6 +49,12 @@ def _new_buffers() -> Buffers:
     return Buffers(torch.zeros(shape), torch.zeros(shape))
 
 
+def _used_buffers() -> Buffers:
+    """Return a cache after a reset: the rows of another sequence still stand there, but none counts."""
+    k, v = drawn(40, 2, N_LAYERS, B, HKV, MAX_LEN, D).unbind()
+    return Buffers(k, v)
+
+
 def _rows(start: int, T: int, layer: int) -> tuple[Tensor, Tensor]:
     """Return the keys and values of T tokens from position `start` on, (B, Hkv, T, D); none like another."""
     k, v = drawn(10 + layer, 2, B, HKV, 2 * MAX_LEN, D)[:, :, :, start : start + T].unbind()
@@ -74,10 +80,10 @@ def _append_once(function: Any, cache: Buffers, layer: int, T: int, label: str) 
     return call(function, Case(label, (cache, layer, k, v)), APPEND_TODO)
 
 
-def _check_chunk(function: Any, cache: Buffers, layer: int, T: int) -> None:
+def _check_chunk(function: Any, cache: Buffers, layer: int, T: int, when: str) -> None:
     """Append one chunk in one layer, and raise unless buffers, counter and answer are right."""
     start, S = cache.length, cache.length + T
-    label = f"append, {_span(range(start, S))}, layer {layer},"
+    label = f"append{when}, {_span(range(start, S))}, layer {layer},"
     before, places = _states(cache), (cache.k.data_ptr(), cache.v.data_ptr())
     try:
         value = _append_once(function, cache, layer, T, label)
@@ -86,18 +92,38 @@ def _check_chunk(function: Any, cache: Buffers, layer: int, T: int) -> None:
         reason = full if S == MAX_LEN and "raises ValueError" in stop.message else stop.reason
         raise NotRightError(stop.message, reason) from None
     if cache.length != start:
-        reason = "advanced in each layer: the next would write behind it. Count once, after the last layer."
         message = f"{label} leaves cache.length at {cache.length}; expected {start}."
-        raise NotRightError(message, reason if cache.length > start else "")
+        raise NotRightError(message, _advanced_reason(function) if cache.length > start else "")
     if (cache.k.data_ptr(), cache.v.data_ptr()) != places or cache.k.shape != before[0].shape:
         reason = "write into the rows that are laid out already; that is what they are for."
         raise NotRightError(f"{label} puts other tensors in place of cache.k or cache.v.", reason)
     for name, now, was, new in zip("kv", (cache.k, cache.v), before, _rows(start, T, layer), strict=True):
-        wanted = was.clone()
+        wanted, added = was.clone(), was.clone()
         wanted[layer, :, :, start:S] = new
+        added[layer, :, :, start:S] += new
+        if alike(now, added) and not alike(now, wanted):
+            reason = "added to what stood there, which is 0 only in a new cache: assign with =, not with +=."
+            raise NotRightError(f"{label} adds {name} to cache.{name}; expected it in its place.", reason)
         if not alike(now, wanted):
             _raise_written(name, (now != was).nonzero(), layer, range(start, S), label)
     _check_returned(value, cache, layer, T, label)
+
+
+def _advanced_reason(function: Any) -> str:
+    """Say which layers count up cache.length, which is not for them to do."""
+    advancing = []
+    for layer in range(N_LAYERS):
+        cache = _new_buffers()
+        _append_once(function, cache, layer, 1, "append")
+        if cache.length:
+            advancing.append(layer)
+    if advancing == [N_LAYERS - 1]:
+        return "advanced by the last layer: append only writes rows; whoever runs the model counts, after it."
+    if advancing == [0]:
+        return "advanced by layer 0: the others would write behind it. Count once, after the last layer."
+    if len(advancing) == N_LAYERS:
+        return "advanced in each layer: the next would write behind it. Count once, after the last layer."
+    return ""
 
 
 def _raise_written(name: str, changed: Tensor, layer: int, wanted: range, label: str) -> None:
@@ -159,6 +185,15 @@ def _check_returned(value: Any, cache: Buffers, layer: int, T: int, label: str) 
             raise NotRightError(f"{label} gives {name} that are a copy; expected a view.", reason)
 
 
+TOO_LATE = "compare S with cache.max_len before anything is written."
+OVERFLOW_ERRORS = {
+    "raises AssertionError": "python -O skips every assert, so it guards nothing: raise ValueError.",
+    "The expanded size of the tensor": TOO_LATE,
+    "is out of bounds for dimension": TOO_LATE,
+    "exceeds dimension size": TOO_LATE,
+}
+
+
 def _check_overflow(function: Any, stored: int, T: int) -> None:
     """Raise unless append refuses T rows behind `stored` ones with a ValueError, and writes nothing."""
     cache = _new_buffers()
@@ -173,7 +208,7 @@ def _check_overflow(function: Any, stored: int, T: int) -> None:
         if "raises ValueError" not in stop.message:
             found = stop.message.removesuffix(".")
             raise NotRightError(
-                f"{found}; expected a ValueError.", "compare S with cache.max_len before anything is written."
+                f"{found}; expected a ValueError.", with_reason(stop, OVERFLOW_ERRORS).reason
             ) from None
     else:
         lost = "a slice past the end is empty, so these rows are lost without a word: " * (stored == MAX_LEN)
@@ -193,11 +228,11 @@ def append(answer: Any) -> str:
     It returns views of all rows of that layer, and raises ValueError before writing if they do not fit.
     """
     cases.check_function(answer, APPEND_TODO)
-    cache = _new_buffers()
-    for T in CHUNKS:
-        for layer in range(N_LAYERS):
-            _check_chunk(answer, cache, layer, T)
-        cache.length += T
+    for cache, when in ((_new_buffers(), ""), (_used_buffers(), " to a cache after its reset")):
+        for T in CHUNKS:
+            for layer in range(N_LAYERS):
+                _check_chunk(answer, cache, layer, T, when)
+            cache.length += T
     _check_overflow(answer, MAX_LEN, 1)
     _check_overflow(answer, MAX_LEN - 2, 3)
     chunks = " + ".join(map(str, CHUNKS))
@@ -238,6 +273,11 @@ DIFFER_MISTAKES: Mistakes = {
     "the largest difference of each row was taken; the largest of all rows may come in any row.": [
         lambda a, b: _margin(a) <= 2 * _gap(a, b).amax(-1),
         lambda a, b: _margin(a) <= _gap(a, b).amax(-1),
+    ],
+    "the best logits alone were compared; the largest difference may come in any logit.": [
+        lambda a, b: _margin(a) <= 2 * (a.amax(-1) - b.amax(-1)).abs().max(),
+        lambda a, b: _margin(a) <= 2 * (a.topk(2).values - b.topk(2).values).abs().max(),
+        lambda a, b: _margin(a) <= 2 * _gap(a, b).gather(1, a.argmax(1, keepdim=True)).max(),
     ],
     "the mean difference was taken; the largest counts.": [
         lambda a, b: _margin(a) <= 2 * _gap(a, b).mean(),
@@ -283,6 +323,8 @@ def _differ_cases() -> list[Case]:
     )
     moved = torch.zeros_like(a)  # a - moved says another word in row 2
     moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, 0.1, 0.02, -0.07
+    small = torch.zeros_like(a)
+    small[3, 2] = 0.1  # neither the best nor the second
     flat = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.2, 0.1], [0.5, 0.4, 0.3, -0.4, 0.2, 0.3]])
     level = torch.cat([a[[1, 3, 0]], flat])
     rough = 8 * drawn(31, 7, 11)
@@ -291,6 +333,7 @@ def _differ_cases() -> list[Case]:
         Case("may_differ on 5 rows of 6 logits, b larger,", (a, a + moved)),
         Case("may_differ on 7 rows and their bfloat16", (rough, rough.bfloat16().float())),
         Case("may_differ on 5 other rows, all moved by 0.4,", (level, level - 0.4)),
+        Case("may_differ on 5 rows of 6 logits, the smallest of row 3 moved,", (a, a - small)),
     ]
 
 

@@ -14,11 +14,12 @@ from helpers.check.cases import Case
 from helpers.check.result import NotRightError, NotSolvedError, describe
 
 
-def call(function: Any, case: Case, todo: str, none: Any = None) -> Any:
+def call(function: Any, case: Case, todo: str, none: Any = None, gradients: bool = False) -> Any:
     """Call the reader's function as `cases.call` does, with copies of the arguments, tensors among them.
 
     Args:
         none: what to return for None where that is an answer.
+        gradients: whether the function may ask for gradients.
 
     Raises:
         NotSolvedError, NotRightError: as in `cases.call`.
@@ -29,7 +30,7 @@ def call(function: Any, case: Case, todo: str, none: Any = None) -> Any:
     copies = [clone(arg) for arg in case.args]
 
     def run() -> Any:
-        with torch.no_grad():
+        with torch.set_grad_enabled(gradients):
             value = function(*copies)
         if value is None and cases.is_stub(function):
             raise NotSolvedError(todo)
@@ -134,5 +135,5 @@ def cases_array(value: Sequence[Any]) -> Any:
 
 
 def drawn(seed: int, *shape: int) -> Tensor:
-    """Return random numbers that are the same each time, torch's own generator left alone."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    """Return random float32 numbers that are the same each time, torch's own generator left alone."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)

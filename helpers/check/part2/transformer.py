@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from helpers.check.cases import Case, Mistakes, compare, with_reason
 from helpers.check.part2.shared import call, drawn, read_bools, read_number, read_tensor, say
@@ -44,8 +44,7 @@ class Moved:
         if not isinstance(x, Tensor) or x.ndim != 3 or len(x) != 1 or x.shape[2] != SIZES.hidden_size:
             expected = f"a tensor (1, T, C) with C = {SIZES.hidden_size}"
             raise NotRightError(f"f, {self.name}, got {say(x)}; expected {expected}, like x.")
-        with torch.no_grad():
-            return self.run(x.float())
+        return self.run(x.float())
 
 
 def _rotate(x: Tensor) -> Tensor:
@@ -54,11 +53,16 @@ def _rotate(x: Tensor) -> Tensor:
     return rotate(x[:, None], *rotation(torch.arange(1, 1 + x.shape[1]), turns, x.dtype))[:, 0]
 
 
-def _attention() -> Operation:
-    """Return causal attention with weights that are the same each time."""
-    layer = Attention(SIZES, 0)
-    for n, weight in enumerate(layer.parameters()):
+def _with_drawn_weights(module: nn.Module) -> nn.Module:
+    """Give a module weights that are the same each time, and that ask for no gradients."""
+    for n, weight in enumerate(module.requires_grad_(False).parameters()):
         weight.data = drawn(n, *weight.shape)
+    return module
+
+
+def _attention() -> Operation:
+    """Return causal attention."""
+    layer = _with_drawn_weights(Attention(SIZES, 0))
 
     def run(x: Tensor) -> Tensor:
         cache, T = GrowingCache(SIZES), x.shape[1]
@@ -66,13 +70,6 @@ def _attention() -> Operation:
         return layer(x, turned, cache.mask(T), cache)
 
     return run
-
-
-def _swiglu() -> Operation:
-    mlp = SwiGLU(SIZES)
-    for n, weight in enumerate(mlp.parameters()):
-        weight.data = drawn(n, *weight.shape)
-    return mlp
 
 
 def _norm_over_time(x: Tensor) -> Tensor:
@@ -86,15 +83,25 @@ def _half_shift(x: Tensor) -> Tensor:
     return torch.cat([F.pad(x[:, :-1, :half], (0, 0, 1, 0)), x[:, :, half:]], dim=2)
 
 
+IN_TURNS = "sums so far, their signs in turns"
+
+
+def _sums_in_turns(x: Tensor) -> Tensor:
+    """Sum the tokens' first numbers up to each token, every other sum negated: one number a row."""
+    signs = torch.tensor([1.0, -1.0]).repeat(x.shape[1])[: x.shape[1]].to(x.dtype)
+    return (x[:, :, :1].cumsum(dim=1) * signs[:, None]).expand_as(x)
+
+
 def _operations() -> list[Moved]:
     C = SIZES.hidden_size
     weight = drawn(9, C, C)
     with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
-        attention, mlp = _attention(), _swiglu()
+        attention, mlp = _attention(), _with_drawn_weights(SwiGLU(SIZES))
     return [
         Moved("causal attention", attention),
+        Moved(IN_TURNS, _sums_in_turns),
         Moved("a linear layer", lambda x: x @ weight),
-        Moved("RMSNorm", RMSNorm(C, SIZES.norm_eps)),
+        Moved("RMSNorm", RMSNorm(C, SIZES.norm_eps).float().requires_grad_(False)),
         Moved("each token less its own mean", lambda x: x - x.mean(dim=2, keepdim=True)),
         Moved("SwiGLU", mlp),
         Moved("the rotation by position", _rotate),
@@ -192,15 +199,22 @@ MOVES_MISTAKES: Mistakes = {
 }
 
 
+MOVES_ERRORS = {
+    f"{IN_TURNS}, T = 5, says": (
+        "a change may also make numbers smaller: compare with !=, or take abs() first."
+    ),
+}
+
+
 def _moves_cases() -> list[Case]:
-    lengths = [5, 3, 4, 6]
+    lengths = [5, 5, 3, 4, 6, 5, 3, 4, 6, 5]
     return [
         Case(
             f"who_moves on {operation.name}, T = {T},",
             (operation, drawn(50 + n, 1, T, SIZES.hidden_size)),
         )
         for n, operation in enumerate(_operations())
-        for T in [lengths[n % len(lengths)]]
+        for T in [lengths[n]]
     ]
 
 
@@ -209,7 +223,7 @@ def _moves_once(function: Any, case: Case) -> np.ndarray:
     T = case.args[1].shape[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        value = call(function, case, MOVES_TODO)
+        value = call(function, case, MOVES_TODO, gradients=True)
     return read_bools(value, case.label, (T, T))
 
 
@@ -223,14 +237,17 @@ def _tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
 @exercise
 def who_moves(answer: Any) -> str:
     """06: `who_moves(f, x)` gives bools (T, T): does changing token j of x (1, T, C) change row i of f(x)?"""
-    expected = compare(
-        answer,
-        _moves_cases(),
-        attempt=_moves_once,
-        right=lambda f, x: _who_right(f, x).numpy(),
-        mistakes=MOVES_MISTAKES,
-        tell=_tell_moves,
-    )
+    try:
+        expected = compare(
+            answer,
+            _moves_cases(),
+            attempt=_moves_once,
+            right=lambda f, x: _who_right(f, x).numpy(),
+            mistakes=MOVES_MISTAKES,
+            tell=_tell_moves,
+        )
+    except NotRightError as stop:
+        raise with_reason(stop, MOVES_ERRORS) from None
     diagonal = sum(np.array_equal(table, np.eye(len(table))) for table in expected)
     return (
         f"{diagonal} of {len(expected)} operations are a diagonal, attention is the lower triangle, "
@@ -287,11 +304,13 @@ def _shift_once(function: Any, case: Case) -> Tensor:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise NotRightError(f"{case.label} gives {say(value)}; expected inputs and targets.")
     _check_cut(case.label, tokens, value)
-    names = ("inputs", "targets")
-    parts = [
-        read_tensor(part, case.label, (B, length - 1), what=name)
-        for name, part in zip(names, value, strict=True)
-    ]
+    parts = []
+    for name, part in zip(("inputs", "targets"), value, strict=True):
+        parts.append(read_tensor(part, case.label, (B, length - 1), what=name))
+        if part.dtype != tokens.dtype:
+            kinds = (str(kind).removeprefix("torch.") for kind in (part.dtype, tokens.dtype))
+            message = "{} gives {} of {}; expected {}.".format(case.label, name, *kinds)
+            raise NotRightError(message, "ids stay whole numbers, as they came: they pick rows and words.")
     return _pair((parts[0], parts[1]))
 
 
