@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers import outputs, toy
@@ -27,6 +31,24 @@ HOSTILE = [
     '"quote\'s" & @title@',
     "\n",
 ]
+DROP = {"op": "drop", "sequence": 0, "rows": [[0, 2]], "why": "evicted", "say": "Two rows leave."}
+SWAP = {"op": "swap", "say": "The rows <b>move</b>."}
+
+
+def with_event(event: dict, index: int, name: str = "cached", **options: Any) -> Trace:
+    """A toy's trace with one event more in one of its runs."""
+    data = toy.record(**options).to_dict()
+    next(run for run in data["runs"] if run["name"] == name)["events"].insert(index, event)
+    return Trace.from_dict(data)
+
+
+def with_fewer_passes(missing: int = 2) -> Trace:
+    """A long run whose replay without a cache stops earlier."""
+    data = toy.record(ban_eos=True, max_new=5).to_dict()
+    del data["runs"][1]["events"][-missing:]
+    return Trace.from_dict(data)
+
+
 TRACES = {
     "toy": lambda: toy.record(),
     "two": lambda: toy.record(n_layers=2),
@@ -34,6 +56,9 @@ TRACES = {
     "n64": lambda: toy.record(ban_eos=True, max_new=61),
     "rules": lambda: toy.record(form="rules"),
     "one": lambda: toy.record(["Today"], max_new=1, training=False),
+    "drop": lambda: with_event(DROP, 3),
+    "swap": lambda: with_event(SWAP, 2),
+    "fewer": with_fewer_passes,
 }
 
 
@@ -163,14 +188,21 @@ def test_static_form_in_words(run: Trace) -> None:
     assert [row[-1] for row in cached[1:6]] == ["prefill's, untouched"] * 4 + ["12.5, 14, 10, 10"]
     assert cached[-1][1:6] == ["read"] * 4 + ["written"]
     assert cached[-2][1:6] == ["10", "20", "1", "5", "14"]
+    assert cached[-7][:2] == ["attention weights", "of nice, a line for each head"]
+    assert prefill[-7][:2] == ["attention weights", "of so, a line for each head"]
     assert [row[:6] for row in cached[-6:-2]] == [
         ["even", "·", "0.5", "·", "0.5", "·"],
         ["newest", "·", "·", "·", "·", "1"],
         ["first", "1", "·", "·", "·", "·"],
         ["all", "0.2", "0.2", "0.2", "0.2", "0.2"],
     ]
-    assert [prefill[-6][-1], cached[-6][-1]] == ["attention weights of so", "attention weights of nice"]
-    assert cached[-7][1:6] == ["no · 1", "yes · 2", "no · 3", "yes · 4", "no · 5"]
+    assert [row[-1] for row in cached[-6:-2]] == [
+        "0.5 × 20 + 0.5 × 5 = 12.5",
+        "1 × 14 = 14",
+        "1 × 10 = 10",
+        "average of 5 = 10",
+    ]
+    assert cached[-8][1:6] == ["no · 1", "yes · 2", "no · 3", "yes · 4", "no · 5"]
     assert uncached[-1][1:6] == ["dropped"] * 5
 
 
@@ -211,8 +243,58 @@ def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
     assert [len(table[0]) for table in read.tables] == [6, 7, 15, 15]
     assert "61 passes in all; 58 between the first and the last are not shown here." in "".join(read.said)
     assert read.tables[3][1][1] == "61"
-    assert text.count("attention weights of") == 2, "of 4 and of 5 tokens; no digits for 64"
+    assert text.count("attention weights") == 2, "of 4 and of 5 tokens; no digits for 64"
     assert len(text) < 40_000
+
+
+def test_static_form_says_how_a_word_was_chosen_where_it_is_not_the_largest() -> None:
+    text = Stepper(toy.record(max_new=8, ban_eos=True)).static_html()
+    said = "".join(Tables(text).said)
+    assert "Next word: nice (72.3%; greedy, <eos> banned)." in said
+    assert "Next word: nice (13.4%; greedy, <eos> banned)." in said
+    assert "&lt;eos&gt; banned" in text
+    sampled = Stepper(toy.record(temperature=2.0, top_k=3, seed=3)).static_html()
+    assert "(72.3%; sampled, temperature 2, top-k 3)" in sampled
+    assert "banned" not in Stepper(toy.record(max_new=8, ban_eos=True), "attention").static_html()
+
+
+def test_static_form_without_recorded_weights(run: Trace) -> None:
+    data = run.to_dict()
+    data["weights"]["rows"] = {}
+    assert "attention weights" not in Stepper(Trace.from_dict(data)).static_html()
+
+
+def test_static_form_shows_the_same_weights_as_the_stepper() -> None:
+    """A weight under a twentieth of an equal share is a dot; over it, its digits."""
+    trace = toy.record()
+    trace.weights["0.3.0.3"] = np.round(np.array([0.011, 0.014, 0.48, 0.5]) * 65535).astype("<u2")
+    row = Tables(Stepper(trace).static_html()).tables[0][-3]
+    assert row == ["all", "·", "0.01", "0.48", "0.5", "sum of 3 products = 9"]
+
+
+@pytest.mark.parametrize(
+    ("event", "index", "name"),
+    [(DROP, 3, "cached"), *((SWAP, index, name) for index in (0, 2, 3) for name in ("cached", "uncached"))],
+)
+def test_an_event_in_one_run_only_is_its_sentence_and_moves_no_pass(
+    run: Trace, event: dict, index: int, name: str
+) -> None:
+    text = Stepper(with_event(event, index, name)).static_html()
+    sentence = f"<p>{html.escape(event['say'])}</p>"
+    assert (sentence in text) == (name == "cached")
+    assert text.replace(sentence, "") == Stepper(run).static_html()
+
+
+def test_a_run_with_fewer_passes_is_compared_where_both_have_one() -> None:
+    read = Tables(Stepper(with_fewer_passes()).static_html())
+    said = "".join(read.said)
+    assert len(read.tables) == 4, "prefill, decode 1 and 4 with the cache, decode 1 without"
+    assert said.index("Decode 4, with the cache") < said.index("Decode 1, no cache")
+    assert "The cache runs 1 of 5 positions and scores 5 of 15 pairs" in said
+    read = Tables(Stepper(with_fewer_passes(4)).static_html())
+    assert len(read.tables) == 3
+    assert "The cache runs" not in "".join(read.said)
+    assert "2nd, 3rd" not in "".join(read.said)
 
 
 def test_static_form_is_deterministic() -> None:
@@ -294,6 +376,37 @@ def test_saved_page_into_a_folder_that_is_not_there(run: Trace, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["", ".", "folder"])
+def test_saved_page_under_the_name_of_a_folder(
+    run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(IsADirectoryError, match=rf"^got path='{name}', a folder; expected .*stepper\.html'$"):
+        Stepper(run).save_html(name)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
+
+
+@pytest.mark.parametrize("where", ["title", "before", "after"])
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("half \ud83d", ValueError, r"got 'half \\ud83d' in {where}.*half of a surrogate pair"),
+        (5, TypeError, r"got (5 in {where}|{where}=5), expected"),
+        ([None], TypeError, r"got \[?None\]? in {where}, expected text"),
+    ],
+)
+def test_saved_page_with_texts_that_are_none(
+    run: Trace, tmp_path: Path, where: str, text: Any, error: type[Exception], words: str
+) -> None:
+    path = tmp_path / "index.html"
+    path.write_text("as it was", encoding="utf-8")
+    with pytest.raises(error, match=words.format(where=where)):
+        Stepper(run).save_html(path, **{where: text})
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text(encoding="utf-8") == "as it was"
+
+
 # ---- arguments
 
 
@@ -310,6 +423,21 @@ def test_saved_page_into_a_folder_that_is_not_there(run: Trace, tmp_path: Path) 
         ({"start": 3}, ValueError, r"got start=3, expected an index from 0 to 2"),
         ({"start": -1}, ValueError, r"got start=-1, expected an index from 0 to 2"),
         ({"layer": 1}, ValueError, r"got layer=1, but the trace holds layers \[0\]"),
+        (
+            {"start": 1.5},
+            TypeError,
+            r"got start=1\.5, expected an index from 0 to 2, or a phase of \['decode'",
+        ),
+        ({"start": True}, TypeError, r"got start=True, expected an index from 0 to 2"),
+        ({"start": [1]}, TypeError, r"got start=\[1\], expected an index from 0 to 2"),
+        ({"panels": None}, TypeError, r"got panels=None, expected a level, one of \['passes'"),
+        (
+            {"layer": True},
+            TypeError,
+            r"got layer=True, expected one of the layers that the trace holds: \[0\]",
+        ),
+        ({"layer": 0.0}, TypeError, r"got layer=0\.0, expected one of the layers"),
+        ({"cache": "off"}, TypeError, r"got cache='off', expected True \(with a cache\) or False"),
         ({"trace": {}}, TypeError, r"got dict, expected a Trace: pass what toy\.record\(\) returns"),
     ],
 )
@@ -322,6 +450,7 @@ def test_start_and_panels(run: Trace) -> None:
     assert Stepper(run).start == 1
     assert Stepper(run, start="training").start == 0
     assert Stepper(run, start=2).start == 2
+    assert Stepper(run, start=np.int64(2), layer=np.int64(0)).options["start"] == 2
     assert Stepper(run, [*LEVELS["passes"], "targets"]).panels == (*LEVELS["passes"], "targets")
     assert Stepper(run, ["work"]).panels == (*LEVELS["passes"], "work")
     assert set(Stepper(run).panels) == {panel for level in LEVELS.values() for panel in level}
@@ -351,6 +480,12 @@ def test_two_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert live["text/html"] == " "
     assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == stepper.widget.model_id
     assert outputs.LIVE in stepper.widget._dom_classes
+
+
+def test_a_run_without_events(run: Trace) -> None:
+    empty = replace(run, runs=[run.runs[0], replace(run.runs[1], events=[])])
+    with pytest.raises(ValueError, match="whose run 'uncached' has no events, expected one at least"):
+        Stepper(empty)
 
 
 def test_events_of_a_later_kind_do_not_stop_it(run: Trace) -> None:

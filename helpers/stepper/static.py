@@ -10,12 +10,13 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable
 
-from helpers.trace import Output, Part, Pass, Run, Token, Trace, spread
+from helpers.trace import Output, Part, Pass, Run, Token, Trace, Values, spread, weight_key
 
 COLUMNS = 14  # more tokens than this: the first and the last few
 ENDS = 6
 DIGITS_UP_TO = 8  # attention weights up to so many tokens,
 HEADS_UP_TO = 4  # and so many heads
+TERMS = 2  # a sum of more products is not written out
 LONG = 20  # characters of a token's text
 
 # Literal colours, ground and ink together, so that a cell reads the same in a light and in a dark theme.
@@ -54,6 +55,15 @@ def _number(x: float) -> str:
 
 def _count(n: int, one: str) -> str:
     return f"{n:,} {one}" if n == 1 else f"{n:,} {one}s"
+
+
+def _counts(weight: float, seen: int) -> bool:
+    """Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none."""
+    return weight * seen >= 0.05
+
+
+def _weight(weight: float, seen: int) -> str:
+    return _number(weight) if _counts(weight, seen) else "·"
 
 
 def _key(numbers: list[float], toy: bool) -> str:
@@ -166,34 +176,56 @@ class _Table:
         return _row(name, cells, aside)
 
     def bands(self) -> list[str]:
-        kept = [
-            v for v in self.trace.values or [] if v.layer == self.layer and v.sequence == self.part.sequence
-        ]
+        kept = self.kept()
         bands = []
-        if kept and "keys" in self.panels and kept[0].k is not None:
-            keys = kept[0].k
+        if kept and "keys" in self.panels and kept.k is not None:
+            keys = kept.k
             toy = self.trace.model.name == "toy"
             bands.append(self.band("K", "k", lambda j: _key(keys[j], toy), "even? · position" if toy else ""))
         bands += self.weights()
-        if kept and "values" in self.panels and all(len(v) == 1 for v in kept[0].v):
-            numbers = kept[0].v
+        if kept and "values" in self.panels and all(len(v) == 1 for v in kept.v):
+            numbers = kept.v
             bands.append(self.band("V", "v", lambda j: _number(numbers[j][0])))
         return [*bands, self.band("rows of K, V", "v", self.row_word, self._rows_said())]
 
     def weights(self) -> list[str]:
-        """How much the last token of the pass looks at each that it sees, a line for each head."""
+        """How much the last token of the pass looks at each it sees: a line for each head, and its sum."""
         heads, query = self.heads(), self.queries[-1]
         if "weights" not in self.panels or len(heads) > HEADS_UP_TO or self.width > DIGITS_UP_TO:
             return []
+        seen = self.visible[query]
         lines = []
         for head in heads:
+            if weight_key(self.part.sequence, query, self.layer, head) not in self.trace.weights:
+                continue  # a trace need not hold every row's
             found = self.trace.attention_weights(query, self.layer, head, self.part.sequence)
             text = dict.fromkeys(range(self.width), "")
-            for key, weight in zip(self.visible[query], found, strict=True):
-                text[key] = "·" if _number(weight) == "0" else _number(weight)
-            whose = f"attention weights of {_word(self.tokens[query].text)}" if head == heads[0] else ""
-            lines.append(self.band(self.names()[head], "", text.__getitem__, whose))
-        return lines
+            text |= {key: _weight(w, len(seen)) for key, w in zip(seen, found, strict=True)}
+            lines.append(self.band(self.names()[head], "", text.__getitem__, self.sum(head, found)))
+        whose = _cell(f"of {_word(self.tokens[query].text)}, a line for each head", "left", self.width)
+        return [_row("attention weights", [whose], ""), *lines] if lines else []
+
+    def sum(self, head: int, weights: Iterable[float]) -> str:
+        """A context as the weights and V give it: "0.5 × 20 + 0.5 × 5 = 12.5"."""
+        query = self.queries[-1]
+        kept, contexts = self.kept(), self._contexts(query)
+        if kept is None or not contexts or not {"values", "contexts"} <= self.panels:
+            return ""
+        seen = self.visible[query]
+        values = [kept.v[key][0] for key in seen]
+        terms = [(w, v) for w, v in zip(weights, values, strict=True) if _counts(w, len(seen))]
+        context = _number(contexts[self.heads().index(head)])
+        if len(terms) > TERMS:
+            even = all(abs(w - 1 / len(terms)) < 1e-4 for w, _ in terms)
+            name = f"average of {len(terms)}" if even else f"sum of {len(terms)} products"
+            return f"{name} = {context}"
+        products = " + ".join(f"{_number(w)} × {_number(v)}" for w, v in terms)
+        return f"{products or 'nothing to pick'} = {context}"
+
+    def kept(self) -> Values | None:
+        """What this layer keeps of the sequence, where the trace holds it."""
+        where = (self.part.sequence, self.layer)
+        return next((v for v in self.trace.values or [] if (v.sequence, v.layer) == where), None)
 
     def _rows_said(self) -> str:
         if self.run.cache == "none" or self.event.phase == "training":
@@ -223,8 +255,10 @@ class _Table:
         out: Output = self.part.out[-1]
         word = self.tokens[out.chosen].text
         p = next((p for text, _, p in out.top if text == word), None)
-        share = f" ({100 * p:.1f}%)" if p is not None and "prediction" in self.panels else ""
-        return f" Next word: <b>{_word(word)}</b>{share}."
+        said = [f"{100 * p:.1f}%"] if p is not None else []
+        said += [html.escape(out.how)] if out.how != "greedy" else []
+        aside = f" ({'; '.join(said)})" if said and "prediction" in self.panels else ""
+        return f" Next word: <b>{_word(word)}</b>{aside}."
 
     def render(self) -> str:
         rows = [
@@ -234,33 +268,55 @@ class _Table:
         return self.caption() + "<table>" + "".join([self.head(), *rows, *self.bands()]) + "</table>"
 
 
-def _cell(text: str, style: str = "") -> str:
-    return f'<td style="{_STYLES[style]}">{text}</td>'
+def _cell(text: str, style: str = "", columns: int = 1) -> str:
+    span = f' colspan="{columns}"' if columns > 1 else ""
+    return f'<td{span} style="{_STYLES[style]}">{text}</td>'
 
 
 def _row(name: str, cells: list[str], aside: str) -> str:
     return "".join([f'<tr><th style="{_STYLES["right"]}">{name}</th>', *cells, _cell(aside, "left"), "</tr>"])
 
 
+def _of_phase(run: Run, phase: str) -> list[int]:
+    return [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase == phase]
+
+
 def _pass_name(run: Run, index: int) -> str:
     event = run.events[index]
     assert isinstance(event, Pass)
-    same = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase == event.phase]
+    same = _of_phase(run, event.phase)
     name = event.phase.capitalize()
     return f"{name} {same.index(index) + 1}" if event.phase == "decode" or len(same) > 1 else name
 
 
+def _same_pass(run: Run, index: int, other: Run) -> int | None:
+    """Where the other run has the same pass: events between the passes need not be the same in both."""
+    event = run.events[index]
+    assert isinstance(event, Pass)
+    number = _of_phase(run, event.phase).index(index)
+    return dict(enumerate(_of_phase(other, event.phase))).get(number)
+
+
+def _steps(run: Run) -> list[int]:
+    return [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
+
+
 def _chosen(run: Run) -> list[int]:
-    """Prefill, the first decode step and the last."""
-    passes = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
-    return sorted({*passes[:2], *passes[-1:]})
+    """Prefill, the first decode step and the last; beside them the events that are no passes."""
+    steps = _steps(run)
+    shown = {*steps[:2], *steps[-1:]}
+    between = [i for i, event in enumerate(run.events) if not isinstance(event, Pass)]
+    beside = [
+        i for i in between if shown & {*[s for s in steps if s < i][-1:], *[s for s in steps if s > i][:1]}
+    ]
+    return sorted([*shown, *beside])
 
 
 def _left_out(run: Run, chosen: list[int]) -> str:
-    passes = [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
-    missing = len(passes) - len(chosen)
+    steps = _steps(run)
+    missing = len(set(steps) - set(chosen))
     return (
-        f"<p>{len(passes)} passes in all; {missing} between the first and the last are not shown here.</p>"
+        f"<p>{len(steps)} passes in all; {missing} between the first and the last are not shown here.</p>"
         if missing
         else ""
     )
@@ -281,23 +337,34 @@ def _comparison(cached: Pass, plain: Pass, tokens: list[Token]) -> str:
 _LEGEND = "<p>● scored in this pass, ○ in an earlier one, × masked, not counted{again}</p>"
 
 
+def _event(trace: Trace, run: Run, index: int, panels: set[str], layer: int) -> str:
+    """A pass as its table, anything else as its sentence."""
+    event = run.events[index]
+    if isinstance(event, Pass):
+        return _Table(trace, run, index, panels, layer).render()
+    return f"<p>{html.escape(event.say)}</p>"
+
+
 def render(trace: Trace, panels: set[str], layer: int = 0, start: int | None = None) -> str:
     """Return the static form: prefill, decode with the cache, the same step without it.
 
     A stepper that starts at the training reference shows that first.
     """
-    runs = [run for run in trace.runs if run.cache != "none"][:1]
+    cached = [run for run in trace.runs if run.cache != "none"][:1]
     plain = [run for run in trace.runs if run.cache == "none"][:1]
-    main = (runs or plain)[0]
+    main = (cached or plain)[0]
     chosen = _chosen(main)
-    tables = [_Table(trace, main, index, panels, layer).render() for index in chosen]
-    if start is not None and isinstance(first := main.events[start], Pass) and first.phase == "training":
-        tables.insert(0, _Table(trace, main, start, panels, layer).render())
-    decodes = [i for i in chosen if isinstance(e := main.events[i], Pass) and e.phase == "decode"]
-    if runs and plain and decodes:
-        table = _Table(trace, plain[0], decodes[-1], panels, layer)
-        cached = main.events[decodes[-1]]
-        assert isinstance(cached, Pass)
-        tables += [table.render(), _comparison(cached, table.event, table.tokens)]
-    again = ", 2, 3, … scored for the 2nd, 3rd, … time" if plain and decodes else ""
-    return "".join([*tables, _LEGEND.format(again=again), _left_out(main, chosen)])
+    said = [_event(trace, main, index, panels, layer) for index in chosen]
+    first = trace.runs[0]
+    if start is not None and start in _of_phase(first, "training"):
+        said.insert(0, _event(trace, first, start, panels, layer))
+    decodes = [i for i in _of_phase(main, "decode") if i in chosen]
+    both = [(i, j) for i in decodes if plain and (j := _same_pass(main, i, plain[0])) is not None]
+    if cached and both:
+        table, without = (
+            _Table(trace, run, index, panels, layer)
+            for run, index in zip((main, plain[0]), both[-1], strict=True)
+        )
+        said += [without.render(), _comparison(table.event, without.event, table.tokens)]
+    again = ", 2, 3, … scored for the 2nd, 3rd, … time" if both else ""
+    return "".join([*said, _LEGEND.format(again=again), _left_out(main, chosen)])

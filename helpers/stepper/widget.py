@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from helpers import outputs
 from helpers.stepper import page, script, static
@@ -38,7 +39,7 @@ class Stepper:
         layer: index, from 0, of the layer shown first.
 
     Raises:
-        TypeError: not a trace.
+        TypeError: an argument that is not of its kind, such as a trace that is none.
         ValueError: an unknown panel, a start outside the run, a layer that was not recorded.
     """
 
@@ -58,7 +59,7 @@ class Stepper:
         self.trace = trace
         self.panels = _panels(panels)
         self.start = _start(trace, start)
-        self.cache = bool(cache)
+        self.cache = _switch(cache)
         self.layer = _layer(trace, layer)
 
     @property
@@ -91,7 +92,10 @@ class Stepper:
             after: plain paragraphs under it.
 
         Raises:
-            FileNotFoundError: there is no such folder; nothing has been written.
+            FileNotFoundError: there is no such folder.
+            IsADirectoryError: the path names a folder, not a file.
+            TypeError: a title or paragraph that is no text.
+            ValueError: a title or paragraph that a file cannot hold. Whatever is raised, nothing was written.
         """
         page.save(path, self.trace, self.options, self.static_html(), title=title, before=before, after=after)
 
@@ -126,6 +130,11 @@ def _widget_class() -> type[AnyWidget]:
 def _run(trace: Trace) -> Run:
     if not trace.runs:
         raise ValueError("got a trace without a run, expected one at least: record it again")
+    for run in trace.runs:
+        if not run.events:
+            raise ValueError(
+                f"got a trace whose run {run.name!r} has no events, expected one at least: record it again"
+            )
     return trace.runs[0]
 
 
@@ -143,6 +152,11 @@ def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
             )
         names = list(LEVELS)
         wanted = [panel for level in names[: names.index(wanted) + 1] for panel in LEVELS[level]]
+    if not isinstance(wanted, Iterable):
+        raise TypeError(
+            f"got panels={wanted!r}, expected a level, one of {list(LEVELS)}, "
+            f"or a list of panels out of {list(PANELS)}"
+        )
     chosen = set(LEVELS["passes"])
     for name in wanted:
         if name not in PANELS:
@@ -162,18 +176,31 @@ def _start(trace: Trace, start: str | int | None) -> int:
                 f"got start={start!r}, but this run has {sorted(set(phases))}: use one of these, or an index"
             )
         return phases.index(start)
-    if not 0 <= start < len(events):
-        raise ValueError(
-            f"got start={start}, expected an index from 0 to {len(events) - 1}, "
-            f"or a phase of {sorted(set(phases))}"
-        )
-    return int(start)
+    expected = f"an index from 0 to {len(events) - 1}, or a phase of {sorted(set(phases))}"
+    index = _index("start", start, expected)
+    if not 0 <= index < len(events):
+        raise ValueError(f"got start={start}, expected {expected}")
+    return index
+
+
+def _index(name: str, value: Any, expected: str) -> int:
+    """A whole number of any kind; True and 1.0 are none."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(f"got {name}={value!r}, expected {expected}")
+    return operator.index(value)
+
+
+def _switch(cache: bool) -> bool:
+    if not isinstance(cache, bool):
+        raise TypeError(f"got cache={cache!r}, expected True (with a cache) or False (without)")
+    return cache
 
 
 def _layer(trace: Trace, layer: int) -> int:
     recorded = sorted({recorded_layer for recorded_layer, _ in trace.recorded})
+    layer = _index("layer", layer, f"one of the layers that the trace holds: {recorded} (counted from 0)")
     if layer not in recorded:
         raise ValueError(
             f"got layer={layer}, but the trace holds layers {recorded} (counted from 0): use one of these"
         )
-    return int(layer)
+    return layer

@@ -13,7 +13,7 @@ from helpers import toy
 from helpers.stepper import Stepper
 from helpers.trace import Pass, Trace, spread
 from tests.expected import expected_marks
-from tests.test_stepper import HOSTILE
+from tests.test_stepper import DROP, HOSTILE, SWAP, with_event, with_fewer_passes
 
 pytestmark = pytest.mark.browser
 
@@ -543,3 +543,80 @@ def test_events_of_a_later_kind_are_their_sentence(open_page: Open) -> None:
     assert {state for state, _ in shown["cells"].values()} == {"earlier"}
     root(page).press("ArrowRight")
     assert read(page)["sentence"].startswith("Only nice runs.")
+
+
+@pytest.mark.parametrize("panels", ["passes", "everything"])
+def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
+    """Rail, slider, keys and the cache's switch, where the runs have not the same events."""
+    page = open_page(with_event(DROP, 3), start=0, panels=panels)
+    stops = page.locator(".wid-rail button")
+    slider = page.get_by_role("slider", name="Pass")
+    expect(stops).to_have_text(["Training", "Prefill", "Decode 1", "Drop"])
+    for _ in range(5):
+        root(page).press("ArrowRight")
+    shown = read(page)
+    assert (shown["event"], shown["sentence"], shown["current"]) == (3, "Two rows leave.", ["Drop"])
+    assert [shown["rows"][f"k{j}"][0] for j in range(5)] == ["dropped"] * 2 + ["rest"] * 3
+    assert slider.get_attribute("aria-valuetext") == "Drop, 4 of 4"
+    if panels == "everything":
+        assert page.locator(".wid-caption").inner_text() == "attention weights · no token runs"
+    root(page).press("c")
+    shown = read(page)
+    assert (shown["event"], shown["cache"], shown["current"]) == (2, "off", ["Decode 1"])
+    expect(stops).to_have_text(["Training", "Prefill", "Decode 1"])
+    assert [slider.get_attribute("max"), slider.input_value()] == ["2", "2"]
+    assert page.get_by_role("button", name="Next").get_attribute("aria-disabled") == "true"
+    root(page).press("End")
+    assert read(page)["event"] == 2
+    page.get_by_role("button", name="on", exact=True).click()
+    assert read(page)["current"] == ["Drop"], "who did not step is back where he was"
+    slider.fill("1")
+    root(page).press("c")
+    root(page).press("c")
+    assert read(page)["current"] == ["Prefill"]
+    root(page).press("End")
+    assert read(page)["current"] == ["Drop"]
+    stops.nth(2).click()
+    assert read(page)["sentence"].startswith("Only nice runs.")
+    assert "5 pairs instead of 15" in read(page)["sentence"]
+
+
+def test_a_step_between_two_passes_of_one_run(open_page: Open) -> None:
+    trace = with_event(SWAP, 2)
+    page = open_page(trace, start="decode")
+    assert read(page)["current"] == ["Decode 1"]
+    assert read(page)["work"] == ["1 of 5, 4 avoided", "5 of 15, 10 avoided"]
+    root(page).press("c")
+    shown = read(page)
+    assert (shown["event"], shown["current"]) == (2, ["Decode 1"])
+    assert grid(shown, 5) == expected_marks(trace, "uncached", 2)
+    root(page).press("c")
+    assert read(page)["event"] == 3
+    page.get_by_role("button", name="Swap").click()
+    assert read(page)["sentence"] == SWAP["say"]
+    page.get_by_role("button", name="off").click()
+    assert read(page)["current"] == ["Prefill"]
+    root(page).press("ArrowRight")
+    page.get_by_role("button", name="on", exact=True).click()
+    assert read(page)["current"] == ["Decode 1"], "who stepped on is at the pass he stepped to"
+
+
+def test_a_start_is_found_in_the_run_that_is_shown(open_page: Open) -> None:
+    page = open_page(with_event(SWAP, 2), start="decode", cache=False)
+    assert (read(page)["event"], read(page)["current"]) == (2, ["Decode 1"])
+
+
+def test_a_run_with_fewer_passes(open_page: Open) -> None:
+    page = open_page(with_fewer_passes(), start=0)
+    root(page).press("End")
+    shown = read(page)
+    assert (shown["event"], shown["work"]) == (5, ["1", "8"])
+    assert "without" not in shown["foot"]
+    root(page).press("c")
+    assert (read(page)["event"], page.locator(".wid-rail button").count()) == (3, 4)
+    root(page).press("c")
+    assert read(page)["event"] == 5
+    root(page).press("c")
+    root(page).press("ArrowLeft")
+    root(page).press("c")
+    assert read(page)["event"] == 2

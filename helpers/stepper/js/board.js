@@ -314,10 +314,12 @@ export class Board {
       layout.narrow ? this.seen : layout.notes.x - 12,
       18,
     ]);
-    if (!caption.firstChild) caption.append("attention weights of ", wordNode(""), make("span", "wid-aside"));
-    const word = frame.row === null ? "no row" : visibleText(frame.columns[frame.row].text);
-    setText(caption.children[0], clippedText(word, 18));
-    setText(caption.children[1], this.weightsAside());
+    if (!caption.firstChild)
+      caption.append(make("span"), wordNode(""), make("span", "wid-aside"));
+    const row = frame.row === null ? null : frame.columns[frame.row];
+    setText(caption.children[0], row ? "attention weights of " : "attention weights");
+    setText(caption.children[1], row ? clippedText(row.text, 18) : "");
+    setText(caption.children[2], row ? this.weightsAside() : " · no token runs");
     frame.weights.forEach((line, h) => this.drawWeightLine(line, h));
   }
 

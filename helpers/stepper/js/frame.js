@@ -1,5 +1,16 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
-import { contextOf, contentOf, headName, headsOf, holds, sizeOf, spread, weightsOf } from "./trace.js";
+import {
+  contextOf,
+  contentOf,
+  headName,
+  headsOf,
+  holds,
+  passUpTo,
+  samePass,
+  sizeOf,
+  spread,
+  weightsOf,
+} from "./trace.js";
 
 export const NOTHING = 0; // no score here
 export const NOW = 1; // scored in this pass
@@ -79,7 +90,7 @@ export function cellState(run, eventIndex, query, column) {
 /** K and V of one token: written, read, rest, made (used and dropped), dropped, empty. */
 export function rowState(event, token) {
   const part = event.part;
-  if (event.op === "drop" && holds(event.raw.rows, token)) return "dropped";
+  if (holds(event.gone, token)) return "dropped";
   if (part && holds(part.written, token)) return "written";
   if (part && holds(part.read, token)) return "read";
   if (holds(event.stored, token)) return "rest";
@@ -160,28 +171,35 @@ function targetsOf(record, event) {
 
 /** Work of this pass and so far: counts of this run beside those of the run without a cache. */
 export function workOf(record, run, event) {
-  const plain = record.withoutCache?.events[event.index] ?? null;
+  const plain = samePass(record.withoutCache, event);
   const largest = (name) =>
     Math.max(1, ...record.runs.flatMap((r) => r.events.map((e) => e.raw.counts?.[name] ?? 0)));
   const bar = (name) => {
     const done = event.raw.counts?.[name] ?? 0;
-    const total = plain?.raw.counts?.[name] ?? done;
-    return { name, done, total, avoided: total - done, scale: largest(name) };
+    const total = plain?.raw.counts[name] ?? null; // null: nothing to compare with
+    return { name, done, total, avoided: total === null ? 0 : total - done, scale: largest(name) };
   };
-  const soFar = (r) =>
-    r.events.reduce((sum, e) => sum + (e.counted && e.index <= event.index ? e.raw.counts.positions : 0), 0);
+  const soFar = (r, upTo) =>
+    r.events.reduce((sum, e) => sum + (e.counted && e.index <= upTo.index ? e.raw.counts.positions : 0), 0);
+  const reached = passUpTo(run, event);
+  const without = run.keeps && reached ? samePass(record.withoutCache, reached) : null;
   return {
     bars: [bar("positions"), bar("pairs")],
     stored: event.part ? event.part.kept[1] : sizeOf(event.stored),
     read: event.raw.counts?.rows_read ?? 0,
-    soFar: soFar(run),
-    soFarWithout: record.withoutCache && run.keeps ? soFar(record.withoutCache) : null,
+    soFar: soFar(run, event),
+    soFarWithout: without ? soFar(record.withoutCache, without) : null,
   };
 }
 
-/** Everything that one pass shows. `view`: {event, cached, layer, row, headGroup}. */
+/** The run that is shown: with its cache or without, where the record has both. */
+export function runOf(record, cached) {
+  return (cached ? record.withCache : record.withoutCache) ?? record.runs[0];
+}
+
+/** Everything that one pass shows. `view`: {event, cached, layer, row, headGroup}; the event is the shown run's. */
 export function frameOf(record, view) {
-  const run = (view.cached ? record.withCache : record.withoutCache) ?? record.runs[0];
+  const run = runOf(record, view.cached);
   const event = run.events[view.event];
   const row = chosenRow(event, view.row);
   const groups = headGroups(record, view.layer);
@@ -207,7 +225,7 @@ export function frameOf(record, view) {
     record,
     run,
     event,
-    other: record.runs.find((r) => r !== run && r.keeps !== run.keeps)?.events[view.event] ?? null,
+    other: samePass(run.keeps ? record.withoutCache : record.withCache, event),
     layer: view.layer,
     row,
     columns,

@@ -146,7 +146,8 @@ function barRow({ name, done, total, avoided, scale }) {
   hatched.style.width = `${(100 * avoided) / scale}%`;
   bar.append(solid, ...(avoided > 0 ? [hatched] : []));
   const rest = avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : "";
-  const said = `${done.toLocaleString("en")} of ${total.toLocaleString("en")}${rest}`;
+  const of = total === null ? "" : ` of ${total.toLocaleString("en")}`;
+  const said = `${done.toLocaleString("en")}${of}${rest}`;
   const text = make("span", "wid-workwords", said);
   text.dataset.work = name;
   return [make("span", "", name), bar, text];

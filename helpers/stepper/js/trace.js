@@ -82,9 +82,37 @@ function noteHistory(history, pass) {
 }
 
 function storedAfter(stored, event) {
-  if (event.op === "drop") return without(stored, event.raw.rows);
-  if (!event.part) return stored;
-  return union(stored, event.part.written);
+  return event.part ? union(stored, event.part.written) : without(stored, event.gone);
+}
+
+/** Each pass under what it is called by in every run: its phase and its number among those of its phase. */
+function passesByCall(events) {
+  const found = new Map();
+  const seen = {};
+  for (const event of events) {
+    if (event.op !== "pass") continue;
+    seen[event.phase] = (seen[event.phase] ?? 0) + 1;
+    event.call = `${event.phase} ${seen[event.phase]}`;
+    found.set(event.call, event);
+  }
+  return found;
+}
+
+/** The same pass in another run; null where that run has none, and for an event that is no pass. */
+export function samePass(run, event) {
+  return run?.byCall.get(event.call) ?? null;
+}
+
+/** The last pass of a run at an event or before it, or null. */
+export function passUpTo(run, event) {
+  return run.events.slice(0, event.index + 1).findLast((e) => e.op === "pass") ?? null;
+}
+
+/** Where a reader of one run's event stands in another: at the same pass, else at the last before that both have. */
+export function counterpart(from, to, event) {
+  if (from === to) return event;
+  const earlier = from.events.slice(0, event.index + 1).reverse();
+  return earlier.map((e) => samePass(to, e)).find((e) => e) ?? to.events[0];
 }
 
 function readRun(run, sequence) {
@@ -108,13 +136,15 @@ function readRun(run, sequence) {
       for (const query of event.queries) if (!firstRunAt.has(query)) firstRunAt.set(query, index);
       for (const out of event.part?.out ?? []) chosenAt.set(out.chosen, index);
     }
-    if (raw.op === "drop") dropped += sizeOf(raw.rows);
+    event.gone = raw.op === "drop" && raw.sequence === sequence ? raw.rows : [];
+    dropped += sizeOf(event.gone);
     stored = storedAfter(stored, event);
     return Object.assign(event, { stored, dropped, emitted: chosenAt.size });
   });
   return {
     name: run.name,
     cache: run.cache,
+    byCall: passesByCall(events),
     keeps: run.cache !== "none",
     events,
     history,

@@ -1,7 +1,7 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import { clippedText, visibleText } from "./format.js";
-import { readTrace } from "./trace.js";
-import { frameOf, headGroups } from "./frame.js";
+import { counterpart, readTrace } from "./trace.js";
+import { frameOf, headGroups, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { isDarkAround, make, setText, wordNode } from "./dom.js";
 import { Board } from "./board.js";
@@ -51,15 +51,26 @@ class StepperView {
   constructor(el, data, options) {
     this.record = readTrace(data);
     this.panels = new Set(options.panels);
-    this.length = this.record.runs[0].events.length;
     const cached = options.cache && this.record.withCache !== null;
-    this.view = { event: options.start, cached, layer: options.layer, row: null, headGroup: 0 };
+    const [first] = this.record.runs; // `start` is an index of its events
+    const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
+    this.view = { event, cached, layer: options.layer, row: null, headGroup: 0 };
+    this.cameFrom = null;
     this.columnStart = null;
     this.playing = null;
     this.width = 0;
     this.el = el;
     this.build();
     this.listen();
+  }
+
+  get run() {
+    return runOf(this.record, this.view.cached);
+  }
+
+  /** Index of the last event of the run that is shown; the other run may have more, or fewer. */
+  get last() {
+    return this.run.events.length - 1;
   }
 
   build() {
@@ -133,15 +144,15 @@ class StepperView {
     const { record } = this;
     const length = (parts) =>
       parts.reduce((n, p) => n + (typeof p === "string" ? p : clippedText(p.token)).length, 0);
-    const every = Math.ceil(this.length / 40);
     let longest = [""];
-    for (let event = 0; event < this.length; event += event < 3 || event >= this.length - 2 ? 1 : every)
-      for (const cached of [true, false]) {
-        const parts = sentenceOf(
-          frameOf(record, { ...this.view, event: Math.min(event, this.length - 1), cached }),
-        );
+    for (const cached of [true, false]) {
+      const many = runOf(record, cached).events.length;
+      const every = Math.ceil(many / 40);
+      for (let event = 0; event < many; event += event < 3 || event >= many - 2 ? 1 : every) {
+        const parts = sentenceOf(frameOf(record, { ...this.view, event, cached }));
         if (length(parts) > length(longest)) longest = parts;
       }
+    }
     return longest;
   }
 
@@ -158,7 +169,6 @@ class StepperView {
     this.slider = make("input");
     this.slider.type = "range";
     this.slider.min = 0;
-    this.slider.max = this.length - 1;
     this.slider.setAttribute("aria-label", "Pass");
     this.slider.addEventListener("input", () => this.change({ event: Number(this.slider.value) }));
     this.controls = make("div", "wid-controls");
@@ -247,7 +257,7 @@ class StepperView {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
       Home: () => this.change({ event: 0 }),
-      End: () => this.change({ event: this.length - 1 }),
+      End: () => this.change({ event: this.last }),
     };
     if (arrows[event.key]) return onWindow ? null : arrows[event.key];
     if (event.key === " " && event.target.tagName !== "BUTTON") return () => this.togglePlay();
@@ -262,7 +272,7 @@ class StepperView {
 
   togglePlay() {
     if (this.playing !== null) return this.stop();
-    if (this.view.event === this.length - 1) this.change({ event: 0 });
+    if (this.view.event === this.last) this.change({ event: 0 });
     this.playing = setInterval(() => this.playOn(), PLAY_EVERY);
     setText(this.play, "Pause");
   }
@@ -270,7 +280,7 @@ class StepperView {
   playOn() {
     if (!this.root.isConnected) return this.stop();
     this.step(1);
-    if (this.view.event === this.length - 1) this.stop();
+    if (this.view.event === this.last) this.stop();
   }
 
   stop() {
@@ -282,8 +292,9 @@ class StepperView {
   /** Change the view and draw it; a step leaves performance entries named "wid-step". */
   change(wanted) {
     const next = { ...this.view, ...wanted };
-    next.event = Math.max(0, Math.min(this.length - 1, next.event));
-    if (next.event !== this.view.event && !("row" in wanted)) {
+    if (next.cached !== this.view.cached) next.event = this.crossOver(next.cached);
+    else next.event = Math.max(0, Math.min(this.last, next.event));
+    if (next.event !== this.view.event && next.cached === this.view.cached && !("row" in wanted)) {
       next.row = null;
       this.columnStart = null;
     }
@@ -292,6 +303,15 @@ class StepperView {
     const started = performance.now();
     this.draw();
     performance.measure("wid-step", { start: started, end: performance.now() });
+  }
+
+  /** Where the other run goes on; back from there the reader is where he came from. */
+  crossOver(cached) {
+    const { event } = this.view;
+    const back = this.cameFrom?.to === event && this.cameFrom.cached === cached ? this.cameFrom.event : null;
+    const to = back ?? counterpart(this.run, runOf(this.record, cached), this.run.events[event]).index;
+    this.cameFrom = { cached: this.view.cached, event, to };
+    return to;
   }
 
   /** Ask the page for the width; not at every step, because asking makes it lay everything out. */
@@ -338,7 +358,8 @@ class StepperView {
   drawRail(frame, width) {
     const beside = width > SMALL ? this.switches.childElementCount * 140 : 0;
     const items = fittingRail(frame.run.events, this.view.event, width - beside);
-    const key = items.includes(null) ? `${items.join(",")} ${this.view.event}` : items.join(",");
+    const names = items.map((index) => (index === null ? "" : frame.run.events[index].name));
+    const key = items.includes(null) ? `${names.join()} ${this.view.event}` : names.join();
     if (this.railKey !== key) this.fillRail(items, frame.run.events);
     this.railKey = key;
     for (const button of this.rail.querySelectorAll("button")) {
@@ -374,13 +395,10 @@ class StepperView {
     const { event } = this.view;
     // Not `disabled`: a disabled button that has the focus swallows the keys.
     this.back.setAttribute("aria-disabled", String(event === 0));
-    this.next.setAttribute("aria-disabled", String(event === this.length - 1));
+    this.next.setAttribute("aria-disabled", String(event === this.last));
+    this.slider.max = this.last;
     if (this.slider.value !== String(event)) this.slider.value = event;
-    this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.length}`);
-    this.slider.style.setProperty(
-      "--wid-filled",
-      `${this.length > 1 ? (100 * event) / (this.length - 1) : 100}%`,
-    );
+    this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.last + 1}`);
     if (this.cache) this.cache.press(this.view.cached ? 0 : 1);
     if (this.layers) this.layers.press(this.record.layers.indexOf(this.view.layer));
   }

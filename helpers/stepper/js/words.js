@@ -122,8 +122,8 @@ function sayDecode(frame) {
 function rowsRead(frame) {
   const { event, run } = frame;
   const byPrefill = run.events.filter((e) => e.phase === "prefill").flatMap((e) => e.part?.written ?? []);
-  const many = event.raw.counts.rows_read;
-  return `the ${formatCount(many, "row")} ${many === sizeOf(byPrefill) ? "of the prefill" : "kept so far"}`;
+  const same = JSON.stringify(spread(byPrefill)) === JSON.stringify(spread(event.part.read));
+  return `the ${formatCount(event.raw.counts.rows_read, "row")} ${same ? "of the prefill" : "kept so far"}`;
 }
 
 function sayAgain(frame, fresh) {
@@ -197,7 +197,7 @@ export function ledgerOf(frame) {
 /** What happens to rows of K and V in this pass. */
 export function rowsNote(frame) {
   const { event, run } = frame;
-  if (event.op === "drop") return `${formatCount(sizeOf(event.raw.rows), "row")} dropped`;
+  if (event.gone.length) return `${formatCount(sizeOf(event.gone), "row")} dropped`;
   if (!event.part) return `${formatCount(sizeOf(event.stored), "row")} kept`;
   const { kv_rows: made, rows_read: read } = event.raw.counts;
   const written = sizeOf(event.part.written);
