@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub.constants
+import numpy as np
 import pytest
 import torch
 from huggingface_hub.utils import enable_progress_bars
@@ -246,6 +247,21 @@ def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
     refused(tmp_path, "lm_head.weight is unexpected")
 
 
+def test_a_readout_of_a_type_that_cannot_be_compared(tmp_path: Path) -> None:
+    model = tiny(hidden_size=36, tied=True)
+    checkpoint.save(model, tmp_path)
+    narrow = model.embed_tokens.weight.detach().to(torch.float8_e4m3fn)
+    change_weights(tmp_path, lambda t: t.update({"lm_head.weight": narrow}))
+    refused(tmp_path, "lm_head.weight is unexpected")
+
+
+def test_numbers_that_the_wanted_type_cannot_hold(folder: Path) -> None:
+    change_weights(folder, lambda t: t["model.norm.weight"][3:4].fill_(-1e5) and None)
+    told = r"model.norm.weight holds 1e\+05, over the largest torch.float16; expected a wider type"
+    refused(folder, told, dtype=torch.float16)
+    checkpoint.load(folder, dtype=torch.bfloat16)
+
+
 def test_old_files_hold_the_rotation_too(folder: Path) -> None:
     change_weights(
         folder, lambda t: t.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)})
@@ -262,6 +278,10 @@ def test_weights_are_in_memory_of_their_own(folder: Path) -> None:
     assert torch.equal(model.norm.weight, before)
     with torch.no_grad():
         assert model(tokens(1, 3)).isfinite().all()
+
+
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = LLAMA31 | {"original_max_position_embeddings": 16}
 
 
 @pytest.mark.parametrize(
@@ -306,8 +326,19 @@ def test_weights_are_in_memory_of_their_own(folder: Path) -> None:
         ),
         ({"rope_theta": -1.0}, "rope_theta is -1.0"),
         ({"rope_theta": None}, "rope_theta is None"),
-        ({"rms_norm_eps": float("nan")}, "norm_eps is nan"),
-        ({"rms_norm_eps": "1e-5"}, "norm_eps is '1e-5'"),
+        ({"rope_theta": 1e-300}, "rope_theta is 1e-300; expected 1 or more"),
+        ({"rope_theta": 10**400}, "rope_theta is 10+.*; expected a number over 0 that fits into a float"),
+        ({"rope_parameters": {"rope_theta": 10**400}}, "rope_theta is 10+"),
+        ({"rope_scaling": LLAMA3 | {"factor": 10**400}}, "config.json: factor is 10+"),
+        ({"rope_scaling": LLAMA3 | {"factor": 0.5}}, "factor is 0.5; expected 1 or more"),
+        ({"rope_scaling": LLAMA3 | {"factor": "8"}}, "config.json: factor is '8'"),
+        (
+            {"rope_scaling": LLAMA3 | {"original_max_position_embeddings": 10**400}},
+            "config.json: original_max_position_embeddings is 10+",
+        ),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rms_norm_eps": "1e-5"}, "rms_norm_eps is '1e-5'"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps is 10+.*; expected a number over 0 that fits into a float"),
         ({"eos_token_id": "2"}, "eos_token_id is '2'"),
         ({"eos_token_id": 19}, "eos id 19 is out of range"),
         ({"max_position_embeddings": None}, "max_position_embeddings is missing"),
@@ -354,6 +385,11 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     refused(folder, "max_seq_len is 41; expected at most max_position_embeddings, 40", max_seq_len=41)
 
 
+@pytest.mark.parametrize("length", [0, "a", 1.5, True])
+def test_a_context_of_no_length(folder: Path, length: Any) -> None:
+    refused(folder, f"max_seq_len is {length!r}; expected a whole number", max_seq_len=length)
+
+
 # What published config.json files say, as far as it matters here; then the KiB that a token takes in elements
 # of two bytes, and the number of parameters that the models are known to have.
 SIZES = (
@@ -363,7 +399,6 @@ SIZES = (
     "hidden_size",
     "intermediate_size",
 )
-LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 PUBLISHED: dict[str, tuple[tuple[int, ...], dict[str, Any], float, int]] = {
     "SmolLM2-135M": (
         (30, 9, 3, 576, 1536),
@@ -454,6 +489,72 @@ def test_a_failed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="no space left"):
         checkpoint.save(tiny(seed=9, hidden_size=36), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+def test_a_save_that_fails_between_two_files_leaves_the_old_checkpoint(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """Two old files are put aside, two new ones are put in place: each of the four may fail."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    replace, calls = Path.replace, iter(range(1, 100))
+
+    def fails_once(self: Path, target: Path) -> Path:
+        if next(calls) == failing:
+            raise OSError("the disk is gone")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails_once)
+    with pytest.raises(OSError, match="the disk is gone"):
+        checkpoint.save(tiny(seed=9, hidden_size=36, rope_theta=77.0), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_first_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = Path.replace
+
+    def fails(self: Path, target: Path) -> Path:
+        if target.name == "config.json":
+            raise OSError("the disk is gone")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError, match="the disk is gone"):
+        in_one_file(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_over_another_leaves_the_two_files_alone(folder: Path) -> None:
+    model = tiny(seed=9, hidden_size=36, rope_theta=77.0)
+    checkpoint.save(model, folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", WEIGHTS]
+    assert checkpoint.load(folder).config == model.config
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS])
+def test_saving_where_a_folder_has_the_name(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    before = {path.name: path.is_file() and path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(CheckpointError, match=f"{name} is a folder; expected a file or nothing"):
+        checkpoint.save(tiny(seed=9, hidden_size=36), folder)
+    assert {path.name: path.is_file() and path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_saving_what_load_would_refuse(tmp_path: Path, value: float) -> None:
+    model = tiny(hidden_size=36)
+    with torch.no_grad():
+        model.norm.weight[3] = value
+    with pytest.raises(CheckpointError, match=r"model.norm.weight holds NaN or infinity"):
+        checkpoint.save(model, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numpy_s_sizes_are_saved_as_numbers(tmp_path: Path) -> None:
+    model = tiny(hidden_size=np.int64(36), n_layers=np.int64(2))
+    checkpoint.save(model, tmp_path)
+    assert checkpoint.load(tmp_path).config == model.config
 
 
 def test_saved_files_are_as_open_as_any_other(folder: Path, tmp_path: Path) -> None:
@@ -560,9 +661,15 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "..", "../tiny", "a/b/c", "someone/", "/tiny", "some one/tiny", "-/tiny"]
+    "name", ["", "..", "../tiny", "a/b/c", "someone/", "/tiny", "some one/tiny", "-/tiny", "x" * 5000]
 )
 def test_names_that_are_none(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"there is no folder|is missing from|is no folder"):
         checkpoint.load(name)
+
+
+@pytest.mark.parametrize("source", [None, 5, b"tiny"])
+def test_a_source_that_is_no_name_and_no_path(source: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"the source is .*; expected a folder, or a Hub name"):
+        checkpoint.load(source)

@@ -6,6 +6,7 @@ Llama (SmolLM2 among them), Mistral, Qwen2 and Qwen2.5. What this model cannot d
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -61,28 +62,62 @@ def save(model: Transformer, folder: str | Path) -> None:
     """Write config.json and model.safetensors, which `transformers` opens unchanged.
 
     Raises:
-        CheckpointError: the folder holds a checkpoint of several files, or `transformers` would refuse the
-            sizes; nothing is written.
+        CheckpointError: the folder holds a checkpoint of several files, weights are NaN or infinite, or
+            `transformers` would refuse the sizes; nothing is written.
+        OSError: the files cannot be written; a checkpoint that was there is as before.
     """
     folder = Path(folder)
-    if (folder / INDEX).exists():
-        raise CheckpointError(
-            f"{folder} holds {INDEX}, which belongs to another checkpoint; expected another folder"
-        )
+    check_place(folder)
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
     state = model.state_dict()
     weights = {theirs: state[ours].cpu().contiguous() for ours, theirs in names_of(model)}
+    check_finite(weights)
     folder.mkdir(parents=True, exist_ok=True)
     made = {WEIGHTS: folder / (WEIGHTS + ".partial"), CONFIG: folder / (CONFIG + ".partial")}
     try:
         save_file(weights, made[WEIGHTS], metadata={"format": "pt"})
         made[CONFIG].write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         made[WEIGHTS].chmod(made[CONFIG].stat().st_mode)  # safetensors lets the owner alone read it
-        for name, path in made.items():
-            path.replace(folder / name)
+        put(made, folder)
     finally:
         for path in made.values():
             path.unlink(missing_ok=True)
+
+
+def check_place(folder: Path) -> None:
+    """Raise CheckpointError where a checkpoint of one file cannot be put."""
+    if (folder / INDEX).exists():
+        raise CheckpointError(
+            f"{folder} holds {INDEX}, which belongs to another checkpoint; expected another folder"
+        )
+    for name in (WEIGHTS, CONFIG):
+        if (folder / name).is_dir():
+            raise CheckpointError(f"{folder / name} is a folder; expected a file or nothing: move it away")
+
+
+def put(made: dict[str, Path], folder: Path) -> None:
+    """Rename files to their places, all or none: new weights with an old config are another model."""
+    kept = {folder / name: folder / (name + ".before") for name in made}
+    with ExitStack() as undo:  # after an error it runs what it was told, the last first
+        for place, aside in kept.items():
+            if place.exists():
+                place.replace(aside)
+                undo.callback(aside.replace, place)
+        for name, path in made.items():
+            path.replace(folder / name)
+            undo.callback((folder / name).unlink)
+        undo.pop_all()
+    for aside in kept.values():
+        aside.unlink(missing_ok=True)
+
+
+def check_finite(weights: dict[str, Tensor]) -> None:
+    """Raise CheckpointError for NaN or infinity, which `load` would take for a damaged file."""
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(
+                f"the tensor {name} holds NaN or infinity; expected numbers: nothing is saved"
+            )
 
 
 def names_of(model: Transformer) -> Iterator[tuple[str, str]]:
@@ -118,10 +153,12 @@ def stored_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def find_folder(source: str | Path) -> Path:
     """Return the folder that holds a checkpoint, downloaded if `source` is a name on the Hub."""
+    if not isinstance(source, str | Path):
+        raise CheckpointError(f"the source is {source!r}; expected a folder, or a Hub name: owner/name")
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises OSError for a name that is too long
         return path
-    if path.exists():
+    if os.path.exists(path):  # noqa: PTH110
         raise CheckpointError(f"{path} is a file; expected the folder that holds {CONFIG}")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(source)):
         raise CheckpointError(f"there is no folder {str(source)!r}; expected one, or a Hub name: owner/name")
@@ -237,16 +274,26 @@ def check_extra(names: list[str], config: ModelConfig, place: dict[str, Any]) ->
     for name in names:
         if name.endswith("rotary_emb.inv_freq"):  # old files hold it; it follows from config.json
             continue
-        same = name == READOUT and torch.equal(
-            place[name].get_tensor(name), place[EMBEDDING].get_tensor(EMBEDDING)
-        )
-        if not (config.tied and same):
+        if not (name == READOUT and config.tied and is_embedding(place)):
             raise CheckpointError(f"the tensor {name} is unexpected; by {CONFIG} there is none")
 
 
+def is_embedding(place: dict[str, Any]) -> bool:
+    """Whether the readout that a file of a tied model holds is the embedding again."""
+    if place[READOUT].get_slice(READOUT).get_dtype() not in DTYPES:  # torch cannot compare eight-bit floats
+        return False
+    return torch.equal(place[READOUT].get_tensor(READOUT), place[EMBEDDING].get_tensor(EMBEDDING))
+
+
 def read_tensor(name: str, opened: Any, dtype: torch.dtype | None) -> Tensor:
-    """Read one tensor into memory of its own; CheckpointError if it holds NaN or infinity."""
+    """Read one tensor into memory of its own; CheckpointError if it holds NaN or infinity then."""
     tensor = opened.get_tensor(name)
-    if not torch.isfinite(tensor).all():
-        raise CheckpointError(f"the tensor {name} holds NaN or infinity: the file is damaged; fetch it again")
-    return tensor.to(dtype or tensor.dtype, copy=True)
+    cast = tensor.to(dtype or tensor.dtype, copy=True)
+    if torch.isfinite(cast).all():
+        return cast
+    if torch.isfinite(tensor).all():
+        raise CheckpointError(
+            f"the tensor {name} holds {tensor.abs().max():.3g}, over the largest {dtype}; expected a wider "
+            "type, such as torch.float32"
+        )
+    raise CheckpointError(f"the tensor {name} holds NaN or infinity: the file is damaged; fetch it again")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import reprlib
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
+
+import numpy as np
 
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
 
@@ -18,7 +22,8 @@ class Llama3Scaling:
     original_max_seq_len: int
 
     def __post_init__(self) -> None:
-        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_seq_len"):
+        check_one_or_more("rope_scaling.factor", self.factor)
+        for name in ("low_freq_factor", "high_freq_factor", "original_max_seq_len"):
             check_positive(f"rope_scaling.{name}", getattr(self, name))
         if not self.low_freq_factor < self.high_freq_factor:
             raise ValueError(
@@ -40,7 +45,7 @@ class ModelConfig:
         intermediate_size: width of the MLP, F.
         vocab_size: tokens there are, V.
         max_seq_len: tokens in a sequence at most.
-        rope_theta: base of the rotation's wavelengths.
+        rope_theta: base of the rotation's wavelengths, 1 or more.
         rope_scaling: Llama 3.1's stretching of them, or None.
         norm_eps: added to the mean square in RMSNorm.
         tied: the readout uses the embedding's matrix.
@@ -66,8 +71,9 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in SIZES:
             check_size(name, getattr(self, name))
-        for name in ("rope_theta", "norm_eps"):
-            check_positive(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's have no form in config.json
+        check_one_or_more("rope_theta", self.rope_theta)
+        check_positive("norm_eps", self.norm_eps)
         if self.n_heads % self.n_kv_heads:
             raise ValueError(
                 f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}; expected a multiple of it: "
@@ -75,9 +81,7 @@ class ModelConfig:
             )
         if self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE turns pairs")
-        for token in self.eos_ids:
-            if not 0 <= token < self.vocab_size:
-                raise ValueError(f"eos id {token} is out of range; expected 0 to {self.vocab_size - 1}")
+        check_eos(self.eos_ids, self.vocab_size)
 
     @property
     def group_size(self) -> int:
@@ -97,14 +101,36 @@ class ModelConfig:
         return 2 * self.n_layers * self.n_kv_heads * self.head_dim * element_bytes
 
 
+def is_whole(value: object) -> bool:
+    """Whether value is a whole number, Python's or NumPy's; True and False are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def check_size(name: str, value: object) -> None:
     """Raise ValueError unless value is a whole number over 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_whole(value) or value < 1:  # type: ignore[operator]
         raise ValueError(f"{name} is {value!r}; expected a whole number, 1 or more")
 
 
 def check_positive(name: str, value: object) -> None:
-    """Raise ValueError unless value is a finite number over 0."""
+    """Raise ValueError unless value is a number over 0 that fits into a float."""
     fine = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (fine and math.isfinite(value) and value > 0):  # type: ignore[arg-type, operator]
-        raise ValueError(f"{name} is {value!r}; expected a number over 0")
+    if not (fine and 0 < value <= sys.float_info.max):  # type: ignore[operator]
+        raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into a float")
+
+
+def check_one_or_more(name: str, value: float) -> None:
+    """Raise ValueError unless value is a number, 1 or more, that fits into a float."""
+    check_positive(name, value)
+    if value < 1:
+        raise ValueError(f"{name} is {value}; expected 1 or more")
+
+
+def check_eos(ids: Collection[int], vocab_size: int) -> None:
+    """Raise ValueError unless these are ids of the vocabulary."""
+    if not isinstance(ids, Collection):
+        raise ValueError(f"eos_ids is {ids!r}; expected a list of ids, such as [{ids!r}]")
+    for token in ids:
+        if not is_whole(token) or not 0 <= token < vocab_size:
+            told = reprlib.repr(token)
+            raise ValueError(f"eos id {told} is out of range; expected 0 to {vocab_size - 1}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from helpers.model.config import Llama3Scaling, ModelConfig
+from helpers.model.config import Llama3Scaling, ModelConfig, check_positive, check_size
 
 CONFIG = "config.json"
 ARCHITECTURES = {
@@ -56,10 +56,13 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
             f"hidden_size {C} is no multiple of num_attention_heads {n_heads}; expected a head_dim"
         )
     longest = whole(data, "max_position_embeddings")
-    if max_seq_len is not None and max_seq_len > longest:
+    max_seq_len = longest if max_seq_len is None else max_seq_len
+    check_size("max_seq_len", max_seq_len)
+    if max_seq_len > longest:
         raise ValueError(f"max_seq_len is {max_seq_len}; expected at most max_position_embeddings, {longest}")
     llama = data["model_type"] == "llama"
-    rope = rope_of(data)
+    rope, norm_eps = rope_of(data), data.get("rms_norm_eps", 1e-6)
+    check_positive("rms_norm_eps", norm_eps)
     return ModelConfig(
         n_layers=whole(data, "num_hidden_layers"),
         n_heads=n_heads,
@@ -68,10 +71,10 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
         hidden_size=C,
         intermediate_size=whole(data, "intermediate_size"),
         vocab_size=whole(data, "vocab_size"),
-        max_seq_len=longest if max_seq_len is None else max_seq_len,
+        max_seq_len=max_seq_len,
         rope_theta=rope["rope_theta"],
         rope_scaling=scaling_of(rope),
-        norm_eps=data.get("rms_norm_eps", 1e-6),
+        norm_eps=norm_eps,
         tied=flag(data, "tie_word_embeddings"),
         qkv_bias=data["model_type"] == "qwen2",
         eos_ids=eos_of(data.get("eos_token_id")),
@@ -173,6 +176,7 @@ def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
     for key in theirs:
         if key not in rope:
             raise ValueError(f"{key} of rope type llama3 is missing")
+        check_positive(key, rope[key])
     return Llama3Scaling(**{key: rope[key] for key in theirs[:3]}, original_max_seq_len=rope[theirs[3]])
 
 
