@@ -160,12 +160,12 @@ def test_reset_forgets_everything(kind: type[KVCache]) -> None:
     assert cache.length == 10
 
 
-@pytest.mark.parametrize("length", [-1, 5, 100])
+@pytest.mark.parametrize("length", [-1, 5, 100, 1.5, True, "1"])
 def test_truncate_refuses_more_than_there_is(length: int) -> None:
     model = MODELS[3]
     cache = fresh(GrowingCache, model)
     in_passes(model, tokens(1, 4), [4], cache)
-    with pytest.raises(ValueError, match=f"length is {length}; expected 0 to 4"):
+    with pytest.raises(ValueError, match=f"length is {length!r}; expected 0 to 4"):
         cache.truncate(length)
     assert cache.length == 4
 
@@ -205,6 +205,16 @@ def test_the_growing_cache_holds_no_more_than_it_says() -> None:
     assert sum(held.values()) == cache.nbytes == 9 * 576
 
 
+def test_the_growing_cache_lets_go_of_rows_cut_off_with_the_next_append() -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    in_passes(model, tokens(1, 9), [9], cache)
+    cache.truncate(2)
+    assert cache.nbytes == 2 * 576
+    in_passes(model, tokens(1, 1), [1], cache)
+    assert sum(rows.untyped_storage().nbytes() for rows in [*cache.k, *cache.v]) == cache.nbytes == 3 * 576
+
+
 def test_the_preallocated_cache_hands_out_views_of_what_is_stored() -> None:
     cache = StaticCache(tiny_config())
     k, v = torch.randn(1, 3, 4, 8), torch.randn(1, 3, 4, 8)
@@ -222,9 +232,28 @@ def test_append_refuses_rows_of_another_shape(kind: type[KVCache]) -> None:
     for k, v in ((expanded, expanded), (good, other), (good, good[:, :, :4])):
         with pytest.raises(ValueError, match=r"came in; expected \(2, 3, 5, 8\) for both"):
             cache.append(0, k, v)
-    with pytest.raises(IndexError):
-        cache.append(3, good, good)
+    for layer in (3, -1):
+        with pytest.raises(IndexError):
+            cache.append(layer, good, good)
     assert cache.length == 0
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_append_refuses_rows_of_another_dtype(kind: type[KVCache]) -> None:
+    cache, rows = kind(tiny_config()), torch.zeros(1, 3, 2, 8)
+    for k, v in ((rows.double(), rows), (rows, rows.bfloat16())):
+        with pytest.raises(ValueError, match=r"came in; expected torch.float32 for both"):
+            cache.append(0, k, v)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_no_fewer_than_0_tokens_are_counted(kind: type[KVCache]) -> None:
+    cache = kind(tiny_config())
+    cache.advance(2)
+    for count in (cache.advance, cache.positions, cache.mask):
+        with pytest.raises(ValueError, match="-1 new tokens; expected 0 or more"):
+            count(-1)
+    assert cache.length == 2
 
 
 @pytest.mark.parametrize("kind", CACHES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from helpers.model.config import ModelConfig, check_size
+from helpers.model.config import ModelConfig, check_size, is_whole
 
 
 class KVCache:
@@ -74,7 +74,7 @@ class KVCache:
             Keys and values, (B, Hkv, S, D) with S = length + T; views in the preallocated cache.
 
         Raises:
-            ValueError: S is over max_len, or the rows are of another shape; nothing has been written.
+            ValueError: S is over max_len, or the rows have another shape or dtype; nothing has been written.
             IndexError: there is no such layer.
 
         Source: grouped KV heads, Ainslie et al. 2023, arXiv:2305.13245.
@@ -88,8 +88,8 @@ class KVCache:
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, to go on from there. ValueError if there are fewer."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"length is {length}; expected 0 to {self.length}, the tokens stored")
+        if not is_whole(length) or not 0 <= length <= self.length:
+            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
         self.length = length
 
     def reset(self) -> None:
@@ -118,20 +118,30 @@ class KVCache:
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if T new tokens do not fit."""
+        if T < 0:
+            raise ValueError(f"{T} new tokens; expected 0 or more: truncate(length) takes tokens away")
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new tokens after {self.length} make {self.length + T}; expected at most "
                 f"{self.max_len}: make a cache with a larger max_len, or stop here. Nothing was written."
             )
 
+    def check_layer(self, layer: int) -> None:
+        """Raise IndexError for a layer below 0, which Python would take for one of the last."""
+        if layer < 0:
+            raise IndexError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
+
     def check_rows(self, k: Tensor, v: Tensor) -> None:
-        """Raise ValueError if new rows are not (B, Hkv, T, D) of this cache, or do not fit."""
-        expected = (self.batch, self.config.n_kv_heads, k.shape[-2], self.config.head_dim)
+        """Raise ValueError if new rows are not (B, Hkv, T, D) of this cache and its dtype, or do not fit."""
+        T = k.shape[-2]
+        expected = (self.batch, self.config.n_kv_heads, T, self.config.head_dim)
         if k.shape != expected or v.shape != expected:
             raise ValueError(
                 f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in; expected {expected} for both"
             )
-        self.check_room(k.shape[-2])
+        if k.dtype is not self.dtype or v.dtype is not self.dtype:
+            raise ValueError(f"keys {k.dtype} and values {v.dtype} came in; expected {self.dtype} for both")
+        self.check_room(T)
 
     def check_fits(self, config: ModelConfig, batch: int, dtype: torch.dtype, device: torch.device) -> None:
         """Raise ValueError, and name what differs, unless this cache was made for such a pass."""
@@ -163,6 +173,7 @@ class GrowingCache(KVCache):
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store new rows behind a copy of the old ones; see `KVCache.append`."""
+        self.check_layer(layer)
         self.check_rows(k, v)
         # Only the first `length` rows count: more are what a pass that failed left behind.
         self.k[layer] = torch.cat([self.k[layer][:, :, : self.length], k], dim=2)  # (B, Hkv, S, D)
@@ -171,7 +182,7 @@ class GrowingCache(KVCache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows stored."""
+        """Bytes of the rows stored; those of rows that were cut off are freed by the next append."""
         return sum(rows[:, :, : self.length].nbytes for rows in [*self.k, *self.v])
 
 
@@ -185,6 +196,7 @@ class StaticCache(KVCache):
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write new rows into their places; see `KVCache.append`. No gradient flows through them."""
+        self.check_layer(layer)
         self.check_rows(k, v)
         S = self.length + k.shape[2]
         self.k[layer, :, :, self.length : S] = k.detach()
