@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 # Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
@@ -120,14 +122,24 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
 
 def check_settings(n_words: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
     """Raise ValueError unless the sampling settings make sense for a vocabulary of `n_words`."""
-    if not (np.isfinite(temperature) and temperature > 0):
+    if not (is_number(temperature) and temperature > 0):
         raise ValueError(
-            f"temperature is {temperature}; expected a number over 0: for the top word always, use greedy"
+            f"temperature is {temperature!r}; expected a number over 0: for the top word always, use greedy"
         )
     whole = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if top_k is not None and not (whole and 1 <= top_k <= n_words):
         raise ValueError(
             f"top_k is {top_k}; expected a whole number from 1 to {n_words} (the vocabulary), or None"
         )
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p is {top_p}; expected a number over 0 and at most 1, or None")
+    if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
+        raise ValueError(f"top_p is {top_p!r}; expected a number over 0 and at most 1, or None")
+
+
+def is_number(value: object) -> bool:
+    """Whether value is a finite number, Python's or NumPy's; text, True and arrays are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False

@@ -168,6 +168,42 @@ def test_two_generations_take_turns_on_one_model() -> None:
     assert [y for _, y in both] == without_cache(model, [7, 2], 8)
 
 
+@pytest.mark.parametrize("kind", CACHES)
+def test_two_generations_cannot_take_turns_on_one_cache(kind: type[KVCache]) -> None:
+    """Both found it empty when they were asked for; only the first to run may have it."""
+    model = tiny()
+    cache = kind(model.config)
+    a, b = generate(model, PROMPT, 4, cache=cache), generate(model, [7, 2], 4, cache=cache)
+    first = next(a)
+    with pytest.raises(ValueError, match=r"holds 5 tokens; expected 0, .*Make a cache for each reply"):
+        next(b)
+    assert [first, *a] == without_cache(model, PROMPT, 4)
+    late = generate(model, [7, 2], 4, cache=kind(model.config))
+    assert list(late) == without_cache(model, [7, 2], 4)
+
+
+def test_a_second_reply_after_the_first_is_refused_too() -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    a, b = generate(model, PROMPT, 4, cache=cache), generate(model, [7, 2], 4, cache=cache)
+    assert list(a) == without_cache(model, PROMPT, 4)
+    with pytest.raises(ValueError, match="the cache holds 8 tokens; expected 0, as this reply left it"):
+        list(b)
+    assert b.tokens == []
+
+
+@pytest.mark.parametrize("length", [0, 3])
+def test_a_cache_cut_back_between_two_tokens_is_noticed(length: int) -> None:
+    model = tiny()
+    cache = GrowingCache(model.config)
+    reply = generate(model, PROMPT, 4, cache=cache)
+    next(reply)
+    cache.truncate(length)
+    with pytest.raises(ValueError, match=f"the cache holds {length} tokens; expected 5"):
+        next(reply)
+    assert cache.length == length
+
+
 def test_sampling_repeats_with_its_seed() -> None:
     model = tiny()
 
@@ -195,6 +231,16 @@ def test_sampling_follows_the_probabilities() -> None:
     assert (np.abs(share - p) <= 4 * np.sqrt(p * (1 - p) / n)).all()
 
 
+def test_numpy_s_ids_and_numbers_are_taken() -> None:
+    model, plain = tiny(), list(generate(tiny(), PROMPT, 3, temperature=0.5, top_k=4, seed=7))
+    ids = np.array(PROMPT, dtype=np.int32)
+    settings: dict[str, Any] = {"temperature": np.float32(0.5), "top_k": np.int64(4), "seed": np.int64(7)}
+    assert list(generate(model, ids, np.int64(3), eos_ids=np.array([]), **settings)) == plain  # type: ignore[arg-type]
+    assert list(generate(model, list(ids), 3)) == without_cache(model, PROMPT, 3)
+    batch = GrowingCache(model.config, np.int64(2))  # type: ignore[arg-type]
+    assert prefill(model, np.array([PROMPT, PROMPT]), batch).shape == (2, 19)
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "empty prompt": ({"prompt": []}, "the prompt is empty; expected at least one token"),
     "empty tensor": ({"prompt": torch.zeros(0, dtype=torch.int64)}, "expected at least one token"),
@@ -205,6 +251,22 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "half a token wanted": ({"max_new": 2.5}, "max_new is 2.5"),
     "id too large": ({"prompt": [1, 19]}, "token id 19 is out of range; expected 0 to 18"),
     "id below 0": ({"prompt": [1, -1]}, "token id -1 is out of range; expected 0 to 18"),
+    "id too large for a tensor": ({"prompt": [1, 2**63]}, "token id 9223372036854775808 came in; expected"),
+    "words": ({"prompt": ["Today", "weather"]}, "token id 'Today' came in; expected .*tokenizer.encode"),
+    "half an id": ({"prompt": [1.5]}, "token id 1.5 came in; expected whole numbers"),
+    "half an id in an array": (
+        {"prompt": np.array([1, 1.5])},
+        "token id 1.0 came in; expected whole numbers",
+    ),
+    "truth values": ({"prompt": [True, False]}, "token id True came in"),
+    "bytes": ({"prompt": b"Today"}, "the prompt is text, b'Today'; expected ids"),
+    "no prompt": ({"prompt": None}, "the prompt is None; expected ids"),
+    "a number": ({"prompt": 3}, "the prompt is 3; expected ids"),
+    "a number in a tensor": ({"prompt": torch.tensor(3)}, r"the prompt is tensor\(3\); expected ids"),
+    "a number in an array": ({"prompt": np.array(3)}, r"the prompt is array\(3\); expected ids"),
+    "an empty array": ({"prompt": np.array([], dtype=np.int64)}, "the prompt is empty"),
+    "a number beside a sequence": ({"prompt": [[1, 2], 3]}, "3 came in beside sequences"),
+    "a sequence in a sequence": ({"prompt": [[[1]]]}, r"token id \[1\] came in"),
     "no whole numbers": ({"prompt": torch.tensor([1.0])}, "tokens are torch.float32"),
     "two sequences": ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
     "unequal lengths": ({"prompt": [[1, 2], [3]]}, r"sequences of \[2, 1\] tokens came in; expected equal"),
@@ -214,6 +276,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "top_k over V": ({"temperature": 1.0, "top_k": 20}, "top_k is 20; expected a whole number from 1 to 19"),
     "top_p over 1": ({"temperature": 1.0, "top_p": 1.1}, "top_p is 1.1"),
     "top_p 0": ({"temperature": 1.0, "top_p": 0.0}, "top_p is 0.0"),
+    "temperature in words": ({"temperature": "hot"}, "temperature is 'hot'; expected a number over 0"),
+    "temperature in a tensor": ({"temperature": torch.tensor(1.0)}, r"temperature is tensor\(1.\); expected"),
+    "temperature too long": ({"temperature": 10**400}, "temperature is 10+; expected a number over 0"),
+    "top_p in words": ({"temperature": 1.0, "top_p": "a"}, "top_p is 'a'; expected a number over 0"),
+    "seed below 0": ({"temperature": 1.0, "seed": -1}, "seed is -1; expected a whole number, 0 or more"),
+    "seed in words": ({"temperature": 1.0, "seed": "a"}, "seed is 'a'; expected a whole number"),
+    "one eos id": ({"eos_ids": 3}, r"eos_ids is 3; expected a list of ids, such as \[3\]"),
+    "eos id over V": ({"eos_ids": [99]}, "eos id 99 is out of range; expected 0 to 18"),
+    "eos in words": ({"eos_ids": ["<eos>"]}, "eos id '<eos>' is out of range"),
     "top_k alone": ({"top_k": 3}, "came without a temperature"),
 }
 
@@ -285,7 +356,9 @@ def test_a_reply_that_meets_nan_half_way() -> None:
         next(reply)
     assert reply.tokens == said == without_cache(tiny(), PROMPT, 2)
     assert cache.length == 6
-    assert reply.stop_reason is None
+    assert reply.stop_reason == "error"
+    assert repr(reply) == "Generation(2 tokens, error)"
+    assert list(reply) == [], "it does not go on"
 
 
 @pytest.mark.parametrize(

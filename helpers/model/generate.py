@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +13,11 @@ from torch import Tensor
 
 from helpers.model.attention import RunRecorder
 from helpers.model.cache import KVCache, StaticCache
-from helpers.model.config import check_size
+from helpers.model.config import check_eos, check_size, is_whole
 from helpers.model.transformer import Transformer, check_tokens
 from helpers.sampling import check_settings, greedy, sample
 
-Prompt = Sequence[int] | Sequence[Sequence[int]] | Tensor
+Prompt = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 Chooser = Callable[[np.ndarray], int]
 
 
@@ -72,7 +74,7 @@ class Generation:
     Attributes:
         tokens: ids so far; `<eos>` among them if it came.
         seconds: what each took: the pass and the choice, not what you do in between.
-        stop_reason: "eos", "max_new" or "cache full"; None until it has stopped.
+        stop_reason: "eos", "max_new", "cache full" or "error"; None until it has stopped.
     """
 
     def __init__(self, steps: Iterator[tuple[int, float, str | None]]) -> None:
@@ -85,7 +87,13 @@ class Generation:
         return self
 
     def __next__(self) -> int:
-        token, seconds, self.stop_reason = next(self._steps)
+        try:
+            token, seconds, self.stop_reason = next(self._steps)
+        except StopIteration:
+            raise
+        except BaseException:  # Ctrl-C too: a generator that was left by an error does not go on
+            self.stop_reason = "error"
+            raise
         self.tokens.append(token)
         self.seconds.append(seconds)
         return token
@@ -106,7 +114,7 @@ class Generation:
 
 def generate(
     model: Transformer,
-    prompt: Sequence[int] | Tensor,
+    prompt: Sequence[int] | np.ndarray | Tensor,
     max_new: int,
     *,
     cache: KVCache | None = None,
@@ -132,7 +140,8 @@ def generate(
 
     Raises:
         ValueError: a wrong prompt, maximum or setting, or a cache that is in use or does not fit; at once.
-            While it runs: NaN in the logits; the cache is as before that pass.
+            While it runs: NaN in the logits, or a cache that something else has used or reset since the last
+            token; the cache is as before that pass.
     """
     tokens = as_tokens(prompt)
     if tokens.shape[0] != 1:
@@ -148,16 +157,18 @@ def generate(
     cache.check_fits(model.config, 1, weight.dtype, weight.device)
     check_tokens(tokens, model.config.vocab_size)
     cache.check_room(tokens.shape[1])
-    ends = frozenset(model.config.eos_ids if eos_ids is None else eos_ids)
-    return Generation(steps(model, tokens, max_new, cache, ends, choose))
+    ends = model.config.eos_ids if eos_ids is None else eos_ids
+    check_eos(ends, model.config.vocab_size)
+    return Generation(steps(model, tokens, max_new, cache, frozenset(ends), choose))
 
 
 def steps(
     model: Transformer, tokens: Tensor, max_new: int, cache: KVCache, ends: Collection[int], choose: Chooser
 ) -> Iterator[tuple[int, float, str | None]]:
     """Yield (token, the seconds it took, why it was the last or None)."""
-    stop = None
+    stop, left = None, 0  # rows that this reply left in the cache
     for emitted in range(1, max_new + 1):
+        check_untouched(cache, left)
         begun = time.perf_counter()
         logits = decode_step(model, tokens, cache) if emitted > 1 else prefill(model, tokens, cache)
         token = choose(logits[0].float().cpu().numpy())
@@ -168,16 +179,28 @@ def steps(
             stop = "max_new"
         elif cache.length == cache.max_len:
             stop = "cache full"
+        left = cache.length
         yield token, seconds, stop
         if stop:
             return
         tokens = torch.tensor([[token]])
 
 
+def check_untouched(cache: KVCache, left: int) -> None:
+    """Raise ValueError if the cache holds other rows than this reply left there."""
+    if cache.length != left:
+        raise ValueError(
+            f"the cache holds {cache.length} tokens; expected {left}, as this reply left it: something else "
+            "has used or reset it. Make a cache for each reply"
+        )
+
+
 def chooser(
     n_words: int, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
 ) -> Chooser:
     """Return a function from logits (V,) to a token id. ValueError if a setting is out of range."""
+    if not is_whole(seed) or seed < 0:
+        raise ValueError(f"seed is {seed!r}; expected a whole number, 0 or more")
     if temperature is None:
         if top_k is not None or top_p is not None:
             raise ValueError(
@@ -190,15 +213,32 @@ def chooser(
 
 
 def as_tokens(prompt: Prompt) -> Tensor:
-    """Return ids as a tensor (B, T). ValueError if there are none, or sequences differ in length."""
-    if isinstance(prompt, Tensor):
+    """Return ids as a tensor (B, T). ValueError if they are no ids, or sequences differ in length."""
+    if isinstance(prompt, Tensor) and prompt.ndim:
         return prompt[None] if prompt.ndim == 1 else prompt
-    if isinstance(prompt, str):
+    if isinstance(prompt, str | bytes):
         raise ValueError(f"the prompt is text, {prompt[:20]!r}; expected ids: tokenizer.encode(prompt)")
-    sequences = [prompt] if not prompt or isinstance(prompt[0], int | np.integer) else prompt
-    lengths = [len(sequence) for sequence in sequences]  # type: ignore[arg-type]
+    listed: Any = prompt.tolist() if isinstance(prompt, np.ndarray) else prompt
+    if not isinstance(listed, Sequence):
+        raise ValueError(f"the prompt is {reprlib.repr(prompt)}; expected ids, (P,) or (B, P)")
+    sequences = listed if listed and isinstance(listed[0], list | tuple | range) else [listed]
+    for sequence in sequences:
+        check_ids(sequence)
+    lengths = [len(sequence) for sequence in sequences]
     if len(set(lengths)) > 1:
         raise ValueError(f"sequences of {lengths} tokens came in; expected equal lengths in a batch")
     if lengths[0] == 0:
         raise ValueError("the prompt is empty; expected at least one token")
     return torch.tensor(sequences)
+
+
+def check_ids(sequence: object) -> None:
+    """Raise ValueError unless this is a sequence of whole numbers that a tensor can hold."""
+    if not isinstance(sequence, Sequence):
+        raise ValueError(f"{reprlib.repr(sequence)} came in beside sequences; expected one kind or the other")
+    for token in sequence:
+        if not is_whole(token) or not -(2**63) <= token < 2**63:
+            raise ValueError(
+                f"token id {reprlib.repr(token)} came in; expected whole numbers below the size of the "
+                "vocabulary, such as tokenizer.encode(text) gives"
+            )
