@@ -183,7 +183,7 @@ def next_word(
         words: their names; None takes the toy's vocabulary.
 
     Raises:
-        ValueError: the logits are no row of numbers, or there are not as many words.
+        ValueError: the logits are no row of numbers, or the words are no text, or not as many.
     """
     return NextWord(
         toy.step(toy.PROMPT) if logits is None else logits, toy.VOCABULARY if words is None else words
@@ -204,6 +204,11 @@ class NextWord(Explorer):
                 f"{len(self.logits)} logits came with {len(self.words)} words; expected one word for each: "
                 "pass words=[…]"
             )
+        for n, word in enumerate(self.words):
+            if not isinstance(word, str):
+                raise ValueError(
+                    f"words[{n}] is {word!r}; expected text: the name of the word with logit {n}"
+                )
 
     def knobs(self) -> dict[str, Any]:
         V = len(self.words)

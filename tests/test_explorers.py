@@ -125,9 +125,10 @@ def test_words_are_shown_as_text() -> None:
         ([], [], "expected one row"),
         ([float("nan"), 1.0], ["a", "b"], "is NaN"),
         ([float("-inf")], ["a"], "at least one finite number"),
+        ([1, 2], ["a", 2], r"words\[1\] is 2; expected text"),
     ],
 )
-def test_wrong_logits_are_refused(logits: Any, words: list[str] | None, message: str) -> None:
+def test_wrong_logits_are_refused(logits: Any, words: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         explorers.next_word(logits, words)
 
