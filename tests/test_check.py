@@ -14,6 +14,7 @@ import pytest
 from helpers import toy
 from helpers.check import part1
 from helpers.check.cases import Case, call, compare, is_stub, likely_reason, read_number, read_row
+from helpers.check.guess import Guess
 from helpers.check.part1.kv_cache import _mask_right, _stale_right
 from helpers.check.result import (
     NotRightError,
@@ -309,6 +310,53 @@ OTHER_RIGHT_ANSWERS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "answer"), OTHER_RIGHT_ANSWERS)
 def test_another_right_answer_is_right(name: str, answer: Any) -> None:
     assert CHECKERS[name](answer).solved, CHECKERS[name](answer)
+
+
+def test_a_cache_of_the_checker_looks_like_the_toys() -> None:
+    shown: list[str] = []
+
+    def decode(cache: toy.KVCache, number: float) -> np.ndarray:
+        shown.append(repr(cache))
+        return toy.decode_step(cache, number)
+
+    assert part1.decode_step(decode).solved
+    twin = toy.KVCache()
+    toy.run_pass([10, 20, 1, 5], twin)
+    assert shown[0] == repr(twin)
+
+
+# Guesses.
+
+
+@pytest.mark.parametrize(
+    ("guess", "answer", "said"),
+    [
+        (None, 3, "No guess yet. It is 3."),
+        (..., 3, "No guess yet. It is 3."),
+        (3, 3, "You guessed 3. Right."),
+        (3.0, np.int64(3), "You guessed 3.0. Right."),
+        (4, 3, "You guessed 4. It is 3."),
+        ("3", 3, "You guessed '3', which is text. It is 3."),
+        (" Decode", "decode", "You guessed  Decode. Right."),
+        ("prefill", "decode", "You guessed prefill. It is decode."),
+        (True, 1, "You guessed True. It is 1."),
+        (1, True, "You guessed 1. It is True."),
+        ([True], [1], "You guessed [True]. It is [1]."),
+        (np.array([2, 3]), [2, 3], "You guessed [2 3]. Right."),
+        (np.array([2, 5]), [2, 3], "You guessed [2 5]. It is [2, 3]."),
+        (np.zeros((2, 2)), 4, "You guessed [[0. 0.]\n [0. 0.]]. It is 4."),
+        ((2, 3), [2, 3], "You guessed (2, 3). Right."),
+        (range(2, 4), [2, 3], "You guessed range(2, 4). Right."),
+        ({3, 2}, [2, 3], "You guessed {2, 3}. Right."),
+        ({2, "a"}, [2, 3], None),
+        ([3, 2], [2, 3], "You guessed [3, 2]. It is [2, 3]."),
+    ],
+)
+def test_a_guess_beside_what_came_out(guess: Any, answer: Any, said: str | None) -> None:
+    shown = repr(Guess(guess, answer, "That is why."))
+    assert shown.endswith("\nThat is why.")
+    assert said is None or shown == f"{said}\nThat is why."
+    assert Guess(guess, answer).right == ("Right." in shown)
 
 
 # The base, which Part II's checkers stand on too.

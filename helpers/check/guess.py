@@ -13,20 +13,30 @@ class Guess:
 
     @property
     def right(self) -> bool:
-        """Whether the guess is the answer; lists and tuples count as equal."""
-        return _same(self.guess) == _same(self.answer)
+        """Whether the guess is the answer; lists, tuples, sets and arrays count as equal."""
+        guess, answer = _plain(self.guess), _plain(self.answer)
+        if isinstance(guess, set) and isinstance(answer, list):
+            return len(guess) == len(answer) and all(part in [*guess] for part in answer)
+        return bool(guess == answer)
 
     def __repr__(self) -> str:
         if self.guess is None or self.guess is ...:
             first = f"No guess yet. It is {self.answer}."
         elif self.right:
             first = f"You guessed {self.guess}. Right."
+        elif isinstance(self.guess, str) and not isinstance(self.answer, str):
+            first = f"You guessed {self.guess!r}, which is text. It is {self.answer}."
         else:
             first = f"You guessed {self.guess}. It is {self.answer}."
         return f"{first}\n{self.why}" if self.why else first
 
 
-def _same(x: Any) -> Any:
-    if isinstance(x, list | tuple | set | range):
-        return sorted(x) if isinstance(x, set) else list(x)
+def _plain(x: Any) -> Any:
+    """Write an array or a tuple as a list, and True as no number, so that `==` compares all alike."""
+    if hasattr(x, "tolist"):
+        x = x.tolist()
+    if isinstance(x, list | tuple | range):
+        return [_plain(part) for part in x]
+    if isinstance(x, bool):
+        return str(x)
     return x.strip().lower() if isinstance(x, str) else x
