@@ -83,6 +83,43 @@ WRONG: dict[str, Answers] = {
                 "nothing to divide by: give 0",
             ),
             all_of_them=("return sum(visible) / len(visible)", "the head `all`"),
+            pairs_skipped=("return sum(visible[2::2]) / max(1, len(visible[2::2]))", "counted from 0"),
+            divided_by_2=("return sum(visible[1::2]) / 2", "that is not always 2, nor half"),
+            divided_by_half=(
+                "return sum(visible[1::2]) / (len(visible) / 2)",
+                "that is not always 2, nor half",
+            ),
+            first_of_them=("return visible[1] if len(visible) > 1 else 0", "one of those that were picked"),
+            last_of_them=("return ([0] + visible[1::2])[-1]", "one of those that were picked"),
+            largest_of_them=("return max(visible[1::2], default=0)", "one of those that were picked"),
+            positions=(
+                "even = [n for n in range(1, len(visible) + 1) if n % 2 == 0]\n"
+                "return sum(even) / len(even) if even else 0",
+                "places were averaged",
+            ),
+            last_left_out=(
+                "even = visible[1:-1:2]\nreturn sum(even) / len(even) if even else 0",
+                "the last number is left out",
+            ),
+            fraction_cut_off=(
+                "even = visible[1::2]\nreturn sum(even) // len(even) if even else 0",
+                "the fraction is cut off",
+            ),
+            median=(
+                "return np.median(visible[1::2]) if len(visible) > 1 else 0",
+                "gives 5; expected 6",
+                "that is the median",
+            ),
+            counted_from_the_end=(
+                "even = visible[::-1][1::2]\nreturn sum(even) / len(even) if even else 0",
+                "oldest first",
+            ),
+            places_by_index=(
+                "even = [n for n in visible if visible.index(n) % 2]\n"
+                "return sum(even) / len(even) if even else 0",
+                "`index` finds the first",
+            ),
+            a_tuple=("return sum(visible[1::2]) / 2,", "(12.5,) (tuple); expected one number"),
             hard_coded=("return 12.5",),
             hard_coded_four=("return {4: 12.5, 3: 20, 2: 20, 1: 0}[min(len(visible), 4)]",),
             hard_coded_places=("return (visible[1] + visible[3]) / 2", "IndexError"),
@@ -118,6 +155,16 @@ WRONG: dict[str, Answers] = {
         "even counted from 0": (table(so=[5.5, 5, 10, 9]), "counted from 0"),
         "even at Today is Today": (table(Today=[10, 10, 10, 10]), "does not pick `Today` itself"),
         "even added up": (table(so=[25, 5, 10, 9]), "added up"),
+        "one of them alone": (table(so=[20, 5, 10, 9]), "averages all that it picks"),
+        "even numbers": (table(so=[15, 5, 10, 9]), "even numbers were picked"),
+        "newest at Today is 0": (table(Today=[0, 0, 10, 10]), "sees itself too"),
+        "the newest position": (table(so=[12.5, 4, 10, 9]), "that is a position"),
+        "the first position": (table(so=[12.5, 5, 1, 9]), "that is a position"),
+        "rounded to a whole number": (table(so=[13, 5, 10, 9]), "rounded too far"),
+        "rows mixed up": (
+            table(**{"is": [12.5, 5, 10, 9], "so": [20, 1, 10, 10.33]}),
+            "rows mixed up: that is the row of `so`",
+        ),
         "newest is the one before": (table(so=[12.5, 1, 10, 9]), "sees itself too"),
         "newest is the largest": (table(so=[12.5, 20, 10, 9]), "not the largest number"),
         "rounded too far": (table(**{"is": [20, 1, 10, 10.3]}), "two digits"),
@@ -148,6 +195,50 @@ WRONG: dict[str, Answers] = {
         ),
         no_mask=("return softmax(scores) @ values", "no mask"),
         large_negative=(swap(ATTEND, "-np.inf", "-1e9"), "a large negative number"),
+        large_negative_added=(
+            "return softmax(scores - 1e9 * (~causal_mask(len(values)))) @ values",
+            "gives 12.5, 20, 20, 12.5; expected 0, 20, 20, 12.5.",
+            "a large negative number",
+        ),
+        large_negative_where=(swap(ATTEND, "-np.inf", "scores - 1e4"), "a large negative number"),
+        small_negative=(swap(ATTEND, "-np.inf", "-1"), "masked scores set to -1"),
+        mask_added=("return softmax(scores + causal_mask(len(values))) @ values", "the mask added to them"),
+        plus_infinity=(swap(ATTEND, "-np.inf", "np.inf"), "the score that gets no weight is -inf"),
+        infinity_times_0=(
+            "return softmax(scores - np.inf * (~causal_mask(len(values)))) @ values",
+            "infinity times 0 is NaN",
+        ),
+        infinity_on_the_weights=(
+            "return np.where(causal_mask(len(values)), softmax(scores), -np.inf) @ values",
+            "-inf belongs on the scores",
+        ),
+        no_softmax=(swap(ATTEND, "softmax", ""), "no softmax"),
+        scores_left_out=(swap(ATTEND, "scores", "0"), "the scores are left out"),
+        branches_swapped=(
+            swap(ATTEND, "scores, -np.inf", "-np.inf, scores"),
+            "those scores are hidden",
+        ),
+        no_keepdims=(
+            "e = np.exp(np.where(causal_mask(len(values)), scores, -np.inf))\n"
+            "return e / e.sum(axis=-1) @ values",
+            "keepdims=True",
+        ),
+        sum_of_the_table=(
+            "e = np.exp(np.where(causal_mask(len(values)), scores, -np.inf))\nreturn e / e.sum() @ values",
+            "the sum of the whole table",
+        ),
+        sum_down_the_columns=(
+            "e = np.exp(np.where(causal_mask(len(values)), scores, -np.inf))\n"
+            "return e / e.sum(axis=0) @ values",
+            "down the columns",
+        ),
+        divided_by_T=(f"{ATTEND} / len(values)", "divided by T as well"),
+        mask_of_the_prompt=(swap(ATTEND, "len(values)", "4"), "the mask has another size"),
+        mask_of_the_scores=(swap(ATTEND, "len(values)", "scores"), "takes how many tokens there are"),
+        nothing_in_row_1=(
+            "return np.array([softmax(row[:t]) @ values[:t] for t, row in enumerate(scores)])",
+            "row t sees t tokens",
+        ),
         plain_softmax=(
             "e = np.exp(np.where(causal_mask(len(values)), scores, -np.inf))\n"
             "return e / e.sum(axis=-1, keepdims=True) @ values",
@@ -176,7 +267,10 @@ WRONG: dict[str, Answers] = {
         upside_down=(swap(ATTEND, "(len(values))", "(len(values)).T"), "upside down"),
         weights_only=(swap(ATTEND, " @ values", ""), "shape (4, 4)", "weights @ values"),
         last_row_only=(f"{ATTEND.replace('return', 'return (')})[-1]", "each of the T rows gives one"),
-        averages_without_scores=("return np.cumsum(values) / np.arange(1, len(values) + 1)",),
+        averages_without_scores=(
+            "return np.cumsum(values) / np.arange(1, len(values) + 1)",
+            "the scores are left out",
+        ),
         hard_coded=("return np.array([10, 15, 31 / 3, 9])", "shape (4,); expected (3,)"),
         writes_into_the_scores=(
             "scores[~causal_mask(len(values))] = -np.inf\nreturn softmax(scores) @ values",
@@ -202,6 +296,15 @@ WRONG: dict[str, Answers] = {
         "a line twice": ("order = list('DGBBEFA')", "line B is there 2 times"),
         "an unknown letter": ("order = list('DGBEFX')", "no line 'X'"),
         "numbers": ("order = [4, 7, 2, 5, 6, 1]", "expected a list of letters"),
+        "both mistakes": ("order = list('DBGECA')", "softmax before the mask"),
+        "no mask and row 1": ("order = list('DBECA')", "no mask"),
+        "mask at the end": ("order = list('DBEFAG')", "the mask came after the contexts"),
+        "readout too early": ("order = list('DGBFEA')", "line F needs `contexts`"),
+        "no scores": ("order = list('GBEFA')", "line G needs `scores`"),
+        "no softmax": ("order = list('DGEFA')", "line E needs `weights`"),
+        "no readout": ("order = list('DGBEA')", "line A needs `logits`"),
+        "one text": ("order = ['DGBEFA']", "no line 'DGBEFA'"),
+        "a set": ("order = {'D', 'G'}", "expected a list of letters"),
     },
     "change_future": function(
         "test_future(prefill)",
@@ -256,6 +359,55 @@ WRONG: dict[str, Answers] = {
             "return np.array_equal(prefill([10, 20, 1, 5])[:2], prefill([10, 20, 9, 5])[:2])",
             "number 4, the last, is never changed",
         ),
+        two_swapped=(
+            "a, b = prefill([10, 20, 1, 5]), prefill([10, 20, 5, 1])\nreturn bool(np.allclose(a[:2], b[:2]))",
+            "whose `all` sees all",
+            "numbers that swap places keep their average",
+        ),
+        two_swapped_over_one=(
+            "a, b = prefill([10, 20, 1, 5]), prefill([10, 5, 1, 20])\nreturn bool(np.allclose(a[:1], b[:1]))",
+            "earlier numbers change with number 4",
+        ),
+        three_columns=(
+            "return np.array_equal(prefill([10, 20, 1, 5])[:3, :3], prefill([10, 20, 1, 500])[:3, :3])",
+            "not all four columns",
+        ),
+        any_number=(
+            "return bool((prefill([10, 20, 1, 5])[:3] == prefill([10, 20, 1, 500])[:3]).any())",
+            "np.all, not np.any",
+        ),
+        known_numbers=(
+            "right = [[0, 10, 10, 10], [20, 20, 10, 15], [20, 1, 10, 31 / 3]]\n"
+            "return np.allclose(prefill([10, 20, 1, 5])[:3], right)",
+            "held against known numbers",
+        ),
+        sums=(
+            "return prefill([10, 20, 1, 5])[:3].sum() == prefill([10, 20, 1, 500])[:3].sum()",
+            "sums or averages are compared",
+        ),
+        averages=(
+            "a, b = prefill([10, 20, 1, 5])[:3], prefill([10, 20, 1, 500])[:3]\n"
+            "return bool(np.isclose(a.mean(), b.mean()))",
+            "sums or averages are compared",
+        ),
+        stops_after_one=(
+            "for t in (1, 2, 3):\n    changed = [10, 20, 1, 5]\n    changed[t] = 500\n"
+            "    return np.array_equal(prefill(changed)[:t], prefill([10, 20, 1, 5])[:t])",
+            "number 4, the last, is never changed",
+        ),
+        lengths=(
+            "return len(prefill([10, 20, 1, 5])) == len(prefill([10, 20, 1, 500]))",
+            "nothing is compared",
+        ),
+        one_list_twice=(
+            "numbers = [10, 20, 1, 5]\nchanged = numbers\nchanged[3] = 500\n"
+            "return np.array_equal(prefill(numbers)[:3], prefill(changed)[:3])",
+            "same numbers",
+        ),
+        True_alone=(
+            "if np.array_equal(prefill([10, 20, 1, 5])[:3], prefill([10, 20, 1, 500])[:3]):\n    return True",
+            "reaches no `return`",
+        ),
         asserts_only=(
             "assert np.array_equal(prefill([10, 20, 1, 5])[:3], prefill([10, 20, 1, 9])[:3])",
             "reaches no `return`",
@@ -289,6 +441,42 @@ WRONG: dict[str, Answers] = {
         newest_word_only=(
             swap(GENERATE, "step(words)", "step(words if words == prompt else words[-1:])"),
             "only the newest word",
+        ),
+        newest_word_always=(
+            swap(GENERATE, "step(words)", "step(words[-1:])"),
+            "returns <eos>; expected nice, <eos>",
+            "only the newest word",
+        ),
+        begins_with_nothing=(
+            "words = []\nwhile len(words) < max_new:\n    words.append(VOCABULARY[greedy(step(words))])\n"
+            "return words",
+            "hands step no words",
+            "begin with list(prompt)",
+        ),
+        counts_the_prompt=(
+            swap(GENERATE, "len(words) < len(prompt) + max_new", "len(words) < max_new"),
+            "never calls step",
+            "max_new counts the new words",
+        ),
+        another_prompt=(
+            swap(GENERATE, "list(prompt)", "list(toy.PROMPT)"),
+            "another was run",
+        ),
+        letters=(swap(GENERATE, "words.append(word)", "words += word"), "letter by letter"),
+        stops_after_one=(
+            swap(GENERATE, "    if word == EOS:\n        break", "    break"),
+            "stops after one word",
+        ),
+        a_fixed_number=(swap(GENERATE, "+ max_new", "+ 8"), "max_new is an argument"),
+        one_call=(
+            swap(GENERATE, "step(words)", "logits").replace("while", "logits = step(words)\nwhile"),
+            "step is called once",
+        ),
+        last_ones=(swap(GENERATE, "words[len(prompt) :]", "words[-max_new:]"), "the new ones may be fewer"),
+        last_row_of_the_row=(swap(GENERATE, "step(words)", "step(words)[-1]"), "one row already"),
+        compares_a_number=(
+            swap(GENERATE, "word == EOS", "VOCABULARY.index(word) == EOS"),
+            "`<eos>` was run",
         ),
         never_appended=(swap(GENERATE, "step(words)", "step(list(prompt))"), "not put behind the others"),
         returns_the_prompt=(swap(GENERATE, "[len(prompt) :]", ""), "the prompt is returned too"),
@@ -354,6 +542,15 @@ WRONG: dict[str, Answers] = {
         "prompt only": ("positions, pairs = 32, 276", "with the prompt alone"),
         "full length": ("positions, pairs = 88, 276", "at the full length"),
         "positions as pairs": ("positions, pairs = 60, 60", "those are the positions"),
+        "passes over 5 to 12": ("positions, pairs = 68, 344", "the passes run 4 to 11 tokens"),
+        "prompt word by word": ("positions, pairs = 66, 286", "the prompt goes in at once"),
+        "new words alone": ("positions, pairs = 36, 120", "the prompt is left out"),
+        "prompt only, both": ("positions, pairs = 32, 80", "reason: every pass was counted with the prompt"),
+        "full length, both": ("positions, pairs = 88, 528", "reason: every pass was counted at the full"),
+        "length of 12": ("positions, pairs = 96, 624", "reason: every pass was counted at the full"),
+        "all heads": ("positions, pairs = 240, 1104", "once, for all heads", "the pairs of all four heads"),
+        "without itself": ("positions, pairs = 60, 216", "a query sees itself too"),
+        "not halved": ("positions, pairs = 60, 552", "twice too many"),
         "swapped": ("positions, pairs = 276, 60", "those are the pairs", "those are the positions"),
         "unlisted": ("positions, pairs = 61, 277",),
         "text": ("positions, pairs = '60', 276", "`positions` is '60' (str); expected a number"),
@@ -410,6 +607,67 @@ WRONG: dict[str, Answers] = {
             "return attention(*make_qkv(np.arange(1, n + 1), numbers), np.tri(n, dtype=bool))[-1]",
             "old tokens were run again",
         ),
+        everything_again_by_run_pass=(
+            "return toy.run_pass([*cache.v[0], number])[-1]",
+            "cache.length is 4; expected 5",
+            "the new row is not in the cache",
+        ),
+        everything_again_after_reset=(
+            "old = [*cache.v[0]]\ncache.reset()\nreturn toy.run_pass([*old, number], cache)[-1]",
+            "appends 5 rows; expected 1",
+            "old tokens were run again",
+        ),
+        everything_again_one_by_one=(
+            "old = [*cache.v[0]]\ncache.truncate(0)\nfor one in [*old, number]:\n"
+            "    contexts = toy.decode_step(cache, one)\nreturn contexts",
+            "appends 5 rows; expected 1",
+            "old tokens were run again",
+        ),
+        contexts_from_the_numbers=(
+            swap(DECODE, "attention(q, keys, values, mask)[0]", "toy.prefill_matrix(values)[-1]"),
+            "whose marks for even positions are swapped",
+            "its keys are not read: old tokens were run again",
+        ),
+        appended_twice=(
+            "cache.advance(0)\n" + DECODE.replace("cache.adv", "cache.append(0, k, v)\ncache.adv"),
+            "appended twice",
+        ),
+        advanced_before_appending=(
+            "positions, mask = cache.positions(1), cache.mask(1)\ncache.advance(1)\n"
+            "q, k, v = make_qkv(positions, np.array([number]))\nkeys, values = cache.append(0, k, v)\n"
+            "return attention(q, keys, values, mask)[0]",
+            "advances before the row is appended",
+        ),
+        advanced_by_all=(
+            swap(DECODE, "advance(1)", "advance(len(values))"),
+            "cache.length is 9; expected 5",
+            "by more than the 1 token that is new",
+        ),
+        a_cache_of_its_own=("cache = toy.KVCache()\n" + DECODE, "the stored rows are gone"),
+        mask_upside_down=(swap(DECODE, "values, mask", "values, ~mask"), "the mask hides every row"),
+        mask_top_left=(
+            swap(DECODE, "values, mask", "values, np.tri(1, len(values), dtype=bool)"),
+            "sees row 1 alone",
+        ),
+        mask_of_two=(swap(DECODE, "cache.mask(1)", "cache.mask(2)"), "the mask is (1, S)"),
+        mask_of_fixed_size=(
+            swap(DECODE, "cache.mask(1)", "np.ones((1, 5), dtype=bool)"),
+            "the mask is (1, S)",
+        ),
+        keys_and_values_swapped=(swap(DECODE, "q, k, v =", "q, v, k ="), "queries, keys and values, in this"),
+        rows_swapped=(
+            swap(DECODE, "keys, values, mask", "values, keys, mask"),
+            "values and mask, in this order",
+        ),
+        position_is_no_array=(swap(DECODE, "cache.positions(1)", "cache.length + 1"), "the position too"),
+        positions_of_all=(
+            swap(DECODE, "cache.positions(1)", "np.arange(1, cache.length + 2)"),
+            "one number has one position",
+        ),
+        layer_1=(swap(DECODE, "append(0", "append(1"), "counts layers from 0"),
+        number_in_a_list=(swap(DECODE, "np.array([number])", "[number]"), "np.array([number])"),
+        one_head=(swap(DECODE, "mask)[0]", "mask)[:, 0]"), "one head's context"),
+        logits=(swap(DECODE, "return attention", "return toy.READOUT @ attention"), "those are the logits"),
         table_of_one_row=(swap(DECODE, "mask)[0]", "mask)"), "shape (1, 4)", "contexts[0]"),
         number_is_no_array=(swap(DECODE, "np.array([number])", "number"), "np.array([number])"),
         array_of_no_dimension=(swap(DECODE, "np.array([number])", "np.array(number)"), "np.array([number])"),
@@ -437,6 +695,23 @@ WRONG: dict[str, Answers] = {
         counted_from_0=("return [j - 1] if layer == 1 else list(range(j - 1, n))", "counted from 0"),
         last_row_left_out=("return [j] if layer == 1 else list(range(j, n))", "row n is left out"),
         own_row_left_out=("return [j] if layer == 1 else list(range(j + 1, n + 1))", "row j is left out"),
+        one_row_a_layer=("return list(range(j, min(n, j + layer - 1) + 1))", "to all rows behind it"),
+        own_row_in_layer_2=(
+            "return [j] if layer <= 2 else list(range(j, n + 1))",
+            "depend on their own token only in layer 1",
+        ),
+        nothing_in_layer_1=("return [] if layer == 1 else list(range(j, n + 1))", "row j changes in layer 1"),
+        nothing=("return []", "row j changes in layer 1"),
+        layers_swapped=("return list(range(j, n + 1)) if layer == 1 else [j]", "the other way round"),
+        a_row_too_many=("return [j] if layer == 1 else list(range(j, n + 2))", "no row n + 1"),
+        a_row_too_early=("return [j] if layer == 1 else list(range(j - 1, n))", "counted from 0"),
+        flags=(
+            "return [row == j if layer == 1 else row >= j for row in range(1, n + 1)]",
+            "list the numbers of the rows",
+        ),
+        flags_in_an_array=("return np.arange(1, n + 1) >= j", "list the numbers of the rows"),
+        both_ends=("return [j] if layer == 1 else [j, n]",),
+        nothing_deeper=("if layer == 1:\n    return [j]", "reaches no `return`"),
         hard_coded=("return [2] if layer == 1 else [2, 3, 4, 5]",),
         a_number=("return j if layer == 1 else list(range(j, n + 1))", "expected a list of row numbers"),
         raises=("return list(range(j, N))", "NameError"),
@@ -471,6 +746,33 @@ WRONG: dict[str, Answers] = {
                 swap(KEPT, "kept < min(len(old), len(new)) and ", ""),
                 "one list may be shorter",
             ),
+            nothing=("return 0", "no row was kept"),
+            first_token=("return len(old) if new[:1] == old[:1] else 0", "only the first token is compared"),
+            nothing_where_all_is_common=(
+                "for n, (a, b) in enumerate(zip(old, new)):\n    if a != b:\n        return n\nreturn 0",
+                "the whole of the shorter list is common",
+            ),
+            last_for_its_logits=(
+                swap(KEPT, "return kept", "return max(min(kept, len(new) - 1), 0)"),
+                "has to run again for its logits is another matter",
+            ),
+            both_layers=(swap(KEPT, "return kept", "return 2 * kept"), "a row counts once"),
+            dropped=(swap(KEPT, "return kept", "return len(old) - kept"), "how many are dropped"),
+            letters=(
+                "a, b = ' '.join(old), ' '.join(new)\nkept = 0\n"
+                "while a[: kept + 1] == b[: kept + 1] and kept < min(len(a), len(b)):\n    kept += 1\n"
+                "return len(a[:kept].split())",
+                "so nice → so nicer gives 2; expected 1",
+                "letters are compared, not tokens",
+            ),
+            text_all_or_nothing=(
+                "return len(old) if ' '.join(new).startswith(' '.join(old)) else 0",
+                "all or nothing",
+            ),
+            a_rest_without_return=(
+                "for n, (a, b) in enumerate(zip(old, new)):\n    if a != b:\n        return n",
+                "gives None",
+            ),
             the_rows=("return [a for a, b in zip(old, new) if a == b]", "expected one number"),
             hard_coded=("return 0 if new[0] == 'Oslo' else 4",),
         ).items()
@@ -482,7 +784,11 @@ WRONG: dict[str, Answers] = {
             "the old rows were reused, but every position moved",
             "only a prefix is reusable",
         ),
-        "counted from 0": ("even_at_so = 11", "counted from 0"),
+        "counted from 0 or added up": ("even_at_so = 11", "counted from 0", "added up"),
+        "all": ("even_at_so = 44 / 5", "that is the head `all`"),
+        "divided by all": ("even_at_so = 11 / 5", "divided by all tokens"),
+        "even numbers": ("even_at_so = 38 / 3", "even numbers were picked"),
+        "one of them": ("even_at_so = 10", "one of them"),
         "unlisted": ("even_at_so = 7",),
         "text": ("even_at_so = '5.5'", "expected a number"),
     },
@@ -512,6 +818,34 @@ WRONG: dict[str, Answers] = {
         square=("return np.tri(S, dtype=bool)", "has shape (6, 6); expected (2, 6)"),
         numbers=("return np.tri(T, S, S - T)", "expected True and False"),
         scores=("return np.where(np.tri(T, S, S - T, dtype=bool), 0, -np.inf)", "expected True and False"),
+        objects=(
+            "m = np.empty((T, S), dtype=object)\nm[:] = np.tri(T, S, S - T) > 0\nreturn m",
+            "has dtype object; expected bool",
+            "dtype=bool",
+        ),
+        texts=("return np.where(np.tri(T, S, S - T), 'True', 'False')", "expected bool, True and False"),
+        top_left_but_for_one=(
+            "return np.tri(T, S, dtype=bool) if T > 1 else np.ones((1, S), dtype=bool)",
+            "aligned top-left",
+        ),
+        stored_alone=("return np.arange(S) < np.full((T, 1), S - T)", "see the stored ones only"),
+        stored_and_itself=(
+            "return (np.arange(S) < S - T) | np.eye(T, S, S - T, dtype=bool)",
+            "see the stored ones only",
+        ),
+        new_columns_first=(
+            "return np.hstack([np.tri(T, dtype=bool), np.ones((T, S - T), dtype=bool)])",
+            "they are the last T",
+        ),
+        sign_of_the_shift=("return np.tri(T, S, T - S, dtype=bool)", "so np.tri shifts it by S - T"),
+        shift_by_T=("return np.tri(T, S, T, dtype=bool)", "so np.tri shifts it by S - T"),
+        no_column=(
+            "return np.arange(1, S + 1) <= np.arange(S - T + 1, S + 1)",
+            "make a column of the queries",
+        ),
+        one_row=("return np.arange(1, S + 1) <= S - T + 1", "each of the T queries has one"),
+        new_columns_only=("return np.tri(T, dtype=bool)", "the stored tokens have columns too"),
+        keys_as_rows=("return np.tri(S, T, T - S, dtype=bool)", "rows are queries, columns are keys"),
         nothing_visible=("return np.zeros((T, S), dtype=bool)",),
         hard_coded=(
             "return np.array([[True] * 5 + [False], [True] * 6])",

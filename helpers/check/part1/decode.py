@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.cases import Case, call, is_number
+from helpers.check.cases import Case, call, is_number, with_reason
 from helpers.check.part1.shared import T
 from helpers.check.result import NotRightError, NotSolvedError, describe, exercise, show
 
 GENERATE_TODO = "let generate call step, choose the largest logit's word, append it, and stop in time."
+GENERATE_ERRORS = {
+    "logits have shape ()": "step gives one row already, the last position's: hand all of it to greedy.",
+    "hands step no words": "the words so far are the prompt and the new ones: begin with list(prompt).",
+}
 MOST_CALLS = 50
 
 
@@ -45,6 +49,8 @@ class LoggedStep:
             raise NotRightError(
                 f"{self.label} hands step {describe(words)}; expected the list of all words so far."
             )
+        if not words:
+            raise NotRightError(f"{self.label} hands step no words; expected the prompt first.")
         self.lengths.append(len(words))
         self.ran_eos |= toy.EOS in words
         if len(self.lengths) > MOST_CALLS:
@@ -83,6 +89,12 @@ def _steps() -> list[LoggedStep]:
 
 def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], expected: list[str]) -> str:
     """Name the mistake that the words and the lengths of the calls show."""
+    if not step.lengths and not words:
+        return "max_new counts the new words; those of the prompt do not count."
+    if step.lengths[:1] == [T] and len(step.prompt) != T:
+        return "the prompt comes in as the argument `prompt`; another was run."
+    if words[:1] == [expected[0][0]]:
+        return "a word was put behind the others letter by letter: use append."
     if step.ran_eos:
         return "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call."
     if words == expected and step.lengths == [*lengths, len(step.prompt) + len(expected)]:
@@ -91,12 +103,20 @@ def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], exp
         return "a pass too many: the logits of one were never read."
     if words[:-1] == expected and len(step.lengths) == len(words):
         return "a word too many: the first pass, over the prompt, emits one of the max_new words already."
-    if 1 in step.lengths[1:] and len(step.prompt) > 1:
+    if len(words) > step.max_new and words[: step.max_new] == expected:
+        return "max_new is an argument: stop when there are that many new words."
+    if 1 in step.lengths and len(step.prompt) > 1:
         return "only the newest word is handed to step; without a cache it needs all words so far."
     if len(step.lengths) > 1 and len(set(step.lengths)) == 1:
         return "the chosen word is not put behind the others before the next call."
+    if len(step.lengths) == 1 < len(words):
+        return "step is called once; each new word takes a call of its own."
+    if len(step.lengths) == 1 < step.max_new - 1 and words == expected[:1]:
+        return "it stops after one word: a `return` or a `break` stands inside the loop without a condition."
     if words == [*step.prompt, *expected]:
         return "the prompt is returned too; only the new words are asked for."
+    if words == [*step.prompt, *expected][-step.max_new :]:
+        return "the last max_new words are returned; the new ones may be fewer: words[len(prompt) :]."
     if step.lengths == lengths and expected[-1] == toy.EOS and words == expected[:-1]:
         return "`<eos>` is left out of the answer; it was chosen, so it counts as emitted."
     if words == expected[:-1] and step.lengths == lengths[:-1]:
@@ -117,7 +137,10 @@ def _check_generate(answer: Any, step: LoggedStep) -> str:
     right = LoggedStep(step.name, step.logits, step.prompt, step.max_new)
     expected = toy.generate(right, step.prompt, step.max_new)
     case = Case(step.label, (step, list(step.prompt), step.max_new))
-    words = _read_words(call(answer, case, GENERATE_TODO), step)
+    try:
+        words = _read_words(call(answer, case, GENERATE_TODO), step)
+    except NotRightError as stop:
+        raise with_reason(stop, GENERATE_ERRORS) from None
     if step.lengths != right.lengths and not (step.lengths and words and words[0] != expected[0]):
         ran = f"runs step on {show(step.lengths)} words" if step.lengths else "never calls step"
         wanted = show(right.lengths) if step.lengths else f"calls on {show(right.lengths)} words"
@@ -152,6 +175,11 @@ def _pairs(passes: Sequence[int]) -> int:
 TOO_MANY = f"prefill emits a word too: {N_NEW} words take {N_NEW} passes, not {N_NEW + 1}."
 TOO_FEW = f"{N_NEW} words take {N_NEW} passes, the prefill among them."
 NO_PREFILL = "the prefill is left out; it is one of the passes."
+SHIFTED = f"the passes run {T} to {PASSES[-1]} tokens: the prefill is one, and the last word is never run."
+FROM_1 = f"the prompt goes in at once: the first pass runs {T} tokens."
+NEW_ALONE = "the prompt is left out; each pass runs it again too."
+FULL_LENGTH = "every pass was counted at the full length; they grow by one token each."
+PROMPT_ALONE = "every pass was counted with the prompt alone; the new words are run again too."
 CACHED = "that is the cost with a cache; without one, each pass runs all tokens again."
 COUNTS: dict[str, tuple[int, str, dict[int, str]]] = {
     "positions": (
@@ -165,8 +193,13 @@ COUNTS: dict[str, tuple[int, str, dict[int, str]]] = {
             PASSES[-1] + 1: CACHED,
             _pairs(PASSES): "those are the pairs.",
             N_NEW: "that is the number of passes; count the tokens that each of them runs.",
-            T * N_NEW: "every pass was counted with the prompt alone; the new words are run again too.",
-            PASSES[-1] * N_NEW: "every pass was counted at the full length; they grow by one token each.",
+            T * N_NEW: PROMPT_ALONE,
+            PASSES[-1] * N_NEW: FULL_LENGTH,
+            (PASSES[-1] + 1) * N_NEW: FULL_LENGTH,
+            sum(PASSES) + N_NEW: SHIFTED,
+            sum(range(PASSES[-1] + 1)): FROM_1,
+            sum(range(N_NEW + 1)): NEW_ALONE,
+            sum(PASSES) * len(toy.HEADS): "a position is run once, for all heads.",
         },
     ),
     "pairs": (
@@ -180,6 +213,15 @@ COUNTS: dict[str, tuple[int, str, dict[int, str]]] = {
             _pairs([PASSES[-1] + 1]): CACHED,
             sum(t * t for t in PASSES): "masked products were counted; a query sees itself and before only.",
             T * T + sum(PASSES[1:]): CACHED,
+            sum(t * (t - 1) // 2 for t in PASSES): "a query sees itself too: 1 + 2 + … + t pairs.",
+            sum(t * (t + 1) for t in PASSES): "twice too many: 1 + 2 + … + t is t (t + 1) / 2.",
+            _pairs([T]) * N_NEW: PROMPT_ALONE,
+            _pairs([PASSES[-1]]) * N_NEW: FULL_LENGTH,
+            _pairs([PASSES[-1] + 1]) * N_NEW: FULL_LENGTH,
+            _pairs(range(T + 1, T + N_NEW + 1)): SHIFTED,
+            _pairs(range(PASSES[-1] + 1)): FROM_1,
+            _pairs(range(N_NEW + 1)): NEW_ALONE,
+            _pairs(PASSES) * len(toy.HEADS): "those are the pairs of all four heads; count one.",
             sum(PASSES): "those are the positions; each of them sees several keys.",
         },
     ),

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.cases import Case, Mistakes, call, compare, is_number, likely_reason, read_number, read_row
+from helpers.check.cases import (
+    Case,
+    Mistakes,
+    call,
+    compare,
+    is_number,
+    likely_reason,
+    read_number,
+    read_row,
+    with_reason,
+)
 from helpers.check.part1 import shared
 from helpers.check.part1.shared import CARRIED, T, mean
 from helpers.check.result import NotRightError, NotSolvedError, describe, exercise, same, show
@@ -18,21 +28,47 @@ PICK_EVEN_TRAP = "no visible token stands at an even position, so there is nothi
 PICK_EVEN_MISTAKES: Mistakes = {
     "counted from 0. Positions count from 1, so position 2 is visible[1].": [
         lambda visible: mean(visible[::2]),
+        lambda visible: mean(visible[2::2]),
     ],
     "the sum is divided by all visible tokens; divide by those that were picked.": [
         lambda visible: sum(visible[1::2]) / len(visible),
+    ],
+    "divide by how many were picked; that is not always 2, nor half of what is visible.": [
+        lambda visible: sum(visible[1::2]) / 2,
+        lambda visible: sum(visible[1::2]) / (len(visible) / 2),
+        lambda visible: sum(visible[1::2]) / len(visible[::2]),
     ],
     "even numbers were picked; the head picks even positions, whatever number stands there.": [
         lambda visible: mean([number for number in visible if number % 2 == 0]),
     ],
     "the numbers are added up; divide by how many were picked.": [lambda visible: sum(visible[1::2])],
     "every visible number was averaged; that is the head `all`.": [mean],
+    "that is one of those that were picked; give their average.": [
+        lambda visible: visible[1] if len(visible) > 1 else 0,
+        lambda visible: visible[1::2][-1] if len(visible) > 1 else 0,
+        lambda visible: max(visible[1::2], default=0),
+    ],
+    "places were averaged; average the numbers that stand there.": [
+        lambda visible: mean(range(1, len(visible), 2)),
+        lambda visible: mean(range(2, len(visible) + 1, 2)),
+    ],
+    "the last number is left out; a token sees itself too.": [lambda visible: mean(visible[1:-1:2])],
+    "the fraction is cut off: divide with / and keep it.": [lambda visible: mean(visible[1::2]) // 1],
+    "that is the median, the one in the middle; give the average.": [
+        lambda visible: np.median(visible[1::2]) if len(visible) > 1 else 0
+    ],
+    "the list is oldest first, and positions count from the oldest.": [
+        lambda visible: mean(visible[::-1][1::2])
+    ],
+    "a number that is there twice has two places; `index` finds the first: count with a range.": [
+        lambda visible: mean([number for number in visible if visible.index(number) % 2])
+    ],
     PICK_EVEN_TRAP: [lambda visible: mean(visible[1::2] or visible)],
 }
 
 
 def _pick_even_cases() -> list[Case]:
-    lists = [CARRIED, CARRIED[:2], CARRIED[:3], CARRIED[:1], [3, 8, 2, 6, 4, 7]]
+    lists = [CARRIED, CARRIED[:2], CARRIED[:3], CARRIED[:1], [3, 5, 2, 8, 5, 5]]
     return [
         Case(f"pick_even({numbers})", (numbers,), PICK_EVEN_TRAP * (len(numbers) == 1)) for numbers in lists
     ]
@@ -56,6 +92,8 @@ TABLE_ROWS = ("weather", "is", "so", "Today")  # the order in which the reader f
 FUTURE = "it sees the future: a token may look at itself and at what stands before it."
 ADDED = "added up, not averaged."
 SEES_ITSELF = "a token sees itself too."
+ONE_ALONE = "that is one of them; `even` averages all that it picks."
+POSITION = "that is a position; the head gives the number that stands there."
 TABLE_MISTAKES: dict[str, Mistakes] = {
     "even": {
         FUTURE: [lambda visible: mean(CARRIED[1::2])],
@@ -69,13 +107,21 @@ TABLE_MISTAKES: dict[str, Mistakes] = {
         "divided by all visible tokens; divide by those that were picked.": [
             lambda visible: sum(visible[1::2]) / len(visible)
         ],
+        ONE_ALONE: [lambda visible: [*visible[1::2], 0][0], lambda visible: [0, *visible[1::2]][-1]],
+        "even numbers were picked; `even` picks even positions, whatever number stands there.": [
+            lambda visible: mean([number for number in visible if number % 2 == 0])
+        ],
     },
     "newest": {
         FUTURE: [lambda visible: CARRIED[-1]],
-        SEES_ITSELF: [lambda visible: visible[-2:][0]],
+        SEES_ITSELF: [lambda visible: [0, *visible][-2]],
         "newest means the latest position, not the largest number.": [max],
+        POSITION: [len],
     },
-    "first": {"first means position 1, which every row sees.": [lambda visible: visible[-1]]},
+    "first": {
+        "first means position 1, which every row sees.": [lambda visible: visible[-1]],
+        POSITION: [lambda visible: 1],
+    },
     "all": {
         f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.": [
             lambda visible: sum(visible) / T
@@ -99,7 +145,7 @@ def _table_expected(visible: list[int], head: str) -> str:
 
 
 def _table_reason(visible: list[int], head: str, value: float, wanted: float) -> str:
-    if abs(value - wanted) < 0.05:
+    if abs(value - wanted) < (1 if value % 1 == 0 else 0.05):
         return "rounded too far: keep two digits after the point."
     return "" if np.isnan(value) else likely_reason(TABLE_MISTAKES[head], [Case("", (visible,))], [value])
 
@@ -115,12 +161,17 @@ def _table_row(answer: dict[str, Any], word: str) -> list[Any]:
     return list(row)
 
 
-def _check_order(word: str, row: list[Any], wanted: np.ndarray) -> None:
-    """Raise if a full row has the right numbers in the wrong columns."""
-    numbers = [cell for cell in row if is_number(cell)]
-    if len(numbers) == len(row) and not same(row, wanted) and same(sorted(row), sorted(wanted)):
+def _check_order(word: str, row: list[Any], contexts: dict[str, np.ndarray]) -> None:
+    """Raise if a full row has the right numbers in the wrong columns, or belongs to another word."""
+    if not all(map(is_number, row)) or same(row, contexts[word]):
+        return
+    if same(sorted(row), sorted(contexts[word])):
         message = f"row `{word}` is {show(row)}; expected these numbers in another order."
         raise NotRightError(message, f"columns mixed up: they are {', '.join(toy.HEADS)}.")
+    for other in contexts:
+        if same(row, contexts[other]):
+            message = f"row `{word}` is {show(row)}; expected what the heads make of `{word}`."
+            raise NotRightError(message, f"rows mixed up: that is the row of `{other}`.")
 
 
 def _check_cell(word: str, head: str, cell: Any, visible: list[int], wanted: float, n_right: int) -> None:
@@ -147,7 +198,7 @@ def table(answer: Any) -> str:
     blank = [(word, head) for word, h, head in cells if rows[word][h] is ...]
     right = [(word, head) for word, h, head in cells if _is_right(rows[word][h], contexts[word][h])]
     for word in TABLE_ROWS:
-        _check_order(word, rows[word], contexts[word])
+        _check_order(word, rows[word], contexts)
     for word, h, head in cells:
         if (word, head) not in blank:
             visible = CARRIED[: toy.PROMPT.index(word) + 1]
@@ -170,8 +221,24 @@ ATTEND_TRAP = (
 )
 
 
-def _masked(scores: np.ndarray, hidden: float = -np.inf) -> np.ndarray:
+ATTEND_ERRORS = {
+    "scalar index": "causal_mask takes how many tokens there are: len(values).",
+    "broadcast": "the mask has another size than the scores: causal_mask(len(values)).",
+    "zero-size": "row 1 sees nothing there; a token may look at itself, so row t sees t tokens.",
+}
+
+
+def _masked(scores: np.ndarray, hidden: Any = -np.inf) -> np.ndarray:
     return np.where(toy.causal_mask(len(scores)), scores, hidden)
+
+
+def _hidden(values: np.ndarray) -> np.ndarray:
+    """Return (T, T), 1 where the query may not look, else 0."""
+    return 1.0 - toy.causal_mask(len(values))
+
+
+def _exps(scores: np.ndarray) -> np.ndarray:
+    return np.exp(_masked(scores))
 
 
 ATTEND_MISTAKES: Mistakes = {
@@ -184,13 +251,42 @@ ATTEND_MISTAKES: Mistakes = {
         lambda scores, values: softmax(scores * toy.causal_mask(len(values))) @ values,
     ],
     "a large negative number, not -inf: a row with nothing else left averages what is masked.": [
-        lambda scores, values: softmax(_masked(scores, -1e9)) @ values
+        lambda scores, values: softmax(_masked(scores, -1e9)) @ values,
+        lambda scores, values: softmax(scores - 1e9 * _hidden(values)) @ values,
+    ],
+    "masked scores set to -1, or the mask added to them: they still get weight; -inf gets none.": [
+        lambda scores, values: softmax(_masked(scores, -1.0)) @ values,
+        lambda scores, values: softmax(scores - _hidden(values)) @ values,
+    ],
+    "masked scores set to +inf; the score that gets no weight is -inf.": [
+        lambda scores, values: softmax(_masked(scores, np.inf)) @ values
+    ],
+    "infinity times 0 is NaN: put -inf in with np.where; do not multiply.": [
+        lambda scores, values: softmax(scores - np.inf * _hidden(values)) @ values,
+        lambda scores, values: softmax(scores * _masked(np.ones_like(scores))) @ values,
+    ],
+    "-inf belongs on the scores, before the softmax; a weight that is masked is 0.": [
+        lambda scores, values: _masked(softmax(scores)) @ values
+    ],
+    "no softmax: scores are no weights yet.": [lambda scores, values: _masked(scores) @ values],
+    "the scores are left out: every visible token got the same weight.": [
+        lambda scores, values: softmax(_masked(0 * values)) @ values
     ],
     "not divided by the row's sum: the weights of a row have to sum to 1.": [
-        lambda scores, values: np.exp(_masked(scores)) @ values
+        lambda scores, values: _exps(scores) @ values
+    ],
+    "divided by the sums of other rows: sum with axis=-1 and keepdims=True.": [
+        lambda scores, values: _exps(scores) / _exps(scores).sum(axis=-1) @ values
+    ],
+    "divided by the sum of the whole table: a row, one query, has to sum to 1.": [
+        lambda scores, values: _exps(scores) / _exps(scores).sum() @ values
+    ],
+    "divided by T as well: the weights of a row sum to 1 already.": [
+        lambda scores, values: softmax(_masked(scores)) @ values / len(values)
     ],
     "the softmax ran down the columns; a row, one query, has to sum to 1.": [
-        lambda scores, values: softmax(_masked(scores).T).T @ values
+        lambda scores, values: softmax(_masked(scores).T).T @ values,
+        lambda scores, values: _exps(scores) / _exps(scores).sum(axis=0) @ values,
     ],
     "values @ weights goes down the columns; a row is a query: weights @ values.": [
         lambda scores, values: values @ softmax(_masked(scores))
@@ -200,6 +296,9 @@ ATTEND_MISTAKES: Mistakes = {
     ],
     "the mask is upside down: each row sees itself and what comes after.": [
         lambda scores, values: softmax(np.where(np.tri(len(values)).T > 0, scores, -np.inf)) @ values
+    ],
+    "the mask is upside down: it is True where the query may look, and those scores are hidden.": [
+        lambda scores, values: softmax(np.where(_hidden(values), scores, -np.inf)) @ values
     ],
 }
 
@@ -226,7 +325,11 @@ def _attend_once(function: Any, case: Case) -> np.ndarray:
         (length, length): "these are still T rows of T: average each with `weights @ values`.",
         (): "this is one number; each of the T rows gives one.",
     }
-    return read_row(call(function, case, ATTEND_TODO), case, length, hints)
+    try:
+        value = call(function, case, ATTEND_TODO)
+    except NotRightError as stop:
+        raise with_reason(stop, ATTEND_ERRORS) from None
+    return read_row(value, case, length, hints)
 
 
 @exercise

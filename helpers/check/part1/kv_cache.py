@@ -25,10 +25,31 @@ from helpers.check.result import NotRightError, NotSolvedError, describe, exerci
 DECODE_TODO = "let decode_step append the new row to the cache and return the four contexts."
 
 
-def _filled(numbers: Sequence[float]) -> toy.KVCache:
-    """Return a cache that holds the rows of these numbers."""
-    cache = toy.KVCache()
+class KVCache(toy.KVCache):
+    """A cache that counts the rows appended to it, and notes an advance before its append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_appended = 0
+        self.early = False
+
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Store new rows as any cache does, and count them."""
+        rows = super().append(layer, k, v)
+        self.n_appended += len(v)
+        return rows
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored, and note whether their rows are there."""
+        self.early |= self.length + T > len(self.k[0])
+        super().advance(T)
+
+
+def _filled(numbers: Sequence[float]) -> KVCache:
+    """Return a cache that holds the rows of these numbers, and has counted nothing yet."""
+    cache = KVCache()
     toy.run_pass(numbers, cache)
+    cache.n_appended = 0
     return cache
 
 
@@ -58,6 +79,11 @@ def _decode_early(numbers: list[float], number: float) -> np.ndarray:
     return _attend_rows(len(numbers) + 1, cache.k[0], cache.v[0])
 
 
+def _decode_top_left(numbers: list[float], number: float) -> np.ndarray:
+    cache = _filled(numbers)
+    return _attend_rows(len(numbers) + 1, cache.k[0][:1], cache.v[0][:1])
+
+
 def _decode_alone(numbers: list[float], number: float) -> np.ndarray:
     position = len(numbers) + 1
     _, k, v = toy.make_qkv(np.array([position]), np.array([number]))
@@ -73,12 +99,28 @@ DECODE_MISTAKES: Mistakes = {
     "the new token attends to its own row alone; use the keys and values that append returns.": [
         _decode_alone
     ],
+    "the stored rows are gone: use the cache that comes in, as it is.": [
+        lambda numbers, number: toy.run_pass([number])[-1]
+    ],
+    "the mask hides every row: True is where the query may look.": [
+        lambda numbers, number: np.zeros(len(toy.HEADS))
+    ],
+    "the mask is aligned top-left: the new token, the last of all, sees row 1 alone.": [_decode_top_left],
+    "those are the logits; return the contexts that they are read from.": [
+        lambda numbers, number: toy.readout(_decode_right(numbers, number))
+    ],
 }
-WRAP = "make_qkv takes arrays: the number goes in as np.array([number])."
+WRAP = "make_qkv takes arrays, np.array([number]), and append the k and v that it returns."
 DECODE_ERRORS = {
-    "broadcast": "ask for positions and mask before cache.advance: afterwards they are the next token's.",
+    "broadcast": "the mask is (1, S): ask for positions and mask of one token, before cache.advance.",
+    "k (1,) and v (1, 2)": "make_qkv returns queries, keys and values, in this order.",
+    "and v (1,)": "one number has one position: cache.positions(1).",
     "v ()": WRAP,
     "'int' object": WRAP,
+    "'list' object": WRAP,
+    "has no len()": "make_qkv takes arrays, the position too: cache.positions(1).",
+    "matmul": "attention takes queries, keys, values and mask, in this order.",
+    "IndexError": "the cache counts layers from 0, and this one has one: cache.append(0, k, v).",
 }
 
 
@@ -96,12 +138,15 @@ def _decode_once(function: Any, case: Case) -> np.ndarray:
 
 
 def _read_contexts(function: Any, case: Case) -> np.ndarray:
-    table = "these are the contexts in a table of one row: return that row, contexts[0]."
+    hints = {
+        (1, len(toy.HEADS)): "these are the contexts in a table of one row: return that row, contexts[0].",
+        (1,): "this is one head's context: return the row of all four, contexts[0].",
+    }
     try:
         value = call(function, case, DECODE_TODO)
     except NotRightError as stop:
         raise with_reason(stop, DECODE_ERRORS) from None
-    return read_row(value, case, len(toy.HEADS), {(1, len(toy.HEADS)): table})
+    return read_row(value, case, len(toy.HEADS), hints)
 
 
 def _check_rows(function: Any) -> int:
@@ -119,19 +164,55 @@ def _check_rows(function: Any) -> int:
         if not same(cache.k[0], twin.k[0]):
             k = f"last K row is {show(cache.k[0][-1])}; expected {show(twin.k[0][-1])}"
             raise NotRightError(f"after step {n} the cache's {k}: [is the position even, position].")
+        _check_work(cache, n)
     return T + 1
 
 
-def _check_length(cache: toy.KVCache, twin: toy.KVCache, n: int) -> None:
+def _check_work(cache: KVCache, n: int) -> None:
+    """Raise if a step did more than append one row and then advance."""
+    if cache.n_appended > n:
+        reason = RUN_AGAIN if cache.n_appended > 2 else "one row was appended twice; append each row once."
+        raise NotRightError(f"step {n} on one cache appends {cache.n_appended} rows; expected 1.", reason)
+    if cache.early:
+        message = f"step {n} on one cache advances before the row is appended; expected append, then advance."
+        raise NotRightError(
+            message, "append writes where `length` stands; advance counts the row afterwards."
+        )
+
+
+def _check_keys_used(function: Any) -> None:
+    """Raise if a step does not read the keys in the cache, as one that runs the old numbers again."""
+    cache, twin = _filled(CARRIED), _filled(CARRIED)
+    for one in (cache, twin):
+        one.k[0][:, 0] = 1 - one.k[0][:, 0]
+    label = "decode_step on a cache whose marks for even positions are swapped"
+    got, wanted = _read_contexts(function, Case(label, (cache, 14))), toy.decode_step(twin, 14)
+    if not same(got, wanted):
+        raise NotRightError(
+            f"{label} gives {show(got)}; expected {show(wanted)}.", f"its keys are not read: {RUN_AGAIN}"
+        )
+
+
+RUN_AGAIN = "old tokens were run again; their rows are in the cache already."
+
+
+def _length_reason(cache: KVCache, n: int) -> str:
+    """Say why the cache does not count one row more after each of n steps."""
+    more = cache.length - (T + n - 1)
+    if more == 0 and cache.n_appended < n:
+        return "the new row is not in the cache; append it, so that no token has to be run again."
+    if more == 0:
+        return "no cache.advance(1) after the append: the next token would overwrite this row."
+    if cache.n_appended > n:
+        return RUN_AGAIN
+    return "the cache was advanced twice, or by more than the 1 token that is new." if more > 1 else ""
+
+
+def _check_length(cache: KVCache, twin: toy.KVCache, n: int) -> None:
     """Raise unless the reader's cache counts as many rows as ours, and holds them."""
-    reasons = {
-        T + n - 1: "no cache.advance(1) after the append: the next token would overwrite this row.",
-        T + n + 1: "the cache was advanced twice for one token.",
-        2 * T + n: "old tokens were run again; their rows are in the cache already.",
-    }
     if cache.length != twin.length:
         message = f"after step {n} cache.length is {cache.length}; expected {twin.length}."
-        raise NotRightError(message, reasons.get(cache.length, ""))
+        raise NotRightError(message, _length_reason(cache, n))
     stored = len(cache.k[0]), len(cache.v[0])
     if stored != (twin.length, twin.length):
         rows = f"cache.length is {cache.length}, K has {stored[0]} rows and V has {stored[1]}"
@@ -147,7 +228,9 @@ def decode_step(answer: Any) -> str:
     expected = compare(
         answer, _decode_cases(), attempt=_decode_once, right=_decode_right, mistakes=DECODE_MISTAKES
     )
-    return f"{show(expected[0])}, and {_check_rows(answer)} rows in the cache; the next step is right too."
+    n_rows = _check_rows(answer)
+    _check_keys_used(answer)
+    return f"{show(expected[0])}, and {n_rows} rows in the cache; the next step is right too."
 
 
 STALE_TODO = "let stale return the list of the rows of V that change."
@@ -157,6 +240,7 @@ STALE_MISTAKES: Mistakes = {
     OWN_TOKEN: [
         lambda layer, j, n: [j],
         lambda layer, j, n: [*range(j, n + 1)] if layer == 2 else [j],
+        lambda layer, j, n: [j] if layer <= 2 else [*range(j, n + 1)],
     ],
     "in layer 1 a row is made from its own token alone (and layers count from 1).": [
         lambda layer, j, n: [*range(j, n + 1)]
@@ -167,7 +251,23 @@ STALE_MISTAKES: Mistakes = {
         lambda layer, j, n: [*range(1, n + 1)],
         lambda layer, j, n: [*range(1, j + 1)],
     ],
-    "counted from 0; rows count from 1.": [lambda layer, j, n: [j - 1] if layer == 1 else [*range(j - 1, n)]],
+    "the other way round: layer 1 is the one in which a row depends on its own token only.": [
+        lambda layer, j, n: [*range(j, n + 1)] if layer == 1 else [j]
+    ],
+    "row j changes in layer 1: it is made from token j.": [
+        lambda layer, j, n: [] if layer == 1 else [*range(j, n + 1)],
+        lambda layer, j, n: [],
+    ],
+    "a change spreads to all rows behind it in one layer, because a context sees all tokens before it.": [
+        lambda layer, j, n: [*range(j, min(n, j + layer - 1) + 1)]
+    ],
+    "there is no row n + 1: range(j, n + 1) ends with n.": [
+        lambda layer, j, n: [j] if layer == 1 else [*range(j, n + 2)]
+    ],
+    "counted from 0; rows count from 1.": [
+        lambda layer, j, n: [j - 1] if layer == 1 else [*range(j - 1, n)],
+        lambda layer, j, n: [j] if layer == 1 else [*range(j - 1, n)],
+    ],
     "row n is left out: a range stops before its end.": [
         lambda layer, j, n: [j] if layer == 1 else [*range(j, n)]
     ],
@@ -185,9 +285,12 @@ def _stale_right(layer: int, j: int, n: int) -> list[int]:
 def _stale_once(function: Any, case: Case) -> list[int]:
     value = call(function, case, STALE_TODO)
     kinds = list | tuple | set | range | np.ndarray
-    if not isinstance(value, kinds) or not all(isinstance(row, int | np.integer) for row in value):
-        raise NotRightError(f"{case.label} gives {describe(value)}; expected a list of row numbers.")
-    return sorted(value)
+    rows: list[Any] = list(value) if isinstance(value, kinds) else [None]
+    flags = rows and all(isinstance(row, bool | np.bool_) for row in rows)
+    if flags or not all(isinstance(row, int | np.integer) for row in rows):
+        reason = "True and False for each row; list the numbers of the rows that change." if flags else ""
+        raise NotRightError(f"{case.label} gives {describe(value)}; expected a list of row numbers.", reason)
+    return sorted(rows)
 
 
 @exercise
@@ -216,7 +319,14 @@ def _longest_run(old: list[str], new: list[str]) -> int:
     return max((_common(old[i:], new[j:]) for i in range(len(old)) for j in range(len(new))), default=0)
 
 
+def _letters(old: list[str], new: list[str]) -> int:
+    """Return how many tokens the common beginning of the two texts touches."""
+    texts = " ".join(old), " ".join(new)
+    return len(texts[0][: _common(*texts)].split())
+
+
 REUSE_MISTAKES: Mistakes = {
+    "no row was kept; those of a common beginning can be.": [lambda old, new: 0],
     f"common words were counted wherever they stand; {ONLY_A_PREFIX}": [
         lambda old, new: len(set(old) & set(new)),
         lambda old, new: sum(word in new for word in old),
@@ -228,7 +338,20 @@ REUSE_MISTAKES: Mistakes = {
     f"the common end was counted; {ONLY_A_PREFIX}": [lambda old, new: _common(old[::-1], new[::-1])],
     f"the longest common stretch was counted; {ONLY_A_PREFIX}": [_longest_run],
     "all or nothing: where only a part of the beginning is common, that part can be kept.": [
-        lambda old, new: len(old) if new[: len(old)] == old else 0
+        lambda old, new: len(old) if new[: len(old)] == old else 0,
+        lambda old, new: len(old) if " ".join(new).startswith(" ".join(old)) else 0,
+    ],
+    "only the first token is compared; go on to the first difference.": [
+        lambda old, new: len(old) if new[:1] == old[:1] else 0,
+        lambda old, new: min(len(old), len(new)) if new[:1] == old[:1] else 0,
+    ],
+    "where nothing differs, the whole of the shorter list is common.": [
+        lambda old, new: _common(old, new) if _common(old, new) < min(len(old), len(new)) else 0
+    ],
+    "letters are compared, not tokens: the end of the common text may be a part of a word.": [_letters],
+    "a row counts once: it is kept in both layers or in neither.": [lambda old, new: 2 * _common(old, new)],
+    "the last token's row can be kept too; that it has to run again for its logits is another matter.": [
+        lambda old, new: max(min(_common(old, new), len(new) - 1), 0)
     ],
     "every row was kept, whatever the new tokens are.": [
         lambda old, new: len(old),
@@ -242,6 +365,7 @@ REUSE_MISTAKES: Mistakes = {
     "that is how many have to be run; the others can be kept.": [
         lambda old, new: len(new) - _common(old, new)
     ],
+    "that is how many are dropped; the others can be kept.": [lambda old, new: len(old) - _common(old, new)],
 }
 
 
@@ -256,6 +380,7 @@ def _reuse_cases() -> list[Case]:
         (["so", "so", "nice"], ["so", "so", "so", "nice"]),
         (prompt, prompt),
         ([], prompt),
+        (["so", "nice"], ["so", "nicer"]),
     ]
     trap = "one list may be shorter than the other, or empty."
     return [Case(f"reusable for {_phrase(old)} → {_phrase(new)}", (old, new), trap) for old, new in pairs]
@@ -274,7 +399,14 @@ def _check_even(value: Any) -> float:
         return right
     reasons = {
         pick_even(CARRIED): "the old rows were reused, but every position moved: only a prefix is reusable.",
-        mean(OSLO_NUMBERS[::2]): "counted from 0: Oslo stands at position 1, which is odd.",
+        mean(OSLO_NUMBERS[::2]): (
+            "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged."
+        ),
+        mean(OSLO_NUMBERS): "that is the head `all`.",
+        sum(OSLO_NUMBERS[1::2])
+        / len(OSLO_NUMBERS): "divided by all tokens; divide by those that were picked.",
+        mean([8, 10, 20]): "even numbers were picked; the head picks even positions.",
+        10.0: "that is one of them; give the average of both.",
     }
     expected = "expected the average of the numbers that now stand at positions 2 and 4"
     reason = next((text for wrong, text in reasons.items() if same(value, wrong)), "")
@@ -309,7 +441,8 @@ def _mask_right(T: int, S: int) -> np.ndarray:
 
 MASK_MISTAKES: Mistakes = {
     "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.": [
-        lambda T, S: np.tri(T, S, dtype=bool)
+        lambda T, S: np.tri(T, S, dtype=bool),
+        lambda T, S: np.tri(T, S, dtype=bool) if T > 1 else np.ones((T, S), dtype=bool),
     ],
     "no mask: a query sees tokens that come after it.": [lambda T, S: np.ones((T, S), dtype=bool)],
     "upside down: True where the query may not look.": [lambda T, S: ~_mask_right(T, S)],
@@ -327,26 +460,50 @@ MASK_MISTAKES: Mistakes = {
     "the stored tokens are hidden; a new token sees all of them.": [
         lambda T, S: _mask_right(T, S) & (np.arange(S) >= S - T)
     ],
+    "the new tokens see the stored ones only; each sees itself and the new ones before it too.": [
+        lambda T, S: np.arange(S) < np.full((T, 1), S - T),
+        lambda T, S: (np.arange(S) < S - T) | np.eye(T, S, S - T, dtype=bool),
+    ],
+    "the columns of the new tokens are put first; they are the last T.": [
+        lambda T, S: np.roll(_mask_right(T, S), T, axis=1)
+    ],
+    "the diagonal is shifted by another number: query 1 sees S - T + 1 keys, so np.tri shifts it by S - T.": [
+        lambda T, S: np.tri(T, S, T - S, dtype=bool),
+        lambda T, S: np.tri(T, S, T, dtype=bool),
+        lambda T, S: np.tri(T, S, S, dtype=bool),
+    ],
     "each query sees itself alone; it sees what came before too.": [
         lambda T, S: np.eye(T, S, S - T, dtype=bool)
     ],
 }
 
 
+MASK_ERRORS = {"broadcast": "queries go down and keys across: make a column of the queries with [:, None]."}
+
+
 def _mask_once(function: Any, case: Case) -> np.ndarray:
     T, S = case.args
-    value = call(function, case, MASK_TODO)
     try:
-        table = np.asarray(value)
+        table = np.asarray(call(function, case, MASK_TODO))
+    except NotRightError as stop:
+        raise with_reason(stop, MASK_ERRORS) from None
     except ValueError:
         raise NotRightError(f"{case.label} gives rows of unequal length; expected shape {(T, S)}.") from None
     if table.shape != (T, S):
-        transposed = np.array_equal(table.T, _mask_right(T, S))
-        reason = "transposed: rows are queries, columns are keys." if transposed else ""
+        hints = {
+            (S, T): "transposed: rows are queries, columns are keys.",
+            (T, T): "the stored tokens have columns too, S in all.",
+            (S, S): "the stored tokens are no queries of this pass; it has T rows.",
+            (S,): "that is one row; each of the T queries has one.",
+        }
+        reason = hints.get(table.shape, "")
         raise NotRightError(f"{case.label} has shape {table.shape}; expected {(T, S)}.", reason)
-    if table.dtype != bool:
+    if table.dtype.kind in "iuf":
         message = f"{case.label} holds numbers ({table.dtype}); expected True and False."
         raise NotRightError(message, "0 and 1, or 0 and -inf, in place of True where the query may look.")
+    if table.dtype != bool:
+        reason = "an array of objects: make it with dtype=bool." if table.dtype == object else ""
+        raise NotRightError(f"{case.label} has dtype {table.dtype}; expected bool, True and False.", reason)
     return table
 
 

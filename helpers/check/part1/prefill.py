@@ -147,12 +147,13 @@ class LoggedPrefill:
         seen = [carried[: self.sees(t, len(carried), head)] for head in toy.HEADS]
         return [toy.four_heads(visible)[h] for h, visible in enumerate(seen)]
 
-    def changed(self) -> set[int]:
-        """Return the positions at which its prompts differ from the first."""
+    def changed(self) -> list[set[int]]:
+        """Return for each prompt after the first at which positions it differs from that one."""
         pairs = [(self.prompts[0], prompt) for prompt in self.prompts[1:]]
-        return {n for a, b in pairs for n, (x, y) in enumerate(zip(a, b, strict=False), 1) if x != y}
+        return [{n for n, (x, y) in enumerate(zip(a, b, strict=False), 1) if x != y} for a, b in pairs]
 
 
+AVERAGE = "whose `all` sees all"
 ROWS, COLUMNS = "not every earlier row is compared.", "not all four columns are compared."
 LEAKS: dict[str, tuple[Callable[[int, int, str], int], str]] = {  # how far they see; what misses them
     "that has no causal mask": (lambda t, n, head: n, ""),
@@ -160,7 +161,7 @@ LEAKS: dict[str, tuple[Callable[[int, int, str], int], str]] = {  # how far they
     "whose row 1 sees all": (lambda t, n, head: n if t == 1 else t, ROWS),
     "whose middle row sees all": (lambda t, n, head: n if t == (n + 1) // 2 else t, ROWS),
     "whose `newest` sees all": (lambda t, n, head: n if head == "newest" else t, COLUMNS),
-    "whose `all` sees all": (lambda t, n, head: n if head == "all" else t, COLUMNS),
+    AVERAGE: (lambda t, n, head: n if head == "all" else t, COLUMNS),
 }
 
 
@@ -173,10 +174,11 @@ def _verdict(function: Any, prefill: Callable[[Any], np.ndarray], name: str) -> 
     return bool(value)
 
 
-def _noise() -> Callable[[Any], np.ndarray]:
-    """Return a prefill in which every number of every call is another one."""
+def _noise(still: int | None = None) -> Callable[[Any], np.ndarray]:
+    """Return a prefill in which every number of every call is another one, but for one column."""
     rng = np.random.default_rng(0)
-    return lambda numbers: rng.normal(size=(len(numbers), len(toy.HEADS)))
+    moves = np.arange(len(toy.HEADS)) != still
+    return lambda numbers: rng.normal(size=(len(numbers), len(toy.HEADS))) * moves
 
 
 def _check_passes_right(answer: Any, right: LoggedPrefill) -> None:
@@ -191,19 +193,41 @@ def _check_passes_right(answer: Any, right: LoggedPrefill) -> None:
     raise NotRightError("with the right prefill it returns False; expected True.", reason)
 
 
-def _missed_reason(answer: Any, right: LoggedPrefill, reason: str) -> str:
+def _check_compares_numbers(answer: Any) -> None:
+    """Raise if the test knows the numbers of the toy by heart, or compares no more than sums."""
+    if not _verdict(answer, lambda numbers: -toy.prefill_matrix(numbers), "a prefill of other heads"):
+        message = "with a prefill of other heads, which has its mask, it returns False; expected True."
+        reason = "the table is held against known numbers; hold two runs of prefill against each other."
+        raise NotRightError(message, reason)
+    rng = np.random.default_rng(0)
+    balanced = np.array([[1, -1, 0, 0], [0, 0, 1, -1]])  # each row of a table then sums to 0
+    if _verdict(answer, lambda numbers: rng.integers(1, 99, (len(numbers), 2)) @ balanced, "random numbers"):
+        message = (
+            "with a prefill whose numbers all change, but not their sum, it returns True; expected False."
+        )
+        raise NotRightError(message, "sums or averages are compared; compare each number with its own.")
+
+
+def _missed_reason(answer: Any, right: LoggedPrefill, leak: str) -> str:
     """Say why a test let a leak through."""
     if len(right.prompts) < 2:
         calls = ("never called", "called once")[len(right.prompts)]
         return f"prefill is {calls}; it takes two runs to see a change."
     changed, n = right.changed(), len(right.prompts[0])
-    if not changed and all(len(prompt) == n for prompt in right.prompts):
+    same_length = all(len(prompt) == n for prompt in right.prompts)
+    if not any(changed) and same_length:
         return "prefill gets the same numbers each time; change the last one."
     if _verdict(answer, _noise(), "a prefill of random numbers"):
         return "it returns True whatever prefill gives: nothing is compared, or only with itself."
-    if changed and n not in changed:
+    if all(_verdict(answer, _noise(h), "a prefill of random numbers") for h in range(len(toy.HEADS))):
+        return "one number that stays is enough for it; every one has to stay: np.all, not np.any."
+    if leak == AVERAGE and same_length and len({*map(sum, right.prompts)}) == 1:
+        return "numbers that swap places keep their average, so `all` cannot show it: change the last number."
+    if any(changed) and not any(n in places for places in changed):
         return f"number {n}, the last, is never changed; change that one, then all other rows are earlier."
-    return reason
+    if any(changed) and {n} not in changed:
+        return f"earlier numbers change with number {n}; change that alone, then all other rows are earlier."
+    return LEAKS[leak][1]
 
 
 @exercise
@@ -214,8 +238,9 @@ def change_future(answer: Any) -> str:
     """
     right = LoggedPrefill(lambda t, n, head: t)
     _check_passes_right(answer, right)
-    for name, (sees, reason) in LEAKS.items():
+    for name, (sees, _) in LEAKS.items():
         if _verdict(answer, LoggedPrefill(sees), f"a prefill {name}"):
             message = f"with a prefill {name} it returns True; expected False."
-            raise NotRightError(message, _missed_reason(answer, right, reason))
+            raise NotRightError(message, _missed_reason(answer, right, name))
+    _check_compares_numbers(answer)
     return f"your test passes the right prefill and catches all {len(LEAKS)} that look ahead."
