@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -18,9 +19,12 @@ class Tokenizer:
     """Text to token ids and back: one id a word for this project's model, pieces of words for others."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer of the `tokenizers` library."""
+        """Wrap a tokenizer of the `tokenizers` library. ValueError for a kind that `check_kind` refuses."""
+        check_kind(library)
         self.library = library
         self.vocabulary = library.get_vocab()
+        added = [re.escape(token.content) for token in library.get_added_tokens_decoder().values()]
+        self.added = re.compile("|".join(sorted(added, key=len, reverse=True)) or "(?!)")
 
     @classmethod
     def of_words(cls, words: Iterable[str]) -> Tokenizer:
@@ -46,15 +50,19 @@ class Tokenizer:
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: it is damaged.
+            ValueError: it is damaged, or of a kind that `check_kind` refuses.
         """
         path = Path(folder) / FILE
         if not path.is_file():
             raise FileNotFoundError(f"no {FILE} in {folder}: expected the file that `save` writes there")
         try:
-            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            library = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises bare Exception
             raise ValueError(f"{path} is not a tokenizer that can be read: {error}") from error
+        try:
+            return cls(library)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder that is there."""
@@ -75,10 +83,10 @@ class Tokenizer:
         """Return the ids of a text.
 
         Raises:
-            ValueError: a word is not in the vocabulary; the message names it and the nearest that are.
+            ValueError: a word is not in the vocabulary; the message names it and the nearest that are. Where
+                words are cut into pieces: a character that no piece has.
         """
-        if isinstance(self.library.model, models.WordLevel):
-            self.check_known(text)
+        self.check_known(text)
         return self.library.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -95,12 +103,31 @@ class Tokenizer:
         return [self.decode([i]) for i in ids]
 
     def check_known(self, text: str) -> None:
-        """Raise ValueError if a word of the text is not in the vocabulary."""
-        pieces = [word for word, _ in self.library.pre_tokenizer.pre_tokenize_str(text)]
-        unknown = [word for word in dict.fromkeys(pieces) if word not in self.vocabulary]
-        if unknown:
-            told = "; ".join(f"{word!r} (nearest: {', '.join(self.nearest(word))})" for word in unknown)
-            raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {told}")
+        """Raise ValueError for what is not in the vocabulary: the library would drop or replace it."""
+        pieces = [piece for part in self.added.split(text) for piece in self.pieces(part)]
+        if isinstance(self.library.model, models.WordLevel):
+            unknown = [word for word in dict.fromkeys(pieces) if word not in self.vocabulary]
+            told = [f"{word!r} (nearest: {', '.join(self.nearest(word))})" for word in unknown]
+        else:
+            characters = dict.fromkeys("".join(pieces))
+            told = [repr(character) for character in characters if not self.has_character(character)]
+        if told:
+            raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {'; '.join(told)}")
+
+    def pieces(self, text: str) -> list[str]:
+        """Normalise a text and cut it, as the library does before it looks pieces up."""
+        if self.library.normalizer is not None:
+            text = self.library.normalizer.normalize_str(text)
+        if self.library.pre_tokenizer is None:
+            return [text] if text else []
+        return [piece for piece, _ in self.library.pre_tokenizer.pre_tokenize_str(text)]
+
+    def has_character(self, character: str) -> bool:
+        """Whether the vocabulary has this character, or its bytes where the library falls back on them."""
+        if character in self.vocabulary:
+            return True
+        spelled = [f"<0x{byte:02X}>" for byte in character.encode()]
+        return self.library.model.byte_fallback and all(byte in self.vocabulary for byte in spelled)
 
     def nearest(self, word: str, n: int = 3) -> list[str]:
         """Return the n words of the vocabulary that look most like this one, whatever their capitals."""
@@ -121,6 +148,22 @@ class Tokenizer:
     def __repr__(self) -> str:
         kind = type(self.library.model).__name__
         return f"Tokenizer({kind}, {self.vocab_size} ids)"
+
+
+def check_kind(library: tokenizers.Tokenizer) -> None:
+    """Raise ValueError for a kind of which `check_known` could not tell what it does not know."""
+    model = library.model
+    if isinstance(model, models.WordLevel):
+        return
+    kind = type(model).__name__
+    if not isinstance(model, models.BPE):
+        raise ValueError(
+            f"a {kind} tokenizer is not supported; expected WordLevel, or BPE as the Llamas have"
+        )
+    if model.continuing_subword_prefix or model.end_of_word_suffix:
+        raise ValueError(
+            "a BPE tokenizer that marks the parts of a word is not supported; expected plain BPE"
+        )
 
 
 def check_words(words: Sequence[str]) -> None:

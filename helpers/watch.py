@@ -52,7 +52,8 @@ def watch(
         name: the model's, in the trace.
 
     Raises:
-        ValueError: a wrong prompt or setting, or a cache that is in use or does not fit.
+        ValueError: a wrong prompt or setting, or a cache that is in use or does not fit. A cache that came in
+            keeps the passes that ran before an error: reset() it.
     """
     check_size("max_new", max_new)
     check_size("n_top", n_top)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from helpers import corpus
 from helpers.tokenizer import EOS, Tokenizer
@@ -102,20 +105,111 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "tokenizer.json").read_bytes() == once
 
 
-def test_a_tokenizer_of_pieces_loads_too(tmp_path: Path) -> None:
-    """Other models of the family cut words into pieces; such a tokenizer knows no unknown words."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+def of_bytes() -> tokenizers.Tokenizer:
+    """As Llama 3, Qwen2 and SmolLM2 have it: characters are written as bytes, a sign for each."""
+    library = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
     library.train_from_iterator(["Today weather is so nice"] * 9, trainer)
-    library.save(str(tmp_path / "tokenizer.json"))
+    library.add_special_tokens(["<|end|>"])
+    return library
+
+
+def of_characters(byte_fallback: bool = True) -> tokenizers.Tokenizer:
+    """As Llama 2 and Mistral have it: no pre-tokenizer; a character without a piece becomes its bytes."""
+    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁aiostweh", "▁i", "▁is"]
+    merges = [("▁", "i"), ("▁i", "s")]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    library = tokenizers.Tokenizer(
+        models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=byte_fallback)
+    )
+    library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    library.decoder = decoders.Sequence(parts)
+    library.add_special_tokens(["<unk>", "<s>"])
+    return library
+
+
+@functools.cache
+def made(make: Callable[[], tokenizers.Tokenizer]) -> tokenizers.Tokenizer:
+    return make()
+
+
+@pytest.mark.parametrize("make", [of_bytes, of_characters])
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁<")))
+def test_a_tokenizer_of_pieces_knows_every_text(make: Callable[[], tokenizers.Tokenizer], text: str) -> None:
+    tokenizer = Tokenizer(made(make))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("make", [of_bytes, of_characters])
+def test_a_tokenizer_of_pieces_loads_too(tmp_path: Path, make: Callable[[], tokenizers.Tokenizer]) -> None:
+    """Other models of the family cut words into pieces."""
+    make().save(str(tmp_path / "tokenizer.json"))
     loaded = Tokenizer.load(tmp_path)
     ids = loaded.encode("Today whether is så")
     assert loaded.decode(ids) == "Today whether is så"
+    assert ids == make().encode("Today whether is så").ids
     assert loaded.eos_id is None
     assert "BPE" in repr(loaded)
+
+
+def test_a_character_that_no_piece_has_is_named() -> None:
+    """The library drops it, or puts <unk> in its place, and says nothing."""
+    tokenizer = Tokenizer(tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])))
+    assert tokenizer.encode("abba") == [2, 1, 0]
+    with pytest.raises(ValueError, match=r"not in the vocabulary of 3 words: 'z'; 'é'$"):
+        tokenizer.encode("abzabéz")
+    with pytest.raises(ValueError, match="'T'; 'd'; 'y'; '!'"):
+        Tokenizer(of_characters(byte_fallback=False)).encode("Today is!")
+
+
+def test_special_words_stand_in_a_text_of_pieces() -> None:
+    tokenizer = Tokenizer(of_characters(byte_fallback=False))  # it has no "<"
+    assert tokenizer.encode("<s>is") == [tokenizer.vocabulary["<s>"], tokenizer.vocabulary["▁is"]]
+
+
+def of_foreign_words() -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer(models.WordLevel({"hello": 0, "[UNK]": 1, "so nice": 2}, unk_token="[UNK]"))
+
+
+def test_foreign_words_are_normalised_as_the_library_does_it() -> None:
+    library = of_foreign_words()
+    library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    assert Tokenizer(library).encode("Hello HELLO") == [0, 0]
+    with pytest.raises(ValueError, match=r"not in the vocabulary of 3 words: 'mia' .nearest"):
+        Tokenizer(library).encode("Hello Mia")
+
+
+def test_foreign_words_that_nothing_cuts() -> None:
+    tokenizer = Tokenizer(of_foreign_words())
+    assert (tokenizer.encode("so nice"), tokenizer.encode("")) == ([2], [])
+    with pytest.raises(ValueError, match=r"'hello hello' .nearest: hello"):
+        tokenizer.encode("hello hello")
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"), "a WordPiece tokenizer is not supported"),
+        (models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0), "a Unigram tokenizer is not supported"),
+        (models.BPE({"a": 0, "##b": 1}, [], continuing_subword_prefix="##"), "marks the parts of a word"),
+        (models.BPE({"a": 0, "b</w>": 1}, [], end_of_word_suffix="</w>"), "marks the parts of a word"),
+    ],
+)
+def test_kinds_that_could_lose_a_word_are_refused(
+    tmp_path: Path, model: tokenizers.models.Model, told: str
+) -> None:
+    library = tokenizers.Tokenizer(model)
+    with pytest.raises(ValueError, match=told):
+        Tokenizer(library)
+    library.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{told}"):
+        Tokenizer.load(tmp_path)
 
 
 def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:
