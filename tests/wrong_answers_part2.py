@@ -180,6 +180,18 @@ WRONG: dict[str, Answers] = {
             "m = torch.zeros(T, S, dtype=torch.bool)\nm[:, S - T :] = torch.ones(T, T).tril() > 0\nreturn m",
             "the stored tokens are hidden",
         ),
+        top_left_but_for_one=(
+            "seen = torch.ones(T, S, dtype=torch.bool)\nreturn seen if T == 1 else seen.tril()",
+            "lets query 0 see key 0; expected keys 0 to 4",
+            "right for one new token alone",
+        ),
+        stored_and_itself=(
+            "stored, own = torch.ones(T, S - T, dtype=torch.bool), torch.eye(T, dtype=torch.bool)\n"
+            "return torch.cat([stored, own], dim=1)",
+            "lets query 1 see keys 0, 1, 2, 3, 5",
+            "sees the new ones before it too",
+        ),
+        stored_alone=("return (torch.arange(S) < S - T).expand(T, S)", "the stored tokens alone"),
         itself_alone=("return torch.arange(S) == torch.arange(S - T, S)[:, None]", "itself alone"),
         transposed=(
             "return (torch.arange(S) <= torch.arange(S - T, S)[:, None]).T",
@@ -282,6 +294,19 @@ WRONG: dict[str, Answers] = {
             ),
             "fewer KV heads than query heads",
         ),
+        dealt_out_in_turns=(
+            swap(
+                STEP,
+                "attend(q, K, V, mask,",
+                "attend(q, K.repeat(1, q.shape[1] // K.shape[1], 1, 1), "
+                "V.repeat(1, q.shape[1] // K.shape[1], 1, 1), mask,",
+            ),
+            "dealt out in turns",
+        ),
+        first_head_alone=(
+            swap(STEP, "attend(q, K, V,", "attend(q, K[:, :1], V[:, :1],"),
+            "the first KV head alone is read",
+        ),
         token_axis_lost=(
             swap(STEP, "** -0.5), K", "** -0.5)[:, :, 0], K"),
             "the axis T is lost",
@@ -333,12 +358,47 @@ WRONG: dict[str, Answers] = {
                 "each token less its own mean",
                 "adds the same to every number",
             ),
+            constant_added_exactly=(
+                swap(MOVES, "changed[0, j] = torch.randn(x.shape[2])", "changed[0, j] += 1"),
+                "each token less its own mean",
+                "adds the same to every number",
+            ),
+            doubled_exactly=(
+                swap(MOVES, "changed[0, j] = torch.randn(x.shape[2])", "changed[0, j] *= 2"),
+                "RMSNorm",
+                "a norm hides lengths",
+            ),
+            sums=(
+                swap(
+                    MOVES,
+                    "(f(changed) != before).any(dim=-1)",
+                    "((f(changed).sum(dim=-1) - before.sum(dim=-1)).abs() > 1e-4)",
+                ),
+                "a linear layer",
+                "the sums of rows were compared",
+            ),
+            lengths=(
+                swap(
+                    MOVES,
+                    "(f(changed) != before).any(dim=-1)",
+                    "((f(changed).norm(dim=-1) - before.norm(dim=-1)).abs() > 1e-4)",
+                ),
+                "a norm hides lengths",
+            ),
+            first_number=(
+                swap(MOVES, ".any(dim=-1)[0]", "[0, :, 0]"),
+                "one number alone is changed or compared",
+            ),
+            one_number_changed=(
+                swap(MOVES, "changed[0, j] = torch.randn(x.shape[2])", "changed[0, j, 0] += 1"),
+                "one number alone is changed or compared",
+            ),
             longer=(
                 swap(MOVES, "changed[0, j] = torch.randn(x.shape[2])", "changed[0, j] *= 2").replace(
                     "f(changed) != before", "(f(changed) - before).abs() > 1e-5"
                 ),
                 "RMSNorm",
-                "only makes a token longer or shorter",
+                "a norm hides lengths",
             ),
             signed=(
                 swap(MOVES, "!= before", "> before"),
@@ -477,7 +537,7 @@ WRONG: dict[str, Answers] = {
         no_words=(swap(COUNT, "return words + ", "return "), "embedding and readout were forgotten"),
         two_matrices=(swap(COUNT, "3 * C", "2 * C"), "the MLP has three matrices"),
         no_mlp=(swap(COUNT, " + mlp", ""), "the MLP was forgotten"),
-        no_output=(swap(COUNT, "k + k + q", "k + k"), "o_proj is missing"),
+        no_output=(swap(COUNT, "k + k + q", "k + k"), "q_proj or o_proj is missing"),
         K_alone=(swap(COUNT, "k + k + q", "k + q"), "K or V is missing"),
         one_layer=(swap(COUNT, "config.n_layers * ", ""), "one layer only"),
         square_q=(
@@ -485,6 +545,7 @@ WRONG: dict[str, Answers] = {
             "a small model with H · D over C",
             "H · D need not be C",
         ),
+        no_queries=(swap(COUNT, "(q + k", "(k"), "q_proj or o_proj is missing"),
         positions=(
             swap(COUNT, ") + C\n", ") + C + C * config.max_seq_len\n"),
             "rotary positions learn nothing",
@@ -516,13 +577,13 @@ WRONG: dict[str, Answers] = {
         ),
         added=(
             APPEND.replace("S] =", "S] +="),
-            "append to a cache after its reset, rows 0 to 2, layer 0, adds k to cache.k",
+            "append to a cache cut back to 2 rows, row 2, layer 0, adds k to cache.k",
             "assign with =, not with +=",
         ),
         first_zero_row=(
             "start = int((cache.k[layer, 0, 0, :, 0] != 0).sum())\n"
             + APPEND.replace("cache.length", "start").replace("S]", "start + k.shape[2]]"),
-            "append to a cache after its reset",
+            "append to a cache cut back to 2 rows",
         ),
         asserted=(
             APPEND.replace(CHECK, "assert S <= cache.max_len\n"),
@@ -612,7 +673,7 @@ WRONG: dict[str, Answers] = {
             "check S against cache.max_len first",
         ),
         checked_late=(
-            swap(swap(APPEND, CHECK, ""), "= k\n", "= k[:, :, : 6 - cache.length]\n" + CHECK),
+            swap(swap(APPEND, CHECK, ""), "= k\n", "= k[:, :, : cache.max_len - cache.length]\n" + CHECK),
             "raises ValueError and changes the cache",
             "written before it was checked",
         ),
@@ -620,6 +681,17 @@ WRONG: dict[str, Answers] = {
             swap(APPEND, "ValueError", "IndexError"),
             "raises IndexError",
             "expected a ValueError",
+        ),
+        own_count=(
+            "rows = append.__dict__\n"
+            + swap(APPEND, "return", "rows[layer] = S\nreturn").replace("cache.length", "rows.get(layer, 0)"),
+            "append to a cache cut back to 2 rows, row 2, layer 0, raises ValueError",
+            "not from a count of your own",
+        ),
+        hard_coded_length=(
+            swap(APPEND, "if S > cache.max_len", "if S > 6"),
+            "append of 3 rows to 3 of 5 raises RuntimeError",
+            "compare S with cache.max_len",
         ),
         full_refused=(
             swap(APPEND, "S > cache.max_len", "S >= cache.max_len"),
@@ -662,6 +734,19 @@ WRONG: dict[str, Answers] = {
         ),
         first_two=("return a[:, 0] - a[:, 1] <= 2 * (a - b).abs().max()", "not the first two"),
         best_alone=("return a.amax(1) <= 2 * (a - b).abs().max()", "the best logit itself"),
+        margins_of_b=(
+            swap(DIFFER, "a.topk(2)", "b.topk(2)"),
+            "gives True for row 3 (margin 0.3, largest difference 0.1); expected False",
+            "the margins are those of a",
+        ),
+        margin_doubled=(
+            swap(swap(DIFFER, "2 * ", ""), "best - second", "2 * (best - second)"),
+            "not twice the margin",
+        ),
+        log_softmax=(
+            "a, b = a.log_softmax(1), b.log_softmax(1)\n" + DIFFER,
+            "softmax is not needed",
+        ),
         softmax=(
             "a, b = a.softmax(1), b.softmax(1)\n" + DIFFER,
             "softmax is not needed",
@@ -720,7 +805,8 @@ WRONG: dict[str, Answers] = {
             swap(TPOT, "return fixed + slope * context", "return (fixed + slope * context) / 1000"),
             "seconds",
         ),
-        added_to_the_last=(swap(TPOT, "fixed + ", "milliseconds[-1] + "), "added to the last time"),
+        added_to_the_first=(swap(TPOT, "fixed + ", "milliseconds[0] + "), "added to a measured time"),
+        added_to_the_last=(swap(TPOT, "fixed + ", "milliseconds[-1] + "), "added to a measured time"),
         interpolated=("return np.interp(context, contexts, milliseconds)", "the last time was repeated"),
         hard_coded=("return 10.79", "predict_tpot([100, 200, 400]"),
         text=("return '10.79 ms'", "expected one number"),
@@ -743,7 +829,7 @@ WRONG: dict[str, Answers] = {
             K_or_V_only=(
                 swap(BYTES, "return 2 * config", "return config"),
                 "gives 11.25 KiB; expected 22.5 KiB",
-                "K or V only",
+                "half of it: K and V are both kept",
             ),
             four_bytes=(
                 swap(BYTES, "D * 2", "D * 4"),
@@ -756,7 +842,14 @@ WRONG: dict[str, Answers] = {
                 "one layer only",
             ),
             one_head=(swap(BYTES, "Hkv * D", "D"), "one KV head only"),
-            numbers=(swap(BYTES, "D * 2", "D / 2"), "gives 5.62 KiB", "numbers, not bytes"),
+            numbers=(swap(BYTES, "D * 2", "D"), "gives 11.25 KiB", "a number has two bytes"),
+            numbers_of_K=(swap(BYTES, "D * 2", "D / 2"), "gives 5.62 KiB", "a quarter of it"),
+            no_head_dim=(swap(BYTES, "Hkv * D", "Hkv"), "gives 360 bytes", "head_dim is left out"),
+            MLP_width=(
+                swap(BYTES, "Hkv * D", 'config["intermediate_size"]'),
+                "gives 180 KiB",
+                "the MLP's width",
+            ),
             bits=(swap(BYTES, "D * 2", "D * 16"), "bits"),
             KiB=(swap(BYTES, "D * 2", "D * 2 / 1024"), "gives 22.5 bytes; expected 22.5 KiB", "KiB; bytes"),
             kB=(swap(BYTES, "D * 2", "D * 2 / 1000"), "kB; bytes are asked for"),
@@ -836,6 +929,30 @@ WRONG: dict[str, Answers] = {
             "the tolerance is left out",
         ),
         sums=(swap(LAYER, "(x - y).abs().max()", "(x.sum() - y.sum()).abs()"), "the sums were compared"),
+        allclose=(
+            swap(LAYER, "(x - y).abs().max() > tolerance", "not torch.allclose(x, y, atol=tolerance)"),
+            "that differ by 0.015 in layer 3, numbers near 1000, gives None; expected layer 3",
+            "pass rtol=0",
+        ),
+        relative=(
+            swap(LAYER, "(x - y).abs().max()", "((x - y) / x).abs().max()"),
+            "relative to the size of the numbers",
+        ),
+        relative_allclose=(
+            swap(LAYER, "(x - y).abs().max() > tolerance", "not torch.allclose(x, y, rtol=tolerance)"),
+            "relative to the size of the numbers",
+        ),
+        hard_coded_tolerance=(swap(LAYER, "> tolerance", "> 1e-4"), "a tolerance of its own"),
+        at_tolerance=(swap(LAYER, "> tolerance", ">= tolerance"), "tolerance 0", "> and not >="),
+        squared=(swap(LAYER, ".abs()", ".square()"), "the square of a small difference"),
+        root_of_the_mean_square=(
+            swap(LAYER, "(x - y).abs().max()", "(x - y).square().mean().sqrt()"),
+            "one position may differ and be lost in it",
+        ),
+        largest_numbers=(
+            swap(LAYER, "(x - y).abs().max()", "(x.max() - y.max()).abs()"),
+            "the largest numbers of both were compared",
+        ),
         last_layer=(
             "found = None\n"
             + swap(swap(LAYER, "return layer", "found = layer"), "return None", "return found"),
@@ -911,6 +1028,18 @@ WRONG: dict[str, Answers] = {
         the_larger=(swap(CONTEXT, "min(", "max("), "the larger of the two"),
         always_the_limit=("return max_positions", "max_positions whatever the RAM is"),
         bytes_left=(swap(CONTEXT, " // bytes_per_token", ""), "bytes, not tokens"),
+        twice_the_rows=(swap(CONTEXT, "// bytes", "// 2 // bytes"), "not twice"),
+        limit_less_one=(
+            swap(CONTEXT, "max_positions))", "max_positions - 1))"),
+            "gives 8,191; expected 8,192",
+            "the limit is not one less",
+        ),
+        nothing_where_nothing_fits=(
+            "free = ram_gib * 2**30 - weights_bytes\n"
+            "return min(free // bytes_per_token, max_positions) if free > 0 else None",
+            "for Llama-3.1-8B in 8 GiB gives None",
+            "where the weights alone do not fit, give 0",
+        ),
         weights_added=(swap(CONTEXT, "- weights", "+ weights"), "the weights were added"),
         hard_coded=("return 74075", "for Llama-3.1-8B in 16 GiB gives 74,075; expected 8,539"),
         one_less=(swap(CONTEXT, "bytes_per_token,", "bytes_per_token - 1,"),),

@@ -19,6 +19,7 @@ from helpers.check.result import NotRightError, exercise, show
 APPEND_TODO = "let append write k and v into the cache and return views of all rows so far."
 N_LAYERS, B, HKV, D, MAX_LEN = 3, 2, 3, 4, 6
 CHUNKS = (3, 1, 2)  # exactly full at the end
+CUT_TO, CHUNKS_AFTER = 2, (1, 3)  # then cut back, and full again over what still stands there
 
 
 @dataclass
@@ -44,15 +45,9 @@ class Buffers:
         return f"cache({self.length} of {self.max_len} rows)"
 
 
-def _new_buffers() -> Buffers:
-    shape = (N_LAYERS, B, HKV, MAX_LEN, D)
+def _new_buffers(max_len: int = MAX_LEN) -> Buffers:
+    shape = (N_LAYERS, B, HKV, max_len, D)
     return Buffers(torch.zeros(shape), torch.zeros(shape))
-
-
-def _used_buffers() -> Buffers:
-    """Return a cache after a reset: the rows of another sequence still stand there, but none counts."""
-    k, v = drawn(40, 2, N_LAYERS, B, HKV, MAX_LEN, D).unbind()
-    return Buffers(k, v)
 
 
 def _rows(start: int, T: int, layer: int) -> tuple[Tensor, Tensor]:
@@ -74,22 +69,32 @@ def _span(rows: Sequence[int]) -> str:
     return f"rows {show(rows)}"
 
 
-def _append_once(function: Any, cache: Buffers, layer: int, T: int, label: str) -> Any:
-    """Call the reader's append with T new rows of this layer; keys and values must come out unchanged."""
-    k, v = _rows(cache.length, T, layer)
-    return call(function, Case(label, (cache, layer, k, v)), APPEND_TODO)
+def _append_once(function: Any, cache: Buffers, layer: int, rows: tuple[Tensor, Tensor], label: str) -> Any:
+    """Call the reader's append with new rows of this layer; keys and values must come out unchanged."""
+    return call(function, Case(label, (cache, layer, *rows)), APPEND_TODO)
 
 
-def _check_chunk(function: Any, cache: Buffers, layer: int, T: int, when: str) -> None:
-    """Append one chunk in one layer, and raise unless buffers, counter and answer are right."""
+OWN_COUNT = f"cache.length says {CUT_TO} again: go on from there, not from a count of your own."
+
+
+def _check_chunk(function: Any, cache: Buffers, layer: int, T: int, cut: bool) -> None:
+    """Append one chunk in one layer, and raise unless buffers, counter and answer are right.
+
+    Args:
+        cut: the cache was full and has been cut back, so that old rows stand where the new ones go.
+    """
     start, S = cache.length, cache.length + T
-    label = f"append{when}, {_span(range(start, S))}, layer {layer},"
+    label = (
+        f"append{f' to a cache cut back to {CUT_TO} rows' * cut}, {_span(range(start, S))}, layer {layer},"
+    )
+    rows = _rows(start + MAX_LEN * cut, T, layer)  # others than those that stand there
     before, places = _states(cache), (cache.k.data_ptr(), cache.v.data_ptr())
     try:
-        value = _append_once(function, cache, layer, T, label)
+        value = _append_once(function, cache, layer, rows, label)
     except NotRightError as stop:
         full = f"{S} rows fit into {MAX_LEN}: only more than max_len are too many."
-        reason = full if S == MAX_LEN and "raises ValueError" in stop.message else stop.reason
+        refused = "raises ValueError" in stop.message
+        reason = full if refused and S == MAX_LEN else OWN_COUNT if refused and cut else stop.reason
         raise NotRightError(stop.message, reason) from None
     if cache.length != start:
         message = f"{label} leaves cache.length at {cache.length}; expected {start}."
@@ -97,7 +102,7 @@ def _check_chunk(function: Any, cache: Buffers, layer: int, T: int, when: str) -
     if (cache.k.data_ptr(), cache.v.data_ptr()) != places or cache.k.shape != before[0].shape:
         reason = "write into the rows that are laid out already; that is what they are for."
         raise NotRightError(f"{label} puts other tensors in place of cache.k or cache.v.", reason)
-    for name, now, was, new in zip("kv", (cache.k, cache.v), before, _rows(start, T, layer), strict=True):
+    for name, now, was, new in zip("kv", (cache.k, cache.v), before, rows, strict=True):
         wanted, added = was.clone(), was.clone()
         wanted[layer, :, :, start:S] = new
         added[layer, :, :, start:S] += new
@@ -114,7 +119,7 @@ def _advanced_reason(function: Any) -> str:
     advancing = []
     for layer in range(N_LAYERS):
         cache = _new_buffers()
-        _append_once(function, cache, layer, 1, "append")
+        _append_once(function, cache, layer, _rows(0, 1, layer), "append")
         if cache.length:
             advancing.append(layer)
     if advancing == [N_LAYERS - 1]:
@@ -190,20 +195,20 @@ OVERFLOW_ERRORS = {
     "raises AssertionError": "python -O skips every assert, so it guards nothing: raise ValueError.",
     "The expanded size of the tensor": TOO_LATE,
     "is out of bounds for dimension": TOO_LATE,
-    "exceeds dimension size": TOO_LATE,
+    "must match the size of tensor": TOO_LATE,
 }
 
 
-def _check_overflow(function: Any, stored: int, T: int) -> None:
+def _check_overflow(function: Any, stored: int, T: int, max_len: int) -> None:
     """Raise unless append refuses T rows behind `stored` ones with a ValueError, and writes nothing."""
-    cache = _new_buffers()
+    cache = _new_buffers(max_len)
     for layer in range(N_LAYERS):
         k, v = _rows(0, stored, layer)
         cache.k[layer, :, :, :stored], cache.v[layer, :, :, :stored] = k, v
     cache.length, before = stored, _states(cache)
-    label = f"append of {T} row{'s' * (T > 1)} to {stored} of {MAX_LEN}"
+    label = f"append of {T} row{'s' * (T > 1)} to {stored} of {max_len}"
     try:
-        _append_once(function, cache, 0, T, label)
+        _append_once(function, cache, 0, _rows(stored, T, 0), label)
     except NotRightError as stop:
         if "raises ValueError" not in stop.message:
             found = stop.message.removesuffix(".")
@@ -211,7 +216,7 @@ def _check_overflow(function: Any, stored: int, T: int) -> None:
                 f"{found}; expected a ValueError.", with_reason(stop, OVERFLOW_ERRORS).reason
             ) from None
     else:
-        lost = "a slice past the end is empty, so these rows are lost without a word: " * (stored == MAX_LEN)
+        lost = "a slice past the end is empty, so these rows are lost without a word: " * (stored == max_len)
         reason = f"{lost}check S against cache.max_len first, and raise ValueError."
         raise NotRightError(f"{label} raises nothing; expected a ValueError.", reason)
     if not (alike(cache.k, before[0]) and alike(cache.v, before[1])) or cache.length != stored:
@@ -228,15 +233,16 @@ def append(answer: Any) -> str:
     It returns views of all rows of that layer, and raises ValueError before writing if they do not fit.
     """
     cases.check_function(answer, APPEND_TODO)
-    for cache, when in ((_new_buffers(), ""), (_used_buffers(), " to a cache after its reset")):
-        for T in CHUNKS:
+    cache = _new_buffers()
+    for start, chunks in ((0, CHUNKS), (CUT_TO, CHUNKS_AFTER)):
+        cache.length = start
+        for T in chunks:
             for layer in range(N_LAYERS):
-                _check_chunk(answer, cache, layer, T, when)
+                _check_chunk(answer, cache, layer, T, cut=start > 0)
             cache.length += T
-    _check_overflow(answer, MAX_LEN, 1)
-    _check_overflow(answer, MAX_LEN - 2, 3)
-    chunks = " + ".join(map(str, CHUNKS))
-    full = f"{chunks} rows fill the {MAX_LEN} of each layer exactly"
+    _check_overflow(answer, MAX_LEN, 1, MAX_LEN)
+    _check_overflow(answer, MAX_LEN - 3, 3, MAX_LEN - 1)
+    full = f"{' + '.join(map(str, CHUNKS))} rows fill the {MAX_LEN} of each layer exactly"
     return f"{full}; more are refused before anything is written."
 
 
@@ -303,7 +309,13 @@ DIFFER_MISTAKES: Mistakes = {
     ],
     "softmax is not needed: margin and difference are those of the logits.": [
         lambda a, b: _margin(a.softmax(-1)) <= 2 * _gap(a.softmax(-1), b.softmax(-1)).max(),
+        lambda a, b: _margin(a) <= 2 * _gap(a.log_softmax(-1), b.log_softmax(-1)).max(),
     ],
+    "the margins are those of a; b only tells how far a logit may move.": [
+        lambda a, b: _margin(b) <= 2 * _gap(a, b).max(),
+        lambda a, b: torch.minimum(_margin(a), _margin(b)) <= 2 * _gap(a, b).max(),
+    ],
+    "twice the difference, not twice the margin.": [lambda a, b: 2 * _margin(a) <= _gap(a, b).max()],
     "four times the difference: the best falls by it, the second rises by it, that is twice.": [
         lambda a, b: _margin(a) <= 4 * _gap(a, b).max()
     ],
@@ -323,6 +335,7 @@ def _differ_cases() -> list[Case]:
     )
     moved = torch.zeros_like(a)  # a - moved says another word in row 2
     moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, 0.1, 0.02, -0.07
+    moved[3, 1], moved[3, 3] = -0.07, 0.06  # the margin of row 3 is 0.17 in a - moved
     small = torch.zeros_like(a)
     small[3, 2] = 0.1  # neither the best nor the second
     flat = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.2, 0.1], [0.5, 0.4, 0.3, -0.4, 0.2, 0.3]])
@@ -429,8 +442,9 @@ TPOT_MISTAKES: Mistakes = {
         lambda x, y, context: _line(x, y, context, 2)
     ],
     "seconds; the times are in milliseconds.": [lambda x, y, context: _line(x, y, context) / 1000],
-    "the slope's part was added to the last time as if it had been measured at 0.": [
-        lambda x, y, context: y[-1] + _slope(x, y) * context
+    "the slope's part was added to a measured time as if it had been measured at 0.": [
+        lambda x, y, context: y[0] + _slope(x, y) * context,
+        lambda x, y, context: y[-1] + _slope(x, y) * context,
     ],
     "np.interp does not go on beyond the points: it repeats the last one.": [
         lambda x, y, context: float(np.interp(context, x, y))

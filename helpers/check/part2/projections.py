@@ -133,6 +133,15 @@ MASK_MISTAKES: Mistakes = {
     "aligned top-left, as is_causal=True does it: query 0 stands behind S - T stored tokens.": [
         lambda T, S: torch.ones(T, S, dtype=torch.bool).tril()
     ],
+    "right for one new token alone; several are aligned top-left, as if nothing were stored.": [
+        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T if T == 1 else 0)
+    ],
+    "a new token sees the new ones before it too.": [
+        lambda T, S: (torch.arange(S) < S - T) | (torch.arange(S) == torch.arange(S - T, S)[:, None])
+    ],
+    "the stored tokens alone; a query sees itself and the new ones before it too.": [
+        lambda T, S: (torch.arange(S) < S - T).expand(T, S)
+    ],
     "no mask: a query sees tokens that come after it.": [lambda T, S: torch.ones(T, S, dtype=torch.bool)],
     "upside down: True is where a query may look (nn.MultiheadAttention hides what is True).": [
         lambda T, S: ~_mask_right(T, S)
@@ -214,6 +223,11 @@ def _step_right(q: Tensor, k: Tensor, v: Tensor, K: Tensor, V: Tensor) -> Tensor
     return _contexts(q, _joined(K, k), _joined(V, v))
 
 
+def _in_turns(q: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """Give query heads 0, 1, 2, … the KV heads 0, 1, …, 0, 1, …, which is wrong."""
+    return _joined(old, new).repeat(1, q.shape[1] // new.shape[1], 1, 1)
+
+
 def _with_scale(scale: Callable[[int], float]) -> Callable[..., Tensor]:
     return lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), scale(q.shape[-1]))
 
@@ -243,6 +257,12 @@ STEP_MISTAKES: Mistakes = {
     "the new row of K is in front of the stored ones, that of V behind them: row j of both is token j.": [
         lambda q, k, v, K, V: _contexts(q, _joined(k, K), _joined(V, v)),
         lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(v, V)),
+    ],
+    "KV heads are dealt out in turns (repeat); query heads that stand together share one.": [
+        lambda q, k, v, K, V: _contexts(q, _in_turns(q, K, k), _in_turns(q, V, v))
+    ],
+    "the first KV head alone is read; H / Hkv query heads share each.": [
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k)[:, :1], _joined(V, v)[:, :1])
     ],
     "nothing is visible: True in the mask is where a query may look.": [
         lambda q, k, v, K, V: torch.zeros_like(q)

@@ -94,14 +94,15 @@ def _sums_in_turns(x: Tensor) -> Tensor:
 
 def _operations() -> list[Moved]:
     C = SIZES.hidden_size
-    weight = drawn(9, C, C)
+    weight = _in_64ths(drawn(9, C, C))
+    weight[:, -1] = -weight[:, :-1].sum(dim=1)  # the numbers of a row of x @ weight add up to 0
     with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
         attention, mlp = _attention(), _with_drawn_weights(SwiGLU(SIZES))
     return [
         Moved("causal attention", attention),
         Moved(IN_TURNS, _sums_in_turns),
         Moved("a linear layer", lambda x: x @ weight),
-        Moved("RMSNorm", RMSNorm(C, SIZES.norm_eps).float().requires_grad_(False)),
+        Moved("RMSNorm", RMSNorm(C, 1e-30).float().requires_grad_(False)),
         Moved("each token less its own mean", lambda x: x - x.mean(dim=2, keepdim=True)),
         Moved("SwiGLU", mlp),
         Moved("the rotation by position", _rotate),
@@ -144,12 +145,14 @@ def _by_token(change: Callable[[Tensor], Tensor]) -> Change:
     return changed
 
 
-def _who(change: Change = _filled) -> Callable[[Operation, Tensor], Tensor]:
-    """Return a `who_moves` that tries this change."""
+def _who(
+    change: Change = _filled, size: Operation = lambda rows: rows
+) -> Callable[[Operation, Tensor], Tensor]:
+    """Return a `who_moves` that tries this change, and compares this of the rows."""
 
     def who(f: Operation, x: Tensor) -> Tensor:
-        before = f(x)
-        columns = [(f(change(x, j)) - before).abs().amax(dim=(0, 2)) > 1e-5 for j in range(x.shape[1])]
+        before = size(f(x))
+        columns = [(size(f(change(x, j))) - before).abs().amax(dim=(0, 2)) > 1e-5 for j in range(x.shape[1])]
         return torch.stack(columns, dim=1)
 
     return who
@@ -165,7 +168,6 @@ def _everywhere(f: Operation, x: Tensor) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-HIDDEN = "put random numbers into the token: some operations hide a change that"
 MOVES_MISTAKES: Mistakes = {
     "transposed: row i is what changed, column j the token whose numbers were changed.": [
         lambda f, x: _who_right(f, x).T
@@ -184,8 +186,19 @@ MOVES_MISTAKES: Mistakes = {
         _who(_channel),
     ],
     "the changes pile up: for each j begin with a fresh copy of x.": [_who(_so_far)],
-    f"{HIDDEN} adds the same to every number of a token.": [_who(_by_token(lambda row: row + 1))],
-    f"{HIDDEN} only makes a token longer or shorter.": [_who(_by_token(lambda row: 2 * row))],
+    "the sums of rows were compared; compare number by number.": [
+        _who(size=lambda rows: rows.sum(dim=2, keepdim=True)),
+    ],
+    "one number alone is changed or compared; change and compare all of them.": [
+        _who(size=lambda rows: rows[:, :, :1]),
+        _who(size=lambda rows: rows[:, :, -1:]),
+    ],
+    "put random numbers into the token: some operations hide a change that adds the same to every number.": [
+        _who(_by_token(lambda row: row + 1))
+    ],
+    "a norm hides lengths: put random numbers into the token, and compare number by number.": [
+        _who(_by_token(lambda row: 2 * row))
+    ],
     "a row counts as changed if any of its numbers is, not only if all are.": [_everywhere],
     "no change is seen: it is too small, or f was not run on the changed copy.": [
         lambda f, x: torch.zeros(x.shape[1], x.shape[1], dtype=torch.bool)
@@ -199,11 +212,9 @@ MOVES_MISTAKES: Mistakes = {
 }
 
 
-MOVES_ERRORS = {
-    f"{IN_TURNS}, T = 5, says": (
-        "a change may also make numbers smaller: compare with !=, or take abs() first."
-    ),
-}
+def _in_64ths(x: Tensor) -> Tensor:
+    """Round to 64ths, so that sums and means of x are exact: rounding makes no change where there is none."""
+    return (64 * x).round() / 64
 
 
 def _moves_cases() -> list[Case]:
@@ -211,7 +222,7 @@ def _moves_cases() -> list[Case]:
     return [
         Case(
             f"who_moves on {operation.name}, T = {T},",
-            (operation, drawn(50 + n, 1, T, SIZES.hidden_size)),
+            (operation, _in_64ths(drawn(50 + n, 1, T, SIZES.hidden_size))),
         )
         for n, operation in enumerate(_operations())
         for T in [lengths[n]]
@@ -227,6 +238,17 @@ def _moves_once(function: Any, case: Case) -> np.ndarray:
     return read_bools(value, case.label, (T, T))
 
 
+SIGNED = "a change may also make numbers smaller: compare with !=, or take abs() first."
+
+
+def _one_sign(table: np.ndarray) -> bool:
+    """Whether a table of `_sums_in_turns` holds every other row only: those that grew, or that shrank."""
+    T = len(table)
+    return all(
+        np.flatnonzero(table[:, j]).tolist() in ([*range(j, T, 2)], [*range(j + 1, T, 2)]) for j in range(T)
+    )
+
+
 def _tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
     """Name the first cell that is wrong."""
     j, i = np.argwhere((got != expected).T)[0]
@@ -237,17 +259,23 @@ def _tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
 @exercise
 def who_moves(answer: Any) -> str:
     """06: `who_moves(f, x)` gives bools (T, T): does changing token j of x (1, T, C) change row i of f(x)?"""
+    tables: dict[str, np.ndarray] = {}
+
+    def attempt(function: Any, case: Case) -> np.ndarray:
+        return tables.setdefault(case.args[0].name, _moves_once(function, case))
+
     try:
         expected = compare(
             answer,
             _moves_cases(),
-            attempt=_moves_once,
+            attempt=attempt,
             right=lambda f, x: _who_right(f, x).numpy(),
             mistakes=MOVES_MISTAKES,
             tell=_tell_moves,
         )
     except NotRightError as stop:
-        raise with_reason(stop, MOVES_ERRORS) from None
+        signed = not stop.reason and IN_TURNS in tables and _one_sign(tables[IN_TURNS])
+        raise NotRightError(stop.message, SIGNED if signed else stop.reason) from None
     diagonal = sum(np.array_equal(table, np.eye(len(table))) for table in expected)
     return (
         f"{diagonal} of {len(expected)} operations are a diagonal, attention is the lower triangle, "
@@ -466,7 +494,7 @@ COUNT_MISTAKES: Mistakes = {
         _counted(k=_square, v=_square, q=_square, o=_square),
     ],
     "K or V is missing: both have a matrix.": [_counted(k=_none)],
-    "the output projection o_proj is missing: back from H · D to C.": [_counted(o=_none)],
+    "q_proj or o_proj is missing: one goes from C to H · D, the other back.": [_counted(o=_none)],
     "the norms were forgotten: C numbers for each, two in a layer and one at the end.": [
         _counted(norms=_none, last=_none)
     ],

@@ -92,13 +92,21 @@ BYTES_MISTAKES: Mistakes = {
         _from_sizes(lambda L, H, Hkv, D: 4 * L * H * D),
         lambda config: 4 * config["num_hidden_layers"] * config["hidden_size"],
     ],
-    "K or V only: both are kept.": [_from_sizes(lambda L, H, Hkv, D: 2 * L * Hkv * D)],
+    "half of it: K and V are both kept, and a number has two bytes.": [
+        _from_sizes(lambda L, H, Hkv, D: 2 * L * Hkv * D)
+    ],
     "four bytes a number; here a number has two, as in bfloat16.": [
         _from_sizes(lambda L, H, Hkv, D: 8 * L * Hkv * D)
     ],
     "one layer only: every layer has a cache.": [_from_sizes(lambda L, H, Hkv, D: 4 * Hkv * D)],
     "one KV head only; there are num_key_value_heads.": [_from_sizes(lambda L, H, Hkv, D: 4 * L * D)],
-    "numbers, not bytes: a number has two.": [_from_sizes(lambda L, H, Hkv, D: L * Hkv * D)],
+    "a quarter of it: K and V are both kept, and a number has two bytes.": [
+        _from_sizes(lambda L, H, Hkv, D: L * Hkv * D)
+    ],
+    "head_dim is left out: each head has that many numbers.": [_from_sizes(lambda L, H, Hkv, D: 4 * L * Hkv)],
+    "the MLP's width is for nothing kept: K and V are heads of head_dim.": [
+        lambda config: 4 * config["num_hidden_layers"] * config["intermediate_size"]
+    ],
     "bits: a byte has eight of them.": [_from_sizes(lambda L, H, Hkv, D: 32 * L * Hkv * D)],
     "KiB; bytes are asked for, 1024 in each.": [lambda config: _bytes(config) / 1024],
     "kB; bytes are asked for.": [lambda config: _bytes(config) / 1000],
@@ -213,6 +221,10 @@ def _over(x: Tensor, y: Tensor, tolerance: float) -> bool:
     return bool((x - y).abs().max() > tolerance)
 
 
+def _own_tolerance(own: float) -> Callable[..., float]:
+    return _differs_first(lambda x, y, tolerance: _over(x, y, own))
+
+
 _layer_right = _differs_first(_over)
 
 
@@ -261,6 +273,28 @@ LAYER_MISTAKES: Mistakes = {
     "the tolerance is left out: rounding alone makes two runs differ in their last digits.": [
         _differs_first(lambda x, y, tolerance: not torch.equal(x, y)),
     ],
+    "torch.allclose adds rtol, 1e-5 of each number, to atol: pass rtol=0.": [
+        _differs_first(lambda x, y, tolerance: not torch.allclose(x, y, atol=tolerance)),
+    ],
+    "relative to the size of the numbers; tolerance is a difference.": [
+        _differs_first(lambda x, y, tolerance: not torch.allclose(x, y, rtol=tolerance)),
+        _differs_first(lambda x, y, tolerance: bool(((x - y) / x).abs().max() > tolerance)),
+        _differs_first(lambda x, y, tolerance: bool(((x - y) / y).abs().max() > tolerance)),
+    ],
+    "a tolerance of its own; the argument says what counts as different.": [
+        _own_tolerance(own) for own in (1e-3, 1e-4, 1e-5, 1e-6)
+    ],
+    "over tolerance, so > and not >=: at tolerance 0 equal layers do not differ.": [
+        _differs_first(lambda x, y, tolerance: bool((x - y).abs().max() >= tolerance)),
+    ],
+    "squared: the square of a small difference is far smaller. Take abs().": [
+        _differs_first(lambda x, y, tolerance: bool((x - y).square().max() > tolerance)),
+        _differs_first(lambda x, y, tolerance: bool((x - y).square().sum() > tolerance)),
+    ],
+    "the largest numbers of both were compared; compare number by number.": [
+        _differs_first(lambda x, y, tolerance: bool((x.max() - y.max()).abs() > tolerance)),
+        _differs_first(lambda x, y, tolerance: bool((x.abs().max() - y.abs().max()).abs() > tolerance)),
+    ],
     "the sums were compared: the same numbers in other places have the same sum.": [
         _differs_first(lambda x, y, tolerance: bool((x.sum() - y.sum()).abs() > tolerance)),
     ],
@@ -291,16 +325,30 @@ def _model() -> Transformer:
     return model.eval()
 
 
-def _planted() -> list[tuple[States, States, float]]:
+def _planted() -> list[Case]:
     """Return lists of four layers that differ in one place, in one layer's order, a little, or not at all."""
     a = [drawn(n, 5, 6) for n in range(4)]
-    others = [[x.clone() for x in a] for _ in range(5)]
-    others[0][1][2, 3] += 0.05  # a is smaller there; nothing differs in layer 2
-    others[1][0][0, 0] -= 0.05
-    others[2][2][4, 5] -= 0.05
-    others[3][3] = a[3].flip(1)
-    others[4][2:] = [x + 0.02 for x in a[2:]]
-    return [*((a, b, 0.01) for b in others), (a, [x + 0.005 for x in a], 0.01), (a, a, 0.0)]
+    a[1][2, 3] = 5  # the largest of its layer
+    far = [x + 1000 for x in a]
+
+    def moved(layer: int, place: tuple[int, int], by: float) -> States:
+        b = [x.clone() for x in a]
+        b[layer][place] += by
+        return b
+
+    lists = [
+        ("differ by -0.05 in layer 1 at position 2", a, moved(1, (2, 3), 0.05), 0.01),
+        ("differ by 0.05 in layer 0 at position 0", a, moved(0, (0, 0), -0.05), 0.01),
+        ("differ by 0.05 in layer 2 at position 4", a, moved(2, (4, 5), -0.05), 0.01),
+        ("have the numbers of layer 3 in other places", a, [*a[:3], a[3].flip(1)], 0.01),
+        ("differ by -0.02 from layer 2 on", a, [*a[:2], a[2] + 0.02, a[3] + 0.02], 0.01),
+        ("differ by 0.005 everywhere, tolerance 0.01,", a, [x + 0.005 for x in a], 0.01),
+        ("differ by 0.015 in layer 3, numbers near 1000,", far, [*far[:3], far[3] + 0.015], 0.01),
+        ("differ by 0.5 in one number, tolerance 1,", a, moved(1, (2, 3), -0.5), 1.0),
+        ("differ by 0.45 in one number of layer 1, tolerance 0.2,", a, moved(1, (2, 3), -0.45), 0.2),
+        ("are equal, tolerance 0,", a, a, 0.0),
+    ]
+    return [Case(f"first_difference of lists that {how}", (x, y, t)) for how, x, y, t in lists]
 
 
 def _layer_cases() -> list[Case]:
@@ -313,19 +361,7 @@ def _layer_cases() -> list[Case]:
         Case(f"{name} one misread from layer {layers[0]} on", (rounded, states, 1e-4))
         for layers, states in wrong.items()
     ]
-    names = [
-        "lists that differ by -0.05 in layer 1 at position 2",
-        "lists that differ by 0.05 in layer 0 at position 0",
-        "lists that differ by 0.05 in layer 2 at position 4",
-        "lists with the numbers of layer 3 in other places",
-        "lists that differ by -0.02 from layer 2 on",
-        "lists that differ by 0.005 everywhere, tolerance 0.01,",
-        "equal lists, tolerance 0,",
-    ]
-    planted = [
-        Case(f"first_difference of {name}", args) for name, args in zip(names, _planted(), strict=True)
-    ]
-    return [*found, Case(f"{name} itself, rounded otherwise,", (rounded, right, 1e-4)), *planted]
+    return [*found, Case(f"{name} itself, rounded otherwise,", (rounded, right, 1e-4)), *_planted()]
 
 
 def _layer_once(function: Any, case: Case) -> float:
@@ -414,6 +450,12 @@ CONTEXT_MISTAKES: Mistakes = {
     "fewer than 0 tokens: where the weights alone do not fit, give 0.": [
         lambda ram, weights, row, most: min(_free(ram, weights) // row, most)
     ],
+    "bytes_per_token holds K and V already: not twice.": [
+        lambda ram, weights, row, most: _fit(ram, weights, 2 * row, most)
+    ],
+    "max_positions tokens fit too: the limit is not one less.": [
+        lambda ram, weights, row, most: _fit(ram, weights, row, most - 1)
+    ],
     "the larger of the two was taken; both limits hold, so take the smaller.": [
         lambda ram, weights, row, most: max(_free(ram, weights) // row, most),
         lambda ram, weights, row, most: max(0, _free(ram, weights) // row, most),
@@ -439,7 +481,8 @@ def _context_cases() -> list[Case]:
         ("weights of 100 bytes and rows of 7 in 2 GiB", (2, 100, 7, 10**9)),
         ("weights of 98 bytes and rows of 7 in 4 GiB", (4, 98, 7, 10**9)),
     ]
-    return [Case(f"longest_context for {name}", args) for name, args in inputs]
+    trap = "where the weights alone do not fit, give 0."
+    return [Case(f"longest_context for {name}", args, trap * (not _fit(*args))) for name, args in inputs]
 
 
 @exercise
