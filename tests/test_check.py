@@ -25,6 +25,7 @@ from helpers.check.result import (
     same,
     show,
 )
+from helpers.sampling import softmax
 from tests.machine import ROOT
 
 CHECKERS: dict[str, Callable[..., Result]] = {
@@ -290,16 +291,55 @@ def generate_as_tuple(
     return tuple(toy.generate(step, prompt, max_new))
 
 
+def future_by_prefixes(prefill: Callable[[Any], np.ndarray]) -> bool:
+    """Leave tokens out in place of changing one."""
+    return all(np.allclose(prefill([3, 1, 4, 1][:t]), prefill([3, 1, 4, 1])[:t]) for t in (1, 2, 3))
+
+
+def future_by_rows(prefill: Callable[[Any], np.ndarray]) -> bool:
+    """Ask which rows change: the last alone."""
+    changed = np.flatnonzero((prefill([10, 20, 1, 5]) != prefill([10, 20, 1, 500])).any(axis=1))
+    return list(changed) == [3]
+
+
+def generate_by_recursion(
+    step: Callable[[list[str]], np.ndarray], prompt: list[str], max_new: int
+) -> list[str]:
+    """Say one word, and let the same function say the others."""
+    word = toy.VOCABULARY[int(np.argmax(step(prompt)))]
+    over = word == toy.EOS or max_new == 1
+    return [word] if over else [word, *generate_by_recursion(step, [*prompt, word], max_new - 1)]
+
+
+def decode_through_every_layer(cache: toy.KVCache, number: float) -> np.ndarray:
+    """Append in a loop over the layers, and advance before attending."""
+    positions = np.array([cache.length + 1])
+    for layer in range(cache.n_layers):
+        q, k, v = toy.make_qkv(positions, np.array([number]))
+        cache.append(layer, k, v)
+    cache.advance(1)
+    return toy.attention(q, cache.k[0], cache.v[0], np.ones((1, cache.length), dtype=bool)).squeeze()
+
+
 OTHER_RIGHT_ANSWERS: list[tuple[str, Any]] = [
     ("pick_even", lambda visible: np.mean(visible[1::2]) if visible[1:] else 0),
+    ("pick_even", lambda visible: round(np.mean([*visible[1::2]] or [0]), 2)),
     ("pick_even", lambda visible: np.array(float(np.mean([*visible[1::2]] or [0])))),
     ("attend", toy.attend),
     ("attend", lambda scores, values: list(toy.attend(scores, values))),
+    (
+        "attend",
+        lambda scores, values: [softmax(row[: t + 1]) @ values[: t + 1] for t, row in enumerate(scores)],
+    ),
     ("change_future", future_by_appending),
     ("change_future", future_everywhere),
+    ("change_future", future_by_prefixes),
+    ("change_future", future_by_rows),
     ("generate", toy.generate),
     ("generate", generate_as_tuple),
+    ("generate", generate_by_recursion),
     ("decode_step", decode_by_toy),
+    ("decode_step", decode_through_every_layer),
     ("decode_step", lambda cache, number: list(toy.decode_step(cache, number))),
     ("stale", lambda layer, j, n: {j} if layer == 1 else range(j, n + 1)),
     ("stale", lambda layer, j, n: np.arange(j, (j if layer == 1 else n) + 1)),

@@ -107,7 +107,7 @@ WRONG: dict[str, Answers] = {
             ),
             median=(
                 "return np.median(visible[1::2]) if len(visible) > 1 else 0",
-                "gives 5; expected 6",
+                "gives 5; expected 5.67",
                 "that is the median",
             ),
             counted_from_the_end=(
@@ -118,6 +118,10 @@ WRONG: dict[str, Answers] = {
                 "even = [n for n in visible if visible.index(n) % 2]\n"
                 "return sum(even) / len(even) if even else 0",
                 "`index` finds the first",
+            ),
+            one_digit=(
+                "even = visible[1::2]\nreturn round(sum(even) / len(even), 1) if even else 0",
+                "gives 5.7; expected 5.67",
             ),
             a_tuple=("return sum(visible[1::2]) / 2,", "(12.5,) (tuple); expected one number"),
             hard_coded=("return 12.5",),
@@ -203,6 +207,10 @@ WRONG: dict[str, Answers] = {
         large_negative_where=(swap(ATTEND, "-np.inf", "scores - 1e4"), "a large negative number"),
         small_negative=(swap(ATTEND, "-np.inf", "-1"), "masked scores set to -1"),
         mask_added=("return softmax(scores + causal_mask(len(values))) @ values", "the mask added to them"),
+        one_ahead=(
+            swap(ATTEND, "causal_mask(len(values))", "np.tri(len(values), k=1) == 1"),
+            "sees the token after it",
+        ),
         plus_infinity=(swap(ATTEND, "-np.inf", "np.inf"), "the score that gets no weight is -inf"),
         infinity_times_0=(
             "return softmax(scores - np.inf * (~causal_mask(len(values)))) @ values",
@@ -372,6 +380,16 @@ WRONG: dict[str, Answers] = {
             "return np.array_equal(prefill([10, 20, 1, 5])[:3, :3], prefill([10, 20, 1, 500])[:3, :3])",
             "not all four columns",
         ),
+        whether_something_changes=(
+            "return not np.array_equal(prefill([10, 20, 1, 5]), prefill([10, 20, 1, 500]))",
+            "it asks whether something changes",
+        ),
+        one_list_in_a_loop=(
+            "numbers = [10, 20, 1, 5]\nfor t in (1, 2, 3):\n    changed = numbers\n    changed[t] = 500\n"
+            "    if not np.array_equal(prefill(changed)[:t], prefill(numbers)[:t]):\n        return False\n"
+            "return True",
+            "same numbers both times",
+        ),
         any_number=(
             "return bool((prefill([10, 20, 1, 5])[:3] == prefill([10, 20, 1, 500])[:3]).any())",
             "np.all, not np.any",
@@ -465,14 +483,27 @@ WRONG: dict[str, Answers] = {
         letters=(swap(GENERATE, "words.append(word)", "words += word"), "letter by letter"),
         stops_after_one=(
             swap(GENERATE, "    if word == EOS:\n        break", "    break"),
-            "stops after one word",
+            "it stops after one word",
         ),
         a_fixed_number=(swap(GENERATE, "+ max_new", "+ 8"), "max_new is an argument"),
         one_call=(
             swap(GENERATE, "step(words)", "logits").replace("while", "logits = step(words)\nwhile"),
             "step is called once",
         ),
-        last_ones=(swap(GENERATE, "words[len(prompt) :]", "words[-max_new:]"), "the new ones may be fewer"),
+        last_ones=(
+            swap(GENERATE, "words[len(prompt) :]", "words[-max_new:]"),
+            "by another length than its own",
+        ),
+        a_word_cut_off=(swap(GENERATE, "[len(prompt) :]", "[len(prompt) + 1 :]"), "by another length"),
+        break_counts_the_prompt=(
+            swap(GENERATE, "word == EOS", "word == EOS or len(words) > max_new"),
+            "max_new counts the new words alone",
+        ),
+        in_front=(
+            "new = []\nwhile len(new) < max_new:\n    new.append(VOCABULARY[greedy(step(new + prompt))])\n"
+            "    if new[-1] == EOS:\n        break\nreturn new",
+            "the prompt does not come first",
+        ),
         last_row_of_the_row=(swap(GENERATE, "step(words)", "step(words)[-1]"), "one row already"),
         compares_a_number=(
             swap(GENERATE, "word == EOS", "VOCABULARY.index(word) == EOS"),
@@ -643,6 +674,19 @@ WRONG: dict[str, Answers] = {
             "cache.length is 9; expected 5",
             "by more than the 1 token that is new",
         ),
+        own_row_under_a_long_mask=(
+            swap(DECODE, "q, keys, values, mask", "q, k, v, mask"),
+            "the keys and values that append returns",
+        ),
+        written_by_hand=(
+            swap(
+                swap(DECODE, "keys, values = cache.append(0, k, v)", "cache.v[0] = np.append(cache.v[0], v)"),
+                "cache.advance(1)\nreturn attention(q, keys, values, mask)[0]",
+                "cache.k[0] = np.vstack([cache.k[0], k])\n"
+                "return attention(q, cache.k[0], cache.v[0], mask)[0]",
+            ),
+            "no cache.advance(1)",
+        ),
         a_cache_of_its_own=("cache = toy.KVCache()\n" + DECODE, "the stored rows are gone"),
         mask_upside_down=(swap(DECODE, "values, mask", "values, ~mask"), "the mask hides every row"),
         mask_top_left=(
@@ -657,7 +701,7 @@ WRONG: dict[str, Answers] = {
         keys_and_values_swapped=(swap(DECODE, "q, k, v =", "q, v, k ="), "queries, keys and values, in this"),
         rows_swapped=(
             swap(DECODE, "keys, values, mask", "values, keys, mask"),
-            "values and mask, in this order",
+            "and the mask, in this order",
         ),
         position_is_no_array=(swap(DECODE, "cache.positions(1)", "cache.length + 1"), "the position too"),
         positions_of_all=(

@@ -23,7 +23,7 @@ MOST_CALLS = 50
 
 @dataclass
 class LoggedStep:
-    """A step that counts the words of each call; it takes `<eos>` among them.
+    """A step that counts the words of each call, and notes if `<eos>` is among them or the prompt not first.
 
     Args:
         name: which run this is.
@@ -38,6 +38,7 @@ class LoggedStep:
     max_new: int
     lengths: list[int] = field(default_factory=list)
     ran_eos: bool = False
+    moved: bool = False
 
     @property
     def label(self) -> str:
@@ -53,6 +54,7 @@ class LoggedStep:
             raise NotRightError(f"{self.label} hands step no words; expected the prompt first.")
         self.lengths.append(len(words))
         self.ran_eos |= toy.EOS in words
+        self.moved |= list(words[: len(self.prompt)]) != self.prompt
         if len(self.lengths) > MOST_CALLS:
             raise NotRightError(
                 f"{self.label} calls step over {MOST_CALLS} times; expected {self.max_new} times at most.",
@@ -105,6 +107,8 @@ def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], exp
         return "a word too many: the first pass, over the prompt, emits one of the max_new words already."
     if len(words) > step.max_new and words[: step.max_new] == expected:
         return "max_new is an argument: stop when there are that many new words."
+    if step.moved and len(step.lengths) > 1 and step.lengths[:2] == [len(step.prompt), len(step.prompt) + 1]:
+        return "a new word goes behind all others; here the prompt does not come first any more."
     if 1 in step.lengths and len(step.prompt) > 1:
         return "only the newest word is handed to step; without a cache it needs all words so far."
     if len(step.lengths) > 1 and len(set(step.lengths)) == 1:
@@ -112,11 +116,11 @@ def _generate_reason(step: LoggedStep, words: list[Any], lengths: list[int], exp
     if len(step.lengths) == 1 < len(words):
         return "step is called once; each new word takes a call of its own."
     if len(step.lengths) == 1 < step.max_new - 1 and words == expected[:1]:
-        return "it stops after one word: a `return` or a `break` stands inside the loop without a condition."
+        return "it stops after one word: the loop ends too early (max_new counts the new words alone)."
     if words == [*step.prompt, *expected]:
         return "the prompt is returned too; only the new words are asked for."
-    if words == [*step.prompt, *expected][-step.max_new :]:
-        return "the last max_new words are returned; the new ones may be fewer: words[len(prompt) :]."
+    if words and step.lengths == lengths and words == [*step.prompt, *expected][-len(words) :]:
+        return "the prompt is cut off by another length than its own: words[len(prompt) :]."
     if step.lengths == lengths and expected[-1] == toy.EOS and words == expected[:-1]:
         return "`<eos>` is left out of the answer; it was chosen, so it counts as emitted."
     if words == expected[:-1] and step.lengths == lengths[:-1]:

@@ -68,7 +68,7 @@ PICK_EVEN_MISTAKES: Mistakes = {
 
 
 def _pick_even_cases() -> list[Case]:
-    lists = [CARRIED, CARRIED[:2], CARRIED[:3], CARRIED[:1], [3, 5, 2, 8, 5, 5]]
+    lists = [CARRIED, CARRIED[:2], CARRIED[:3], CARRIED[:1], [3, 5, 2, 8, 5, 4]]
     return [
         Case(f"pick_even({numbers})", (numbers,), PICK_EVEN_TRAP * (len(numbers) == 1)) for numbers in lists
     ]
@@ -258,7 +258,7 @@ ATTEND_MISTAKES: Mistakes = {
         lambda scores, values: softmax(_masked(scores, -1.0)) @ values,
         lambda scores, values: softmax(scores - _hidden(values)) @ values,
     ],
-    "masked scores set to +inf; the score that gets no weight is -inf.": [
+    "masked scores set to +inf or NaN; the score that gets no weight is -inf.": [
         lambda scores, values: softmax(_masked(scores, np.inf)) @ values
     ],
     "infinity times 0 is NaN: put -inf in with np.where; do not multiply.": [
@@ -293,6 +293,9 @@ ATTEND_MISTAKES: Mistakes = {
     ],
     "the mask hides the token itself; a token may look at itself.": [
         lambda scores, values: softmax(np.where(np.tri(len(values), k=-1) > 0, scores, -np.inf)) @ values
+    ],
+    "the mask is shifted by one: each row sees the token after it.": [
+        lambda scores, values: softmax(np.where(np.tri(len(values), k=1) > 0, scores, -np.inf)) @ values
     ],
     "the mask is upside down: each row sees itself and what comes after.": [
         lambda scores, values: softmax(np.where(np.tri(len(values)).T > 0, scores, -np.inf)) @ values

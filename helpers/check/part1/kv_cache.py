@@ -119,7 +119,7 @@ DECODE_ERRORS = {
     "'int' object": WRAP,
     "'list' object": WRAP,
     "has no len()": "make_qkv takes arrays, the position too: cache.positions(1).",
-    "matmul": "attention takes queries, keys, values and mask, in this order.",
+    "matmul": "attention takes q, the keys and values that append returns, and the mask, in this order.",
     "IndexError": "the cache counts layers from 0, and this one has one: cache.append(0, k, v).",
 }
 
@@ -199,7 +199,7 @@ RUN_AGAIN = "old tokens were run again; their rows are in the cache already."
 def _length_reason(cache: KVCache, n: int) -> str:
     """Say why the cache does not count one row more after each of n steps."""
     more = cache.length - (T + n - 1)
-    if more == 0 and cache.n_appended < n:
+    if more == 0 and len(cache.v[0]) < T + n:
         return "the new row is not in the cache; append it, so that no token has to be run again."
     if more == 0:
         return "no cache.advance(1) after the append: the next token would overwrite this row."

@@ -174,6 +174,11 @@ def _verdict(function: Any, prefill: Callable[[Any], np.ndarray], name: str) -> 
     return bool(value)
 
 
+def _still(numbers: Any) -> np.ndarray:
+    """Run a prefill in which nothing ever changes."""
+    return np.zeros((len(numbers), len(toy.HEADS)))
+
+
 def _noise(still: int | None = None) -> Callable[[Any], np.ndarray]:
     """Return a prefill in which every number of every call is another one, but for one column."""
     rng = np.random.default_rng(0)
@@ -186,7 +191,7 @@ def _check_passes_right(answer: Any, right: LoggedPrefill) -> None:
         return
     if all(_verdict(answer, LoggedPrefill(sees), f"a prefill {name}") for name, (sees, _) in LEAKS.items()):
         reason = "True and False are swapped: True means that no earlier row changed."
-    elif not _verdict(answer, lambda numbers: np.zeros((len(numbers), len(toy.HEADS))), "a prefill of zeros"):
+    elif not _verdict(answer, _still, "a prefill of zeros"):
         reason = "it returns False even for a table in which nothing ever changes."
     else:
         reason = "the row of the changed number, or one after it, is compared too; those rows may change."
@@ -215,8 +220,10 @@ def _missed_reason(answer: Any, right: LoggedPrefill, leak: str) -> str:
         return f"prefill is {calls}; it takes two runs to see a change."
     changed, n = right.changed(), len(right.prompts[0])
     same_length = all(len(prompt) == n for prompt in right.prompts)
-    if not any(changed) and same_length:
-        return "prefill gets the same numbers each time; change the last one."
+    if same_length and right.prompts[::2] == right.prompts[1::2]:
+        return "prefill gets the same numbers both times (`b = a` makes no copy); change the last one."
+    if not _verdict(answer, _still, "a prefill of zeros"):
+        return "it asks whether something changes; ask whether every earlier row stays as it was."
     if _verdict(answer, _noise(), "a prefill of random numbers"):
         return "it returns True whatever prefill gives: nothing is compared, or only with itself."
     if all(_verdict(answer, _noise(h), "a prefill of random numbers") for h in range(len(toy.HEADS))):
