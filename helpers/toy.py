@@ -10,7 +10,8 @@ Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,9 @@ READOUT = np.array(  # one number a head and word: (V, H)
     ]
 )
 
-BETA = 40.0  # how sharply a query picks: the weights are right to e**(-BETA / 2) = 2e-9
+# How sharply a query picks. e**(-BETA / 2), the share that the sink would keep, is less than the smallest
+# float: it is 0, so the dot products pick exactly what the rules pick, and a tie stays a tie.
+BETA = 2000.0
 QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), set by hand, one a head
 SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,): a score that only `even` has
 
@@ -88,12 +91,14 @@ def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def prefill_loop(numbers: Numbers) -> np.ndarray:
-    """Fill the table position by position, by the rules; (T, H)."""
+    """Fill the table position by position, by the rules; (T, H). ValueError as in `check_numbers`."""
+    check_numbers(numbers)
     return np.array([four_heads(numbers[:t]) for t in range(1, len(numbers) + 1)])
 
 
 def prefill_matrix(numbers: Numbers) -> np.ndarray:
-    """Fill the same table in one go, with scores, mask and softmax; (T, H)."""
+    """Fill the same table in one go, with scores, mask and softmax; (T, H). Errors as in `prefill_loop`."""
+    check_numbers(numbers)
     return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 
 
@@ -183,7 +188,8 @@ class CacheBase:
     max_len: int
 
     def check_room(self, T: int) -> None:
-        """Raise ValueError if T new rows do not fit."""
+        """Raise ValueError if T is no whole number of rows, or they do not fit."""
+        check_whole("T", T, least=0)
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new rows after {self.length} make {self.length + T}; expected at most {self.max_len}: "
@@ -198,9 +204,9 @@ class CacheBase:
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` rows. ValueError if there are fewer."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"length is {length}; expected 0 to {self.length}, the rows stored")
-        self.length = length
+        if not is_whole(length) or not 0 <= length <= self.length:
+            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the rows stored")
+        self.length = int(length)
 
     def reset(self) -> None:
         """Forget every row: one cache serves one generation."""
@@ -232,9 +238,14 @@ class KVCache(CacheBase):
     Args:
         n_layers: how many layers append to it.
         max_len: rows it takes, 1,024 unless told otherwise.
+
+    Raises:
+        ValueError: one of them is no whole number over 0.
     """
 
     def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
+        check_whole("n_layers", n_layers)
+        check_whole("max_len", max_len)
         self.max_len = max_len
         self.length = 0
         self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
@@ -256,14 +267,32 @@ class KVCache(CacheBase):
             ValueError: they do not fit, or k and v are of other shapes; nothing has been written.
             IndexError: there is no such layer.
         """
+        check_layer(self, layer)
         self.check_rows(k, v)
         self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
         self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
         return self.k[layer], self.v[layer]
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored; called once a pass, after the last layer."""
+        """Count T tokens as stored; called once a pass, after the last layer. Errors: `check_advance`."""
+        check_advance(self, T)
         self.length += T
+
+
+def check_layer(cache: CacheBase, layer: int) -> None:
+    """Raise IndexError if the cache has no such layer; Python would take -1 for the last."""
+    if layer not in range(cache.n_layers):
+        raise IndexError(f"layer is {layer!r}; expected 0 to {cache.n_layers - 1}")
+
+
+def check_advance(cache: CacheBase, T: int) -> None:
+    """Raise ValueError if T tokens do not fit, or the layers have not stored equally many rows."""
+    cache.check_room(T)
+    rows = [len(v) for v in cache.v]
+    if len(set(rows)) > 1:
+        raise ValueError(
+            f"the layers hold {rows} rows; expected equally many: append to every layer, then advance once"
+        )
 
 
 def run_pass(
@@ -378,13 +407,24 @@ def record(
         ValueError: a wrong prompt (see `check_prompt`) or setting.
     """
     words, carried = check_prompt(tokens, numbers)
-    check_whole("n_layers", n_layers)
-    check_whole("max_new", max_new)
+    n_layers, max_new = check_whole("n_layers", n_layers), check_whole("max_new", max_new)
     if form not in ("dots", "rules"):
         raise ValueError(f"form is {form!r}; expected 'dots' or 'rules'")
     choose = _chooser(ban_eos, temperature, top_k, top_p, np.random.default_rng(seed))
     rules = form == "rules"
-    model = Model(
+    prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
+    recorder = Recorder(_model(n_layers, rules), prompt, values=True)
+    if not rules:
+        cache = KVCache(n_layers)
+        cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
+        _record_run(recorder, carried, cache, max_new, choose, training)
+    _record_run(recorder, carried, None, max_new, choose, training, rules=rules)
+    return recorder.finish()
+
+
+def _model(n_layers: int, rules: bool) -> Model:
+    """What a trace says of the toy; its rules have no keys."""
+    return Model(
         name="toy",
         n_layers=n_layers,
         n_heads=len(HEADS),
@@ -395,14 +435,6 @@ def record(
         head_names=list(HEADS),
         element_bytes=8,
     )
-    prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
-    recorder = Recorder(model, prompt, values=True)
-    if not rules:
-        cache = KVCache(n_layers)
-        cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
-        _record_run(recorder, carried, cache, max_new, choose, training)
-    _record_run(recorder, carried, None, max_new, choose, training, rules=rules)
-    return recorder.finish()
 
 
 Chooser = Callable[[np.ndarray], tuple[int, str]]
@@ -469,10 +501,16 @@ def _chooser(
     return choose
 
 
-def check_whole(name: str, value: int) -> None:
-    """Raise ValueError unless value is a whole number over 0."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}; expected a whole number, 1 or more")
+def is_whole(value: object) -> bool:
+    """Whether value is a whole number, of Python or NumPy, and not True or False."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_whole(name: str, value: int, least: int = 1) -> int:
+    """Return value as Python's int. ValueError unless it is a whole number, `least` or more."""
+    if not is_whole(value) or value < least:
+        raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
+    return int(value)
 
 
 def check_prompt(
@@ -486,14 +524,14 @@ def check_prompt(
         limit: tokens at most; None for no limit.
 
     Raises:
-        ValueError: empty, too long, a token that is no text or has no number, unequal counts, or a
-            number that is NaN, infinite or over a billion.
+        ValueError: no list, empty, too long, a token that is no text or has no number, unequal counts, or
+            a number that is NaN, infinite or over a billion.
     """
     if isinstance(tokens, str):
         raise ValueError(
             f"the prompt is one text, {tokens!r}; expected a list of tokens: split it, {tokens.split()!r}"
         )
-    words = list(tokens)
+    words = _listed("the prompt", tokens)
     if not words:
         raise ValueError(f"the prompt is empty; expected at least one token, such as {list(PROMPT)}")
     if limit is not None and len(words) > limit:
@@ -508,7 +546,7 @@ def check_prompt(
                 f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, "
                 "or say what each token carries with numbers=[…]"
             )
-    carried = [NUMBERS[word] for word in words] if numbers is None else list(numbers)
+    carried = [NUMBERS[word] for word in words] if numbers is None else _listed("numbers", numbers)
     if len(carried) != len(words):
         raise ValueError(
             f"there are {len(words)} tokens and {len(carried)} numbers; expected one number for each token"
@@ -518,11 +556,19 @@ def check_prompt(
 
 def check_numbers(numbers: Numbers) -> np.ndarray:
     """Return what tokens carry as (T,). ValueError if there is none, or one is NaN, infinite or too large."""
-    if len(numbers) == 0:
+    carried = _listed("numbers", numbers)
+    if not carried:
         raise ValueError("there are no numbers; expected one for each token, and at least one")
-    for n, number in enumerate(numbers, 1):
+    for n, number in enumerate(carried, 1):
         _check_number(n, number)
-    return np.array(numbers, dtype=float)
+    return np.array(carried, dtype=float)
+
+
+def _listed(name: str, given: Iterable[Any]) -> list[Any]:
+    try:
+        return list(given)
+    except TypeError:
+        raise ValueError(f"{name} came in as {given!r}; expected a list, an entry for each token") from None
 
 
 def _check_number(n: int, number: float) -> None:

@@ -92,6 +92,12 @@ the sink's share is dealt out again
 the sink is kept and a key dropped
     toy.the_sink_score_gives_even_something_to_spend_on
     toy.the_decode_step
+the sink keeps a share, which decides ties
+    toy.dots_weigh_exactly_as_the_rules
+    toy.dots_and_rules_say_the_same_word
+    toy.dots_and_rules_choose_alike_whatever_the_numbers
+    toy.nothing_to_pick_is_0_whatever_the_numbers
+    toy.a_tie_is_a_tie_in_every_form
 even counts from 0
     toy.contexts_of_the_prompt
 logits from the first row
@@ -145,7 +151,6 @@ one layer's counts stand for all
     recorder.refuses
 compare skips what a head says
     compare.one_planted_difference_of_the_result_is_named
-    compare.dots_and_rules_give_the_same_result
 compare takes NaN for equal
     compare.one_planted_difference_of_the_result_is_named
 the validator takes any weights
@@ -495,6 +500,14 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @plants("the sink is kept and a key dropped")
 def _(patch: pytest.MonkeyPatch) -> None:
     with_sink(patch, lambda weights: weights[..., 1:])
+
+
+@plants("the sink keeps a share, which decides ties")
+def _(patch: pytest.MonkeyPatch) -> None:
+    blunt = np.array([20, -np.inf, -np.inf, -np.inf])  # as with BETA = 40
+    patch.setattr(toy, "QUERIES", toy.QUERIES * 40 / toy.BETA)
+    patch.setattr(toy, "SINK", blunt)
+    patch.setattr(toy.attention, "__defaults__", (blunt,))
 
 
 @plants("even counts from 0")
