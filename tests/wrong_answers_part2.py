@@ -125,6 +125,11 @@ WRONG: dict[str, Answers] = {
                 "x (2, 5, 24)",
                 "read them from x.shape",
             ),
+            size_as_a_float=(
+                swap(SPLIT, "width // n_heads", "width / n_heads"),
+                "raises TypeError",
+                "/ gives a float",
+            ),
             heads_squared=(
                 swap(SPLIT, "width // n_heads", "n_heads"),
                 "raises RuntimeError",
@@ -240,7 +245,56 @@ WRONG: dict[str, Answers] = {
             swap(STEP, "q.shape[-1] ** -0.5", "(q.shape[1] * q.shape[-1]) ** -0.5"),
             "not the H · D of all",
         ),
-        scale_of_another_axis=(swap(STEP, "q.shape[-1] ** -0.5", "q.shape[0] ** -0.5"),),
+        scale_of_another_axis=(
+            swap(STEP, "q.shape[-1] ** -0.5", "q.shape[0] ** -0.5"),
+            "D is the last axis of q",
+        ),
+        scale_of_the_keys=(
+            swap(STEP, "q.shape[-1] ** -0.5", "K.shape[2] ** -0.5"),
+            "D is the last axis of q",
+        ),
+        scaled_twice=(
+            swap(STEP, "attend(q,", "attend(q * q.shape[-1] ** -0.5,"),
+            "this one is 1 / D",
+        ),
+        no_softmax=(
+            swap(
+                swap(
+                    STEP,
+                    STEP.splitlines()[1],
+                    "every = [x.repeat_interleave(len(q[0]) // len(x[0]), 1) for x in (K, V)]",
+                ),
+                "attend(q, K, V, mask, q.shape[-1] ** -0.5)",
+                "q @ every[0].mT * q.shape[-1] ** -0.5 @ every[1]",
+            ),
+            "the softmax is missing",
+        ),
+        softmax_over_the_heads=(
+            swap(
+                swap(
+                    STEP,
+                    STEP.splitlines()[1],
+                    "every = [x.repeat_interleave(len(q[0]) // len(x[0]), 1) for x in (K, V)]",
+                ),
+                "attend(q, K, V, mask, q.shape[-1] ** -0.5)",
+                "(q @ every[0].mT * q.shape[-1] ** -0.5).softmax(1) @ every[1]",
+            ),
+            "the softmax runs over the keys",
+        ),
+        keys_averaged=(swap(STEP, "attend(q, K, V,", "attend(q, K, K,"), "the keys are averaged"),
+        oldest_dropped=(
+            "K, V = K[:, :, 1:], V[:, :, 1:]\n" + STEP,
+            "the oldest row was dropped",
+        ),
+        square_mask=(
+            swap(STEP, "torch.ones(1, K.shape[2]", "torch.ones(K.shape[2], K.shape[2]"),
+            "the mask has one row",
+        ),
+        contexts_last=(
+            swap(swap(STEP, "return ", "return K, V, "), ", K, V\n", "\n"),
+            "gives contexts of shape (2, 3, 6, 8); expected (2, 6, 1, 8)",
+            "the contexts come first",
+        ),
         own_row_alone=(
             swap(STEP, "attend(q, K, V, mask,", "attend(q, k, v, mask[:, :1],"),
             "its own row alone",
@@ -341,11 +395,15 @@ WRONG: dict[str, Answers] = {
             ),
             whole_output=(
                 swap(MOVES, ".any(dim=-1)[0]", ".any().expand(x.shape[1])"),
-                "True everywhere: that some row changed is one bool for all",
+                "True everywhere: compare each row of f(changed)",
             ),
             channel=(
                 swap(MOVES, "changed[0, j] = torch.randn(x.shape[2])", "changed[:, :, j] += 1"),
                 "token j is x[:, j]",
+            ),
+            inputs_and_outputs=(
+                swap(MOVES, "f(changed) != before", "f(changed) != changed"),
+                "with the same row of f(x)",
             ),
             piling_up=(
                 "changed = x.clone()\n" + swap(MOVES, "    changed = x.clone()\n", ""),

@@ -32,6 +32,7 @@ SPLIT_MISTAKES: Mistakes = {
     ],
 }
 SPLIT_ERRORS = {
+    "float": "sizes are whole numbers: width // n_heads, as / gives a float.",
     "is invalid for input of size": (
         "these sizes are not those of x: read them from x.shape; D is width / n_heads."
     ),
@@ -223,6 +224,12 @@ def _step_right(q: Tensor, k: Tensor, v: Tensor, K: Tensor, V: Tensor) -> Tensor
     return _contexts(q, _joined(K, k), _joined(V, v))
 
 
+def _weighted(q: Tensor, K: Tensor, V: Tensor, weights: Callable[[Tensor], Tensor]) -> Tensor:
+    """Attend with these weights of the scaled scores (B, H, 1, S) instead of their softmax."""
+    K, V = (rows.repeat_interleave(q.shape[1] // rows.shape[1], dim=1) for rows in (K, V))
+    return weights(q @ K.transpose(2, 3) * q.shape[-1] ** -0.5) @ V
+
+
 def _in_turns(q: Tensor, old: Tensor, new: Tensor) -> Tensor:
     """Give query heads 0, 1, 2, … the KV heads 0, 1, …, 0, 1, …, which is wrong."""
     return _joined(old, new).repeat(1, q.shape[1] // new.shape[1], 1, 1)
@@ -241,6 +248,13 @@ STEP_MISTAKES: Mistakes = {
     "the scale is 1 / √D, and this one is 1 / D: the root is missing.": [_with_scale(lambda D: 1 / D)],
     "the scale is 1 / √D; the scores were multiplied by √D instead.": [_with_scale(lambda D: D**0.5)],
     "the scale is 1 / √D; the scores were multiplied by D instead.": [_with_scale(float)],
+    "the scale is 1 / √D, and D is the last axis of q; another was taken.": [
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), q.shape[0] ** -0.5),
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), q.shape[1] ** -0.5),
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), K.shape[1] ** -0.5),
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), K.shape[2] ** -0.5),
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), (K.shape[2] + 1) ** -0.5),
+    ],
     "the scale is 1 / √D with the D numbers of one head, not the H · D of all.": [
         lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(V, v), (q.shape[1] * q.shape[-1]) ** -0.5)
     ],
@@ -264,6 +278,19 @@ STEP_MISTAKES: Mistakes = {
     "the first KV head alone is read; H / Hkv query heads share each.": [
         lambda q, k, v, K, V: _contexts(q, _joined(K, k)[:, :1], _joined(V, v)[:, :1])
     ],
+    "the softmax is missing: the weights of a query are over 0 and add up to 1.": [
+        lambda q, k, v, K, V: _weighted(q, _joined(K, k), _joined(V, v), lambda scores: scores)
+    ],
+    "the softmax runs over the keys, the last axis.": [
+        lambda q, k, v, K, V: _weighted(q, _joined(K, k), _joined(V, v), lambda scores: scores.softmax(1)),
+        lambda q, k, v, K, V: _weighted(q, _joined(K, k), _joined(V, v), lambda scores: scores.softmax(2)),
+    ],
+    "the keys are averaged; keys say where to look, values are what is taken.": [
+        lambda q, k, v, K, V: _contexts(q, _joined(K, k), _joined(K, k))
+    ],
+    "the oldest row was dropped; the new token sees all of them.": [
+        lambda q, k, v, K, V: _contexts(q, _joined(K[:, :, 1:], k), _joined(V[:, :, 1:], v))
+    ],
     "nothing is visible: True in the mask is where a query may look.": [
         lambda q, k, v, K, V: torch.zeros_like(q)
     ],
@@ -271,6 +298,7 @@ STEP_MISTAKES: Mistakes = {
 STEP_ERRORS = {
     "Sizes of tensors must match": "the wrong axis: new rows go behind the others along S, dim=2.",
     "at non-singleton dimension 3": "K, V and the mask all have S + 1 keys: the stored ones and the new one.",
+    "doesn't match the broadcast shape": "one new token is one query: the mask has one row, (1, S + 1).",
     "at non-singleton dimension 1": "fewer KV heads than query heads: `attend` lets them be shared.",
 }
 
@@ -307,6 +335,7 @@ def _step_parts(function: Any, case: Case) -> tuple[Tensor, Tensor, Tensor]:
     q, _, _, K, _ = case.args
     hints = {
         (*q.shape[:2], K.shape[2] + 1, q.shape[-1]): "a row for each key; there is one query, so one row.",
+        (*K.shape[:2], K.shape[2] + 1, K.shape[3]): "the contexts come first, then K and V.",
         tuple(q.flatten(1, 2).shape): "the axis T is lost: one new token is T = 1.",
     }
     return read_tensor(value[0], case.label, tuple(q.shape), hints, "contexts"), value[1], value[2]

@@ -203,7 +203,7 @@ MOVES_MISTAKES: Mistakes = {
     "no change is seen: it is too small, or f was not run on the changed copy.": [
         lambda f, x: torch.zeros(x.shape[1], x.shape[1], dtype=torch.bool)
     ],
-    "True everywhere: that some row changed is one bool for all; each row has its own.": [
+    "True everywhere: compare each row of f(changed) with the same row of f(x), one bool a row.": [
         lambda f, x: torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
     ],
     "the lower triangle, whatever f does: that is causal attention; run f and compare.": [
