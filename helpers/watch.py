@@ -59,22 +59,32 @@ def watch(
     check_size("n_top", n_top)
     ids = ids_of(prompt, tokenizer)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
-    if cache is None:
-        weight = model.embed_tokens.weight
-        cache = GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
-    if cache.length:
-        raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
-    settings = {"temperature": temperature, "top-k": top_k, "top-p": top_p}
-    how = ["greedy" if temperature is None else "sampled"]
-    how += [f"{key} {value:g}" for key, value in settings.items() if value is not None]
+    cache = empty(cache, model)
     check_recorded(model, recorded)
     tokens = [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids)]
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
-    watched = Watched(model, recorder, tokenizer, n_top, choose, ", ".join(how))
+    watched = Watched(model, recorder, tokenizer, n_top, choose, rule(temperature, top_k, top_p))
     watched.record_run(ids, cache, max_new, training)
     if uncached:
         watched.record_run(ids, None, max_new, training)
     return recorder.finish()
+
+
+def empty(cache: KVCache | None, model: Transformer) -> KVCache:
+    """Return the cache, or a growing one where there is none. ValueError if it holds tokens."""
+    if cache is None:
+        weight = model.embed_tokens.weight
+        return GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
+    if cache.length:
+        raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
+    return cache
+
+
+def rule(temperature: float | None, top_k: int | None, top_p: float | None) -> str:
+    """Say how tokens are chosen: "greedy", or "sampled, temperature 0.8, top-k 5"."""
+    settings = {"temperature": temperature, "top-k": top_k, "top-p": top_p}
+    named = [f"{key} {value:g}" for key, value in settings.items() if value is not None]
+    return ", ".join(["greedy" if temperature is None else "sampled", *named])
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,20 @@ def test_right_imports_pass(tmp_path: Path) -> None:
     path = tmp_path / "check" / "part2.py"
     path.write_text("import torch\nfrom helpers.model.cache import KVCache\nfrom . import part1\n")
     assert wrong_imports(path, tmp_path) == []
+
+
+def functions() -> Iterator[tuple[int, str]]:
+    """Lines of each function of the package, its docstring among them, and where it stands."""
+    for path in (ROOT / "helpers").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                yield node.end_lineno - node.lineno + 1, f"{path.relative_to(ROOT)}: {node.name}"  # type: ignore[operator]
+
+
+def test_functions_are_short() -> None:
+    lines = list(functions())
+    assert [where for n, where in lines if n > 50] == []
+    assert statistics.median(n for n, _ in lines) < 10
 
 
 def test_part_one_does_without_torch() -> None:
