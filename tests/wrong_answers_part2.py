@@ -604,6 +604,20 @@ WRONG: dict[str, Answers] = {
             "H · D need not be C",
         ),
         no_queries=(swap(COUNT, "(q + k", "(k"), "q_proj or o_proj is missing"),
+        last_norm_in_each_layer=(
+            swap(swap(COUNT, "intermediate_size, 2 * C", "intermediate_size, 3 * C"), ") + C\n", ")\n"),
+            "the norm at the end is one",
+        ),
+        norms_once=(
+            swap(swap(COUNT, " + norms", ""), ") + C\n", ") + C + norms\n"),
+            "the two norms are in every layer",
+        ),
+        output_of_KV_heads=(swap(COUNT, "k + k + q", "k + k + k"), "goes back from the H · D"),
+        biases=(
+            swap(COUNT, " + norms", " + norms + D * (config.n_heads + 2 * config.n_kv_heads)"),
+            "no biases here",
+        ),
+        four_times_C=(swap(COUNT, "config.intermediate_size", "4 * C"), "it need not be 4 C"),
         positions=(
             swap(COUNT, ") + C\n", ") + C + C * config.max_seq_len\n"),
             "rotary positions learn nothing",
@@ -735,6 +749,20 @@ WRONG: dict[str, Answers] = {
             "raises ValueError and changes the cache",
             "written before it was checked",
         ),
+        nothing_on_overflow=(
+            swap(APPEND, CHECK.splitlines()[1].strip(), "return None"),
+            "append of 1 row to 6 of 6 gives None; expected a ValueError",
+        ),
+        heads_for_rows=(
+            swap(APPEND, "k.shape[2]", "k.shape[1]"),
+            "append, row 3, layer 0, changes rows 3 to 5",
+        ),
+        batch_for_rows=(swap(APPEND, "k.shape[2]", "len(k)"), "T = k.shape[2] rows"),
+        one_row=(
+            APPEND.replace("cache.length : S] = ", "cache.length] = "),
+            "raises RuntimeError",
+            "T = k.shape[2] rows",
+        ),
         another_error=(
             swap(APPEND, "ValueError", "IndexError"),
             "raises IndexError",
@@ -794,7 +822,7 @@ WRONG: dict[str, Answers] = {
         best_alone=("return a.amax(1) <= 2 * (a - b).abs().max()", "the best logit itself"),
         margins_of_b=(
             swap(DIFFER, "a.topk(2)", "b.topk(2)"),
-            "gives True for row 3 (margin 0.3, largest difference 0.1); expected False",
+            "gives True for row 3 (margin 0.25, largest difference 0.1); expected False",
             "the margins are those of a",
         ),
         margin_doubled=(
@@ -817,7 +845,18 @@ WRONG: dict[str, Answers] = {
         ),
         margins=("return a.topk(2).values.diff(dim=1)[:, 0]", "expected True and False"),
         columns=("return a.topk(2, dim=0).values.diff(dim=0)[0].abs() < 1", "of shape (6,); expected (5,)"),
-        always=("return torch.ones(len(a), dtype=torch.bool)",),
+        always=("return torch.ones(len(a), dtype=torch.bool)", "True for every row"),
+        second_less_best=(swap(DIFFER, "best - second", "second - best"), "never below 0"),
+        two_smallest=(
+            "two = a.sort(dim=1).values[:, :2]\nreturn two[:, 1] - two[:, 0] <= 2 * (a - b).abs().max()",
+            "sorted upwards",
+        ),
+        best_of_all_rows=(swap(DIFFER, "return best", "return a.max()"), "each row has its own"),
+        best_of_a_second_of_b=(
+            swap(DIFFER, "return best - second", "return best - b.topk(2).values[:, 1]"),
+            "gives True for row 3",
+            "the margins are those of a",
+        ),
         never=("return torch.zeros(len(a), dtype=torch.bool)",),
         raises=(swap(DIFFER, "topk(2)", "topk(k)"), "NameError"),
     ),
@@ -892,7 +931,7 @@ WRONG: dict[str, Answers] = {
             four_bytes=(
                 swap(BYTES, "D * 2", "D * 4"),
                 "gives 45 KiB; expected 22.5 KiB",
-                "four bytes a number",
+                "twice too much",
             ),
             one_layer=(
                 swap(BYTES, 'config["num_hidden_layers"] * ', ""),
@@ -923,6 +962,10 @@ WRONG: dict[str, Answers] = {
             ),
             groups=(swap(BYTES, "Hkv * D", "(H // Hkv) * D"), "how many query heads share a KV head"),
             queries_too=(swap(BYTES, "Hkv * D", "(H + 2 * Hkv) / 2 * D"), "queries are not kept"),
+            queries_and_keys=(
+                swap(BYTES, "2 * config", "config").replace("Hkv * D", "(H + Hkv) * D"),
+                "queries are not kept",
+            ),
             three=(swap(BYTES, "return 2 *", "return 3 *"), "queries are not kept"),
             head_dim_missing=(
                 swap(BYTES, 'config.get("head_dim") or config["hidden_size"] // H', 'config["head_dim"]'),
@@ -1033,6 +1076,33 @@ WRONG: dict[str, Answers] = {
         ),
         minus_one=(swap(LAYER, "return None", "return -1"), "gives -1; expected a layer from 0 on, or None"),
         minus_one_float=(swap(LAYER, "return None", "return -1.0"), "gives -1; expected a layer from 0 on"),
+        zero_where_equal=(
+            swap(LAYER, "return None", "return 0"),
+            "itself, rounded otherwise, gives layer 0; expected None",
+            "0 stands for layer 0",
+        ),
+        first_of_a_list=(
+            "return [n for n in range(len(a)) if (a[n] - b[n]).abs().max() > tolerance][0]",
+            "raises IndexError",
+            "where all layers agree, nothing is found",
+        ),
+        next_of_nothing=(
+            "return next(n for n in range(len(a)) if (a[n] - b[n]).abs().max() > tolerance)",
+            "raises StopIteration",
+            "where all layers agree, nothing is found",
+        ),
+        without_layer_0=(
+            swap(swap(LAYER, "(a, b, ", "(a[1:], b[1:], "), "return layer", "return layer + 1"),
+            "layer 0 is left out",
+        ),
+        without_the_last_layer=(
+            swap(LAYER, "(a, b, ", "(a[:-1], b[:-1], "),
+            "the last layer is left out",
+        ),
+        hard_coded_depth=(
+            "return next((n for n in range(5) if (a[n] - b[n]).abs().max() > tolerance), None)",
+            "itself, rounded otherwise, raises IndexError",
+        ),
         length_where_equal=(
             swap(LAYER, "return None", "return len(a)"),
             "itself, rounded otherwise, gives layer 4; expected None",

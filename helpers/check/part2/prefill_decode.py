@@ -74,6 +74,10 @@ def _append_once(function: Any, cache: Buffers, layer: int, rows: tuple[Tensor, 
     return call(function, Case(label, (cache, layer, *rows)), APPEND_TODO)
 
 
+SHAPE_ERRORS = dict.fromkeys(
+    ("The expanded size of the tensor", "number of sizes provided", "must match the size of tensor"),
+    "the place is not of k's shape: T = k.shape[2] rows of cache.k[layer], along its axis of max_len.",
+)
 OWN_COUNT = f"cache.length says {CUT_TO} again: go on from there, not from a count of your own."
 
 
@@ -94,7 +98,8 @@ def _check_chunk(function: Any, cache: Buffers, layer: int, T: int, cut: bool) -
     except NotRightError as stop:
         full = f"{S} rows fit into {MAX_LEN}: only more than max_len are too many."
         refused = "raises ValueError" in stop.message
-        reason = full if refused and S == MAX_LEN else OWN_COUNT if refused and cut else stop.reason
+        told = with_reason(stop, SHAPE_ERRORS).reason
+        reason = full if refused and S == MAX_LEN else OWN_COUNT if refused and cut else told
         raise NotRightError(stop.message, reason) from None
     if cache.length != start:
         message = f"{label} leaves cache.length at {cache.length}; expected {start}."
@@ -213,7 +218,8 @@ def _check_overflow(function: Any, stored: int, T: int, max_len: int) -> None:
         if "raises ValueError" not in stop.message:
             found = stop.message.removesuffix(".")
             raise NotRightError(
-                f"{found}; expected a ValueError.", with_reason(stop, OVERFLOW_ERRORS).reason
+                f"{found}; expected a ValueError.",
+                with_reason(NotRightError(stop.message), OVERFLOW_ERRORS).reason,
             ) from None
     else:
         lost = "a slice past the end is empty, so these rows are lost without a word: " * (stored == max_len)
@@ -304,6 +310,15 @@ DIFFER_MISTAKES: Mistakes = {
         lambda a, b: a[:, 0] - a[:, 1] <= 2 * _gap(a, b).max(),
         lambda a, b: (a[:, 0] - a[:, 1]).abs() <= 2 * _gap(a, b).max(),
     ],
+    "sorted upwards: the first two are the smallest.": [
+        lambda a, b: a.sort(-1).values.diff(dim=-1)[:, 0] <= 2 * _gap(a, b).max()
+    ],
+    "the best logit of all rows was taken; each row has its own.": [
+        lambda a, b: a.max() - _top_two(a)[1] <= 2 * _gap(a, b).max()
+    ],
+    "True for every row: the margin is the best less the second, never below 0.": [
+        lambda a, b: -_margin(a) <= 2 * _gap(a, b).max()
+    ],
     "the best logit itself is held against the difference; its margin over the second counts.": [
         lambda a, b: a.amax(-1) <= 2 * _gap(a, b).max()
     ],
@@ -314,6 +329,8 @@ DIFFER_MISTAKES: Mistakes = {
     "the margins are those of a; b only tells how far a logit may move.": [
         lambda a, b: _margin(b) <= 2 * _gap(a, b).max(),
         lambda a, b: torch.minimum(_margin(a), _margin(b)) <= 2 * _gap(a, b).max(),
+        lambda a, b: _top_two(a)[0] - _top_two(b)[1] <= 2 * _gap(a, b).max(),
+        lambda a, b: _top_two(b)[0] - _top_two(a)[1] <= 2 * _gap(a, b).max(),
     ],
     "twice the difference, not twice the margin.": [lambda a, b: 2 * _margin(a) <= _gap(a, b).max()],
     "four times the difference: the best falls by it, the second rises by it, that is twice.": [
@@ -329,13 +346,13 @@ def _differ_cases() -> list[Case]:
             [1.0, 2.5, -3.0, 2.35, 0.0, 0.4],  # margin 0.15: between once and twice
             [4.0, 1.0, 3.0, -2.0, 0.5, 1.5],  # 1.0: safe
             [0.2, 0.3, 5.0, 1.0, 4.94, 0.0],  # 0.06: under once
-            [-1.0, -0.7, -4.0, -0.4, -2.0, -3.0],  # 0.3: between twice and four times
+            [-1.0, -0.65, -4.0, -0.4, -2.0, -3.0],  # 0.25: between twice and four times
             [2.0, 0.1, 1.84, 0.3, 0.4, 0.5],  # 0.16: between once and twice
         ]
     )
     moved = torch.zeros_like(a)  # a - moved says another word in row 2
     moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, 0.1, 0.02, -0.07
-    moved[3, 1], moved[3, 3] = -0.07, 0.06  # the margin of row 3 is 0.17 in a - moved
+    moved[3, 1], moved[3, 3] = -0.07, 0.06  # the margin of row 3 is 0.12 in a - moved
     small = torch.zeros_like(a)
     small[3, 2] = 0.1  # neither the best nor the second
     flat = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.2, 0.1], [0.5, 0.4, 0.3, -0.4, 0.2, 0.3]])

@@ -484,6 +484,11 @@ def _square(config: ModelConfig) -> int:
     return config.hidden_size**2
 
 
+def _biases(config: ModelConfig) -> int:
+    """Count a bias for each number of Q, K and V."""
+    return (config.n_heads + 2 * config.n_kv_heads) * config.head_dim
+
+
 def _wide(config: ModelConfig) -> int:
     return config.hidden_size * config.n_heads * config.head_dim
 
@@ -515,6 +520,21 @@ COUNT_MISTAKES: Mistakes = {
         _counted(mlp=lambda config: 2 * config.hidden_size * config.intermediate_size)
     ],
     "the MLP was forgotten.": [_counted(mlp=_none)],
+    "the norm at the end is one; it is not in every layer.": [
+        _counted(norms=lambda config: 3 * config.hidden_size, last=_none)
+    ],
+    "the two norms are in every layer: 2 C times n_layers.": [
+        _counted(norms=_none, last=lambda config: 3 * config.hidden_size)
+    ],
+    "the output projection goes back from the H · D of all query heads.": [
+        _counted(o=lambda config: config.hidden_size * config.n_kv_heads * config.head_dim)
+    ],
+    "no biases here: the matrices alone.": [
+        _counted(norms=lambda config: 2 * config.hidden_size + _biases(config))
+    ],
+    "the MLP's width is intermediate_size; it need not be 4 C.": [
+        _counted(mlp=lambda config: 12 * config.hidden_size**2)
+    ],
     "one layer only; there are n_layers.": [_counted(layers=lambda config: 1)],
     "H · D need not be C: Q and the output projection are C × (H · D).": [_counted(q=_square, o=_square)],
     "rotary positions learn nothing; no numbers for them.": [
