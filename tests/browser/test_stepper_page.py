@@ -27,7 +27,8 @@ READ = """() => {
     cells[node.dataset.cell] = [node.className.replace('wid-cell', '').trim(), node.textContent];
   const rows = {};
   for (const node of document.querySelectorAll('[data-row]'))
-    rows[node.dataset.row] = [node.className.replace(/wid-row|\\b[kv]\\b/g, '').trim(), node.textContent];
+    rows[node.dataset.row] =
+      [node.className.replace(/wid-row|\\b(k|v|said)\\b/g, '').trim(), node.textContent];
   const root = document.querySelector('.wid-stepper');
   return {
     event: Number(root.dataset.event), cache: root.dataset.cache, layer: Number(root.dataset.layer),
@@ -355,6 +356,48 @@ def test_numbers_fit_into_their_cells(open_page: Open, width: int) -> None:
     )
     assert cut == []
     assert "9.13" in page.locator('[data-row="v3"]').inner_text()
+
+
+@pytest.mark.parametrize("width", NARROW_TO_WIDE)
+@pytest.mark.parametrize("words", [1, 2, 3, 8])
+def test_words_fit_where_they_stand(open_page: Open, words: int, width: int) -> None:
+    """What happens to a row, whose an untouched row is, and the percentages, 100.0% among them."""
+    trace = toy.record(ban_eos=True, max_new=words)
+    for run in trace.runs:
+        for event in run.passes:
+            for out in event.parts[0].out:
+                out.top = [(word, x, float(word == "nice")) for word, x, _ in out.top]
+    page = open_page(trace, width=width, start=0, panels="work")
+    for _ in trace.runs[0].events:
+        for _ in range(2):
+            cut = page.evaluate(
+                """() => [...document.querySelectorAll('.wid-row, .wid-rowname *, .wid-percent')]
+                .filter((node) => {
+                  const range = document.createRange();
+                  range.selectNodeContents(node);
+                  const [text, box] = [range.getBoundingClientRect(), node.getBoundingClientRect()];
+                  const room = node.closest('.wid-rowname')?.getBoundingClientRect() ?? box;
+                  const most = node.matches('.wid-row') ? node.clientWidth - 1 : box.width + 0.5;
+                  return text.width > 0 && (text.width > most || text.left < room.left - 0.5);
+                }).map((node) => node.textContent)"""
+            )
+            assert cut == []
+            root(page).press("c")
+        root(page).press("ArrowRight")
+
+
+def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_page: Open) -> None:
+    page = open_page(toy.record(ban_eos=True), width=400, start=0)
+    root(page).press("End")
+    hidden, lefts = page.evaluate(
+        """() => {
+          const strip = document.querySelector('.wid-strip').getBoundingClientRect().right;
+          const heads = [...document.querySelectorAll('.wid-head')].map((n) => n.getBoundingClientRect());
+          return [heads.filter((b) => b.right <= strip).length, heads.filter((b) => b.left >= strip).length];
+        }"""
+    )
+    assert hidden > 0
+    assert hidden + lefts == 11
 
 
 def test_size_of_five_tokens(open_page: Open) -> None:

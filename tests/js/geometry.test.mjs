@@ -69,6 +69,15 @@ test("columns are equal where the words fit, and only long words get more where 
   assert.ok(mixed.reduce((a, b) => a + b) <= 210);
 });
 
+test("a narrow board scrolls to its end with a whole column at its left edge", () => {
+  const layout = lay(362, 11);
+  assert.ok(layout.narrow && layout.xEnd > 362);
+  const scrolled = layout.width - 362;
+  assert.ok(layout.xs.some((x) => Math.abs(x - layout.x0 - scrolled) < 1e-6));
+  assert.ok(layout.width >= layout.xEnd);
+  assert.equal(lay(362, 3).width, 362);
+});
+
 test("the canvas begins past two dozen tokens", () => {
   assert.equal(lay(862, 24).dense, false);
   assert.equal(lay(862, 25).dense, true);

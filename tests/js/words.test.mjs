@@ -45,6 +45,10 @@ test("the sentences of the long run name what was kept, and say when the maximum
   assert.match(say(frame(long, 8, { cached: false })), /66 pairs, 55 of them scored before, up to 7 times/);
 });
 
+test("scored before, twice at most", () => {
+  assert.match(say(frame(record("long"), 3, { cached: false })), /15 of them scored before, up to twice\. /);
+});
+
 test("one token as the prompt", () => {
   assert.match(
     say(frame(record("one"), 0)),

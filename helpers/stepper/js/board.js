@@ -1,7 +1,7 @@
 // The board: one column for each token, from its head through the grid, K, the attention weights and V.
 import { formatNumber, formatPercent, clippedText, visibleText } from "./format.js";
 import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
-import { centreX, DIGITS_UP_TO, layoutOf, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
+import { centreX, DIGITS_UP_TO, layoutOf, NARROW_TEXT, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { contentOf } from "./trace.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
@@ -9,12 +9,19 @@ import { drawDense, denseTitle } from "./canvas.js";
 
 const LABEL_FONT = "600 13px system-ui, sans-serif";
 const WORD_FONT = "13px system-ui, sans-serif";
+const SOFT_FONT = "12px system-ui, sans-serif";
+const PLACE_FONT = "11px system-ui, sans-serif";
+const SAID = [40, 74]; // least and greatest width of the candidates' words
 const LINE = 24; // height of one candidate
 const CONTEXT = 46; // width of one context
 const CANDIDATES = 8;
 
 const CELL_WORDS = { written: "written", read: "read", made: "dropped", dropped: "dropped" };
 export const OLDER = "older rows' weights were thrown away";
+
+function whose(pass) {
+  return `${pass.toLowerCase()}'s`;
+}
 
 const CELL_CLASSES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
 
@@ -68,7 +75,18 @@ export class Board {
     // Numbers are not set smaller where room is short, as words are.
     this.wants = words.map((word, k) => Math.max(word, numbers[k] + 6));
     const labels = [...columns.map((c) => clippedText(c.text, 40)), ...frame.heads.map((h) => h.name)];
-    this.label = Math.max(...textWidths(labels, LABEL_FONT));
+    const passes = frame.run.events.map((event) => whose(event.name));
+    // The words are set smaller where room is short, the names of the passes under them are not.
+    const places = textWidths(passes, PLACE_FONT).map((width) => width / NARROW_TEXT);
+    this.label = Math.max(...textWidths(labels, LABEL_FONT), ...places);
+    this.sheet.style.setProperty("--wid-said", `${this.saidWidth(frame.record)}px`);
+  }
+
+  /** One width for the candidates' words in every pass, so that their bars get the rest. */
+  saidWidth(record) {
+    const outs = record.runs.flatMap((run) => run.events.flatMap((event) => event.part?.out ?? []));
+    const words = new Set(outs.slice(0, 64).flatMap((out) => out.top.map(([word]) => clippedText(word, 12))));
+    return Math.min(SAID[1], Math.max(SAID[0], ...textWidths([...words], LABEL_FONT).map(Math.ceil)));
   }
 
   /** What stands in a token's V, layer by layer: columns that fit them all do not move between layers. */
@@ -114,7 +132,7 @@ export class Board {
     this.namePool.begin();
     this.seen = width;
     if (this.layout.narrow)
-      this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0 - 4, this.layout.height]);
+      this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0, this.layout.height]);
     if (this.layout.dense) drawDense(this, theme);
     else this.drawCells();
     this.drawRowLabels();
@@ -218,7 +236,7 @@ export class Board {
     const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
     const node = this.put(
       `${kind}${column.index}`,
-      `wid-row ${kind} ${column.row}`,
+      `wid-row ${kind} ${column.row} ${contents.length ? "" : "said"}`,
       [layout.xs[k] + layout.gap, top, layout.widths[k] - 2 * layout.gap, height],
       lines.filter(Boolean).join("\n"),
       `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`,
@@ -262,7 +280,7 @@ export class Board {
     );
     if (!node.firstChild) node.append(make("bdi", "wid-word"), make("span", "wid-place"));
     setText(node.firstChild, word);
-    setText(node.lastChild, pass && layout.rowH >= 30 ? `${pass.toLowerCase()}'s` : "");
+    setText(node.lastChild, pass && layout.rowH >= 30 ? whose(pass) : "");
     if (!asButton) return;
     node.type = "button";
     node.setAttribute("aria-pressed", String(chosen));
@@ -434,7 +452,7 @@ export class Board {
         layout.notes.x,
         rowTop(layout, column.index) + layout.rowH / 2 - 8,
         null,
-        `${pass.toLowerCase()}'s, untouched`,
+        `${whose(pass)}, untouched`,
       );
     }
   }
@@ -455,7 +473,7 @@ export class Board {
     if (this.panels.has("ledger")) {
       const ledger = ledgerOf(frame);
       const room = narrow ? this.seen - x : layout.mode === "wide" ? layout.width - x : width;
-      const [wanted] = textWidths([ledger.text], WORD_FONT);
+      const [wanted] = textWidths([ledger.text], ledger.holds ? WORD_FONT : SOFT_FONT);
       if (layout.dense && !narrow) at = y.v;
       else if (wanted > room && !narrow) at -= 8;
       const node = this.line(

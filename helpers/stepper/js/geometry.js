@@ -8,8 +8,9 @@ const COLUMN_MAX_WIDE = 84; // on a wide page
 const COLUMN_MIN = 32;
 const CROWDED = 46; // widest column of more than a dozen
 const LABELS = 114;
-const BORDERS = 6;
-const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
+const BORDERS = 10; // what a column's head needs beside its word,
+const BORDERS_NARROW = 6; // and where room is short
+export const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
 export const DIGITS_UP_TO = 8; // attention weights in digits up to so many tokens
 const NEXT_MIN = 200;
 const NEXT_MAX = 320;
@@ -79,7 +80,7 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
     ? denseWidths(width - x0 - beside, columns, narrow)
     : columnWidths(
         width - x0 - beside,
-        wants.map((want) => want * size + 2 * gap + BORDERS),
+        wants.map((want) => want * size + 2 * gap + (narrow ? BORDERS_NARROW : BORDERS)),
         width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX,
       );
   const xs = [];
@@ -107,8 +108,14 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
     layout.next = { x: nextX, width: Math.min(NEXT_MAX, width - nextX) };
   }
   if (dense && !narrow && panels.prediction) layout.next = { x: notesX, width: right.notes };
-  layout.width = narrow ? Math.max(width, x) : width;
+  layout.width = narrow ? scrolledWidth(layout, width) : width;
   return Object.assign(layout, heights(layout, columns, heads, panels));
+}
+
+/** As wide as the columns, or as lets the board scroll to its end with a whole column at its left edge. */
+function scrolledWidth({ xs, x0, xEnd }, width) {
+  const first = xEnd > width ? xs.find((x) => x - x0 >= xEnd - width) : undefined;
+  return first === undefined ? Math.max(width, xEnd) : width + first - x0;
 }
 
 function denseWidths(room, columns, narrow) {

@@ -85,7 +85,7 @@ function nextWord(frame) {
   title.append(
     wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)),
   );
-  if (out.how !== "greedy") title.append(` (${out.how})`);
+  if (out.how !== "greedy") title.append(make("span", "", ` (${out.how})`));
   const list = make("div", "wid-nextlist");
   list.append(make("span", `wid-arrow ${throughLayers(frame) ? "far" : ""}`));
   for (const candidate of candidates(out)) {

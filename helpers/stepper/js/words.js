@@ -135,7 +135,7 @@ function sayAgain(frame, fresh) {
   const times =
     most === 2
       ? `${repeatedPairs.toLocaleString("en")} of them for the second time`
-      : `${repeatedPairs.toLocaleString("en")} of them scored before, up to ${most - 1} times`;
+      : `${repeatedPairs.toLocaleString("en")} of them scored before, up to ${most === 3 ? "twice" : `${most - 1} times`}`;
   return [`${lead}${lead ? all : capitalised(all)}: ${pairs(event.raw.counts)}, ${times}. `];
 }
 
