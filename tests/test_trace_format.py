@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers import toy
-from helpers.trace import Other, Trace, TraceError, format, validate
+from helpers.trace import Other, Trace, TraceError, format, recorder, validate
 
 FEW = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 HOSTILE = [
@@ -221,6 +221,23 @@ def put(data: Any, path: str, value: Any) -> None:
     parent[last] = value(parent[last]) if callable(value) else value
 
 
+AGAIN_OUT = f"{AGAIN_PART}.out"
+
+
+def swapped(shape: dict[str, Any]) -> dict[str, Any]:
+    """The same number of products, but T and S exchanged."""
+    B, H, T, S = shape["scores"]
+    return shape | {"q": [B, H, S, 2], "k": [B, 1, T, 2], "v": [B, 1, T, 1], "scores": [B, H, S, T]}
+
+
+def wide(event: dict[str, Any], S: int) -> dict[str, Any]:
+    """The pass with scores over S columns, those past its rows masked."""
+    T = event["counts"]["positions"]
+    sizes = {"q": [1, 4, T, 2], "k": [1, 1, S, 2], "v": [1, 1, S, 1], "scores": [1, 4, T, S]}
+    shapes = [shape | sizes for shape in event["shapes"]]
+    return event | {"shapes": shapes, "counts": event["counts"] | {"products": T * S}}
+
+
 INCONSISTENT: list[
     tuple[Any, ...]
 ] = [  # what is wrong, the field changed, its value, the field named if another
@@ -330,6 +347,60 @@ INCONSISTENT: list[
     ("a row of K without its V", "values[0].v", lambda v: v[:-1]),
     ("a row of K too wide", "values[0].k[0]", [0.0, 1.0, 2.0]),
     ("a wider model", "model.k_dim", 3, "runs[0].events[0].shapes[0].q"),
+    # each field right by itself
+    ("a run of nothing", "runs[0].events", []),
+    ("a run without a pass", "runs[0].events", lambda events: events[5:]),
+    ("training twice", "runs[0].events", lambda events: events[:1] + events, "runs[0].events[1].phase"),
+    ("no cache, but rows are written", "runs[0].cache", "none", f"{PREFILL_PART}.written"),
+    ("a cache, but no row is written", "runs[1].cache", "growing"),
+    ("decode marked as prefill", f"{DECODE}.phase", "prefill"),
+    ("decode without a cache marked as prefill", f"{AGAIN}.phase", "prefill"),
+    ("prefill marked as decode", f"{PREFILL}.phase", "decode"),
+    ("prefill marked as verify", f"{PREFILL}.phase", "verify"),
+    ("training without targets", f"{TRAINING_PART}.target", None),
+    ("a target that is not the next token", f"{TRAINING_PART}.target[2]", 2),
+    ("no word after the prompt", f"{PREFILL_PART}.out", []),
+    ("no word after a decode step", f"{DECODE_PART}.out", []),
+    (
+        "no word after the new token",
+        f"{AGAIN_PART}.out[0]",
+        lambda o: o | {"query": 3, "chosen": 4},
+        AGAIN_OUT,
+    ),
+    ("a word in the middle of the prompt", f"{PREFILL_PART}.out[0].query", 2),
+    ("two words of one query", f"{PREFILL_PART}.out", lambda out: out * 2, f"{PREFILL_PART}.out[1].query"),
+    ("chosen: a token further on", f"{PREFILL_PART}.out[0].chosen", 5),
+    ("greedy, though small", f"{DECODE_PART}.out[0].top[0][1]", -9.0, f"{DECODE_PART}.out[0].chosen"),
+    (
+        "greedy, though another is larger",
+        f"{DECODE_PART}.out[0].top[1][1]",
+        99,
+        f"{DECODE_PART}.out[0].chosen",
+    ),
+    (
+        "chosen though banned",
+        f"{PREFILL_PART}.out[0].how",
+        "greedy, nice banned",
+        f"{PREFILL_PART}.out[0].chosen",
+    ),
+    (
+        "T and S swapped",
+        f"{DECODE}.shapes",
+        lambda shapes: [swapped(x) for x in shapes],
+        f"{DECODE}.shapes[0].scores[2]",
+    ),
+    ("S without rows", DECODE, lambda event: wide(event, 9), f"{DECODE}.shapes[0].scores[3]"),
+    ("contents of no token", "values[0]", lambda v: v | {"k": [], "v": []}, "values[0].k"),
+    (
+        "contents of a token too few",
+        "values[1]",
+        lambda v: v | {"k": v["k"][:-1], "v": v["v"][:-1]},
+        "values[1].k",
+    ),
+    ("V alone, of a token too few", "values[1]", lambda v: v | {"k": None, "v": v["v"][:-1]}, "values[1].v"),
+    ("contents of a layer twice", "values[1].layer", 0),
+    ("a context that is not weights · V", f"{PREFILL_PART}.contexts['0.3'][1]", [1e9]),
+    ("a context off by 1", f"{DECODE_PART}.contexts['1.1'][0]", lambda row: [row[0] + 1]),
 ]
 
 
@@ -347,19 +418,202 @@ def test_what_is_no_trace_at_all(wrong: Any) -> None:
     refused(wrong)
 
 
-def test_rounding_of_a_long_row_is_no_mistake() -> None:
-    """1,024 equal weights, each rounded by up to 1/131070 the same way, may be off by 0.008 together."""
-    for n in range(600, 1025, 25):
-        words = ["so"] * n
-        row = weights(*[1 / n] * n)
-        data = toy.record(["so"], max_new=1, training=False).to_dict()
-        data["sequences"][0] = {
-            "prompt": n,
-            "tokens": [
-                {"text": word, "id": None, "position": i, "origin": "prompt"} for i, word in enumerate(words)
-            ],
-        }
-        format._decode_weights({**data, "weights": {"encoding": "u16-base64", "rows": {"0.0.0.0": row}}})
+VALID: dict[str, tuple[str, Any]] = {
+    "<eos> is larger, but banned": (f"{DECODE_PART}.out[0].top[3][1]", 99.0),
+    "sampled": (
+        f"{DECODE_PART}.out[0]",
+        lambda out: with_logit(out, -9.0) | {"how": "sampled, temperature 2"},
+    ),
+    "as large as the other, to the rounding of a second run": (
+        f"{AGAIN_PART}.out[0]",
+        lambda out: with_logit(out),
+    ),
+    "a token without text": ("sequences[0].tokens[0].text", ""),
+    "columns of a static cache": ("runs[0]", lambda run: static(run)),
+    "no training": ("runs[0].events", lambda events: events[1:]),
+    "a run that stops earlier": ("runs[1].events", lambda events: events[:3]),
+    "training alone": ("runs[0].events", lambda events: events[:1]),
+}
+
+
+def with_logit(out: dict[str, Any], logit: float | None = None) -> dict[str, Any]:
+    """The output with another logit of the chosen word; without one, 1e-5 under the largest of the others."""
+    (word, old, p), *others = out["top"]
+    assert (word, old) == ("nice", max(x for _, x, _ in out["top"][:3]))  # all but <eos>, which is banned
+    return out | {
+        "top": [[word, old - 1e-5 if logit is None else logit, p], [others[0][0], old, 0.0], *others[1:]]
+    }
+
+
+def static(run: dict[str, Any]) -> dict[str, Any]:
+    events = [wide(event, 16) if event["op"] == "pass" else event for event in run["events"]]
+    return run | {"cache": "static", "events": events}
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_what_fits_is_accepted(name: str) -> None:
+    path, value = VALID[name]
+    data = copy.deepcopy(DOCUMENT)
+    put(data, path, value)
+    assert data != DOCUMENT
+    assert Trace.from_dict(data).to_dict() == data
+
+
+# --- the validator: passes of later kinds ---
+
+
+def part(new: list[int], read: list[list[int]], stored: int, **more: Any) -> dict[str, Any]:
+    """One sequence's share of a pass: a range of new tokens, each looking at what lies before it."""
+    visible = [[*read, [new[0], query + 1]] for query in range(*new)]
+    given = {"sequence": 0, "new": [new], "repeated": [], "visible": visible, "read": read, "written": [new]}
+    given |= {"kept": [stored, stored + new[1] - new[0]], "target": None, "contexts": {}, "out": []}
+    return given | more
+
+
+def one_pass(phase: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    """A pass of these parts, their queries one after the other, over the rows of the longest."""
+    n_read = [sum(stop - start for start, stop in part["read"]) for part in parts]
+    n_new = [len(part["visible"]) for part in parts]
+    T, S = sum(n_new), max(map(sum, zip(n_read, n_new, strict=True)))
+    pairs = sum(b - a for part in parts for ranges in part["visible"] for a, b in ranges)
+    counts = {"positions": T, "kv_rows": T, "rows_read": sum(n_read), "pairs": pairs, "products": T * S}
+    shape = {"layer": 0, "q": [1, 1, T, 8], "k": [1, 1, S, 8], "v": [1, 1, S, 8], "scores": [1, 1, T, S]}
+    return {"op": "pass", "phase": phase, "parts": list(parts), "shapes": [shape], "counts": counts}
+
+
+def says(query: int, chosen: int) -> list[dict[str, Any]]:
+    return [{"query": query, "top": [["so", 1.0, 0.5]], "chosen": chosen, "how": "greedy"}]
+
+
+def later(cache: str, origins: str, events: list[Any], n_sequences: int = 1) -> dict[str, Any]:
+    """A trace by hand: origins are a letter a token, p(rompt), g(enerated) or d(raft)."""
+    kinds = {"p": "prompt", "g": "generated", "d": "draft"}
+    tokens = [{"text": "so", "id": n, "position": n, "origin": kinds[o]} for n, o in enumerate(origins)]
+    model = {
+        "name": "made",
+        "n_layers": 1,
+        "n_heads": 1,
+        "n_kv_heads": 1,
+        "k_dim": 8,
+        "v_dim": 8,
+        "scale": 1.0,
+    }
+    sequence = {"prompt": origins.count("p"), "tokens": tokens}
+    return {
+        "format": "watch-it-decode-trace",
+        "version": 1,
+        "model": model | {"head_names": None, "element_bytes": 2},
+        "recorded": [],
+        "sequences": [copy.deepcopy(sequence) for _ in range(n_sequences)],
+        "runs": [{"name": "made", "cache": cache, "events": events}],
+        "weights": {"encoding": "u16-base64", "rows": {}},
+        "values": None,
+    }
+
+
+def chunks() -> dict[str, Any]:
+    """A prompt of four in two passes: no word comes out of the first."""
+    first, second = part([0, 2], [], 0), part([2, 4], [[0, 2]], 2, out=says(3, 4))
+    return later("growing", "ppppg", [one_pass("prefill", first), one_pass("prefill", second)])
+
+
+def speculation() -> dict[str, Any]:
+    """Two drafts, 5 and 6; 5 is accepted, 6 is not: its row goes, and 7 takes its place."""
+    drop = {
+        "op": "drop",
+        "sequence": 0,
+        "rows": [[6, 7]],
+        "why": "rejected",
+        "say": "The second draft was wrong.",
+    }
+    data = later(
+        "growing",
+        "ppppgddgg",
+        [
+            one_pass("prefill", part([0, 4], [], 0, out=says(3, 4))),
+            one_pass("verify", part([4, 7], [[0, 4]], 4, out=says(4, 5) + says(5, 7))),
+            drop,
+            one_pass("decode", part([7, 8], [[0, 6]], 6, out=says(7, 8))),
+        ],
+    )
+    for token, position in ((7, 6), (8, 7)):
+        data["sequences"][0]["tokens"][token]["position"] = position
+    return data
+
+
+def batch() -> dict[str, Any]:
+    """Two sequences: one decodes in the pass that runs a chunk of the other's prompt."""
+    chunk = part([0, 2], [], 0, sequence=1)
+    events = [
+        one_pass("prefill", part([0, 4], [], 0, out=says(3, 4))),
+        one_pass("prefill", part([4, 5], [[0, 4]], 4, out=says(4, 5)), chunk),
+    ]
+    return later("paged", "ppppgg", events, n_sequences=2)
+
+
+@pytest.mark.parametrize("make", [chunks, speculation, batch])
+def test_passes_of_later_kinds_are_accepted(make: Any) -> None:
+    assert Trace.from_dict(make()).to_dict() == make()
+
+
+LATER: list[tuple[Any, ...]] = [
+    (
+        "a word of a chunk",
+        chunks,
+        "runs[0].events[0].parts[0].out",
+        says(1, 2),
+        "runs[0].events[0].parts[0].out[0].query",
+    ),
+    ("no word after the last chunk", chunks, "runs[0].events[1].parts[0].out", []),
+    ("no word after the drafts", speculation, "runs[0].events[1].parts[0].out", []),
+    (
+        "a token that no pass chose",
+        speculation,
+        "runs[0].events[1].parts[0].out",
+        says(4, 5),
+        "runs[0].events[3].parts[0].new",
+    ),
+    ("chosen: past a generated token", speculation, "runs[0].events[1].parts[0].out[1].chosen", 8),
+    ("no part decodes", batch, "runs[0].events[0].phase", "decode"),
+    (
+        "fewer queries than tokens",
+        batch,
+        "runs[0].events[1].shapes[0]",
+        lambda shape: one_query(shape),
+        "runs[0].events[1].shapes[0].scores[2]",
+    ),
+    ("a token in a place that is taken", speculation, "sequences[0].tokens[7].position", 4),
+]
+
+
+def one_query(shape: dict[str, Any]) -> dict[str, Any]:
+    n = shape["scores"][2] * shape["scores"][3]
+    return shape | {"q": [1, 1, 1, 8], "k": [1, 1, n, 8], "v": [1, 1, n, 8], "scores": [1, 1, 1, n]}
+
+
+@pytest.mark.parametrize("case", LATER, ids=lambda case: case[0])
+def test_what_does_not_fit_in_passes_of_later_kinds_is_named(case: tuple[Any, ...]) -> None:
+    _, make, path, value, named = (*case, case[2]) if len(case) == 4 else case
+    data = make()
+    put(data, path, value)
+    assert refused(data).startswith(f"{named}: ")
+
+
+@pytest.mark.parametrize("n", [1, 3, 600, 656, 1000, 1024])
+def test_a_long_row_keeps_its_sum(n: int) -> None:
+    """1,000 equal weights rounded the same way would be off by 0.007; the recorder spreads what is left."""
+    exact = np.full(n, 1 / n)
+    row = recorder._in_16_bits(exact)
+    assert abs(row / 65535 - exact).max() <= 1 / 65535
+    assert len(set(row.tolist())) == 1 or n > 327  # equal weights stay equal, as long as the sum allows
+    format._decode_row(base64.b64encode(row.astype("<u2").tobytes()).decode(), "row")
+
+
+def test_a_long_row_off_by_more_is_refused() -> None:
+    with pytest.raises(
+        TraceError, match=r"row: got 'weights that sum to 1\.0071'; expected a sum of 1, or of 0"
+    ):
+        format._decode_row(weights(*[1 / 1000] * 1000), "row")
 
 
 def test_a_trace_without_recorded_weights_or_contents_is_valid() -> None:
@@ -423,6 +677,25 @@ def test_a_file_that_is_cut_off(share: float, tmp_path: Path) -> None:
     text = toy.record().to_json()
     with pytest.raises(TraceError, match=r"no complete JSON text .*; expected a whole trace file"):
         Trace.from_json(text[: int(len(text) * share)])
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("[" * 100_000, "lists in lists"), ("1" * 5_000, "a number of thousands of digits")],
+    ids=["lists", "digits"],
+)
+def test_json_that_python_cannot_read(text: str, holds: str) -> None:
+    for whole in (text, f'{{"format": {text}'):
+        with pytest.raises(
+            TraceError, match=f"this JSON text holds {holds}, more than .*; expected a trace file"
+        ):
+            Trace.from_json(whole)
+
+
+def test_what_python_cannot_write_out_is_named() -> None:
+    data = copy.deepcopy(DOCUMENT)
+    data["version"] = 10**5_000
+    assert refused(data).startswith("version: got int too long to show; expected 1")
 
 
 def test_a_file_that_is_cut_off_inside_a_character(tmp_path: Path) -> None:

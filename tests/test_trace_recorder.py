@@ -257,6 +257,26 @@ def test_a_gqa_trace_is_valid_json() -> None:
     assert Trace.from_json(trace.to_json()).to_dict() == trace.to_dict()
 
 
+def test_a_prefill_in_chunks_is_valid_json() -> None:
+    recorder, cache = begun(), Rows()
+    a_pass(recorder, [0, 1], cache)
+    a_pass(recorder, [2, 3, 4], cache, close=said("a", 5))
+    trace = recorder.finish()
+    assert [p.phase for p in Trace.from_json(trace.to_json()).run("cached").passes] == ["prefill", "prefill"]
+
+
+def test_a_thousand_equal_weights_sum_to_1() -> None:
+    """Rounded one by one to 16 bits they would sum to 1.0071."""
+    prompt = [Token("so", None, n, "prompt") for n in range(1, 1001)]
+    recorder = Recorder(toy.record().model, prompt, recorded=[(0, 3)])
+    recorder.begin_run("uncached", "none")
+    recorder.open_pass("prefill", range(1000))
+    toy.run_pass([1.0] * 1000, recorder=recorder)
+    recorder.close_pass()
+    sums = [row.sum() / 65535 for row in recorder.finish().weights.values()]
+    assert max(abs(total - 1) for total in sums) <= 0.005
+
+
 def test_weights_of_a_row_with_nothing_to_pick() -> None:
     scores = np.array([[[[-np.inf, 3.0]], [[1.0, 2.0]]]])
     mask = np.array([[True, False]])
