@@ -376,11 +376,8 @@ def _layer_cases() -> list[Case]:
         for layers, states in wrong.items()
     ]
     same = Case(f"{name} itself, rounded otherwise,", (rounded, right, 1e-4))
-    agree = {True: AGREE, False: ""}
-    return [
-        replace(case, trap=agree[_layer_right(*case.args) == NO_LAYER])
-        for case in (*found, same, *_planted())
-    ]
+    every = (*found, same, *_planted())
+    return [replace(case, trap=AGREE * (_layer_right(*case.args) == NO_LAYER)) for case in every]
 
 
 def _layer_once(function: Any, case: Case) -> float:
