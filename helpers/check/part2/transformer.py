@@ -102,7 +102,7 @@ def _operations() -> list[Moved]:
         Moved("causal attention", attention),
         Moved(IN_TURNS, _sums_in_turns),
         Moved("a linear layer", lambda x: x @ weight),
-        Moved("RMSNorm", RMSNorm(C, 1e-30).float().requires_grad_(False)),
+        Moved("RMSNorm", RMSNorm(C, 1e-30).float().requires_grad_(False)),  # eps too small to show
         Moved("each token less its own mean", lambda x: x - x.mean(dim=2, keepdim=True)),
         Moved("SwiGLU", mlp),
         Moved("the rotation by position", _rotate),
