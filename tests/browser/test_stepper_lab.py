@@ -164,6 +164,22 @@ def test_keys_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> 
     assert problems == []
 
 
+def test_keys_on_a_control_delete_no_cell(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Whatever in the stepper has the focus: JupyterLab asks it first, before what is around it."""
+    page.set_viewport_size({"width": 560, "height": 900})
+    open_notebook(page, lab, lab.write(CELL, "Stepper(toy.record(ban_eos=True, max_new=30))", "1 + 1"))
+    run_all(page)
+    controls = page.locator(".wid-stepper :is(button, input, select, [tabindex])")
+    kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
+    assert kinds == ["button", "div", "input", "select"]
+    for k in range(controls.count()):
+        controls.nth(k).focus()
+        page.keyboard.press("d")
+        page.keyboard.press("d")
+    assert page.locator(".jp-CodeCell").count() == 3
+    assert problems == []
+
+
 def background(page: Page) -> Any:
     return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
 

@@ -1,7 +1,26 @@
 // Small tools for the page. Text only ever enters through textContent.
 
+const CONTROLS = new Set(["button", "input", "select"]);
+
+/**
+ * Keep JupyterLab's shortcuts away: D D would delete the cell. It asks the element that has the focus before
+ * those around it, so that one mark on the whole stepper is not enough.
+ */
+function keepKeys(node) {
+  node.setAttribute("data-lm-suppress-shortcuts", "true");
+}
+
+/** Make a node that is no control reachable by the Tab key, as a group with a name. */
+export function makeGroup(node, label) {
+  node.tabIndex = 0;
+  node.setAttribute("role", "group");
+  node.setAttribute("aria-label", label);
+  keepKeys(node);
+}
+
 export function make(tag, className = "", text = null) {
   const node = document.createElement(tag);
+  if (CONTROLS.has(tag)) keepKeys(node);
   if (className) node.className = className;
   if (text !== null) node.textContent = text;
   return node;

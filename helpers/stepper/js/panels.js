@@ -1,7 +1,7 @@
 // What stands around the board: legend, what moves under it when there is no room beside, work and price.
 import { clippedText, formatNumber, visibleText } from "./format.js";
 import { cacheKey, candidates, fillCandidate, OLDER, olderRows, throughLayers } from "./board.js";
-import { make, wordNode } from "./dom.js";
+import { make, makeGroup, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
 
 const LEGEND = [
@@ -45,9 +45,7 @@ function contextTable(frame, withTargets) {
     table.append(row);
   }
   box.append(table);
-  box.tabIndex = 0;
-  box.setAttribute("role", "group");
-  box.setAttribute("aria-label", "contexts, a number a head");
+  makeGroup(box, "contexts, a number a head");
   return box;
 }
 

@@ -3,7 +3,7 @@ import { clippedText, visibleText } from "./format.js";
 import { counterpart, readTrace } from "./trace.js";
 import { frameOf, headGroups, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
-import { isDarkAround, make, setText, wordNode } from "./dom.js";
+import { isDarkAround, make, makeGroup, setText, wordNode } from "./dom.js";
 import { Board } from "./board.js";
 import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
 import { describe, sentenceOf } from "./words.js";
@@ -75,10 +75,7 @@ class StepperView {
 
   build() {
     this.root = make("div", "wid-stepper wid-live");
-    this.root.tabIndex = 0;
-    this.root.setAttribute("role", "group");
-    this.root.setAttribute("aria-label", `Stepper, ${this.record.model.name}. ${KEYS}`);
-    this.root.setAttribute("data-lm-suppress-shortcuts", "true");
+    makeGroup(this.root, `Stepper, ${this.record.model.name}. ${KEYS}`);
     this.buildTop();
     this.buildSentence();
     this.buildControls();
