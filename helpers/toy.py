@@ -410,7 +410,8 @@ def record(
     n_layers, max_new = check_whole("n_layers", n_layers), check_whole("max_new", max_new)
     if form not in ("dots", "rules"):
         raise ValueError(f"form is {form!r}; expected 'dots' or 'rules'")
-    choose = _chooser(ban_eos, temperature, top_k, top_p, np.random.default_rng(seed))
+    rng = np.random.default_rng(check_whole("seed", seed, least=0))
+    choose = _chooser(ban_eos, temperature, top_k, top_p, rng)
     rules = form == "rules"
     prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
     recorder = Recorder(_model(n_layers, rules), prompt, values=True)

@@ -593,6 +593,9 @@ LONG = ["so"] * 513
         (lambda: toy.record(temperature=1.0, top_k=5), ["top_k is 5", "expected a whole number from 1 to 4"]),
         (lambda: toy.record(temperature=1.0, top_p=0.0), ["top_p is 0", "expected a number over 0"]),
         (lambda: toy.record(temperature=1.0, top_p=1.5), ["top_p is 1.5", "at most 1"]),
+        (lambda: record(seed="a"), ["seed is 'a'", "expected a whole number, 0 or more"]),
+        (lambda: record(seed=-1), ["seed is -1", "expected a whole number, 0 or more"]),
+        (lambda: record(seed=None), ["seed is None", "expected a whole number, 0 or more"]),
         (lambda: toy.record(top_k=2), ["without a temperature", "expected one", "pass temperature="]),
     ],
 )
