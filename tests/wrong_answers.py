@@ -740,6 +740,7 @@ WRONG: dict[str, Answers] = {
         last_row_left_out=("return [j] if layer == 1 else list(range(j, n))", "row n is left out"),
         own_row_left_out=("return [j] if layer == 1 else list(range(j + 1, n + 1))", "row j is left out"),
         one_row_a_layer=("return list(range(j, min(n, j + layer - 1) + 1))", "to all rows behind it"),
+        one_row_a_layer_without_end=("return list(range(j, j + layer))", "to all rows behind it"),
         own_row_in_layer_2=(
             "return [j] if layer <= 2 else list(range(j, n + 1))",
             "depend on their own token only in layer 1",
@@ -795,6 +796,22 @@ WRONG: dict[str, Answers] = {
             nothing_where_all_is_common=(
                 "for n, (a, b) in enumerate(zip(old, new)):\n    if a != b:\n        return n\nreturn 0",
                 "the whole of the shorter list is common",
+            ),
+            all_old_where_all_is_common=(
+                "return next((n for n, (a, b) in enumerate(zip(old, new)) if a != b), len(old))",
+                "the whole of the shorter list is common",
+            ),
+            minus_1_where_all_is_common=(
+                "return next((n for n, (a, b) in enumerate(zip(old, new)) if a != b), -1)",
+                "the whole of the shorter list is common",
+            ),
+            up_to_the_first_unknown=(
+                "kept = 0\nfor word in old:\n    if word not in new:\n        break\n    kept += 1\nreturn kept",
+                "common words were counted",
+            ),
+            the_one_that_differs=(
+                swap(KEPT, "return kept", "return min(kept + 1, len(old), len(new))"),
+                "one too many",
             ),
             last_for_its_logits=(
                 swap(KEPT, "return kept", "return max(min(kept, len(new) - 1), 0)"),

@@ -259,7 +259,8 @@ STALE_MISTAKES: Mistakes = {
         lambda layer, j, n: [],
     ],
     "a change spreads to all rows behind it in one layer, because a context sees all tokens before it.": [
-        lambda layer, j, n: [*range(j, min(n, j + layer - 1) + 1)]
+        lambda layer, j, n: [*range(j, min(n, j + layer - 1) + 1)],
+        lambda layer, j, n: [*range(j, j + layer)],
     ],
     "there is no row n + 1: range(j, n + 1) ends with n.": [
         lambda layer, j, n: [j] if layer == 1 else [*range(j, n + 2)]
@@ -319,6 +320,11 @@ def _longest_run(old: list[str], new: list[str]) -> int:
     return max((_common(old[i:], new[j:]) for i in range(len(old)) for j in range(len(new))), default=0)
 
 
+def _common_or(end: Callable[[list[str], list[str]], int]) -> Callable[[list[str], list[str]], int]:
+    """Return a count that is right if something differs, and something else if one list begins the other."""
+    return lambda old, new: n if (n := _common(old, new)) < min(len(old), len(new)) else end(old, new)
+
+
 def _letters(old: list[str], new: list[str]) -> int:
     """Return how many tokens the common beginning of the two texts touches."""
     texts = " ".join(old), " ".join(new)
@@ -331,6 +337,8 @@ REUSE_MISTAKES: Mistakes = {
         lambda old, new: len(set(old) & set(new)),
         lambda old, new: sum(word in new for word in old),
         lambda old, new: sum(word in old for word in new),
+        lambda old, new: [*(word in new for word in old), False].index(False),
+        lambda old, new: [*(word in old for word in new), False].index(False),
     ],
     f"words after the first difference were counted; {ONLY_A_PREFIX}": [
         lambda old, new: sum(a == b for a, b in zip(old, new, strict=False))
@@ -346,7 +354,10 @@ REUSE_MISTAKES: Mistakes = {
         lambda old, new: min(len(old), len(new)) if new[:1] == old[:1] else 0,
     ],
     "where nothing differs, the whole of the shorter list is common.": [
-        lambda old, new: _common(old, new) if _common(old, new) < min(len(old), len(new)) else 0
+        _common_or(lambda old, new: 0),
+        _common_or(lambda old, new: -1),
+        _common_or(lambda old, new: len(old)),
+        _common_or(lambda old, new: len(new)),
     ],
     "letters are compared, not tokens: the end of the common text may be a part of a word.": [_letters],
     "a row counts once: it is kept in both layers or in neither.": [lambda old, new: 2 * _common(old, new)],
@@ -361,7 +372,10 @@ REUSE_MISTAKES: Mistakes = {
         lambda old, new: max(_common(old, new) - 1, 0),
         lambda old, new: _common(old, new) - 1,
     ],
-    "one too many: the first token that differs has another row.": [lambda old, new: _common(old, new) + 1],
+    "one too many: the first token that differs has another row.": [
+        lambda old, new: _common(old, new) + 1,
+        lambda old, new: min(_common(old, new) + 1, len(old), len(new)),
+    ],
     "that is how many have to be run; the others can be kept.": [
         lambda old, new: len(new) - _common(old, new)
     ],
