@@ -806,7 +806,7 @@ WRONG: dict[str, Answers] = {
                 "the whole of the shorter list is common",
             ),
             up_to_the_first_unknown=(
-                "kept = 0\nfor word in old:\n    if word not in new:\n        break\n    kept += 1\nreturn kept",
+                "for kept, word in enumerate(old):\n    if word not in new:\n        return kept\nreturn len(old)",
                 "common words were counted",
             ),
             the_one_that_differs=(
