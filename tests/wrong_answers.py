@@ -806,7 +806,7 @@ WRONG: dict[str, Answers] = {
                 "the whole of the shorter list is common",
             ),
             up_to_the_first_unknown=(
-                "for kept, word in enumerate(old):\n    if word not in new:\n        return kept\nreturn len(old)",
+                "for n, word in enumerate(old):\n    if word not in new:\n        return n\nreturn len(old)",
                 "common words were counted",
             ),
             the_one_that_differs=(
