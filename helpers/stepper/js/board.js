@@ -1,7 +1,17 @@
 // The board: one column for each token, from its head through the grid, K, the attention weights and V.
 import { formatNumber, formatPercent, clippedText, visibleText } from "./format.js";
 import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
-import { centreX, DIGITS_UP_TO, layoutOf, NARROW_TEXT, nextTop, rowAt, rowTop, windowOf } from "./geometry.js";
+import {
+  centreX,
+  DIGITS_UP_TO,
+  layoutOf,
+  NARROW_TEXT,
+  nextTop,
+  rowAt,
+  rowTop,
+  scrollFor,
+  windowOf,
+} from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { contentOf } from "./trace.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
@@ -75,7 +85,8 @@ export class Board {
     // Numbers are not set smaller where room is short, as words are.
     this.wants = words.map((word, k) => Math.max(word, numbers[k] + 6));
     const labels = [...columns.map((c) => clippedText(c.text, 40)), ...frame.heads.map((h) => h.name)];
-    const passes = frame.run.events.map((event) => whose(event.name));
+    // Those that may be named under a row: the rows of the last pass are live.
+    const passes = frame.run.events.slice(0, -1).map((event) => whose(event.name));
     // The words are set smaller where room is short, the names of the passes under them are not.
     const places = textWidths(passes, PLACE_FONT).map((width) => width / NARROW_TEXT);
     this.label = Math.max(...textWidths(labels, LABEL_FONT), ...places);
@@ -178,7 +189,7 @@ export class Board {
     if (layout.xEnd <= this.seen + 2 || newest === undefined || newest === this.inView) return;
     this.inView = newest;
     const k = Math.min(newest, cols[1] - 1) - cols[0];
-    this.node.scrollLeft = Math.max(0, layout.xs[k] + 2 * layout.widths[k] - this.seen);
+    this.node.scrollLeft = scrollFor(layout, k, this.seen);
   }
 
   text(key, className, x, y, width, text, title = "") {
@@ -232,7 +243,7 @@ export class Board {
     const { layout } = this;
     const filled = column.row !== "empty" && column.row !== "dropped";
     const contents = filled ? this.contentTexts(kind, column) : [];
-    const shown = contents.length || layout.tight ? contents : [CELL_WORDS[column.row] ?? ""];
+    const shown = contents.length || !layout.wordy ? contents : [CELL_WORDS[column.row] ?? ""];
     const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
     const node = this.put(
       `${kind}${column.index}`,

@@ -197,7 +197,7 @@ export function runOf(record, cached) {
   return (cached ? record.withCache : record.withoutCache) ?? record.runs[0];
 }
 
-/** Everything that one pass shows. `view`: {event, cached, layer, row, headGroup}; the event is the shown run's. */
+/** What one pass shows. `view`: {event, cached, layer, row, headGroup}; event: index in the run shown. */
 export function frameOf(record, view) {
   const run = runOf(record, view.cached);
   const event = run.events[view.event];

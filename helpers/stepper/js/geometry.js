@@ -6,6 +6,7 @@ export const WINDOW = 128; // and never more than so many columns at once
 const COLUMN_MAX = 66;
 const COLUMN_MAX_WIDE = 84; // on a wide page
 const COLUMN_MIN = 32;
+const WORDY = 60; // narrower columns do not say in words what happens to a row
 const CROWDED = 46; // widest column of more than a dozen
 const LABELS = 114;
 const BORDERS = 10; // what a column's head needs beside its word,
@@ -112,10 +113,16 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
   return Object.assign(layout, heights(layout, columns, heads, panels));
 }
 
-/** As wide as the columns, or as lets the board scroll to its end with a whole column at its left edge. */
-function scrolledWidth({ xs, x0, xEnd }, width) {
-  const first = xEnd > width ? xs.find((x) => x - x0 >= xEnd - width) : undefined;
-  return first === undefined ? Math.max(width, xEnd) : width + first - x0;
+/** How far a board scrolls to show column k whole, and a whole column at its left edge. */
+export function scrollFor({ xs, x0, widths }, k, width) {
+  const least = xs[k] + widths[k] - width;
+  const first = xs.find((x) => x - x0 >= least) ?? xs[k];
+  return first - x0;
+}
+
+/** As wide as the columns, or as lets the board scroll to its end in the same way. */
+function scrolledWidth(layout, width) {
+  return Math.max(layout.xEnd, width + scrollFor(layout, layout.xs.length - 1, width));
 }
 
 function denseWidths(room, columns, narrow) {
@@ -149,7 +156,7 @@ function heights(layout, rows, heads, panels) {
   at = y.v + y.vH;
   if (narrow) at += panels.ledger ? 56 : 0;
   else if (panels.ledger) at += dense ? 36 : Math.max(0, 42 - y.vH);
-  return { y, stacked, tight: smallest < 58, height: Math.ceil(at + 2) };
+  return { y, stacked, tight: smallest < 58, wordy: smallest >= WORDY, height: Math.ceil(at + 2) };
 }
 
 export function centreX(layout, k) {

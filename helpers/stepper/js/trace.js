@@ -108,7 +108,7 @@ export function passUpTo(run, event) {
   return run.events.slice(0, event.index + 1).findLast((e) => e.op === "pass") ?? null;
 }
 
-/** Where a reader of one run's event stands in another: at the same pass, else at the last before that both have. */
+/** Where a reader of one run stands in another: at the same pass, else at the last before it that both have. */
 export function counterpart(from, to, event) {
   if (from === to) return event;
   const earlier = from.events.slice(0, event.index + 1).reverse();

@@ -132,10 +132,9 @@ function sayAgain(frame, fresh) {
   const lead = frame.run.keeps ? "" : "Without the cache ";
   const rows = fresh === 1 ? "one new row" : `${fresh} new rows`;
   const all = `all ${event.raw.counts.positions} tokens run to get the ${rows}`;
-  const times =
-    most === 2
-      ? `${repeatedPairs.toLocaleString("en")} of them for the second time`
-      : `${repeatedPairs.toLocaleString("en")} of them scored before, up to ${most === 3 ? "twice" : `${most - 1} times`}`;
+  const some = `${repeatedPairs.toLocaleString("en")} of them`;
+  const often = most === 3 ? "twice" : `${most - 1} times`;
+  const times = most === 2 ? `${some} for the second time` : `${some} scored before, up to ${often}`;
   return [`${lead}${lead ? all : capitalised(all)}: ${pairs(event.raw.counts)}, ${times}. `];
 }
 
