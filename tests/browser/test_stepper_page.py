@@ -552,6 +552,14 @@ def test_past_two_dozen_tokens_the_grid_is_a_canvas(open_page: Open) -> None:
     )
 
 
+def test_shapes_of_a_long_run_are_not_cut(open_page: Open) -> None:
+    page = open_page(toy.record(ban_eos=True, max_new=61))
+    root(page).press("End")
+    root(page).press("c")
+    shape = page.locator(".wid-text.shape", has_text="scores 4 × 64 × 64")
+    assert shape.evaluate("(node) => node.scrollWidth <= node.clientWidth")
+
+
 def test_past_128_tokens_a_window(open_page: Open) -> None:
     trace = toy.record([f"w{i}" for i in range(200)], numbers=[0] * 200, ban_eos=True, max_new=3)
     page = open_page(trace, start=2)
