@@ -24,7 +24,7 @@ TITLE = "Watch it decode"
 BEFORE = (
     "You press Enter. A pause; then words drip onto the screen, one by one. Why the pause, why the "
     "drip, and what is kept in between?",
-    "Here you watch it in a model so small that every number can be checked. The prompt is “Today "
+    "Here you watch it in a model so small that it can be worked out on paper. The prompt is “Today "
     "weather is so”, four tokens. One run of the model over some tokens is a pass. The first pass "
     "takes the whole prompt at once: prefill, the pause. Each pass after it takes one token, the one "
     "that came out last: a decode step, the drip.",
