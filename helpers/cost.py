@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helpers.arguments import is_whole
+
 
 @dataclass(frozen=True)
 class Work:
@@ -90,5 +92,5 @@ def _tetrahedral(n: int) -> int:
 
 def _check(**counts: int) -> None:
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if not is_whole(value) or value < 1:
             raise ValueError(f"{name} is {value!r}; expected a whole number of tokens, 1 or more")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+
+from helpers.arguments import is_number, is_whole
 
 # Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
 ROUNDING = 1e-9  # as a share of p, so that the largest word stays whatever p is
@@ -126,20 +126,9 @@ def check_settings(n_words: int, temperature: float, top_k: int | None, top_p: f
         raise ValueError(
             f"temperature is {temperature!r}; expected a number over 0: for the top word always, use greedy"
         )
-    whole = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
-    if top_k is not None and not (whole and 1 <= top_k <= n_words):
+    if top_k is not None and not (is_whole(top_k) and 1 <= top_k <= n_words):
         raise ValueError(
             f"top_k is {top_k}; expected a whole number from 1 to {n_words} (the vocabulary), or None"
         )
     if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
         raise ValueError(f"top_p is {top_p!r}; expected a number over 0 and at most 1, or None")
-
-
-def is_number(value: object) -> bool:
-    """Whether value is a finite number, Python's or NumPy's; text, True and arrays are none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
-        return False

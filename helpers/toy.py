@@ -11,10 +11,12 @@ Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from helpers.arguments import check_whole, is_whole
 from helpers.sampling import greedy, next_probabilities, sample, softmax
 from helpers.trace import Model, Recorder, Token, Trace, is_utf8
 
@@ -502,18 +504,6 @@ def _chooser(
     return choose
 
 
-def is_whole(value: object) -> bool:
-    """Whether value is a whole number, of Python or NumPy, and not True or False."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def check_whole(name: str, value: int, least: int = 1) -> int:
-    """Return value as Python's int. ValueError unless it is a whole number, `least` or more."""
-    if not is_whole(value) or value < least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
-    return int(value)
-
-
 def check_prompt(
     tokens: Sequence[str], numbers: Sequence[float] | None = None, limit: int | None = MAX_PROMPT
 ) -> tuple[list[str], np.ndarray]:
@@ -573,7 +563,7 @@ def _listed(name: str, given: Iterable[Any]) -> list[Any]:
 
 
 def _check_number(n: int, number: float) -> None:
-    if isinstance(number, bool) or not isinstance(number, int | float | np.integer | np.floating):
+    if isinstance(number, bool) or not isinstance(number, Real):
         raise ValueError(f"number {n} is {number!r}; expected a number such as 10 or 0.5")
     size = abs(number if isinstance(number, int) else float(number))  # an int may be too long for a float
     if not size <= MAX_NUMBER:  # so put, it refuses NaN too

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from helpers import trace
+from helpers.arguments import check_whole
 from helpers.model.cache import GrowingCache, KVCache
-from helpers.model.config import check_size
 from helpers.model.generate import Chooser, as_tokens, chooser, decode_step, prefill, run
 from helpers.model.transformer import Transformer
 from helpers.sampling import softmax
@@ -55,8 +55,8 @@ def watch(
         ValueError: a wrong prompt or setting, or a cache that is in use or does not fit. A cache that came in
             keeps the passes that ran before an error: reset() it.
     """
-    check_size("max_new", max_new)
-    check_size("n_top", n_top)
+    check_whole("max_new", max_new)
+    check_whole("n_top", n_top)
     ids = ids_of(prompt, tokenizer)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     cache = empty(cache, model)

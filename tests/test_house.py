@@ -19,11 +19,12 @@ from tests.machine import ROOT, project_files, prose_of
 # and in the exercise checkers of Part II.
 ROOMS = {
     "__init__": set[str](),
+    "arguments": set[str](),
     "trace": {"numpy"},
-    "sampling": {"numpy"},
+    "sampling": {"numpy", "helpers.arguments"},
     "tables": set[str](),
-    "toy": {"numpy", "helpers.trace", "helpers.sampling"},
-    "cost": set[str](),
+    "toy": {"numpy", "helpers.arguments", "helpers.trace", "helpers.sampling"},
+    "cost": {"helpers.arguments"},
     "measure": {"numpy"},
     "check": {"numpy", "helpers.toy", "helpers.trace", "helpers.sampling", "helpers.cost"},
     "check.part2": {"numpy", "helpers.toy", "helpers.trace", "helpers.sampling", "helpers.cost"}
@@ -37,8 +38,9 @@ ROOMS = {
     "tokenizer": {"tokenizers"},
     "weights": set[str](),
     "model": {"torch", "numpy", "safetensors", "huggingface_hub", "tqdm"}
-    | {"helpers.sampling", "helpers.corpus", "helpers.tokenizer"},
-    "watch": {"torch", "numpy", "helpers.model", "helpers.trace", "helpers.sampling", "helpers.tokenizer"},
+    | {"helpers.arguments", "helpers.sampling", "helpers.corpus", "helpers.tokenizer"},
+    "watch": {"torch", "numpy", "helpers.arguments", "helpers.model", "helpers.trace", "helpers.sampling"}
+    | {"helpers.tokenizer"},
 }
 PART_II = ("tokenizer", "model", "watch", "check.part2")
 

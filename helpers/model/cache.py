@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from helpers.model.config import ModelConfig, check_size, is_whole
+from helpers.arguments import check_whole, is_whole
+from helpers.model.config import ModelConfig
 
 
 class KVCache:
@@ -40,8 +41,8 @@ class KVCache:
         self.dtype = dtype
         self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors say it
         self.length = 0
-        check_size("batch", batch)
-        check_size("max_len", self.max_len)
+        check_whole("batch", batch)
+        check_whole("max_len", self.max_len)
         if self.max_len > config.max_seq_len:
             raise ValueError(
                 f"max_len is {max_len}; expected at most {config.max_seq_len}, the model's max_seq_len"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import numpy as np
+from helpers.arguments import check_whole, is_whole
 
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
 
@@ -70,8 +70,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in SIZES:
-            check_size(name, getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's have no form in config.json
+            object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         check_one_or_more("rope_theta", self.rope_theta)
         check_positive("norm_eps", self.norm_eps)
         if self.n_heads % self.n_kv_heads:
@@ -99,17 +98,6 @@ class ModelConfig:
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
         """Bytes that one token's keys and values take: 2 · L · Hkv · D · bytes an element."""
         return 2 * self.n_layers * self.n_kv_heads * self.head_dim * element_bytes
-
-
-def is_whole(value: object) -> bool:
-    """Whether value is a whole number, Python's or NumPy's; True and False are none."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def check_size(name: str, value: object) -> None:
-    """Raise ValueError unless value is a whole number over 0."""
-    if not is_whole(value) or value < 1:  # type: ignore[operator]
-        raise ValueError(f"{name} is {value!r}; expected a whole number, 1 or more")
 
 
 def check_positive(name: str, value: object) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from helpers.model.config import Llama3Scaling, ModelConfig, check_positive, check_size
+from helpers.arguments import check_whole, is_whole
+from helpers.model.config import Llama3Scaling, ModelConfig, check_positive
 
 CONFIG = "config.json"
 ARCHITECTURES = {
@@ -57,7 +58,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
         )
     longest = whole(data, "max_position_embeddings")
     max_seq_len = longest if max_seq_len is None else max_seq_len
-    check_size("max_seq_len", max_seq_len)
+    check_whole("max_seq_len", max_seq_len)
     if max_seq_len > longest:
         raise ValueError(f"max_seq_len is {max_seq_len}; expected at most max_position_embeddings, {longest}")
     llama = data["model_type"] == "llama"
@@ -126,9 +127,7 @@ def whole(data: dict[str, Any], key: str, default: int | None = None) -> int:
     value = default if data.get(key) is None else data[key]
     if value is None:
         raise ValueError(f"{key} is missing")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{key} is {value!r}; expected a whole number, 1 or more")
-    return value
+    return check_whole(key, value)
 
 
 def flag(data: dict[str, Any], key: str) -> bool:
@@ -143,7 +142,7 @@ def eos_of(value: object) -> tuple[int, ...]:
     """Return the ids that end a reply: config.json has one, a list of them, or null."""
     ids = value if isinstance(value, list) else [] if value is None else [value]
     for token in ids:
-        if isinstance(token, bool) or not isinstance(token, int):
+        if not is_whole(token):
             raise ValueError(f"eos_token_id is {value!r}; expected a whole number or a list of them")
     return tuple(ids)
 

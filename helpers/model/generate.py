@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from helpers.arguments import check_whole, is_whole
 from helpers.model.attention import RunRecorder
 from helpers.model.cache import KVCache, StaticCache
-from helpers.model.config import check_eos, check_size, is_whole
+from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_tokens
 from helpers.sampling import check_settings, greedy, sample
 
@@ -146,7 +147,7 @@ def generate(
     tokens = as_tokens(prompt)
     if tokens.shape[0] != 1:
         raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: use prefill and decode_step")
-    check_size("max_new", max_new)
+    check_whole("max_new", max_new)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     weight = model.embed_tokens.weight
     if cache is None:
@@ -199,8 +200,7 @@ def chooser(
     n_words: int, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
 ) -> Chooser:
     """Return a function from logits (V,) to a token id. ValueError if a setting is out of range."""
-    if not is_whole(seed) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; expected a whole number, 0 or more")
+    check_whole("seed", seed, least=0)
     if temperature is None:
         if top_k is not None or top_p is not None:
             raise ValueError(
