@@ -9,6 +9,7 @@ Run from top to bottom, nothing on stderr, no state of widgets, no timings, curr
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,12 @@ def bad_outputs(book: NotebookNode) -> Iterator[str]:
                 yield f"code cell {number} wrote to stderr: {output.text.strip()[:200]}"
 
 
+def has_pieces(cell: NotebookNode) -> bool:
+    """Whether two of a code cell's outputs that follow each other are printed text."""
+    kinds = [output.output_type for output in cell.outputs]
+    return ("stream", "stream") in itertools.pairwise(kinds)
+
+
 def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
     """Name everything that keeps the notebook from being committed."""
     book = nbformat.read(path, as_version=4)
@@ -43,6 +50,8 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield f"not run from top to bottom in a fresh kernel: the execution counts are {counts}"
     if [cell for cell in book.cells if cell.cell_type == "code" and not cell.source.strip()]:
         yield "an empty code cell"
+    if any(has_pieces(cell) for cell in cells):
+        yield "printed text in several pieces, as of a progress bar (GitHub shows a line for each)"
     yield from bad_outputs(book)
     if "widgets" in book.metadata:
         yield "the state of widgets in its metadata"

@@ -46,6 +46,10 @@ def spoil_stderr(book: nbformat.NotebookNode) -> None:
     book.cells[1].outputs = [nbformat.v4.new_output("stream", name="stderr", text="careful")]
 
 
+def spoil_pieces(book: nbformat.NotebookNode) -> None:
+    book.cells[1].outputs = [nbformat.v4.new_output("stream", text=text) for text in ("1 of 2", "2 of 2")]
+
+
 def spoil_error(book: nbformat.NotebookNode) -> None:
     book.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
 
@@ -84,6 +88,7 @@ def good_notebook() -> nbformat.NotebookNode:
         spoil_count,
         spoil_state,
         spoil_stderr,
+        spoil_pieces,
         spoil_error,
         spoil_timing,
         spoil_bootstrap,
