@@ -386,8 +386,9 @@ def test_words_fit_where_they_stand(open_page: Open, words: int, width: int) -> 
         root(page).press("ArrowRight")
 
 
-def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_page: Open) -> None:
-    page = open_page(toy.record(ban_eos=True), width=400, start=0)
+@pytest.mark.parametrize("width", [340, 360, 380, 400, 420])
+def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_page: Open, width: int) -> None:
+    page = open_page(toy.record(ban_eos=True), width=width, start=0)
     root(page).press("End")
     hidden, lefts = page.evaluate(
         """() => {
