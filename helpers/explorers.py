@@ -13,7 +13,8 @@ import anywidget
 import ipywidgets as widgets  # type: ignore[import-untyped]
 import numpy as np
 
-from helpers import cost, outputs, toy
+from helpers import outputs, toy
+from helpers.cost import counts
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 from helpers.tables import Table
 
@@ -330,7 +331,9 @@ class CostOfReply(Explorer):
 
     def draw(self, **settings: Any) -> str:
         prompt, reply = settings["prompt"], settings["reply"]
-        now, longer = ([cost.whole_reply(prompt, n, on) for on in (False, True)] for n in (reply, 2 * reply))
+        now, longer = (
+            [counts.whole_reply(prompt, n, on) for on in (False, True)] for n in (reply, 2 * reply)
+        )
         names = {
             "positions": "positions run",
             "pairs": "pairs, of one head and layer",
@@ -348,7 +351,7 @@ class CostOfReply(Explorer):
 
     def say(self, **settings: Any) -> str:
         lengths = settings["prompt"], settings["reply"]
-        without, cached = (cost.whole_reply(*lengths, cached=on) for on in (False, True))
+        without, cached = (counts.whole_reply(*lengths, cached=on) for on in (False, True))
         price = f"its price is {large(cached.rows_kept)} row{'s' if cached.rows_kept > 1 else ''}"
         if settings["reply"] == 1:
             return f"One token is one pass, the prefill: the cache saves nothing yet; {price}."
@@ -360,7 +363,7 @@ class CostOfReply(Explorer):
     def static_html(self) -> str:
         """The same counts for four pairs of lengths."""
         lengths = [(4, 8), (100, 100), (1000, 100), (100, 1000)]
-        work = [(cost.whole_reply(*pair, cached=False), cost.whole_reply(*pair)) for pair in lengths]
+        work = [(counts.whole_reply(*pair, cached=False), counts.whole_reply(*pair)) for pair in lengths]
         rows = {
             "positions, no cache": [without.positions for without, _ in work],
             "positions, cached": [cached.positions for _, cached in work],

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import cost, toy
+from helpers import toy
+from helpers.cost import counts
 from helpers.trace import Pass, Trace
 
 WORDS = list(toy.NUMBERS)
@@ -18,8 +19,8 @@ def recorded(prompt: int, reply: int, n_layers: int = 1) -> Trace:
     return toy.record(words, max_new=reply, ban_eos=True, training=False, n_layers=n_layers)
 
 
-def counted(event: Pass) -> cost.Work:
-    return cost.Work(
+def counted(event: Pass) -> counts.Work:
+    return counts.Work(
         event.counts["positions"], event.counts["pairs"], event.counts["rows_read"], event.parts[0].kept[1]
     )
 
@@ -30,25 +31,25 @@ def test_every_pass_costs_what_was_counted(prompt: int, reply: int, n_layers: in
     trace = recorded(prompt, reply, n_layers)
     for name, cached in (("cached", True), ("uncached", False)):
         seen = [counted(event) for event in trace.run(name).passes]
-        assert cost.passes(prompt, reply, cached) == seen
-        total = cost.Work(
+        assert counts.passes(prompt, reply, cached) == seen
+        total = counts.Work(
             sum(work.positions for work in seen),
             sum(work.pairs for work in seen),
             sum(work.rows_read for work in seen),
             seen[-1].rows_kept,
         )
-        assert cost.whole_reply(prompt, reply, cached) == total
+        assert counts.whole_reply(prompt, reply, cached) == total
 
 
 def test_the_long_run() -> None:
-    without, with_it = cost.whole_reply(4, 8, cached=False), cost.whole_reply(4, 8)
+    without, with_it = counts.whole_reply(4, 8, cached=False), counts.whole_reply(4, 8)
     assert (without.positions, without.pairs, without.rows_kept) == (60, 276, 0)
     assert (with_it.positions, with_it.pairs, with_it.rows_kept) == (11, 66, 11)
 
 
 @given(prompt=st.integers(1, 10**6), reply=st.integers(1, 10**6))
 def test_the_cache_never_adds_positions_or_pairs(prompt: int, reply: int) -> None:
-    without, with_it = cost.whole_reply(prompt, reply, cached=False), cost.whole_reply(prompt, reply)
+    without, with_it = counts.whole_reply(prompt, reply, cached=False), counts.whole_reply(prompt, reply)
     assert with_it.positions <= without.positions
     assert with_it.pairs <= without.pairs
     assert (with_it.pairs == without.pairs) == (reply == 1)
@@ -58,10 +59,10 @@ def test_the_cache_never_adds_positions_or_pairs(prompt: int, reply: int) -> Non
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", None])
 def test_a_wrong_count_is_refused(wrong: object) -> None:
     calls = [
-        lambda: cost.prefill(wrong),  # type: ignore[arg-type]
-        lambda: cost.decode_step(wrong),  # type: ignore[arg-type]
-        lambda: cost.passes(4, wrong),  # type: ignore[arg-type]
-        lambda: cost.whole_reply(wrong, 8),  # type: ignore[arg-type]
+        lambda: counts.prefill(wrong),  # type: ignore[arg-type]
+        lambda: counts.decode_step(wrong),  # type: ignore[arg-type]
+        lambda: counts.passes(4, wrong),  # type: ignore[arg-type]
+        lambda: counts.whole_reply(wrong, 8),  # type: ignore[arg-type]
     ]
     for call in calls:
         with pytest.raises(ValueError, match="expected a whole number of tokens, 1 or more"):

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import cost, explorers, toy
+from helpers import explorers, toy
+from helpers.cost import counts
 from helpers.sampling import next_probabilities
 
 LOGITS = toy.step(toy.PROMPT)
@@ -169,7 +170,7 @@ def test_cost_of_reply_as_a_table() -> None:
 
 @given(prompt=st.integers(1, 10**5), reply=st.integers(1, 10**5))
 def test_what_it_says_of_a_reply_twice_as_long(prompt: int, reply: int) -> None:
-    now, longer = cost.whole_reply(prompt, reply), cost.whole_reply(prompt, 2 * reply)
+    now, longer = counts.whole_reply(prompt, reply), counts.whole_reply(prompt, 2 * reply)
     assert longer.positions <= 2 * now.positions
     assert longer.rows_kept <= 2 * now.rows_kept
     assert longer.pairs <= 4 * now.pairs
