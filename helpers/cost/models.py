@@ -43,18 +43,18 @@ class PublishedModel:
 
 # fmt: off
 _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, vocabulary, longest context, tied
-    PublishedModel("GPT-2 small", "openai-community/gpt2", 12, 12, 12, 64, 768, 3072, 50257, 1024, True,
-                   124_439_808),
-    PublishedModel("SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M", 30, 9, 3, 64, 576, 1536, 49152, 8192, True,
-                   134_515_008),
-    PublishedModel("Llama-2-7B", "meta-llama/Llama-2-7b-hf", 32, 32, 32, 128, 4096, 11008, 32000, 4096, False,
-                   6_738_415_616),
-    PublishedModel("Llama-3.1-8B", "meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072, False,
-                   8_030_261_248),
-    PublishedModel("Llama-3.1-70B", "meta-llama/Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072, False,
-                   70_553_706_496),
-    PublishedModel("Qwen1.5-72B", "Qwen/Qwen1.5-72B", 80, 64, 64, 128, 8192, 24576, 152064, 32768, False,
-                   72_287_920_128),
+    PublishedModel("GPT-2 small", "openai-community/gpt2", 12, 12, 12, 64, 768, 3072, 50257, 1024,
+                   True, 124_439_808),
+    PublishedModel("SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M", 30, 9, 3, 64, 576, 1536, 49152, 8192,
+                   True, 134_515_008),
+    PublishedModel("Llama-2-7B", "meta-llama/Llama-2-7b-hf", 32, 32, 32, 128, 4096, 11008, 32000, 4096,
+                   False, 6_738_415_616),
+    PublishedModel("Llama-3.1-8B", "meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072,
+                   False, 8_030_261_248),
+    PublishedModel("Llama-3.1-70B", "meta-llama/Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072,
+                   False, 70_553_706_496),
+    PublishedModel("Qwen1.5-72B", "Qwen/Qwen1.5-72B", 80, 64, 64, 128, 8192, 24576, 152064, 32768,
+                   False, 72_287_920_128),
 )
 # fmt: on
 MODELS = {model.name: model for model in _TABLE}
