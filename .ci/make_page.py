@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 import launch  # noqa: E402
 from make_worksheet import worksheet  # noqa: E402
 
-from helpers import toy  # noqa: E402
+from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper  # noqa: E402
 from helpers.trace import write_whole  # noqa: E402
 
@@ -51,7 +51,7 @@ def main() -> None:
         f"A worksheet for that, to print: {launch.page()}worksheet.html",
     )
     page = build / "index.html"
-    Stepper(toy.record(), panels="passes").save_html(page, title=TITLE, before=BEFORE, after=(*AFTER, *last))
+    Stepper(record_toy(), panels="passes").save_html(page, title=TITLE, before=BEFORE, after=(*AFTER, *last))
     write_whole(build / "worksheet.html", worksheet())
     print(page, build / "worksheet.html", sep="\n")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from helpers import toy  # noqa: E402
+from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper  # noqa: E402
 from tests.machine import find_chromium  # noqa: E402
 
@@ -25,7 +25,7 @@ def draw(chromium: str, path: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = Path(folder) / "stepper.html"
-        Stepper(toy.record()).save_html(page_file)
+        Stepper(record_toy()).save_html(page_file)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 940, "height": 900}, device_scale_factor=2)
         page.goto(page_file.as_uri())

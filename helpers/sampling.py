@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from helpers.arguments import is_number, is_whole
+from helpers.arguments import check_whole, is_number, is_whole
+
+Chooser = Callable[[np.ndarray], int]
 
 # Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
 ROUNDING = 1e-9  # as a share of p, so that the largest word stays whatever p is
@@ -99,6 +103,33 @@ def sample(
     """
     weights = next_probabilities(logits, temperature, top_k, top_p)
     return int(rng.choice(len(weights), p=weights))
+
+
+def chooser(
+    n_words: int, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
+) -> Chooser:
+    """Return a function from logits (V,) to an index: greedy without a temperature, else it draws.
+
+    Raises:
+        ValueError: a setting is out of range for `n_words`, or stands without a temperature.
+    """
+    check_whole("seed", seed, least=0)
+    if temperature is None:
+        if top_k is not None or top_p is not None:
+            raise ValueError(
+                "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
+            )
+        return greedy
+    check_settings(n_words, temperature, top_k, top_p)
+    rng = np.random.default_rng(seed)
+    return lambda logits: sample(logits, rng, temperature, top_k, top_p)
+
+
+def say_settings(temperature: float | None, top_k: int | None, top_p: float | None) -> str:
+    """Say how words are chosen: "greedy", or "sampled, temperature 0.8, top-k 5"."""
+    settings = {"temperature": temperature, "top-k": top_k, "top-p": top_p}
+    named = [f"{name} {value:g}" for name, value in settings.items() if value is not None]
+    return ", ".join(["greedy" if temperature is None else "sampled", *named])
 
 
 def check_logits(logits: np.ndarray) -> np.ndarray:

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from helpers.arguments import check_whole, is_whole
-from helpers.sampling import greedy, next_probabilities, sample, softmax
-from helpers.trace import Model, Recorder, Token, Trace, is_utf8
+from helpers.arguments import check_whole, is_utf8, is_whole
+from helpers.sampling import greedy, softmax
 
 PROMPT = ("Today", "weather", "is", "so")
 NUMBERS = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}
@@ -297,12 +296,19 @@ def check_advance(cache: CacheBase, T: int) -> None:
         )
 
 
+Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def attention_by_rules(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Do what `attention` does by the rules of notebook 01, without looking at queries or keys.
+
+    Arguments and result as there, for tokens that all run in one pass: T = S.
+    """
+    return attend(rule_scores(len(v)), v).T
+
+
 def run_pass(
-    numbers: Numbers,
-    cache: KVCache | None = None,
-    *,
-    n_layers: int = 1,
-    recorder: Recorder | None = None,
+    numbers: Numbers, cache: KVCache | None = None, *, n_layers: int = 1, attention: Core = attention
 ) -> np.ndarray:
     """Run new tokens through every layer; earlier ones are read from the cache.
 
@@ -310,7 +316,7 @@ def run_pass(
         numbers: what the new tokens carry, T of them.
         cache: holds the earlier rows and takes the new ones; without one, these tokens are all there is.
         n_layers: layers to run.
-        recorder: is told what was appended and attended to.
+        attention: the core, from queries, keys, values and mask to contexts (T, H).
 
     Returns:
         The last layer's contexts of the new tokens, (T, H).
@@ -332,176 +338,14 @@ def run_pass(
         q, k, v = make_qkv(positions, x)
         keys, values = kept.append(layer, k, v)
         contexts = attention(q, keys, values, mask)
-        if recorder is not None:
-            _record_dots(recorder, layer, (q, k, v), (keys, values), mask, contexts)
         x = contexts.mean(axis=1)
     kept.advance(len(positions))
     return contexts
 
 
-def run_rules(numbers: Numbers, *, n_layers: int = 1, recorder: Recorder | None = None) -> np.ndarray:
-    """Run all tokens by the rules, without keys or cache; contexts of the last layer, (T, H)."""
-    x = check_numbers(numbers)
-    check_whole("n_layers", n_layers)
-    scores, mask = rule_scores(len(x)), causal_mask(len(x))
-    for layer in range(n_layers):
-        contexts = attend(scores, x)
-        if recorder is not None:
-            v = x[None, None, :, None]
-            recorder.append(layer, None, v)
-            nothing = {"q": None, "k": None, "scale": None, "sink": None}
-            recorder.attention(
-                layer, v=v, mask=mask, output=contexts[None, ..., None], scores=scores[None], **nothing
-            )
-        x = contexts.mean(axis=0)
-    return contexts.T
-
-
 def decode_step(cache: KVCache, number: float) -> np.ndarray:
     """Run one token that carries `number`; its row goes into the cache; contexts of the last layer, (H,)."""
     return run_pass([number], cache, n_layers=cache.n_layers)[-1]
-
-
-def _record_dots(recorder, layer, new, stored, mask, contexts) -> None:  # type: ignore[no-untyped-def]
-    """Hand one layer to the recorder in the layout of a real model, (batch, heads, rows, width)."""
-    (q, k, v), (keys, values) = new, stored
-    recorder.append(layer, k[None, None], v[None, None, :, None])
-    recorder.attention(
-        layer,
-        q=q[None],
-        k=keys[None, None],
-        v=values[None, None, :, None],
-        mask=mask,
-        scale=1.0,
-        sink=SINK,
-        output=contexts.T[None, ..., None],
-    )
-
-
-def record(
-    tokens: Sequence[str] = PROMPT,
-    numbers: Sequence[float] | None = None,
-    *,
-    n_layers: int = 1,
-    max_new: int = 8,
-    ban_eos: bool = False,
-    training: bool = True,
-    form: str = "dots",
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 0,
-) -> Trace:
-    """Run a prompt with the cache, then again without it, and return the record of both runs.
-
-    Args:
-        tokens: 1 to 512 pieces of text.
-        numbers: what they carry; None looks each token up in NUMBERS.
-        n_layers: layers of the toy.
-        max_new: tokens to generate at most; it stops earlier at `<eos>`.
-        ban_eos: never choose `<eos>`: the long run.
-        training: begin each run with the training reference, as pass 0.
-        form: "dots" runs keys and values through a cache; "rules" runs the rules of notebooks 01 to 03,
-            which have no keys: its one run is the one without a cache.
-        temperature: sample at this temperature, with top_k, top_p and seed; None is greedy.
-
-    Raises:
-        ValueError: a wrong prompt (see `check_prompt`) or setting.
-    """
-    words, carried = check_prompt(tokens, numbers)
-    n_layers, max_new = check_whole("n_layers", n_layers), check_whole("max_new", max_new)
-    if form not in ("dots", "rules"):
-        raise ValueError(f"form is {form!r}; expected 'dots' or 'rules'")
-    rng = np.random.default_rng(check_whole("seed", seed, least=0))
-    choose = _chooser(ban_eos, temperature, top_k, top_p, rng)
-    rules = form == "rules"
-    prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
-    recorder = Recorder(_model(n_layers, rules), prompt, values=True)
-    if not rules:
-        cache = KVCache(n_layers)
-        cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
-        _record_run(recorder, carried, cache, max_new, choose, training)
-    _record_run(recorder, carried, None, max_new, choose, training, rules=rules)
-    return recorder.finish()
-
-
-def _model(n_layers: int, rules: bool) -> Model:
-    """What a trace says of the toy; its rules have no keys."""
-    return Model(
-        name="toy",
-        n_layers=n_layers,
-        n_heads=len(HEADS),
-        n_kv_heads=1,
-        k_dim=None if rules else 2,
-        v_dim=1,
-        scale=None if rules else 1.0,
-        head_names=list(HEADS),
-        element_bytes=8,
-    )
-
-
-Chooser = Callable[[np.ndarray], tuple[int, str]]
-
-
-def _record_run(
-    recorder: Recorder,
-    prompt_numbers: np.ndarray,
-    cache: KVCache | None,
-    max_new: int,
-    choose: Chooser,
-    training: bool,
-    rules: bool = False,
-) -> None:
-    """One run: the training reference, prefill, and decode steps; a second run replays the first's words."""
-    replayed = [token.text for token in recorder.tokens if token.origin == "generated"]
-    name, kind = ("uncached", "none") if cache is None else ("cached", "growing")
-    recorder.begin_run(name, kind)
-    numbers, P, n_layers = list(prompt_numbers), len(prompt_numbers), recorder.trace.model.n_layers
-
-    def run(fed: Numbers, into: KVCache | None) -> np.ndarray:
-        if rules:
-            return run_rules(fed, n_layers=n_layers, recorder=recorder)
-        return run_pass(fed, into, n_layers=n_layers, recorder=recorder)
-
-    if training:
-        recorder.open_pass("training", range(P), target=list(range(1, P + 1)))
-        run(numbers, None)
-        recorder.close_pass()
-    for emitted in range(max_new):
-        first = 0 if cache is None or emitted == 0 else len(numbers) - 1
-        recorder.open_pass("decode" if emitted else "prefill", range(first, len(numbers)), cache)
-        logits = readout(run(numbers[first:], cache)[-1])
-        index, how = choose(logits)
-        word = replayed[emitted] if replayed else VOCABULARY[index]
-        top = list(zip(VOCABULARY, map(float, logits), map(float, softmax(logits)), strict=True))
-        recorder.close_pass(top, Token(word, None, len(numbers) + 1, "generated"), how)
-        if word == EOS:
-            break
-        numbers.append(NUMBERS[word])
-
-
-def _chooser(
-    ban_eos: bool, temperature: float | None, top_k: int | None, top_p: float | None, rng: np.random.Generator
-) -> Chooser:
-    """Return a function from logits to (index of the chosen word, how it was chosen)."""
-    if temperature is not None:
-        next_probabilities(np.zeros(len(VOCABULARY)), temperature, top_k, top_p)  # raises on a wrong setting
-    elif top_k is not None or top_p is not None:
-        raise ValueError(
-            "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
-        )
-    settings = {"temperature": temperature, "top-k": top_k, "top-p": top_p}
-    how = ["greedy"] if temperature is None else ["sampled"]
-    how += [f"{name} {value:g}" for name, value in settings.items() if value is not None]
-    how += [f"{EOS} banned"] if ban_eos else []
-
-    def choose(logits: np.ndarray) -> tuple[int, str]:
-        allowed = np.where([ban_eos and word == EOS for word in VOCABULARY], -np.inf, logits)
-        if temperature is None:
-            return greedy(allowed), ", ".join(how)
-        return sample(allowed, rng, temperature, top_k, top_p), ", ".join(how)
-
-    return choose
 
 
 def check_prompt(

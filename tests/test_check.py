@@ -25,6 +25,7 @@ from helpers.check.result import (
     same,
     show,
 )
+from helpers.recording.toy import record_toy
 from helpers.sampling import softmax
 from tests.machine import ROOT
 
@@ -238,7 +239,7 @@ def test_mask_is_that_of_the_cache(T: int, S: int) -> None:
 
 
 def test_work_is_what_the_recorder_counts() -> None:
-    trace = toy.record(ban_eos=True, max_new=8, training=False, form="rules")
+    trace = record_toy(ban_eos=True, max_new=8, training=False, form="rules")
     passes = trace.runs[0].passes
     positions, pairs = (sum(one.counts[name] for one in passes) for name in ("positions", "pairs"))
     assert part1.count_work(positions, pairs).solved

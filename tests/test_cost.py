@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from helpers import toy
 from helpers.cost import counts
+from helpers.recording.toy import record_toy
 from helpers.trace import Pass, Trace
 
 WORDS = list(toy.NUMBERS)
@@ -16,7 +17,7 @@ WORDS = list(toy.NUMBERS)
 def recorded(prompt: int, reply: int, n_layers: int = 1) -> Trace:
     """A reply of exactly `reply` tokens, which it has when `<eos>` is banned."""
     words = [WORDS[n % len(WORDS)] for n in range(prompt)]
-    return toy.record(words, max_new=reply, ban_eos=True, training=False, n_layers=n_layers)
+    return record_toy(words, max_new=reply, ban_eos=True, training=False, n_layers=n_layers)
 
 
 def counted(event: Pass) -> counts.Work:

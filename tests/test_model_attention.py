@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.model.attention import attend, inverse_wavelengths, rotate, rotation
+from helpers.model.attention import attend, rope_frequencies, rotate, rotation
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.transformer import RMSNorm, SwiGLU, Transformer
 from tests.tiny import SCALING, SIZES, enlarge, tiny, tiny_config, tokens
@@ -83,7 +83,7 @@ def test_rotation_turns_pairs_half_a_head_apart() -> None:
     config = tiny_config(rope_theta=100.0)
     x = torch.randn(1, 2, 5, 8, dtype=torch.float64)
     positions = torch.tensor([0, 1, 2, 7, 30])
-    got = rotate(x, *rotation(positions, inverse_wavelengths(config), torch.float64))
+    got = rotate(x, *rotation(positions, rope_frequencies(config), torch.float64))
     angles = positions[:, None].double() * 100.0 ** (-torch.arange(4).double() / 4)
     turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
     torch.testing.assert_close(got, torch.cat([turned.real, turned.imag], -1), rtol=0, atol=1e-5)
@@ -94,7 +94,7 @@ def test_scores_depend_on_the_distance_alone() -> None:
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
 
     def score(at: int, of: int) -> float:
-        turns = inverse_wavelengths(tiny_config())
+        turns = rope_frequencies(tiny_config())
         there, here = (rotation(torch.tensor([n]), turns, torch.float64) for n in (at, of))
         return float((rotate(q, *there) * rotate(k, *here)).sum())
 
@@ -103,22 +103,22 @@ def test_scores_depend_on_the_distance_alone() -> None:
 
 
 def test_llama3_scaling_leaves_fast_pairs_and_slows_slow_ones() -> None:
-    plain = inverse_wavelengths(tiny_config())
-    scaled = inverse_wavelengths(tiny_config(rope_scaling=SCALING))
+    plain = rope_frequencies(tiny_config())
+    scaled = rope_frequencies(tiny_config(rope_scaling=SCALING))
     # in 16 positions pair 0 turns 16 / 2π = 2.5 times, between 1 and 4: a blend; the others under once
     share = (16 / (2 * math.pi) - 1) / (4 - 1)
     assert scaled[0] == pytest.approx((1 - share) / 8 + share)
     torch.testing.assert_close(scaled[1:], plain[1:] / 8)
     fast = Llama3Scaling(factor=8.0, low_freq_factor=0.1, high_freq_factor=0.2, original_max_seq_len=16)
-    assert inverse_wavelengths(tiny_config(rope_scaling=fast))[0] == 1
+    assert rope_frequencies(tiny_config(rope_scaling=fast))[0] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
     """bfloat16 has 8 bits for a number: from 256 on it cannot tell a position from the next."""
     model = tiny().to(dtype)
-    assert torch.equal(model.turns, inverse_wavelengths(model.config))
-    cos, sin = rotation(torch.tensor([300, 301]), model.turns, dtype)
+    assert torch.equal(model.frequencies, rope_frequencies(model.config))
+    cos, sin = rotation(torch.tensor([300, 301]), model.frequencies, dtype)
     assert cos.dtype == sin.dtype == dtype
     assert not torch.equal(cos[0], cos[1])
     exact = torch.tensor(math.cos(301.0)).to(dtype)

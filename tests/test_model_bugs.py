@@ -179,8 +179,7 @@ from torch import Tensor
 
 from helpers import watch as watch_module
 from helpers.model import attention, checkpoint, config_json, generate
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
-from helpers.model.evaluate import WindowedCache
+from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowedCache
 from helpers.model.transformer import RMSNorm, Transformer
 from tests.planted import HARNESS, Planted
 from tests.test_model_checkpoint import in_one_file, in_two_files
@@ -564,7 +563,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
     def rounds(self: Any, *given: Any, **named: Any) -> Any:
         model = to(self, *given, **named)
-        model.turns = model.turns.to(model.embed_tokens.weight.dtype)
+        model.frequencies = model.frequencies.to(model.embed_tokens.weight.dtype)
         return model
 
     patch.setattr(Transformer, "to", rounds)

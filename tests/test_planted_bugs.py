@@ -174,6 +174,7 @@ import numpy as np
 import pytest
 
 from helpers import sampling, toy
+from helpers.recording.toy import record_toy
 from helpers.trace import Recorder, Trace, compare, format, record, recorder
 from tests.planted import Planted, cases
 
@@ -760,4 +761,4 @@ def test_an_ordinary_test_is_run_with_all_its_cases() -> None:
 
     assert len(list(cases(test_toy.test_cached_equals_uncached))) == 3 * 6
     assert len(list(cases(test_toy.test_the_decode_step))) == 1
-    assert compare(toy.record(), Trace.from_json(toy.record().to_json()))  # the code itself is not planted
+    assert compare(record_toy(), Trace.from_json(record_toy().to_json()))  # the code itself is not planted

@@ -22,13 +22,14 @@ from PIL import Image
 from helpers import plots, toy
 from helpers.plots import canvas
 from helpers.plots.passes import _shade
+from helpers.recording.toy import record_toy
 from helpers.trace import Pass, Run, Trace, spread
 from tests.pictures import boxes, check_twins, cut_off_or_overlapping, smallest_letters, words
 
-SHORT = toy.record(max_new=3, ban_eos=True)
-NORMAL = toy.record()
-LONG = toy.record(ban_eos=True)
-RULES = toy.record(form="rules")
+SHORT = record_toy(max_new=3, ban_eos=True)
+NORMAL = record_toy()
+LONG = record_toy(ban_eos=True)
+RULES = record_toy(form="rules")
 ODD = [
     "<img src=x onerror=alert(1)>",
     "$x_1^2$",
@@ -39,13 +40,13 @@ ODD = [
     "'\"&",
     "\\frac{1}{2}",
 ]
-ODD_TRACE = toy.record(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], max_new=2, ban_eos=True)
+ODD_TRACE = record_toy(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], max_new=2, ban_eos=True)
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "pause": lambda: plots.pause_and_drip(SHORT),
     "pause, 2 passes": lambda: plots.pause_and_drip(NORMAL),
     "pause, 8 passes": lambda: plots.pause_and_drip(LONG),
-    "pause, 1 token": lambda: plots.pause_and_drip(toy.record(["so"], max_new=1)),
+    "pause, 1 token": lambda: plots.pause_and_drip(record_toy(["so"], max_new=1)),
     "pause, odd": lambda: plots.pause_and_drip(ODD_TRACE),
     "strips": lambda: plots.row_strips(NORMAL, 3),
     "strips, last of the prompt": lambda: plots.row_strips(NORMAL),
@@ -56,15 +57,15 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "grids": lambda: plots.four_grids(NORMAL),
     "grids, rules": lambda: plots.four_grids(RULES),
     "grids, odd": lambda: plots.four_grids(ODD_TRACE),
-    "grids, 1 token": lambda: plots.four_grids(toy.record(["so"])),
+    "grids, 1 token": lambda: plots.four_grids(record_toy(["so"])),
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, odd": lambda: plots.triangle(ODD_TRACE),
-    "triangle, 1 token": lambda: plots.triangle(toy.record(["so"], max_new=1)),
-    "triangle, 24 tokens": lambda: plots.triangle(toy.record(max_new=21, ban_eos=True)),
+    "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
+    "triangle, 24 tokens": lambda: plots.triangle(record_toy(max_new=21, ban_eos=True)),
     "work": lambda: plots.work_by_pass(LONG),
-    "work, 1 pass": lambda: plots.work_by_pass(toy.record(max_new=1)),
-    "work, 12 passes": lambda: plots.work_by_pass(toy.record(max_new=12, ban_eos=True)),
+    "work, 1 pass": lambda: plots.work_by_pass(record_toy(max_new=1)),
+    "work, 12 passes": lambda: plots.work_by_pass(record_toy(max_new=12, ban_eos=True)),
 }
 # The figures of the notebooks: no letter of theirs is under 9 points (12 px) at a width of 700 px.
 SHOWN = ["pause", "strips", "grids", "triangle, uncached", "triangle, cached", "work"]
@@ -280,16 +281,16 @@ def test_work_by_pass_shows_both_runs() -> None:
     ("draw", "message"),
     [
         (
-            lambda: plots.pause_and_drip(toy.record(max_new=10, ban_eos=True)),
+            lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)),
             "13 positions; expected at most 12",
         ),
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(NORMAL, -1), "token -1 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
-        (lambda: plots.four_grids(toy.record(training=False)), "no training pass"),
-        (lambda: plots.four_grids(toy.record(["so"] * 9)), "9 tokens; expected at most 8"),
-        (lambda: plots.triangle(toy.record(max_new=22, ban_eos=True)), "25 tokens ran; expected at most 24"),
-        (lambda: plots.work_by_pass(toy.record(max_new=13, ban_eos=True)), "13 passes; expected at most 12"),
+        (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
+        (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
+        (lambda: plots.triangle(record_toy(max_new=22, ban_eos=True)), "25 tokens ran; expected at most 24"),
+        (lambda: plots.work_by_pass(record_toy(max_new=13, ban_eos=True)), "13 passes; expected at most 12"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:

@@ -10,8 +10,8 @@ import torch
 
 from helpers import corpus
 from helpers.model import evaluate, shipped
-from helpers.model.cache import GrowingCache
-from helpers.model.evaluate import CHANCE, WindowedCache, held_out_diaries, share_signed_right
+from helpers.model.cache import GrowingCache, WindowedCache
+from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 

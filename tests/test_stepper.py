@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import outputs, toy
+from helpers import outputs
+from helpers.recording.toy import record_toy
 from helpers.stepper import LEVELS, Stepper, script
 from helpers.trace import Other, Trace
 from tests.expected import expected_marks
@@ -37,25 +38,25 @@ SWAP = {"op": "swap", "say": "The rows <b>move</b>."}
 
 def with_event(event: dict, index: int, name: str = "cached", **options: Any) -> Trace:
     """A toy's trace with one event more in one of its runs."""
-    data = toy.record(**options).to_dict()
+    data = record_toy(**options).to_dict()
     next(run for run in data["runs"] if run["name"] == name)["events"].insert(index, event)
     return Trace.from_dict(data)
 
 
 def with_fewer_passes(missing: int = 2) -> Trace:
     """A long run whose replay without a cache stops earlier."""
-    data = toy.record(ban_eos=True, max_new=5).to_dict()
+    data = record_toy(ban_eos=True, max_new=5).to_dict()
     del data["runs"][1]["events"][-missing:]
     return Trace.from_dict(data)
 
 
 TRACES = {
-    "toy": lambda: toy.record(),
-    "two": lambda: toy.record(n_layers=2),
-    "long": lambda: toy.record(ban_eos=True),
-    "n64": lambda: toy.record(ban_eos=True, max_new=61),
-    "rules": lambda: toy.record(form="rules"),
-    "one": lambda: toy.record(["Today"], max_new=1, training=False),
+    "toy": lambda: record_toy(),
+    "two": lambda: record_toy(n_layers=2),
+    "long": lambda: record_toy(ban_eos=True),
+    "n64": lambda: record_toy(ban_eos=True, max_new=61),
+    "rules": lambda: record_toy(form="rules"),
+    "one": lambda: record_toy(["Today"], max_new=1, training=False),
     "drop": lambda: with_event(DROP, 3),
     "swap": lambda: with_event(SWAP, 2),
     "fewer": with_fewer_passes,
@@ -64,12 +65,12 @@ TRACES = {
 
 @pytest.fixture(scope="module")
 def run() -> Trace:
-    return toy.record()
+    return record_toy()
 
 
 @pytest.fixture(scope="module")
 def hostile() -> Trace:
-    return toy.record(HOSTILE, numbers=list(range(1, 9)))
+    return record_toy(HOSTILE, numbers=list(range(1, 9)))
 
 
 class Tables(HTMLParser):
@@ -168,7 +169,7 @@ def marks(table: list[list[str]], size: int) -> list[list[str]]:
     return [row[1 : 1 + size] for row in table[1 : 1 + size]]
 
 
-@pytest.mark.parametrize("make", [TRACES["toy"], TRACES["two"], lambda: toy.record(ban_eos=True, max_new=2)])
+@pytest.mark.parametrize("make", [TRACES["toy"], TRACES["two"], lambda: record_toy(ban_eos=True, max_new=2)])
 def test_static_form_is_the_trace(make: Callable[[], Trace]) -> None:
     trace = make()
     prefill, cached, uncached = Tables(Stepper(trace).static_html()).tables
@@ -238,7 +239,7 @@ def test_static_form_grows_with_the_levels(run: Trace) -> None:
 
 
 def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
-    text = Stepper(toy.record(ban_eos=True, max_new=61)).static_html()
+    text = Stepper(record_toy(ban_eos=True, max_new=61)).static_html()
     read = Tables(text)
     assert [len(table[0]) for table in read.tables] == [6, 7, 15, 15]
     assert "61 passes in all; 58 between the first and the last are not shown here." in "".join(read.said)
@@ -248,14 +249,14 @@ def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
 
 
 def test_static_form_says_how_a_word_was_chosen_where_it_is_not_the_largest() -> None:
-    text = Stepper(toy.record(max_new=8, ban_eos=True)).static_html()
+    text = Stepper(record_toy(max_new=8, ban_eos=True)).static_html()
     said = "".join(Tables(text).said)
     assert "Next word: nice (72.3%; greedy, <eos> banned)." in said
     assert "Next word: nice (13.4%; greedy, <eos> banned)." in said
     assert "&lt;eos&gt; banned" in text
-    sampled = Stepper(toy.record(temperature=2.0, top_k=3, seed=3)).static_html()
+    sampled = Stepper(record_toy(temperature=2.0, top_k=3, seed=3)).static_html()
     assert "(72.3%; sampled, temperature 2, top-k 3)" in sampled
-    assert "banned" not in Stepper(toy.record(max_new=8, ban_eos=True), "attention").static_html()
+    assert "banned" not in Stepper(record_toy(max_new=8, ban_eos=True), "attention").static_html()
 
 
 def test_static_form_without_recorded_weights(run: Trace) -> None:
@@ -266,7 +267,7 @@ def test_static_form_without_recorded_weights(run: Trace) -> None:
 
 def test_static_form_shows_the_same_weights_as_the_stepper() -> None:
     """A weight under a twentieth of an equal share is a dot; over it, its digits."""
-    trace = toy.record()
+    trace = record_toy()
     trace.weights["0.3.0.3"] = np.round(np.array([0.011, 0.014, 0.48, 0.5]) * 65535).astype("<u2")
     row = Tables(Stepper(trace).static_html()).tables[0][-3]
     assert row == ["all", "·", "0.01", "0.48", "0.5", "sum of 3 products = 9"]
@@ -298,7 +299,7 @@ def test_a_run_with_fewer_passes_is_compared_where_both_have_one() -> None:
 
 
 def test_static_form_is_deterministic() -> None:
-    assert Stepper(toy.record()).static_html() == Stepper(toy.record()).static_html()
+    assert Stepper(record_toy()).static_html() == Stepper(record_toy()).static_html()
 
 
 def test_static_form_shows_hostile_text_as_text(hostile: Trace) -> None:
@@ -313,7 +314,7 @@ def test_static_form_shows_hostile_text_as_text(hostile: Trace) -> None:
 
 
 def test_one_run_without_a_cache() -> None:
-    prefill, decode = Tables(Stepper(toy.record(form="rules")).static_html()).tables
+    prefill, decode = Tables(Stepper(record_toy(form="rules")).static_html()).tables
     assert len(prefill[0]) == 6
     assert decode[1][1] == "2"
 

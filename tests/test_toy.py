@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers import sampling, toy
+from helpers.recording.toy import record_toy
 
 FEW = settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 SUMS = 1e-12  # float64 sums of 512 numbers, in another order: 512 × 2e-16, as a share of the largest
@@ -62,7 +63,7 @@ def run(numbers: list[float], cache: Any = None, n_layers: int = 1) -> np.ndarra
 FORMS: dict[str, Callable[[list[float]], np.ndarray]] = {
     "loop": lambda numbers: toy.prefill_loop(numbers),
     "matrix": lambda numbers: toy.prefill_matrix(numbers),
-    "rules": lambda numbers: toy.run_rules(numbers),
+    "rules": lambda numbers: toy.run_pass(numbers, attention=toy.attention_by_rules),
     "dots": lambda numbers: toy.run_pass(numbers),
 }
 
@@ -113,7 +114,7 @@ def test_nice_carries_the_number_that_lets_eos_win() -> None:
 
 
 def test_ties_go_to_the_first_word() -> None:
-    trace = toy.record(["a"], [0], max_new=1)  # all contexts are 0, so are all four logits
+    trace = record_toy(["a"], [0], max_new=1)  # all contexts are 0, so are all four logits
     out = trace.run("cached").passes[1].parts[0].out[0]
     assert [logit for _, logit, _ in out.top] == [0, 0, 0, 0]
     assert trace.sequences[0].tokens[out.chosen].text == "nice"
@@ -121,7 +122,7 @@ def test_ties_go_to_the_first_word() -> None:
 
 def test_it_says_nice_and_stops() -> None:
     assert toy.generate(toy.step, toy.PROMPT, 8) == ["nice", "<eos>"]
-    trace = toy.record()
+    trace = record_toy()
     assert [token.text for token in trace.sequences[0].tokens] == [*toy.PROMPT, "nice", "<eos>"]
     for recorded in trace.runs:
         assert [p.phase for p in recorded.passes] == ["training", "prefill", "decode"]
@@ -141,12 +142,12 @@ def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
     said = toy.generate(step, toy.PROMPT, 3)
     assert lengths == expected
     assert said == (["nice", "<eos>"] if eos else ["nice"] * 3)
-    trace = toy.record(max_new=3, ban_eos=not eos, training=False)
+    trace = record_toy(max_new=3, ban_eos=not eos, training=False)
     assert [p.counts["positions"] for p in trace.run("uncached").passes] == expected
 
 
 def test_the_long_run() -> None:
-    trace = toy.record(max_new=8, ban_eos=True, training=False)
+    trace = record_toy(max_new=8, ban_eos=True, training=False)
     cached, uncached = trace.run("cached").passes, trace.run("uncached").passes
     assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice"] * 8
     assert (len(cached), len(uncached)) == (8, 8)
@@ -165,7 +166,7 @@ def test_layer_2_starts_from_the_means_of_layer_1() -> None:
 
 @pytest.mark.parametrize("form", ["dots", "rules"])
 def test_the_two_layer_toy_says_the_same(form: str) -> None:
-    trace = toy.record(n_layers=2, form=form, training=False)
+    trace = record_toy(n_layers=2, form=form, training=False)
     outs = [p.parts[0].out[0] for p in trace.run("uncached").passes]
     at_so, at_nice = outs
     assert [round(logit, 2) for _, logit, _ in at_so.top] == [5.83, 5.08, 1.10, 4.56]
@@ -226,7 +227,7 @@ def test_a_tie_is_a_tie_in_every_form(word: str) -> None:
     """Twice the same word: `nice` and `<eos>` have the same logit, and the first word of the list wins."""
     assert toy.generate(toy.step, [word, word], 1) == ["nice"]
     for form in ("dots", "rules"):
-        for run in (trace := toy.record([word, word], max_new=1, training=False, form=form)).runs:
+        for run in (trace := record_toy([word, word], max_new=1, training=False, form=form)).runs:
             out = run.passes[0].parts[0].out[0]
             assert out.top[0][1] == out.top[3][1]
             assert trace.sequences[0].tokens[out.chosen].text == "nice"
@@ -273,7 +274,10 @@ def test_every_form_agrees_with_the_rules(numbers: list[float]) -> None:
 @given(st.lists(st.integers(-20, 20), min_size=1, max_size=5), st.sampled_from([1, 2]))
 def test_dots_and_rules_choose_alike_whatever_the_numbers(numbers: list[int], n_layers: int) -> None:
     """One to five small whole numbers: ties are common."""
-    dots, rules = toy.run_pass(numbers, n_layers=n_layers), toy.run_rules(numbers, n_layers=n_layers)
+    dots, rules = (
+        toy.run_pass(numbers, n_layers=n_layers),
+        toy.run_pass(numbers, n_layers=n_layers, attention=toy.attention_by_rules),
+    )
     for one, other in zip(toy.readout(dots), toy.readout(rules), strict=True):
         assert sampling.greedy(one) == sampling.greedy(other)
 
@@ -299,7 +303,7 @@ def test_every_form_agrees_with_the_rules_on_long_prompts(numbers: list[float]) 
 )
 def test_any_text_can_be_recorded(prompt: list[tuple[str, int]], n_layers: int) -> None:
     words, numbers = [word for word, _ in prompt], [float(number) for _, number in prompt]
-    trace = toy.record(words, numbers, n_layers=n_layers, max_new=2)
+    trace = record_toy(words, numbers, n_layers=n_layers, max_new=2)
     assert [token.text for token in trace.sequences[0].tokens[: len(words)]] == words
     assert trace.values is not None
     close(trace.values[0].v[: len(words)], np.array(numbers)[:, None], 0)
@@ -529,7 +533,7 @@ def test_a_cache_of_no_size(name: str, value: Any) -> None:
 
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     settings: Any = {"n_layers": np.int64(2), "max_new": np.int8(3)}
-    assert toy.record(**settings).to_json() == toy.record(n_layers=2, max_new=3).to_json()
+    assert record_toy(**settings).to_json() == record_toy(n_layers=2, max_new=3).to_json()
     cache = filled()
     cache.truncate(np.int64(2))
     assert json.dumps(cache.length) == "2"
@@ -537,7 +541,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
 
 # --- bad input: what was got, what was expected, what to do ---
 
-record: Any = toy.record  # so that the type checker lets wrong types through
+record: Any = record_toy  # so that the type checker lets wrong types through
 LONG = ["so"] * 513
 
 
@@ -550,7 +554,7 @@ LONG = ["so"] * 513
         (lambda: record(None), ["the prompt came in as None", "expected a list"]),
         (lambda: record(5), ["the prompt came in as 5", "expected a list"]),
         (lambda: record(["a"], 5), ["numbers came in as 5", "expected a list"]),
-        (lambda: toy.record("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
+        (lambda: record_toy("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
         (lambda: record(["a", "b"], [1]), ["2 tokens and 1 numbers", "expected one number for each"]),
         (lambda: record(["a"], [1, 2]), ["1 tokens and 2 numbers", "expected one number for each"]),
         (lambda: record(["a"], []), ["1 tokens and 0 numbers", "expected one number for each"]),
@@ -571,32 +575,30 @@ LONG = ["so"] * 513
         ),
         (lambda: record(["<eos>"]), ["token 1, '<eos>', has no number", "expected one of"]),
         (lambda: toy.step(["Oslo"]), ["token 1, 'Oslo', has no number", "expected one of"]),
-        (lambda: toy.record(LONG), ["513 tokens", "expected at most 512", "leave some out"]),
-        (lambda: toy.record(max_new=0), ["max_new is 0", "expected a whole number, 1 or more"]),
-        (lambda: toy.record(max_new=-1), ["max_new is -1", "expected a whole number"]),
+        (lambda: record_toy(LONG), ["513 tokens", "expected at most 512", "leave some out"]),
+        (lambda: record_toy(max_new=0), ["max_new is 0", "expected a whole number, 1 or more"]),
+        (lambda: record_toy(max_new=-1), ["max_new is -1", "expected a whole number"]),
         (lambda: record(max_new=2.5), ["max_new is 2.5", "expected a whole number"]),
-        (lambda: toy.record(max_new=True), ["max_new is True", "expected a whole number"]),
+        (lambda: record_toy(max_new=True), ["max_new is True", "expected a whole number"]),
         (lambda: toy.generate(toy.step, toy.PROMPT, 0), ["max_new is 0", "expected a whole number"]),
-        (lambda: toy.record(max_new=1022, ban_eos=True), ["make 1025", "expected at most 1024", "stop here"]),
-        (lambda: toy.record(n_layers=0), ["n_layers is 0", "expected a whole number"]),
+        (lambda: record_toy(max_new=1022, ban_eos=True), ["make 1025", "expected at most 1024", "stop here"]),
+        (lambda: record_toy(n_layers=0), ["n_layers is 0", "expected a whole number"]),
         (lambda: toy.run_pass([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
-        (lambda: toy.run_rules([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
-        (lambda: toy.run_rules([]), ["there are no numbers", "expected one for each token"]),
         (
             lambda: toy.run_pass([1, 2], toy.KVCache(max_len=1)),
             ["2 new rows", "expected at most 1", "max_len"],
         ),
-        (lambda: toy.record(form="rule"), ["form is 'rule'", "expected 'dots' or 'rules'"]),
-        (lambda: toy.record(temperature=0.0), ["temperature is 0", "expected a number over 0", "use greedy"]),
-        (lambda: toy.record(temperature=-1.0), ["temperature is -1", "expected a number over 0"]),
-        (lambda: toy.record(temperature=1.0, top_k=0), ["top_k is 0", "expected a whole number from 1 to 4"]),
-        (lambda: toy.record(temperature=1.0, top_k=5), ["top_k is 5", "expected a whole number from 1 to 4"]),
-        (lambda: toy.record(temperature=1.0, top_p=0.0), ["top_p is 0", "expected a number over 0"]),
-        (lambda: toy.record(temperature=1.0, top_p=1.5), ["top_p is 1.5", "at most 1"]),
+        (lambda: record_toy(form="rule"), ["form is 'rule'", "expected 'dots' or 'rules'"]),
+        (lambda: record_toy(temperature=0.0), ["temperature is 0", "expected a number over 0", "use greedy"]),
+        (lambda: record_toy(temperature=-1.0), ["temperature is -1", "expected a number over 0"]),
+        (lambda: record_toy(temperature=1.0, top_k=0), ["top_k is 0", "expected a whole number from 1 to 4"]),
+        (lambda: record_toy(temperature=1.0, top_k=5), ["top_k is 5", "expected a whole number from 1 to 4"]),
+        (lambda: record_toy(temperature=1.0, top_p=0.0), ["top_p is 0", "expected a number over 0"]),
+        (lambda: record_toy(temperature=1.0, top_p=1.5), ["top_p is 1.5", "at most 1"]),
         (lambda: record(seed="a"), ["seed is 'a'", "expected a whole number, 0 or more"]),
         (lambda: record(seed=-1), ["seed is -1", "expected a whole number, 0 or more"]),
         (lambda: record(seed=None), ["seed is None", "expected a whole number, 0 or more"]),
-        (lambda: toy.record(top_k=2), ["without a temperature", "expected one", "pass temperature="]),
+        (lambda: record_toy(top_k=2), ["without a temperature", "expected one", "pass temperature="]),
     ],
 )
 def test_bad_input(call: Callable[[], Any], says: list[str]) -> None:
@@ -626,7 +628,7 @@ def test_wrong_numbers(form: str, numbers: Any, says: str) -> None:
 def test_a_reply_that_would_not_fit_fails_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toy, "run_pass", lambda *given, **named: pytest.fail("it began"))
     with pytest.raises(ValueError, match="1025 new rows after 0 make 1025; expected at most 1024"):
-        toy.record(max_new=1022, ban_eos=True)
+        record_toy(max_new=1022, ban_eos=True)
 
 
 def test_the_longest_prompt_and_the_fullest_cache() -> None:
@@ -644,7 +646,7 @@ def test_the_longest_prompt_and_the_fullest_cache() -> None:
 
 def test_sampling_with_a_seed_reproduces() -> None:
     settings = {"max_new": 12, "ban_eos": True, "temperature": 1.5, "top_k": 3, "top_p": 0.95}
-    first, again, other = (toy.record(**settings, seed=seed) for seed in (1, 1, 2))  # type: ignore[arg-type]
+    first, again, other = (record_toy(**settings, seed=seed) for seed in (1, 1, 2))  # type: ignore[arg-type]
     said = [[token.text for token in trace.sequences[0].tokens[4:]] for trace in (first, again, other)]
     assert said[0] == said[1]
     assert said[0] != said[2]
@@ -655,13 +657,13 @@ def test_sampling_with_a_seed_reproduces() -> None:
 
 @pytest.mark.parametrize(("ban", "how"), [(False, "greedy"), (True, "greedy, <eos> banned")])
 def test_banning_eos_does_not_change_the_probabilities(ban: bool, how: str) -> None:
-    out = toy.record(max_new=2, ban_eos=ban).run("cached").passes[2].parts[0].out[0]
+    out = record_toy(max_new=2, ban_eos=ban).run("cached").passes[2].parts[0].out[0]
     assert out.how == how
     assert [round(p, 3) for *_, p in out.top] == [0.134, 0.049, 0.004, 0.812]
 
 
 def test_rules_record_one_run_without_keys() -> None:
-    trace = toy.record(form="rules")
+    trace = record_toy(form="rules")
     assert [run.name for run in trace.runs] == ["uncached"]
     assert trace.values is not None
     assert trace.values[0].k is None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from helpers import toy
+from helpers.recording.toy import record_toy
 from helpers.trace import Drop, Other, Output, Trace, compare
 
 LONG: dict[str, Any] = {"max_new": 4, "ban_eos": True, "n_layers": 2}
@@ -17,13 +18,13 @@ LONG: dict[str, Any] = {"max_new": 4, "ban_eos": True, "n_layers": 2}
 
 def long() -> Trace:
     """A fresh trace of two layers: training, prefill and three decode steps, in both runs."""
-    return toy.record(**LONG)
+    return record_toy(**LONG)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"ban_eos": True}, {"temperature": 1.3, "seed": 4}], ids=str)
 def test_cached_and_uncached_give_the_same_result(settings: dict[str, Any], n_layers: int) -> None:
-    trace = toy.record(n_layers=n_layers, **settings)
+    trace = record_toy(n_layers=n_layers, **settings)
     same = compare(trace.only("cached"), trace.only("uncached"))
     assert (bool(same), str(same), repr(same)) == (True, "equal", "equal")
 
@@ -31,7 +32,7 @@ def test_cached_and_uncached_give_the_same_result(settings: dict[str, Any], n_la
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_dots_and_rules_give_the_same_result(n_layers: int) -> None:
     dots, rules = (
-        toy.record(form=form, max_new=4, ban_eos=True, n_layers=n_layers) for form in ("dots", "rules")
+        record_toy(form=form, max_new=4, ban_eos=True, n_layers=n_layers) for form in ("dots", "rules")
     )
     assert compare(dots.only("uncached"), rules)
     assert compare(dots.only("cached"), rules)
@@ -39,21 +40,21 @@ def test_dots_and_rules_give_the_same_result(n_layers: int) -> None:
 
 
 def test_cached_and_uncached_do_other_work() -> None:
-    trace = toy.record(max_new=3, ban_eos=True)
+    trace = record_toy(max_new=3, ban_eos=True)
     work = compare(trace.only("cached"), trace.only("uncached"), what="work")
     assert not work
     assert str(work) == "cached, pass 2 (decode): counts positions: 1 against 5"
-    assert compare(trace, toy.record(max_new=3, ban_eos=True), what="work")
+    assert compare(trace, record_toy(max_new=3, ban_eos=True), what="work")
 
 
 def test_dots_and_rules_have_other_shapes() -> None:
-    dots, rules = toy.record().only("uncached"), toy.record(form="rules")
+    dots, rules = record_toy().only("uncached"), record_toy(form="rules")
     where = "uncached, pass 0 (training): layer 0, shape of q: [1, 4, 4, 2] against None"
     assert str(compare(dots, rules, what="work")) == where
 
 
 def test_other_numbers_part_at_the_first_row_that_sees_them() -> None:
-    a, b = (toy.record(toy.PROMPT, [10, 20, 1, so]) for so in (5, 5.5))
+    a, b = (record_toy(toy.PROMPT, [10, 20, 1, so]) for so in (5, 5.5))
     where = "cached, pass 0 (training): layer 0, head even, position 4, context: [12.5] against [12.75]"
     assert str(compare(a, b)) == where
 
@@ -230,12 +231,12 @@ def test_the_first_of_two_differences_is_named() -> None:
 
 
 def test_the_tolerance_is_relative_above_1() -> None:
-    a = toy.record(["a"], [1e6], max_new=1)
-    b = toy.record(["a"], [1e6 + 50], max_new=1)  # half of 1e-4 of it
+    a = record_toy(["a"], [1e6], max_new=1)
+    b = record_toy(["a"], [1e6 + 50], max_new=1)  # half of 1e-4 of it
     assert compare(a, b)
     assert not compare(a, b, tolerance=1e-5)
     for off, equal in ((0.00009, True), (0.00011, False)):  # up to 1 it is absolute
-        a, b = (toy.record(["a"], [0.0], max_new=1) for _ in "ab")
+        a, b = (record_toy(["a"], [0.0], max_new=1) for _ in "ab")
         b.run("cached").passes[1].parts[0].contexts["0.1"] = [[off]]
         assert bool(compare(a, b)) is equal
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers import toy
+from helpers.recording.toy import record_toy
 from helpers.trace import Other, Trace, TraceError, format, recorder, validate
 
 FEW = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -34,7 +35,7 @@ HOSTILE = [
 
 def document() -> dict[str, Any]:
     """The JSON form of a run of 7 tokens with two layers, a drop, and an event of a later kind."""
-    trace = toy.record(n_layers=2, max_new=3, ban_eos=True)
+    trace = record_toy(n_layers=2, max_new=3, ban_eos=True)
     data = trace.to_dict()
     data["runs"][0]["events"] += [
         {"op": "drop", "sequence": 0, "rows": [[4, 6]], "why": "rejected", "say": "Two rows go."},
@@ -124,7 +125,7 @@ def same(a: Trace, b: Trace) -> None:
     ),
 )
 def test_json_there_and_back_is_exact(prompt: list[tuple[str, float]], settings: dict[str, Any]) -> None:
-    trace = toy.record([word for word, _ in prompt], [number for _, number in prompt], **settings)
+    trace = record_toy([word for word, _ in prompt], [number for _, number in prompt], **settings)
     text = trace.to_json()
     same(Trace.from_json(text), trace)
     assert Trace.from_json(text).to_json() == text
@@ -133,7 +134,7 @@ def test_json_there_and_back_is_exact(prompt: list[tuple[str, float]], settings:
 
 @pytest.mark.parametrize("word", HOSTILE, ids=[f"hostile{n}" for n in range(len(HOSTILE))])
 def test_hostile_text_comes_back_as_it_was(word: str, tmp_path: Path) -> None:
-    trace = toy.record([word, "so"], [1, 2])
+    trace = record_toy([word, "so"], [1, 2])
     trace.save(tmp_path / "trace.json")
     assert Trace.load(tmp_path / "trace.json").sequences[0].tokens[0].text == word
 
@@ -633,14 +634,14 @@ def test_a_trace_without_recorded_weights_or_contents_is_valid() -> None:
 def test_size(prompt: int, upto: int, limit: int) -> None:
     rng = np.random.default_rng(0)
     words = [toy.PROMPT[n % 4] for n in range(prompt)]
-    trace = toy.record(words, rng.uniform(0, 20, prompt).tolist(), max_new=upto - prompt, ban_eos=True)
+    trace = record_toy(words, rng.uniform(0, 20, prompt).tolist(), max_new=upto - prompt, ban_eos=True)
     assert len(trace.sequences[0].tokens) == upto
     assert len(trace.runs) == 2
     assert len(trace.to_json().encode()) < limit
 
 
 def test_save_and_load(tmp_path: Path) -> None:
-    trace = toy.record()
+    trace = record_toy()
     trace.save(tmp_path / "trace.json")
     same(Trace.load(str(tmp_path / "trace.json")), trace)
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
@@ -648,7 +649,7 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 def test_save_to_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere'; make it first"):
-        toy.record().save(tmp_path / "nowhere" / "trace.json")
+        record_toy().save(tmp_path / "nowhere" / "trace.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -667,14 +668,14 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(
 
     monkeypatch.setattr(Path, broken, fails)
     with pytest.raises(OSError, match="no space left"):
-        toy.record().save(path)
+        record_toy().save(path)
     assert path.read_text(encoding="utf-8") == "the old one"
     assert [found.name for found in tmp_path.iterdir()] == ["trace.json"]
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.999])
 def test_a_file_that_is_cut_off(share: float, tmp_path: Path) -> None:
-    text = toy.record().to_json()
+    text = record_toy().to_json()
     with pytest.raises(TraceError, match=r"no complete JSON text .*; expected a whole trace file"):
         Trace.from_json(text[: int(len(text) * share)])
 
@@ -700,14 +701,14 @@ def test_what_python_cannot_write_out_is_named() -> None:
 
 def test_a_file_that_is_cut_off_inside_a_character(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    whole = toy.record(["🙂"], [1]).to_json().encode()
+    whole = record_toy(["🙂"], [1]).to_json().encode()
     path.write_bytes(whole[: whole.index("🙂".encode()) + 2])
     with pytest.raises(TraceError, match=r"no UTF-8 text .*; expected a whole trace file"):
         Trace.load(path)
 
 
 def test_json_has_no_nan(tmp_path: Path) -> None:
-    trace = toy.record()
+    trace = record_toy()
     trace.run("cached").passes[1].parts[0].contexts["0.1"][0][0] = float("nan")
     with pytest.raises(ValueError, match="JSON compliant"):
         trace.save(tmp_path / "trace.json")
@@ -721,7 +722,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 
 
 def test_looking_up_runs_and_weights() -> None:
-    trace = toy.record()
+    trace = record_toy()
     assert trace.only("uncached").runs == [trace.run("uncached")]
     with pytest.raises(KeyError, match=r"no run named 'fast'; this trace has \['cached', 'uncached'\]"):
         trace.run("fast")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,15 +12,7 @@ from helpers.model.cache import KVCache
 from helpers.model.config import Llama3Scaling, ModelConfig
 
 
-class RunRecorder(Protocol):
-    """What a model tells of its run, if it is given one of these: rows appended, attention done."""
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> None: ...
-
-    def attention(self, layer: int, **what: Any) -> None: ...
-
-
-def inverse_wavelengths(config: ModelConfig) -> Tensor:
+def rope_frequencies(config: ModelConfig) -> Tensor:
     """Return by how many radians each pair of numbers turns from one position to the next, (D / 2,).
 
     Float32 on the CPU whatever the model's dtype: in bfloat16 positions over 256 would coincide.
@@ -29,27 +20,31 @@ def inverse_wavelengths(config: ModelConfig) -> Tensor:
     Source: RoPE, Su et al. 2021, arXiv:2104.09864.
     """
     exponents = torch.arange(0, config.head_dim, 2, device="cpu").float() / config.head_dim
-    turns = 1.0 / config.rope_theta**exponents
-    return turns if config.rope_scaling is None else stretch(turns, config.rope_scaling)
+    frequencies = 1.0 / config.rope_theta**exponents
+    scaling = config.rope_scaling
+    return frequencies if scaling is None else llama3_scaling(frequencies, scaling)
 
 
-def stretch(turns: Tensor, scaling: Llama3Scaling) -> Tensor:
+def llama3_scaling(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:
     """Slow down the slow pairs `factor` times, leave the fast ones, blend in between (Llama 3.1)."""
-    waves = scaling.original_max_seq_len * turns / (2 * math.pi)  # full turns in the original context
+    waves = scaling.original_max_seq_len * frequencies / (2 * math.pi)  # full turns in the original context
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
     kept = ((waves - low) / (high - low)).clamp(0, 1)
-    return (1 - kept) * turns / scaling.factor + kept * turns
+    return (1 - kept) * frequencies / scaling.factor + kept * frequencies
 
 
-def rotation(positions: Tensor, turns: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the cosines and sines that rotate rows at these positions, (T, D) each.
+def rotation(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines that rotate rows at these positions.
 
     Args:
-        positions: absolute, from 0, (T,).
-        turns: radians a position, (D / 2,).
+        positions: absolute, from 0, (T,), or (B, T) where each sequence has its own.
+        frequencies: radians a position, (D / 2,).
         dtype: of the result; the angles are worked out in float32.
+
+    Returns:
+        Two tensors (1, T, D), or (B, 1, T, D): one for all heads.
     """
-    angles = positions[:, None].float() * turns  # (T, D / 2)
+    angles = positions[..., None, :, None].float() * frequencies  # (1, T, D / 2): all heads turn alike
     angles = torch.cat([angles, angles], dim=-1)  # number i is paired with number i + D / 2
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
@@ -70,7 +65,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Te
         q: queries, (B, H, T, D).
         k: keys of every position so far, (B, Hkv, S, D); each serves H / Hkv query heads.
         v: values, (B, Hkv, S, Dv).
-        mask: (T, S), True where a query may look.
+        mask: (T, S) or (B, 1, T, S), True where a query may look.
         scale: what the scores q · k are multiplied by.
         sink: one score a head, (H,), added to each row of the softmax and dropped after it, or None.
 
@@ -94,6 +89,18 @@ def add_sink(mask: Tensor, sink: Tensor) -> Tensor:
     return torch.cat([scores.expand(len(sink), T, S), column], dim=-1)
 
 
+class Core(nn.Module):
+    """The core of attention as a module: who wants to watch it hangs a forward hook here."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Return contexts, (B, H, T, Dv); see `attend`."""
+        return attend(q, k, v, mask, self.scale)
+
+
 class Attention(nn.Module):
     """Project to Q, K and V, rotate, append to the cache, attend, project back.
 
@@ -105,37 +112,26 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         C, D, bias = config.hidden_size, config.head_dim, config.qkv_bias
-        self.layer, self.head_dim, self.scale = layer, D, D**-0.5
+        self.layer, self.head_dim = layer, D
         self.q_proj = nn.Linear(C, config.n_heads * D, bias=bias)
         self.k_proj = nn.Linear(C, config.n_kv_heads * D, bias=bias)
         self.v_proj = nn.Linear(C, config.n_kv_heads * D, bias=bias)
         self.o_proj = nn.Linear(config.n_heads * D, C, bias=False)
+        self.core = Core(scale=D**-0.5)
 
-    def forward(
-        self,
-        x: Tensor,
-        turned: tuple[Tensor, Tensor],
-        mask: Tensor,
-        cache: KVCache,
-        recorder: RunRecorder | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
         """Mix positions: x (B, T, C) → (B, T, C).
 
         Args:
             x: the new tokens.
-            turned: cosines and sines of their positions, (T, D) each.
-            mask: (T, S).
-            cache: gets the new keys and values, gives all of them.
-            recorder: is told what was appended and attended to.
+            cos_sin: cosines and sines of their positions; see `rotation`.
+            cache: gets the new keys and values, gives all that may be looked at, and the mask.
         """
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = rotate(q, *turned), rotate(k, *turned)
+        q, k = rotate(q, *cos_sin), rotate(k, *cos_sin)
         keys, values = cache.append(self.layer, k, v)  # (B, Hkv, S, D)
-        contexts = attend(q, keys, values, mask, self.scale)  # (B, H, T, D)
-        if recorder is not None:
-            recorder.append(self.layer, k, v)
-            seen = {"q": q, "k": keys, "v": values, "mask": mask, "scale": self.scale, "sink": None}
-            recorder.attention(self.layer, **seen, output=contexts)
+        mask = cache.mask(x.shape[1], self.layer)  # (T, S)
+        contexts = self.core(q, keys, values, mask)  # (B, H, T, D)
         return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def split_heads(self, x: Tensor) -> Tensor:

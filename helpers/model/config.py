@@ -88,6 +88,16 @@ class ModelConfig:
         return self.n_heads // self.n_kv_heads
 
     @property
+    def k_dim(self) -> int:
+        """Width of a row of keys, of one head."""
+        return self.head_dim
+
+    @property
+    def v_dim(self) -> int:
+        """Width of a row of values, of one head."""
+        return self.head_dim
+
+    @property
     def n_parameters(self) -> int:
         """Numbers to learn; a tied matrix counts once."""
         C, D, H, Hkv = self.hidden_size, self.head_dim, self.n_heads, self.n_kv_heads

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
 
 from helpers import corpus
 from helpers.corpus import Diary
@@ -17,21 +16,6 @@ from helpers.tokenizer import Tokenizer
 
 # Who guesses name and city gets both right once in so many diaries.
 CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
-
-
-class WindowedCache(GrowingCache):
-    """Keeps every row and shows the newest `WINDOW` only, to every query: what a model does without the rest.
-
-    A row seen through L layers reaches back L · (WINDOW - 1) tokens, as each layer's rows hold a little of
-    the window before them.
-    """
-
-    WINDOW = 16
-
-    def mask(self, T: int) -> Tensor:
-        """Return (T, S): True at the newest `WINDOW` positions, the query's own among them."""
-        keys = torch.arange(self.length + T, device=self.device)
-        return super().mask(T) & (keys > self.positions(T)[:, None] - self.WINDOW)
 
 
 def held_out_diaries(n: int, seed: int, quiet: int | None = None) -> list[Diary]:

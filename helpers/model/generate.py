@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,60 +12,47 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole, is_whole
-from helpers.model.attention import RunRecorder
 from helpers.model.cache import KVCache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_tokens
-from helpers.sampling import check_settings, greedy, sample
+from helpers.sampling import Chooser, chooser
 
-Prompt = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
-Chooser = Callable[[np.ndarray], int]
+Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
-def prefill(
-    model: Transformer, prompt: Prompt, cache: KVCache, *, recorder: RunRecorder | None = None
-) -> Tensor:
+def prefill(model: Transformer, prompt: Tokens, cache: KVCache) -> Tensor:
     """Run all prompt tokens in one pass; return the logits of the first generated token, (B, V).
 
     Args:
         model: what runs.
         prompt: ids, (P,) or (B, P).
         cache: takes the P rows.
-        recorder: is told of the pass.
 
     Raises:
         ValueError: an empty prompt, sequences of unequal length, an id out of range, no room in the cache,
-            a cache of another model, or NaN or infinity in the logits; the cache is as before.
+            or a cache of another model; the cache is as before.
     """
-    return run(model, as_tokens(prompt), cache, recorder)
+    return run(model, as_tokens(prompt, model.config.vocab_size), cache)
 
 
-def decode_step(
-    model: Transformer, newest: Prompt, cache: KVCache, *, recorder: RunRecorder | None = None
-) -> Tensor:
-    """Run the newest token of each sequence; return the logits of the next one, (B, V).
+def decode_step(model: Transformer, newest: Tokens, cache: KVCache) -> Tensor:
+    """Run the newest token of each sequence, a prefill of one; return the logits of the next, (B, V).
 
     Args:
         newest: ids, (1,) or (B, 1).
 
     Other arguments and errors as in `prefill`.
     """
-    tokens = as_tokens(newest)
+    tokens = as_tokens(newest, model.config.vocab_size)
     if tokens.shape[1] != 1:
         raise ValueError(f"{tokens.shape[1]} tokens came in; expected one for each sequence: (B, 1)")
-    return run(model, tokens, cache, recorder)
+    return run(model, tokens, cache)
 
 
-@torch.no_grad()
-def run(model: Transformer, tokens: Tensor, cache: KVCache, recorder: RunRecorder | None) -> Tensor:
-    """One pass; the last position's logits, (B, V). After any error the cache is as before."""
-    length = cache.length
-    tokens = tokens.to(model.embed_tokens.weight.device)
+def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+    """Run ids (B, T) that are known to be right; return the last position's logits, (B, V)."""
     with torch.inference_mode():  # no_grad that keeps no record of views either: a sixth faster
-        logits = model(tokens, cache, recorder=recorder, last_only=True)
-    if not logits.isfinite().all():
-        cache.truncate(length)
-        raise ValueError("the logits hold NaN or infinity; expected numbers: look for them in the weights")
+        logits = model(tokens.to(model.embed_tokens.weight.device), cache, last_only=True)
     return logits[:, -1].clone()  # a tensor like any other: those made in inference mode refuse changes
 
 
@@ -115,7 +102,7 @@ class Generation:
 
 def generate(
     model: Transformer,
-    prompt: Sequence[int] | np.ndarray | Tensor,
+    prompt: Tokens,
     max_new: int,
     *,
     cache: KVCache | None = None,
@@ -141,14 +128,16 @@ def generate(
 
     Raises:
         ValueError: a wrong prompt, maximum or setting, or a cache that is in use or does not fit; at once.
-            While it runs: NaN in the logits, or a cache that something else has used or reset since the last
-            token; the cache is as before that pass.
+            While it runs: NaN or infinity in the logits, or a cache that something else has used since the
+            last token; the cache is as before that pass.
     """
-    tokens = as_tokens(prompt)
+    tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
         raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: use prefill and decode_step")
     check_whole("max_new", max_new)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
+    ends = model.config.eos_ids if eos_ids is None else eos_ids
+    check_eos(ends, model.config.vocab_size)
     weight = model.embed_tokens.weight
     if cache is None:
         rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
@@ -156,69 +145,60 @@ def generate(
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
     cache.check_fits(model.config, 1, weight.dtype, weight.device)
-    check_tokens(tokens, model.config.vocab_size)
     cache.check_room(tokens.shape[1])
-    ends = model.config.eos_ids if eos_ids is None else eos_ids
-    check_eos(ends, model.config.vocab_size)
-    return Generation(steps(model, tokens, max_new, cache, frozenset(ends), choose))
+    return Generation(steps(model, tokens, max_new, (cache, cache.changes), frozenset(ends), choose))
 
 
 def steps(
-    model: Transformer, tokens: Tensor, max_new: int, cache: KVCache, ends: Collection[int], choose: Chooser
+    model: Transformer,
+    tokens: Tensor,
+    max_new: int,
+    cache_as_left: tuple[KVCache, int],
+    ends: Collection[int],
+    choose: Chooser,
 ) -> Iterator[tuple[int, float, str | None]]:
-    """Yield (token, the seconds it took, why it was the last or None)."""
-    stop, left = None, 0  # rows that this reply left in the cache
+    """Yield (token, the seconds it took, why it was the last or None). The first pass is the prefill."""
+    cache, changes = cache_as_left
+    stop = None
     for emitted in range(1, max_new + 1):
-        check_untouched(cache, left)
+        if cache.changes != changes:
+            raise ValueError(
+                f"the cache, with {cache.length} tokens now, is not as this reply left it; something else "
+                "has used or reset it. Make a cache for each reply"
+            )
+        length = cache.length
         begun = time.perf_counter()
-        logits = decode_step(model, tokens, cache) if emitted > 1 else prefill(model, tokens, cache)
-        token = choose(logits[0].float().cpu().numpy())
+        logits = run(model, tokens, cache)
+        token = choose_from(logits, cache, length, choose)
         seconds = time.perf_counter() - begun
+        changes = cache.changes
         if token in ends:
             stop = "eos"
         elif emitted == max_new:
             stop = "max_new"
         elif cache.length == cache.max_len:
             stop = "cache full"
-        left = cache.length
         yield token, seconds, stop
         if stop:
             return
         tokens = torch.tensor([[token]])
 
 
-def check_untouched(cache: KVCache, left: int) -> None:
-    """Raise ValueError if the cache holds other rows than this reply left there."""
-    if cache.length != left:
-        raise ValueError(
-            f"the cache holds {cache.length} tokens; expected {left}, as this reply left it: something else "
-            "has used or reset it. Make a cache for each reply"
-        )
+def choose_from(logits: Tensor, cache: KVCache, length: int, choose: Chooser) -> int:
+    """Choose from logits (1, V), the one wait for the device; if they are no numbers the pass is undone."""
+    row = logits[0].float().cpu().numpy()
+    if np.isfinite(row).all():
+        return choose(row)
+    cache.truncate(length)
+    raise ValueError("the logits hold NaN or infinity; expected numbers: look for them in the weights")
 
 
-def chooser(
-    n_words: int, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
-) -> Chooser:
-    """Return a function from logits (V,) to a token id. ValueError if a setting is out of range."""
-    check_whole("seed", seed, least=0)
-    if temperature is None:
-        if top_k is not None or top_p is not None:
-            raise ValueError(
-                "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
-            )
-        return greedy
-    check_settings(n_words, temperature, top_k, top_p)
-    rng = np.random.default_rng(seed)
-    return lambda logits: sample(logits, rng, temperature, top_k, top_p)
-
-
-def as_tokens(prompt: Prompt) -> Tensor:
-    """Return ids as a tensor (B, T). ValueError if they are no ids, or sequences differ in length."""
-    if isinstance(prompt, Tensor) and prompt.ndim:
-        return prompt[None] if prompt.ndim == 1 else prompt
+def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
+    """Return ids as a tensor (B, T), each in range. ValueError if they are no such ids."""
     if isinstance(prompt, str | bytes):
         raise ValueError(f"the prompt is text, {prompt[:20]!r}; expected ids: tokenizer.encode(prompt)")
-    listed: Any = prompt.tolist() if isinstance(prompt, np.ndarray) else prompt
+    given: Any = prompt.cpu() if isinstance(prompt, Tensor) else prompt
+    listed = given.tolist() if isinstance(given, Tensor | np.ndarray) else given
     if not isinstance(listed, Sequence):
         raise ValueError(f"the prompt is {reprlib.repr(prompt)}; expected ids, (P,) or (B, P)")
     sequences = listed if listed and isinstance(listed[0], list | tuple | range) else [listed]
@@ -229,7 +209,9 @@ def as_tokens(prompt: Prompt) -> Tensor:
         raise ValueError(f"sequences of {lengths} tokens came in; expected equal lengths in a batch")
     if lengths[0] == 0:
         raise ValueError("the prompt is empty; expected at least one token")
-    return torch.tensor(sequences)
+    tokens = torch.tensor(sequences)
+    check_tokens(tokens, vocab_size)
+    return tokens
 
 
 def check_ids(sequence: object) -> None:

@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from helpers.model.attention import Attention, RunRecorder, inverse_wavelengths, rotation
+from helpers.model.attention import Attention, rope_frequencies, rotation
 from helpers.model.cache import GrowingCache, KVCache
 from helpers.model.config import ModelConfig
-from helpers.model.linear import share_large
 
 
 class RMSNorm(nn.Module):
@@ -58,16 +57,9 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(
-        self,
-        x: Tensor,
-        turned: tuple[Tensor, Tensor],
-        mask: Tensor,
-        cache: KVCache,
-        recorder: RunRecorder | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
         """Add to the residual stream twice: (B, T, C) → (B, T, C); arguments as in `Attention`."""
-        x = x + self.self_attn(self.input_layernorm(x), turned, mask, cache, recorder)
+        x = x + self.self_attn(self.input_layernorm(x), cos_sin, cache)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -87,31 +79,22 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.turns = inverse_wavelengths(config)  # no buffer: model.to(bfloat16) would round it
+        self.frequencies = rope_frequencies(config)  # no buffer: model.to(bfloat16) would round it
         self.tie()
         self.apply(draw_weights)
-        self.apply(share_large)
 
     def tie(self) -> None:
         """Let the readout use the embedding's matrix, if the config says so."""
         if self.config.tied:
             self.lm_head.weight = self.embed_tokens.weight
 
-    def forward(
-        self,
-        tokens: Tensor,
-        cache: KVCache | None = None,
-        *,
-        recorder: RunRecorder | None = None,
-        last_only: bool = False,
-    ) -> Tensor:
+    def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; earlier ones are read from the cache.
 
         Args:
             tokens: ids of the new tokens, (B, T).
             cache: holds the earlier tokens and takes the new ones; without one, these tokens are all
                 there is.
-            recorder: is told what was appended and attended to.
             last_only: give the logits of the last position only: a long prompt makes no T × V matrix.
 
         Returns:
@@ -123,11 +106,10 @@ class Transformer(nn.Module):
         """
         B, T = check_tokens(tokens, self.config.vocab_size)
         cache = self.fitting(cache, B)
-        positions, mask = cache.positions(T), cache.mask(T)  # (T,), (T, S)
         x = self.embed_tokens(tokens)  # (B, T, C)
-        turned = rotation(positions, self.turns.to(x.device), x.dtype)
+        cos_sin = rotation(cache.positions(T), self.frequencies.to(x.device), x.dtype)
         for block in self.layers:
-            x = block(x, turned, mask, cache, recorder)
+            x = block(x, cos_sin, cache)
         x = x[:, -1:] if last_only else x
         logits = self.lm_head(self.norm(x))  # (B, T, V) or (B, 1, V)
         cache.advance(T)  # last, so that a pass that fails leaves the cache as it was
@@ -151,7 +133,11 @@ def draw_weights(module: nn.Module) -> None:
 
 
 def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
-    """Return (B, T). ValueError unless tokens are ids in range, (B, T), at least one."""
+    """Return (B, T). ValueError unless tokens are ids in range, (B, T), at least one.
+
+    The range is looked at on a CPU only, and never in compiled code: on a GPU the program would wait for the
+    answer at every token. `generate` looks at the prompt before it goes there.
+    """
     if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
         got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(f"tokens are {got}; expected a tensor of whole numbers (torch.int64)")
@@ -159,9 +145,9 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
         raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected (B, T): a batch of sequences")
     if tokens.numel() == 0:
         raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected at least one token")
-    low, high = (int(x) for x in tokens.aminmax())
-    if low < 0 or high >= vocab_size:
-        raise ValueError(
-            f"token id {low if low < 0 else high} is out of range; expected 0 to {vocab_size - 1}"
-        )
+    if tokens.is_cpu and not torch.compiler.is_compiling():
+        low, high = (int(x) for x in tokens.aminmax())
+        if low < 0 or high >= vocab_size:
+            wrong = low if low < 0 else high
+            raise ValueError(f"token id {wrong} is out of range; expected 0 to {vocab_size - 1}")
     return tokens.shape[0], tokens.shape[1]

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from helpers.arguments import is_utf8
 from helpers.stepper import script
-from helpers.trace import Trace, is_utf8, write_whole
+from helpers.trace import Trace, write_whole
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 

@@ -1,19 +1,20 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
-A `Recorder` is handed to a model, which calls it at two places: where new rows enter the cache, and
-where attention is worked out. A `Trace` comes out; every view reads it. `compare` finds the first
-place where two of them part.
+`helpers.recording` runs a decoder and makes one; every view reads it. `compare` finds the first place where
+two of them part.
 """
 
 from helpers.trace.compare import Comparison, compare
-from helpers.trace.format import validate
 from helpers.trace.record import (
+    COUNTS,
+    FULL,
     Drop,
     Model,
     Other,
     Output,
     Part,
     Pass,
+    Range,
     Run,
     Token,
     TokenSequence,
@@ -21,14 +22,14 @@ from helpers.trace.record import (
     TraceError,
     Values,
     gather,
-    is_utf8,
     spread,
     weight_key,
     write_whole,
 )
-from helpers.trace.recorder import Recorder, attention_weights
 
 __all__ = [
+    "COUNTS",
+    "FULL",
     "Comparison",
     "Drop",
     "Model",
@@ -36,19 +37,16 @@ __all__ = [
     "Output",
     "Part",
     "Pass",
-    "Recorder",
+    "Range",
     "Run",
     "Token",
     "TokenSequence",
     "Trace",
     "TraceError",
     "Values",
-    "attention_weights",
     "compare",
     "gather",
-    "is_utf8",
     "spread",
-    "validate",
     "weight_key",
     "write_whole",
 ]

@@ -1,27 +1,59 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
 One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests).
-`format.py` documents its JSON form.
+Its JSON form, version 1:
+
+{ "format": "watch-it-decode-trace", "version": 1,
+  "model": { "name": "toy", "n_layers": 1, "n_heads": 4, "n_kv_heads": 1, "k_dim": 2, "v_dim": 1,
+             "scale": 1.0, "head_names": ["even", …] or null, "element_bytes": 8 },
+             (k_dim and scale are null where rules take the place of keys)
+  "recorded": [[layer, head], …],
+  "sequences": [ { "prompt": 4, "tokens": [ { "text": "Today", "id": null, "position": 1,
+                   "origin": "prompt" | "generated" | "draft" }, … ] } ],
+             (append-only: elsewhere a token is named by its index here; `position` is as the run counts:
+              it grows, but a token may stand where a draft that was rejected stood; `text` may be empty)
+  "runs": [ { "name": "cached", "cache": "none" | "growing" | "static" | …, "events": [ event, … ] } ],
+  "weights": { "encoding": "u16-base64", "rows": { "sequence.token.layer.head": "…" } },
+             (little-endian 16-bit integers, weight × 65535, one for each visible token, in order;
+              once for each token, layer and head: rows that run again look theirs up)
+  "values": null or [ { "sequence": 0, "layer": 0, "k": [[…], …] or null, "v": [[…], …] } ] }
+             (contents of K and V by token index; tokens that never ran have none)
+
+An event is a pass, a drop of rows, or (of a later kind) anything with an `op` and a sentence `say`:
+
+{ "op": "pass", "phase": "training" | "prefill" | "decode" | "verify",
+  "parts": [ { "sequence": 0,
+      "new": [[0, 4]], "repeated": [],       half-open ranges of token indices: run first, run again
+      "visible": [[[0, 1]], …],              for each query (repeated and new, by index): what it may look at
+      "read": [], "written": [[0, 4]],       rows that lay in the cache, rows that were put there to stay
+      "kept": [0, 4],                        rows in the cache before and after
+      "target": null,                        training, the first pass of a run: the token after each query
+      "contexts": { "layer.head": [[…], …] },   one list of v_dim numbers for each new row; {} if not kept
+      "out": [ { "query": 3, "top": [["nice", logit, probability], …], "chosen": 4, "how": "greedy" } ] } ],
+  "shapes": [ { "layer": 0, "q": [B,H,T,D], "k": [B,Hkv,S,D], "v": [B,Hkv,S,Dv], "scores": [B,H,T,S] } ],
+  "counts": { "positions": 4, "kv_rows": 4, "rows_read": 0, "pairs": 10, "products": 16 } }
+             (of one head and one layer)
+{ "op": "drop", "sequence": 0, "rows": [[5, 7]], "why": "rejected", "say": "…" }
+
+`out` is empty in training and in a chunk that does not end the prompt. Keys that are not listed are ignored.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import json
+import types
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 FORMAT = "watch-it-decode-trace"
 VERSION = 1
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
-WEIGHT_SUM = 0.005  # how far a row of weights may be from a sum of 1, or of 0
-# How far a weight may move when its token runs again, in a pass of another shape, which sums in another
-# order, by bytes of an element. Measured with torch, 12 layers of 576: 3e-5 in float32, 0.023 in bfloat16.
-AGAIN = {8: 1e-3, 4: 1e-3, 2: 0.1, 1: 0.1}
 
 COUNTS = ("positions", "kv_rows", "rows_read", "pairs", "products")
 
@@ -218,38 +250,27 @@ class Trace:
         return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Trace:
-        """Build a trace from its JSON form.
-
-        Raises:
-            TraceError: the first field that is wrong, by its path.
-        """
-        from helpers.trace.format import validate
-
-        validate(data)
-        return _build(data)
-
-    @classmethod
     def from_json(cls, text: str) -> Trace:
         """Build a trace from JSON text.
 
         Raises:
-            TraceError: as in `from_dict`; the text is cut off, or holds more than Python reads.
+            TraceError: it is cut off, no JSON, of another format or version, or a field is missing or of
+                another kind; the message names it. What holds between the fields is not looked into.
         """
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError(
                 f"this is no complete JSON text ({error}); expected a whole trace file: "
                 "it may be cut off, save it again"
             ) from None
-        except (ValueError, RecursionError) as error:
-            what = "a number of thousands of digits" if isinstance(error, ValueError) else "lists in lists"
+        found = {name: data.get(name) if isinstance(data, dict) else None for name in ("format", "version")}
+        if found != {"format": FORMAT, "version": VERSION}:
             raise TraceError(
-                f"this JSON text holds {what}, more than Python reads; expected a trace file: "
-                "it is of another tool or damaged, save it again"
-            ) from None
-        return cls.from_dict(data)
+                f"got {found}; expected format {FORMAT!r}, version {VERSION}: record the run again with this "
+                "version"
+            )
+        return _build(cls, data, "trace")
 
     def save(self, path: str | Path) -> None:
         """Write the JSON form to a file, whole or not at all. OSError if its folder is not there."""
@@ -257,15 +278,11 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """Read a file that `save` wrote; errors as in `from_json`."""
+        """Read a file that `save` wrote. OSError if it cannot be read, otherwise errors as in `from_json`."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise TraceError(
-                f"{path} is no UTF-8 text ({error}); expected a whole trace file: "
-                "it may be cut off, save it again"
-            ) from None
-        return cls.from_json(text)
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise TraceError(f"{path}: {error}") from None
 
 
 def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
@@ -282,11 +299,6 @@ def gather(indices: Iterable[int]) -> list[Range]:
         else:
             ranges.append((int(i), int(i) + 1))
     return ranges
-
-
-def is_utf8(text: str) -> bool:
-    """Whether text can be written to a file: half of a surrogate pair cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
@@ -324,49 +336,62 @@ def _plain(x: Any) -> Any:
     return {key: _plain(item) for key, item in x.items()} if isinstance(x, dict) else x
 
 
-def _ranges(lists: list[list[int]]) -> list[Range]:
-    return [(start, stop) for start, stop in lists]
+def _decode_weights(data: Any) -> dict[str, np.ndarray]:
+    rows = data["rows"].items()
+    return {key: np.frombuffer(base64.b64decode(text, validate=True), "<u2") for key, text in rows}
 
 
-def _build_part(data: dict[str, Any]) -> Part:
-    return Part(
-        sequence=data["sequence"],
-        visible=[_ranges(query) for query in data["visible"]],
-        kept=(data["kept"][0], data["kept"][1]),
-        target=data["target"],
-        contexts=data["contexts"],
-        out=[
-            Output(o["query"], [(w, float(x), float(p)) for w, x, p in o["top"]], o["chosen"], o["how"])
-            for o in data["out"]
-        ],
-        **{name: _ranges(data[name]) for name in ("new", "read", "written", "repeated")},
-    )
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
-def _build_event(data: dict[str, Any]) -> Pass | Drop | Other:
-    if data["op"] == "pass":
-        parts = [_build_part(part) for part in data["parts"]]
-        shapes = [{key: row[key] for key in ("layer", "q", "k", "v", "scores")} for row in data["shapes"]]
-        return Pass(data["phase"], parts, shapes, {name: data["counts"][name] for name in COUNTS})
-    if data["op"] == "drop":
-        return Drop(data["sequence"], _ranges(data["rows"]), data["why"], data["say"])
-    rest = {key: value for key, value in data.items() if key not in ("op", "say")}
-    return Other(data["op"], data["say"], rest)
+EVENTS = {"pass": Pass, "drop": Drop}
 
 
-def _pick(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
-    """The entries of `data` that the dataclass knows: unknown keys are ignored."""
-    return {name: data[name] for name in cls.__dataclass_fields__}
+def _build(kind: Any, data: Any, path: str) -> Any:
+    """Rebuild a value of an annotated type from its JSON form.
+
+    Raises:
+        TraceError: a field is missing or of another kind; the message has its path.
+    """
+    try:
+        return _built(kind, data, path)
+    except TraceError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        got = f"no field {error}" if isinstance(error, KeyError) else f"{str(data)[:80]} ({error})"
+        raise TraceError(
+            f"{path}: got {got}; expected {getattr(kind, '__name__', kind)}: the file may be cut off or of "
+            "another tool"
+        ) from None
 
 
-def _build(data: dict[str, Any]) -> Trace:
-    tokens = [[Token(**_pick(Token, t)) for t in s["tokens"]] for s in data["sequences"]]
-    rows = data["weights"]["rows"]
-    return Trace(
-        model=Model(**_pick(Model, data["model"])),
-        recorded=[(layer, head) for layer, head in data["recorded"]],
-        sequences=[TokenSequence(s["prompt"], t) for s, t in zip(data["sequences"], tokens, strict=True)],
-        runs=[Run(r["name"], r["cache"], [_build_event(e) for e in r["events"]]) for r in data["runs"]],
-        weights={key: np.frombuffer(base64.b64decode(text), "<u2") for key, text in rows.items()},
-        values=None if data["values"] is None else [Values(**_pick(Values, v)) for v in data["values"]],
-    )
+def _built(kind: Any, data: Any, path: str) -> Any:
+    parts, origin = get_args(kind), get_origin(kind)
+    if path == "trace.weights":
+        return _decode_weights(data)
+    if origin is types.UnionType and parts[-1] is Other:  # an event: a pass, a drop, or of a later kind
+        op = data["op"]
+        if op in EVENTS:
+            return _build(EVENTS[op], data, path)
+        return Other(op, data["say"], {name: x for name, x in data.items() if name not in ("op", "say")})
+    if origin is types.UnionType:
+        return None if data is None else _build(parts[0], data, path)
+    if is_dataclass(kind):
+        fields_of: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
+        return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in fields_of.items()})  # type: ignore[operator]
+    if origin is list:
+        return [_build(parts[0], item, f"{path}[{n}]") for n, item in enumerate(_need(list, data))]
+    if origin is tuple:
+        pairs = enumerate(zip(parts, _need(list, data), strict=True))
+        return tuple(_build(part, item, f"{path}[{n}]") for n, (part, item) in pairs)
+    if origin is dict:
+        return {name: _build(parts[1], item, f"{path}[{name!r}]") for name, item in _need(dict, data).items()}
+    return float(data) if kind is float and type(data) is int else data if kind is Any else _need(kind, data)
+
+
+def _need(kind: type, data: Any) -> Any:
+    if type(data) is not kind:
+        raise TypeError(f"not a {kind.__name__}")
+    return data

@@ -358,9 +358,9 @@ CONTEXTS = (128, 256, 512, 1024, 2048)
 
 def fill(cache: KVCache, length: int) -> None:
     """Put random rows into an empty cache."""
-    shape = (cache.batch, cache.config.n_kv_heads, length, cache.config.head_dim)
+    k_shape, v_shape = cache.shapes(length)
     for layer in range(cache.n_layers):
-        cache.append(layer, torch.randn(shape).to(cache.dtype), torch.randn(shape).to(cache.dtype))
+        cache.append(layer, torch.randn(k_shape).to(cache.dtype), torch.randn(v_shape).to(cache.dtype))
     cache.advance(length)
 
 

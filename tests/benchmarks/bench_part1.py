@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / ".ci")]
 
 from helpers import toy  # noqa: E402 - from the tree this file stands in
 from helpers.measure import in_turns, in_words  # noqa: E402
+from helpers.recording.toy import record_toy
 
 IMPORT_TURNS = 7
 
@@ -121,7 +122,7 @@ def bench_decode() -> None:
     rows = []
     for P, n in ((4, 8), (4, 60), (64, 64), (448, 64)):
         words, numbers = ["so"] * P, [5.0] * P
-        trace = toy.record(words, numbers, max_new=n, ban_eos=True, training=False)
+        trace = record_toy(words, numbers, max_new=n, ban_eos=True, training=False)
         counts = {
             run.name: {name: sum(p.counts[name] for p in run.passes) for name in ("positions", "pairs")}
             for run in trace.runs

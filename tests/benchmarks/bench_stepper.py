@@ -22,14 +22,14 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from helpers import toy  # noqa: E402
+from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
 from tests.browser.lab import FLAGS, Lab, open_notebook  # noqa: E402
 from tests.machine import find_chromium  # noqa: E402
 
 STEPS = 200
-CELL = "from helpers import toy\nfrom helpers.stepper import Stepper\nStepper(toy.record())"
+CELL = "from helpers import toy\nfrom helpers.stepper import Stepper\nStepper(record_toy())"
 
 WALK = """(steps) => {
   const [back, next] = document.querySelectorAll('.wid-buttons button');
@@ -52,16 +52,16 @@ WALK = """(steps) => {
 
 def long_prompt(tokens: int, reply: int) -> Trace:
     """A run of so many prompt tokens and so many generated ones, <eos> banned."""
-    return toy.record(
+    return record_toy(
         [f"w{i}" for i in range(tokens)], [i % 23 for i in range(tokens)], ban_eos=True, max_new=reply
     )
 
 
 # A reply of n leaves prompt + n - 1 rows: 4 tokens going to 64, 508 going to 512.
 TRACES: dict[str, Callable[[], Trace]] = {
-    "toy, 5 tokens": toy.record,
-    "24 tokens": lambda: toy.record(ban_eos=True, max_new=21),
-    "4 to 64 tokens": lambda: toy.record(ban_eos=True, max_new=61),
+    "toy, 5 tokens": record_toy,
+    "24 tokens": lambda: record_toy(ban_eos=True, max_new=21),
+    "4 to 64 tokens": lambda: record_toy(ban_eos=True, max_new=61),
     "508 to 512 tokens": lambda: long_prompt(508, 5),
 }
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from helpers import toy
+from helpers.recording.toy import record_toy
 from tests.browser.lab import Lab, open_notebook, reopen, run_all, save, wrong_outputs
 from tests.browser.test_stepper_page import CONTRAST, grid, read
 from tests.expected import expected_marks
 
 pytestmark = pytest.mark.browser
 
-MAKE = "from helpers import toy\nfrom helpers.stepper import Stepper\nstepper = Stepper(toy.record())"
+MAKE = "from helpers import toy\nfrom helpers.stepper import Stepper\nstepper = Stepper(record_toy())"
 CELL = f"{MAKE}\nstepper"
 GONE = "widget model not found"  # JupyterLab's widget manager, of any widget whose kernel is gone
 
@@ -103,7 +103,7 @@ def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
 def test_two_steppers_and_one_shown_twice_keep_their_own_state(
     lab: Lab, page: Page, problems: list[str]
 ) -> None:
-    open_notebook(page, lab, lab.write(CELL, "stepper", "Stepper(toy.record(ban_eos=True), start=0)"))
+    open_notebook(page, lab, lab.write(CELL, "stepper", "Stepper(record_toy(ban_eos=True), start=0)"))
     run_all(page)
     expect(page.locator(".wid-stepper")).to_have_count(3)
     live(page, 0).get_by_role("button", name="Next").click()
@@ -117,7 +117,7 @@ def test_two_steppers_and_one_shown_twice_keep_their_own_state(
 
 
 def test_a_cell_run_again_and_a_kernel_restarted(lab: Lab, page: Page, problems: list[str]) -> None:
-    trace = toy.record()
+    trace = record_toy()
     open_notebook(page, lab, lab.write(CELL))
     run_all(page)
     live(page).get_by_role("button", name="Next").click()
@@ -167,7 +167,7 @@ def test_keys_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> 
 def test_keys_on_a_control_delete_no_cell(lab: Lab, page: Page, problems: list[str]) -> None:
     """Whatever in the stepper has the focus: JupyterLab asks it first, before what is around it."""
     page.set_viewport_size({"width": 560, "height": 900})
-    open_notebook(page, lab, lab.write(CELL, "Stepper(toy.record(ban_eos=True, max_new=30))", "1 + 1"))
+    open_notebook(page, lab, lab.write(CELL, "Stepper(record_toy(ban_eos=True, max_new=30))", "1 + 1"))
     run_all(page)
     controls = page.locator(".wid-stepper :is(button, input, select, [tabindex])")
     kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")

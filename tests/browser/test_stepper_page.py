@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
 
-from helpers import toy
+from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper
 from helpers.trace import Pass, Trace, spread
 from tests.expected import expected_marks
@@ -142,7 +142,7 @@ def check_pass(page: Page, trace: Trace, index: int, name: str) -> None:
         assert shown["targets"] == [f"→ {word}" for word in words]
 
 
-@pytest.mark.parametrize("make", [toy.record, lambda: toy.record(n_layers=2)], ids=["toy", "two layers"])
+@pytest.mark.parametrize("make", [record_toy, lambda: record_toy(n_layers=2)], ids=["toy", "two layers"])
 @pytest.mark.parametrize("name", ["cached", "uncached"])
 def test_every_pass_shows_the_trace(open_page: Open, make: Callable[[], Trace], name: str) -> None:
     trace = make()
@@ -153,7 +153,7 @@ def test_every_pass_shows_the_trace(open_page: Open, make: Callable[[], Trace], 
 
 
 def test_the_long_run_step_by_step(open_page: Open) -> None:
-    trace = toy.record(ban_eos=True)
+    trace = record_toy(ban_eos=True)
     page = open_page(trace, start=1, cache=False, width=1240)
     for index in range(1, len(trace.runs[0].events)):
         shown = read(page)
@@ -167,7 +167,7 @@ def test_the_long_run_step_by_step(open_page: Open) -> None:
 
 
 def test_numbers_of_the_decode_step(open_page: Open) -> None:
-    shown = read(open_page(toy.record(), start=2))
+    shown = read(open_page(record_toy(), start=2))
     numbers = shown["numbers"]
     for text in ("0.5 × 20 + 0.5 × 5 = 12.5", "1 × 14 = 14", "1 × 10 = 10", "average of 5 = 10"):
         assert text in numbers
@@ -185,7 +185,7 @@ def test_numbers_of_the_decode_step(open_page: Open) -> None:
 
 
 def test_the_keyboard_does_everything(open_page: Open) -> None:
-    page = open_page(toy.record(n_layers=2), start=1)
+    page = open_page(record_toy(n_layers=2), start=1)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "wid-stepper wid-live"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -211,7 +211,7 @@ def test_the_keyboard_does_everything(open_page: Open) -> None:
 
 
 def test_enter_on_a_row_shows_its_weights(open_page: Open) -> None:
-    page = open_page(toy.record(), start=1)
+    page = open_page(record_toy(), start=1)
     row = page.get_by_role("button", name="weather")
     row.focus()
     page.keyboard.press("Enter")
@@ -228,7 +228,7 @@ def test_enter_on_a_row_shows_its_weights(open_page: Open) -> None:
 
 
 def test_a_click_on_a_live_cell_chooses_its_row(open_page: Open) -> None:
-    page = open_page(toy.record(), start=1)
+    page = open_page(record_toy(), start=1)
     box = page.locator('[data-cell="2,1"]').bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 5, box["y"] + 5)
@@ -243,7 +243,7 @@ def test_a_click_on_a_live_cell_chooses_its_row(open_page: Open) -> None:
 
 
 def test_rail_slider_switches_and_layer(open_page: Open) -> None:
-    page = open_page(toy.record(n_layers=2))
+    page = open_page(record_toy(n_layers=2))
     page.get_by_role("button", name="Decode 1").click()
     assert read(page)["current"] == ["Decode 1"]
     page.get_by_role("slider", name="Pass").fill("0")
@@ -264,7 +264,7 @@ def test_rail_slider_switches_and_layer(open_page: Open) -> None:
 
 
 def test_play_walks_to_the_end_and_stops(open_page: Open) -> None:
-    page = open_page(toy.record(), start=0)
+    page = open_page(record_toy(), start=0)
     page.clock.install()
     page.get_by_role("button", name="Play").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -281,7 +281,7 @@ def test_play_walks_to_the_end_and_stops(open_page: Open) -> None:
 
 
 def test_a_burst_of_clicks_leaves_no_stale_state(open_page: Open) -> None:
-    trace = toy.record(ban_eos=True)
+    trace = record_toy(ban_eos=True)
     page = open_page(trace, start=0)
     page.evaluate(
         """() => {
@@ -310,7 +310,7 @@ LEVEL_SIGNS = {
 
 @pytest.mark.parametrize("level", ["passes", "attention", "prediction", "work", "everything"])
 def test_levels_show_what_the_reader_has_met(open_page: Open, level: str) -> None:
-    page = open_page(toy.record(), panels=level, start=1)
+    page = open_page(record_toy(), panels=level, start=1)
     order = ["passes", "attention", "prediction", "work", "everything"]
     for selector, first in LEVEL_SIGNS.items():
         assert (page.locator(selector).count() > 0) == (order.index(level) >= order.index(first)), selector
@@ -325,7 +325,7 @@ NARROW_TO_WIDE = (296, 400, 620, 940, 1240)
 
 @pytest.mark.parametrize(
     "make",
-    [toy.record, lambda: toy.record(ban_eos=True), lambda: toy.record(HOSTILE, numbers=list(range(8)))],
+    [record_toy, lambda: record_toy(ban_eos=True), lambda: record_toy(HOSTILE, numbers=list(range(8)))],
     ids=["toy", "long run", "hostile"],
 )
 def test_the_page_never_scrolls_sideways(open_page: Open, make: Callable[[], Trace]) -> None:
@@ -346,7 +346,7 @@ def test_the_page_never_scrolls_sideways(open_page: Open, make: Callable[[], Tra
 
 @pytest.mark.parametrize("width", NARROW_TO_WIDE)
 def test_numbers_fit_into_their_cells(open_page: Open, width: int) -> None:
-    page = open_page(toy.record(n_layers=2), width=width, layer=1, start=2)
+    page = open_page(record_toy(n_layers=2), width=width, layer=1, start=2)
     cut = page.evaluate(
         """() => [...document.querySelectorAll('[data-row^="v"]')].filter((cell) => {
           const range = document.createRange();
@@ -362,7 +362,7 @@ def test_numbers_fit_into_their_cells(open_page: Open, width: int) -> None:
 @pytest.mark.parametrize("words", [1, 2, 3, 8])
 def test_words_fit_where_they_stand(open_page: Open, words: int, width: int) -> None:
     """What happens to a row, whose an untouched row is, and the percentages, 100.0% among them."""
-    trace = toy.record(ban_eos=True, max_new=words)
+    trace = record_toy(ban_eos=True, max_new=words)
     for run in trace.runs:
         for event in run.passes:
             for out in event.parts[0].out:
@@ -388,7 +388,7 @@ def test_words_fit_where_they_stand(open_page: Open, words: int, width: int) -> 
 
 @pytest.mark.parametrize("width", [340, 360, 380, 400, 420])
 def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_page: Open, width: int) -> None:
-    page = open_page(toy.record(ban_eos=True), width=width, start=0)
+    page = open_page(record_toy(ban_eos=True), width=width, start=0)
     root(page).press("End")
     hidden, lefts = page.evaluate(
         """() => {
@@ -402,7 +402,7 @@ def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_pag
 
 
 def test_size_of_five_tokens(open_page: Open) -> None:
-    box = root(open_page(toy.record())).bounding_box()
+    box = root(open_page(record_toy())).bounding_box()
     assert box is not None
     assert box["height"] <= 740
 
@@ -410,7 +410,7 @@ def test_size_of_five_tokens(open_page: Open) -> None:
 @pytest.mark.parametrize("width", [400, 620, 940])
 def test_nothing_moves_unless_the_reader_moves_it(open_page: Open, width: int) -> None:
     """The controls and the board stay where they are, however long the sentence is."""
-    page = open_page(toy.record(), width=width, start=0)
+    page = open_page(record_toy(), width=width, start=0)
     tops = set()
     for _ in range(3):
         for _ in range(2):
@@ -458,7 +458,7 @@ CONTRAST = """() => {
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_text_stands_out_from_its_ground(open_page: Open, dark: bool) -> None:
-    trace = toy.record(n_layers=2, ban_eos=True, max_new=3)
+    trace = record_toy(n_layers=2, ban_eos=True, max_new=3)
     page = open_page(trace, start=0, dark=dark)
     assert ("wid-dark" in (root(page).get_attribute("class") or "")) == dark
     for _ in trace.runs[0].events:
@@ -469,7 +469,7 @@ def test_text_stands_out_from_its_ground(open_page: Open, dark: bool) -> None:
 
 
 def test_the_theme_follows_the_page(open_page: Open) -> None:
-    page = open_page(toy.record())
+    page = open_page(record_toy())
     page.emulate_media(color_scheme="dark")
     expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
     page.emulate_media(color_scheme="light")
@@ -477,7 +477,7 @@ def test_the_theme_follows_the_page(open_page: Open) -> None:
 
 
 def test_hostile_text_is_text(open_page: Open) -> None:
-    page = open_page(toy.record(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), start=2)
+    page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), start=2)
     shown = read(page)
     assert shown["heads"][:3] == HOSTILE[:3]
     assert shown["heads"][3] == "U+200B"
@@ -493,7 +493,7 @@ def test_hostile_text_is_text(open_page: Open) -> None:
 
 
 def test_the_pass_can_be_heard(open_page: Open) -> None:
-    page = open_page(toy.record(), start=2)
+    page = open_page(record_toy(), start=2)
     assert page.locator(".wid-sentence").get_attribute("aria-live") == "polite"
     words = read(page)["words"]
     assert "Not run in this pass:" in words
@@ -514,7 +514,7 @@ def test_the_pass_can_be_heard(open_page: Open) -> None:
 
 
 def test_nothing_moves_for_who_wants_no_motion(open_page: Open) -> None:
-    page = open_page(toy.record(), motion="reduce", start=0)
+    page = open_page(record_toy(), motion="reduce", start=0)
     page.get_by_role("button", name="Next").click()
     assert page.evaluate("document.getAnimations().length") == 0
 
@@ -533,7 +533,7 @@ def painted(page: Page) -> int:
 
 
 def test_past_two_dozen_tokens_the_grid_is_a_canvas(open_page: Open) -> None:
-    page = open_page(toy.record(ban_eos=True, max_new=61), start=2)
+    page = open_page(record_toy(ban_eos=True, max_new=61), start=2)
     assert page.locator("[data-cell]").count() == 0
     early = painted(page)
     root(page).press("End")
@@ -554,7 +554,7 @@ def test_past_two_dozen_tokens_the_grid_is_a_canvas(open_page: Open) -> None:
 
 
 def test_shapes_of_a_long_run_are_not_cut(open_page: Open) -> None:
-    page = open_page(toy.record(ban_eos=True, max_new=61))
+    page = open_page(record_toy(ban_eos=True, max_new=61))
     root(page).press("End")
     root(page).press("c")
     shape = page.locator(".wid-text.shape", has_text="scores 4 × 64 × 64")
@@ -562,7 +562,7 @@ def test_shapes_of_a_long_run_are_not_cut(open_page: Open) -> None:
 
 
 def test_past_128_tokens_a_window(open_page: Open) -> None:
-    trace = toy.record([f"w{i}" for i in range(200)], numbers=[0] * 200, ban_eos=True, max_new=3)
+    trace = record_toy([f"w{i}" for i in range(200)], numbers=[0] * 200, ban_eos=True, max_new=3)
     page = open_page(trace, start=2)
     assert "75 to 202 of 202" in page.locator(".wid-pickers").inner_text()
     page.get_by_role("slider", name="First column shown").fill("0")
@@ -573,7 +573,7 @@ def test_past_128_tokens_a_window(open_page: Open) -> None:
 
 
 def test_each_step_leaves_its_time_for_the_benchmark(open_page: Open) -> None:
-    page = open_page(toy.record(ban_eos=True, max_new=61), start=1)
+    page = open_page(record_toy(ban_eos=True, max_new=61), start=1)
     took = page.evaluate(
         """() => {
           const next = document.querySelector('.wid-go');
@@ -586,7 +586,7 @@ def test_each_step_leaves_its_time_for_the_benchmark(open_page: Open) -> None:
 
 
 def test_events_of_a_later_kind_are_their_sentence(open_page: Open) -> None:
-    data = toy.record().to_dict()
+    data = record_toy().to_dict()
     for run in data["runs"]:
         run["events"].insert(2, {"op": "swap", "say": "The rows <b>move</b> to another memory."})
     page = open_page(Trace.from_dict(data), start="swap")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from helpers.check.cases import Case, Mistakes, compare, with_reason
 from helpers.check.part2.shared import call, drawn, read_bools, read_number, read_tensor, say
 from helpers.check.result import NotRightError, exercise, show
-from helpers.model.attention import Attention, inverse_wavelengths, rotate, rotation
+from helpers.model.attention import Attention, rope_frequencies, rotate, rotation
 from helpers.model.cache import GrowingCache
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import RMSNorm, SwiGLU
@@ -49,7 +49,7 @@ class Moved:
 
 def _rotate(x: Tensor) -> Tensor:
     """Turn each token's pairs by its position."""
-    turns = inverse_wavelengths(ModelConfig(**{**vars(SIZES), "head_dim": x.shape[2]}))
+    turns = rope_frequencies(ModelConfig(**{**vars(SIZES), "head_dim": x.shape[2]}))
     return rotate(x[:, None], *rotation(torch.arange(1, 1 + x.shape[1]), turns, x.dtype))[:, 0]
 
 
@@ -66,8 +66,7 @@ def _attention() -> Operation:
 
     def run(x: Tensor) -> Tensor:
         cache, T = GrowingCache(SIZES), x.shape[1]
-        turned = rotation(cache.positions(T), inverse_wavelengths(SIZES), x.dtype)
-        return layer(x, turned, cache.mask(T), cache)
+        return layer(x, rotation(cache.positions(T), rope_frequencies(SIZES), x.dtype), cache)
 
     return run
 

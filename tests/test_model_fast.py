@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers.model import linear
-from helpers.model.linear import SharedLinear, share_large
+from helpers.model import fast
+from helpers.model.fast import SharedLinear, share_large
 from helpers.model.transformer import Transformer
 from tests.tiny import tiny_config
 
@@ -75,7 +75,7 @@ def test_gradients_are_the_same() -> None:
 
 def test_large_layers_without_bias_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(linear, "LARGE", 40 * 42)
+    monkeypatch.setattr(fast, "LARGE", 40 * 42)
     first = nn.Linear(40, 42, bias=False)
     block = nn.Sequential(first, nn.Linear(40, 42), nn.Linear(40, 41, bias=False))
     share_large(block)
@@ -85,7 +85,7 @@ def test_large_layers_without_bias_are_replaced(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_mkl_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    monkeypatch.setattr(linear, "LARGE", 1)
+    monkeypatch.setattr(fast, "LARGE", 1)
     block = nn.Sequential(nn.Linear(40, 42, bias=False))
     share_large(block)
     assert type(block[0]) is nn.Linear
@@ -97,9 +97,10 @@ def test_a_model_says_the_same(tied: bool, monkeypatch: pytest.MonkeyPatch) -> N
     torch.manual_seed(0)
     plain = Transformer(tiny_config(tied=tied, vocab_size=20))
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(linear, "LARGE", 1)
+    monkeypatch.setattr(fast, "LARGE", 1)
     torch.manual_seed(0)
     shared = Transformer(tiny_config(tied=tied, vocab_size=20))
+    share_large(shared)
     assert isinstance(shared.lm_head, SharedLinear)
     assert (shared.lm_head.weight is shared.embed_tokens.weight) == tied
     assert shared.state_dict().keys() == plain.state_dict().keys()

@@ -1,4 +1,9 @@
-"""A linear layer whose matrix the cores share when a single token comes, as in every decode step."""
+"""Faster forms of a model's parts, opt-in: the taught model stays as it is.
+
+`share_large(model)` lets the cores share each large matrix. On SmolLM2's shape and two idle cores that was
+a fifth less time a token. On cores that are busy with something else it was three to eight times slower,
+because the threads wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +38,10 @@ class SharedLinear(nn.Linear):
 
 
 def share_large(module: nn.Module) -> None:
-    """Replace a module's own large linear layers without bias by `SharedLinear`, where MKL is in use."""
+    """Replace a model's large linear layers without bias by `SharedLinear`, in place, where MKL is in use."""
     if not torch.backends.mkl.is_available():
         return
-    for name, child in list(module.named_children()):
-        if isinstance(child, nn.Linear) and child.bias is None and child.weight.numel() >= LARGE:
-            setattr(module, name, SharedLinear(child))
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear and child.bias is None and child.weight.numel() >= LARGE:
+                setattr(parent, name, SharedLinear(child))

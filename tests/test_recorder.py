@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from helpers import toy
-from helpers.trace import Model, Recorder, Token, Trace, TraceError, attention_weights, spread
+from helpers.recording.recorder import Recorder, attention_weights
+from helpers.recording.toy import record_toy
+from helpers.trace import Model, Token, Trace, TraceError, spread
 
 # All sizes distinct: equal ones hide transposes. Two layers, 6 query heads, 3 KV heads, widths 8 and 4.
 GQA = Model("test", 2, 6, 3, 8, 4, 8**-0.5, None, 4)
@@ -110,7 +112,7 @@ def said(text: str, position: int) -> Token:
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize(("P", "n"), [(1, 1), (1, 5), (4, 2), (4, 8), (7, 3)])
 def test_counts_of_every_pass(P: int, n: int, n_layers: int) -> None:
-    trace = toy.record(["so"] * P, n_layers=n_layers, max_new=n, ban_eos=True)
+    trace = record_toy(["so"] * P, n_layers=n_layers, max_new=n, ban_eos=True)
     prefill = {
         "positions": P,
         "kv_rows": P,
@@ -153,7 +155,7 @@ def test_counts_of_every_pass(P: int, n: int, n_layers: int) -> None:
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_the_training_pass(n_layers: int) -> None:
-    trace = toy.record(n_layers=n_layers)
+    trace = record_toy(n_layers=n_layers)
     for run in trace.runs:
         part = run.passes[0].parts[0]
         assert (part.new, part.repeated, part.read, part.written) == ([(0, 4)], [], [], [])
@@ -164,7 +166,7 @@ def test_the_training_pass(n_layers: int) -> None:
 @pytest.mark.parametrize("eos", [True, False])
 def test_the_ledger(eos: bool) -> None:
     """After prefill and every decode step: cached = P + emitted - 1. `<eos>` is emitted and never run."""
-    trace = toy.record(max_new=5, ban_eos=not eos)
+    trace = record_toy(max_new=5, ban_eos=not eos)
     run, emitted = [p for p in trace.run("cached").passes if p.phase != "training"], 0
     for one in run:
         emitted += len(one.parts[0].out)
@@ -176,7 +178,7 @@ def test_the_ledger(eos: bool) -> None:
 
 
 def test_shapes_name_batch_heads_rows_and_width() -> None:
-    trace = toy.record(max_new=3, ban_eos=True)
+    trace = record_toy(max_new=3, ban_eos=True)
     cached, uncached = trace.run("cached").passes[2], trace.run("uncached").passes[2]
     assert cached.shapes == [
         {"layer": 0, "q": [1, 4, 1, 2], "k": [1, 1, 5, 2], "v": [1, 1, 5, 1], "scores": [1, 4, 1, 5]}
@@ -185,7 +187,7 @@ def test_shapes_name_batch_heads_rows_and_width() -> None:
 
 
 def test_contents_and_contexts_of_the_toy() -> None:
-    trace = toy.record(n_layers=2, max_new=2, ban_eos=True)
+    trace = record_toy(n_layers=2, max_new=2, ban_eos=True)
     assert trace.values is not None
     assert trace.values[0].k == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
     assert trace.values[0].v == [[10], [20], [1], [5], [14]]
@@ -268,7 +270,7 @@ def test_a_prefill_in_chunks_is_valid_json() -> None:
 def test_a_thousand_equal_weights_sum_to_1() -> None:
     """Rounded one by one to 16 bits they would sum to 1.0071."""
     prompt = [Token("so", None, n, "prompt") for n in range(1, 1001)]
-    recorder = Recorder(toy.record().model, prompt, recorded=[(0, 3)])
+    recorder = Recorder(record_toy().model, prompt, recorded=[(0, 3)])
     recorder.begin_run("uncached", "none")
     recorder.open_pass("prefill", range(1000))
     toy.run_pass([1.0] * 1000, recorder=recorder)
@@ -516,7 +518,7 @@ def test_a_pass_without_attention_is_refused() -> None:
 
 
 def test_weights_are_stored_once_for_both_runs() -> None:
-    trace = toy.record(max_new=8, ban_eos=True)
+    trace = record_toy(max_new=8, ban_eos=True)
     rows = {key: len(row) for key, row in trace.weights.items()}
     assert rows == {f"0.{token}.0.{head}": token + 1 for token in range(11) for head in range(4)}
     assert spread([(0, 2), (5, 6)]) == [0, 1, 5]

@@ -13,10 +13,11 @@ from helpers import toy
 from helpers.model.attention import attend
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import generate
+from helpers.recording.model import record_model
+from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare
-from helpers.watch import watch
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -35,7 +36,7 @@ WORDS = [
 def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
     cache = None if kind is None else kind(model.config, dtype=dtype)
-    trace = watch(model, PROMPT, max_new=7, cache=cache)
+    trace = record_model(model, PROMPT, max_new=7, cache=cache)
     assert Trace.from_json(trace.to_json()).to_dict() == trace.to_dict()  # from_json checks every field
     assert [run.cache for run in trace.runs] == ["static" if kind is StaticCache else "growing", "none"]
     assert [token.id for token in trace.sequences[0].tokens[5:]] == list(generate(model, PROMPT, 7))
@@ -47,7 +48,7 @@ def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: 
 
 
 def test_what_it_counts() -> None:
-    trace = watch(tiny(), PROMPT, max_new=3)
+    trace = record_model(tiny(), PROMPT, max_new=3)
     cached, uncached = (run.passes for run in trace.runs)
     assert [event.phase for event in cached] == ["training", "prefill", "decode", "decode"]
     assert [event.counts["positions"] for event in cached] == [5, 5, 1, 1]
@@ -64,7 +65,7 @@ def test_what_it_counts() -> None:
 def test_the_weights_are_those_of_the_model() -> None:
     """Worked out by hand for one layer's last query: rotate by complex numbers, dot, softmax."""
     model = tiny(n_layers=1, dtype=torch.float64)
-    trace = watch(model, PROMPT, max_new=1)
+    trace = record_model(model, PROMPT, max_new=1)
     block: Any = model.layers[0]
     with torch.no_grad():
         x = block.input_layernorm(model.embed_tokens(torch.tensor(PROMPT)))
@@ -82,7 +83,10 @@ def test_the_weights_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("recorded", [[(0, 0)], [(2, 5), (0, 3)], [(layer, 1) for layer in range(3)]])
 def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
     model = tiny()
-    everything, some = watch(model, PROMPT, max_new=4), watch(model, PROMPT, max_new=4, recorded=recorded)
+    everything, some = (
+        record_model(model, PROMPT, max_new=4),
+        record_model(model, PROMPT, max_new=4, recorded=recorded),
+    )
     assert some.recorded == recorded
     assert set(some.weights) == {
         f"0.{token}.{layer}.{head}" for token in range(8) for layer, head in recorded
@@ -93,7 +97,9 @@ def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
 
 def test_words_and_candidates() -> None:
     tokenizer = Tokenizer.of_words(WORDS)
-    trace = watch(tiny(eos_ids=(0,)), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny")
+    trace = record_model(
+        tiny(eos_ids=(0,)), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny"
+    )
     texts = [token.text for token in trace.sequences[0].tokens]
     assert texts[:5] == ["today", "the", "soup", "is", "so"]
     assert set(texts) <= set(WORDS)
@@ -105,7 +111,7 @@ def test_words_and_candidates() -> None:
 
 
 def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
-    trace = watch(tiny(), PROMPT, max_new=10, n_top=1, temperature=3.0, seed=4)
+    trace = record_model(tiny(), PROMPT, max_new=10, n_top=1, temperature=3.0, seed=4)
     said = [token.id for token in trace.sequences[0].tokens[5:]]
     assert said == list(generate(tiny(), PROMPT, 10, temperature=3.0, seed=4))
     assert said != list(generate(tiny(), PROMPT, 10))
@@ -116,9 +122,9 @@ def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
 def test_stops_at_eos_and_when_full() -> None:
     model = tiny()
     said = list(generate(model, PROMPT, 8))
-    ends = watch(tiny(eos_ids=(said[3],)), PROMPT, max_new=8)
+    ends = record_model(tiny(eos_ids=(said[3],)), PROMPT, max_new=8)
     assert [token.id for token in ends.sequences[0].tokens[5:]] == said[: said.index(said[3]) + 1]
-    full = watch(model, PROMPT, max_new=8, cache=StaticCache(model.config, max_len=7))
+    full = record_model(model, PROMPT, max_new=8, cache=StaticCache(model.config, max_len=7))
     assert [token.id for token in full.sequences[0].tokens[5:]] == said[:3]
     assert [len(run.passes) for run in full.runs] == [4, 4]
 
@@ -145,26 +151,26 @@ def test_stops_at_eos_and_when_full() -> None:
 def test_bad_input(changed: dict[str, Any], told: str) -> None:
     settings: dict[str, Any] = {"prompt": PROMPT, "max_new": 2} | changed
     with pytest.raises(ValueError, match=told):
-        watch(tiny(), **settings)
+        record_model(tiny(), **settings)
 
 
 def test_a_cache_in_use_is_refused() -> None:
     model = tiny()
     cache = GrowingCache(model.config)
-    watch(model, PROMPT, max_new=2, cache=cache)
+    record_model(model, PROMPT, max_new=2, cache=cache)
     with pytest.raises(ValueError, match=r"the cache holds 6 tokens; expected an empty one: reset\(\) it"):
-        watch(model, PROMPT, max_new=2, cache=cache)
+        record_model(model, PROMPT, max_new=2, cache=cache)
 
 
 def test_recording_changes_nothing() -> None:
     model = tiny()
     before = model(torch.tensor([PROMPT])).detach()
-    watch(model, PROMPT, max_new=3)
+    record_model(model, PROMPT, max_new=3)
     assert torch.equal(model(torch.tensor([PROMPT])).detach(), before)
 
 
 def test_the_stepper_plays_it(tmp_path: Path) -> None:
-    trace = watch(tiny(), PROMPT, max_new=3)
+    trace = record_model(tiny(), PROMPT, max_new=3)
     stepper = Stepper(trace)
     assert "<table" in stepper.static_html()
     stepper.save_html(tmp_path / "real.html", title="A real run")
@@ -192,7 +198,7 @@ def through_attend(
     ],
 )
 def test_the_toy_through_the_real_core(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    by_hand = toy.record(**settings)
+    by_hand = record_toy(**settings)
     calls: list[int] = []
 
     def counted(*args: np.ndarray) -> np.ndarray:
@@ -200,7 +206,7 @@ def test_the_toy_through_the_real_core(settings: dict[str, Any], monkeypatch: py
         return through_attend(*args)
 
     monkeypatch.setattr(toy, "attention", counted)
-    in_torch = toy.record(**settings)
+    in_torch = record_toy(**settings)
     layers = settings.get("n_layers", 1)
     assert len(calls) == layers * sum(len(run.passes) for run in in_torch.runs)
     assert str(compare(in_torch, by_hand)) == "equal"

@@ -1,0 +1,208 @@
+"""What a model asks of a KV cache, and what every kind of cache shares.
+
+The cache is an argument of the model. It alone knows where new tokens stand and what they may see; the model
+asks it, and works nothing of that out by itself. In one pass over T new tokens it is asked, in this order:
+
+    positions(T)                where the new tokens stand: (T,), or (B, T) where sequences differ
+    append(layer, k, v)         in each layer: store the new rows, hand out all that may be looked at
+    mask(T, layer)              in each layer: which of the rows handed out each new token may look at
+    advance(T)                  once, after the last layer: the new tokens count from now on
+
+Until `advance` nothing has happened: a pass that fails leaves the cache as it was. Tokens seen (`length`) and
+rows kept (`n_kept`) are two numbers: a window drops rows and goes on counting. Rows may be stored in any
+form, as long as `append` hands out plain keys and values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from helpers.arguments import check_whole, is_whole
+
+
+class Sizes(Protocol):
+    """What a cache needs to know of its model; a `ModelConfig` says it."""
+
+    @property
+    def n_layers(self) -> int: ...
+    @property
+    def n_kv_heads(self) -> int: ...
+    @property
+    def k_dim(self) -> int: ...
+    @property
+    def v_dim(self) -> int: ...
+    @property
+    def max_seq_len(self) -> int: ...
+
+
+class KVCache:
+    """Keys and values of every token so far, the newest last: what the kinds of cache have in common.
+
+    Args:
+        sizes: layers, KV heads, width of a key and of a value, and the longest text: a `ModelConfig`.
+        batch: sequences, B.
+        max_len: rows it takes at most; None takes max_seq_len.
+        dtype: of keys and values: the model's.
+        device: where they lie: the model's.
+
+    Attributes:
+        length: tokens seen.
+        changes: goes up with every `advance` and `truncate`: who left it can tell whether it was used.
+
+    Raises:
+        ValueError: batch or max_len is no whole number over 0, or max_len is over max_seq_len.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        batch: int = 1,
+        max_len: int | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.sizes = sizes
+        self.batch = check_whole("batch", batch)
+        self.max_len = check_whole("max_len", sizes.max_seq_len if max_len is None else max_len)
+        self.dtype = dtype
+        self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors say it
+        self.length = 0
+        self.changes = 0
+        self._mask: tuple[Any, Tensor | None] = (None, None)
+        if self.max_len > sizes.max_seq_len:
+            raise ValueError(
+                f"max_len is {max_len}; expected at most {sizes.max_seq_len}, the model's max_seq_len"
+            )
+        self.allocate()
+
+    def allocate(self) -> None:
+        """Make room for keys and values."""
+        raise NotImplementedError
+
+    def positions(self, T: int) -> Tensor:
+        """Return where T new tokens stand, from 0, (T,). ValueError if they do not fit."""
+        self.check_room(T)
+        return torch.arange(self.length, self.length + T, device=self.device)
+
+    def mask(self, T: int, layer: int = 0) -> Tensor:
+        """Return (T, S): True where a new token (row) may look at a row that `append` hands out (column).
+
+        Where sequences differ it is (B, 1, T, S); where layers differ, each has its own.
+        """
+        made_for, mask = self._mask  # all layers of a pass ask for the same one
+        wanted = (self.length, T, torch.is_inference_mode_enabled())
+        if mask is None or made_for != wanted:
+            mask = torch.arange(self.length + T, device=self.device) <= self.positions(T)[:, None]
+            self._mask = wanted, mask
+        return mask
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store new keys and values of one layer; return those of every position so far.
+
+        Args:
+            layer: layer index, from 0.
+            k: new keys, already rotated, (B, Hkv, T, D).
+            v: new values, (B, Hkv, T, Dv).
+
+        Returns:
+            Keys and values, (B, Hkv, S, D) and (B, Hkv, S, Dv), as many rows as `mask` has columns.
+
+        Raises:
+            ValueError: the rows do not fit, or have another shape or dtype; nothing has been written.
+            IndexError: there is no such layer.
+
+        Source: grouped KV heads, Ainslie et al. 2023, arXiv:2305.13245.
+        """
+        raise NotImplementedError
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored; the model calls it once a pass, after the last layer."""
+        self.check_room(T)
+        self.length += T
+        self.changes += 1
+
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` tokens, to go on from there. ValueError if there are fewer."""
+        if not is_whole(length) or not 0 <= length <= self.length:
+            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
+        self.length = length
+        self.changes += 1
+
+    def reset(self) -> None:
+        """Forget every token: one cache serves one generation."""
+        self.truncate(0)
+
+    @property
+    def n_layers(self) -> int:
+        """Layers it has room for."""
+        return self.sizes.n_layers
+
+    @property
+    def n_kept(self) -> int:
+        """Rows stored, in every layer."""
+        return self.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its keys and values take."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        widths = dict.fromkeys((self.sizes.k_dim, self.sizes.v_dim))  # one where keys and values are alike
+        row = ", ".join(map(str, (self.batch, self.sizes.n_kv_heads, *widths)))
+        rows, dtype = f"{self.n_kept} of {self.max_len} rows", str(self.dtype)[6:]
+        layers = f"{self.n_layers} layers of ({row})"
+        return f"{type(self).__name__}({rows}, {layers}, {dtype}, {self.nbytes:,} bytes)"
+
+    def shapes(self, T: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of T rows of keys and of values, of one layer."""
+        B, Hkv = self.batch, self.sizes.n_kv_heads
+        return (B, Hkv, T, self.sizes.k_dim), (B, Hkv, T, self.sizes.v_dim)
+
+    def check_room(self, T: int) -> None:
+        """Raise ValueError if T new tokens do not fit."""
+        if T < 0:
+            raise ValueError(f"{T} new tokens; expected 0 or more: truncate(length) takes tokens away")
+        if self.length + T > self.max_len:
+            raise ValueError(
+                f"{T} new tokens after {self.length} make {self.length + T}; expected at most "
+                f"{self.max_len}: make a cache with a larger max_len, or stop here. Nothing was written."
+            )
+
+    def check_rows(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Raise unless these are new rows of a layer that is there, of this cache's shape and dtype, and fit.
+
+        IndexError for the layer (Python would take -1 for the last), ValueError for the rest.
+        """
+        if layer not in range(self.n_layers):
+            raise IndexError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
+        expected = self.shapes(k.shape[-2])
+        if (k.shape, v.shape) != expected:
+            raise ValueError(
+                f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in; expected {expected[0]} and "
+                f"{expected[1]}"
+            )
+        if k.dtype is not self.dtype or v.dtype is not self.dtype:
+            raise ValueError(f"keys {k.dtype} and values {v.dtype} came in; expected {self.dtype} for both")
+        self.check_room(k.shape[-2])
+
+    def check_fits(self, sizes: Sizes, batch: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Raise ValueError, and name what differs, unless this cache was made for such a pass."""
+        names = ("n_layers", "n_kv_heads", "k_dim", "v_dim")
+        pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.sizes, n), getattr(sizes, n)) for n in names}
+        pairs |= {"batch": (self.batch, batch), "dtype": (self.dtype, dtype), "device": (self.device, device)}
+        for name, (mine, theirs) in pairs.items():
+            if mine != theirs:
+                raise ValueError(
+                    f"this cache was made for {name} {mine}, the pass has {name} {theirs}; expected the "
+                    "same: make a cache with the model's config, dtype and device, and the batch's size"
+                )
+        if self.max_len > sizes.max_seq_len:
+            raise ValueError(
+                f"this cache takes {self.max_len} rows, the model's max_seq_len is {sizes.max_seq_len}; "
+                "expected no more than that: make a cache with model.config"
+            )

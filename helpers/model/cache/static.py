@@ -1,0 +1,37 @@
+"""A cache that is laid out beforehand."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from helpers.model.cache.base import KVCache
+
+
+class StaticCache(KVCache):
+    """All rows are laid out beforehand; an append writes the new ones and returns views. Not for training."""
+
+    def allocate(self) -> None:
+        """Lay out all rows of all layers."""
+        self.k, self.v = (
+            torch.zeros(self.n_layers, *shape, dtype=self.dtype, device=self.device)
+            for shape in self.shapes(self.max_len)
+        )
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new rows into their places; see `KVCache.append`. ValueError where gradients are wanted."""
+        self.check_rows(layer, k, v)
+        if torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
+            raise ValueError(
+                "keys that want a gradient came in; expected none, because rows written in place carry none: "
+                "train without a cache, or run under torch.no_grad()"
+            )
+        S = self.length + k.shape[2]
+        self.k[layer, :, :, self.length : S] = k
+        self.v[layer, :, :, self.length : S] = v
+        return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both buffers, used or not: they are taken from the start."""
+        return self.k.nbytes + self.v.nbytes

@@ -1,0 +1,216 @@
+"""Record a real model: watch it from outside while it decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers import trace
+from helpers.arguments import check_whole
+from helpers.model.attention import Core
+from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.generate import as_tokens, run
+from helpers.model.transformer import Transformer
+from helpers.recording.loop import Watched, record_run
+from helpers.recording.recorder import Recorder
+from helpers.sampling import Chooser, chooser, say_settings, softmax
+from helpers.tokenizer import Tokenizer
+from helpers.trace import Token, Trace
+
+
+def record_model(
+    model: Transformer,
+    prompt: str | Sequence[int],
+    tokenizer: Tokenizer | None = None,
+    *,
+    max_new: int = 8,
+    recorded: Sequence[tuple[int, int]] | None = None,
+    cache: KVCache | None = None,
+    training: bool = True,
+    uncached: bool = True,
+    n_top: int = 5,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    name: str = "model",
+) -> Trace:
+    """Run a prompt with the cache, then its tokens again without, and return the record of both runs.
+
+    Args:
+        model: what runs, in float32, float64 or bfloat16.
+        prompt: text, or ids where there is no tokenizer.
+        tokenizer: gives the ids of a text and the text of an id.
+        max_new: tokens at most; it stops earlier at `<eos>` and when the cache is full.
+        recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
+        cache: an empty one to run with; None makes a growing one.
+        training: begin each run with the training reference, as pass 0.
+        uncached: run without the cache too.
+        n_top: candidates kept of each row of logits, the chosen one among them.
+        temperature: sample, with top_k, top_p and seed as in `sampling`; None is greedy.
+        name: the model's, in the trace.
+
+    Raises:
+        ValueError: a wrong prompt or setting, or a cache that is in use or does not fit. A cache that came in
+            keeps the passes that ran before an error: reset() it.
+    """
+    check_whole("max_new", max_new)
+    check_whole("n_top", n_top)
+    ids = ids_of(model, prompt, tokenizer)
+    check_recorded(model, recorded)
+    choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
+    weight = model.embed_tokens.weight
+    cache = empty_cache(model) if cache is None else cache
+    if cache.length:
+        raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
+    cache.check_fits(model.config, 1, weight.dtype, weight.device)
+    cache.check_room(len(ids))
+    tokens = [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids)]
+    recorder = Recorder(describe(model, name), tokens, recorded=recorded)
+    how = say_settings(temperature, top_k, top_p)
+    decoder = ModelDecoder(model, recorder, tokenizer, n_top, choose, how)
+    with decoder.watching():
+        for one in (cache, None) if uncached else (cache,):
+            record_run(recorder, decoder, one, kind_of(cache), max_new, training)
+    return recorder.finish()
+
+
+class ModelDecoder:
+    """A model as the recording loop runs it; arguments as in `record_model`."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        recorder: Recorder,
+        tokenizer: Tokenizer | None,
+        n_top: int,
+        choose: Chooser,
+        how: str,
+    ) -> None:
+        self.model, self.recorder, self.tokenizer = model, recorder, tokenizer
+        self.n_top, self.choose, self.how = n_top, choose, how
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Hang a hook on the core of attention of each layer, for as long as this lasts."""
+        cores = [module for module in self.model.modules() if isinstance(module, Core)]
+        hooks = [core.register_forward_hook(partial(self.attended, n)) for n, core in enumerate(cores)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def attended(self, layer: int, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
+        """Show the recorder what went into the core of attention and what came out."""
+        q, k, v, mask = map(as_array, given)
+        self.recorder.attention(
+            layer,
+            q=q,
+            k=k,
+            v=v,
+            mask=mask.reshape(mask.shape[-2:]),
+            scale=core.scale,
+            sink=None,
+            output=as_array(contexts),
+        )
+
+    def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
+        """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
+        kept = empty_cache(self.model) if cache is None else cache
+        watched: KVCache = Watched(kept, self.appended)  # type: ignore[assignment]
+        return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
+
+    def appended(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Hand new rows on."""
+        self.recorder.append(layer, as_array(k), as_array(v))
+
+    def token(self, index: int, position: int) -> Token:
+        """Make the token of a chosen id."""
+        return Token(text_of(self.tokenizer, index), index, position, "generated")
+
+    def index_of(self, token: Token) -> int:
+        """Return a token's id."""
+        assert token.id is not None  # a model's tokens have ids
+        return token.id
+
+    def top(self, logits: np.ndarray, index: int) -> list[tuple[str, float, float]]:
+        """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
+        best = [int(i) for i in np.argsort(-logits, kind="stable")[: self.n_top]]
+        if index not in best:
+            best[-1] = index
+        p = softmax(logits.astype(float))
+        return [(text_of(self.tokenizer, i), float(logits[i]), float(p[i])) for i in best]
+
+    def is_over(self, token: Token, cache: KVCache | None) -> bool:
+        """Whether the token ends the reply, or the cache is full."""
+        full = cache is not None and cache.length == cache.max_len
+        return full or token.id in self.model.config.eos_ids
+
+
+def as_array(x: Tensor) -> np.ndarray:
+    """Return a tensor as NumPy array; NumPy has no bfloat16, so that narrow floats come out as float32."""
+    wide = x.float() if x.is_floating_point() and x.element_size() < 4 else x
+    return wide.detach().cpu().numpy()
+
+
+def empty_cache(model: Transformer) -> KVCache:
+    """Return a growing cache for this model."""
+    weight = model.embed_tokens.weight
+    return GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
+
+
+def describe(model: Transformer, name: str) -> trace.Model:
+    """Return the sizes of a model as a trace has them."""
+    config = model.config
+    return trace.Model(
+        name=name,
+        n_layers=config.n_layers,
+        n_heads=config.n_heads,
+        n_kv_heads=config.n_kv_heads,
+        k_dim=config.k_dim,
+        v_dim=config.v_dim,
+        scale=config.head_dim**-0.5,
+        head_names=None,
+        element_bytes=model.embed_tokens.weight.element_size(),
+    )
+
+
+def kind_of(cache: KVCache) -> str:
+    """GrowingCache → "growing"."""
+    return type(cache).__name__.removesuffix("Cache").lower()
+
+
+def ids_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[int]:
+    """Return the ids of a prompt. ValueError if there are none, or it is text and there is no tokenizer."""
+    if isinstance(prompt, str) and tokenizer is not None:
+        prompt = tokenizer.encode(prompt)
+    tokens = as_tokens(prompt, model.config.vocab_size)  # type: ignore[arg-type]  # text is refused there
+    if tokens.shape[0] != 1:
+        raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: record them one at a time")
+    return tokens[0].tolist()
+
+
+def text_of(tokenizer: Tokenizer | None, token: int) -> str:
+    """Return what to show for a token: its text, or its id where it has none of its own."""
+    if tokenizer is None or token >= tokenizer.vocab_size:
+        return f"<{token}>"
+    text = tokenizer.decode([token])
+    # Some tokens are part of a character: they decode to the sign for a damaged one.
+    return f"<{token}>" if not text or "\ufffd" in text else text
+
+
+def check_recorded(model: Transformer, recorded: Sequence[tuple[int, int]] | None) -> None:
+    """Raise ValueError if a (layer, head) pair is not in the model, or stands twice."""
+    L, H = model.config.n_layers, model.config.n_heads
+    for n, (layer, head) in enumerate(recorded or []):
+        if not (0 <= layer < L and 0 <= head < H) or (layer, head) in list(recorded or [])[:n]:
+            raise ValueError(
+                f"recorded has {(layer, head)}; expected each pair once, layers 0 to {L - 1}, "
+                f"heads 0 to {H - 1}"
+            )
