@@ -104,8 +104,9 @@ class Transformer(nn.Module):
             ValueError: no tokens, an id out of range, more tokens than fit, or a cache made for another
                 model, batch, dtype or device; the cache is as before.
         """
-        B, T = check_tokens(tokens, self.config.vocab_size)
-        cache = self.fitting(cache, B)
+        check_tokens(tokens, self.config.vocab_size)
+        B, T = tokens.shape
+        cache = self.fitting(cache, B)  # an empty one where there is none
         x = self.embed_tokens(tokens)  # (B, T, C)
         cos_sin = rotation(cache.positions(T), self.frequencies.to(x.device), x.dtype)
         for block in self.layers:
@@ -132,8 +133,8 @@ def draw_weights(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
-    """Return (B, T). ValueError unless tokens are ids in range, (B, T), at least one.
+def check_tokens(tokens: Tensor, vocab_size: int) -> None:
+    """Raise ValueError unless tokens are ids in range, (B, T), at least one.
 
     The range is looked at on a CPU only, and never in compiled code: on a GPU the program would wait for the
     answer at every token. `generate` looks at the prompt before it goes there.
@@ -150,4 +151,3 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
         if low < 0 or high >= vocab_size:
             wrong = low if low < 0 else high
             raise ValueError(f"token id {wrong} is out of range; expected 0 to {vocab_size - 1}")
-    return tokens.shape[0], tokens.shape[1]
