@@ -49,7 +49,7 @@ def test_cached_and_uncached_do_other_work() -> None:
 
 def test_dots_and_rules_have_other_shapes() -> None:
     dots, rules = record_toy().only("uncached"), record_toy(form="rules")
-    where = "uncached, pass 0 (training): layer 0, shape of q: [1, 4, 4, 2] against None"
+    where = "uncached, pass 0 (training): layer 0, shape of q: [1, 4, 4, 2] against nothing"
     assert str(compare(dots, rules, what="work")) == where
 
 
@@ -104,7 +104,7 @@ DROPPED: dict[str, tuple[Change, str]] = {
     ),
 }
 RESULT: dict[str, tuple[Change, str]] = {
-    "phase": (lambda t: setattr(decode(t), "phase", "verify"), f"{AT}phase: decode against verify"),
+    "phase": (lambda t: setattr(decode(t), "phase", "verify"), "cached, pass 3: decode against verify"),
     "new": (lambda t: setattr(part(t), "new", [(4, 5)]), f"{AT}new tokens: [(5, 6)] against [(4, 5)]"),
     "visible": (
         lambda t: setattr(part(t), "visible", [[(1, 6)]]),
@@ -122,7 +122,7 @@ RESULT: dict[str, tuple[Change, str]] = {
     ),
     "weights missing": (
         lambda t: t.weights.pop("0.5.0.1"),
-        f"{AT}layer 0, head newest, position 6, attention weights: recorded in one trace only",
+        f"{AT}layer 0, head newest, position 6, attention weights: [0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against nothing",
     ),
     "weights too few": (
         set_weight("0.5.0.1", [0, 1]),
@@ -139,7 +139,7 @@ RESULT: dict[str, tuple[Change, str]] = {
     ),
     "contexts missing": (
         lambda t: part(t).contexts.clear(),
-        f"{AT}layer 0, head even, position 6, context: recorded in one trace only",
+        f"{AT}layer 0, head even, position 6, context: [13.0] against nothing",
     ),
     "a prompt's text": (
         lambda t: setattr(t.sequences[0].tokens[1], "text", "Weather"),
@@ -150,8 +150,8 @@ RESULT: dict[str, tuple[Change, str]] = {
         "uncached, pass 0 (training): targets: [1, 2, 3, 4] against [1, 2, 3, 3]",
     ),
     **DROPPED,
-    "logit": (set_logit(2, 9.0), f"{AT}logit of 'delicious': "),
-    "logit nan": (set_logit(3, float("nan")), f"{AT}logit of '<eos>': "),
+    "logit": (set_logit(2, 9.0), f"{AT}logits: "),
+    "logit nan": (set_logit(3, float("nan")), f"{AT}logits: "),
     "chosen": (
         lambda t: setattr(part(t).out[0], "chosen", 0),
         f"{AT}chosen: 'nice' (token 6) against 'Today' (token 0)",

@@ -70,13 +70,8 @@ class Recorder:
         everything = [(layer, head) for layer in range(model.n_layers) for head in range(model.n_heads)]
         recorded = everything if recorded is None else list(recorded)
         self.trace = Trace(model, recorded, [TokenSequence(len(prompt), list(prompt))], [])
-        if values and model.n_kv_heads != 1:
-            raise TraceError(
-                f"values are kept for one KV head; the model has {model.n_kv_heads}: values=False"
-            )
         if values:
             self.trace.values = [Values(0, layer, [], []) for layer in range(model.n_layers)]
-        self._open: _OpenPass | None = None
 
     @property
     def tokens(self) -> list[Token]:
@@ -90,7 +85,6 @@ class Recorder:
 
     def begin_run(self, name: str, cache: str) -> None:
         """Start a run; a second run replays the tokens of the first."""
-        self._closed()
         self.trace.runs.append(Run(name, cache, []))
         self._rows: list[int] = []  # which token each row of the cache belongs to
         self._seen: set[int] = set()  # tokens run so far, training aside
@@ -100,14 +94,11 @@ class Recorder:
         self, phase: str, tokens: Sequence[int], cache: Counts | None = None, target: list[int] | None = None
     ) -> None:
         """Announce a pass over these tokens. `cache` is None where no cache stays after the pass."""
-        self._closed()
-        if not self.trace.runs:
-            raise TraceError("no run has begun; call begin_run before the first pass")
         self._open = _OpenPass(phase, list(tokens), cache, target, cache.n_kept if cache is not None else 0)
 
     def append(self, layer: int, k: np.ndarray | None, v: np.ndarray) -> None:
         """Take the new rows of a layer, (B, Hkv, T, D); k is None where rules take its place."""
-        opened = self._opened()
+        opened = self._open
         opened.appended[layer] = opened.appended.get(layer, 0) + v.shape[-2]
         if self.trace.values is not None:
             self._keep_contents(self.trace.values[layer], opened.tokens, k, v)
@@ -140,17 +131,12 @@ class Recorder:
         Raises:
             TraceError: weights · v is not the output, or the shapes do not fit the open pass.
         """
-        opened = self._opened()
-        if v.shape[0] != 1:
-            raise TraceError(
-                f"a batch of {v.shape[0]} came in; expected one sequence: record them one at a time"
-            )
-        if scores is None:
-            if q is None or k is None or scale is None:
-                raise TraceError("neither scores nor q, k and scale came in; expected one or the other")
+        opened = self._open
+        if q is not None and k is not None and scale is not None:
             scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
-        rows = self._columns(opened, mask, v.shape[-2])
-        self._check_sizes(layer, scores, v, output)
+        assert scores is not None  # rules hand over theirs
+        rows = (self._rows if opened.cache is not None else []) + opened.tokens  # the tokens of the columns
+        self._check_shapes(layer, len(rows), scores=scores, v=v, mask=mask, output=output)
         weights = attention_weights(scores, mask, sink)
         self._check_output(layer, weights, v, output)
         opened.visible.append([gather(rows[j] for j in np.flatnonzero(row)) for row in mask])
@@ -174,7 +160,7 @@ class Recorder:
             TraceError: layers or heads counted different work, the cache did not keep what was appended,
                 or a second run chose another token than the first.
         """
-        opened = self._opened()
+        opened = self._open
         layers, expected = [shape["layer"] for shape in opened.shapes], self.trace.model.n_layers
         if layers != list(range(expected)):
             raise TraceError(
@@ -192,46 +178,28 @@ class Recorder:
             self._seen.update(opened.tokens)
         if opened.cache is not None:
             self._rows += opened.tokens
-        self._open = None
 
     def finish(self) -> Trace:
-        """Return the trace. Contents of K are None where the run had none. TraceError if a pass is open."""
-        self._closed()
+        """Return the trace. Contents of K are None where the run had none."""
         for values in self.trace.values or []:
             values.k = values.k or None
         return self.trace
 
-    def _closed(self) -> None:
-        if self._open is not None:
-            raise TraceError("a pass is open already; close it before the next pass or run")
-
-    def _opened(self) -> _OpenPass:
-        if self._open is None:
-            raise TraceError("no pass is open; call open_pass before the model runs")
-        return self._open
-
-    def _columns(self, opened: _OpenPass, mask: np.ndarray, n_rows: int) -> list[int]:
-        """The token of each column of the mask."""
-        rows = (self._rows if opened.cache is not None else []) + opened.tokens
-        if mask.shape != (len(opened.tokens), len(rows)) or n_rows != len(rows):
-            raise TraceError(
-                f"a mask of shape {mask.shape} over {n_rows} rows of V came in; expected "
-                f"({len(opened.tokens)}, {len(rows)}): queries of this pass × rows kept and new"
-            )
-        return rows
-
-    def _check_sizes(self, layer: int, scores: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
-        """One new row a token, and a score and an output for every head and query."""
-        opened = self._opened()
-        T, H, n_new = len(opened.tokens), self.trace.model.n_heads, opened.appended.get(layer, 0)
+    def _check_shapes(self, layer: int, n_rows: int, **arrays: np.ndarray) -> None:
+        """One new row a token, and what every head and query needs over all rows, kept and new."""
+        T, H, n_new = len(self._open.tokens), self.trace.model.n_heads, self._open.appended.get(layer, 0)
         if n_new != T:
             raise TraceError(
                 f"layer {layer} appended {n_new} rows for {T} tokens; expected one for each, once"
             )
-        sizes = {"scores": (scores, (1, H, T, v.shape[-2])), "output": (output, (1, H, T, v.shape[-1]))}
-        for name, (array, expected) in sizes.items():
-            if array.shape != expected:
-                raise TraceError(f"{name} of shape {array.shape} came in; expected {expected}")
+        (_, Hkv, _, Dv), S = arrays["v"].shape, n_rows
+        expected = {"mask": (T, S), "v": (1, Hkv, S, Dv), "scores": (1, H, T, S), "output": (1, H, T, Dv)}
+        for name, array in arrays.items():
+            if array.shape != expected[name]:
+                raise TraceError(
+                    f"{name} of shape {array.shape} came in; expected {expected[name]}: {T} queries of one "
+                    f"sequence, {S} rows kept and new"
+                )
 
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
         """Weights · v must be what the run used, within the rounding of its elements."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
 from helpers.trace.record import FULL, Drop, Part, Pass, Run, Trace, spread, weight_key
+
+Field = tuple[str, Any]  # a place in words, and what stands there: an array is compared with a tolerance
 
 
 @dataclass(frozen=True)
@@ -49,131 +53,98 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
         raise ValueError(
             f"the traces have {len(a.runs)} and {len(b.runs)} runs; pick one of each with .only(name)"
         )
-    for where in _structure_differences(a, b) if what == "result" else ():
-        return Comparison(False, where)
-    differences = _result_differences if what == "result" else _work_differences
+    if what == "result" and a.recorded != b.recorded:
+        return Comparison(False, f"recorded heads: {a.recorded} against {b.recorded}")
+    contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
         if len(run_a.passes) != len(run_b.passes):
             return Comparison(
                 False, f"run {run_a.name}: {len(run_a.passes)} passes against {len(run_b.passes)}"
             )
-        between_a, between_b = _between(run_a), _between(run_b)
-        for number, (x, y) in enumerate(zip(run_a.passes, run_b.passes, strict=True)):
-            for where in _event_differences(between_a[number], between_b[number]):
-                return Comparison(False, f"{run_a.name}, before pass {number}: {where}")
-            for where in differences(a, b, x, y, tolerance):
-                return Comparison(False, f"{run_a.name}, pass {number} ({x.phase}): {where}")
-        for where in _event_differences(between_a[-1], between_b[-1]):
-            return Comparison(False, f"{run_a.name}, after the last pass: {where}")
+        events = "none" not in (run_a.cache, run_b.cache)
+        b = replace(b, model=a.model)  # what the heads are called is no difference
+        both = (_fields(trace, run, what, events, contexts) for trace, run in ((a, run_a), (b, run_b)))
+        for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
+            if place != other or not _alike(x, y, tolerance):
+                told = f"{place}: {_short(x)} against {_short(y)}" if place == other else f"{place}, {other}"
+                return Comparison(False, f"{run_a.name}, {told}")
     return Comparison(True)
 
 
-def _between(run: Run) -> list[list[str] | None]:
-    """What happened before each pass and after the last, in words; None for a run that keeps no rows."""
-    found: list[list[str]] = [[]]
+def _fields(trace: Trace, run: Run, what: str, events: bool, contexts: bool) -> Iterator[Field]:
+    """Yield all that is compared of a run, in order: the first field that differs is where two runs part."""
+    between: list[str] = []
+    number = 0
     for event in run.events:
-        if isinstance(event, Pass):
-            found.append([])
-        elif isinstance(event, Drop):
-            found[-1].append(f"drop of rows {event.rows} of sequence {event.sequence} ({event.why})")
-        else:
-            found[-1].append(event.op)
-    return [None if run.cache == "none" else events for events in found]
-
-
-def _event_differences(x: list[str] | None, y: list[str] | None) -> Iterable[str]:
-    if x is not None and y is not None and x != y:
-        yield f"{', '.join(x) or 'nothing'} against {', '.join(y) or 'nothing'}"
-
-
-def _structure_differences(a: Trace, b: Trace) -> Iterable[str]:
-    if a.recorded != b.recorded:
-        yield f"recorded heads: {a.recorded} against {b.recorded}"
-
-
-def _work_differences(a: Trace, b: Trace, x: Pass, y: Pass, tolerance: float) -> Iterable[str]:
-    for name in x.counts:
-        if x.counts[name] != y.counts.get(name):
-            yield f"counts {name}: {x.counts[name]} against {y.counts.get(name)}"
-    for shape_x, shape_y in zip(x.shapes, y.shapes, strict=False):
-        for name in shape_x:
-            if shape_x[name] != shape_y[name]:
-                yield f"layer {shape_x['layer']}, shape of {name}: {shape_x[name]} against {shape_y[name]}"
-    if len(x.shapes) != len(y.shapes):
-        yield f"layers: {len(x.shapes)} against {len(y.shapes)}"
-
-
-def _result_differences(a: Trace, b: Trace, x: Pass, y: Pass, tolerance: float) -> Iterable[str]:
-    if x.phase != y.phase:
-        yield f"phase: {x.phase} against {y.phase}"
-    if len(x.parts) != len(y.parts):
-        yield f"sequences: {len(x.parts)} against {len(y.parts)}"
-    for part_x, part_y in zip(x.parts, y.parts, strict=False):
-        if part_x.new != part_y.new:
-            yield f"new tokens: {part_x.new} against {part_y.new}"
+        if not isinstance(event, Pass):
+            between.append(_said(event))
             continue
-        if part_x.target != part_y.target:
-            yield f"targets: {part_x.target} against {part_y.target}"
-        yield from _row_differences(a, b, part_x, part_y, tolerance)
-        yield from _output_differences(a, b, part_x, part_y, tolerance)
+        if events:
+            yield f"before pass {number}", ", ".join(between) or "nothing"
+        of_pass = _result(trace, event, contexts) if what == "result" else _work(event)
+        for place, value in of_pass:
+            yield f"pass {number} ({event.phase}): {place}" if place != "phase" else f"pass {number}", value
+        between, number = [], number + 1
+    if events:
+        yield "after the last pass", ", ".join(between) or "nothing"
 
 
-def _row_differences(a: Trace, b: Trace, x: Part, y: Part, tolerance: float) -> Iterable[str]:
-    tokens = a.sequences[x.sequence].tokens
-    new = spread(x.new)
+def _said(event: Any) -> str:
+    if isinstance(event, Drop):
+        return f"drop of rows {event.rows} of sequence {event.sequence} ({event.why})"
+    return str(event.op)
+
+
+def _work(event: Pass) -> Iterable[Field]:
+    yield from ((f"counts {name}", count) for name, count in event.counts.items())
+    yield "layers", len(event.shapes)
+    for shape in event.shapes:
+        names = (name for name in shape if name != "layer")
+        yield from ((f"layer {shape['layer']}, shape of {name}", shape[name]) for name in names)
+
+
+def _result(trace: Trace, event: Pass, contexts: bool) -> Iterable[Field]:
+    yield "phase", event.phase
+    yield "sequences", len(event.parts)
+    for part in event.parts:
+        yield "new tokens", part.new
+        yield "targets", part.target
+        yield from _rows(trace, part, contexts)
+        tokens = trace.sequences[part.sequence].tokens
+        yield "outputs", len(part.out)
+        for out in part.out:
+            yield "logits", {word: logit for word, logit, _ in out.top}
+            yield "chosen", f"{tokens[out.chosen].text!r} (token {out.chosen})"
+
+
+def _rows(trace: Trace, part: Part, contexts: bool) -> Iterable[Field]:
+    tokens, new = trace.sequences[part.sequence].tokens, spread(part.new)
     for token in new:
-        text_x, text_y = (t.sequences[part.sequence].tokens[token].text for t, part in ((a, x), (b, y)))
-        if text_x != text_y:
-            yield f"position {tokens[token].position}, token: {text_x!r} against {text_y!r}"
-        seen_x, seen_y = (part.visible[part.queries.index(token)] for part in (x, y))
-        if seen_x != seen_y:
-            yield f"position {tokens[token].position}, visible tokens: {seen_x} against {seen_y}"
-    contexts_kept = _keeps_contexts(a) and _keeps_contexts(b)
-    for layer, head in a.recorded:
-        name = a.model.head_names[head] if a.model.head_names else str(head)
+        yield f"position {tokens[token].position}, token", repr(tokens[token].text)
+        seen = part.visible[part.queries.index(token)]
+        yield f"position {tokens[token].position}, visible tokens", seen
+    for layer, head in trace.recorded:
+        name = trace.model.head_names[head] if trace.model.head_names else str(head)
+        of_head = part.contexts.get(f"{layer}.{head}", [])
         for row, token in enumerate(new):
             place = f"layer {layer}, head {name}, position {tokens[token].position}"
-            key = weight_key(x.sequence, token, layer, head)
-            if (key in a.weights) != (key in b.weights):
-                yield f"{place}, attention weights: recorded in one trace only"
-            yield from _far_apart(
-                f"{place}, attention weights", a.weights.get(key), b.weights.get(key), tolerance * FULL
-            )
-            contexts = (part.contexts.get(f"{layer}.{head}") for part in (x, y))
-            here, there = (None if rows is None else np.array(rows[row]) for rows in contexts)
-            if contexts_kept and (here is None) != (there is None):
-                yield f"{place}, context: recorded in one trace only"
-            yield from _far_apart(f"{place}, context", here, there, tolerance, relative=True)
+            weights = trace.weights.get(weight_key(part.sequence, token, layer, head))
+            yield f"{place}, attention weights", None if weights is None else weights / FULL
+            if contexts:
+                yield f"{place}, context", np.array(of_head[row]) if row < len(of_head) else None
 
 
-def _keeps_contexts(trace: Trace) -> bool:
-    """Whether any are recorded: a large model's trace has none."""
-    return any(part.contexts for run in trace.runs for event in run.passes for part in event.parts)
+def _alike(x: Any, y: Any, tolerance: float) -> bool:
+    if isinstance(x, dict) and isinstance(y, dict):  # of the words that both name
+        return all(_alike(np.array(x[word]), np.array(y[word]), tolerance) for word in x if word in y)
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return x.shape == y.shape and bool((np.abs(x - y) <= tolerance * np.maximum(1, np.abs(x))).all())
+    return type(x) is type(y) and bool(x == y)
 
 
-def _far_apart(
-    place: str, a: np.ndarray | None, b: np.ndarray | None, tolerance: float, relative: bool = False
-) -> Iterable[str]:
-    if a is None or b is None:
-        return  # one of them was not recorded
-    a, b = a.astype(float), b.astype(float)
-    unit = np.maximum(1, np.abs(a)) if relative and a.shape == b.shape else 1
-    if a.shape != b.shape or not (np.abs(a - b) <= tolerance * unit).all():
-        yield f"{place}: {_short(a, relative)} against {_short(b, relative)}"
-
-
-def _short(row: np.ndarray, relative: bool) -> list[float]:
-    return [round(float(x), 4) for x in (row if relative else row / FULL)[:8]]
-
-
-def _output_differences(a: Trace, b: Trace, x: Part, y: Part, tolerance: float) -> Iterable[str]:
-    if len(x.out) != len(y.out):
-        yield f"outputs: {len(x.out)} against {len(y.out)}"
-    for out_x, out_y in zip(x.out, y.out, strict=False):
-        other = {word: logit for word, logit, _ in out_y.top}
-        for word, logit, _ in out_x.top:
-            if word in other and not abs(logit - other[word]) <= tolerance * max(1, abs(logit)):
-                yield f"logit of {word!r}: {logit:.4f} against {other[word]:.4f}"
-        here, there = (t.sequences[x.sequence].tokens[o.chosen].text for t, o in ((a, out_x), (b, out_y)))
-        if (here, out_x.chosen) != (there, out_y.chosen):
-            yield f"chosen: {here!r} (token {out_x.chosen}) against {there!r} (token {out_y.chosen})"
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return str([round(float(x), 4) for x in value[:8]])
+    if isinstance(value, dict):
+        return ", ".join(f"{word!r} {logit:.4f}" for word, logit in value.items())
+    return str(value) if value is not None else "nothing"

@@ -1,47 +1,17 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
-One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests).
-Its JSON form, version 1:
+One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests). Its JSON
+form, version 1, is these dataclasses as objects, tuples as lists, plus `"format"` and `"version"`. Two things
+differ: an event has `"op"`: "pass", "drop", or, of a later kind, anything else with a sentence `"say"`; and
+`"weights"` is {"encoding": "u16-base64", "rows": {"sequence.token.layer.head": "…"}}, each row the
+little-endian 16-bit integers weight × 65535 of its visible tokens, in order. Other keys are ignored.
 
-{ "format": "watch-it-decode-trace", "version": 1,
-  "model": { "name": "toy", "n_layers": 1, "n_heads": 4, "n_kv_heads": 1, "k_dim": 2, "v_dim": 1,
-             "scale": 1.0, "head_names": ["even", …] or null, "element_bytes": 8 },
-             (k_dim and scale are null where rules take the place of keys)
-  "recorded": [[layer, head], …],
-  "sequences": [ { "prompt": 4, "tokens": [ { "text": "Today", "id": null, "position": 1,
-                   "origin": "prompt" | "generated" | "draft" }, … ] } ],
-             (append-only: elsewhere a token is named by its index here; `position` is as the run counts:
-              it grows, but a token may stand where a draft that was rejected stood; `text` may be empty)
-  "runs": [ { "name": "cached", "cache": "none" | "growing" | "static" | …, "events": [ event, … ] } ],
-  "weights": { "encoding": "u16-base64", "rows": { "sequence.token.layer.head": "…" } },
-             (little-endian 16-bit integers, weight × 65535, one for each visible token, in order;
-              once for each token, layer and head: rows that run again look theirs up)
-  "values": null or [ { "sequence": 0, "layer": 0, "k": [[…], …] or null, "v": [[…], …] } ] }
-             (contents of K and V by token index; tokens that never ran have none)
-
-An event is a pass, a drop of rows, or (of a later kind) anything with an `op` and a sentence `say`:
-
-{ "op": "pass", "phase": "training" | "prefill" | "decode" | "verify",
-  "parts": [ { "sequence": 0,
-      "new": [[0, 4]], "repeated": [],       half-open ranges of token indices: run first, run again
-      "visible": [[[0, 1]], …],              for each query (repeated and new, by index): what it may look at
-      "read": [], "written": [[0, 4]],       rows that lay in the cache, rows that were put there to stay
-      "kept": [0, 4],                        rows in the cache before and after
-      "target": null,                        training, the first pass of a run: the token after each query
-      "contexts": { "layer.head": [[…], …] },   one list of v_dim numbers for each new row; {} if not kept
-      "out": [ { "query": 3, "top": [["nice", logit, probability], …], "chosen": 4, "how": "greedy" } ] } ],
-  "shapes": [ { "layer": 0, "q": [B,H,T,D], "k": [B,Hkv,S,D], "v": [B,Hkv,S,Dv], "scores": [B,H,T,S] } ],
-  "counts": { "positions": 4, "kv_rows": 4, "rows_read": 0, "pairs": 10, "products": 16 } }
-             (of one head and one layer)
-{ "op": "drop", "sequence": 0, "rows": [[5, 7]], "why": "rejected", "say": "…" }
-
-`out` is empty in training and in a chunk that does not end the prompt. Keys that are not listed are ignored.
+A token is named by its index in its sequence, which only grows; ranges are half-open, [[0, 4]] holds 0 to 3.
 """
 
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import types
 from collections.abc import Iterable, Sequence
@@ -66,11 +36,11 @@ class TraceError(ValueError):
 
 @dataclass
 class Token:
-    """A token of a sequence. `position` is as the run counts it (the toy from 1, models from 0)."""
+    """A token of a sequence. Positions grow, but one may stand where a draft that was rejected stood."""
 
     text: str
     id: int | None
-    position: int
+    position: int  # as the run counts: the toy from 1, models from 0
     origin: str  # prompt | generated | draft
 
 
@@ -270,6 +240,8 @@ class Trace:
                 f"got {found}; expected format {FORMAT!r}, version {VERSION}: record the run again with this "
                 "version"
             )
+        if isinstance(data.get("weights"), dict):
+            data["weights"] = data["weights"].get("rows")
         return _build(cls, data, "trace")
 
     def save(self, path: str | Path) -> None:
@@ -336,16 +308,6 @@ def _plain(x: Any) -> Any:
     return {key: _plain(item) for key, item in x.items()} if isinstance(x, dict) else x
 
 
-def _decode_weights(data: Any) -> dict[str, np.ndarray]:
-    rows = data["rows"].items()
-    return {key: np.frombuffer(base64.b64decode(text, validate=True), "<u2") for key, text in rows}
-
-
-@functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
 EVENTS = {"pass": Pass, "drop": Drop}
 
 
@@ -368,30 +330,29 @@ def _build(kind: Any, data: Any, path: str) -> Any:
 
 
 def _built(kind: Any, data: Any, path: str) -> Any:
-    parts, origin = get_args(kind), get_origin(kind)
-    if path == "trace.weights":
-        return _decode_weights(data)
-    if origin is types.UnionType and parts[-1] is Other:  # an event: a pass, a drop, or of a later kind
-        op = data["op"]
-        if op in EVENTS:
-            return _build(EVENTS[op], data, path)
-        return Other(op, data["say"], {name: x for name, x in data.items() if name not in ("op", "say")})
-    if origin is types.UnionType:
+    parts: tuple[Any, ...] = get_args(kind)
+    origin: Any = get_origin(kind)
+    if kind is np.ndarray:  # a row of attention weights
+        return np.frombuffer(base64.b64decode(data, validate=True), "<u2")
+    if Other in parts:  # an event
+        if data["op"] in EVENTS:
+            return _build(EVENTS[data["op"]], data, path)
+        return Other(data["op"], data["say"], {key: data[key] for key in data.keys() - {"op", "say"}})
+    if origin is types.UnionType:  # something or nothing
         return None if data is None else _build(parts[0], data, path)
     if is_dataclass(kind):
-        fields_of: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
-        return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in fields_of.items()})  # type: ignore[operator]
-    if origin is list:
-        return [_build(parts[0], item, f"{path}[{n}]") for n, item in enumerate(_need(list, data))]
-    if origin is tuple:
-        pairs = enumerate(zip(parts, _need(list, data), strict=True))
-        return tuple(_build(part, item, f"{path}[{n}]") for n, (part, item) in pairs)
+        hints = get_type_hints(kind).items()
+        return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]
+    if kind is Any or (kind is float and type(data) is int):
+        return data if kind is Any else float(data)
+    wanted: Any = list if origin is tuple else origin or kind
+    if not isinstance(data, wanted) or isinstance(data, bool):  # Python takes True for a 1
+        raise TypeError(f"a {type(data).__name__}")
     if origin is dict:
-        return {name: _build(parts[1], item, f"{path}[{name!r}]") for name, item in _need(dict, data).items()}
-    return float(data) if kind is float and type(data) is int else data if kind is Any else _need(kind, data)
-
-
-def _need(kind: type, data: Any) -> Any:
-    if type(data) is not kind:
-        raise TypeError(f"not a {kind.__name__}")
+        return {key: _build(parts[1], item, f"{path}[{key!r}]") for key, item in data.items()}
+    if origin is list:
+        return [_build(parts[0], item, f"{path}[{n}]") for n, item in enumerate(data)]
+    if origin is tuple:
+        pairs = enumerate(zip(parts, data, strict=True))
+        return tuple(_build(part, item, f"{path}[{n}]") for n, (part, item) in pairs)
     return data

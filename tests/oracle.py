@@ -1,0 +1,116 @@
+"""What must hold between the fields of any trace, worked out afresh from its tokens: an oracle for the tests.
+
+A recorder counts while a decoder runs; here the same numbers follow from who ran and who may look at whom.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.recording.recorder import AGAIN
+from helpers.trace import FULL, Drop, Part, Pass, Run, Trace, spread, weight_key
+
+
+def check(trace: Trace) -> None:
+    """Assert that every field of a trace fits the others."""
+    for sequence in trace.sequences:
+        positions = [token.position for token in sequence.tokens if token.origin != "draft"]
+        assert positions == sorted(set(positions))
+        origins = [token.origin for token in sequence.tokens]
+        assert all(o == "prompt" for o in origins[: sequence.prompt])
+        assert "prompt" not in origins[sequence.prompt :]
+    for run in trace.runs:
+        _check_run(trace, run)
+
+
+def _check_run(trace: Trace, run: Run) -> None:
+    rows: dict[int, list[int]] = {n: [] for n in range(len(trace.sequences))}  # in the cache
+    ran: dict[int, set[int]] = {n: set() for n in rows}
+    chosen = {n: set(range(sequence.prompt)) for n, sequence in enumerate(trace.sequences)}
+    for event in run.events:
+        if isinstance(event, Drop):
+            gone = spread(event.rows)
+            assert set(gone) <= set(rows[event.sequence])
+            rows[event.sequence] = [token for token in rows[event.sequence] if token not in gone]
+        if not isinstance(event, Pass):
+            continue
+        for part in event.parts:
+            n = part.sequence
+            _check_rows(run, event, part, rows[n], ran[n])
+            _check_weights(trace, part)
+            drafts = {t for t in part.queries if trace.sequences[n].tokens[t].origin == "draft"}
+            assert set(part.queries) <= chosen[n] | drafts
+            _check_outputs(trace, event, part)
+            chosen[n] |= {out.chosen for out in part.out}
+            rows[n] += spread(part.written)
+            ran[n] |= set(part.queries) if event.phase != "training" else set()
+        _check_counts(trace, event)
+
+
+def _check_rows(run: Run, event: Pass, part: Part, rows: list[int], ran: set[int]) -> None:
+    uncached = run.cache == "none" or event.phase == "training"
+    assert not set(spread(part.new)) & ran
+    assert set(spread(part.repeated)) <= ran
+    assert spread(part.read) == ([] if uncached else rows)
+    assert spread(part.written) == ([] if uncached else part.queries)
+    assert part.kept == ((0, 0) if uncached else (len(rows), len(rows) + len(part.queries)))
+    present = {*spread(part.read), *part.queries}
+    for query, visible in zip(part.queries, map(spread, part.visible), strict=True):
+        assert query in visible
+        assert max(visible) == query
+        assert set(visible) <= present
+    if event.phase == "training":
+        assert part.target == [query + 1 for query in part.queries]
+        assert not part.out
+    else:
+        assert part.target is None
+
+
+def _check_weights(trace: Trace, part: Part) -> None:
+    contents = {v.layer: np.array(v.v) for v in trace.values or [] if v.sequence == part.sequence}
+    new = spread(part.new)
+    for layer, head in trace.recorded:
+        for query, visible in zip(part.queries, map(spread, part.visible), strict=True):
+            weights = trace.weights[weight_key(part.sequence, query, layer, head)] / FULL
+            assert len(weights) == len(visible)
+            total = weights.sum()
+            assert min(abs(total - 1), abs(total)) <= 0.005  # 0 where there is nothing to pick
+            if query in new and layer in contents and part.contexts:
+                v = contents[layer][visible]
+                context = part.contexts[f"{layer}.{head}"][new.index(query)]
+                allowed = np.abs(v).sum(axis=0) / FULL + AGAIN[8] * np.abs(v).max()
+                assert (np.abs(weights @ v - context) <= allowed).all()
+
+
+def _check_outputs(trace: Trace, event: Pass, part: Part) -> None:
+    tokens = trace.sequences[part.sequence].tokens
+    for out in part.out:
+        assert out.query in part.queries
+        assert out.chosen > out.query
+        assert tokens[out.chosen].text in [word for word, _, _ in out.top]
+        logits, p = (np.array([row[n] for row in out.top]) for n in (1, 2))
+        ratios = np.exp(logits - logits.max())
+        np.testing.assert_allclose(p / p.max(), ratios / ratios[np.argmax(p)], atol=1e-6)
+        assert p.sum() <= 1 + 1e-6
+        if out.how == "greedy":
+            assert logits[[word for word, _, _ in out.top].index(tokens[out.chosen].text)] == logits.max()
+
+
+def _check_counts(trace: Trace, event: Pass) -> None:
+    T = sum(len(part.queries) for part in event.parts)
+    S = T + sum(len(spread(part.read)) for part in event.parts)
+    pairs = sum(len(spread(visible)) for part in event.parts for visible in part.visible)
+    counts = {"positions": T, "kv_rows": T, "rows_read": S - T, "pairs": pairs, "products": T * S}
+    assert event.counts == counts
+    model = trace.model
+    H, Hkv, D, Dv = model.n_heads, model.n_kv_heads, model.k_dim, model.v_dim
+    expected: dict[str, list[int | None]] = {
+        "q": [1, H, T, D],
+        "k": [1, Hkv, S, D],
+        "v": [1, Hkv, S, Dv],
+        "scores": [1, H, T, S],
+    }
+    for layer, shape in enumerate(event.shapes):
+        known = {name: None if None in sizes else sizes for name, sizes in expected.items()}
+        assert shape == {"layer": layer, **known}
+    assert len(event.shapes) == model.n_layers
