@@ -144,7 +144,7 @@ def test_stops_at_eos_and_when_full() -> None:
         ({"recorded": [(0, 6)]}, "heads 0 to 5"),
         ({"recorded": [(0, -1)]}, "heads 0 to 5"),
         ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
-        ({"cache": GrowingCache(tiny(n_layers=2).config)}, "n_layers 2, this model has 3"),
+        ({"cache": GrowingCache(tiny(n_layers=2).config)}, "made for n_layers 2, the pass has n_layers 3"),
         ({"cache": GrowingCache(tiny().config, dtype=torch.bfloat16)}, "dtype torch.bfloat16"),
     ],
 )

@@ -138,15 +138,21 @@ def generate(
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     ends = model.config.eos_ids if eos_ids is None else eos_ids
     check_eos(ends, model.config.vocab_size)
-    weight = model.embed_tokens.weight
     if cache is None:
+        weight = model.embed_tokens.weight
         rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
         cache = StaticCache(model.config, max_len=rows, dtype=weight.dtype, device=weight.device)
+    check_empty(model, cache, tokens.shape[1])
+    return Generation(steps(model, tokens, max_new, (cache, cache.changes), frozenset(ends), choose))
+
+
+def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
+    """Raise ValueError unless the cache is empty and fits the model and a prompt of so many tokens."""
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
+    weight = model.embed_tokens.weight
     cache.check_fits(model.config, 1, weight.dtype, weight.device)
-    cache.check_room(tokens.shape[1])
-    return Generation(steps(model, tokens, max_new, (cache, cache.changes), frozenset(ends), choose))
+    cache.check_room(n_prompt)
 
 
 def steps(

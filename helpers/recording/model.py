@@ -14,7 +14,7 @@ from helpers import trace
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache, KVCache
-from helpers.model.generate import as_tokens, run
+from helpers.model.generate import as_tokens, check_empty, run
 from helpers.model.transformer import Transformer
 from helpers.recording.loop import Watched, record_run
 from helpers.recording.recorder import Recorder
@@ -61,19 +61,14 @@ def record_model(
     """
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
-    ids = ids_of(model, prompt, tokenizer)
+    tokens = tokens_of(model, prompt, tokenizer)
     check_recorded(model, recorded)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
-    weight = model.embed_tokens.weight
     cache = empty_cache(model) if cache is None else cache
-    if cache.length:
-        raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
-    cache.check_fits(model.config, 1, weight.dtype, weight.device)
-    cache.check_room(len(ids))
-    tokens = [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids)]
+    check_empty(model, cache, len(tokens))
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
-    how = say_settings(temperature, top_k, top_p)
-    decoder = ModelDecoder(model, recorder, tokenizer, n_top, choose, how)
+    decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose)
+    decoder.how = say_settings(temperature, top_k, top_p)
     with decoder.watching():
         for one in (cache, None) if uncached else (cache,):
             record_run(recorder, decoder, one, kind_of(cache), max_new, training)
@@ -83,17 +78,13 @@ def record_model(
 class ModelDecoder:
     """A model as the recording loop runs it; arguments as in `record_model`."""
 
+    how = "greedy"
+
     def __init__(
-        self,
-        model: Transformer,
-        recorder: Recorder,
-        tokenizer: Tokenizer | None,
-        n_top: int,
-        choose: Chooser,
-        how: str,
+        self, recorder: Recorder, model: Transformer, tokenizer: Tokenizer | None, n_top: int, choose: Chooser
     ) -> None:
-        self.model, self.recorder, self.tokenizer = model, recorder, tokenizer
-        self.n_top, self.choose, self.how = n_top, choose, how
+        self.recorder, self.model, self.tokenizer = recorder, model, tokenizer
+        self.n_top, self.choose = n_top, choose
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -186,14 +177,14 @@ def kind_of(cache: KVCache) -> str:
     return type(cache).__name__.removesuffix("Cache").lower()
 
 
-def ids_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[int]:
-    """Return the ids of a prompt. ValueError if there are none, or it is text and there is no tokenizer."""
+def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[Token]:
+    """Return the tokens of a prompt. ValueError if there are none, or it is text and there is no tokenizer."""
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
-    tokens = as_tokens(prompt, model.config.vocab_size)  # type: ignore[arg-type]  # text is refused there
-    if tokens.shape[0] != 1:
-        raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: record them one at a time")
-    return tokens[0].tolist()
+    ids = as_tokens(prompt, model.config.vocab_size)  # type: ignore[arg-type]  # text is refused there
+    if ids.shape[0] != 1:
+        raise ValueError(f"{ids.shape[0]} sequences came in; expected one: record them one at a time")
+    return [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids[0].tolist())]
 
 
 def text_of(tokenizer: Tokenizer | None, token: int) -> str:
