@@ -178,7 +178,7 @@ def kind_of(cache: KVCache) -> str:
 
 
 def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[Token]:
-    """Return the tokens of a prompt. ValueError if there are none, or it is text and there is no tokenizer."""
+    """Return the tokens of a prompt. ValueError if it is empty, or text without a tokenizer."""
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
     ids = as_tokens(prompt, model.config.vocab_size)  # type: ignore[arg-type]  # text is refused there
