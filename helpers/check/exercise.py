@@ -1,0 +1,371 @@
+"""An exercise as data: its cases, its right answer, and the wrong ones that readers give, with the reasons.
+
+    from helpers.check.exercise import Case, Exercise, Wrong
+
+    double = Exercise(
+        name="double",
+        todo="let double return twice the number.",
+        cases=[Case((2,)), Case((0,), trap="twice nothing is 0.")],
+        right=lambda x: 2 * x,
+        wrong=[
+            Wrong("the square of the number; twice is x + x.", lambda x: x * x + 1),
+            Wrong("the number itself came back.", lambda x: x),
+        ],
+        said="4 for 2, and 0 for 0.",
+    )
+
+`double(mine)` gives a `Result` and never raises. `right` and `wrong` are answers as a reader gives them; all
+of them, and the reader's, go through the same `run`, and what comes out is compared. So a wrong answer's
+reason is known if it does the same as a listed one in every case, and that is all that the reason may claim.
+What the right answer gives says what is expected: a number, an array or tensor and its shape, bools, a list,
+a set (a list in any order), a tuple of parts, None. A `run` that looks at more than what a function returns
+gives a dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is told.
+An answer may also be data (numbers, a table): then `run` picks out the part that a case names, a part that is
+`...` is still to be filled, and each case finds its reason alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from helpers.check.result import (
+    TOLERANCE,
+    NotRightError,
+    NotSolvedError,
+    Result,
+    clip,
+    describe,
+    is_tensor,
+    show,
+)
+
+CONSTANTS_ONLY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
+EMPTY_HANDED = (ArithmeticError, LookupError, ValueError)  # what a forgotten special case raises
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input.
+
+    Args:
+        args: the arguments; lists, dicts, arrays and tensors go in as copies.
+        label: the input in words; without one, the call as it would be written.
+        trap: what a function that raises, or gives NaN or None, here has most likely forgotten.
+        wanted: what is expected in words, where the number itself would give the answer away.
+    """
+
+    args: tuple[Any, ...]
+    label: str = ""
+    trap: str = ""
+    wanted: str = ""
+
+
+class Wrong:
+    """A mistake: what the reader is told, and answers that make it (several where their results differ)."""
+
+    def __init__(self, reason: str, *answers: Any) -> None:
+        self.reason, self.answers = reason, answers
+
+
+def give(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function; the `run` of an exercise that asks for no more than what one returns."""
+    return function(*args)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exercise:
+    """An exercise; called with the reader's answer, or several, it says whether that is right.
+
+    Args:
+        name: what the reader writes.
+        todo: what is left to do, for a stub.
+        cases: the inputs; the first that goes wrong is told.
+        right: the right answer, run when the exercise is made: nobody can redefine what is expected later.
+        wrong: mistakes, those that several readers make first; the first that fits is the likely reason.
+        said: what is said of a right answer, in numbers.
+        run: takes an answer and a case's arguments, and gives what is compared.
+        tell: says how a value of the right kind and shape differs, "gives …; expected …".
+    """
+
+    name: str
+    todo: str
+    cases: Sequence[Case]
+    right: Any
+    wrong: Sequence[Wrong]
+    said: str
+    run: Callable[..., Any] = give
+    tell: Callable[[Any, Any], str] | None = None
+    expected: list[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        expected = [self.observe(self.right, case) for case in self.cases]
+        object.__setattr__(self, "expected", expected)
+        for problem in expected:
+            if isinstance(problem, NotRightError):
+                raise problem
+
+    def __call__(self, *answers: Any) -> Result:
+        """Check an answer; never raises (but Ctrl-C gets through) and never warns."""
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.check(answers[0] if len(answers) == 1 else answers)
+        except NotSolvedError as stop:
+            return Result("not solved yet", str(stop))
+        except NotRightError as stop:
+            return Result("not right yet", stop.message, stop.reason)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an answer so odd that it cannot even be looked at
+            return Result("not right yet", f"this answer cannot be checked: {raised(error)}.")
+        return Result("right", self.said)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the answer is a function, not data."""
+        return callable(self.right)
+
+    def check(self, answer: Any) -> None:
+        """Raise NotSolvedError or NotRightError unless the answer is right in every case."""
+        if answer is ... or answer is None or (self.is_function and is_stub(answer)):
+            raise NotSolvedError(self.todo)
+        if self.is_function and not callable(answer):
+            raise NotRightError(f"got {describe(answer)}; expected a function: pass its name, without ().")
+        got = self.collect(answer)
+        n_right = 0
+        for n, (value, wanted) in enumerate(zip(got, self.expected, strict=False)):
+            if value is not ... and (problem := self.differs(value, wanted, self.cases[n])):
+                raise self.explained(problem, got, n)
+            n_right += value is not ...
+        if n_right < len(self.cases):
+            blank = next(n for n, value in enumerate(got) if value is ...)
+            first = f"{n_right} of {len(self.cases)} right; next: {self.cases[blank].label}."
+            raise NotSolvedError(first if n_right else self.todo)
+
+    def collect(self, answer: Any) -> list[Any]:
+        """Return what the answer gives in each case, up to the first in which a function raises."""
+        got: list[Any] = []
+        for case in self.cases:
+            got.append(self.observe(answer, case))
+            if self.is_function and isinstance(got[-1], NotRightError):
+                break
+        return got
+
+    def observe(self, answer: Any, case: Case) -> Any:
+        """Run an answer on a case; return what it gives, or a NotRightError if it raises.
+
+        Raises:
+            NotSolvedError: it gives `...`, or works with one.
+        """
+        args = [copied(arg) for arg in case.args]
+        try:
+            value = self.run(answer, *args)
+        except NotRightError as stop:  # from something of ours that the answer was given
+            return stop
+        except (KeyboardInterrupt, NotSolvedError):
+            raise
+        except BaseException as error:
+            if "ellipsis" in raised(error).lower():
+                raise NotSolvedError(self.todo) from None
+            verb = "raises" if self.is_function else "cannot be read:"
+            trap = case.trap if isinstance(error, EMPTY_HANDED) else ""
+            return NotRightError(f"{self.label(case)} {verb} {raised(error)}.", trap)
+        if self.is_function and any(part is ... for part in parts(value)):
+            raise NotSolvedError(self.todo)
+        for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
+            if not unchanged(before, after):
+                what = f"{self.label(case)} changes its {ORDINALS[n]} argument; expected it as it was."
+                return NotRightError(what, "it is written to in place; work on a copy.")
+        return value
+
+    def label(self, case: Case) -> str:
+        """Return a case in words."""
+        return case.label or f"{self.name}({', '.join(clip(repr(arg)) for arg in case.args)})"
+
+    def differs(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
+        """Return what is wrong with what an answer gave in a case, without a reason; None if nothing is."""
+        if isinstance(got, NotRightError):
+            return got
+        verb = "gives" if self.is_function else "is"
+        pairs = [(verb, got, expected)]
+        if isinstance(expected, dict):
+            pairs = [(verb, got[verb], wanted) for verb, wanted in expected.items()]
+        for verb, value, wanted in pairs:
+            if problem := kind_differs(value, wanted, case.wanted):
+                return NotRightError(
+                    f"{self.label(case)} {verb} {problem}.", case.trap if value is None else ""
+                )
+            if not same(value, wanted):
+                told = f"{verb} {show(plain(value))}; expected {case.wanted or show(plain(wanted))}"
+                if self.tell is not None and verb == "gives":
+                    told = self.tell(plain(value), plain(wanted))
+                return NotRightError(f"{self.label(case)} {told}.", case.trap if has_nan(value) else "")
+        return None
+
+    def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
+        """Give a problem in case n the reason of the first mistake that does the same."""
+        told = [*range(len(got))] if self.is_function else [n]
+        if isinstance(got[-1], NotRightError) and len(told) - 1 > n:
+            told.pop()  # it raises later on; what it gave before is what is held against the mistakes
+        reason = next((w.reason for w in self.wrong if self.fits(w, got, told)), problem.reason)
+        if not reason and self.is_function and any(part is None for part in parts(got[n])):
+            reason = NO_RETURN
+        return NotRightError(problem.message, reason)
+
+    def fits(self, wrong: Wrong, got: list[Any], told: list[int]) -> bool:
+        """Whether some answer of this mistake does what the reader's does in these cases."""
+        return any(
+            all(alike(got[n], self.observe(answer, self.cases[n])) for n in told) for answer in wrong.answers
+        )
+
+
+def is_stub(function: Any) -> bool:
+    """Whether a function's body does nothing but hold constants, as `...`, `pass` and a docstring do."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    steps = [*dis.get_instructions(function)]
+    last = [step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")][-1:]
+    return {step.opname for step in steps} <= CONSTANTS_ONLY and last in ([None], [...])
+
+
+def raised(error: BaseException) -> str:
+    """Say what was raised, on one line."""
+    try:
+        text = clip(str(error)).rstrip(".")
+    except Exception:
+        text = ""
+    name = clip(type(error).__name__)
+    return f"{name}: {text}" if text else name
+
+
+def copied(value: Any) -> Any:
+    """Copy what a function might write to."""
+    if is_tensor(value):
+        return value.clone()
+    return copy.deepcopy(value) if isinstance(value, list | dict | np.ndarray) else value
+
+
+def unchanged(before: Any, after: Any) -> bool:
+    """Whether an argument is still what it was; what is not copied counts as such."""
+    if isinstance(before, list | dict):
+        pairs = zip(parts(before), parts(after), strict=False)
+        return len(before) == len(after) and all(unchanged(a, b) for a, b in pairs)
+    if is_tensor(before) or isinstance(before, np.ndarray):
+        a, b = plain(before), plain(after)
+        return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    return before is after or not isinstance(before, int | float | str) or before == after
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """Yield the parts of a list, tuple or dict, and anything else as its own only part."""
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list | tuple):
+        yield from value
+    else:
+        yield value
+
+
+def plain(value: Any) -> Any:
+    """Return what can be an array of numbers or bools as one; anything else as it is."""
+    if is_tensor(value):
+        dense = value.detach().cpu().to_dense()
+        return (dense.float() if dense.is_floating_point() else dense).numpy()
+    if isinstance(value, set | frozenset | range):
+        value = sorted(value)
+    if isinstance(value, list | tuple) and any(map(is_tensor, value)):
+        value = [plain(part) for part in value]
+    try:
+        array = np.asarray(value)
+    except Exception:  # rows of unequal length, or an object that refuses
+        return value
+    return array if array.dtype.kind in "biuf" else value
+
+
+def has_nan(value: Any) -> bool:
+    """Whether there is a NaN among the numbers."""
+    array = plain(value)
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def same(got: Any, expected: Any) -> bool:
+    """Whether two values agree, numbers to 0.01; NaN agrees with NaN only."""
+    a, b = plain(got), plain(expected)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        close = a.shape == b.shape and np.allclose(
+            a.astype(float), b.astype(float), rtol=1e-9, atol=TOLERANCE, equal_nan=True
+        )
+        return close and (a.dtype == bool) == (b.dtype == bool)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def alike(got: Any, wrong: Any) -> bool:
+    """Whether an answer does what this wrong one does; our softmax gives 0 where a plain one gives NaN."""
+    if isinstance(got, NotRightError) or isinstance(wrong, NotRightError):
+        return str(got) == str(wrong) and type(got) is type(wrong)
+    if isinstance(got, dict) and isinstance(wrong, dict):
+        return got.keys() == wrong.keys() and all(alike(got[key], wrong[key]) for key in got)
+    a, b = plain(got), plain(wrong)
+    if has_nan(a) and isinstance(b, np.ndarray) and a.shape == b.shape:
+        a = np.where(np.isnan(a) & (b == 0), 0, a)
+    return same(a, b)
+
+
+def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
+    """Say how the kind or the shape of an answer differs from that of the expected one; "" if it does not."""
+    kind = wanted or expected_kind(expected)
+    if isinstance(expected, tuple):
+        if not isinstance(got, list | tuple) or len(got) != len(expected):
+            return f"{describe(got)}; expected {kind}"
+        problems = [(n, kind_differs(*pair)) for n, pair in enumerate(zip(got, expected, strict=True), 1)]
+        return next((f"as part {n} {text}" for n, text in problems if text), "")
+    if got is None or expected is None or isinstance(expected, str):
+        fits = (got is None) == (expected is None) and isinstance(got, str | None)
+        return "" if fits else f"{describe(got)}; expected {kind}"
+    if is_tensor(expected) and not is_tensor(got):
+        return f"{describe(got)}; expected {kind}"
+    a, b = plain(got), plain(expected)
+    if isinstance(expected, list | set | frozenset):
+        listed = isinstance(got, list | tuple | set | frozenset | range | np.ndarray) or is_tensor(got)
+        return "" if listed and fits_items(a, b) else f"{describe(got)}; expected {kind}"
+    if not isinstance(a, np.ndarray) or (b.ndim == 0 and (a.ndim or (a.dtype == bool) != (b.dtype == bool))):
+        return f"{describe(got)}; expected {kind}"
+    if a.shape != b.shape:
+        return f"an answer of shape {a.shape}; expected {kind}"
+    if b.dtype == bool and a.dtype != bool:
+        return f"numbers ({a.dtype}); expected {kind}"
+    return ""
+
+
+def fits_items(got: Any, expected: Any) -> bool:
+    """Whether the parts of a list are of the kind that is expected: text, or whole numbers."""
+    if any(isinstance(part, str) for part in parts(expected)):
+        return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
+    return isinstance(got, np.ndarray) and got.ndim == 1 and (got.dtype.kind in "iu" or not got.size)
+
+
+def expected_kind(expected: Any) -> str:
+    """Say what kind of answer is expected."""
+    if isinstance(expected, tuple):
+        return f"{len(expected)} parts"
+    if isinstance(expected, list | set | frozenset):
+        return "a list of words" if any(isinstance(p, str) for p in expected) else "a list of whole numbers"
+    if isinstance(expected, bool | np.bool_):
+        return "True or False"
+    if is_tensor(expected):
+        return f"a tensor of shape {tuple(expected.shape)}"
+    if isinstance(expected, np.ndarray) and expected.ndim:
+        return f"{'True and False, ' if expected.dtype == bool else ''}shape {expected.shape}"
+    return show(expected) if expected is None or isinstance(expected, str) else "one number"
