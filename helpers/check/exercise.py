@@ -149,8 +149,8 @@ class Exercise:
             n_right += value is not ...
         if n_right < len(self.cases):
             blank = next(n for n, value in enumerate(got) if value is ...)
-            first = f"{n_right} of {len(self.cases)} right; next: {self.cases[blank].label}."
-            raise NotSolvedError(first if n_right else self.todo)
+            so_far = f"{n_right} of {len(self.cases)} are right; next: {self.cases[blank].label}."
+            raise NotSolvedError(so_far if n_right else self.todo)
 
     def collect(self, answer: Any) -> list[Any]:
         """Return what the answer gives in each case, up to the first in which a function raises."""
@@ -180,6 +180,8 @@ class Exercise:
             verb = "raises" if self.is_function else "cannot be read:"
             trap = case.trap if isinstance(error, EMPTY_HANDED) else ""
             return NotRightError(f"{self.label(case)} {verb} {raised(error)}.", trap)
+        if not self.is_function and value is None:
+            return ...
         if self.is_function and any(part is ... for part in parts(value)):
             raise NotSolvedError(self.todo)
         for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
@@ -301,6 +303,8 @@ def has_nan(value: Any) -> bool:
 def same(got: Any, expected: Any) -> bool:
     """Whether two values agree, numbers to 0.01; NaN agrees with NaN only."""
     a, b = plain(got), plain(expected)
+    if isinstance(expected, set | frozenset) and isinstance(a, np.ndarray):
+        a = np.sort(a)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         close = a.shape == b.shape and np.allclose(
             a.astype(float), b.astype(float), rtol=1e-9, atol=TOLERANCE, equal_nan=True

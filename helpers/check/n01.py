@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from helpers import toy
 from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.result import NotRightError, describe
+from helpers.sampling import softmax
 
+Head = Callable[[Sequence[float]], float]
 CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
 T = len(CARRIED)
 
@@ -45,4 +51,136 @@ pick_even = Exercise(
         Wrong("added up, not averaged.", lambda visible: sum(visible[1::2])),
     ],
     said="12.5 at `so`, 0 at `Today`, and 5.67 on a list of six.",
+)
+
+
+def contexts(even: Head, newest: Head, first: Head, all_: Head) -> dict[str, list[float]]:
+    """Return the table that four heads make of the prompt, a row for each word."""
+    rows = {word: CARRIED[:t] for t, word in enumerate(toy.PROMPT, 1)}
+    return {word: [head(visible) for head in (even, newest, first, all_)] for word, visible in rows.items()}
+
+
+def table_with(**heads: Head) -> dict[str, list[float]]:
+    """Return the right table but for these heads, `all_` among them."""
+    return contexts(**(RIGHT_HEADS | heads))
+
+
+def read_cell(table: dict[str, list[float]], word: str, head: int) -> Any:
+    """Return one cell of a reader's table, or raise NotRightError if there is none."""
+    if not isinstance(table, dict) or word not in table:
+        raise NotRightError(f"there is no row `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
+    row = table[word]
+    if row is ...:
+        return row
+    if not isinstance(row, list | tuple) or len(row) != len(toy.HEADS):
+        names = ", ".join(toy.HEADS)
+        raise NotRightError(f"row `{word}` is {describe(row)}; expected four numbers: {names}.")
+    return row[head]
+
+
+def cell(word: str, head: int) -> Case:
+    """Return the case of one cell; what belongs there is said in words."""
+    name, visible = toy.HEADS[head], CARRIED[: toy.PROMPT.index(word) + 1]
+    picked = [visible[1::2], visible[-1:], visible[:1], visible][head]
+    numbers = " and ".join([", ".join(map(str, picked[:-1])), *map(str, picked[-1:])])
+    wanted = f"the average of {numbers}" if picked[1:] else f"{sum(picked)}, all there is to pick"
+    return Case((word, head), f"`{word}` under `{name}`", wanted=wanted if picked else "0, nothing to pick")
+
+
+RIGHT_HEADS: dict[str, Head] = {
+    "even": pick_even.right,
+    "newest": lambda visible: visible[-1],
+    "first": lambda visible: visible[0],
+    "all_": mean,
+}
+table = Exercise(
+    name="table",
+    todo="fill in the table, a row of four numbers for each word.",
+    cases=[cell(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))],
+    run=read_cell,
+    right=table_with(),
+    wrong=[
+        Wrong(
+            f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.",
+            table_with(all_=lambda visible: sum(visible) / T),
+        ),
+        Wrong(
+            "it sees the future: a token may look at itself and at what stands before it.",
+            contexts(*[lambda _, head=head: head(CARRIED) for head in RIGHT_HEADS.values()]),
+        ),
+        Wrong(
+            "positions count from 1: `Today` stands at an odd one, `weather` at an even one.",
+            table_with(even=lambda visible: mean(visible[::2])),
+        ),
+        Wrong("added up, not averaged.", table_with(even=lambda visible: sum(visible[1::2]), all_=sum)),
+        Wrong(
+            "`newest` and `first` go by position, not by number: the latest token, and the one at position 1.",
+            table_with(newest=RIGHT_HEADS["first"], first=RIGHT_HEADS["newest"]),
+            table_with(newest=max, first=min),
+        ),
+        Wrong(
+            "rounded too far: keep two digits after the point.",
+            table_with(all_=lambda visible: round(mean(visible), 1)),
+            table_with(all_=lambda visible: round(mean(visible))),
+        ),
+    ],
+    said="all 16 cells, 12.5, 5, 10, 9 in the row of `so`, and 0 where nothing is picked.",
+)
+
+
+def average(weights: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Return an `attend` that makes these weights of the scores."""
+    return lambda scores, values: weights(scores) @ values
+
+
+def masked(scores: np.ndarray, hidden: float = -np.inf) -> np.ndarray:
+    """Return scores in which the future is hidden."""
+    return np.where(toy.causal_mask(len(scores)), scores, hidden)
+
+
+PROMPT = np.array(CARRIED, dtype=float)
+RULES = dict(zip(toy.HEADS, toy.rule_scores(T), strict=True))
+attend = Exercise(
+    name="attend",
+    todo="let attend mask the scores, take the softmax, and average the values.",
+    cases=[
+        Case((RULES["all"], PROMPT), "attend under `all`"),
+        Case(
+            (np.array([[0.0, 1, 2], [2, 0, 1], [1, 1, 0]]), np.array([3.0, 6, 12])),
+            "attend with the scores [0 1 2], [2 0 1], [1 1 0] on 3, 6, 12",
+        ),
+        Case(
+            (RULES["even"], PROMPT),
+            "attend under `even`",
+            trap="row 1 has nothing to pick: its scores are all -inf, and a plain softmax divides 0 by 0.",
+        ),
+        Case((toy.rule_scores(6)[1], np.array([3.0, 8, 2, 6, 4, 7])), "attend under `newest` on six numbers"),
+    ],
+    right=toy.attend,
+    wrong=[
+        Wrong(
+            "weights multiplied by the mask after the softmax: rows sum to less than 1, only the last is right.",
+            average(lambda scores: softmax(scores) * toy.causal_mask(len(scores))),
+        ),
+        Wrong(
+            "masked scores set to 0. A score of 0 still gets weight, as e^0 is 1; -inf gets none.",
+            average(lambda scores: softmax(masked(scores, 0.0))),
+            average(lambda scores: softmax(scores * toy.causal_mask(len(scores)))),
+        ),
+        Wrong("no mask: every row sees the whole prompt.", average(softmax)),
+        Wrong(
+            "a large negative number, not -inf: a row with nothing else left averages what is masked.",
+            average(lambda scores: softmax(masked(scores, -1e9))),
+        ),
+        Wrong(
+            "the softmax or the average goes down a column; a row, one query, has weights that sum to 1.",
+            average(lambda scores: softmax(masked(scores).T).T),
+            lambda scores, values: values @ softmax(masked(scores)),
+        ),
+        Wrong(
+            f"the mask is made for {T} tokens; there may be more or fewer, as many as values.",
+            average(lambda scores: softmax(np.where(toy.causal_mask(T), scores, -np.inf))),
+        ),
+    ],
+    said="10, 15, 10.33, 9 under `all`, and 0, 20, 20, 12.5 under `even`, 0 where nothing is picked.",
 )
