@@ -183,8 +183,10 @@ even_at_so = Exercise(
             "the old rows were reused, but every position moved: only a prefix is reusable.",
             sum(NUMBERS[1::2]) / 2,
         ),
-        Wrong("counted from 0: Oslo stands at position 1, which is odd.", sum(OSLO[::2]) / 3),
-        Wrong("added up, not averaged.", sum(OSLO[1::2])),
+        Wrong(
+            "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged.",
+            sum(OSLO[::2]) / 3,
+        ),
         Wrong("that is the head `all`.", sum(OSLO) / 5),
     ],
     said="5.5 at `so`.",
