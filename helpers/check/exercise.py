@@ -185,7 +185,7 @@ class Exercise:
         if self.is_function and any(part is ... for part in parts(value)):
             raise NotSolvedError(self.todo)
         for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
-            if not unchanged(before, after):
+            if before is not after and not same(before, after, atol=0):
                 what = f"{self.label(case)} changes its {ORDINALS[n]} argument; expected it as it was."
                 return NotRightError(what, "it is written to in place; work on a copy.")
         return value
@@ -220,15 +220,21 @@ class Exercise:
         if isinstance(got[-1], NotRightError) and len(told) - 1 > n:
             told.pop()  # it raises later on; what it gave before is what is held against the mistakes
         reason = next((w.reason for w in self.wrong if self.fits(w, got, told)), problem.reason)
-        if not reason and self.is_function and any(part is None for part in parts(got[n])):
+        none_is_an_answer = any(expected is None for expected in self.expected)
+        if not reason and not none_is_an_answer and any(part is None for part in parts(got[n])):
             reason = NO_RETURN
         return NotRightError(problem.message, reason)
 
     def fits(self, wrong: Wrong, got: list[Any], told: list[int]) -> bool:
         """Whether some answer of this mistake does what the reader's does in these cases."""
-        return any(
-            all(alike(got[n], self.observe(answer, self.cases[n])) for n in told) for answer in wrong.answers
-        )
+
+        def alike(n: int, answer: Any) -> bool:
+            wrong_value = self.observe(answer, self.cases[n])
+            if isinstance(got[n], NotRightError):
+                return str(got[n]) == str(wrong_value)
+            return same(got[n], wrong_value)
+
+        return any(all(alike(n, answer) for n in told) for answer in wrong.answers)
 
 
 def is_stub(function: Any) -> bool:
@@ -255,17 +261,6 @@ def copied(value: Any) -> Any:
     if is_tensor(value):
         return value.clone()
     return copy.deepcopy(value) if isinstance(value, list | dict | np.ndarray) else value
-
-
-def unchanged(before: Any, after: Any) -> bool:
-    """Whether an argument is still what it was; what is not copied counts as such."""
-    if isinstance(before, list | dict):
-        pairs = zip(parts(before), parts(after), strict=False)
-        return len(before) == len(after) and all(unchanged(a, b) for a, b in pairs)
-    if is_tensor(before) or isinstance(before, np.ndarray):
-        a, b = plain(before), plain(after)
-        return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    return before is after or not isinstance(before, int | float | str) or before == after
 
 
 def parts(value: Any) -> Iterator[Any]:
@@ -300,64 +295,51 @@ def has_nan(value: Any) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
-def same(got: Any, expected: Any) -> bool:
+def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
     """Whether two values agree, numbers to 0.01; NaN agrees with NaN only."""
+    if isinstance(got, dict) and isinstance(expected, dict):
+        return got.keys() == expected.keys() and all(same(got[key], expected[key], atol) for key in got)
     a, b = plain(got), plain(expected)
-    if isinstance(expected, set | frozenset) and isinstance(a, np.ndarray):
-        a = np.sort(a)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        close = a.shape == b.shape and np.allclose(
-            a.astype(float), b.astype(float), rtol=1e-9, atol=TOLERANCE, equal_nan=True
-        )
-        return close and (a.dtype == bool) == (b.dtype == bool)
+        a = np.sort(a) if isinstance(expected, set | frozenset) else a
+        x, y = a.astype(float), b.astype(float)
+        kinds = {a.dtype == bool, b.dtype == bool}
+        return a.shape == b.shape and len(kinds) == 1 and np.allclose(x, y, 1e-9, atol, equal_nan=True)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(same(x, y, atol) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
-
-
-def alike(got: Any, wrong: Any) -> bool:
-    """Whether an answer does what this wrong one does; our softmax gives 0 where a plain one gives NaN."""
-    if isinstance(got, NotRightError) or isinstance(wrong, NotRightError):
-        return str(got) == str(wrong) and type(got) is type(wrong)
-    if isinstance(got, dict) and isinstance(wrong, dict):
-        return got.keys() == wrong.keys() and all(alike(got[key], wrong[key]) for key in got)
-    a, b = plain(got), plain(wrong)
-    if has_nan(a) and isinstance(b, np.ndarray) and a.shape == b.shape:
-        a = np.where(np.isnan(a) & (b == 0), 0, a)
-    return same(a, b)
 
 
 def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
     """Say how the kind or the shape of an answer differs from that of the expected one; "" if it does not."""
-    kind = wanted or expected_kind(expected)
+    told, a, b = describe(got), plain(got), plain(expected)
     if isinstance(expected, tuple):
-        if not isinstance(got, list | tuple) or len(got) != len(expected):
-            return f"{describe(got)}; expected {kind}"
-        problems = [(n, kind_differs(*pair)) for n, pair in enumerate(zip(got, expected, strict=True), 1)]
-        return next((f"as part {n} {text}" for n, text in problems if text), "")
-    if got is None or expected is None or isinstance(expected, str):
-        fits = (got is None) == (expected is None) and isinstance(got, str | None)
-        return "" if fits else f"{describe(got)}; expected {kind}"
-    if is_tensor(expected) and not is_tensor(got):
-        return f"{describe(got)}; expected {kind}"
-    a, b = plain(got), plain(expected)
-    if isinstance(expected, list | set | frozenset):
-        listed = isinstance(got, list | tuple | set | frozenset | range | np.ndarray) or is_tensor(got)
-        return "" if listed and fits_items(a, b) else f"{describe(got)}; expected {kind}"
-    if not isinstance(a, np.ndarray) or (b.ndim == 0 and (a.ndim or (a.dtype == bool) != (b.dtype == bool))):
-        return f"{describe(got)}; expected {kind}"
-    if a.shape != b.shape:
-        return f"an answer of shape {a.shape}; expected {kind}"
-    if b.dtype == bool and a.dtype != bool:
-        return f"numbers ({a.dtype}); expected {kind}"
-    return ""
+        fits = isinstance(got, list | tuple) and len(got) == len(expected)
+        problems = [kind_differs(*pair) for pair in zip(got, expected, strict=True)] if fits else []
+        if any(problems):
+            part, problem = next((n, text) for n, text in enumerate(problems, 1) if text)
+            return f"part {part} as {problem}"
+    elif got is None or expected is None or isinstance(expected, str):
+        fits = type(got) is type(expected)
+    elif isinstance(expected, list | set | frozenset):
+        fits = fits_items(got, expected)
+    elif not isinstance(a, np.ndarray) or (is_tensor(expected) and not is_tensor(got)):
+        fits = False
+    elif not b.ndim:
+        fits = not a.ndim and (a.dtype == bool) == (b.dtype == bool)
+    elif a.shape != b.shape:
+        fits, told = False, f"an answer of shape {a.shape}" if a.ndim else told
+    else:
+        fits, told = b.dtype != bool or a.dtype == bool, f"numbers ({a.dtype})"
+    return "" if fits else f"{told}; expected {wanted or expected_kind(expected)}"
 
 
 def fits_items(got: Any, expected: Any) -> bool:
-    """Whether the parts of a list are of the kind that is expected: text, or whole numbers."""
-    if any(isinstance(part, str) for part in parts(expected)):
+    """Whether an answer is a list whose parts are of the kind that is expected: text, or whole numbers."""
+    if any(isinstance(part, str) for part in expected):
         return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
-    return isinstance(got, np.ndarray) and got.ndim == 1 and (got.dtype.kind in "iu" or not got.size)
+    row = plain(got)
+    return isinstance(row, np.ndarray) and row.ndim == 1 and (row.dtype.kind in "iu" or not row.size)
 
 
 def expected_kind(expected: Any) -> str:

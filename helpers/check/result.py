@@ -96,6 +96,6 @@ def describe(value: Any) -> str:
     if isinstance(value, list | tuple) and any(hasattr(part, "shape") for part in value):
         return f"a {kind} of {len(value)} parts"
     text = reprlib.repr(value)
-    return (
-        f"something of type {kind}" if text.startswith("<") else f"{clip(text)} ({kind})"
-    )  # "<… at 0x…>" is new each time
+    if text.startswith("<") or " at 0x" in text:  # an address, which is another one each time
+        return f"something of type {kind}"
+    return f"{clip(text)} ({kind})"
