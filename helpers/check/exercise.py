@@ -5,21 +5,17 @@
     double = Exercise(
         name="double",
         todo="let double return twice the number.",
-        cases=[Case((2,)), Case((0,), trap="twice nothing is 0.")],
+        cases=[Case((3,)), Case((0,), trap="twice nothing is 0.")],
         right=lambda x: 2 * x,
-        wrong=[
-            Wrong("the square of the number; twice is x + x.", lambda x: x * x + 1),
-            Wrong("the number itself came back.", lambda x: x),
-        ],
-        said="4 for 2, and 0 for 0.",
+        wrong=[Wrong("multiplied by itself, not by 2.", lambda x: x * x)],
+        said="6 for 3, and 0 for 0.",
     )
 
-`double(mine)` gives a `Result` and never raises. `right` and `wrong` are answers as a reader gives them; all
-of them, and the reader's, go through the same `run`, and what comes out is compared. So a wrong answer's
-reason is known if it does the same as a listed one in every case, and that is all that the reason may claim.
-What the right answer gives says what is expected: a number, an array or tensor and its shape, bools, a list,
-a set (a list in any order), a tuple of parts, None. A `run` that looks at more than what a function returns
-gives a dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is told.
+`double(mine)` gives a `Result` and never raises. Right, wrong and reader's answers go through the same `run`,
+and what comes out is compared: an answer gets the reason of the listed one that does the same in every case.
+What the right one gives says what is expected: a number, an array or tensor of a shape, bools, a list, a set
+(a list in any order), a tuple of parts, None. A `run` that looks at more than what a function returns gives a
+dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is told.
 An answer may also be data (numbers, a table): then `run` picks out the part that a case names, a part that is
 `...` is still to be filled, and each case finds its reason alone.
 """
@@ -30,7 +26,7 @@ import copy
 import dis
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -263,14 +259,11 @@ def copied(value: Any) -> Any:
     return copy.deepcopy(value) if isinstance(value, list | dict | np.ndarray) else value
 
 
-def parts(value: Any) -> Iterator[Any]:
-    """Yield the parts of a list, tuple or dict, and anything else as its own only part."""
+def parts(value: Any) -> list[Any]:
+    """Return the parts of a list, tuple or dict, and anything else as its own only part."""
     if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list | tuple):
-        yield from value
-    else:
-        yield value
+        return [*value.values()]
+    return [*value] if isinstance(value, list | tuple) else [value]
 
 
 def plain(value: Any) -> Any:

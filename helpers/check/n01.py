@@ -54,15 +54,15 @@ pick_even = Exercise(
 )
 
 
-def contexts(even: Head, newest: Head, first: Head, all_: Head) -> dict[str, list[float]]:
-    """Return the table that four heads make of the prompt, a row for each word."""
-    rows = {word: CARRIED[:t] for t, word in enumerate(toy.PROMPT, 1)}
-    return {word: [head(visible) for head in (even, newest, first, all_)] for word, visible in rows.items()}
-
-
-def table_with(**heads: Head) -> dict[str, list[float]]:
-    """Return the right table but for these heads, `all_` among them."""
-    return contexts(**(RIGHT_HEADS | heads))
+def table_with(
+    even: Head = pick_even.right,
+    newest: Head = lambda visible: visible[-1],
+    first: Head = lambda visible: visible[0],
+    average: Head = mean,
+) -> dict[str, list[float]]:
+    """Return the table of the prompt, a row for each word, but for the heads that are given."""
+    heads = (even, newest, first, average)
+    return {word: [head(CARRIED[:t]) for head in heads] for t, word in enumerate(toy.PROMPT, 1)}
 
 
 def read_cell(table: dict[str, list[float]], word: str, head: int) -> Any:
@@ -87,12 +87,6 @@ def cell(word: str, head: int) -> Case:
     return Case((word, head), f"`{word}` under `{name}`", wanted=wanted if picked else "0, nothing to pick")
 
 
-RIGHT_HEADS: dict[str, Head] = {
-    "even": pick_even.right,
-    "newest": lambda visible: visible[-1],
-    "first": lambda visible: visible[0],
-    "all_": mean,
-}
 table = Exercise(
     name="table",
     todo="fill in the table, a row of four numbers for each word.",
@@ -102,33 +96,35 @@ table = Exercise(
     wrong=[
         Wrong(
             f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.",
-            table_with(all_=lambda visible: sum(visible) / T),
+            table_with(average=lambda visible: sum(visible) / T),
         ),
         Wrong(
             "it sees the future: a token may look at itself and at what stands before it.",
-            contexts(*[lambda _, head=head: head(CARRIED) for head in RIGHT_HEADS.values()]),
+            dict.fromkeys(toy.PROMPT, table_with()["so"]),
         ),
         Wrong(
             "positions count from 1: `Today` stands at an odd one, `weather` at an even one.",
             table_with(even=lambda visible: mean(visible[::2])),
         ),
-        Wrong("added up, not averaged.", table_with(even=lambda visible: sum(visible[1::2]), all_=sum)),
+        Wrong("added up, not averaged.", table_with(even=lambda visible: sum(visible[1::2]), average=sum)),
         Wrong(
-            "`newest` and `first` go by position, not by number: the latest token, and the one at position 1.",
-            table_with(newest=RIGHT_HEADS["first"], first=RIGHT_HEADS["newest"]),
+            "`newest` and `first` go by position: the latest token, and the one at position 1.",
+            table_with(newest=lambda visible: visible[0], first=lambda visible: visible[-1]),
             table_with(newest=max, first=min),
         ),
         Wrong(
             "rounded too far: keep two digits after the point.",
-            table_with(all_=lambda visible: round(mean(visible), 1)),
-            table_with(all_=lambda visible: round(mean(visible))),
+            table_with(average=lambda visible: round(mean(visible), 1)),
+            table_with(average=lambda visible: round(mean(visible))),
         ),
     ],
     said="all 16 cells, 12.5, 5, 10, 9 in the row of `so`, and 0 where nothing is picked.",
 )
 
 
-def average(weights: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def attend_with(
+    weights: Callable[[np.ndarray], np.ndarray],
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Return an `attend` that makes these weights of the scores."""
     return lambda scores, values: weights(scores) @ values
 
@@ -159,27 +155,27 @@ attend = Exercise(
     right=toy.attend,
     wrong=[
         Wrong(
-            "weights multiplied by the mask after the softmax: rows sum to less than 1, only the last is right.",
-            average(lambda scores: softmax(scores) * toy.causal_mask(len(scores))),
+            "weights multiplied by the mask after the softmax: only the last row sums to 1.",
+            attend_with(lambda scores: softmax(scores) * toy.causal_mask(len(scores))),
         ),
         Wrong(
             "masked scores set to 0. A score of 0 still gets weight, as e^0 is 1; -inf gets none.",
-            average(lambda scores: softmax(masked(scores, 0.0))),
-            average(lambda scores: softmax(scores * toy.causal_mask(len(scores)))),
+            attend_with(lambda scores: softmax(masked(scores, 0.0))),
+            attend_with(lambda scores: softmax(scores * toy.causal_mask(len(scores)))),
         ),
-        Wrong("no mask: every row sees the whole prompt.", average(softmax)),
+        Wrong("no mask: every row sees the whole prompt.", attend_with(softmax)),
         Wrong(
             "a large negative number, not -inf: a row with nothing else left averages what is masked.",
-            average(lambda scores: softmax(masked(scores, -1e9))),
+            attend_with(lambda scores: softmax(masked(scores, -1e9))),
         ),
         Wrong(
             "the softmax or the average goes down a column; a row, one query, has weights that sum to 1.",
-            average(lambda scores: softmax(masked(scores).T).T),
+            attend_with(lambda scores: softmax(masked(scores).T).T),
             lambda scores, values: values @ softmax(masked(scores)),
         ),
         Wrong(
             f"the mask is made for {T} tokens; there may be more or fewer, as many as values.",
-            average(lambda scores: softmax(np.where(toy.causal_mask(T), scores, -np.inf))),
+            attend_with(lambda scores: softmax(np.where(toy.causal_mask(T), scores, -np.inf))),
         ),
     ],
     said="10, 15, 10.33, 9 under `all`, and 0, 20, 20, 12.5 under `even`, 0 where nothing is picked.",

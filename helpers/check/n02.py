@@ -65,17 +65,16 @@ def run_lines(order: Sequence[str]) -> dict[str, Any]:
 
 
 def read_order(answer: Any) -> list[str]:
-    """Return a reader's order as a list of letters, or raise unless each is a line and none is there twice."""
+    """Return a reader's order as a list of letters; raise unless six lines are there, each once."""
     if isinstance(answer, list) and (not answer or ... in answer):
         raise NotSolvedError(order_prefill.todo)
     if not isinstance(answer, list | tuple | str) or not all(isinstance(letter, str) for letter in answer):
         raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
     order = [letter.strip().upper() for letter in answer if letter.strip(" ,")]
-    for letter in order:
-        if letter not in LINES:
-            raise NotRightError(f"there is no line {letter!r}; expected letters from A to G.")
-        if order.count(letter) > 1:
-            raise NotRightError(f"line {letter} is there {order.count(letter)} times; expected once.")
+    if odd := next((letter for letter in order if letter not in LINES or order.count(letter) > 1), ""):
+        raise NotRightError(
+            f"{odd!r} is no line, or is there twice; expected letters from A to G, each once."
+        )
     if len(order) == len(LINES):
         raise NotRightError("all seven lines are there; expected six.", "C and F both make `logits`.")
     return order
@@ -103,8 +102,7 @@ order_prefill = Exercise(
     right=list("DGBEFA"),
     wrong=[
         Wrong(
-            "softmax before the mask. -inf on the scores leaves rows that sum to 1; 0 on the weights does not.",
-            list("DBGEFA"),
+            "softmax before the mask: 0 on the weights leaves rows that sum to less than 1.", list("DBGEFA")
         ),
         Wrong(
             "which row predicts? The next word comes from the last row: no other saw the whole prompt.",
@@ -131,14 +129,9 @@ def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
     """Return a prefill whose rows see what they should, or too much."""
 
     def prefill(numbers: Sequence[float]) -> np.ndarray:
-        x = [float(number) for number in numbers]
-        n = len(x)
-        return np.array(
-            [
-                [toy.four_heads(x[: sees(t, n, head)])[h] for h, head in enumerate(toy.HEADS)]
-                for t in range(1, n + 1)
-            ]
-        )
+        x, heads = [float(number) for number in numbers], [*enumerate(toy.HEADS)]
+        rows = range(1, len(x) + 1)
+        return np.array([[toy.four_heads(x[: sees(t, len(x), name)])[h] for h, name in heads] for t in rows])
 
     return prefill
 

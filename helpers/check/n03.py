@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,50 +59,27 @@ def choose(logits: np.ndarray) -> str:
     return toy.VOCABULARY[greedy(logits)]
 
 
-def runs_eos(step: Step, prompt: list[str], max_new: int) -> list[str]:
-    """Go on after `<eos>`."""
-    words = list(prompt)
-    for _ in range(max_new):
-        words.append(choose(step(words)))
-    return words[len(prompt) :]
-
-
-def pass_too_many(step: Step, prompt: list[str], max_new: int) -> list[str]:
-    """Run the last word too, and never read its logits."""
+def eager(step: Step, prompt: list[str], max_new: int, runs_eos: bool = False) -> list[str]:
+    """Run each word as soon as it is chosen, and stop one pass too late."""
     words = list(prompt)
     logits = step(words)
     while len(words) < len(prompt) + max_new:
         words.append(choose(logits))
-        if words[-1] == toy.EOS:
+        if words[-1] == toy.EOS and not runs_eos:
             break
-        logits = step(words)
-    return words[len(prompt) :]
-
-
-def runs_eos_unread(step: Step, prompt: list[str], max_new: int) -> list[str]:
-    """Run every chosen word, `<eos>` too, before asking whether to stop."""
-    words = list(prompt)
-    logits = step(words)
-    while len(words) < len(prompt) + max_new:
-        words.append(choose(logits))
         logits = step(words)
         if words[-1] == toy.EOS:
             break
     return words[len(prompt) :]
 
 
-def newest_alone(step: Step, prompt: list[str], max_new: int) -> list[str]:
-    """Hand step the newest word alone, after the prompt."""
+def loop(step: Step, prompt: list[str], max_new: int, stop: str = toy.EOS, newest: bool = False) -> list[str]:
+    """Say words until one is `stop`, and hand step all of them, or the newest alone."""
     words, fed = list(prompt), list(prompt)
-    while len(words) < len(prompt) + max_new and words[-1] != toy.EOS:
-        fed = [choose(step(fed))]
-        words += fed
+    while len(words) < len(prompt) + max_new and words[-1] != stop:
+        words.append(choose(step(fed)))
+        fed = words[-1:] if newest else words
     return words[len(prompt) :]
-
-
-def without_eos(step: Step, prompt: list[str], max_new: int) -> list[str]:
-    """Leave `<eos>` out of the answer."""
-    return [word for word in toy.generate(step, prompt, max_new) if word != toy.EOS]
 
 
 generate = Exercise(
@@ -120,23 +98,26 @@ generate = Exercise(
     wrong=[
         Wrong(
             "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call.",
-            runs_eos,
-            runs_eos_unread,
+            partial(loop, stop=""),
+            partial(eager, runs_eos=True),
         ),
-        Wrong("a pass too many: the logits of the last one were never read.", pass_too_many),
+        Wrong("a pass too many: the logits of the last one were never read.", eager),
         Wrong(
             "a word too many: the first pass, over the prompt, emits one of the max_new words already.",
             lambda step, prompt, max_new: toy.generate(step, prompt, max_new + 1),
         ),
         Wrong(
             "only the newest word is handed to step; without a cache it needs all words so far.",
-            newest_alone,
+            partial(loop, newest=True),
         ),
         Wrong(
             "the prompt is returned too; only the new words are asked for.",
             lambda step, prompt, max_new: prompt + toy.generate(step, prompt, max_new),
         ),
-        Wrong("`<eos>` is left out of the answer; it was chosen, so it counts as emitted.", without_eos),
+        Wrong(
+            "`<eos>` is left out of the answer; it was chosen, so it counts as emitted.",
+            lambda *args: [word for word in toy.generate(*args) if word != toy.EOS],
+        ),
     ],
     said="with max_new=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
 )

@@ -56,11 +56,6 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def is_number(value: Any) -> bool:
-    """Whether this is one real number; True and False are none."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def clip(text: str) -> str:
     """Write a text on one line, and cut it where it is long."""
     line = " ".join(text[: 4 * LONGEST].split())
