@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import copy
 import dis
+import operator
+import traceback
 import types
 import warnings
 from collections.abc import Callable, Sequence
@@ -44,7 +46,7 @@ from helpers.check.result import (
 )
 
 CONSTANTS_ONLY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
-EMPTY_HANDED = (ArithmeticError, LookupError, ValueError)  # what a forgotten special case raises
+EMPTY_HANDED = (ArithmeticError, LookupError, ValueError, StopIteration)  # by a forgotten special case
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
 
@@ -73,11 +75,6 @@ class Wrong:
         self.reason, self.answers = reason, answers
 
 
-def give(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function; the `run` of an exercise that asks for no more than what one returns."""
-    return function(*args)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Exercise:
     """An exercise; called with the reader's answer, or several, it says whether that is right.
@@ -99,7 +96,7 @@ class Exercise:
     right: Any
     wrong: Sequence[Wrong]
     said: str
-    run: Callable[..., Any] = give
+    run: Callable[..., Any] = operator.call
     tell: Callable[[Any, Any], str] | None = None
     expected: list[Any] = field(init=False)
 
@@ -199,15 +196,14 @@ class Exercise:
         if isinstance(expected, dict):
             pairs = [(verb, got[verb], wanted) for verb, wanted in expected.items()]
         for verb, value, wanted in pairs:
+            trap = case.trap if value is None or has_nan(value) else ""
             if problem := kind_differs(value, wanted, case.wanted):
-                return NotRightError(
-                    f"{self.label(case)} {verb} {problem}.", case.trap if value is None else ""
-                )
+                return NotRightError(f"{self.label(case)} {verb} {problem}.", trap)
             if not same(value, wanted):
                 told = f"{verb} {show(plain(value))}; expected {case.wanted or show(plain(wanted))}"
                 if self.tell is not None and verb == "gives":
                     told = self.tell(plain(value), plain(wanted))
-                return NotRightError(f"{self.label(case)} {told}.", case.trap if has_nan(value) else "")
+                return NotRightError(f"{self.label(case)} {told}.", trap)
         return None
 
     def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
@@ -243,13 +239,8 @@ def is_stub(function: Any) -> bool:
 
 
 def raised(error: BaseException) -> str:
-    """Say what was raised, on one line."""
-    try:
-        text = clip(str(error)).rstrip(".")
-    except Exception:
-        text = ""
-    name = clip(type(error).__name__)
-    return f"{name}: {text}" if text else name
+    """Say what was raised, on one line; a text that cannot be had is said to be so."""
+    return clip("".join(traceback.format_exception_only(error))).rstrip(".")
 
 
 def copied(value: Any) -> Any:

@@ -115,16 +115,13 @@ table = Exercise(
         Wrong(
             "rounded too far: keep two digits after the point.",
             table_with(average=lambda visible: round(mean(visible), 1)),
-            table_with(average=lambda visible: round(mean(visible))),
         ),
     ],
     said="all 16 cells, 12.5, 5, 10, 9 in the row of `so`, and 0 where nothing is picked.",
 )
 
 
-def attend_with(
-    weights: Callable[[np.ndarray], np.ndarray],
-) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def attend_with(weights: Callable[[np.ndarray], np.ndarray]) -> Any:
     """Return an `attend` that makes these weights of the scores."""
     return lambda scores, values: weights(scores) @ values
 

@@ -114,15 +114,6 @@ order_prefill = Exercise(
 )
 
 Prefill = Callable[[Sequence[float]], np.ndarray]
-SEES: dict[str, Callable[[int, int, str], int]] = {  # how many of n tokens row t sees under a head
-    "the right prefill": lambda t, n, head: t,
-    "a prefill that has no causal mask": lambda t, n, head: n,
-    "a prefill whose rows see one token too many": lambda t, n, head: min(t + 1, n),
-    "a prefill whose row 1 sees all": lambda t, n, head: n if t == 1 else t,
-    "a prefill whose middle row sees all": lambda t, n, head: n if t == (n + 1) // 2 else t,
-    "a prefill whose `newest` sees all": lambda t, n, head: n if head == "newest" else t,
-    "a prefill whose `all` sees all": lambda t, n, head: n if head == "all" else t,
-}
 
 
 def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
@@ -144,6 +135,19 @@ def balanced(numbers: Sequence[float]) -> np.ndarray:
     return np.stack([edge, -edge, moved, -moved], axis=1)
 
 
+PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead: row t of n sees so many tokens
+    "the right prefill": toy.prefill_matrix,
+    "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
+    "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
+    "a prefill whose rows see one token too many": prefill_that(lambda t, n, head: min(t + 1, n)),
+    "a prefill whose row 1 sees all": prefill_that(lambda t, n, head: n if t == 1 else t),
+    "a prefill whose middle row sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
+    "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
+    "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
+    "a prefill whose numbers move, but not their sum, maximum and norm": balanced,
+}
+
+
 def two_runs(rows: Callable[[np.ndarray], Any], last: float = 500.0) -> Callable[[Prefill], bool]:
     """Return a test that changes the last number and compares some of the table."""
 
@@ -156,16 +160,7 @@ def two_runs(rows: Callable[[np.ndarray], Any], last: float = 500.0) -> Callable
 change_future = Exercise(
     name="test_future",
     todo="let test_future return True or False.",
-    cases=[
-        *(Case((prefill_that(sees),), f"test_future with {name}") for name, sees in SEES.items()),
-        Case(
-            (lambda numbers: -toy.prefill_matrix(numbers),),
-            "test_future with a masked prefill of other heads",
-        ),
-        Case(
-            (balanced,), "test_future with a prefill whose sums, maximum and norm stay and whose numbers move"
-        ),
-    ],
+    cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
     right=two_runs(lambda table: table[:-1]),
     wrong=[
         Wrong(
@@ -174,7 +169,7 @@ change_future = Exercise(
             two_runs(lambda table: table[-1]),
         ),
         Wrong(
-            "it returns True whatever prefill gives: does it run prefill on two different lists of numbers?",
+            "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
             two_runs(lambda table: table, last=NUMBERS[-1]),
         ),
         Wrong(

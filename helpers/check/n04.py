@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,32 +55,17 @@ def run_steps(
     }
 
 
-def attend_at(position: int, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return the contexts of one query over these rows, all of them visible."""
-    q, _, _ = toy.make_qkv(np.array([position]), np.zeros(1))
-    return toy.attention(q, k, v, np.ones((1, len(v)), dtype=bool))[0]
-
-
-def step_at(cache: toy.KVCache, number: float, position: int, advance: int = 1) -> np.ndarray:
-    """Append and attend as if the new token stood at this position."""
-    _, k, v = toy.make_qkv(np.array([position]), np.array([number]))
+def decode(cache: toy.KVCache, number: Any, at: Any = None, advance: int = 1, but: str = "") -> np.ndarray:
+    """Decode as the toy does, with one thing otherwise: the position `at(cache)`, the advance, or `but`."""
+    positions, mask = np.array([at(cache)]) if at else cache.positions(1), cache.mask(1)
+    q, k, v = toy.make_qkv(positions, number if but == "bare number" else np.array([number]))
     keys, values = cache.append(0, k, v)
     cache.advance(advance)
-    return attend_at(position, keys, values)
-
-
-def attend_first(cache: toy.KVCache, number: float) -> np.ndarray:
-    """Attend to the stored rows, and append afterwards."""
-    contexts = attend_at(cache.length + 1, cache.k[0][: cache.length], cache.v[0][: cache.length])
-    toy.decode_step(cache, number)
-    return contexts
-
-
-def own_row_alone(cache: toy.KVCache, number: float) -> np.ndarray:
-    """Append, and attend to k and v in place of what append returns."""
-    _, k, v = toy.make_qkv(cache.positions(1), np.array([number]))
-    toy.decode_step(cache, number)
-    return attend_at(cache.length, k, v)
+    if but == "attends first":
+        keys, values, mask = keys[:-1], values[:-1], mask[:, :-1]
+    if but == "own row alone":
+        keys, values = k, v
+    return toy.attention(q, keys, values, cache.mask(1) if but == "late mask" else mask)[0]
 
 
 decode_step = Exercise(
@@ -95,24 +81,26 @@ decode_step = Exercise(
     run=run_steps,
     right=toy.decode_step,
     wrong=[
-        Wrong("attended before appending: the new token has to see its own row too.", attend_first),
+        Wrong(
+            "attended before appending: the new token has to see its own row too.",
+            partial(decode, but="attends first"),
+        ),
         Wrong(
             "not the next position: ask the cache where the new token stands, before you advance it.",
-            lambda cache, number: step_at(cache, number, 1),
-            lambda cache, number: step_at(cache, number, cache.length),
-            lambda cache, number: step_at(cache, number, cache.length + 2),
+            partial(decode, at=lambda cache: 1),
+            partial(decode, at=lambda cache: cache.length),
+            partial(decode, at=lambda cache: len(cache.v[0]) + 1),
         ),
         Wrong(
             "no cache.advance(1) after the append: the next token would overwrite this row.",
-            lambda cache, number: step_at(cache, number, cache.length + 1, advance=0),
+            partial(decode, advance=0),
         ),
+        Wrong("ask for positions and mask before you advance the cache.", partial(decode, but="late mask")),
         Wrong(
-            "the new token attends to its own row alone; append returns all keys and values.", own_row_alone
+            "attend to the keys and values that append returns, all rows, not to k and v of the new one.",
+            partial(decode, but="own row alone"),
         ),
-        Wrong(
-            "rows that truncate dropped are counted: ask cache.positions(1), not len(cache.v[0]).",
-            lambda cache, number: step_at(cache, number, len(cache.v[0]) + 1),
-        ),
+        Wrong("make_qkv takes arrays, np.array([number]).", partial(decode, but="bare number")),
     ],
     said="12.5, 14, 10, 10, and 5 rows in the cache; the next step is right too.",
 )
@@ -147,10 +135,6 @@ stale = Exercise(
         Wrong(
             "counted from 0; rows count from 1.",
             lambda layer, j, n: [row - 1 for row in sorted(stale_rows(layer, j, n))],
-        ),
-        Wrong(
-            "row n is left out: a range stops before its end.",
-            lambda layer, j, n: [j] if layer == 1 else [*range(j, n)],
         ),
     ],
     said="row 2 in layer 1, rows 2, 3, 4, 5 in layer 2, and four other cases.",
