@@ -134,7 +134,11 @@ class Exercise:
             raise NotSolvedError(self.todo)
         if self.is_function and not callable(answer):
             raise NotRightError(f"got {describe(answer)}; expected a function: pass its name, without ().")
-        got = self.collect(answer)
+        got: list[Any] = []
+        for case in self.cases:
+            got.append(self.observe(answer, case))
+            if self.is_function and isinstance(got[-1], NotRightError):
+                break  # what raises once may not end in the next case
         n_right = 0
         for n, (value, wanted) in enumerate(zip(got, self.expected, strict=False)):
             if value is not ... and (problem := self.differs(value, wanted, self.cases[n])):
@@ -144,15 +148,6 @@ class Exercise:
             blank = next(n for n, value in enumerate(got) if value is ...)
             so_far = f"{n_right} of {len(self.cases)} are right; next: {self.cases[blank].label}."
             raise NotSolvedError(so_far if n_right else self.todo)
-
-    def collect(self, answer: Any) -> list[Any]:
-        """Return what the answer gives in each case, up to the first in which a function raises."""
-        got: list[Any] = []
-        for case in self.cases:
-            got.append(self.observe(answer, case))
-            if self.is_function and isinstance(got[-1], NotRightError):
-                break
-        return got
 
     def observe(self, answer: Any, case: Case) -> Any:
         """Run an answer on a case; return what it gives, or a NotRightError if it raises.

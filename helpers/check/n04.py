@@ -82,8 +82,7 @@ decode_step = Exercise(
     right=toy.decode_step,
     wrong=[
         Wrong(
-            "attended before appending: the new token has to see its own row too.",
-            partial(decode, but="attends first"),
+            "attended before appending: a token sees its own row too.", partial(decode, but="attends first")
         ),
         Wrong(
             "not the next position: ask the cache where the new token stands, before you advance it.",
@@ -91,10 +90,7 @@ decode_step = Exercise(
             partial(decode, at=lambda cache: cache.length),
             partial(decode, at=lambda cache: len(cache.v[0]) + 1),
         ),
-        Wrong(
-            "no cache.advance(1) after the append: the next token would overwrite this row.",
-            partial(decode, advance=0),
-        ),
+        Wrong("no cache.advance(1): the next token would overwrite this row.", partial(decode, advance=0)),
         Wrong("ask for positions and mask before you advance the cache.", partial(decode, but="late mask")),
         Wrong(
             "attend to the keys and values that append returns, all rows, not to k and v of the new one.",
@@ -247,11 +243,7 @@ mask = Exercise(
             lambda T, S: np.tri(T, S, dtype=bool),
         ),
         Wrong("no mask: a query sees tokens that come after it.", lambda T, S: np.ones((T, S), dtype=bool)),
-        Wrong(
-            "upside down: True is where the query may look.",
-            lambda T, S: ~causal(T, S),
-            lambda T, S: ~np.tri(T, S, dtype=bool),
-        ),
+        Wrong("upside down: True is where the query may look.", lambda T, S: ~causal(T, S)),
         Wrong("shifted by one: a query sees itself too.", lambda T, S: causal(T, S, -1)),
         Wrong("shifted by one: a query does not see the token after it.", lambda T, S: causal(T, S, 1)),
         Wrong(

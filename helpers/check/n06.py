@@ -30,10 +30,8 @@ def drawn(seed: int, *shape: int) -> Tensor:
 
 def causal_attention(x: Tensor) -> Tensor:
     """Attend with the tokens themselves as queries, keys and values."""
-    T = x.shape[1]
-    return attend(x[:, None], x[:, None], x[:, None], torch.ones(T, T, dtype=torch.bool).tril(), C**-0.5)[
-        :, 0
-    ]
+    rows, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return attend(rows, rows, rows, mask, C**-0.5)[:, 0]
 
 
 def half_handed_on(x: Tensor) -> Tensor:
@@ -51,9 +49,8 @@ def up_and_down(start: Tensor) -> Operation:
     def run(x: Tensor) -> Tensor:
         change = x - start
         signs = torch.tensor([1.0, -1.0]).repeat(x.shape[1])[: x.shape[1], None]
-        return ((change.square() + 1e-3 * change).mean(dim=2, keepdim=True).cumsum(dim=1) * signs).expand_as(
-            x
-        )
+        sums = (change.square() + 1e-3 * change).mean(dim=2, keepdim=True).cumsum(dim=1)
+        return (signs * sums).expand_as(x)
 
     return run
 
@@ -106,10 +103,8 @@ def moves(
 def tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
     """Tell the first cell that is wrong."""
     j, i = np.argwhere((got != expected).T)[0]
-    moved = "changes" if expected[i, j] else "does not change"
-    return (
-        f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as changing token {j} {moved} row {i}"
-    )
+    fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} row {i}"
+    return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
 
 
 who_moves = Exercise(
