@@ -15,6 +15,7 @@ from helpers.check import n02, n03, n04
 from helpers.check.exercise import Case, Exercise, Wrong, same
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, Result, describe, show
+from helpers.recording.toy import record_toy
 from tests.machine import ROOT
 
 double = Exercise(
@@ -226,6 +227,12 @@ def test_mask_is_that_of_the_cache(T: int, S: int) -> None:
     if S > T:
         toy.run_pass(np.ones(S - T), cache)
     assert np.array_equal(n04.causal(T, S), cache.mask(T))
+
+
+def test_work_is_what_the_recorder_counts() -> None:
+    trace = record_toy(ban_eos=True, max_new=8, training=False, form="rules")
+    counts = [one.counts for one in trace.runs[0].passes]
+    assert n03.count_work.right == tuple(sum(one[name] for one in counts) for name in ("positions", "pairs"))
 
 
 def test_one_order_alone_is_right() -> None:
