@@ -133,7 +133,7 @@ def work(passes: Sequence[int]) -> tuple[int, int]:
 
 count_work = Exercise(
     name="count_work",
-    todo="write a number for `positions` and one for `pairs`.",
+    todo="write a number for `positions` and `pairs`.",
     cases=[
         Case((0,), "`positions`", wanted="4 + 5 + … + 11"),
         Case((1,), "`pairs`", wanted="(1 + … + 4) + (1 + … + 5) + … + (1 + … + 11)"),
