@@ -1,59 +1,222 @@
-"""The exercises of Part I, and the machinery that does exercises, on notebooks made here."""
+"""The exercises: their data hold what they say, and every notebook asks and checks them as they are meant.
+
+A checker's own data are what it is tested with: the right answer, and the wrong ones with their reasons.
+`tests/right_answers.py` writes the right ones otherwise, and each notebook has a folded solution.
+"""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
+import importlib
+import re
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import matplotlib
 import nbformat
 import pytest
+from matplotlib import pyplot
 
-from tests.exercises import ExerciseTests, Part, answer, exercises, run
-from tests.wrong_answers import WRONG, Answers
+from helpers.check.exercise import Exercise, Wrong
+from helpers.check.result import Result
+from tests.machine import NOTEBOOKS, ROOT
+from tests.right_answers import RIGHT
+
+matplotlib.use("Agg")
+
+SLOW = "slow"  # tag of a cell that takes long and that no exercise needs
+DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
+FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+MODULES = {
+    path.stem: importlib.import_module(f"helpers.check.{path.stem}")
+    for path in sorted((ROOT / "helpers/check").glob("n*.py"))
+}
+CHECKERS = {
+    name: value
+    for module in MODULES.values()
+    for name, value in vars(module).items()
+    if isinstance(value, Exercise)
+}
+MISTAKES = [
+    pytest.param(name, wrong, id=f"{name}: {wrong.reason[:50]}")
+    for name, checker in CHECKERS.items()
+    for wrong in checker.wrong
+]
 
 
-class TestPartOne(ExerciseTests):
-    part = Part(
-        {
-            "01_four_heads": {"pick_even", "table", "attend"},
-            "02_prefill": {"order_prefill", "change_future"},
-            "03_decode": {"generate", "count_work"},
-            "04_kv_cache": {"decode_step", "stale", "reuse_rows", "mask"},
-        },
-        WRONG,
-    )
+# The data of each exercise.
 
 
-# The machinery itself, on notebooks made here.
+@pytest.mark.parametrize("name", CHECKERS)
+def test_right_answers_are_right(name: str) -> None:
+    checker, others = CHECKERS[name], RIGHT.get(name, [])
+    assert others, f"write another right answer to {name} into tests/right_answers.py"
+    for answer in (checker.right, *others):
+        assert_right(call(checker, answer))
+
+
+@pytest.mark.parametrize(("name", "wrong"), MISTAKES)
+def test_wrong_answers_get_their_reason(name: str, wrong: Wrong) -> None:
+    for answer in wrong.answers:
+        result = call(CHECKERS[name], answer)
+        assert (result.state, result.reason) == ("not right yet", wrong.reason), result
+        assert_readable(result)
+        assert repr(call(CHECKERS[name], answer)) == repr(result)
+
+
+@pytest.mark.parametrize("name", CHECKERS)
+def test_stubs_are_not_solved_yet(name: str) -> None:
+    checker = CHECKERS[name]
+    stubs = [None, ...] if not checker.is_function else [None, ..., dots, pass_only, half_written]
+    for stub in stubs:
+        assert checker(stub).state == "not solved yet", checker(stub)
+
+
+def test_an_exercise_has_six_reasons_at_most() -> None:
+    assert [name for name, checker in CHECKERS.items() if len(checker.wrong) > 6] == []
+
+
+def dots(*args: Any) -> Any:
+    """Say what it does, and do nothing."""
+    ...
+
+
+def pass_only(*args: Any) -> Any:
+    pass
+
+
+def half_written(*args: Any) -> Any:
+    picked: Any = ...
+    return sum(picked)
+
+
+def call(checker: Exercise, answer: Any) -> Result:
+    """Hand an answer over as its notebook does: a tuple as several arguments."""
+    several = isinstance(checker.right, tuple) and isinstance(answer, tuple)
+    return checker(*answer) if several else checker(answer)
+
+
+def assert_right(result: Result) -> None:
+    assert result.solved, result
+    assert_readable(result)
+
+
+def assert_readable(result: Result) -> None:
+    lines = repr(result).splitlines()
+    assert len(lines) <= 2
+    assert max(map(len, lines)) <= 260, lines
+    assert " at 0x" not in repr(result)
+    assert "cannot be checked" not in repr(result)
+
+
+# The notebooks.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One exercise as its notebook has it; an empty text for what is missing."""
+
+    path: Path
+    name: str
+    stub: str
+    check: str
+    solutions: tuple[str, ...]
+
+    @property
+    def module(self) -> ModuleType | None:
+        """The module of its checker."""
+        return MODULES.get(f"n{self.path.name[:2]}")
+
+    def shown(self, source: str, written: dict[str, Any] | None = None) -> str:
+        """Run this in place of the stub, and then the check cell; return what that shows."""
+        names = dict(run(self.path))
+        exec(compile(source, f"{self.name}, written", "exec"), names)
+        names |= written or {}
+        *before, last = ast.parse(self.check).body
+        assert isinstance(last, ast.Expr), f"check-{self.name} has to end with the call, to show its answer"
+        exec(compile(ast.Module(before, []), f"check-{self.name}", "exec"), names)
+        return repr(eval(compile(ast.Expression(last.value), f"check-{self.name}", "eval"), names))
+
+
+def asked(path: Path) -> dict[str, Asked]:
+    """Return the exercises of a notebook by name, complete or not."""
+    cells: dict[tuple[str, str], str] = {}
+    for cell in nbformat.read(path, as_version=4).cells:
+        for tag in cell.metadata.get("tags", []):
+            role, _, name = tag.partition("-")
+            if role in ("exercise", "check", "solution"):
+                assert (role, name) not in cells, f"{path.name}: two cells are tagged {tag}"
+                cells[role, name] = cell.source
+    found = {}
+    for _, name in cells:
+        folded = "".join(DETAILS.findall(cells.get(("solution", name), "")))
+        stub, check = (cells.get((role, name), "") for role in ("exercise", "check"))
+        found[name] = Asked(path, name, stub, check, tuple(FENCE.findall(folded)))
+    return found
+
+
+@functools.cache
+def run(path: Path) -> dict[str, Any]:
+    """Run the code cells of a notebook in its folder, but for slow ones, and return the names they left."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with contextlib.chdir(path.parent):
+        for n, cell in enumerate(nbformat.read(path, as_version=4).cells):
+            if cell.cell_type == "code" and SLOW not in cell.metadata.get("tags", []):
+                exec(compile(cell.source, f"{path.name}, cell {n}", "exec"), names)
+    pyplot.close("all")
+    return names
+
+
+ASKED = [
+    pytest.param(exercise, id=f"{path.stem}: {exercise.name}")
+    for path in NOTEBOOKS
+    for exercise in asked(path).values()
+]
+
+
+def faults(exercise: Asked) -> list[str]:
+    """Name what an exercise lacks."""
+    n_lines = [len(source.splitlines()) for source in exercise.solutions]
+    needed = {
+        f"a cell tagged exercise-{exercise.name}": exercise.stub,
+        f"a cell tagged check-{exercise.name}": exercise.check,
+        f"one Python fence in the details tagged solution-{exercise.name}": len(n_lines) == 1,
+        "a solution of under ten lines": all(n < 10 for n in n_lines),
+        f"a checker {exercise.name} in helpers/check": hasattr(exercise.module, exercise.name),
+    }
+    return [what for what, there in needed.items() if not there]
+
+
+@pytest.mark.parametrize("exercise", ASKED)
+def test_an_exercise_of_a_notebook_does_what_it_promises(exercise: Asked) -> None:
+    assert faults(exercise) == []
+    (solution,) = exercise.solutions
+    assert exercise.shown(exercise.stub).startswith("Not solved yet: ")
+    assert exercise.shown(solution).startswith("Right: ")
+    (arguments,) = re.findall(rf"check\.{exercise.name}\((.*)\)", exercise.check)
+    names, whole = arguments.split(", "), getattr(exercise.module, exercise.name)
+    checkers = [(whole, names)] if isinstance(whole, Exercise) else [(CHECKERS[one], [one]) for one in names]
+    for checker, given in checkers:
+        for wrong in checker.wrong:
+            for answer in wrong.answers:
+                written = dict(zip(given, answer if len(given) > 1 else [answer], strict=True))
+                shown = exercise.shown(solution, written)
+                assert shown.startswith("Not right yet: "), shown
+                assert shown.endswith(f"\nLikely reason: {wrong.reason}"), shown
+
+
+def test_every_checker_is_asked() -> None:
+    checks = "".join(exercise.check for path in NOTEBOOKS for exercise in asked(path).values())
+    assert [name for name in CHECKERS if not re.search(rf"\b{name}\b", checks)] == []
+
 
 STUB = "def double(x):\n    ..."
-CHECK = """\
-class Answer(str):
-    __repr__ = str.__str__
-Answer("Right: 4" if double(2) == 4 else "Not solved yet: 4")
-"""
-SOLUTION = "<details>\n\n```python\ndef double(x):\n    return FACTOR * x\n```\n\n</details>"
-
-
-def notebook(path: Path, **cells: str) -> Path:
-    """Write a notebook with an exercise `double`, in which these cells replace the good ones."""
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("FACTOR = 2")])
-    for role, source in {"exercise": STUB, "check": CHECK, "solution": SOLUTION, **cells}.items():
-        make = nbformat.v4.new_markdown_cell if role == "solution" else nbformat.v4.new_code_cell
-        book.cells.append(make(source, metadata={"tags": [f"{role}-double"] if source else []}))
-    nbformat.write(book, path / "book.ipynb")
-    return path / "book.ipynb"
-
-
-DOUBLES: dict[str, Answers] = {"double": {"one": ("double = lambda x: 1",)}}
-
-
-def test_a_good_notebook_passes(tmp_path: Path) -> None:
-    path = notebook(tmp_path)
-    exercise = exercises(path)["double"]
-    assert [*exercise.faults(DOUBLES)] == []
-    assert answer(path, exercise, exercise.stub) == "Not solved yet: 4"
-    assert answer(path, exercise, exercise.solutions[0]) == "Right: 4"
-    assert answer(path, exercise, exercise.stub) == "Not solved yet: 4"  # the copy alone was changed
+CHECK = "check.double(double)"
+SOLUTION = "<details>\n\n```python\ndef double(x):\n    return 2 * x\n```\n\n</details>"
 
 
 @pytest.mark.parametrize(
@@ -61,29 +224,18 @@ def test_a_good_notebook_passes(tmp_path: Path) -> None:
     [
         ({"check": ""}, "check-double"),
         ({"exercise": ""}, "exercise-double"),
-        ({"solution": ""}, "0 Python fences"),
-        ({"solution": SOLUTION.replace("<details>", "").replace("</details>", "")}, "0 Python fences"),
-        ({"solution": SOLUTION + SOLUTION}, "2 Python fences"),
+        ({"solution": SOLUTION.replace("details", "p")}, "one Python fence"),
+        ({"solution": SOLUTION + SOLUTION}, "one Python fence"),
+        ({"solution": SOLUTION.replace("return", "\n" * 9 + "    return")}, "under ten lines"),
     ],
 )
 def test_an_incomplete_exercise_is_found(tmp_path: Path, cells: dict[str, str], fault: str) -> None:
-    (found,) = exercises(notebook(tmp_path, **cells))["double"].faults(DOUBLES)
-    assert fault in found
-
-
-def test_an_exercise_without_wrong_answers_is_found(tmp_path: Path) -> None:
-    (found,) = exercises(notebook(tmp_path))["double"].faults({})
-    assert "no wrong answers" in found
-
-
-def test_a_notebook_that_raises_is_found(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        run(notebook(tmp_path, exercise="1 / 0"))
-
-
-def test_a_slow_cell_is_left_out(tmp_path: Path) -> None:
-    path = notebook(tmp_path)
-    book = nbformat.read(path, as_version=4)
-    book.cells.append(nbformat.v4.new_code_cell("1 / 0", metadata={"tags": ["slow"]}))
+    path = tmp_path / "99_double.ipynb"
+    book = nbformat.v4.new_notebook()
+    for role, source in ({"exercise": STUB, "check": CHECK, "solution": SOLUTION} | cells).items():
+        make = nbformat.v4.new_markdown_cell if role == "solution" else nbformat.v4.new_code_cell
+        book.cells.append(make(source, metadata={"tags": [f"{role}-double"] if source else []}))
     nbformat.write(book, path)
-    assert run(path)["FACTOR"] == 2
+    found = faults(asked(path)["double"])
+    assert any(fault in one for one in found)
+    assert found[-1].startswith("a checker double")

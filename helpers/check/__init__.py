@@ -1,4 +1,4 @@
-"""Checkers of the exercises, one module a part: `from helpers.check import part1 as check`.
+"""Checkers of the exercises, one module a notebook: `from helpers.check import n01 as check`.
 
-`result` says what a checker answers, `cases` runs what a reader wrote; both serve every part.
+`exercise` is an exercise as data, `result` what a checker answers, `guess` a prediction beside its answer.
 """

@@ -1,11 +1,14 @@
-"""Try an operation to find out what it does."""
+"""Look into an operation or a model, to find out what it does and where it goes wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
+
+from helpers.model.transformer import Transformer
 
 
 def who_moves(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -25,3 +28,39 @@ def who_moves(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         changed[0, j] = torch.randn(x.shape[2])
         columns.append((f(changed) != before).any(dim=-1)[0])
     return torch.stack(columns, dim=1)
+
+
+def hidden_states(model: Transformer, tokens: Tensor) -> list[Tensor]:
+    """Run ids (1, T) without a cache, and return what each layer gave, n_layers tensors (T, C)."""
+    states: list[Tensor] = []
+    hooks = [
+        layer.register_forward_hook(lambda _layer, _inputs, output: states.append(output[0]))
+        for layer in model.layers
+    ]
+    try:
+        with torch.no_grad():
+            model(tokens, last_only=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return states
+
+
+def misread(model: Transformer, layers: Collection[int]) -> Transformer:
+    """Return a copy of a model in which Q and K of these layers have the other RoPE layout.
+
+    That is what a wrong conversion does: it stores the pairs (i, i + D / 2) where (2i, 2i + 1) are expected.
+    The numbers stay finite and of the right size; only which two of them turn together is wrong.
+
+    Args:
+        model: left as it is.
+        layers: indices, from 0.
+    """
+    wrong, D = copy.deepcopy(model), model.config.head_dim
+    order = torch.arange(D).view(2, D // 2).T.flatten()  # 0, D / 2, 1, D / 2 + 1, …
+    for layer in layers:
+        for name in ("q_proj", "k_proj"):
+            project = wrong.get_submodule(f"layers.{layer}.self_attn.{name}")
+            for weight in project.parameters():  # (H * D, C), and (H * D,) where there are biases
+                weight.data = weight.data.unflatten(0, (-1, D))[:, order].flatten(0, 1)
+    return wrong

@@ -1,0 +1,336 @@
+"""An exercise as data: its cases, its right answer, and the wrong ones that readers give, with the reasons.
+
+    from helpers.check.exercise import Case, Exercise, Wrong
+
+    double = Exercise(
+        name="double",
+        todo="let double return twice the number.",
+        cases=[Case((3,)), Case((0,), trap="twice nothing is 0.")],
+        right=lambda x: 2 * x,
+        wrong=[Wrong("multiplied by itself, not by 2.", lambda x: x * x)],
+        said="6 for 3, and 0 for 0.",
+    )
+
+`double(mine)` gives a `Result` and never raises. Right, wrong and reader's answers go through the same `run`,
+and what comes out is compared: an answer gets the reason of the listed one that does the same in every case.
+What the right one gives says what is expected: a number, an array or tensor of a shape, bools, a list, a set
+(a list in any order), a tuple of parts, None. A `run` that looks at more than what a function returns gives a
+dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is told.
+An answer may also be data (numbers, a table): then `run` picks out the part that a case names, a part that is
+`...` is still to be filled, and each case finds its reason alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import operator
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from helpers.check.result import (
+    TOLERANCE,
+    NotRightError,
+    NotSolvedError,
+    Result,
+    clip,
+    describe,
+    is_tensor,
+    show,
+)
+
+CONSTANTS_ONLY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
+EMPTY_HANDED = (ArithmeticError, LookupError, ValueError, StopIteration)  # by a forgotten special case
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input.
+
+    Args:
+        args: the arguments; lists, dicts, arrays and tensors go in as copies.
+        label: the input in words; without one, the call as it would be written.
+        trap: what a function that raises, or gives NaN or None, here has most likely forgotten.
+        wanted: what is expected in words, where the number itself would give the answer away.
+    """
+
+    args: tuple[Any, ...]
+    label: str = ""
+    trap: str = ""
+    wanted: str = ""
+
+
+class Wrong:
+    """A mistake: what the reader is told, and answers that make it (several where their results differ)."""
+
+    def __init__(self, reason: str, *answers: Any) -> None:
+        self.reason, self.answers = reason, answers
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exercise:
+    """An exercise; called with the reader's answer, or several, it says whether that is right.
+
+    Args:
+        name: what the reader writes.
+        todo: what is left to do, for a stub.
+        cases: the inputs; the first that goes wrong is told.
+        right: the right answer, run when the exercise is made: nobody can redefine what is expected later.
+        wrong: mistakes, those that several readers make first; the first that fits is the likely reason.
+        said: what is said of a right answer, in numbers.
+        run: takes an answer and a case's arguments, and gives what is compared.
+        tell: says how a value of the right kind and shape differs, "gives …; expected …".
+    """
+
+    name: str
+    todo: str
+    cases: Sequence[Case]
+    right: Any
+    wrong: Sequence[Wrong]
+    said: str
+    run: Callable[..., Any] = operator.call
+    tell: Callable[[Any, Any], str] | None = None
+    expected: list[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        expected = [self.observe(self.right, case) for case in self.cases]
+        object.__setattr__(self, "expected", expected)
+        for problem in expected:
+            if isinstance(problem, NotRightError):
+                raise problem
+
+    def __call__(self, *answers: Any) -> Result:
+        """Check an answer; never raises (but Ctrl-C gets through) and never warns."""
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.check(answers[0] if len(answers) == 1 else answers)
+        except NotSolvedError as stop:
+            return Result("not solved yet", str(stop))
+        except NotRightError as stop:
+            return Result("not right yet", stop.message, stop.reason)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an answer so odd that it cannot even be looked at
+            return Result("not right yet", f"this answer cannot be checked: {raised(error)}.")
+        return Result("right", self.said)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the answer is a function, not data."""
+        return callable(self.right)
+
+    def check(self, answer: Any) -> None:
+        """Raise NotSolvedError or NotRightError unless the answer is right in every case."""
+        if answer is ... or answer is None or (self.is_function and is_stub(answer)):
+            raise NotSolvedError(self.todo)
+        if self.is_function and not callable(answer):
+            raise NotRightError(f"got {describe(answer)}; expected a function: pass its name, without ().")
+        got: list[Any] = []
+        for case in self.cases:
+            got.append(self.observe(answer, case))
+            if self.is_function and isinstance(got[-1], NotRightError):
+                break  # what raises once may not end in the next case
+        n_right = 0
+        for n, (value, wanted) in enumerate(zip(got, self.expected, strict=False)):
+            if value is not ... and (problem := self.differs(value, wanted, self.cases[n])):
+                raise self.explained(problem, got, n)
+            n_right += value is not ...
+        if n_right < len(self.cases):
+            blank = next(n for n, value in enumerate(got) if value is ...)
+            so_far = f"{n_right} of {len(self.cases)} are right; next: {self.cases[blank].label}."
+            raise NotSolvedError(so_far if n_right else self.todo)
+
+    def observe(self, answer: Any, case: Case) -> Any:
+        """Run an answer on a case; return what it gives, or a NotRightError if it raises.
+
+        Raises:
+            NotSolvedError: it gives `...`, or works with one.
+        """
+        args = [copied(arg) for arg in case.args]
+        try:
+            value = self.run(answer, *args)
+        except NotRightError as stop:  # from something of ours that the answer was given
+            return stop
+        except (KeyboardInterrupt, NotSolvedError):
+            raise
+        except BaseException as error:
+            if "ellipsis" in raised(error).lower():
+                raise NotSolvedError(self.todo) from None
+            verb = "raises" if self.is_function else "cannot be read:"
+            trap = case.trap if isinstance(error, EMPTY_HANDED) else ""
+            return NotRightError(f"{self.label(case)} {verb} {raised(error)}.", trap)
+        if not self.is_function and value is None:
+            return ...
+        if self.is_function and any(part is ... for part in parts(value)):
+            raise NotSolvedError(self.todo)
+        for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
+            if before is not after and not same(before, after, atol=0):
+                what = f"{self.label(case)} changes its {ORDINALS[n]} argument; expected it as it was."
+                return NotRightError(what, "it is written to in place; work on a copy.")
+        return value
+
+    def label(self, case: Case) -> str:
+        """Return a case in words."""
+        return case.label or f"{self.name}({', '.join(clip(repr(arg)) for arg in case.args)})"
+
+    def differs(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
+        """Return what is wrong with what an answer gave in a case, without a reason; None if nothing is."""
+        if isinstance(got, NotRightError):
+            return got
+        verb = "gives" if self.is_function else "is"
+        pairs = [(verb, got, expected)]
+        if isinstance(expected, dict):
+            pairs = [(verb, got[verb], wanted) for verb, wanted in expected.items()]
+        for verb, value, wanted in pairs:
+            trap = case.trap if value is None or has_nan(value) else ""
+            if problem := kind_differs(value, wanted, case.wanted):
+                return NotRightError(f"{self.label(case)} {verb} {problem}.", trap)
+            if not same(value, wanted):
+                told = f"{verb} {show(plain(value))}; expected {case.wanted or show(plain(wanted))}"
+                if self.tell is not None and verb == "gives":
+                    told = self.tell(plain(value), plain(wanted))
+                return NotRightError(f"{self.label(case)} {told}.", trap)
+        return None
+
+    def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
+        """Give a problem in case n the reason of the first mistake that does the same."""
+        told = [*range(len(got))] if self.is_function else [n]
+        if isinstance(got[-1], NotRightError) and len(told) - 1 > n:
+            told.pop()  # it raises later on; what it gave before is what is held against the mistakes
+        reason = next((w.reason for w in self.wrong if self.fits(w, got, told)), problem.reason)
+        none_is_an_answer = any(expected is None for expected in self.expected)
+        if not reason and not none_is_an_answer and any(part is None for part in parts(got[n])):
+            reason = NO_RETURN
+        return NotRightError(problem.message, reason)
+
+    def fits(self, wrong: Wrong, got: list[Any], told: list[int]) -> bool:
+        """Whether some answer of this mistake does what the reader's does in these cases."""
+
+        def alike(n: int, answer: Any) -> bool:
+            wrong_value = self.observe(answer, self.cases[n])
+            if isinstance(got[n], NotRightError):
+                return str(got[n]) == str(wrong_value)
+            return same(got[n], wrong_value)
+
+        return any(all(alike(n, answer) for n in told) for answer in wrong.answers)
+
+
+def is_stub(function: Any) -> bool:
+    """Whether a function's body does nothing but hold constants, as `...`, `pass` and a docstring do."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    steps = [*dis.get_instructions(function)]
+    last = [step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")][-1:]
+    return {step.opname for step in steps} <= CONSTANTS_ONLY and last in ([None], [...])
+
+
+def raised(error: BaseException) -> str:
+    """Say what was raised, on one line; a text that cannot be had is said to be so."""
+    return clip("".join(traceback.format_exception_only(error))).rstrip(".")
+
+
+def copied(value: Any) -> Any:
+    """Copy what a function might write to."""
+    if is_tensor(value):
+        return value.clone()
+    return copy.deepcopy(value) if isinstance(value, list | dict | np.ndarray) else value
+
+
+def parts(value: Any) -> list[Any]:
+    """Return the parts of a list, tuple or dict, and anything else as its own only part."""
+    if isinstance(value, dict):
+        return [*value.values()]
+    return [*value] if isinstance(value, list | tuple) else [value]
+
+
+def plain(value: Any) -> Any:
+    """Return what can be an array of numbers or bools as one; anything else as it is."""
+    if is_tensor(value):
+        dense = value.detach().cpu().to_dense()
+        return (dense.float() if dense.is_floating_point() else dense).numpy()
+    if isinstance(value, set | frozenset | range):
+        value = sorted(value)
+    if isinstance(value, list | tuple) and any(map(is_tensor, value)):
+        value = [plain(part) for part in value]
+    try:
+        array = np.asarray(value)
+    except Exception:  # rows of unequal length, or an object that refuses
+        return value
+    return array if array.dtype.kind in "biuf" else value
+
+
+def has_nan(value: Any) -> bool:
+    """Whether there is a NaN among the numbers."""
+    array = plain(value)
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
+    """Whether two values agree, numbers to 0.01; NaN agrees with NaN only."""
+    if isinstance(got, dict) and isinstance(expected, dict):
+        return got.keys() == expected.keys() and all(same(got[key], expected[key], atol) for key in got)
+    a, b = plain(got), plain(expected)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        a = np.sort(a) if isinstance(expected, set | frozenset) else a
+        x, y = a.astype(float), b.astype(float)
+        kinds = {a.dtype == bool, b.dtype == bool}
+        return a.shape == b.shape and len(kinds) == 1 and np.allclose(x, y, 1e-9, atol, equal_nan=True)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same(x, y, atol) for x, y in zip(a, b, strict=True))
+    return type(a) is type(b) and bool(a == b)
+
+
+def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
+    """Say how the kind or the shape of an answer differs from that of the expected one; "" if it does not."""
+    told, a, b = describe(got), plain(got), plain(expected)
+    if isinstance(expected, tuple):
+        fits = isinstance(got, list | tuple) and len(got) == len(expected)
+        problems = [kind_differs(*pair) for pair in zip(got, expected, strict=True)] if fits else []
+        if any(problems):
+            part, problem = next((n, text) for n, text in enumerate(problems, 1) if text)
+            return f"part {part} as {problem}"
+    elif got is None or expected is None or isinstance(expected, str):
+        fits = type(got) is type(expected)
+    elif isinstance(expected, list | set | frozenset):
+        fits = fits_items(got, expected)
+    elif not isinstance(a, np.ndarray) or (is_tensor(expected) and not is_tensor(got)):
+        fits = False
+    elif not b.ndim:
+        fits = not a.ndim and (a.dtype == bool) == (b.dtype == bool)
+    elif a.shape != b.shape:
+        fits, told = False, f"an answer of shape {a.shape}" if a.ndim else told
+    else:
+        fits, told = b.dtype != bool or a.dtype == bool, f"numbers ({a.dtype})"
+    return "" if fits else f"{told}; expected {wanted or expected_kind(expected)}"
+
+
+def fits_items(got: Any, expected: Any) -> bool:
+    """Whether an answer is a list whose parts are of the kind that is expected: text, or whole numbers."""
+    if any(isinstance(part, str) for part in expected):
+        return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
+    row = plain(got)
+    return isinstance(row, np.ndarray) and row.ndim == 1 and (row.dtype.kind in "iu" or not row.size)
+
+
+def expected_kind(expected: Any) -> str:
+    """Say what kind of answer is expected."""
+    if isinstance(expected, tuple):
+        return f"{len(expected)} parts"
+    if isinstance(expected, list | set | frozenset):
+        return "a list of words" if any(isinstance(p, str) for p in expected) else "a list of whole numbers"
+    if isinstance(expected, bool | np.bool_):
+        return "True or False"
+    if is_tensor(expected):
+        return f"a tensor of shape {tuple(expected.shape)}"
+    if isinstance(expected, np.ndarray) and expected.ndim:
+        return f"{'True and False, ' if expected.dtype == bool else ''}shape {expected.shape}"
+    return show(expected) if expected is None or isinstance(expected, str) else "one number"

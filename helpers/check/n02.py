@@ -1,0 +1,199 @@
+"""Exercises of notebook 02, prefill: `from helpers.check import n02 as check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.check.exercise import Case, Exercise, Wrong, same
+from helpers.check.result import NotRightError, NotSolvedError, describe
+from helpers.sampling import greedy, softmax
+
+NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
+T = len(NUMBERS)
+LINES = {
+    "A": "word = VOCABULARY[greedy(logits)]",
+    "B": "weights = softmax(scores)",
+    "C": "logits = readout(contexts[0])",
+    "D": "scores = rule_scores(4)",
+    "E": "contexts = (weights @ numbers).T",
+    "F": "logits = readout(contexts[-1])",
+    "G": "hide_future()",
+}
+NOTES = {
+    "D": "four heads, a row for each query",
+    "E": "a row for each token, a column for each head",
+    "G": "masks what has been made so far: scores become -inf, weights become 0",
+}
+
+
+def prefill_lines() -> None:
+    """Print the seven lines of `order_prefill`, shuffled, each with its letter."""
+    for letter, line in LINES.items():
+        print(f"{letter}  {line:<35}{'# ' + NOTES[letter] if letter in NOTES else ''}".rstrip())
+
+
+def hide_future(made: dict[str, Any]) -> None:
+    """Mask the scores, and the weights, if they have been made."""
+    if "scores" not in made:
+        raise NameError(name="scores")
+    mask = toy.causal_mask(T)
+    made["scores"] = np.where(mask, made["scores"], -np.inf)
+    if "weights" in made:
+        made["weights"] = made["weights"] * mask
+
+
+def run_lines(order: Sequence[str]) -> dict[str, Any]:
+    """Execute the lines in this order on the prompt, and return every name they made."""
+    made: dict[str, Any] = {"VOCABULARY": toy.VOCABULARY, "numbers": np.array(NUMBERS)}
+    made |= {"greedy": greedy, "readout": toy.readout, "rule_scores": toy.rule_scores, "softmax": softmax}
+    made["hide_future"] = lambda: hide_future(made)
+    for n, letter in enumerate(order):
+        try:
+            exec(LINES[letter], made)
+        except NameError as error:
+            before = ", ".join(order[:n]) or "none"
+            raise NotRightError(
+                f"line {letter} needs `{error.name}`, and no line before it makes it (before it: {before})."
+            ) from None
+        if letter == "E":
+            made["used"] = made["weights"]
+    return made
+
+
+def read_order(answer: Any) -> list[str]:
+    """Return a reader's order as a list of letters; raise unless six lines are there, each once."""
+    if isinstance(answer, list) and (not answer or ... in answer):
+        raise NotSolvedError(order_prefill.todo)
+    if not isinstance(answer, list | tuple | str) or not all(isinstance(letter, str) for letter in answer):
+        raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
+    order = [letter.strip().upper() for letter in answer if letter.strip(" ,")]
+    if odd := next((letter for letter in order if letter not in LINES or order.count(letter) > 1), ""):
+        raise NotRightError(
+            f"{odd!r} is no line, or is there twice; expected letters from A to G, each once."
+        )
+    if len(order) == len(LINES):
+        raise NotRightError("all seven lines are there; expected six.", "C and F both make `logits`.")
+    return order
+
+
+def order_makes(answer: Any, part: str) -> Any:
+    """Return one part of what the lines make in this order, after its verb."""
+    made = run_lines(read_order(answer))
+    for name in ("contexts", "logits", "word"):
+        if name not in made:
+            raise NotRightError(f"these lines run, but none of them makes `{name}`; expected one that does.")
+    if part == "weights":
+        return {"make rows of weights under `all` that sum to": made["used"][3].sum(axis=-1)}
+    if part == "contexts":
+        return {"make under `all` the contexts": made["contexts"][:, 3]}
+    read = [t for t, logits in enumerate(toy.readout(made["contexts"]), 1) if same(made["logits"], logits)]
+    return {"read the next word from row": read[0]}
+
+
+order_prefill = Exercise(
+    name="order_prefill",
+    todo='put six of the letters A to G in order, such as ["A", "B", …].',
+    cases=[Case((part,), "these lines") for part in ("weights", "contexts", "logits")],
+    run=order_makes,
+    right=list("DGBEFA"),
+    wrong=[
+        Wrong(
+            "softmax before the mask: 0 on the weights leaves rows that sum to less than 1.", list("DBGEFA")
+        ),
+        Wrong(
+            "which row predicts? The next word comes from the last row: no other saw the whole prompt.",
+            list("DGBECA"),
+        ),
+        Wrong("no mask before the contexts: every row sees the future.", list("DBEGFA"), list("DBEFA")),
+    ],
+    said="every row of weights under `all` sums to 1, and the last row says `nice`.",
+)
+
+Prefill = Callable[[Sequence[float]], np.ndarray]
+
+
+def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
+    """Return a prefill whose rows see what they should, or too much."""
+
+    def prefill(numbers: Sequence[float]) -> np.ndarray:
+        x, heads = [float(number) for number in numbers], [*enumerate(toy.HEADS)]
+        rows = range(1, len(x) + 1)
+        return np.array([[toy.four_heads(x[: sees(t, len(x), name)])[h] for h, name in heads] for t in rows])
+
+    return prefill
+
+
+def balanced(numbers: Sequence[float]) -> np.ndarray:
+    """Leak the future into two columns whose sum, maximum, minimum and norm stay as they are, nearly."""
+    roots = np.sqrt(np.arange(1, len(numbers) + 1)) * np.asarray(numbers, dtype=float)
+    moved = 5 * np.cos([roots[t:].sum() for t in range(1, len(roots) + 1)])
+    edge = np.full_like(moved, 1e7)
+    return np.stack([edge, -edge, moved, -moved], axis=1)
+
+
+PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead: row t of n sees so many tokens
+    "the right prefill": toy.prefill_matrix,
+    "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
+    "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
+    "a prefill whose rows see one token too many": prefill_that(lambda t, n, head: min(t + 1, n)),
+    "a prefill whose row 1 sees all": prefill_that(lambda t, n, head: n if t == 1 else t),
+    "a prefill whose middle row sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
+    "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
+    "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
+    "a prefill whose numbers move, but not their sum, maximum and norm": balanced,
+}
+
+
+def two_runs(rows: Callable[[np.ndarray], Any], last: float = 500.0) -> Callable[[Prefill], bool]:
+    """Return a test that changes the last number and compares some of the table."""
+
+    def compare(prefill: Prefill) -> bool:
+        return bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill([*NUMBERS[:-1], last]))))
+
+    return compare
+
+
+change_future = Exercise(
+    name="test_future",
+    todo="let test_future return True or False.",
+    cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
+    right=two_runs(lambda table: table[:-1]),
+    wrong=[
+        Wrong(
+            "the row of the changed number, or one after it, is compared too; those rows may change.",
+            two_runs(lambda table: table),
+            two_runs(lambda table: table[-1]),
+        ),
+        Wrong(
+            "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
+            two_runs(lambda table: table, last=NUMBERS[-1]),
+        ),
+        Wrong(
+            "not every earlier row is compared.",
+            two_runs(lambda table: table[0]),
+            two_runs(lambda table: table[:2]),
+            two_runs(lambda table: table[-2]),
+        ),
+        Wrong(
+            "not all four columns are compared.",
+            two_runs(lambda table: table[:-1, 0]),
+            two_runs(lambda table: table[:-1, 1]),
+            two_runs(lambda table: table[:-1, 3]),
+        ),
+        Wrong(
+            "True and False are swapped: True means that no earlier row changed.",
+            lambda prefill: not two_runs(lambda table: table[:-1])(prefill),
+        ),
+        Wrong(
+            "one number is made of many, a sum, a maximum or a norm; compare each number with its own.",
+            two_runs(lambda table: table[:-1].sum()),
+            two_runs(lambda table: table[:-1].max(axis=1)),
+            two_runs(lambda table: np.linalg.norm(table[:-1])),
+        ),
+    ],
+    said="your test passes two prefills with a mask, and catches all seven that look ahead.",
+)

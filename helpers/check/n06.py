@@ -1,0 +1,246 @@
+"""Exercises of notebook 06, a whole transformer: `from helpers.check import n06 as check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.result import is_tensor, show
+from helpers.cost.models import MODELS
+from helpers.model.attention import attend
+from helpers.model.config import SIZES, ModelConfig
+
+Operation = Callable[[Tensor], Tensor]
+C = 32  # numbers a token, in who_moves
+PUBLISHED = ("SmolLM2-135M", "Llama-3.1-8B")  # without biases
+
+
+def drawn(seed: int, *shape: int) -> Tensor:
+    """Draw odd 128ths, the same each time: none is 0, and sums and means of them are exact."""
+    numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+    return ((64 * numbers).floor() + 0.5) / 64
+
+
+def causal_attention(x: Tensor) -> Tensor:
+    """Attend with the tokens themselves as queries, keys and values."""
+    rows, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return attend(rows, rows, rows, mask, C**-0.5)[:, 0]
+
+
+def half_handed_on(x: Tensor) -> Tensor:
+    """Move the first half of each token's numbers to the next token."""
+    return torch.cat([F.pad(x[:, :-1, : C // 2], (0, 0, 1, 0)), x[:, :, C // 2 :]], dim=2)
+
+
+def up_and_down(start: Tensor) -> Operation:
+    """Return an operation on tokens near `start` whose even rows grow and whose odd rows shrink if one moves.
+
+    A row takes in the changes of all tokens up to its own. A little of each change itself is added to its
+    square, or a derivative at `start` would be 0.
+    """
+
+    def run(x: Tensor) -> Tensor:
+        change = x - start
+        signs = torch.tensor([1.0, -1.0]).repeat(x.shape[1])[: x.shape[1], None]
+        sums = (change.square() + 1e-3 * change).mean(dim=2, keepdim=True).cumsum(dim=1)
+        return (signs * sums).expand_as(x)
+
+    return run
+
+
+def operations() -> dict[str, tuple[Operation, Tensor]]:
+    """Return operations by name, each with the tokens (1, T, C) that it is tried on."""
+    weight, (x3, x4, x5, x6) = drawn(9, C, C), [drawn(50 + T, 1, T, C) for T in (3, 4, 5, 6)]
+    return {
+        "causal attention": (causal_attention, x5),
+        "a linear layer": (lambda x: x @ weight, x3),
+        "RMSNorm": (lambda x: x * x.square().mean(dim=2, keepdim=True).rsqrt(), x4),
+        "each token less its own mean": (lambda x: x - x.mean(dim=2, keepdim=True), x6),
+        "a norm over the wrong axis": (lambda x: x * x.square().mean(dim=1, keepdim=True).rsqrt(), x5),
+        "half of each token handed to the next": (half_handed_on, x4),
+        "sums so far that grow in even rows and shrink in odd ones": (up_and_down(x6), x6),
+    }
+
+
+def run_moves(function: Any, f: Operation, x: Tensor) -> Any:
+    """Call a `who_moves`; it may draw random numbers, and torch's own generator is as before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return function(f, x)
+
+
+def moves(
+    change: Callable[[Tensor], Tensor] = lambda row: torch.randn(len(row)),
+    differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
+    fresh: bool = True,
+) -> Callable[[Operation, Tensor], np.ndarray]:
+    """Return a `who_moves`.
+
+    Args:
+        change: gives a token other numbers.
+        differ: says which rows (1, T, C) have changed.
+        fresh: whether each change begins with a copy of x.
+    """
+
+    def who(f: Operation, x: Tensor) -> np.ndarray:
+        before, changed, columns = f(x), x.clone(), []
+        for j in range(x.shape[1]):
+            changed = x.clone() if fresh else changed
+            changed[0, j] = change(changed[0, j])
+            columns.append(differ(f(changed), before)[0])
+        return torch.stack(columns, dim=1).numpy()
+
+    return who
+
+
+def tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
+    """Tell the first cell that is wrong."""
+    j, i = np.argwhere((got != expected).T)[0]
+    fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} row {i}"
+    return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
+
+
+who_moves = Exercise(
+    name="who_moves",
+    todo="let who_moves change one token at a time, and return bools (T, T).",
+    cases=[Case((f, x), f"who_moves on {name}, T = {x.shape[1]},") for name, (f, x) in operations().items()],
+    run=run_moves,
+    right=moves(),
+    wrong=[
+        Wrong("transposed: row i is what changed, column j what moved it.", lambda f, x: moves()(f, x).T),
+        Wrong(
+            "upside down: True where the row changes.",
+            lambda f, x: ~moves()(f, x),
+            moves(differ=lambda now, before: (now == before).any(dim=-1)),
+        ),
+        Wrong("the changes pile up: for each j begin with a fresh copy of x.", moves(fresh=False)),
+        Wrong(
+            "the change is hidden: an operation may ignore what is added to every number, or a factor. "
+            "Change a token at random, and compare number by number.",
+            moves(lambda row: row + 1),
+            moves(lambda row: 2 * row),
+        ),
+        Wrong(
+            "a row may also change in the other direction: compare with !=, or take abs() first.",
+            moves(differ=lambda now, before: (now > before).any(dim=-1)),
+            moves(differ=lambda now, before: (now < before).any(dim=-1)),
+        ),
+        Wrong(
+            "a row counts as changed if any of its numbers is, not only if all are.",
+            moves(differ=lambda now, before: (now != before).all(dim=-1)),
+        ),
+    ],
+    said="3 of 7 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
+    "axis mixes every token with every other.",
+    tell=tell_moves,
+)
+
+
+def run_shift(function: Any, tokens: Tensor) -> Any:
+    """Call a `shift_targets`; one tensor that stacks inputs and targets is as good as two."""
+    value = function(tokens)
+    return [*value] if is_tensor(value) and value.ndim == 3 else value
+
+
+def tell_shift(got: Any, expected: Any) -> str:
+    """Tell the first sequence that is cut otherwise."""
+    b = int((got != expected).any(axis=(0, 2)).argmax())
+    pairs = [" with ".join(show(part[b]) for part in parts) for parts in (got, expected)]
+    return f"pairs {pairs[0]}; expected {pairs[1]}"
+
+
+shift_targets = Exercise(
+    name="shift_targets",
+    todo="let shift_targets return inputs and targets, (B, T) each.",
+    cases=[
+        Case(
+            (torch.randperm(B * T, generator=torch.Generator().manual_seed(B)).view(B, T),),
+            label=f"shift_targets on ids {(B, T)}",
+            wanted=f"inputs and targets {(B, T - 1)}",
+        )
+        for B, T in [(2, 6), (3, 4), (1, 9), (4, 2)]
+    ],
+    run=run_shift,
+    right=lambda tokens: (tokens[:, :-1], tokens[:, 1:]),
+    wrong=[
+        Wrong(
+            "not shifted: the model is asked for the token that it is given. "
+            "One that only repeats it gets a loss near 0.",
+            lambda tokens: (tokens[:, :-1], tokens[:, :-1]),
+            lambda tokens: (tokens[:, 1:], tokens[:, 1:]),
+        ),
+        Wrong("swapped: inputs come first.", lambda tokens: (tokens[:, 1:], tokens[:, :-1])),
+        Wrong(
+            "shifted twice: a target is the very next token.",
+            lambda tokens: (tokens[:, :-2], tokens[:, 2:]),
+            lambda tokens: (tokens[:, :-1], tokens[:, 2:]),
+        ),
+        Wrong("the wrong axis: shift tokens, not sequences.", lambda tokens: (tokens[:-1], tokens[1:])),
+        Wrong(
+            "the last token is an input, but what comes after it is not known: cut it off the inputs.",
+            lambda tokens: (tokens, tokens[:, 1:]),
+            lambda tokens: (tokens, tokens.roll(-1, 1)),
+        ),
+    ],
+    said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
+    tell=tell_shift,
+)
+
+
+def published(name: str) -> ModelConfig:
+    """Return the config of a published model."""
+    return ModelConfig(**{size: getattr(MODELS[name], size) for size in SIZES}, tied=MODELS[name].tied)
+
+
+def per_layer(change: Callable[[ModelConfig], int]) -> Callable[[ModelConfig], int]:
+    """Return a count that is off by so many numbers in each layer."""
+    return lambda config: config.n_parameters + config.n_layers * change(config)
+
+
+def tell_count(got: np.ndarray, expected: np.ndarray) -> str:
+    """Tell two counts and what lies between them."""
+    side = "too many" if got > expected else "too few"
+    return f"gives {got:,.0f}; expected {expected:,.0f}: {abs(got - expected):,.0f} {side}"
+
+
+count_parameters = Exercise(
+    name="count_parameters",
+    todo="let count_parameters return how many numbers a model of this config learns.",
+    cases=[
+        *[Case((published(name),), f"count_parameters for {name}") for name in PUBLISHED],
+        Case((replace(published(PUBLISHED[0]), head_dim=128),), "count_parameters where H · D is not C"),
+    ],
+    right=lambda config: config.n_parameters,
+    wrong=[
+        Wrong(
+            "query heads were counted for K and V; they have n_kv_heads.",
+            per_layer(lambda c: 2 * c.hidden_size * (c.n_heads - c.n_kv_heads) * c.head_dim),
+            per_layer(
+                lambda c: 2 * c.hidden_size * (2 * c.hidden_size - (c.n_heads + c.n_kv_heads) * c.head_dim)
+            ),
+        ),
+        Wrong(
+            "the norms were forgotten: C numbers for each, two in a layer and one at the end.",
+            lambda config: config.n_parameters - (2 * config.n_layers + 1) * config.hidden_size,
+        ),
+        Wrong("the norm at the end was forgotten.", lambda config: config.n_parameters - config.hidden_size),
+        Wrong(
+            "a tied matrix was counted twice: embedding and readout are the same numbers.",
+            lambda config: config.n_parameters + config.tied * config.vocab_size * config.hidden_size,
+        ),
+        Wrong(
+            "untied, the readout has a matrix of its own.",
+            lambda config: config.n_parameters - (not config.tied) * config.vocab_size * config.hidden_size,
+        ),
+        Wrong("the MLP has three matrices.", per_layer(lambda c: -c.hidden_size * c.intermediate_size)),
+    ],
+    said=", ".join(f"{MODELS[name].n_parameters:,} in {name}" for name in PUBLISHED) + ".",
+    tell=tell_count,
+)

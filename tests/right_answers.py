@@ -1,0 +1,176 @@
+"""Right answers to the exercises, written otherwise than their checkers and their notebooks write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers import toy
+from helpers.sampling import softmax
+
+
+def future_by_rows(prefill: Callable[[Any], np.ndarray]) -> bool:
+    """Ask which rows change: the last alone."""
+    changed = np.flatnonzero((prefill([10, 20, 1, 5]) != prefill([10, 20, 1, 500])).any(axis=1))
+    return list(changed) == [3]
+
+
+def generate_by_recursion(step: Callable[[Any], np.ndarray], prompt: list[str], max_new: int) -> list[str]:
+    """Say one word, and let the same function say the others."""
+    word = toy.VOCABULARY[int(np.argmax(step(prompt)))]
+    over = word == toy.EOS or max_new == 1
+    return [word] if over else [word, *generate_by_recursion(step, [*prompt, word], max_new - 1)]
+
+
+def decode_and_advance_first(cache: toy.KVCache, number: float) -> np.ndarray:
+    """Advance before attending, and attend without a mask."""
+    q, k, v = toy.make_qkv(np.array([cache.length + 1]), np.array([number]))
+    cache.append(0, k, v)
+    cache.advance(1)
+    return toy.attention(q, cache.k[0], cache.v[0], np.ones((1, cache.length), dtype=bool)).squeeze()
+
+
+def step_by_hand(q: Tensor, k: Tensor, v: Tensor, K: Tensor, V: Tensor) -> list[Tensor]:
+    """Attend with plain products over expanded heads, and store what was not expanded."""
+    K, V = torch.concatenate([K, k], -2), torch.concatenate([V, v], -2)
+    group = q.shape[1] // K.shape[1]
+    scores = q @ K.repeat_interleave(group, 1).mT / q.shape[-1] ** 0.5
+    return [scores.softmax(-1) @ V.repeat_interleave(group, 1), K, V]
+
+
+def who_by_negating(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]]:
+    """Turn a token around, compare with a tolerance, and give lists."""
+    columns = []
+    for j in range(x.shape[1]):
+        changed = x.clone()
+        changed[:, j] = -changed[:, j].flip(-1)
+        columns.append(~np.isclose(f(changed)[0], f(x)[0], atol=1e-6).all(axis=1))
+    return np.array(columns).T.tolist()
+
+
+def who_by_jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Ask for the derivative of every number with respect to every other."""
+    derivatives: Any = torch.autograd.functional.jacobian(f, x)  # (1, T, C, 1, T, C)
+    return derivatives[0, :, :, 0].abs().sum(dim=(1, 3)) > 0
+
+
+class FullError(ValueError):
+    """Raised where rows do not fit."""
+
+
+def append_by_copying(cache: Any, layer: int, k: Tensor, v: Tensor) -> list[Tensor]:
+    """Refuse with an error of its own, and copy into views."""
+    S = cache.length + k.shape[2]
+    if S > cache.k.shape[3]:
+        raise FullError(S)
+    views = [buffer[layer].narrow(2, 0, S) for buffer in (cache.k, cache.v)]
+    for view, new in zip(views, (k, v), strict=True):
+        view[:, :, cache.length :].copy_(new)
+    return views
+
+
+def differ_by_sorting(a: Tensor, b: Tensor) -> list[bool]:
+    """Let the best fall and the second rise, row by row."""
+    moved = float((b - a).abs().max())
+    return [bool(row[-1] - moved <= row[-2] + moved) for row in a.sort(dim=1).values]
+
+
+def line_by_hand(contexts: list[int], milliseconds: list[float], context: int) -> Tensor:
+    """Fit by the normal equations."""
+    x, y = torch.tensor(contexts, dtype=torch.float64), torch.tensor(milliseconds, dtype=torch.float64)
+    slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+    return y.mean() + slope * (context - x.mean())
+
+
+def bytes_by_cases(config: dict[str, Any]) -> int:
+    """Ask for each key whether it is there."""
+    head_dim = config.get("head_dim")
+    head_dim = config["hidden_size"] / config["num_attention_heads"] if head_dim is None else head_dim
+    n_kv_heads = config.get("num_key_value_heads", config["num_attention_heads"])
+    return int(4 * config["num_hidden_layers"] * n_kv_heads * head_dim)
+
+
+def first_by_allclose(a: list[Tensor], b: list[Tensor], tolerance: float) -> int | None:
+    """Let torch compare; NaN is close to nothing."""
+    apart = [not torch.allclose(x, y, rtol=0, atol=tolerance) for x, y in zip(a, b, strict=True)]
+    return apart.index(True) if any(apart) else None
+
+
+# By the name that the notebook's tags have.
+RIGHT: dict[str, list[Any]] = {
+    "pick_even": [
+        lambda visible: np.mean(visible[1::2]) if visible[1:] else 0,
+        lambda visible: np.array(round(float(np.mean([*visible[1::2]] or [0])), 2)),
+    ],
+    "table": [
+        {
+            "Today": (0, 10, 10, 10),
+            "weather": [20.0, 20, 10, 15],
+            "is": [20, 1, 10, np.float64(10.333)],
+            "so": [12.5, 5, 10, 9],
+        },
+    ],
+    "attend": [
+        lambda scores, values: [softmax(row[: t + 1]) @ values[: t + 1] for t, row in enumerate(scores)],
+    ],
+    "order_prefill": ["dgbefa", ("D ", "G", "B", "E", "F", "A")],
+    "change_future": [
+        future_by_rows,
+        lambda prefill: np.array_equal(prefill([10, 20, 1, 5]), prefill([10, 20, 1, 5, 14])[:4]),
+        lambda prefill: all(
+            np.allclose(prefill([3, 1, 4, 1][:t]), prefill([3, 1, 4, 1])[:t]) for t in (1, 2, 3)
+        ),
+    ],
+    "generate": [generate_by_recursion, lambda *args: tuple(toy.generate(*args))],
+    "count_work": [(60.0, np.int64(276))],
+    "decode_step": [decode_and_advance_first, lambda cache, number: list(toy.decode_step(cache, number))],
+    "stale": [
+        lambda layer, j, n: {j} if layer == 1 else range(n, j - 1, -1),
+        lambda layer, j, n: np.arange(j, (j if layer == 1 else n) + 1),
+    ],
+    "even_at_so": [np.float64(5.5)],
+    "reusable": [
+        lambda old, new: next(n for n in range(len(new), -1, -1) if old[:n] == new[:n]),
+    ],
+    "mask": [lambda T, S: [[k <= q for k in range(S)] for q in range(S - T, S)]],
+    "split_heads": [
+        lambda x, n_heads: torch.stack(x.chunk(n_heads, dim=-1), dim=1),
+        lambda x, n_heads: x.view(*x.shape[:2], n_heads, -1).permute(0, 2, 1, 3).contiguous(),
+    ],
+    "torch_mask": [
+        lambda T, S: torch.ones(T, S).tril(S - T).bool(),
+        lambda T, S: torch.tensor([[k <= q for k in range(S)] for q in range(S - T, S)]),
+    ],
+    "cached_step": [step_by_hand],
+    "who_moves": [who_by_negating, who_by_jacobian],
+    "shift_targets": [
+        lambda tokens: torch.stack([tokens[..., :-1], tokens[..., 1:]]),
+        lambda tokens: [tokens[:, :-1].int(), tokens.narrow(1, 1, tokens.shape[1] - 1).int()],
+    ],
+    "count_parameters": [
+        lambda config: np.float64(config.n_parameters),
+        lambda config: sum(
+            [
+                (2 - config.tied) * config.vocab_size * config.hidden_size + config.hidden_size,
+                config.n_layers * config.hidden_size * (2 + 3 * config.intermediate_size),
+                config.n_layers * config.hidden_size * 2 * config.n_heads * config.head_dim,
+                config.n_layers * config.hidden_size * 2 * config.n_kv_heads * config.head_dim,
+            ]
+        ),
+    ],
+    "append": [append_by_copying],
+    "may_differ": [differ_by_sorting],
+    "predict_tpot": [line_by_hand, lambda x, y, context: np.poly1d(np.polyfit(x, y, 1))(context)],
+    "bytes_per_token": [bytes_by_cases, lambda config: torch.tensor(bytes_by_cases(config))],
+    "first_difference": [
+        first_by_allclose,
+        lambda *args: None if (n := first_by_allclose(*args)) is None else torch.tensor(n),
+    ],
+    "longest_context": [
+        lambda ram, weights, row, most: float(max(0, min(most, int((ram * 1024**3 - weights) / row)))),
+    ],
+}

@@ -1,0 +1,168 @@
+"""Part II's exercises: what is right is what the model does, and wrong answers that look right are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
+
+from helpers.check import n05, n06, n07, n08
+from helpers.check.exercise import Exercise
+from helpers.cost.models import MODELS
+from helpers.model.attention import Attention
+from helpers.model.transformer import Transformer
+from tests.tiny import tiny_config
+
+torch.set_num_threads(1)
+
+
+def test_split_is_that_of_the_model() -> None:
+    config = tiny_config()
+    x = torch.randn(2, 5, config.n_heads * config.head_dim)
+    assert torch.equal(n05.split_heads.right(x, config.n_heads), Attention(config, 0).split_heads(x))
+
+
+@pytest.mark.parametrize(("T", "S"), [(1, 1), (1, 5), (2, 6), (4, 4), (3, 7)])
+def test_masks_are_those_of_torch(T: int, S: int) -> None:
+    """The weights of even scores say what is seen: aligned at the last key, and top-left with is_causal."""
+    q, k, v = torch.zeros(1, 1, T, 4), torch.zeros(1, 1, S, 4), torch.eye(S)[None, None]
+    wrong = n05.torch_mask.wrong[0]
+    top_left = F.scaled_dot_product_attention(q, k, v, is_causal=True)[0, 0] > 0
+    lower_right = F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(T, S))[0, 0] > 0
+    assert torch.equal(n05.torch_mask.right(T, S), lower_right)
+    assert "is_causal" in wrong.reason
+    assert torch.equal(wrong.answers[0](T, S), top_left)
+
+
+def test_operations_move_what_their_names_say() -> None:
+    moved = {name: n06.moves()(f, x) for name, (f, x) in n06.operations().items()}
+    attention, linear, norm, centred, wrong_norm, handed_on, sums = moved.values()
+    for table in (attention, sums):
+        assert np.array_equal(table, np.tri(len(table), dtype=bool))
+    for table in (linear, norm, centred):  # 3 of 7, as is said
+        assert np.array_equal(table, np.eye(len(table), dtype=bool))
+    assert wrong_norm.all()
+    assert np.array_equal(handed_on, np.tri(4) - np.tri(4, k=-2) > 0)
+
+
+def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
+    torch.manual_seed(7)
+    expected = torch.randn(3)
+    torch.manual_seed(7)
+    n06.who_moves(lambda f, x: torch.randn(3))
+    assert torch.equal(torch.randn(3), expected)
+
+
+def test_counts_are_those_of_the_table_and_of_a_model() -> None:
+    for name in n06.PUBLISHED:
+        assert n06.published(name).n_parameters == MODELS[name].n_parameters
+    config = tiny_config(tied=True)
+    assert n06.count_parameters.right(config) == sum(w.numel() for w in Transformer(config).parameters())
+
+
+def test_greedy_differs_only_where_it_may() -> None:
+    """Move every logit by at most the largest difference: the choice changes in no row called safe."""
+    generator = torch.Generator().manual_seed(2)
+    for case in n07.may_differ.cases:
+        a, b = case.args
+        largest, may = n07.largest(a, b), torch.tensor(n07.may_differ.right(a, b))
+        for _ in range(200):
+            moved = a + largest * (2 * torch.rand(a.shape, generator=generator) - 1)
+            assert torch.equal(moved.argmax(1)[~may], a.argmax(1)[~may])
+        up = 1.001 * largest * (1 - 2 * F.one_hot(a.argmax(1), a.shape[1]))  # the best falls, others rise
+        assert torch.equal((a + up).argmax(1) != a.argmax(1), may)
+
+
+def test_what_is_said_of_a_right_answer() -> None:
+    assert [int(rows.sum()) for rows in n05.torch_mask.expected[:3]] == [11, 5, 10]
+    assert n07.may_differ.expected[0].tolist() == [True, False, True, False, True]
+    assert round(n07.predict_tpot.expected[0], 2) == 10.79
+    kib = [count / 1024 for count in n08.bytes_per_token.expected]
+    names = ["SmolLM2-135M", "Llama-3.1-8B", "Llama-2-7B"]
+    assert kib == [22.5, 128, 512, 160]
+    assert kib[:3] == [MODELS[name].cache_nbytes_per_token() / 1024 for name in names]
+    assert n08.longest_context.expected[:4] == [74_075, 8_539, 8_192, 0]
+
+
+# Wrong answers that come close.
+
+
+def append_checking(refuses: Callable[[Any, int, int], bool]) -> Any:
+    """Return an `append` that raises ValueError where this says so, from cache, layer and rows in all."""
+
+    def append(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if refuses(cache, layer, cache.length + k.shape[2]):
+            raise ValueError("full")
+        return n07.appending(spare=-9)(cache, layer, k, v)
+
+    return append
+
+
+def append_written_first(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Write as many rows as there is room for, and raise then."""
+    n_free = cache.max_len - cache.length
+    rows = n07.appending()(cache, layer, k[:, :, :n_free], v[:, :, :n_free])
+    if k.shape[2] > n_free:
+        raise ValueError("full")
+    return rows
+
+
+def first_by(measure: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """Return a `first_difference` that holds this against the tolerance."""
+    return n08.first(measure)
+
+
+CLOSE: list[tuple[Exercise, Any, str]] = [
+    (n05.cached_step, lambda *rows: n05.step(*rows)[0], "expected contexts (2, 6, 1, 8), K and V"),
+    (n05.cached_step, lambda *rows: (n05.step(*rows)[0], *n05.step(*rows)[:0:-1]), "gives K[0, 0, 0] as"),
+    (n06.who_moves, lambda f, x: torch.eye(x.shape[1]) > 0, "as changing token 0 changes row 1"),
+    (n06.who_moves, lambda f, x: torch.ones(2 * [x.shape[1]]).tril() > 0, "a linear layer"),
+    (n06.count_parameters, lambda config: 134_515_008, "gives 134,515,008; expected 8,030,261,248"),
+    (
+        n07.append,
+        append_checking(lambda cache, layer, S: S > cache.max_len and layer == 0),
+        "layer 1, raises",
+    ),
+    (
+        n07.append,
+        append_checking(lambda cache, layer, S: S == cache.max_len + 1),
+        "append of 3 rows to 5 of 6",
+    ),
+    (n07.append, append_checking(lambda cache, layer, S: S > 6), "append of 3 rows to 3 of 5"),
+    (n07.append, append_written_first, "changes row 5 of cache.k[0], row 5 of cache.v[0]; expected no row"),
+    (n07.append, lambda *args: [part.clone() for part in n07.appending()(*args)], "expected views"),
+    (n07.append, lambda *args: n07.appending()(*args)[::-1], "gives other rows than those stored"),
+    (n07.append, lambda cache, layer, k, v: n07.appending()(cache, 0, k, v), "row 3 of cache.k[0], row"),
+    (n07.append, lambda cache, layer, k, v: n07.appending()(cache, layer, v, k), "gives other rows than"),
+    (n07.may_differ, lambda a, b: n07.margin(b) <= 2 * n07.largest(a, b), "gives True for row 3"),
+    (n07.may_differ, lambda a, b: n07.margin(a) <= 2 * (a - b).abs().mean(), "row 0"),
+    (n07.may_differ, lambda a, b: n07.may_differ.right(a.log_softmax(1), b.log_softmax(1)), "0.5, 1, 0.25"),
+    (n08.bytes_per_token, lambda config: 23_040, "gives 22.5 KiB; expected 128 KiB"),
+    (
+        n08.first_difference,
+        first_by(lambda x, y: (x.abs() - y.abs()).abs().max()),
+        "by the sign of one number",
+    ),
+    (n08.first_difference, first_by(lambda x, y: (x.sum() - y.sum()).abs()), "at position 0 of layer 1"),
+    (n08.first_difference, first_by(lambda x, y: (x - y).norm()), "0.005 everywhere"),
+    (n08.first_difference, first_by(lambda x, y: ((x - y) / y).abs().max()), "layer 3"),
+    (n08.first_difference, first_by(lambda x, y: (x - y)[1:].abs().max()), "at position 0 of layer 1"),
+    (n08.longest_context, lambda ram, weights, row, most: min(74_075, most), "in 16 GiB"),
+]
+
+
+@pytest.mark.parametrize(("checker", "answer", "told"), CLOSE)
+def test_a_wrong_answer_that_comes_close_is_told_without_a_reason(
+    checker: Exercise, answer: Any, told: str
+) -> None:
+    """A reason is given for what it fits; none of these is a listed mistake."""
+    result = checker(answer)
+    assert result.state == "not right yet", result
+    assert told in result.message
+    assert result.reason == ""
