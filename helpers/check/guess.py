@@ -6,7 +6,10 @@ from typing import Any
 
 
 class Guess:
-    """What the reader guessed beside what came out; answers even without a guess."""
+    """What the reader guessed beside what came out; without a guess it keeps the answer to itself.
+
+    A notebook stores what it shows without one. So the answer stands folded in the text below, too.
+    """
 
     def __init__(self, guess: Any, answer: Any, why: str = "") -> None:
         self.guess, self.answer, self.why = guess, answer, why
@@ -21,7 +24,7 @@ class Guess:
 
     def __repr__(self) -> str:
         if self.guess is None or self.guess is ...:
-            first = f"No guess yet. It is {self.answer}."
+            return "No guess yet: write one in place of None, and run both cells again. The answer is folded below."
         elif self.right:
             first = f"You guessed {self.guess}. Right."
         elif isinstance(self.guess, str) and not isinstance(self.answer, str):
