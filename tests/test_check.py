@@ -13,7 +13,7 @@ import pytest
 from helpers import toy
 from helpers.check import n02, n03, n04
 from helpers.check.exercise import Case, Exercise, Wrong, same
-from helpers.check.guess import Guess
+from helpers.check.guess import WRITE_ONE, Guess
 from helpers.check.result import NotRightError, Result, describe, show
 from helpers.recording.toy import record_toy
 from tests.machine import ROOT
@@ -320,7 +320,6 @@ def test_numbers_that_are_told_apart_look_different() -> None:
 @pytest.mark.parametrize(
     ("guess", "answer", "said"),
     [
-        (None, 3, "No guess yet. It is 3."),
         (3.0, np.int64(3), "You guessed 3.0. Right."),
         (4, 3, "You guessed 4. It is 3."),
         ("3", 3, "You guessed '3', which is text. It is 3."),
@@ -336,6 +335,12 @@ def test_numbers_that_are_told_apart_look_different() -> None:
 def test_a_guess_beside_what_came_out(guess: Any, answer: Any, said: str) -> None:
     assert repr(Guess(guess, answer, "That is why.")) == f"{said}\nThat is why."
     assert Guess(guess, answer).right == ("Right." in said)
+
+
+@pytest.mark.parametrize("guess", [None, ...])
+def test_without_a_guess_the_answer_is_not_told(guess: Any) -> None:
+    said = repr(Guess(guess, 3, "That is why."))
+    assert said == f"No guess yet: {WRITE_ONE}"
 
 
 def test_checkers_of_part_one_are_light() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+WRITE_ONE = "write one in place of None, and run both cells again. The answer is folded below."
+
 
 class Guess:
     """What the reader guessed beside what came out; without a guess it keeps the answer to itself.
@@ -24,8 +26,8 @@ class Guess:
 
     def __repr__(self) -> str:
         if self.guess is None or self.guess is ...:
-            return "No guess yet: write one in place of None, and run both cells again. The answer is folded below."
-        elif self.right:
+            return f"No guess yet: {WRITE_ONE}"
+        if self.right:
             first = f"You guessed {self.guess}. Right."
         elif isinstance(self.guess, str) and not isinstance(self.answer, str):
             first = f"You guessed {self.guess!r}, which is text. It is {self.answer}."
