@@ -1,63 +1,89 @@
-"""What holds for every figure: its words are whole and legible, and it is drawn the same each time."""
+"""What holds for every figure, in both of its layouts."""
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
+from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
-from helpers.plots import Picture, canvas
+from helpers.plots import Picture
+from helpers.plots.svg import PALETTE, Renderer
 
 
-def texts(picture: Picture) -> list[Text]:
-    """Return what is written in the figure."""
-    return [text for text in picture.figure.findobj(Text) if text.get_text().strip()]
+class _Listener(Renderer):
+    """Notes the texts that are drawn; a figure holds others, such as names of ticks out of sight."""
+
+    def draw_text(self, *args: Any, mtext: Any = None, **kwargs: Any) -> None:
+        self.marks.append(mtext)
+
+    def draw_path(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def draw_markers(self, *args: Any, **kwargs: Any) -> None: ...
 
 
-def words(picture: Picture) -> list[str]:
-    """Return what is written in the figure, as strings."""
-    return [text.get_text() for text in texts(picture)]
+def texts(figure: Figure) -> list[Text]:
+    """Return what is written in a figure."""
+    listener = _Listener(*figure.get_size_inches() * 72)
+    figure.draw(listener)
+    return listener.marks  # type: ignore[return-value]
 
 
-def boxes(picture: Picture, fill: str) -> list[FancyBboxPatch]:
-    """Return the boxes of this colour."""
-    found = picture.figure.findobj(FancyBboxPatch)
-    return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == fill + "ff"]
+def words(figure: Figure) -> list[str]:
+    """Return what is written in a figure, as strings."""
+    return [text.get_text() for text in texts(figure)]
 
 
-def cut_off_or_overlapping(picture: Picture) -> list[str]:
-    """Name the texts that leave the card, and those that lie on another.
+def boxes(figure: Figure, fill: str) -> list[FancyBboxPatch]:
+    """Return the boxes of this colour of the palette."""
+    found = [box for box in figure.findobj(FancyBboxPatch) if isinstance(box, FancyBboxPatch)]
+    return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == PALETTE[fill][0] + "ff"]
 
-    Args:
-        picture: one made afresh: writing a PNG leaves its letters at another scale.
-    """
-    width, height = picture.figure.get_size_inches() * canvas.DPI
-    places = [(text.get_text(), text.get_window_extent()) for text in texts(picture)]
-    faults = []
-    for text, place in places:
-        inside = place.x0 >= 3 and place.y0 >= 1 and place.x1 <= width - 3 and place.y1 <= height - 1
-        if not inside:
-            faults.append(f"{text!r} leaves the card: {place.extents} of {width} × {height}")
+
+def svg_words(picture: Picture) -> list[str]:
+    """Return the words of both SVGs, in order."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", picture.html())
+
+
+def misplaced(figure: Figure) -> list[str]:
+    """Name the words that leave the sheet, and those that lie on another."""
+    FigureCanvasAgg(figure).draw()
+    width, height = figure.get_size_inches() * 72
+    places = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
+    faults = [
+        f"{text!r} leaves the sheet: {place.extents.round()} of {width} × {height}"
+        for text, place in places
+        if not (place.x0 >= 1 and place.y0 >= 1 and place.x1 <= width - 1 and place.y1 <= height - 1)
+    ]
     for (one, a), (other, b) in combinations(places, 2):
-        across = min(a.x1, b.x1) - max(a.x0, b.x0)
-        down = min(a.y1, b.y1) - max(a.y0, b.y0)
-        if across > 1 and down > 3:
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 3:
             faults.append(f"{one!r} lies on {other!r}")
     return faults
 
 
-def smallest_letters(picture: Picture) -> float:
-    """Return the height of the smallest letters in pixels, where the figure is 700 px wide or less."""
-    width = picture.figure.get_figwidth() * canvas.DPI
-    return min(float(text.get_fontsize()) * canvas.DPI / 72 * min(1, 700 / width) for text in texts(picture))
+def smallest_letters(figure: Figure) -> float:
+    """Return the height of the smallest letters, px of the sheet."""
+    return min(float(text.get_fontsize()) for text in texts(figure))
 
 
-def check_twins(first: Picture, second: Picture) -> None:
-    """Raise unless two drawings of one figure are the same, in their pixels and in their words."""
-    assert first.png() == second.png(), "the two PNGs differ"
-    assert first.alt == second.alt == repr(first), f"{first.alt!r}, {second.alt!r}, {first!r}"
-    assert first.alt.endswith("."), f"no sentence: {first.alt!r}"
-    assert "\n" not in first.alt, f"more than one line: {first.alt!r}"
-    assert "0x" not in first.alt, f"an address in {first.alt!r}"
+def check_form(picture: Picture, again: Picture) -> None:
+    """Raise unless a picture drawn twice is the same, themed, small and a sentence."""
+    page = picture.html()
+    assert page == again.html()
+    assert len(picture.png()) < 60_000
+    assert len(page) < 80_000
+    svgs = page[page.index("<svg") : page.index("<details")]
+    assert len(re.findall(r"<svg ", svgs)) == 2
+    assert " id=" not in svgs  # two of them in a page would share it
+    assert "url(" not in svgs
+    paints = set(re.findall(r' (?:fill|stroke)="([^"]*)"', svgs)) - {"none"}
+    assert paints <= {f"var(--wid-{name.replace(' ', '-')})" for name in PALETTE}
+    assert picture.alt == repr(picture)
+    assert picture.alt.endswith(".")
+    assert "\n" not in picture.alt
+    assert "0x" not in picture.alt

@@ -1,34 +1,37 @@
-"""The figures show the trace's numbers, whole and legible, and say the same in words."""
+"""The figures of Part I show the trace's numbers, whole and legible, and say the same in words.
+
+What holds for all figures is tested here for those of Part I and in `test_plots_model.py` for the others.
+That a notebook's stored figure is the one that the code draws, nbval tests: it compares the words and marks
+of its SVG.
+"""
 
 from __future__ import annotations
 
 import copy
-import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import IPython.display
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
-from matplotlib.patches import FancyBboxPatch, Rectangle
-from PIL import Image
+from matplotlib.figure import Figure
 
 from helpers import plots, toy
-from helpers.plots import canvas
+from helpers.plots import canvas, svg, words
 from helpers.plots.passes import _shade
 from helpers.recording.toy import record_toy
-from helpers.trace import Pass, Run, Trace, spread
-from tests.pictures import boxes, check_twins, cut_off_or_overlapping, smallest_letters, words
+from helpers.trace import Trace, spread
+from tests.pictures import boxes, check_form, misplaced, smallest_letters, svg_words
+from tests.pictures import words as words_of
 
-SHORT = record_toy(max_new=3, ban_eos=True)
-NORMAL = record_toy()
-LONG = record_toy(ban_eos=True)
+SHORT, NORMAL, LONG = record_toy(max_new=3, ban_eos=True), record_toy(), record_toy(ban_eos=True)
 RULES = record_toy(form="rules")
 ODD = [
     "<img src=x onerror=alert(1)>",
@@ -38,37 +41,35 @@ ODD = [
     "\U0001f600",
     "w" * 200,
     "'\"&",
-    "\\frac{1}{2}",
+    "\\frac",
 ]
 ODD_TRACE = record_toy(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], max_new=2, ban_eos=True)
+DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Grandmother . Found by".split()
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "pause": lambda: plots.pause_and_drip(SHORT),
-    "pause, 2 passes": lambda: plots.pause_and_drip(NORMAL),
+    "pause, long words": lambda: plots.pause_and_drip(
+        record_toy(max_new=3, ban_eos=True, temperature=2.5, seed=33)
+    ),
     "pause, 8 passes": lambda: plots.pause_and_drip(LONG),
     "pause, 1 token": lambda: plots.pause_and_drip(record_toy(["so"], max_new=1)),
-    "pause, odd": lambda: plots.pause_and_drip(ODD_TRACE),
     "strips": lambda: plots.row_strips(NORMAL, 3),
-    "strips, last of the prompt": lambda: plots.row_strips(NORMAL),
     "strips, decode": lambda: plots.row_strips(NORMAL, 4),
     "strips, nothing to pick": lambda: plots.row_strips(NORMAL, 0),
-    "strips, rules": lambda: plots.row_strips(RULES, 0),
-    "strips, odd": lambda: plots.row_strips(ODD_TRACE, 7),
     "grids": lambda: plots.four_grids(NORMAL),
-    "grids, rules": lambda: plots.four_grids(RULES),
-    "grids, odd": lambda: plots.four_grids(ODD_TRACE),
     "grids, 1 token": lambda: plots.four_grids(record_toy(["so"])),
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
-    "triangle, odd": lambda: plots.triangle(ODD_TRACE),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
-    "triangle, 24 tokens": lambda: plots.triangle(record_toy(max_new=21, ban_eos=True)),
     "work": lambda: plots.work_by_pass(LONG),
     "work, 1 pass": lambda: plots.work_by_pass(record_toy(max_new=1)),
     "work, 12 passes": lambda: plots.work_by_pass(record_toy(max_new=12, ban_eos=True)),
+    "stale": lambda: plots.stale_rows(5, 2),
+    "stale, none kept": lambda: plots.stale_rows(8, 1, 6),
+    "growth": lambda: plots.growth([1, 8, 32], [4, 60, 624], [4, 11, 35], "tokens run for a whole reply"),
+    "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
 }
-# The figures of the notebooks: no letter of theirs is under 9 points (12 px) at a width of 700 px.
-SHOWN = ["pause", "strips", "grids", "triangle, uncached", "triangle, cached", "work"]
+LAYOUTS = {"wide": lambda picture: picture.figure, "narrow": lambda picture: picture.narrow}
 
 
 @cache
@@ -76,223 +77,280 @@ def picture_of(name: str) -> plots.Picture:
     return PICTURES[name]()
 
 
-def pass_of(run: Run, phase: str) -> Pass:
-    return next(event for event in run.passes if event.phase == phase)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_are_whole_apart_and_large_enough(name: str, layout: str) -> None:
+    figure = LAYOUTS[layout](picture_of(name))
+    assert misplaced(figure) == []
+    # The wide layout gives way under NARROW_BELOW px; the narrow one is shown on 280 px or more.
+    shown = canvas.NARROW_BELOW / canvas.WIDE if layout == "wide" else 280 / canvas.NARROW
+    assert smallest_letters(figure) * shown > 10.9
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_no_text_is_cut_off_or_lies_on_another(name: str) -> None:
-    assert cut_off_or_overlapping(PICTURES[name]()) == []
+def test_it_is_themed_small_and_the_same_each_time(name: str) -> None:
+    check_form(picture_of(name), PICTURES[name]())
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_it_is_drawn_without_a_warning_and_the_same_each_time(name: str) -> None:
-    check_twins(picture_of(name), PICTURES[name]())
+@pytest.mark.parametrize("draw", [plots.pause_and_drip, plots.row_strips, plots.four_grids, plots.triangle])
+def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
+    page = draw(ODD_TRACE).html()
+    assert "<img" not in page
+    assert "&lt;img" in page
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_letters_are_large_enough(name: str) -> None:
-    picture = picture_of(name)
-    assert smallest_letters(picture) >= 12
-    assert len(picture.png()) < 60_000
+def test_svg_says_each_word_of_both_layouts_as_text() -> None:
+    picture = picture_of("strips")
+    assert sorted(svg_words(picture)) == sorted(words_of(picture.figure) + words_of(picture.narrow))
+
+
+def test_a_colour_outside_the_palette_is_refused() -> None:
+    with pytest.raises(ValueError, match="#ff0000; expected a colour of PALETTE"):
+        plots.Picture(lambda sheet: sheet.square(9, 9, 9, "red"), "Red.", {}).html()
+
+
+def test_palette_is_the_steppers() -> None:
+    css = Path(canvas.__file__).parents[1].joinpath("stepper/stepper.css").read_text(encoding="utf-8")
+    short = {"query": "q", "key": "k", "value": "v", "generated": "gen", "query fill": "qf", "key fill": "kf"}
+    short |= {"value fill": "vf", "generated fill": "gf"}
+    for name, pair in svg.PALETTE.items():
+        if name not in ("paper", "ink", "faint"):
+            assert tuple(re.findall(rf"--wid-{short.get(name, name)}: (#\w+);", css)) == pair, name
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(ink: str, fill: str, theme: int, share: float = 1.0) -> float:
+    """Contrast (WCAG 2) of two colours of the palette, `share` of the second over paper."""
+    on, over, paper = (svg.PALETTE[name][theme] for name in (ink, fill, "paper"))
+    mixed = [
+        round(int(over[i : i + 2], 16) * share + int(paper[i : i + 2], 16) * (1 - share)) for i in (1, 3, 5)
+    ]
+    light, dark = sorted((luminance(on), luminance("#" + "".join(f"{x:02x}" for x in mixed))), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_words_stand_out_in_either_theme(theme: int) -> None:
+    pairs = [("ink", f) for f in ("paper", "panel", "query fill", "value fill", "generated fill")]
+    pairs += [
+        ("soft", "paper"),
+        ("query", "paper"),
+        ("key", "paper"),
+        ("value", "paper"),
+        ("paper", "query"),
+    ]
+    assert all(contrast(*pair, theme) >= 4.5 for pair in pairs)
+    for run, counts in (("uncached", range(1, 9)), ("cached", [1])):
+        for query in range(11):
+            for count in counts:
+                share, ink = _shade(LONG.run(run), query, count)
+                assert contrast(ink, "query", theme, share) >= 4.5, (run, query, count)
 
 
 def test_a_readers_settings_change_nothing_and_stay() -> None:
-    plain, made = plots.work_by_pass(LONG).png(), plots.work_by_pass(LONG)
+    made = picture_of("growth")
+    plain = made.html(), made.png()
     mine: dict[Any, Any] = {
         "text.color": "red",
         "font.size": 30,
         "axes.facecolor": "black",
-        "savefig.dpi": 30,
-        "hatch.linewidth": 6,
-        "font.family": "serif",
+        "xtick.color": "red",
     }
-    with mpl.rc_context(mine):
+    with mpl.rc_context(mine | {"savefig.dpi": 30, "font.family": "serif", "grid.color": "red"}):
         before = dict(mpl.rcParams)
-        assert plots.work_by_pass(LONG).png() == plain
-        assert made.png() == plain  # drawn under the reader's settings, made before
+        again = PICTURES["growth"]()
+        assert (made.html(), made.png()) == (again.html(), again.png()) == plain
         assert dict(mpl.rcParams) == before
 
 
-def test_pyplot_is_left_alone() -> None:
-    code = "import sys, helpers.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
+def test_neither_pyplot_nor_torch_is_loaded() -> None:
+    code = "import sys, helpers.plots; sys.exit('torch' in sys.modules or 'matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_png_is_sharp_exact_in_colour_and_clear_at_its_corners() -> None:
-    picture = plots.row_strips(NORMAL)
-    image = Image.open(io.BytesIO(picture.png())).convert("RGBA")
-    assert image.size == tuple(2 * round(side * canvas.DPI) for side in picture.figure.get_size_inches())
-    pixels = np.asarray(image)
-    assert pixels[0, 0, 3] < 20
-    assert pixels[-1, -1, 3] < 20
-    assert tuple(pixels[10, 10]) == (255, 255, 255, 255)
-    there = {to_hex(rgb / 255) for rgb in np.unique(pixels[..., :3].reshape(-1, 3), axis=0)}
-    assert {canvas.QUERY, canvas.VALUE_FILL, canvas.VALUE, canvas.PANEL, canvas.INK} <= there
-
-
-def test_a_notebook_shows_the_picture_and_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[tuple[dict[str, Any], dict[str, Any]]] = []
-
-    def display(bundle: dict[str, Any], metadata: dict[str, Any] | None = None, raw: bool = False) -> None:
-        assert raw
-        shown.append((bundle, metadata or {}))
-
-    monkeypatch.setattr(IPython.display, "display", display)
+def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, metadata=None: shown.append(bundle))
     picture = plots.row_strips(ODD_TRACE, 7)
     picture._ipython_display_()
-    (image, metadata), (folded, _) = shown
-    assert set(image) == {"image/png", "text/plain"}
-    assert image["image/png"] == picture.png()
-    assert image["text/plain"] == picture.alt
-    assert metadata == {"image/png": {"width": 700}}
-    assert "<img" in picture.alt
-    assert "<img" not in folded["text/html"]
-    assert "&lt;img src=x onerror=alert(1)&gt;" in folded["text/html"]
+    assert shown == [
+        {"image/png": picture.png(), "text/plain": picture.alt},
+        {"text/html": picture.html(), "text/plain": " "},
+    ]
 
 
-def test_save_writes_the_png(tmp_path: Any) -> None:
-    picture = plots.four_grids(NORMAL)
-    picture.save(tmp_path / "grids.png")
-    assert (tmp_path / "grids.png").read_bytes() == picture.png()
-    with pytest.raises(FileNotFoundError):
-        picture.save(tmp_path / "nowhere" / "grids.png")
-
-
-@pytest.mark.parametrize("trace", [SHORT, NORMAL, LONG, ODD_TRACE])
-def test_pause_and_drip_is_as_wide_as_the_positions_run(trace: Trace) -> None:
-    picture = plots.pause_and_drip(trace)
-    passes = [event for event in trace.run("cached").passes if event.phase != "training"]
-    positions = [event.counts["positions"] for event in passes]
-    assert picture.numbers["positions"] == positions
-    widths = [box.get_width() + 3 for box in boxes(picture, canvas.QUERY_FILL)]
-    assert widths == pytest.approx([widths[-1] * n / positions[-1] for n in positions])
-    assert picture.numbers["kept"] == [event.parts[0].kept[1] for event in passes]
-    rows = passes[-1].parts[0].kept[1]
-    assert len(boxes(picture, canvas.KEY_FILL)) == len(boxes(picture, canvas.VALUE_FILL)) == rows
-    for n in picture.numbers["kept"]:
-        assert str(n) in words(picture)
-
-
-def test_a_cached_row_begins_where_its_pass_ends() -> None:
-    picture = plots.pause_and_drip(SHORT)
-    blocks = [box.get_x() + box.get_width() + 1.5 for box in boxes(picture, canvas.QUERY_FILL)]
-    rows = [box.get_x() - 2 for box in boxes(picture, canvas.KEY_FILL)]
-    assert rows == pytest.approx([blocks[0]] * 4 + blocks[1:])
+@pytest.mark.parametrize("trace", [SHORT, NORMAL, LONG])
+def test_pause_and_drip_is_as_wide_as_the_work(trace: Trace) -> None:
+    picture, passes = plots.pause_and_drip(trace), trace.run("cached").steps
+    positions, kept = [p.counts["positions"] for p in passes], [p.parts[0].kept[1] for p in passes]
+    chosen = [trace.sequences[0].tokens[p.parts[0].out[0].chosen].text for p in passes]
+    assert picture.numbers == {"positions": positions, "kept": kept, "words": chosen}
+    for figure in (picture.figure, picture.narrow):
+        blocks, rows = boxes(figure, "query fill"), boxes(figure, "key fill")
+        widths = [box.get_width() + 3 for box in blocks]
+        assert widths == pytest.approx([widths[-1] * n / positions[-1] for n in positions])
+        ends = [box.get_x() + box.get_width() + 1.5 for box in blocks]
+        assert [row.get_x() - 2 for row in rows] == pytest.approx([ends[0]] * 4 + ends[1:])
+        assert len(rows) == len(boxes(figure, "value fill")) == kept[-1]
+        assert {str(n) for n in kept} | set(chosen) <= set(words_of(figure))
+        assert "work: tokens run, not seconds" in words_of(figure)
 
 
 def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
-    picture = plots.row_strips(NORMAL, 3)
+    picture = picture_of("strips")
     contexts = {name: round(row["context"], 6) for name, row in picture.numbers.items()}
     assert contexts == {"even": 12.5, "newest": 5, "first": 10, "all": 9}
-    squares = picture.figure.findobj(Rectangle)
-    areas = [s.get_width() ** 2 for s in squares if to_hex(s.get_facecolor()) == canvas.QUERY]
-    weights = [NORMAL.attention_weights(3, 0, head) for head in range(4)]
-    seen = [w for row in weights for w in row if w > 0.0005]
-    assert np.array(areas) / max(areas) == pytest.approx(np.array(seen) / max(seen), abs=1e-4)
-    shown = words(picture)
-    for text in ("12.5", "5", "10", "9", "= 0.5 × (20 + 5)", "= 0.25 × (10 + 20 + 1 + 5)", "20", "1"):
-        assert text in shown
-    assert shown.count("0.25") == 4
+    weights = np.concatenate([NORMAL.attention_weights(3, 0, head) for head in range(4)])
+    for figure in (picture.figure, picture.narrow):
+        areas = np.array([box.get_width() ** 2 for box in boxes(figure, "query")])
+        assert areas / areas.max() == pytest.approx(weights[weights > 0.0005], abs=1e-4)
+        assert {"12.5", "5", "10", "9", "= 0.5 × (20 + 5)", "= 0.25 × (10 + 20 + 1 + 5)"} <= set(
+            words_of(figure)
+        )
 
 
-def test_row_strips_of_a_row_with_nothing_to_pick() -> None:
-    for trace in (NORMAL, RULES):
-        picture = plots.row_strips(trace, 0)
-        assert round(picture.numbers["even"]["context"], 6) == 0
-        assert "nothing to pick" in words(picture)
-        assert "even: nothing to pick, context 0" in picture.alt
+@pytest.mark.parametrize("trace", [NORMAL, RULES])
+def test_row_strips_of_a_row_with_nothing_to_pick(trace: Trace) -> None:
+    picture = plots.row_strips(trace, 0)
+    assert round(picture.numbers["even"]["context"], 6) == 0
+    assert "nothing to pick" in words_of(picture.figure)
+    assert "even: nothing to pick, context 0" in picture.alt
 
 
 def test_four_grids_shows_the_table_and_both_uses() -> None:
-    picture = plots.four_grids(NORMAL)
+    picture = picture_of("grids")
     table = np.array(list(picture.numbers["contexts"].values())).T
     assert table == pytest.approx(toy.prefill_matrix([10, 20, 1, 5]), abs=1e-6)
     assert picture.numbers["targets"] == ["weather", "is", "so", "nice"]
     assert picture.numbers["prefill"] == "nice"
-    squares = picture.figure.findobj(Rectangle)
-    drawn = [s for s in squares if to_hex(s.get_facecolor()) == canvas.QUERY]
-    assert (
-        sum(s.get_width() > 0.1 for s in drawn) == 22
-    )  # 4 of even (two of them so's), 4 of newest, 4 of first, 10 of all
-    assert words(picture).count("nice") == 2
-    assert "10.33" in words(picture)
+    for figure in (picture.figure, picture.narrow):
+        assert (
+            len(boxes(figure, "query")) == 22
+        )  # 4 of even (two of them so's), 4 of newest and first, 10 of all
+        assert words_of(figure).count("nice") == 2
+        assert "10.33" in words_of(figure)
 
 
 @pytest.mark.parametrize(("run", "total"), [("uncached", 276), ("cached", 66)])
 def test_triangle_counts_what_the_recorder_counted(run: str, total: int) -> None:
     picture = plots.triangle(LONG, run)
-    counted = sum(e.counts["pairs"] for e in LONG.run(run).passes if e.phase != "training")
-    assert picture.numbers["total"] == counted == total
+    assert picture.numbers["total"] == sum(p.counts["pairs"] for p in LONG.run(run).steps) == total
     often = [8, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1] if run == "uncached" else [1] * 11
     assert picture.numbers["cells"] == [[times] * (row + 1) for row, times in enumerate(often)]
-    assert str(total) in words(picture)
-    digits = [int(text) for text in words(picture) if text.isdigit()]
+    digits = [int(text) for text in words_of(picture.figure) if text.isdigit()]
     assert sum(digits) == total + total + sum(range(1, 12))  # the cells, the total, the columns' heads
-    assert ("each cell once." in words(picture)) == (run == "cached")
+    assert ("each cell once" in words_of(picture.figure)) == (run == "cached")
+    assert ["nice 1", "nice 7"] == [w for w in words_of(picture.narrow) if w in ("nice", "nice 1", "nice 7")]
 
 
 def test_triangle_counts_and_does_not_compute() -> None:
     trace = copy.deepcopy(LONG)
-    decode = pass_of(trace.run("uncached"), "decode").parts[0]
+    decode = trace.run("uncached").steps[1].parts[0]
     decode.visible[-1] = [(1, 5)]  # as if the first token had been dropped from one query's sight
     picture = plots.triangle(trace)
     assert picture.numbers["total"] == 275
     assert picture.numbers["cells"][4] == [6, 7, 7, 7, 7]
 
 
-def test_triangle_is_shaded_by_pass_or_by_count() -> None:
-    for name in ("cached", "uncached"):
-        run = LONG.run(name)
-        new = [spread(e.parts[0].new) for e in run.passes if e.phase != "training"]
-        shades = [
-            {_shade(run, token, 8 - n if name == "uncached" else 1, 8)[0] for token in tokens}
-            for n, tokens in enumerate(new)
-        ]
-        assert all(len(one) == 1 for one in shades)
-        assert all(a != b for a, b in pairwise(shades))
-
-
-@pytest.mark.parametrize("most", range(1, 25))
-def test_digits_in_the_triangle_stand_out(most: int) -> None:
-    for count in range(1, most + 1):
-        fill, ink = _shade(LONG.run("uncached"), 0, count, most)
-        assert canvas.contrast(fill, ink) >= 4.5
+@pytest.mark.parametrize("name", ["cached", "uncached"])
+def test_triangle_is_shaded_by_pass_or_by_count(name: str) -> None:
+    run = LONG.run(name)
+    new = [spread(p.parts[0].new) for p in run.steps]
+    shades = [
+        {_shade(run, token, 8 - n if name == "uncached" else 1)[0] for token in tokens}
+        for n, tokens in enumerate(new)
+    ]
+    assert all(len(one) == 1 for one in shades)
+    assert all(a != b for a, b in pairwise(shades))
 
 
 def test_work_by_pass_shows_both_runs() -> None:
-    picture = plots.work_by_pass(LONG)
-    assert picture.numbers["uncached"]["positions"] == [4, 5, 6, 7, 8, 9, 10, 11]
-    assert picture.numbers["cached"]["positions"] == [4, 1, 1, 1, 1, 1, 1, 1]
-    assert picture.numbers["uncached"]["pairs"] == [10, 15, 21, 28, 36, 45, 55, 66]
-    assert picture.numbers["cached"]["pairs"] == [10, 5, 6, 7, 8, 9, 10, 11]
-    assert "60 without the cache, 11 with it" in words(picture)
-    assert "276 without the cache, 66 with it" in words(picture)
-    solid, hatched = (
-        boxes(picture, canvas.INK),
-        [box for box in picture.figure.findobj(FancyBboxPatch) if box.get_hatch()],
-    )
-    assert (len(solid), len(hatched)) == (16, 14)
-    tall = [box.get_height() for box in solid[8:]]
-    assert tall == pytest.approx([150 / 66 * n for n in picture.numbers["cached"]["pairs"]])
+    picture = picture_of("work")
+    done, whole = (picture.numbers[run] for run in ("cached", "uncached"))
+    assert whole == {"positions": [4, 5, 6, 7, 8, 9, 10, 11], "pairs": [10, 15, 21, 28, 36, 45, 55, 66]}
+    assert done == {"positions": [4, 1, 1, 1, 1, 1, 1, 1], "pairs": [10, 5, 6, 7, 8, 9, 10, 11]}
+    for figure in (picture.figure, picture.narrow):
+        said = words_of(figure)
+        assert "60 without the cache, 11 with it" in said
+        assert "276 without the cache, 66 with it" in said
+        tall = [box.get_height() for box in boxes(figure, "ink")]
+        assert tall[8:] == pytest.approx([140 / 66 * n for n in done["pairs"]])
+
+
+@pytest.mark.parametrize(("n", "j", "n_layers"), [(5, 2, 2), (5, 2, 3), (4, 1, 2), (4, 4, 1)])
+def test_stale_rows_are_those_that_the_toy_changes(n: int, j: int, n_layers: int) -> None:
+    def rows_of_v(carried: float) -> list[list[float]]:
+        numbers = [10.0, 20.0, 1.0, 5.0, 14.0][:n]
+        numbers[j - 1] = carried
+        trace = record_toy(["so"] * n, numbers, max_new=1, n_layers=2)
+        return [[row[0] for row in values.v] for values in trace.values or []]
+
+    picture = plots.stale_rows(n, j, n_layers)
+    for layer, (old, new) in enumerate(zip(rows_of_v(8), rows_of_v(9), strict=True), 1):
+        changed = [row for row, (a, b) in enumerate(zip(old, new, strict=True), 1) if a != b]
+        if layer <= n_layers:
+            assert picture.numbers["stale"][layer] == changed
+    assert picture.numbers["kept"] == j - 1
+    n_stale = sum(map(len, picture.numbers["stale"].values()))
+    for figure in (picture.figure, picture.narrow):
+        assert words_of(figure).count("stale") == n_stale
+        assert len(boxes(figure, "value fill")) == n * n_layers - n_stale
+    kept = {0: "No row", 1: "Row 1", 3: "Rows 1 to 3"}[j - 1]
+    assert picture.alt.endswith(f"{kept} may be kept.")
+
+
+def test_growth_is_drawn_to_scale_and_named() -> None:
+    picture = picture_of("growth")
+    assert picture.numbers == {
+        "lengths": [1, 8, 32], "without the cache": [4, 60, 624], "with the cache": [4, 11, 35]
+    }  # fmt: skip
+    for figure in (picture.figure, picture.narrow):
+        assert {"without the cache", "with the cache", "624", "35"} <= set(words_of(figure))
+        assert [line.tolist() for line in curves(figure)] == [[4, 60, 624], [4, 11, 35]]
+    assert "without the cache: 4.0 at 1, 60 at 8, 624 at 32" in picture.alt
+
+
+def curves(figure: Figure) -> list[np.ndarray]:
+    """The y of the lines of a figure's plot."""
+    return [np.asarray(line.get_ydata()) for line in figure.axes[0].child_axes[0].lines]
+
+
+def test_name_weights_labels_the_largest() -> None:
+    picture = picture_of("names")
+    assert picture.numbers == {"largest": "Grandmother", "at": 15, "weight": 0.9}
+    for figure in (picture.figure, picture.narrow):
+        assert [w for w in words_of(figure) if w[0].isdigit()] == ["0.90"]
+        assert [box.get_height() / 30 for box in boxes(figure, "query")] == pytest.approx([0.9, 0.05, 0.05])
+    assert "The largest, 0.90, is on Grandmother, word 16." in picture.alt
+
+
+def test_words_that_repeat_get_numbers() -> None:
+    assert words.numbered(["so", "nice", "nice"]) == ["so", "nice 1", "nice 2"]
 
 
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (
-            lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)),
-            "13 positions; expected at most 12",
-        ),
+        (lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)), "13 positions; expected at most"),
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(NORMAL, -1), "token -1 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
         (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
-        (lambda: plots.triangle(record_toy(max_new=22, ban_eos=True)), "25 tokens ran; expected at most 24"),
+        (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
         (lambda: plots.work_by_pass(record_toy(max_new=13, ban_eos=True)), "13 passes; expected at most 12"),
+        (lambda: plots.stale_rows(5, 6), "n=5, j=6, n_layers=2; expected 2 to 8 tokens, j among them"),
+        (lambda: plots.growth([2, 1], [1, 2], [1, 2], "x"), "lengths .2, 1. and 2 series; expected"),
+        (lambda: plots.growth([1, 2], [1, 2, 3], [1, 2], "x"), "without the cache: got .3,. numbers"),
+        (lambda: plots.name_weights(["a", "b"], [0.5, 0.4]), "2 words and 2 weights that sum to 0.9"),
+        (lambda: plots.name_weights(["a"], []), "1 words and 0 weights"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from helpers.plots.canvas import (
-    FAINT,
-    GENERATED,
-    GENERATED_FILL,
-    LINE,
-    PANEL,
-    QUERY,
-    SMALL,
-    SOFT,
-    VALUE,
-    VALUE_FILL,
-    Picture,
-    Sheet,
-    listed,
-    number,
-    shorten,
-    text_width,
-    told,
-    with_settings,
-)
+from helpers.plots.canvas import Picture, Sheet
+from helpers.plots.words import SMALL, digits, drawable, listed, need, number, shorten, text_width, told
 from helpers.trace import Part, Trace, spread
 
 LAYER = 0
@@ -40,9 +23,7 @@ def numbers_carried(trace: Trace, layer: int = LAYER) -> list[float]:
     for values in trace.values or []:
         if values.layer == layer and all(len(row) == 1 for row in values.v):
             return [row[0] for row in values.v]
-    raise ValueError(
-        f"the trace has no single number a token in layer {layer}; expected a trace of toy.record()"
-    )
+    raise ValueError(f"the trace has no single number a token in layer {layer}; expected one of the toy")
 
 
 def head_names(trace: Trace) -> list[str]:
@@ -65,7 +46,6 @@ def context(trace: Trace, token: int, head: int, layer: int = LAYER) -> float:
     raise ValueError(f"no context of token {token} in this trace; expected a token that ran, such as 0")
 
 
-@with_settings
 def row_strips(trace: Trace, token: int | None = None) -> Picture:
     """Draw one query's attention weights, a strip for each head, over the numbers they weigh.
 
@@ -79,36 +59,39 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
     Raises:
         ValueError: the token did not run, or looks at more than 8 tokens.
     """
-    sequence = trace.sequences[0]
+    sequence, heads, v = trace.sequences[0], head_names(trace), numbers_carried(trace)
     token = sequence.prompt - 1 if token is None else token
-    heads, v = head_names(trace), numbers_carried(trace)
-    if not 0 <= token < len(v):
-        raise ValueError(f"token {token} did not run; expected an index from 0 to {len(v) - 1}")
-    n = token + 1
-    if n > 8:
-        raise ValueError(f"token {token} looks at {n} tokens; expected at most 8 to draw")
-    left, cell, row, top = 96.0, min(80.0, 372 / n), 44.0, 92.0
-    made = [context(trace, token, h) for h in range(len(heads))]
-    widest = max(44.0, *(text_width(number(x)) * 1.15 for x in made))  # 1.15: they are bold
-    right, bottom = left + cell * n + 22 + widest, top + row * len(heads) + 10
-    sheet = Sheet(700, bottom + 60)
-    sheet.note(18, 27, "attention weights of")
-    sheet.text(170, 27, shorten(sequence.tokens[token].text, 200), colour=QUERY, bold=True)
-    sheet.note(right, 62, "context", at="right")
-    numbers = {}
-    for h, name in enumerate(heads):
-        weights, y = trace.attention_weights(token, LAYER, h), top + row * (h + 0.5)
-        numbers[name] = {"weights": weights.round(4).tolist(), "context": made[h]}
-        sheet.text(left - 14, y, name, at="right")
-        sheet.line((left, y + row / 2), (left + cell * n, y + row / 2), colour=FAINT)
-        _strip(sheet, weights, left, cell, y)
-        sheet.text(right, y, number(made[h]), at="right", bold=True)
-        sheet.note(right + 10, y, _how(weights, v, 682 - right))
-    _tokens_over_numbers(sheet, trace, token, left, cell, bottom)
-    said = "the number each carries"
-    x = min(right - text_width("context", SMALL), 686 - text_width(said, SMALL))
-    sheet.note(x, bottom + 22, said)
-    return Picture(sheet.figure, _strips_in_words(trace, token, numbers), numbers)
+    got, n = f"token {token}", token + 1
+    need(0 <= token < len(v), f"{got} did not run; expected an index from 0 to {len(v) - 1}")
+    need(n <= 8, f"{got} looks at {n} tokens; expected at most 8 to draw")
+    weights = {name: trace.attention_weights(token, LAYER, h) for h, name in enumerate(heads)}
+    numbers = {
+        name: {"weights": weights[name].round(4).tolist(), "context": context(trace, token, h)}
+        for h, name in enumerate(heads)
+    }
+
+    def draw(sheet: Sheet) -> None:
+        left = 62.0 if sheet.narrow else 96.0
+        made = {name: number(row["context"]) for name, row in numbers.items()}
+        widest = max(24 if sheet.narrow else 56, *(text_width(x, bold=True) for x in made.values()))
+        cell = min(80.0, (sheet.width - left - widest - 10 if sheet.narrow else 372) / n)
+        row, top, right = 62.0 if sheet.narrow else 44.0, 92.0, left + cell * n + widest + 6
+        sheet.note(18, 22, "attention weights of")
+        asked = shorten(sequence.tokens[token].text, 80, bold=True)
+        sheet.text(166, 22, asked, colour="query", bold=True)
+        sheet.note(right, 22 if sheet.narrow else 60, "context", at="right")
+        for h, name in enumerate(heads):
+            y = top + row * (h + (0.35 if sheet.narrow else 0.5))
+            line, how = top + row * (h + 1), _how(weights[name], v, 682 - right)
+            sheet.note(left - 8, y, shorten(name, left - 12, SMALL), at="right", colour="ink")
+            sheet.line((left, line), (left + cell * n, line), colour="faint")
+            _strip(sheet, weights[name], left, cell, y)
+            sheet.text(right, y, made[name], at="right", bold=True)
+            where = (right, y + 25, "right") if sheet.narrow else (right + 10, y, "left")
+            sheet.note(where[0], where[1], how, at=where[2])
+        _tokens_over_numbers(sheet, trace, token, left, cell, top + row * len(heads) + 10)
+
+    return Picture(draw, _strips_in_words(trace, token, numbers), numbers)
 
 
 def _tokens_over_numbers(
@@ -116,24 +99,28 @@ def _tokens_over_numbers(
 ) -> None:
     """The heads of the columns and, at their feet, the strip of V."""
     v = numbers_carried(trace)
-    sheet.text(left - 14, bottom + 22, "V", at="right", colour=VALUE, bold=True)
+    sheet.text(left - 8, bottom + 20, "V", at="right", colour="value", bold=True)
     for j, head in enumerate(trace.sequences[0].tokens[: token + 1]):
-        x, edge = left + cell * (j + 0.5), QUERY if j == token else LINE
-        sheet.chip(x, 62, head.text, width=cell - 6, fill=PANEL, edge=edge)
-        sheet.box(x - cell / 2 + 3, bottom + 4, cell - 6, 36, fill=VALUE_FILL, edge=VALUE)
-        sheet.text(x, bottom + 22, shorten(number(v[j]), cell - 8), at="center")
+        x, edge = left + cell * (j + 0.5), "query" if j == token else "line"
+        if sheet.narrow:
+            sheet.note(x, 60, shorten(head.text, cell, SMALL), at="center", colour="ink")
+        else:
+            sheet.chip(x, 60, head.text, width=cell - 6, fill="panel", edge=edge)
+        sheet.box(x - cell / 2 + 3, bottom + 4, cell - 6, 32, fill="value fill", edge="value")
+        sheet.text(x, bottom + 20, shorten(number(v[j]), cell - 8), at="center")
+    sheet.note(18, bottom + 52, "V: the number that each token carries")
 
 
 def _strip(sheet: Sheet, weights: np.ndarray, left: float, cell: float, y: float) -> None:
-    """One head's weights as squares, with their digits."""
+    """One head's weights as squares, with their digits where there is room."""
     for j, weight in enumerate(weights):
         x = left + cell * (j + 0.5)
         if weight < 0.0005:
-            sheet.text(x, y, "·", at="center", colour=SOFT)
+            sheet.text(x, y, "·", at="center", colour="soft")
             continue
-        digits = cell >= 60
-        sheet.square(x - 17 * digits, y, 26 * float(weight) ** 0.5, QUERY)
-        if digits:
+        beside = cell >= 60
+        sheet.square(x - 17 * beside, y, 26 * float(weight) ** 0.5, "query")
+        if beside:
             sheet.text(x + 1, y, number(weight), size=SMALL)
 
 
@@ -163,7 +150,6 @@ def _strips_in_words(trace: Trace, token: int, numbers: dict[str, dict[str, Any]
     )
 
 
-@with_settings
 def four_grids(trace: Trace) -> Picture:
     """Draw the prompt's attention weights as one grid for each head, with what follows from every row.
 
@@ -179,30 +165,35 @@ def four_grids(trace: Trace) -> Picture:
     """
     sequence, heads, v = trace.sequences[0], head_names(trace), numbers_carried(trace)
     P = sequence.prompt
-    if P > 8:
-        raise ValueError(f"the prompt has {P} tokens; expected at most 8 to draw")
+    need(P <= 8, f"the prompt has {P} tokens; expected at most 8 to draw")
     training, prefill = _first_part(trace, "training"), _first_part(trace, "prefill")
     targets = [sequence.tokens[t].text for t in training.target or []]
     chosen = sequence.tokens[prefill.out[0].chosen].text
-    cell, row, top, left = 22.0, 26.0, 100.0, 90.0
-    made = [number(context(trace, i, h)) for i in range(P) for h in range(len(heads))]
-    widest = max(38.0, *(text_width(one, SMALL) for one in made))
-    pitch, bottom = max(cell * P + 8 + widest, 134), top + row * P
-    sheet = Sheet(left + pitch * len(heads) + 190, bottom + 36)
-    sheet.note(18, 24, "A row looks at the columns up to its own.")
-    sheet.note(18, 46, "Square: its attention weight, by area. Number beside it: its context.")
-    for i, token in enumerate(sequence.tokens[:P]):
-        y, text = top + row * (i + 0.5), shorten(token.text, left - 20)
-        sheet.text(left - 10, y, text, at="right", bold=i == P - 1)
-    contexts = {
-        name: _grid(sheet, trace, h, name, (left + pitch * h, top, cell, row)) for h, name in enumerate(heads)
-    }
-    sheet.text(left - 10, bottom + 16, "V", at="right", colour=VALUE, bold=True)
-    x, only_last = left + pitch * len(heads) + 44, [""] * (P - 1) + [chosen]
-    _word_column(sheet, x, top, row, "training", ["every row", "has a target"], targets, sequence.prompt)
-    _word_column(sheet, x + 95, top, row, "prefill", ["only the last", "row is used"], only_last, 0)
+    contexts = {name: [context(trace, i, h) for i in range(P)] for h, name in enumerate(heads)}
+
+    def draw(sheet: Sheet) -> None:
+        left, a_line = 70.0, (1 if P > 4 else 2) if sheet.narrow else len(heads)
+        pitch = (sheet.width - left - (0 if sheet.narrow else 162)) / a_line
+        widest = max(text_width(number(x), SMALL) for made in contexts.values() for x in made)
+        cell, row = min(24.0, (pitch - widest - 7) / P), 26.0
+        sheet.note(18, 20, "Square: an attention weight, by area.")
+        sheet.note(18, 40, "Number beside a row: its context.")
+        deep, top = row * P + 72, 94.0
+        for h, (name, made) in enumerate(contexts.items()):
+            x, y = left + pitch * (h % a_line), top + deep * (h // a_line)
+            if h % a_line == 0:
+                _row_names(sheet, trace, left, y, row)
+            _grid(sheet, trace, h, name, made, (x, y, cell, row))
+        if sheet.narrow:
+            top += deep * -(-len(heads) // a_line) + 26
+            _row_names(sheet, trace, left, top, row, v=False)
+        x, only_last = (left + 60 if sheet.narrow else sheet.width - 125), [""] * (P - 1) + [chosen]
+        _word_column(sheet, x, top, row, "training", ["targets of", "every row"], targets, P)
+        x += 120 if sheet.narrow else 76
+        _word_column(sheet, x, top, row, "prefill", ["of the last", "row alone"], only_last, 0)
+
     numbers = {"contexts": contexts, "targets": targets, "prefill": chosen, "v": v[:P]}
-    return Picture(sheet.figure, _grids_in_words(trace, numbers), numbers)
+    return Picture(draw, _grids_in_words(trace, numbers), numbers)
 
 
 def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
@@ -227,40 +218,98 @@ def _first_part(trace: Trace, phase: str) -> Part:
     raise ValueError(f"the trace has no {phase} pass; expected one: record it with training=True")
 
 
+def _row_names(sheet: Sheet, trace: Trace, left: float, top: float, row: float, *, v: bool = True) -> None:
+    P = trace.sequences[0].prompt
+    for i, token in enumerate(trace.sequences[0].tokens[:P]):
+        text = shorten(token.text, left - 14, SMALL, bold=i == P - 1)
+        sheet.note(left - 8, top + row * (i + 0.5), text, at="right", colour="ink", bold=i == P - 1)
+    if v:
+        sheet.text(left - 8, top + row * P + 14, "V", at="right", colour="value", bold=True)
+
+
 def _grid(
-    sheet: Sheet, trace: Trace, head: int, name: str, place: tuple[float, float, float, float]
-) -> list[float]:
-    """One head's grid, its contexts at the right, V below; returns the contexts."""
+    sheet: Sheet, trace: Trace, head: int, name: str, made: list[float],
+    place: tuple[float, float, float, float],
+) -> None:  # fmt: skip
+    """One head's grid, its contexts at the right, V below."""
     left, top, cell, row = place
-    P, v = trace.sequences[0].prompt, numbers_carried(trace)
-    contexts = [context(trace, i, head) for i in range(P)]
-    sheet.text(left + cell * P / 2, top - 16, name, at="center", bold=True)
+    P, v = len(made), numbers_carried(trace)
+    sheet.text(left + cell * P / 2, top - 14, name, at="center", bold=True)
     for i in range(P):
         y = top + row * (i + 0.5)
         for j, weight in enumerate(trace.attention_weights(i, LAYER, head)):
             x = left + cell * (j + 0.5)
-            sheet.box(x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2, fill=PANEL, edge=LINE, radius=2)
-            sheet.square(x, y, (cell - 5) * float(weight) ** 0.5, QUERY)
-        sheet.text(left + cell * P + 4, y, number(contexts[i]), size=SMALL, bold=i == P - 1)
+            sheet.box(
+                x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2, fill="panel", edge="line", radius=2
+            )
+            if weight >= 0.0005:
+                sheet.square(x, y, (cell - 4) * float(weight) ** 0.5, "query")
+        sheet.note(left + cell * P + 4, y, number(made[i]), colour="ink")
     for j in range(P):
         x = left + cell * (j + 0.5)
-        sheet.note(x, top + row * P + 16, shorten(number(v[j]), cell, SMALL), at="center", colour=VALUE)
-    return contexts
+        sheet.box(x - cell / 2 + 1, top + row * P + 4, cell - 2, 20, fill="value fill", radius=2)
+        sheet.note(x, top + row * P + 14, shorten(number(v[j]), cell, SMALL), at="center", colour="ink")
 
 
 def _word_column(
     sheet: Sheet, x: float, top: float, row: float, name: str, lines: list[str], words: list[str], prompt: int
 ) -> None:
     """What follows from every row: a word, or nothing."""
-    sheet.text(x, top - 58, name, at="center", bold=True)
+    sheet.text(x, top - 54, name, at="center", bold=True)
     for n, line in enumerate(lines):
-        sheet.note(x, top - 38 + 18 * n, line, at="center")
+        sheet.note(x, top - 34 + 18 * n, line, at="center")
     for i, word in enumerate(words):
         y = top + row * (i + 0.5)
         if not word:
-            sheet.box(x - 39, y - 11, 78, 22, edge=LINE, radius=6, dashed=True)
+            sheet.box(x - 36, y - 11, 72, 22, edge="line", radius=6, dashed=True)
             continue
-        given = i + 1 < prompt
-        fill, edge = (PANEL, LINE) if given else (GENERATED_FILL, GENERATED)
-        sheet.box(x - 39, y - 11, 78, 22, fill=fill, edge=edge, radius=6)
-        sheet.text(x, y, shorten(word, 72, SMALL), at="center", size=SMALL)
+        fill, edge = ("panel", "line") if i + 1 < prompt else ("generated fill", "generated")
+        sheet.box(x - 36, y - 11, 72, 22, fill=fill, edge=edge, radius=6)
+        sheet.text(x, y, shorten(word, 70, SMALL), at="center", size=SMALL)
+
+
+def name_weights(words: Sequence[str], weights: Sequence[float]) -> Picture:
+    """Draw one row of attention weights under the words that it weighs, the largest with its number.
+
+    Args:
+        words: the tokens that the query sees, itself last; up to 80.
+        weights: of one head, one a word, summing to 1.
+
+    Returns:
+        The text in lines, under each word a bar whose height is its weight.
+
+    Raises:
+        ValueError: there is nothing to draw, or too much, the counts differ, or the sum is not 1.
+    """
+    row = [float(w) for w in weights]
+    need(
+        1 <= len(words) == len(row) <= 80 and min(row) >= 0 and abs(sum(row) - 1) < 1e-2,
+        f"{len(words)} words and {len(row)} weights that sum to {sum(row):.4g}; expected one a word, 0 or "
+        "more, that sum to 1, for 1 to 80 words",
+    )
+    most = int(np.argmax(row))
+
+    def draw(sheet: Sheet) -> None:
+        sheet.note(18, 20, "bar: the attention weight of")
+        asked = shorten(words[-1], 100, SMALL, bold=True)
+        sheet.note(222, 20, asked, colour="query", bold=True)
+        x, y = 18.0, 52.0
+        for n, (word, weight) in enumerate(zip(words, row, strict=True)):
+            shown, bold = shorten(word, sheet.width - 40, bold=True), n in (most, len(row) - 1)
+            width = max(14.0, text_width(shown, bold=bold), 48.0 * (n == most))
+            if x + width > sheet.width - 14:
+                x, y = 18.0, y + 66
+            sheet.text(x, y, shown, bold=bold, colour="query" if n == len(row) - 1 else "ink")
+            sheet.line((x, y + 13), (x + width, y + 13), colour="line", width=1)
+            if weight >= 0.01:
+                sheet.box(x, y + 13, 12, 30 * weight, fill="query", radius=0)
+            if n == most:
+                sheet.note(x + 17, y + 25, digits(weight, 2), colour="ink", bold=True)
+            x += width + 8
+
+    alt = (
+        f"Attention weights of {told(words[-1])} over {len(row)} words: {' '.join(map(told, words))}. "
+        f"The largest, {digits(row[most], 2)}, is on {told(words[most])}, word {most + 1}."
+    )
+    numbers = {"largest": drawable(words[most]), "at": most, "weight": round(row[most], 4)}
+    return Picture(draw, alt, numbers)

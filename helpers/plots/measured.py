@@ -1,131 +1,249 @@
-"""Figures of what was measured: the loss of a training run, the time of a step."""
+"""Figures of what was counted or measured: loss, time, growth, and where rounding can change a word."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
-from helpers.plots.axes import Frame, apart, digits, finite, moving_median, room_for, round_step
-from helpers.plots.canvas import (
-    INK,
-    LINE,
-    PAPER,
-    SMALL,
-    SOFT,
-    Picture,
-    Sheet,
-    counted,
-    shorten,
-    told,
-    with_settings,
-)
+from helpers.plots.canvas import Picture, Sheet, apart
+from helpers.plots.words import SMALL, counted, digits, need, shorten, told
 
 
-@with_settings
-def loss_curve(
-    losses: Sequence[float], level: float | None = None, marks: Mapping[str, int] | None = None
-) -> Picture:
+def _checked(name: str, values: Sequence[float], n: int | None = None) -> np.ndarray:
+    """Return values as an array. ValueError unless they are `n` finite numbers of 0 or more."""
+    row = np.asarray(values, dtype=float)
+    if row.ndim != 1 or len(row) != (n or len(row)) or not np.isfinite(row).all() or (row < 0).any():
+        got = f"{row.shape} numbers from {row.min()} to {row.max()}" if row.size else "nothing"
+        many = "" if n is None else f"{n} "
+        raise ValueError(f"{name}: got {got}; expected a list of {many}finite numbers, 0 or more")
+    return row
+
+
+def moving_median(values: Sequence[float], each_side: int) -> list[float]:
+    """Return the median of each value and its neighbours, fewer of them near the ends."""
+    sides = [min(i, each_side, len(values) - 1 - i) for i in range(len(values))]
+    return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
+
+
+def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
     """Draw the loss of a training run against its steps.
 
     Args:
         losses: one for each step, at least 2.
         level: where a model that knows nothing stands, ln V; None draws no such line.
-        marks: steps to name on the curve, by name; steps count from 1.
 
     Returns:
-        The losses, pale, under their moving median, and the median of the last few (20 at most) as a number.
+        The moving median of the losses over a pale band from the lowest to the highest of a few steps, and
+        the median of the last few (20 at most) as a number.
 
     Raises:
-        ValueError: there are too few losses, one is not finite, or a mark lies outside.
+        ValueError: there are too few losses, or one is not finite.
     """
-    raw = finite("losses", losses)
+    raw = _checked("losses", losses)
     steps = len(raw)
-    if steps < 2:
-        raise ValueError("1 loss; expected at least 2 to draw a curve")
-    smooth = moving_median(raw, min(12, steps // 24))
+    need(steps >= 2, f"{steps} losses; expected at least 2 to draw a curve")
+    smooth = moving_median(raw.tolist(), min(12, steps // 24))
     end = float(np.median(raw[-max(1, min(20, steps // 10)) :]))
-    most = 1.06 * max(*raw, level or 0) or 1.0
-    frame = Frame(26 + room_for(most), 606, 44, 268, 1, steps, most)
-    sheet = Sheet(700, 324)
-    sheet.text(18, 22, "loss", bold=True)
-    step = max(1.0, round_step(steps))
-    frame.draw(sheet, [1, *np.arange(step, steps + 0.5, step)[step == 1 :]])
-    sheet.note(606, 306, "steps of training", at="right")
-    sheet.line(*[(frame.x(n + 1), frame.y(x)) for n, x in enumerate(raw)], colour=LINE, width=1.2)
-    sheet.line(*[(frame.x(n + 1), frame.y(x)) for n, x in enumerate(smooth)], width=2.4)
-    sheet.text(614, frame.y(end), digits(end, 2), bold=True)
-    said = f"The loss of {steps:,} steps falls" if end < raw[0] else f"The loss of {steps:,} steps goes"
-    alt = f"{said} from {digits(raw[0], 2)} to {digits(end, 2)}."
+    each = -(-steps // 150)  # few enough points for a picture that a page carries as text
+    starts = np.arange(0, steps, each)
+    low, high = np.minimum.reduceat(raw, starts), np.maximum.reduceat(raw, starts)
+
+    def draw(sheet: Sheet) -> None:
+        right = sheet.width - 56
+        sheet.text(18, 20, "loss", bold=True)
+        axes = sheet.plot(52, 40, right, 262)
+        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level or 0) or 1))
+        axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
+        axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
+        sheet.note(right, 304, "steps of training", at="right")
+        sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
+        if level is not None:
+            y = sheet.at(axes, 1, level)[1]
+            sheet.line((52, y), (right, y), colour="soft", dashed=True)
+            name = f"learned nothing: ln V = {digits(level, 2)}"
+            sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
+
+    moves = "falls" if end < raw[0] else "goes"
+    alt = f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}."
     if level is not None:
-        y = frame.y(level)
-        sheet.axes.plot((frame.left, 606), (y, y), color=SOFT, lw=1.2, ls=(0, (5, 4)))
-        name = f"a model that has learned nothing: ln V = {digits(level, 2)}"
-        sheet.note(600, y + (-12 if y > 58 else 14), name, at="right")
         alt += f" A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
-    for name, step in (marks or {}).items():
-        if not 1 <= step <= steps:
-            raise ValueError(f"{name!r} is at step {step}; expected one from 1 to {steps}")
-        x, y = frame.x(step), frame.y(smooth[step - 1])
-        sheet.line((x, y - 8), (x, y - 32), colour=SOFT)
-        at = "left" if x < 333 else "right"
-        sheet.text(x + (4 if at == "left" else -4), y - 30, shorten(name, 240, SMALL), at=at, size=SMALL)
-        alt += f" At step {step}, {told(name)}: {digits(smooth[step - 1], 2)}."
-    numbers = {"first": round(raw[0], 2), "last": round(end, 2)}
-    return Picture(sheet.figure, alt, numbers)
+    return Picture(draw, alt, {"first": round(float(raw[0]), 2), "last": round(end, 2)})
 
 
-STYLES = [("o", INK, "-"), ("o", PAPER, (0, (5, 2.5))), ("s", INK, "-"), ("s", PAPER, (0, (2, 2)))]
+# The lines of a figure: discs and dashes, so that they differ without colours.
+_STYLES: list[tuple[str, Any]] = [
+    ("ink", "-"),
+    ("paper", (0, (5, 2.5))),
+    ("soft", "-"),
+    ("paper", (0, (1.5, 2))),
+]
 
 
-@with_settings
+def _curves(
+    title: str, unit: str, across: str, xs: np.ndarray, series: dict[str, np.ndarray], *, log: bool
+) -> Picture:
+    """Draw a line for each series, named at its end; where the sheet is narrow, named above."""
+    most, n = 1.08 * max(y.max() for y in series.values()) or 1.0, len(series)
+
+    def draw(sheet: Sheet) -> None:
+        top = 62.0 + 22 * n * sheet.narrow  # narrow: names in lines of their own
+        right, base = sheet.width - (80 if sheet.narrow else 180), top + 226
+        sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
+        axes = sheet.plot(66, top, right, base)
+        axes.set(ylim=(0, most))
+        if log:
+            _log_axis(axes.xaxis, "x", axes)
+        axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
+        sheet.note(right, base + 42, across, at="right")
+        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in series.values()]
+        for k, ((name, y), place) in enumerate(
+            zip(series.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
+        ):
+            fill, dashes = _STYLES[k]
+            style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
+            axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
+            _name_line(sheet, right, place, k, name, f"{digits(y[-1], 2)} {unit}".strip())
+
+    said = "; ".join(
+        f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,g}' for x, t in zip(xs, y, strict=True))}"
+        for name, y in series.items()
+    )
+    alt = f"{told(title)} against {across}. {said}."
+    return Picture(draw, alt, {name: [float(f"{t:.3g}") for t in y] for name, y in series.items()})
+
+
+def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
+    if not sheet.narrow:
+        sheet.note(right + 12, y - 9, shorten(name, 160, SMALL), colour="ink")
+        return sheet.text(right + 12, y + 10, last, bold=True)
+    sheet.text(right + 8, y, last, bold=True)
+    key, (fill, dashes) = 46.0 + 22 * k, _STYLES[k]
+    sheet.line((18, key), (46, key), width=1.6, dashed=dashes != "-")
+    sheet.disc(32, key, 3, fill, "ink", 1)
+    sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
+
+
+def _log_axis(axis: Any, which: str, axes: Axes) -> None:
+    axes.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(LogLocator(numticks=7))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:,g}")
+
+
 def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]], title: str) -> Picture:
     """Draw milliseconds against the tokens of context, a line for each way to do the same.
 
     Args:
-        contexts: tokens before the step, growing; at least 2.
+        contexts: tokens before the step, 1 or more, growing; at least 2.
         series: milliseconds at each context, by name; up to 4.
         title: what is timed.
 
     Returns:
-        Lines over linear axes from 0, named at their ends.
+        Lines over a logarithmic axis of tokens and a linear one of time from 0, named at their ends.
 
     Raises:
         ValueError: the lengths differ, contexts do not grow, or a time is negative or not finite.
     """
-    times = {name: finite(name, y) for name, y in series.items()}
-    n = len(contexts)
-    if (
-        n < 2
-        or contexts[0] < 0
-        or list(contexts) != sorted(set(contexts))
-        or not 1 <= len(times) <= len(STYLES)
-    ):
-        raise ValueError(
-            f"{counted(n, 'context')} and {len(times)} series; expected 2 or more contexts "
-            f"that grow from 0 or more, and 1 to {len(STYLES)} series"
-        )
-    for name, y in times.items():
-        if len(y) != n:
-            raise ValueError(f"{name}: {counted(len(y), 'time')} for {counted(n, 'context')}; expected {n}")
-    most = 1.08 * max(map(max, times.values())) or 1.0
-    frame = Frame(26 + room_for(most), 520, 56, 282, 0, contexts[-1], most)
-    sheet = Sheet(700, 338)
-    sheet.text(18, 22, shorten(title, 500), bold=True)
-    sheet.note(18, 40, "milliseconds")
-    frame.draw(sheet, contexts)
-    sheet.note(520, 320, "tokens of context", at="right")
-    for (marker, fill, dashes), y in zip(STYLES, times.values(), strict=False):
-        xs, ys = [frame.x(c) for c in contexts], [frame.y(t) for t in y]
-        sheet.axes.plot(xs, ys, color=INK, lw=1.6, ls=dashes, marker=marker, mfc=fill, mec=INK, ms=5)
-    ends = apart([frame.y(y[-1]) for y in times.values()], 44, 30, 300)
-    for place, (name, y) in zip(ends, times.items(), strict=True):
-        sheet.text(532, place - 9, shorten(name, 160), size=SMALL)
-        sheet.text(532, place + 10, f"{digits(y[-1], 2)} ms", bold=True)
-    said = "; ".join(
-        f"{told(name)}: {', '.join(f'{digits(t, 2)} at {c:,}' for c, t in zip(contexts, y, strict=True))}"
-        for name, y in times.items()
+    _check_growing("contexts", contexts, len(series))
+    times = {name: _checked(name, y, len(contexts)) for name, y in series.items()}
+    picture = _curves(
+        f"{title}, milliseconds", "ms", "tokens of context", np.array(contexts), times, log=True
     )
-    alt = f"{told(title)}, in milliseconds, against tokens of context. {said}."
-    numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in times.items()}
-    return Picture(sheet.figure, alt, {"contexts": list(contexts), **numbers})
+    picture.numbers["contexts"] = list(contexts)
+    return picture
+
+
+def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
+    """Draw the work of a whole reply against its length, without the cache and with it.
+
+    Args:
+        lengths: tokens of the reply, growing; at least 2.
+        without, cached: the work of a reply of each length.
+        what: what is counted, such as "tokens run for a reply".
+
+    Raises:
+        ValueError: the lists do not fit each other, or a number is negative or not finite.
+    """
+    _check_growing("lengths", lengths, 2)
+    both = {"without the cache": without, "with the cache": cached}
+    series = {name: _checked(name, y, len(lengths)) for name, y in both.items()}
+    picture = _curves(what, "", "tokens of the reply", np.array(lengths), series, log=False)
+    picture.numbers["lengths"] = list(lengths)
+    return picture
+
+
+def _check_growing(name: str, xs: Sequence[int], n_series: int) -> None:
+    need(
+        len(xs) >= 2 and xs[0] >= 1 and list(xs) == sorted(set(xs)) and 1 <= n_series <= len(_STYLES),
+        f"{name} {list(xs)} and {n_series} series; expected 2 or more that grow from 1 or more, "
+        f"and 1 to {len(_STYLES)} series",
+    )
+
+
+def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
+    """Draw each token's top-2 margin against the largest difference of its logits, both logarithmic.
+
+    Args:
+        tokens: for each number format, up to 4: (differences, margins), one of each a token.
+
+    Returns:
+        One dot a token. Left of the line, where the margin is at most twice the difference, greedy may choose
+        another word. A margin or a difference of 0 has no place on a logarithmic axis: words count them.
+
+    Raises:
+        ValueError: there is nothing to draw, or too much, the counts differ, or a number is negative or not
+            finite.
+    """
+    need(1 <= len(tokens) <= 4, f"{counted(len(tokens), 'number format')}; expected 1 to 4")
+    clouds = {
+        name: (_checked(name, d), _checked(name, m, len(np.atleast_1d(d)))) for name, (d, m) in tokens.items()
+    }
+    at_risk = {name: int((m <= 2 * d).sum()) for name, (d, m) in clouds.items()}
+    zeros = {name: int(((m == 0) | (d == 0)).sum()) for name, (d, m) in clouds.items()}
+
+    def draw(sheet: Sheet) -> None:
+        right = sheet.width - 124
+        sheet.note(18, 20, "largest difference of a token's logits", colour="ink")
+        axes = sheet.plot(66, 44, right, 330)
+        seen = _dots(axes, clouds)
+        sheet.note(right, 372, "its top-2 margin", at="right")
+        middles = [sheet.at(axes, *(float(np.median(x)) for x in pair))[1] for pair in seen]
+        for (name, n), y in zip(at_risk.items(), apart(middles, 62, 50, 310), strict=True):
+            sheet.text(right + 10, y - 9, shorten(name, 110, bold=True), bold=True)
+            sheet.note(right + 10, y + 10, f"{n} may differ")
+            if zeros[name]:
+                sheet.note(right + 10, y + 28, f"{zeros[name]} at 0, no dot")
+        sheet.note(18, 394, "left of the line greedy may differ")
+
+    said = "; ".join(
+        f"{told(name)}: {n} of {len(clouds[name][0])} tokens"
+        + (f" ({zeros[name]} at a margin or difference of 0, without a dot)" if zeros[name] else "")
+        for name, n in at_risk.items()
+    )
+    alt = (
+        f"One dot a token: its top-2 margin against its largest difference. Where greedy may differ, {said}."
+    )
+    return Picture(draw, alt, at_risk)
+
+
+def _dots(
+    axes: Axes, clouds: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Draw what has a place on logarithmic axes, and the line where the margin is twice the difference."""
+    seen = [(m[(m > 0) & (d > 0)], d[(m > 0) & (d > 0)]) for d, m in clouds.values()]
+    seen = [(m, d) if len(m) else (np.ones(1), np.ones(1)) for m, d in seen]
+    ends = [(min(x[n].min() for x in seen) / 3, max(x[n].max() for x in seen) * 3) for n in (0, 1)]
+    _log_axis(axes.xaxis, "x", axes)
+    _log_axis(axes.yaxis, "y", axes)
+    axes.set(xlim=ends[0], ylim=ends[1])
+    for (m, d), (difference, margin) in zip(seen, clouds.values(), strict=True):
+        if (margin * difference).any():
+            axes.plot(m, d, "o", color="ink", mew=0, ms=5, alpha=0.5)
+    first, last = max(ends[1][0], ends[0][0] / 2), min(ends[1][1], ends[0][1] / 2)
+    if first < last:
+        axes.plot((2 * first, 2 * last), (first, last), color="ink", lw=1.4)
+    return seen

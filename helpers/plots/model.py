@@ -1,48 +1,19 @@
-"""Figures of a whole transformer: its streams, who moves whom in it, and the mask that decode needs."""
+"""Figures of a whole transformer: its streams, who moves whom in it, its clocks, and masks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from matplotlib.patches import Circle
 
-from helpers.plots.canvas import (
-    DPI,
-    GENERATED,
-    GENERATED_FILL,
-    INK,
-    KEY,
-    KEY_FILL,
-    LINE,
-    PANEL,
-    PAPER,
-    QUERY,
-    QUERY_FILL,
-    SMALL,
-    SOFT,
-    VALUE,
-    VALUE_FILL,
-    Picture,
-    Sheet,
-    blend,
-    counted,
-    listed,
-    shorten,
-    told,
-    with_settings,
-)
+from helpers.plots.canvas import Picture, Sheet
+from helpers.plots.words import SMALL, counted, digits, listed, need, shorten, text_width, told, wrapped
 
 WORDS, NEXT = ("Today", "weather", "is", "so"), "nice"
-BAND = blend(PAPER, QUERY_FILL, 0.45)
 
 
-def _disc(sheet: Sheet, x: float, y: float, radius: float, fill: str, edge: str = "none") -> None:
-    """Draw a disc on top of the lines."""
-    sheet.axes.add_patch(Circle((x, y), radius, fc=fill, ec=edge, lw=1.6 * 72 / DPI, zorder=2.5))
-
-
-@with_settings
 def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
     """Draw four tokens' residual streams through one block of a transformer, and what lies before and after.
 
@@ -51,121 +22,121 @@ def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
         hidden_size: numbers in a stream.
 
     Returns:
-        A stream for each token, from left to right. What is drawn in its own lane reads and adds to that
-        stream only; keys and values alone go from lane to lane, down to later tokens.
+        A stream for each token, from top to bottom. What is drawn in its own lane reads and adds to that
+        stream only; keys and values alone go from lane to lane, to the right, to later tokens.
 
     Raises:
         ValueError: a size is under 1.
     """
-    if n_layers < 1 or hidden_size < 1:
-        raise ValueError(f"n_layers={n_layers}, hidden_size={hidden_size}; expected at least 1 of both")
-    lanes = [(132.0 + 108 * i, 132.0 + 108 * i + 50) for i in range(len(WORDS))]  # branch, stream
-    bottom = lanes[-1][1] + 24
-    sheet = Sheet(728, bottom + 72)
-    _block_card(sheet, n_layers, bottom)
-    _keys_and_values(sheet, [branch for branch, _ in lanes])
-    for word, (branch, stream) in zip(WORDS, lanes, strict=True):
-        _ends(sheet, word, branch, stream, last=word == WORDS[-1])
-        _adding(sheet, 134, 414, branch, stream)
-        _adding(sheet, 450, 596, branch, stream)
-        _step(sheet, 146, branch, 52, "norm")
-        _step(sheet, 316, branch, 80, "attention", fill=QUERY_FILL, edge=QUERY)
-        _step(sheet, 464, branch, 52, "norm")
-        _step(sheet, 530, branch, 50, "MLP")
-    sheet.line((20, bottom + 24), (54, bottom + 24), colour=SOFT, width=5)
-    _plus(sheet, 37, bottom + 48)
-    _read(sheet, 276, bottom + 48)
-    sized = f"a token's residual stream: a list of {counted(hidden_size, 'number')}"
-    sheet.text(66, bottom + 24, sized, size=SMALL)
-    sheet.text(66, bottom + 48, "adds to its own stream", size=SMALL)
-    sheet.text(298, bottom + 48, "reads an earlier token's key and value", size=SMALL)
+    got = f"n_layers={n_layers}, hidden_size={hidden_size}"
+    need(min(n_layers, hidden_size) >= 1, f"{got}; expected at least 1 of both")
+
+    def draw(sheet: Sheet) -> None:
+        pitch, left = (78.0, 13.0) if sheet.narrow else (160.0, 60.0)
+        lanes = [(left + pitch * i + 32, left + pitch * i + 70) for i in range(len(WORDS))]  # branch, stream
+        _block_frame(sheet, n_layers, left - 8, lanes[-1][1] + 10)
+        _keys_and_values(sheet, [branch for branch, _ in lanes])
+        for word, (branch, stream) in zip(WORDS, lanes, strict=True):
+            _lane(sheet, word, branch, stream)
+        sheet.note((lanes[0][0] + lanes[-1][1]) / 2, 57, "the embedding of each", at="center", colour="ink")
+        sheet.arrow(lanes[-1][1] - 20, 618, lanes[-1][1] - 20, 640, "generated")
+        sheet.chip(lanes[-1][1] - 20, 653, NEXT, width=62, fill="generated fill", edge="generated")
+        _stream_legend(sheet, n_layers, hidden_size)
+
     again = "" if n_layers == 1 else f", and so do the other {counted(n_layers - 1, 'block')}"
     alt = (
         f"Residual streams of four tokens, {', '.join(WORDS)}, side by side. Each begins at its token's "
         f"embedding as {counted(hidden_size, 'number')}. A block adds to each stream twice{again}: norm, "
         "attention, plus; norm, MLP, plus. Attention is the only part that crosses between tokens: keys "
-        f"and values go down to later tokens: {WORDS[1]} reads 1 earlier one, {WORDS[2]} 2, {WORDS[3]} 3. "
+        f"and values go to later tokens: {WORDS[1]} reads 1 earlier one, {WORDS[2]} 2, {WORDS[3]} 3. "
         "Norm and MLP stay in the token's own lane. At the end norm and readout; the last one's gives "
         f"{NEXT}."
     )
-    return Picture(sheet.figure, alt, {"n_layers": n_layers, "hidden_size": hidden_size})
+    return Picture(draw, alt, {"n_layers": n_layers, "hidden_size": hidden_size})
 
 
-def _block_card(sheet: Sheet, n_layers: int, bottom: float) -> None:
-    """The block's card with the others behind it, and in it the band where tokens meet."""
+def _block_frame(sheet: Sheet, n_layers: int, left: float, right: float) -> None:
+    """The block's frame with the others behind it, and in it the band where tokens meet."""
     for behind in range(min(n_layers, 4) - 1, -1, -1):
-        shift, edge = 5.0 * behind, LINE if behind else SOFT
-        sheet.box(118 + shift, 44 - shift, 500, bottom - 44, fill=PAPER, edge=edge)
-    sheet.text(118, 17, "the block" if n_layers == 1 else f"the first of {n_layers} blocks", bold=True)
-    sheet.box(208, 52, 196, bottom - 60, fill=BAND, edge=QUERY)
-    sheet.text(306, 70, "attention alone", at="center", colour=QUERY, bold=True)
-    sheet.text(306, 90, "reads other tokens", at="center", size=SMALL, colour=QUERY)
-    sheet.text(523, 70, "everything else", at="center", bold=True)
-    sheet.text(523, 90, "each token by itself", at="center", size=SMALL)
+        edge, shift = ("line" if behind else "soft"), 3.0 * behind
+        sheet.box(left + shift, 88 + shift, right - left, 460, fill="paper", edge=edge)
+    sheet.box(left + 4, 164, right - left - 8, 180, fill="query fill")
 
 
-def _ends(sheet: Sheet, word: str, branch: float, stream: float, *, last: bool) -> None:
-    """A token's stream, over keys and values that cross it, with its embedding and its readout."""
-    sheet.line((210, stream), (402, stream), colour=BAND, width=11)
-    sheet.line((102, stream), (640, stream), colour=SOFT, width=5)
-    sheet.chip(57, branch, word, width=78, fill=PANEL, edge=LINE)
-    sheet.arrow(57, branch + 13, 57, stream - 15, SOFT)
-    sheet.box(12, stream - 15, 90, 30, fill=PANEL, edge=SOFT)
-    sheet.text(57, stream, "embedding", at="center", size=SMALL)
-    sheet.box(640, stream - 20, 74, 40, fill=PANEL, edge=SOFT)
-    sheet.line((640, stream), (714, stream), colour=LINE, width=1)
-    sheet.text(677, stream - 10, "norm", at="center", size=SMALL)
-    sheet.text(677, stream + 10, "readout", at="center", size=SMALL)
-    if last:
-        sheet.arrow(677, stream - 20, 677, branch + 13, GENERATED)
-        sheet.chip(677, branch, NEXT, width=66, fill=GENERATED_FILL, edge=GENERATED)
+def _keys_and_values(sheet: Sheet, branches: list[float]) -> None:
+    """Each token's K and V at its own height, and their way to the later ones."""
+    for i, branch in enumerate(branches):
+        y, start = 184.0 + 27 * i, branch + 22
+        for later in branches[i + 1 :]:
+            for dy, colour in ((-4, "key"), (4, "value")):
+                sheet.arrow(start, y + dy, later - 5, y + dy, colour, width=2)
+            start = later + 5
 
 
-def _adding(sheet: Sheet, x: float, to: float, branch: float, stream: float) -> None:
-    """What leaves a stream at x and is added to it again."""
-    _disc(sheet, x, stream, 4, INK)
-    sheet.line((x, stream), (x, branch), (to, branch), (to, stream - 18))
-    sheet.arrow(to, stream - 20, to, stream - 10, INK, width=1.2)
-    _plus(sheet, to, stream)
+def _lane(sheet: Sheet, word: str, branch: float, stream: float) -> None:
+    """A token's stream over keys and values that cross it, and all that reads and adds to it."""
+    n = WORDS.index(word)
+    sheet.chip(stream - 34, 16, word, width=70, fill="panel", edge="line")
+    sheet.arrow(stream - 34, 29, stream - 34, 47, "soft")
+    sheet.line((stream, 166), (stream, 342), colour="query fill", width=9)
+    sheet.line((stream, 67), (stream, 562), colour="soft", width=5)
+    for y, to in ((112.0, 382.0), (406.0, 526.0)):
+        sheet.disc(stream, y, 4, "ink")
+        sheet.line((stream, y), (branch, y), (branch, to), (stream - 18, to))
+        sheet.arrow(stream - 20, to, stream - 10, to, "ink", width=1.2)
+        _plus(sheet, stream, to)
+    for level in range(n):
+        _read(sheet, branch, 184.0 + 27 * level)
+    for dx, letter in ((-22, "K"), (0, "V")):
+        name = "key" if letter == "K" else "value"
+        sheet.box(branch + dx, 175 + 27 * n, 22, 18, fill=f"{name} fill", edge=name, radius=3)
+        sheet.note(branch + dx + 11, 184 + 27 * n, letter, at="center", colour="ink")
+    for y, width, name in ((138, 52, "norm"), (318, 68, "attention"), (434, 52, "norm"), (480, 50, "MLP")):
+        _step(sheet, branch, y, width, name)
+    for y, name in ((572.0, "norm"), (604.0, "readout")):
+        _step(sheet, stream - 20, y, 62, name)
 
 
 def _plus(sheet: Sheet, x: float, y: float) -> None:
-    _disc(sheet, x, y, 10, PAPER, INK)
-    for dx, dy in ((6, 0), (0, 6)):
-        sheet.axes.plot((x - dx, x + dx), (y - dy, y + dy), color=INK, lw=1.6 * 72 / DPI, zorder=2.6)
+    sheet.disc(x, y, 9, "paper", "ink")
+    for dx, dy in ((5, 0), (0, 5)):
+        sheet.line((x - dx, y - dy), (x + dx, y + dy), width=1.6)
 
 
-def _step(
-    sheet: Sheet, x: float, y: float, width: float, name: str, *, fill: str = PANEL, edge: str = SOFT
-) -> None:
+def _step(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
     """One operation, on top of the line that goes through it."""
-    sheet.box(x, y - 15, width, 30, fill=fill, edge=edge)
-    sheet.axes.patches[-1].set_zorder(2.4)
-    sheet.text(x + width / 2, y, name, at="center", size=SMALL)
+    edge = "query" if name == "attention" else "soft"
+    sheet.box(x - width / 2, y - 14, width, 28, fill="panel", edge=edge)
+    sheet.note(x, y, name, at="center", colour="ink")
 
 
 def _read(sheet: Sheet, x: float, y: float) -> None:
     """Where a later token's query meets a key and a value."""
-    sheet.box(x - 9, y - 5, 18, 10, fill=QUERY, radius=5)
-    sheet.axes.patches[-1].set_zorder(2.4)
+    sheet.box(x - 5, y - 9, 10, 18, fill="query", radius=5)
 
 
-def _keys_and_values(sheet: Sheet, branches: list[float]) -> None:
-    """Each token's K and V, in its lane, and their way down to the later ones."""
-    for i, branch in enumerate(branches):
-        x, start = 224.0 + 25 * i, branch + 18
-        for below in branches[i + 1 :]:
-            for dx, colour in ((-5, KEY), (5, VALUE)):
-                sheet.arrow(x + dx, start, x + dx, below - 5, colour, width=2.2)
-            _read(sheet, x, below)
-            start = below + 5
-        for dy, letter, fill, edge in ((-18, "K", KEY_FILL, KEY), (0, "V", VALUE_FILL, VALUE)):
-            sheet.box(x - 12, branch + dy, 24, 18, fill=fill, edge=edge, radius=3)
-            sheet.axes.patches[-1].set_zorder(2.4)
-            sheet.text(x, branch + dy + 9, letter, at="center", size=SMALL)
+def _stream_legend(sheet: Sheet, n_layers: int, hidden_size: int) -> None:
+    lines = [
+        f"a residual stream: {counted(hidden_size, 'number')}",
+        "adds to its own stream",
+        "reads an earlier token's key and value",
+        "attention: alone reads other tokens",
+        "the block" if n_layers == 1 else f"the first of {n_layers} blocks",
+    ]
+    for n, line in enumerate(lines):
+        x, y = (18.0, 694.0 + 24 * n) if sheet.narrow else (50.0 + 330 * (n % 2), 694.0 + 26 * (n // 2))
+        if n == 0:
+            sheet.line((x, y), (x + 22, y), colour="soft", width=5)
+        elif n == 1:
+            _plus(sheet, x + 11, y)
+        elif n == 2:
+            _read(sheet, x + 11, y)
+        else:
+            fill, edge = ("query fill", "none") if n == 3 else ("paper", "soft")
+            sheet.box(x, y - 8, 22, 16, fill=fill, edge=edge)
+        sheet.note(x + 34, y, line, colour="ink")
 
 
-@with_settings
 def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
@@ -182,28 +153,28 @@ def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     grids = {name: np.asarray(m, dtype=bool) for name, m in matrices.items()}
     shapes = sorted({m.shape for m in grids.values()})
     T = shapes[0][0] if shapes and shapes[0] else 0
-    if shapes != [(T, T)] or not 1 <= T <= 8:
-        raise ValueError(f"matrices of shapes {shapes}; expected one shape (T, T), T from 1 to 8")
-    lines = -(-len(grids) // 5)
-    columns = -(-len(grids) // lines)
-    cell = min(20.0, 104 / T)
-    top, deep, left = 96.0, cell * T + 92, 52.0
-    pitch = (700 - left) / 5
-    sheet = Sheet(max(left + pitch * columns, 520), 62 + deep * lines)
-    sheet.note(18, 22, "Filled: a change of the column's token changes the row's token.")
-    sheet.square(24, 44, 12, SOFT)
-    sheet.note(36, 44, "its own row")
-    sheet.square(142, 44, 12, QUERY)
-    sheet.note(154, 44, "another token's row")
-    numbers = {name: int(m.sum()) for name, m in grids.items()}
-    for n, (name, moved) in enumerate(grids.items()):
-        x, y = left + pitch * (n % columns), top + deep * (n // columns)
-        _moved(sheet, name, moved, (x, y, cell, pitch), named=n % columns == 0)
-    said = "; ".join(f"{name} {_moves_in_words(m)}" for name, m in ((told(k), m) for k, m in grids.items()))
+    right = shapes == [(T, T)] and 1 <= T <= 8
+    need(right, f"matrices of shapes {shapes}; expected one shape (T, T), T from 1 to 8")
+
+    def draw(sheet: Sheet) -> None:
+        a_line, left, cell = (2 if sheet.narrow else 5), 40.0, min(20.0, 104 / T)
+        pitch, deep = (sheet.width - left) / a_line, cell * T + 92
+        for n, line in enumerate(wrapped("Filled: a change of the column's token changes the row's token.",
+                                         sheet.width - 30)):  # fmt: skip
+            sheet.note(18, 18 + 19 * n, line)
+            y = 42.0 + 19 * n
+        for x, name, colour in ((24, "its own row", "soft"), (142, "another token's row", "query")):
+            sheet.square(x, y, 12, colour)
+            sheet.note(x + 12, y, name)
+        for n, (name, moved) in enumerate(grids.items()):
+            place = (left + pitch * (n % a_line), y + 50 + deep * (n // a_line), cell, pitch)
+            _moved(sheet, name, moved, place, named=n % a_line == 0)
+
+    said = "; ".join(f"{told(name)} {_moves_in_words(m)}" for name, m in grids.items())
     alt = (
         f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the row's: {said}."
     )
-    return Picture(sheet.figure, alt, numbers)
+    return Picture(draw, alt, {name: int(m.sum()) for name, m in grids.items()})
 
 
 def _moves_in_words(moved: np.ndarray) -> str:
@@ -220,24 +191,22 @@ def _moved(
     """One operation's grid, its name above and its count below."""
     left, top, cell, pitch = place
     T, others = len(moved), int((moved & ~np.eye(len(moved), dtype=bool)).sum())
-    middle = left + cell * T / 2
+    middle, colour = left + cell * T / 2, "query" if others else "ink"
     width = min(pitch - 6, 2 * (middle - 14))
-    colour = QUERY if others else INK
-    shown = shorten(name, width / (1.16 if others else 1))  # bold is wider
+    shown = shorten(name, width, bold=others > 0)
     sheet.text(middle, top - 16, shown, at="center", bold=others > 0, colour=colour)
     for i, j in np.ndindex(T, T):
-        fill = PANEL if not moved[i, j] else SOFT if i == j else QUERY
-        edge = LINE if not moved[i, j] else fill
+        fill = "panel" if not moved[i, j] else "soft" if i == j else "query"
+        edge = "line" if not moved[i, j] else fill
         sheet.box(left + cell * j + 1, top + cell * i + 1, cell - 2, cell - 2, fill=fill, edge=edge, radius=2)
     for i in range(T if named else 0):
-        sheet.note(left - 10, top + cell * (i + 0.5), str(i + 1), at="right")
+        sheet.note(left - 8, top + cell * (i + 0.5), str(i + 1), at="right")
     base = top + cell * T
     sheet.text(middle, base + 16, str(moved.sum()), at="center", bold=True, colour=colour)
     said = "other rows too" if others else "own row only" if moved.any() else "nothing"
-    sheet.note(middle, base + 36, said, at="center", colour=colour)
+    sheet.note(max(middle, left + 26), base + 36, said, at="center", colour=colour)
 
 
-@with_settings
 def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> Picture:
     """Draw the mask that `is_causal=True` applies beside the one that decode needs.
 
@@ -255,29 +224,31 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
     """
     applied, right = np.asarray(applied, dtype=bool), np.asarray(right, dtype=bool)
     T, S = len(queries), len(keys)
-    if not applied.shape == right.shape == (T, S) or not (1 <= T <= 8 and 1 <= S <= 8):
-        raise ValueError(
-            f"masks of {applied.shape} and {right.shape} came with {T} queries and {S} keys; "
-            "expected one row for each query, one column for each key, at most 8 of both"
-        )
-    wrong, cell = applied != right, min(33.0, 198 / S)
-    left, top, pitch = 78.0, 98.0, 348.0
-    sheet = Sheet(700, top + cell * T + 52)
+    need(
+        applied.shape == right.shape == (T, S) and 1 <= T <= 8 and 1 <= S <= 8,
+        f"masks of {applied.shape} and {right.shape} came with {T} queries and {S} keys; expected one row "
+        "for each query, one column for each key, at most 8 of both",
+    )
+    wrong, cell = applied != right, min(30.0, 180 / S)
+    n_wrong = int(wrong.sum())
     pair = (
         ("is_causal=True", "aligned top-left", applied),
         ("what decode needs", "aligned bottom-right", right),
     )
-    for n, (title, aligned, mask) in enumerate(pair):
-        x = left + pitch * n
-        _mask_heads(sheet, x, cell, title, aligned, keys)
-        for i, query in enumerate(queries):
-            y = top + cell * (i + 0.5)
-            sheet.text(x - 8, y, shorten(f"query {query}", 64, SMALL), at="right", size=SMALL)
-            _mask_row(sheet, (x, y, cell), mask[i], wrong[i] & (n == 0))
-            sheet.note(x + cell * S + 8, y, f"sees {mask[i].sum()}")
-    n_wrong, y = int(wrong.sum()), top + cell * T + 26
-    sheet.box(left, y - 8, 16, 16, edge=INK, line=2.4, radius=3)
-    sheet.text(left + 26, y, f"wrong: {counted(n_wrong, 'cell')}", size=SMALL)
+
+    def draw(sheet: Sheet) -> None:
+        for n, (title, aligned, mask) in enumerate(pair):
+            x, y = (78.0, (cell * T + 110) * n) if sheet.narrow else (78.0 + 340 * n, 0.0)
+            _mask_heads(sheet, x, y, cell, title, aligned, keys)
+            for i, query in enumerate(queries):
+                middle = y + 90 + cell * (i + 0.5)
+                sheet.note(x - 8, middle, shorten(f"query {query}", 66, SMALL), at="right", colour="ink")
+                _mask_row(sheet, (x, middle, cell), mask[i], wrong[i] & (n == 0))
+                sheet.note(x + cell * S + 8, middle, f"sees {mask[i].sum()}")
+        below = sheet.bottom + 20
+        sheet.box(78, below - 8, 16, 16, edge="ink", line=2.4, radius=3)
+        sheet.note(104, below, f"wrong: {counted(n_wrong, 'cell')}", colour="ink")
+
     numbers = {"applied": applied.sum(1).tolist(), "right": right.sum(1).tolist(), "different": n_wrong}
     said = [
         f"query {told(q)} may look at {_those(keys, a)}, and needs {_those(keys, r)}"
@@ -287,15 +258,17 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
         f"Two masks of {counted(T, 'row')} and {counted(S, 'column')}. With is_causal=True, aligned "
         f"top-left, {'; '.join(said)}. {counted(n_wrong, 'cell')} differ."
     )
-    return Picture(sheet.figure, alt, numbers)
+    return Picture(draw, alt, numbers)
 
 
-def _mask_heads(sheet: Sheet, x: float, cell: float, title: str, aligned: str, keys: Sequence[str]) -> None:
-    sheet.text(x, 24, title, bold=True)
-    sheet.note(x, 45, aligned)
-    sheet.note(x - 8, 80, "key", at="right")
+def _mask_heads(
+    sheet: Sheet, x: float, y: float, cell: float, title: str, aligned: str, keys: Sequence[str]
+) -> None:
+    sheet.text(x, y + 20, title, bold=True)
+    sheet.note(x, y + 41, aligned)
+    sheet.note(x - 8, y + 74, "key", at="right")
     for j, key in enumerate(keys):
-        sheet.note(x + cell * (j + 0.5), 80, shorten(key, cell - 2, SMALL), at="center")
+        sheet.note(x + cell * (j + 0.5), y + 74, shorten(key, cell - 2, SMALL), at="center")
 
 
 def _those(keys: Sequence[str], seen: np.ndarray) -> str:
@@ -308,9 +281,100 @@ def _mask_row(sheet: Sheet, place: tuple[float, float, float], seen: np.ndarray,
     left, y, cell = place
     for j, (yes, bad) in enumerate(zip(seen, wrong, strict=True)):
         x = left + cell * j
-        fill, edge = (QUERY, QUERY) if yes else (PANEL, LINE)
+        fill, edge = ("query", "query") if yes else ("panel", "line")
         sheet.box(x + 2, y - cell / 2 + 2, cell - 4, cell - 4, fill=fill, edge=edge, radius=3)
         if not yes:
-            sheet.text(x + cell / 2, y, "×", at="center", colour=INK if bad else SOFT, bold=bool(bad))
+            sheet.text(x + cell / 2, y, "×", at="center", colour="ink" if bad else "soft", bold=bool(bad))
         if bad:
-            sheet.box(x + 2, y - cell / 2 + 2, cell - 4, cell - 4, edge=INK, line=2.4, radius=3)
+            sheet.box(x + 2, y - cell / 2 + 2, cell - 4, cell - 4, edge="ink", line=2.4, radius=3)
+
+
+def clock_hands(
+    radians_per_position: Sequence[float], positions: Sequence[int], query: int | None = None
+) -> Picture:
+    """Draw how the rotation by position turns pairs of a key's numbers, each pair a clock with its own speed.
+
+    Args:
+        radians_per_position: how far each pair turns from one position to the next; up to 6.
+        positions: where the same key is stored, from 0; up to 12. Their hands are drawn.
+        query: the position of a query of the same numbers, whose hand is drawn too; None draws none.
+
+    Returns:
+        A clock a pair, 0 at the top, a hand for each position; under it how many positions a round takes,
+        and with a query the cosines between its hand and the key's, which the score adds up.
+
+    Raises:
+        ValueError: there is nothing to draw, or too much, or a position is negative.
+    """
+    speeds, places = [float(r) for r in radians_per_position], [int(p) for p in positions]
+    right = 1 <= len(speeds) <= 6 and 1 <= len(places) <= 12 and min(places) >= 0
+    got = f"{counted(len(speeds), 'speed')} and positions {places}"
+    need(right, f"{got}; expected 1 to 6 speeds and 1 to 12 positions from 0")
+    angles = [[r * p for p in places] for r in speeds]
+    numbers: dict[str, Any] = {"angles": [[round(a, 4) for a in row] for row in angles]}
+    if query is not None:
+        cosines = [[math.cos(r * query - a) for a in row] for r, row in zip(speeds, angles, strict=True)]
+        numbers["cosines"] = [[round(c, 2) + 0.0 for c in row] for row in cosines]
+
+    def draw(sheet: Sheet) -> None:
+        stored = f"{places[0]} to {places[-1]}" if len(places) > 2 else listed(list(map(str, places)))
+        sheet.note(18, 20, f"the same key at {stored}", colour="key", bold=True)
+        if query is not None:
+            sheet.note(
+                18 if sheet.narrow else 240,
+                40 if sheet.narrow else 20,
+                f"a query at {query}",
+                colour="query",
+                bold=True,
+            )
+        for n, (speed, turned) in enumerate(zip(speeds, angles, strict=True)):
+            cosines = numbers.get("cosines", [[]] * len(speeds))[n]
+            lines = [f"a round in {digits(2 * math.pi / abs(speed), 2)}" if speed else "never turns"]
+            lines += [f"cos to {p}: {c:.2f}" for p, c in zip(places, cosines, strict=False)][:4]
+            x, y = (
+                (82.0, 148 + 190.0 * n) if sheet.narrow else (120 + 230.0 * (n % 3), 140 + 290.0 * (n // 3))
+            )
+            _clock(sheet, x, y, dict(zip(places, turned, strict=True)), query and query * speed)
+            x, y, at = (x + 94, y - 34, "left") if sheet.narrow else (x, y + 112, "center")
+            sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
+            for k, line in enumerate(lines):
+                sheet.note(x, y + 21 + 20 * k, line, at=at)
+
+    said = "; ".join(
+        f"at {r:.3g} radians a position, "
+        + listed([f"{a:.2f} at {p}" for p, a in zip(places, row, strict=True)])
+        for r, row in zip(speeds, numbers["angles"], strict=True)
+    )
+    alt = f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {said}."
+    if query is not None:
+        told_of = "; ".join(", ".join(f"{c:.2f}" for c in row) for row in numbers["cosines"])
+        alt += f" Cosines to the query at {query}, clock by clock: {told_of}."
+    return Picture(draw, alt, numbers)
+
+
+def _clock(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float | None) -> None:
+    """One pair's clock; hands that lie together share a name, such as 0–7."""
+    radius, groups = 74.0, list[dict[int, float]]()
+    sheet.disc(x, y, radius, "panel", "line", 1)
+    sheet.line((x, y - radius), (x, y - radius + 7), colour="soft")
+    for position, angle in hands.items():
+        if groups and math.cos(angle - [*groups[-1].values()][-1]) > math.cos(20 / radius):
+            groups[-1][position] = angle
+        else:
+            groups.append({position: angle})
+        sheet.line((x, y), (x + 70 * math.sin(angle), y - 70 * math.cos(angle)), colour="key", width=2.2)
+    if query is not None:
+        sheet.line((x, y), (x + 62 * math.sin(query), y - 62 * math.cos(query)), colour="query", width=4)
+    sheet.disc(x, y, 4, "ink")
+    for group in groups:
+        names, angle = list(group), sum(group.values()) / len(group)
+        name = str(names[0]) if len(names) == 1 else f"{names[0]}–{names[-1]}"
+        far = radius + 8 + 0.5 * text_width(name, SMALL, bold=True) * abs(math.sin(angle))
+        sheet.note(
+            x + far * math.sin(angle),
+            y - (far + 2) * math.cos(angle),
+            name,
+            at="center",
+            colour="key",
+            bold=True,
+        )

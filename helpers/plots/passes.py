@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from helpers.plots.canvas import (
-    GENERATED,
-    GENERATED_FILL,
-    INK,
-    KEY,
-    KEY_FILL,
-    LARGE,
-    LINE,
-    PANEL,
-    PAPER,
-    QUERY,
-    QUERY_FILL,
-    SMALL,
-    SOFT,
-    TEXT,
-    VALUE,
-    VALUE_FILL,
-    Picture,
-    Sheet,
-    blend,
-    contrast,
-    counted,
-    listed,
-    shorten,
-    told,
-    with_settings,
-)
+from itertools import pairwise
+
+from helpers.plots.canvas import Picture, Sheet
+from helpers.plots.words import LARGE, SMALL, counted, listed, need, numbered, shorten, text_width, told
 from helpers.trace import Pass, Run, Trace, spread
 
 
@@ -41,7 +18,6 @@ def pass_names(passes: list[Pass]) -> list[str]:
     return names
 
 
-@with_settings
 def pause_and_drip(trace: Trace) -> Picture:
     """Draw a reply as a reader sees it, a pause and then a drip of words, over the rows that are kept.
 
@@ -49,77 +25,97 @@ def pause_and_drip(trace: Trace) -> Picture:
         trace: has a run "cached"; up to 12 positions run in it can be drawn.
 
     Returns:
-        One time axis: a block for each pass, as wide as the positions it ran, a word over the end of
-        each, and under it the rows of the cache. A schematic of work, not of seconds.
+        One axis of work: a block for each pass, as wide as the tokens it ran, a word over the end of
+        each, and under it the rows of the cache.
 
     Raises:
         ValueError: the run is too long to draw.
     """
-    passes = trace.run("cached").steps
-    tokens = trace.sequences[0].tokens
+    passes, tokens = trace.run("cached").steps, trace.sequences[0].tokens
     widths = [p.counts["positions"] for p in passes]
     kept = [p.parts[0].kept[1] for p in passes]
     words = [tokens[p.parts[0].out[0].chosen].text for p in passes]
-    if sum(widths) > 12:
-        raise ValueError(f"the run has {sum(widths)} positions; expected at most 12: record with max_new=3")
-    left, unit, step, stairs = 112.0, (700 - 112 - 62) / sum(widths), 25.0, 224.0
-    ends = [left + unit * sum(widths[: n + 1]) for n in range(len(widths))]
-    starts = [left, *ends[:-1]]
-    below = stairs + max(step * kept[-1], 72) + 14
-    sheet = Sheet(700, below + 20)
-    _time_axis(sheet, starts, ends, widths)
-    for end, word in zip(ends, words, strict=True):
-        chip = min(unit - 8, 88)
-        sheet.line((end, 79), (end, 96), colour=GENERATED, width=1.6)
-        sheet.chip(end, 66, word, width=max(chip, 34), fill=GENERATED_FILL, edge=GENERATED)
-    for p, end in zip(passes, ends, strict=True):
-        for token in spread(p.parts[0].written):
-            _cached_row(sheet, tokens[token].text, end, 684, stairs + step * token)
-    sheet.text(18, stairs + 9, "kept in the cache", bold=True)
-    for line, text in enumerate(("one row for each", "token that has run:", "a key over a value")):
-        sheet.note(18, stairs + 32 + 20 * line, text)
-    sheet.note(ends[0] - 6, below, "rows kept", at="right")
-    for end, rows in zip(ends, kept, strict=True):
-        sheet.text(end + 4, below, str(rows), bold=True)
+    got = f"the run has {sum(widths)} positions"
+    need(sum(widths) <= 12, f"{got}; expected at most 12: record with max_new=3")
+
+    def draw(sheet: Sheet) -> None:
+        left, aside = 20.0 if sheet.narrow else 112.0, min(56, text_width(words[-1][:9]) / 2 + 14)
+        unit = (sheet.width - left - aside) / sum(widths)
+        edges = [left + unit * sum(widths[:n]) for n in range(len(widths) + 1)]
+        top = _words_over(sheet, edges, words)
+        _work_axis(sheet, edges, widths, top)
+        stairs = _kept_heading(sheet, top)
+        for p, end in zip(passes, edges[1:], strict=True):
+            for token in spread(p.parts[0].written):
+                _cached_row(sheet, tokens[token].text, end, sheet.width - 14, stairs + 25 * token)
+        below = max(stairs + 25 * kept[-1], sheet.bottom if sheet.narrow else stairs + 80) + 14
+        sheet.note(edges[1] - 6, below, "rows kept", at="right")
+        for end, rows in zip(edges[1:], kept, strict=True):
+            sheet.text(end + 4, below, str(rows), bold=True)
+
     alt = (
-        f"Time runs to the right, as work and not as seconds. You press Enter. "
+        f"Work runs to the right, counted in tokens run and not in seconds. You press Enter. "
         f"Prefill runs {counted(widths[0], 'token')} in one wide block: the pause. "
         f"Then {counted(len(passes) - 1, 'thin block')} of one token each: the drip. "
         f"{counted(len(passes), 'pass')}, {counted(len(words), 'word')} "
-        f"({listed(list(map(told, words)))}), one at the end of each pass. "
+        f"({listed([told(word) for word in words])}), one at the end of each pass. "
         f"Rows kept in the cache after each pass: {listed([str(n) for n in kept])}."
     )
-    return Picture(sheet.figure, alt, {"positions": widths, "kept": kept, "words": words})
+    return Picture(draw, alt, {"positions": widths, "kept": kept, "words": words})
 
 
-def _time_axis(sheet: Sheet, starts: list[float], ends: list[float], widths: list[int]) -> None:
-    """Blocks of the passes on the time axis, with the key that starts them."""
-    for name, x, to in (("the pause", starts[0], ends[0]), ("the drip", ends[0], ends[-1])):
+def _words_over(sheet: Sheet, edges: list[float], words: list[str]) -> float:
+    """Write each word over the end of its pass, on two levels if need be; return the blocks' top."""
+    step = min((b - a for a, b in pairwise(edges[1:])), default=88.0)
+    wide = [text_width(word[:100]) + 10 for word in words]
+    levels = 1 if max(wide) <= step - 6 else 2
+    top = 70.0 + 30 * levels
+    for name, x, to in (("the pause", edges[0], edges[1]), ("the drip", edges[1], edges[-1])):
         if to > x:
-            sheet.line((x + 5, 40), (x + 5, 34), (to - 5, 34), (to - 5, 40), colour=SOFT)
+            sheet.line((x + 5, 40), (x + 5, 34), (to - 5, 34), (to - 5, 40), colour="soft")
             sheet.text((x + to) / 2, 19, name, at="center", bold=True)
-    sheet.note(52, 93, "you press", at="center")
-    sheet.box(18, 106, 68, 36, fill=PANEL, edge=SOFT, radius=6, line=1.2)
-    sheet.text(52, 124, "Enter", at="center", bold=True)
-    for n, (x, to, positions) in enumerate(zip(starts, ends, widths, strict=True)):
-        sheet.box(x + 1.5, 98, to - x - 3, 52, fill=QUERY_FILL, edge=QUERY, radius=5, line=1.2)
-        if n == 0:
-            sheet.text((x + to) / 2, 115, "prefill", at="center", bold=True)
-            sheet.text((x + to) / 2, 135, f"{positions} tokens together", at="center", size=SMALL)
-        else:
-            wide = to - x > 70
-            name = f"decode {n}" if wide else f"d{n}"
-            sheet.text((x + to) / 2, 115, name, at="center", size=SMALL, bold=True)
-            sheet.text((x + to) / 2, 135, "1 token" if wide else "1", at="center", size=SMALL)
-    sheet.arrow(starts[0], 168, 688, 168, SOFT)
-    sheet.note(starts[0], 187, "time: width is positions run, not seconds")
+    for n, (end, word, room) in enumerate(zip(edges[1:], words, wide, strict=True)):
+        y = 66.0 + 30 * (levels == 2 and n % 2 == 0)
+        width = max(34.0, min(room, step * levels - 6))
+        sheet.line((end, y + 13), (end, top), colour="generated", width=1.6)
+        sheet.chip(end, y, word, width=width, fill="generated fill", edge="generated")
+    return top
+
+
+def _work_axis(sheet: Sheet, edges: list[float], widths: list[int], top: float) -> None:
+    """Blocks of the passes on the axis of work, and where there is room the key that starts them."""
+    if not sheet.narrow:
+        sheet.note(52, top - 5, "you press", at="center")
+        sheet.box(18, top + 8, 68, 36, fill="panel", edge="soft", radius=6, line=1.2)
+        sheet.text(52, top + 26, "Enter", at="center", bold=True)
+    for n, (x, to, positions) in enumerate(zip(edges, edges[1:], widths, strict=False)):
+        sheet.box(x + 1.5, top, to - x - 3, 52, fill="query fill", edge="query", radius=5, line=1.2)
+        roomy = to - x > 70
+        name = "prefill" if n == 0 else f"decode {n}" if roomy else f"d{n}"
+        told_of = counted(positions, "token") + (" together" if positions > 1 and to - x > 130 else "")
+        sheet.text((x + to) / 2, top + 17, name, at="center", size=SMALL, bold=True)
+        sheet.text((x + to) / 2, top + 37, told_of if roomy else str(positions), at="center", size=SMALL)
+    sheet.arrow(edges[0], top + 68, sheet.width - 14, top + 68, "soft")
+    sheet.note(edges[0], top + 86, "work: tokens run, not seconds")
+
+
+def _kept_heading(sheet: Sheet, top: float) -> float:
+    """Say what the staircase is, beside it or above it; return where it begins."""
+    heading, lines = "kept in the cache", ["a row for each", "token that has run:", "a key over a value"]
+    if sheet.narrow:
+        lines = ["a row for each token that has run,", "its key over its value"]
+    y = top + (118 if sheet.narrow else 134)
+    sheet.text(18, y, heading, bold=True)
+    for n, line in enumerate(lines):
+        sheet.note(18, y + 22 + 19 * n, line)
+    return y + 56 if sheet.narrow else y - 9
 
 
 def _cached_row(sheet: Sheet, word: str, x: float, to: float, y: float) -> None:
     """One row of the cache, its K over its V, from when it was made."""
-    sheet.box(x + 2, y, to - x - 2, 10, fill=KEY_FILL, edge=KEY, radius=2, line=0.8)
-    sheet.box(x + 2, y + 10, to - x - 2, 10, fill=VALUE_FILL, edge=VALUE, radius=2, line=0.8)
-    sheet.text(x - 6, y + 10, shorten(word, 90), at="right", size=SMALL)
+    sheet.box(x + 2, y, to - x - 2, 10, fill="key fill", edge="key", radius=2, line=0.8)
+    sheet.box(x + 2, y + 10, to - x - 2, 10, fill="value fill", edge="value", radius=2, line=0.8)
+    sheet.text(x - 6, y + 10, shorten(word, 84, SMALL), at="right", size=SMALL)
 
 
 def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
@@ -133,12 +129,11 @@ def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
     return times
 
 
-@with_settings
 def triangle(trace: Trace, run: str = "uncached") -> Picture:
     """Draw who looks at whom over a whole reply, each cell holding how often it was scored.
 
     Args:
-        trace: of one sequence; up to 24 tokens that ran.
+        trace: of one sequence; up to 12 tokens that ran.
         run: "uncached" shades by count; "cached" shades by pass.
 
     Returns:
@@ -149,47 +144,59 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
         KeyError: there is no such run.
     """
     chosen = trace.run(run)
-    passes, tokens = chosen.steps, trace.sequences[0].tokens
-    n = 1 + max(token for p in passes for token in p.parts[0].queries)
-    if n > 24:
-        raise ValueError(f"{n} tokens ran; expected at most 24 to draw: record fewer, such as max_new=8")
+    n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
+    need(n <= 12, f"{n} tokens ran; expected at most 12 to draw: record fewer, such as max_new=8")
     times = times_scored(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
-    left, top, cell = 84.0, 40.0, 384 / max(n, 6)
-    sheet = Sheet(left + cell * max(n, 6) + 148, top + cell * max(n, 2) + 18)
-    sheet.note(left - 10, top - 15, "looks at", at="right")
-    for i, row in enumerate(times):
-        y = top + cell * (i + 0.5)
-        sheet.text(left - 10, y, shorten(tokens[i].text, left - 16, SMALL), at="right", size=SMALL)
-        size = min(SMALL, cell * 0.55)
-        sheet.text(left + y - top, top - 15, str(i + 1), at="center", size=size, colour=SOFT)
-        for j, count in enumerate(row):
-            fill, ink = _shade(chosen, i, count, len(passes))
-            x = left + cell * j
-            sheet.box(x + 1, y - cell / 2 + 1, cell - 2, cell - 2, fill=fill, edge=QUERY, radius=3, line=0.8)
-            if cell >= 15:
-                size = min(TEXT, cell * 0.6)
-                sheet.text(x + cell / 2, y, str(count), at="center", size=size, colour=ink)
-        sheet.note(left + cell * (i + 1) + 8, y, _row_label(chosen, i, row))
-    _triangle_total(sheet, total, distinct, cached=chosen.cache != "none")
+    words = numbered([token.text for token in trace.sequences[0].tokens[:n]])
+    labels = _by_pass(chosen, n) if chosen.cache != "none" else [_often(row[0]) for row in times]
+
+    def draw(sheet: Sheet) -> None:
+        left, top = (72.0, 92.0) if sheet.narrow else (90.0, 40.0)
+        cell = (190 if sheet.narrow else 380) / max(n, 6)
+        _triangle_total(sheet, total, distinct)
+        sheet.note(left - 10, top - 15, "looks at", at="right")
+        for i, row in enumerate(times):
+            y = top + cell * (i + 0.5)
+            sheet.note(left - 10, y, shorten(words[i], left - 12, SMALL), at="right", colour="ink")
+            sheet.note(left + cell * (i + 1) + 6, y, labels[i])
+            if cell >= 20 or i % 2 == 0:
+                sheet.note(left + y - top, top - 15, str(i + 1), at="center")
+            for j, count in enumerate(row):
+                share, ink = _shade(chosen, i, count)
+                place = (left + cell * j + 1, y - cell / 2 + 1, cell - 2, cell - 2)
+                sheet.box(*place, fill="query", share=share, edge="query", radius=3, line=0.8)
+                sheet.note(place[0] + cell / 2 - 1, y, str(count), at="center", colour=ink)
+
     numbers = {"cells": times, "total": total, "distinct": distinct}
-    return Picture(sheet.figure, _triangle_in_words(trace, run, times), numbers)
+    return Picture(draw, _triangle_in_words(trace, run, times, words), numbers)
 
 
-def _triangle_total(sheet: Sheet, total: int, distinct: int, *, cached: bool) -> None:
-    right = sheet.width - 20
-    sheet.text(right, 40, str(total), at="right", size=LARGE, bold=True)
-    sheet.text(right, 64, "pairs scored in all", at="right", size=SMALL)
-    again = [f"{distinct} cells, so", f"{total - distinct} pairs were", "scored again."]
-    once = ["With the cache,", "each cell once."] if cached else ["each cell once"]
-    lines = once if total == distinct else again
+def _by_pass(run: Run, n_tokens: int) -> list[str]:
+    """Name, for each token, the pass of the reply that ran it first."""
+    passes = [[token for part in p.parts for token in spread(part.new)] for p in run.steps]
+    first = [next(n for n, new in enumerate(passes) if token in new) for token in range(n_tokens)]
+    return [pass_names(run.steps)[n] for n in first]
+
+
+def _often(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:
+    right = sheet.width - 14
+    sheet.text(right, 24, str(total), at="right", size=LARGE, bold=True)
+    again = [f"{distinct} cells, so {total - distinct}", "were scored again"]
+    lines = ["pairs scored in all", *(["each cell once"] if total == distinct else again)]
+    if sheet.narrow:
+        right, lines = right - 70, [lines[0], " ".join(lines[1:])]
     for line, text in enumerate(lines):
-        sheet.note(right, 92 + 20 * line, text, at="right")
+        sheet.note(right, (24 if sheet.narrow else 50) + 22 * line, text, at="right")
 
 
-def _triangle_in_words(trace: Trace, run: str, times: list[list[int]]) -> str:
-    tokens, total, distinct = trace.sequences[0].tokens, sum(map(sum, times)), sum(map(len, times))
-    said = "; ".join(f"row {i + 1} ({told(tokens[i].text)}): {row[0]}" for i, row in enumerate(times))
+def _triangle_in_words(trace: Trace, run: str, times: list[list[int]], words: list[str]) -> str:
+    total, distinct = sum(map(sum, times)), sum(map(len, times))
+    said = "; ".join(f"row {i + 1} ({told(words[i])}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
     return (
         f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
@@ -198,31 +205,18 @@ def _triangle_in_words(trace: Trace, run: str, times: list[list[int]]) -> str:
     )
 
 
-def _shade(run: Run, query: int, count: int, most: int) -> tuple[str, str]:
-    """Fill and ink of a cell: by how often it was scored, or with a cache by the pass that scored it."""
+def _shade(run: Run, query: int, count: int) -> tuple[float, str]:
+    """Share of blue in a cell and the ink on it: by how often it was scored, or by the pass that scored it.
+
+    Ink reads on up to a half of blue in either theme, paper on all of it.
+    """
     if run.cache == "none":
-        share = (count - 1) / max(most - 1, 1)
-        fill = QUERY if share == 1 else blend("#e3f1fa", QUERY, 0.78 * share**1.3)  # ink reads up to 0.78
-    else:
-        n = _pass_of(run, query)
-        fill = (
-            blend(QUERY_FILL, QUERY, 0.35) if n == 0 else (blend(PAPER, QUERY_FILL, 0.35), QUERY_FILL)[n % 2]
-        )
-    return fill, max(INK, PAPER, key=lambda ink: contrast(fill, ink))
+        share = (count - 1) / max(len(run.steps) - 1, 1)
+        return (1.0, "paper") if share == 1 else (0.08 + 0.42 * share, "ink")
+    n = next(n for n, p in enumerate(run.steps) if query in spread(p.parts[0].new))
+    return (0.45 if n == 0 else (0.08, 0.25)[n % 2]), "ink"
 
 
-def _pass_of(run: Run, token: int) -> int:
-    """Which pass of the reply ran this token first, from 0."""
-    return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
-
-
-def _row_label(run: Run, token: int, row: list[int]) -> str:
-    if run.cache == "none":
-        return "once" if row[0] == 1 else f"{row[0]} times"
-    return pass_names(run.steps)[_pass_of(run, token)]
-
-
-@with_settings
 def work_by_pass(trace: Trace) -> Picture:
     """Draw positions and pairs of each pass of a reply: done with the cache, avoided by it.
 
@@ -230,49 +224,49 @@ def work_by_pass(trace: Trace) -> Picture:
         trace: has the runs "cached" and "uncached"; up to 12 passes.
 
     Returns:
-        Two bar charts, each on its own scale; solid is done, hatched avoided.
+        Two bar charts, each on its own scale; filled is done, dashed avoided.
 
     Raises:
         ValueError: there are too many passes to draw.
     """
     runs = {name: trace.run(name).steps for name in ("cached", "uncached")}
-    names = pass_names(runs["cached"])
-    if len(names) > 12:
-        raise ValueError(f"the run has {len(names)} passes; expected at most 12 to draw")
+    n_passes = len(runs["cached"])
+    need(n_passes <= 12, f"the run has {n_passes} passes; expected at most 12 to draw")
     numbers = {
         name: {what: [p.counts[what] for p in passes] for what in ("positions", "pairs")}
         for name, passes in runs.items()
     }
-    sheet = Sheet(700, 302)
-    for x, what in ((18.0, "positions"), (366.0, "pairs")):
-        _bars(sheet, x, what, numbers["cached"][what], numbers["uncached"][what])
-    totals = {name: {what: sum(x) for what, x in work.items()} for name, work in numbers.items()}
+
+    def draw(sheet: Sheet) -> None:
+        for n, what in enumerate(("positions", "pairs")):
+            x, top = (14.0, 270.0 * n) if sheet.narrow else (18.0 + 348 * n, 0.0)
+            _bars(sheet, x, top, what, numbers["cached"][what], numbers["uncached"][what])
+
     said = "; ".join(
-        f"{what} by pass without the cache {', '.join(map(str, numbers['uncached'][what]))} "
-        f"(total {totals['uncached'][what]}), with it {', '.join(map(str, numbers['cached'][what]))} "
-        f"(total {totals['cached'][what]})"
+        f"{what} by pass " + ", ".join(
+            f"{how} {', '.join(map(str, numbers[run][what]))} (total {sum(numbers[run][what])})"
+            for how, run in (("without the cache", "uncached"), ("with it", "cached"))
+        )
         for what in ("positions", "pairs")
-    )
-    alt = f"Work of {counted(len(names), 'pass')}, {names[0]} first: {said}."
-    return Picture(sheet.figure, alt, numbers)
+    )  # fmt: skip
+    return Picture(draw, f"Work of {counted(n_passes, 'pass')}, prefill first: {said}.", numbers)
 
 
-def _bars(sheet: Sheet, left: float, what: str, done: list[int], without: list[int]) -> None:
-    """One chart: hatched bars without the cache, the solid part done with it."""
-    slot, base, tall = 316 / len(done), 252.0, 150.0 / max(without)
-    title = {"positions": "positions run", "pairs": "pairs of a head"}[what]
-    sheet.text(left, 26, title, bold=True)
-    sheet.note(left, 48, f"{sum(without)} without the cache, {sum(done)} with it")
+def _bars(sheet: Sheet, left: float, top: float, what: str, done: list[int], without: list[int]) -> None:
+    """One chart: dashed bars without the cache, the filled part done with it."""
+    slot, base, tall = 312 / len(done), top + 222.0, 140.0 / max(without)
+    sheet.text(left, top + 18, {"positions": "positions run", "pairs": "pairs of a head"}[what], bold=True)
+    sheet.note(left, top + 40, f"{sum(without)} without the cache, {sum(done)} with it")
     for n, (solid, whole) in enumerate(zip(done, without, strict=True)):
         x, wide = left + slot * n + 3, slot - 6
         if whole > solid:
-            top = base - tall * whole
-            sheet.box(x, top, wide, tall * whole, fill=PAPER, edge=LINE, radius=0, hatched=True)
-            if tall * (whole - solid) > 20:  # or its number would lie on the other
-                sheet.note(x + wide / 2, top - 10, str(whole), at="center")
-            sheet.box(x + 1.5, base - tall * solid - 20, wide - 3, 20, fill=PAPER, radius=0)
-        sheet.box(x, base - tall * solid, wide, tall * solid, fill=INK, radius=0)
-        sheet.text(x + wide / 2, base - tall * solid - 10, str(solid), at="center", size=SMALL, bold=True)
-        sheet.note(x + wide / 2, base + 14, "P" if n == 0 else str(n), at="center")
-    sheet.line((left, base), (left + 316, base), colour=SOFT)
+            sheet.box(
+                x, base - tall * whole, wide, tall * (whole - solid), edge="soft", radius=0, dashed=True
+            )
+            if tall * (whole - solid) > 34:  # or its number would lie on the other
+                sheet.note(x + wide / 2, base - tall * whole - 10, str(whole), at="center")
+        sheet.box(x, base - tall * solid, wide, tall * solid, fill="ink", radius=0)
+        sheet.note(x + wide / 2, base - tall * solid - 10, str(solid), at="center", colour="ink", bold=True)
+        sheet.note(x + wide / 2, base + 13, "P" if n == 0 else str(n), at="center")
+    sheet.line((left, base), (left + 312, base), colour="soft")
     sheet.note(left, base + 32, "P prefill, then decode steps")

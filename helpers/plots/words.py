@@ -1,0 +1,99 @@
+"""Numbers and tokens as a figure writes them, and as its text alternative says them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ft2font import FT2Font
+from matplotlib.textpath import TextToPath
+
+FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than what browsers take in its place
+TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
+
+
+@cache
+def _font() -> FT2Font:
+    return get_font(findfont(FONT))
+
+
+def need(right: bool, message: str) -> None:
+    """Raise ValueError with this message unless what a figure was given is right."""
+    if not right:
+        raise ValueError(message)
+
+
+def told(text: str) -> str:
+    """Return a token's text for a sentence: escapes for what cannot be printed, at most 40 characters."""
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
+    return shown if len(shown) <= 40 else shown[:39] + "…"
+
+
+def drawable(text: str) -> str:
+    """Return text with what cannot be drawn as one line of glyphs as escapes or boxes."""
+    glyphs = _font().get_charmap()
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(c if ord(c) in glyphs else "□" for c in shown)
+
+
+def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
+    """Return how wide a text comes out, px."""
+    font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
+    return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0]
+
+
+def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> str:
+    """Cut a token's text to fit `width` px, with an ellipsis where something was cut."""
+    shown = drawable(text[:100])
+    if len(text) <= 100 and text_width(shown, size, bold=bold) <= width:
+        return shown
+    kept = len(shown)
+    while kept > 1 and text_width(shown[:kept] + "…", size, bold=bold) > width:
+        kept -= 1
+    return shown[:kept] + "…"
+
+
+def wrapped(text: str, width: float, size: float = SMALL) -> list[str]:
+    """Break a sentence into lines of at most `width` px."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if text_width(longer, size) > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def numbered(words: Sequence[str]) -> list[str]:
+    """Number the words that come more than once: Today, nice 1, nice 2."""
+    return [f"{w} {words[: n + 1].count(w)}" if words.count(w) > 1 else w for n, w in enumerate(words)]
+
+
+def number(x: float) -> str:
+    """Write a number with at most two decimals: 12.5, 10.33, 5."""
+    return f"{round(float(x), 2) + 0.0:g}" if abs(x) < 1e5 else f"{x:.3g}"
+
+
+def digits(x: float, n: int = 3) -> str:
+    """Write a number with n digits, with commas and without an exponent: 0.0123, 1.5, 39.1, 2,070."""
+    if x == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    return f"{x:,.{max(0, n - 1 - math.floor(math.log10(abs(x))))}f}"
+
+
+def tenths(x: float) -> str:
+    """Write a size with one decimal, or with three digits where it is small: 312.5, 39.1, 4.39, 0.00123."""
+    return f"{x:,.1f}" if x >= 10 else digits(x)
+
+
+def listed(items: Sequence[str]) -> str:
+    """Join items as a sentence does: a, b and c."""
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
+
+
+def counted(n: int, noun: str) -> str:
+    """Write a count with its noun: 1 pass, 2 passes."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"
