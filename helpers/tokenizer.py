@@ -22,6 +22,9 @@ class Tokenizer:
         """Wrap a tokenizer of the `tokenizers` library. ValueError for a kind that `check_kind` refuses."""
         check_kind(library)
         self.library = library
+        self.eos: str | None = EOS
+        self.bos: str | None = None  # a checkpoint may name both, and have a chat template
+        self.chat_template: str | None = None
         self.vocabulary = library.get_vocab()
         added = [re.escape(token.content) for token in library.get_added_tokens_decoder().values()]
         self.added = re.compile("|".join(sorted(added, key=len, reverse=True)) or "(?!)")
@@ -76,18 +79,18 @@ class Tokenizer:
 
     @property
     def eos_id(self) -> int | None:
-        """The id of `<eos>`; None where the vocabulary has no such word."""
-        return self.library.token_to_id(EOS)
+        """The id of the word that ends a text, `<eos>` in ours; None where the vocabulary has no such word."""
+        return None if self.eos is None else self.library.token_to_id(self.eos)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text.
+        """Return the ids of a text, with the beginning token before it that a tokenizer.json may ask for.
 
         Raises:
             ValueError: a word is not in the vocabulary; the message names it and the nearest that are. Where
                 words are cut into pieces: a character that no piece has.
         """
         self.check_known(text)
-        return self.library.encode(text, add_special_tokens=False).ids
+        return self.library.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, `<eos>` written out.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import reprlib
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from helpers.arguments import check_whole, is_whole
 
+LARGEST = 3.4e38  # of float32, in which positions are turned whatever the model's dtype
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
 
 
@@ -111,14 +111,14 @@ class ModelConfig:
 
 
 def check_positive(name: str, value: object) -> None:
-    """Raise ValueError unless value is a number over 0 that fits into a float."""
+    """Raise ValueError unless value is a number over 0 that fits into float32."""
     fine = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (fine and 0 < value <= sys.float_info.max):  # type: ignore[operator]
-        raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into a float")
+    if not (fine and 0 < value <= LARGEST):  # type: ignore[operator]
+        raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into float32")
 
 
 def check_one_or_more(name: str, value: float) -> None:
-    """Raise ValueError unless value is a number, 1 or more, that fits into a float."""
+    """Raise ValueError unless value is a number, 1 or more, that fits into float32."""
     check_positive(name, value)
     if value < 1:
         raise ValueError(f"{name} is {value}; expected 1 or more")

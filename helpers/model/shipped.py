@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from helpers import corpus
-from helpers.model import checkpoint
+from helpers.model import load as checkpoints
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
@@ -28,4 +28,4 @@ CONFIG = ModelConfig(
 
 def load() -> tuple[Transformer, Tokenizer]:
     """Return the trained model and its tokenizer, from the files in the package; `.ci/train.py` made them."""
-    return checkpoint.load(FOLDER), Tokenizer.load(FOLDER)
+    return checkpoints.load(FOLDER), Tokenizer.load(FOLDER)

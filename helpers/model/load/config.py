@@ -1,0 +1,230 @@
+"""config.json of Hugging Face checkpoints: read into a `ModelConfig`, written from one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from helpers.arguments import check_whole, is_whole
+from helpers.model.config import Llama3Scaling, ModelConfig, check_positive
+from helpers.model.load.files import CheckpointError, read_json
+
+CONFIG_FILE = "config.json"
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+}
+# What `transformers` takes for a key that is missing.
+COMMON = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": None,
+    "head_dim": None,
+    "vocab_size": 32_000,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10_000.0,
+    "tie_word_embeddings": False,
+    "sliding_window": 4096,
+    "eos_token_id": 2,
+}
+QWEN2 = {"num_key_value_heads": 32, "intermediate_size": 22_016, "max_position_embeddings": 32_768}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": COMMON | {"intermediate_size": 11_008, "max_position_embeddings": 2048, "sliding_window": None},
+    "mistral": COMMON
+    | {"num_key_value_heads": 8, "intermediate_size": 14_336, "max_position_embeddings": 131_072},
+    "qwen2": COMMON
+    | QWEN2
+    | {"vocab_size": 151_936, "use_sliding_window": False, "max_window_layers": 28, "eos_token_id": None},
+}
+# Keys that make another function of the model, and the values with which they do not.
+HARMLESS: dict[str, tuple[Any, ...]] = {
+    "is_causal": (True,),
+    "hidden_act": ("silu", "swish"),
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "rope_interleaved": (False,),
+    "partial_rotary_factor": (1.0, None),
+    "quantization_config": (None,),
+    "compression_config": (None,),
+    "per_layer_config": (None,),
+}
+
+
+def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
+    """Read config.json; arguments and errors as in `load`."""
+    path = Path(folder) / CONFIG_FILE
+    data = read_json(path)
+    try:
+        return config_from_json(data, max_seq_len)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
+    """Translate the keys of config.json; ValueError if one is wrong, or makes another function of the model."""
+    refuse_unsupported(data)
+    kind = data["model_type"]
+    data = DEFAULTS[kind] | data
+    n_layers, n_heads = size(data, "num_hidden_layers"), size(data, "num_attention_heads")
+    C = size(data, "hidden_size")
+    if data["head_dim"] is None and C % n_heads:
+        raise ValueError(
+            f"hidden_size {C} is no multiple of num_attention_heads {n_heads}; expected a head_dim"
+        )
+    rope = rope_of(data)
+    check_positive("rms_norm_eps", data["rms_norm_eps"])
+    return ModelConfig(
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=size(data, "num_key_value_heads", n_heads),
+        head_dim=size(data, "head_dim", C // n_heads),
+        hidden_size=C,
+        intermediate_size=size(data, "intermediate_size"),
+        vocab_size=size(data, "vocab_size"),
+        max_seq_len=context(size(data, "max_position_embeddings"), window_of(data, n_layers), max_seq_len),
+        rope_theta=rope["rope_theta"],
+        rope_scaling=scaling_of(rope),
+        norm_eps=data["rms_norm_eps"],
+        tied=flag(data, "tie_word_embeddings"),
+        qkv_bias=kind == "qwen2",
+        eos_ids=eos_of(data["eos_token_id"]),
+    )
+
+
+def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
+    """Return config.json for a model; errors as in `save`."""
+    if config.hidden_size % config.n_heads:
+        raise CheckpointError(
+            f"hidden_size {config.hidden_size} is no multiple of n_heads {config.n_heads}; "
+            "expected one: transformers refuses such a Llama"
+        )
+    kind, scaling = "qwen2" if config.qkv_bias else "llama", config.rope_scaling
+    return {
+        "architectures": [ARCHITECTURES[kind]],
+        "model_type": kind,
+        "num_hidden_layers": config.n_layers,
+        "num_attention_heads": config.n_heads,
+        "num_key_value_heads": config.n_kv_heads,
+        "head_dim": config.head_dim,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "vocab_size": config.vocab_size,
+        "max_position_embeddings": config.max_seq_len,
+        "rope_theta": config.rope_theta,
+        "rope_scaling": None if scaling is None else scaling_to_json(scaling),
+        "rms_norm_eps": config.norm_eps,
+        "hidden_act": "silu",
+        "tie_word_embeddings": config.tied,
+        "bos_token_id": None,
+        "eos_token_id": list(config.eos_ids) or None,
+        "torch_dtype": str(dtype).removeprefix("torch."),
+    }
+
+
+def scaling_to_json(scaling: Llama3Scaling) -> dict[str, Any]:
+    """Return rope_scaling as config.json spells it."""
+    known = {name: value for name, value in vars(scaling).items() if name != "original_max_seq_len"}
+    original = {"original_max_position_embeddings": scaling.original_max_seq_len}
+    return {"rope_type": "llama3"} | known | original
+
+
+def size(data: dict[str, Any], key: str, default: int | None = None) -> int:
+    """Return a whole number over 0 of config.json, 64.0 for 64 among them; `default` in place of null."""
+    value = default if data[key] is None else data[key]
+    return check_whole(key, int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def flag(data: dict[str, Any], key: str) -> bool:
+    """Return a yes or no of config.json."""
+    if not isinstance(data[key], bool):
+        raise ValueError(f"{key} is {data[key]!r}; expected true or false")
+    return data[key]
+
+
+def eos_of(value: object) -> tuple[int, ...]:
+    """Return the ids that end a reply: config.json has one, a list of them, or null."""
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    for token in ids:
+        if not is_whole(token):
+            raise ValueError(f"eos_token_id is {value!r}; expected a whole number or a list of them")
+    return tuple(ids)
+
+
+def rope_of(data: dict[str, Any]) -> dict[str, Any]:
+    """Return theta and scaling of RoPE, which files spell differently; where two disagree, as `transformers`.
+
+    Old files have rope_theta and rope_scaling, new ones rope_parameters.
+    """
+    key = "rope_scaling" if data.get("rope_scaling") else "rope_parameters"
+    given = data.get(key) or {}
+    if not isinstance(given, dict):
+        raise ValueError(f"{key} is {given!r}; expected an object or null")
+    if nested := [name for name, value in given.items() if isinstance(value, dict)]:
+        raise ValueError(f"{key} differs by kind of layer ({nested[0]}), which is not supported")
+    rope = {"rope_type": given.get("type", "default"), "rope_theta": data["rope_theta"]} | given
+    if rope["rope_type"] not in ("default", "llama3"):
+        raise ValueError(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
+    refuse_other(given)
+    original = "original_max_position_embeddings"
+    return {original: data["max_position_embeddings"]} | rope | {k: data[k] for k in [original] if k in data}
+
+
+def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
+    """Return llama3 scaling, or None for plain RoPE."""
+    if rope["rope_type"] == "default":
+        return None
+    theirs = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    for key in theirs:
+        if key not in rope:
+            raise ValueError(f"{key} of rope type llama3 is missing")
+        check_positive(key, rope[key])
+    return Llama3Scaling(**{key: rope[key] for key in theirs[:3]}, original_max_seq_len=rope[theirs[3]])
+
+
+def refuse_unsupported(data: dict[str, Any]) -> None:
+    """Raise ValueError, and name it, where the model would be another function than ours."""
+    kind, told = data.get("model_type"), data.get("architectures") or []
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        raise ValueError(f"model_type {kind!r} is not supported; expected one of {', '.join(ARCHITECTURES)}")
+    if not isinstance(told, list) or any(name != ARCHITECTURES[kind] for name in told):
+        raise ValueError(f"architectures {told!r} are not supported; expected {ARCHITECTURES[kind]!r}")
+    kinds = data.get("layer_types") or []
+    if not isinstance(kinds, list) or any(x not in ("full_attention", "sliding_attention") for x in kinds):
+        raise ValueError(f"layer_types {kinds!r} are not supported; expected full_attention")
+    refuse_other(data)
+
+
+def refuse_other(data: dict[str, Any]) -> None:
+    """Raise ValueError for a key that makes another function of the model."""
+    for key in HARMLESS.keys() & data.keys():
+        if data[key] not in HARMLESS[key]:
+            raise ValueError(f"{key} {data[key]!r} is not supported; expected {HARMLESS[key][0]!r}")
+
+
+def window_of(data: dict[str, Any], n_layers: int) -> int | None:
+    """Return how many tokens the layer that sees least sees; None where each sees all of them."""
+    if data["model_type"] == "qwen2":
+        if not flag(data, "use_sliding_window"):
+            return None
+        full = check_whole("max_window_layers", data["max_window_layers"], 0)
+        kinds = data.get("layer_types") or ["full_attention"] * full + ["sliding_attention"] * n_layers
+        if "sliding_attention" not in kinds[:n_layers]:
+            return None
+    return None if data["sliding_window"] is None else size(data, "sliding_window")
+
+
+def context(longest: int, window: int | None, wanted: int | None) -> int:
+    """Return how long a sequence may be; ValueError if that is over the longest, or over a sliding window."""
+    length = longest if wanted is None else check_whole("max_seq_len", wanted)
+    if length > longest:
+        raise ValueError(f"max_seq_len is {length}; expected at most max_position_embeddings, {longest}")
+    if window is not None and window < length:
+        raise ValueError(
+            f"sliding_window {window} is shorter than the context {length}, which is not "
+            f"supported; pass max_seq_len={window} to stay inside it"
+        )
+    return length

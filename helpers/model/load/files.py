@@ -1,0 +1,58 @@
+"""Files of a checkpoint: what may be wrong with one before its content is looked at."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, incomplete, or of a kind that this model cannot run right."""
+
+
+def check_file(path: Path) -> Path:
+    """Return the path. CheckpointError unless it is a file that can be read: opening a pipe would wait."""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+            raise CheckpointError(f"{path} is {kind}; expected a file")
+        path.open("rb").close()
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.name} is missing from {path.parent}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    return path
+
+
+def names_in(folder: Path) -> set[str]:
+    """Return the names in a folder; CheckpointError if it may not be listed."""
+    try:
+        return {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be listed: {error.strerror}") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file; CheckpointError if that is not what it holds, or a key stands twice."""
+    try:
+        data = json.loads(check_file(path).read_text(encoding="utf-8"), object_pairs_hook=without_doubles)
+    except CheckpointError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")
+    return data
+
+
+def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs as a dict; ValueError for a key that stands twice, of which Python takes the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        double = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {double!r} stands twice")
+    return found

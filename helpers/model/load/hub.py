@@ -1,0 +1,76 @@
+"""Where a checkpoint is: a folder, a GGUF file, or a name on the Hugging Face Hub, fetched from there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from helpers.model.load.config import CONFIG_FILE
+from helpers.model.load.files import CheckpointError, names_in
+from helpers.model.load.safetensors import INDEX, WEIGHTS
+
+FETCHED = [CONFIG_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
+FETCHED += ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+TIMEOUT = 10.0  # seconds that the Hub has to answer at all
+
+
+def find(source: str | Path) -> Path:
+    """Return the folder or the GGUF file of a source, downloaded if it is a name on the Hub.
+
+    Raises:
+        CheckpointError: there is no such thing, or it cannot be downloaded.
+    """
+    if not isinstance(source, str | Path):
+        raise CheckpointError(
+            f"the source is {source!r}; expected a folder, a .gguf file, or a Hub name: owner/name"
+        )
+    path = Path(source)
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises OSError for a name that is too long
+        return inside(path)
+    if path.suffix == ".gguf":
+        return path
+    if os.path.exists(path):  # noqa: PTH110
+        raise CheckpointError(f"{path} is a file; expected the folder that holds {CONFIG_FILE}, or a .gguf")
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(source)):
+        raise CheckpointError(
+            f"there is no folder {str(source)!r}; expected one, a .gguf file, or a Hub name: owner/name"
+        )
+    return download(str(source))
+
+
+def inside(folder: Path) -> Path:
+    """Return the one GGUF file in a folder that has no config.json, otherwise the folder."""
+    names = names_in(folder)
+    files = [name for name in names if name.endswith(".gguf")]
+    return folder / files[0] if len(files) == 1 and CONFIG_FILE not in names else folder
+
+
+def download(name: str, timeout: float = TIMEOUT) -> Path:
+    """Fetch a checkpoint from the Hub, with a progress bar; what is here already is not fetched again.
+
+    Args:
+        name: owner/name.
+        timeout: seconds that the Hub has to answer; where it does not, what was fetched before serves.
+    """
+    from huggingface_hub import HfApi, errors, snapshot_download
+
+    try:
+        try:
+            HfApi().model_info(name, timeout=timeout)  # snapshot_download itself would wait for minutes
+        except (errors.RepositoryNotFoundError, errors.HFValidationError):
+            raise
+        except Exception as error:
+            try:
+                return Path(snapshot_download(name, allow_patterns=FETCHED, local_files_only=True))
+            except Exception:
+                raise error from None
+        return Path(snapshot_download(name, allow_patterns=FETCHED))
+    except errors.GatedRepoError:
+        why = "its owner asks you to accept terms first: do so on its page, then log in with `hf auth login`"
+    except (errors.RepositoryNotFoundError, errors.HFValidationError):
+        why = "the Hub knows no such name, or it is private: look for a slip in it"
+    except Exception as error:  # whatever the transport raises where there is no network
+        told = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = f"the Hub could not be read ({told}): check the network, or pass a folder"
+    raise CheckpointError(f"{name!r} is no folder here, and could not be downloaded: {why}")

