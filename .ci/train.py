@@ -12,8 +12,9 @@ from pathlib import Path
 
 import torch
 
-from helpers.model import checkpoint, evaluate, shipped
+from helpers.model import evaluate, shipped
 from helpers.model.cache import WindowedCache
+from helpers.model.load import save
 from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{options.steps} steps in {time.perf_counter() - start:.0f} s, loss {losses[0]:.2f} → {end:.3f}")
     report(model, tokenizer)
     options.folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.save(model, options.folder)
+    save(model, options.folder)
     tokenizer.save(options.folder)
 
 

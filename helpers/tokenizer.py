@@ -79,7 +79,7 @@ class Tokenizer:
 
     @property
     def eos_id(self) -> int | None:
-        """The id of the word that ends a text, `<eos>` in ours; None where the vocabulary has no such word."""
+        """The id of the word that ends a text, `<eos>` in ours; None where there is no such word."""
         return None if self.eos is None else self.library.token_to_id(self.eos)
 
     def encode(self, text: str) -> list[int]:

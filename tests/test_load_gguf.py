@@ -1,4 +1,4 @@
-"""GGUF files: the same model as from safetensors and in `transformers`, or refused by name; their tokenizers."""
+"""GGUF files: the same model as from safetensors and in `transformers`, or refused; their tokenizers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from gguf import GGMLQuantizationType, GGUFWriter
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
 
-from helpers.model.attention import inverse_wavelengths
+from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling
 from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer, save
 from helpers.model.load.gguf import opened
@@ -88,7 +88,7 @@ def write(
     known = {f"{arch}.{key}": value for key, value in known.items()} | (metadata or {})
     for key, value in known.items():
         if value is not ...:
-            add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
+            add: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
             add |= {str: writer.add_string, list: writer.add_array}
             add[type(value)](key, value)
     for name, weight in (stored | (tensors or {})).items():
@@ -106,7 +106,9 @@ def write(
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
 
 
-@pytest.mark.parametrize("changed", [{}, {"tied": True}, {"qkv_bias": True}, {"qkv_bias": True, "tied": True}])
+@pytest.mark.parametrize(
+    "changed", [{}, {"tied": True}, {"qkv_bias": True}, {"qkv_bias": True, "tied": True}]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_weight_is_as_in_the_model_that_was_written(
     tmp_path: Path, kind: GGMLQuantizationType, changed: dict[str, Any]
@@ -141,7 +143,7 @@ def test_equal_to_transformers(tmp_path: Path, changed: dict[str, Any]) -> None:
 def factors(model: Transformer, scaling: Llama3Scaling) -> np.ndarray:
     """Return what llama.cpp's converter stores of a scaling: a factor for each pair of numbers."""
     found = []
-    for turn in inverse_wavelengths(model.config).tolist():
+    for turn in rope_frequencies(model.config).tolist():
         wave = 2 * np.pi / turn
         low, high = scaling.low_freq_factor, scaling.high_freq_factor
         smooth = (scaling.original_max_seq_len / wave - low) / (high - low)
@@ -151,9 +153,7 @@ def factors(model: Transformer, scaling: Llama3Scaling) -> np.ndarray:
 
 
 def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
-    scaling = Llama3Scaling(
-        factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192
-    )
+    scaling = Llama3Scaling(factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192)
     model = tiny(**SIZES, rope_theta=500_000.0)
     kept = factors(model, scaling)
     assert len(set(kept)) > 2, "a pair is blended"
@@ -244,7 +244,13 @@ def vocabulary(library: tokenizers.Tokenizer, pre: str = "gpt-2") -> dict[str, A
     """Return the metadata of a GGUF file with this tokenizer."""
     pieces = sorted(library.get_vocab(), key=library.get_vocab().__getitem__)
     kinds = [3 if piece in SPECIAL else 1 for piece in pieces]
-    state = {"model": "gpt2", "pre": pre, "tokens": pieces, "token_type": kinds, "merges": merges(library)}
+    state: dict[str, Any] = {
+        "model": "gpt2",
+        "pre": pre,
+        "tokens": pieces,
+        "token_type": kinds,
+        "merges": merges(library),
+    }
     state |= {"bos_token_id": 0, "eos_token_id": 1}
     return {f"tokenizer.ggml.{key}": value for key, value in state.items()}
 
@@ -266,7 +272,7 @@ def theirs_for(folder: Path, pre: str) -> Any:
     """Return the tokenizer of `transformers`, with what it leaves out where it reads a GGUF file."""
     if pre == "qwen2":  # Unicode's composed form
         library = byte_level()
-        pairs = [tuple(pair.split(" ")) for pair in merges(library)]
+        pairs: Any = [tuple(pair.split(" ")) for pair in merges(library)]
         made = Qwen2Tokenizer(vocab=library.get_vocab(), merges=pairs)
         made.add_special_tokens({"additional_special_tokens": SPECIAL})
         return made

@@ -138,12 +138,11 @@ a loaded model is no longer tied
 biases are left out
     equal.equal_without_a_cache
 a missing tensor keeps its random start
-    checkpoint.missing_tensor
+    load.a_tensor_is_refused_by_name
 an unknown tensor is skipped
-    checkpoint.unexpected_tensor
-    checkpoint.the_readout_of_a_tied_model
+    load.a_tensor_is_refused_by_name
 an index may point anywhere
-    checkpoint.a_path_that_climbs_out_of_the_folder
+    load.a_path_that_climbs_out_of_the_folder
 decode ignores the sliding window [nanochat #452]
     shipped.the_window_shows_sixteen_tokens_in_prefill_and_decode
 the window shows a token too few [transformers #37574]
@@ -153,14 +152,16 @@ the window shows a token too many [transformers #37574]
     shipped.the_window_shows_sixteen_tokens_in_prefill_and_decode
     shipped.the_window_cannot_reach_back_through_the_layers
 the window of a checkpoint is ignored [nanochat #452]
-    checkpoint.a_window_shorter_than_the_context_is_refused
-    checkpoint.a_window_can_be_stayed_inside_of
+    load.config_is_refused_by_name
+    load.a_window_can_be_stayed_inside_of
 the window of a checkpoint is one too short [transformers #37574]
-    checkpoint.a_window_shorter_than_the_context_is_refused
+    load.it_is_the_model_that_transformers_makes_of_it
 another kind of rope is read as plain
-    checkpoint.config_is_refused_by_name
+    load.config_is_refused_by_name
 a save that fails leaves half a file
-    checkpoint.a_failed_save_leaves_the_old_checkpoint
+    load.a_failed_save_leaves_the_old_checkpoint
+rows of a GGUF file stay in pairs
+    load_gguf.every_weight_is_as_in_the_model_that_was_written
 """
 
 from __future__ import annotations
@@ -178,17 +179,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from helpers import watch as watch_module
-from helpers.model import attention, checkpoint, config_json, generate
+from helpers.model import attention, generate
 from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowedCache
+from helpers.model.load import config as config_json
+from helpers.model.load import gguf, safetensors
 from helpers.model.transformer import RMSNorm, Transformer
 from tests.planted import HARNESS, Planted
-from tests.test_model_checkpoint import in_one_file, in_two_files
+from tests.test_load import in_one_file, in_two_files
 
 torch.set_num_threads(1)
 
-NAMES = ("attention", "cache", "generate", "equal", "checkpoint")
+NAMES = ("attention", "cache", "generate", "equal")
 TESTS = {name: f"tests.test_model_{name}" for name in NAMES} | {
-    name: f"tests.test_{name}" for name in ("watch", "shipped")
+    name: f"tests.test_{name}" for name in ("watch", "shipped", "load", "load_gguf")
 }
 BUGS = Planted(__doc__, TESTS, tmp_path=Path, folder=in_one_file, sharded=in_two_files)
 plants = BUGS.plants
@@ -706,28 +709,25 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @plants("a missing tensor keeps its random start")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def random(folder: Any, config: Any, dtype: Any = None) -> dict[str, Tensor]:
-        found = checkpoint.open_weights(folder / checkpoint.WEIGHTS)
-        return {
-            name: found.get_tensor(name) if name in found.keys() else torch.randn(shape)  # noqa: SIM118
-            for name, shape in checkpoint.stored_shapes(config)
-        }
+    def lax(self: Transformer, weights: dict[str, Tensor], **how: Any) -> Any:
+        return strict(self, weights, strict=False, assign=True)
 
-    patch.setattr(checkpoint, "read_weights", random)
+    strict = Transformer.load_state_dict
+    patch.setattr(Transformer, "load_state_dict", lax)
 
 
 @plants("an unknown tensor is skipped")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(checkpoint, "check_extra", lambda *given: None)
+    def lax(self: Transformer, weights: dict[str, Tensor], **how: Any) -> Any:
+        return strict(self, {name: weights[name] for name in self.state_dict() if name in weights}, **how)
+
+    strict = Transformer.load_state_dict
+    patch.setattr(Transformer, "load_state_dict", lax)
 
 
 @plants("an index may point anywhere")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def anywhere(folder: Any) -> dict[str, list[str]]:
-        places = config_json.read_json(folder / checkpoint.INDEX)["weight_map"]
-        return {str(file): [name for name in places if places[name] == file] for file in places.values()}
-
-    patch.setattr(checkpoint, "weight_files", anywhere)
+    patch.setattr(safetensors, "re", SimpleNamespace(fullmatch=lambda *given: True))
 
 
 @plants("decode ignores the sliding window")
@@ -762,18 +762,13 @@ def with_window(patch: pytest.MonkeyPatch, seen: Callable[[Tensor, Tensor, int],
 
 @plants("the window of a checkpoint is ignored")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(config_json, "refuse_window", lambda data, config: None)
+    patch.setattr(config_json, "window_of", lambda data, n_layers: None)
 
 
 @plants("the window of a checkpoint is one too short")
 def _(patch: pytest.MonkeyPatch) -> None:
-    refuse = config_json.refuse_window
-
-    def early(data: dict[str, Any], config: Any) -> None:
-        window = data.get("sliding_window")
-        refuse(data | ({"sliding_window": window - 1} if window else {}), config)
-
-    patch.setattr(config_json, "refuse_window", early)
+    right = config_json.window_of
+    patch.setattr(config_json, "window_of", lambda *given: (right(*given) or 10**6) - 1)
 
 
 @plants("another kind of rope is read as plain")
@@ -785,10 +780,15 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @plants("a save that fails leaves half a file")
 def _(patch: pytest.MonkeyPatch) -> None:
     def careless(model: Any, folder: Any) -> None:
-        state = {theirs: model.state_dict()[ours] for ours, theirs in checkpoint.names_of(model)}
-        checkpoint.save_file(state, folder / checkpoint.WEIGHTS, metadata={"format": "pt"})
+        place = folder / safetensors.WEIGHTS
+        safetensors.save_file(safetensors.stored(model), place, metadata={"format": "pt"})
 
-    patch.setattr(checkpoint, "save", careless)
+    patch.setattr("tests.test_load.save", careless)
+
+
+@plants("rows of a GGUF file stay in pairs")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gguf, "in_halves", lambda weight, head_dim: weight)
 
 
 def forget_loaded_models(patch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 from transformers.utils import logging
 
-from helpers.model import checkpoint
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.load import load, save
 from helpers.model.transformer import Transformer
 from tests.tiny import enlarge, tiny, tokens
 
@@ -72,7 +72,7 @@ def pair(name: str) -> tuple[Any, Transformer]:
     enlarge(theirs)
     with tempfile.TemporaryDirectory() as folder:
         theirs.save_pretrained(folder)
-        return theirs, checkpoint.load(folder)
+        return theirs, load(folder)
 
 
 @torch.no_grad()
@@ -127,7 +127,7 @@ def test_equal_losses_give_equal_gradients(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_we_save_opens_in_transformers(name: str, tmp_path: Path) -> None:
     theirs, ours = pair(name)
-    checkpoint.save(ours, tmp_path)
+    save(ours, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
     open_it: Any = AutoModelForCausalLM.from_pretrained
     opened, report = open_it(tmp_path, output_loading_info=True)
@@ -135,14 +135,14 @@ def test_what_we_save_opens_in_transformers(name: str, tmp_path: Path) -> None:
     ids = tokens(2, 23)
     with torch.no_grad():
         torch.testing.assert_close(opened.eval()(ids).logits, theirs(ids).logits, rtol=0, atol=0)
-    assert checkpoint.load(tmp_path).config == ours.config
+    assert load(tmp_path).config == ours.config
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_save_and_load_keep_every_bit(dtype: torch.dtype, tmp_path: Path) -> None:
     model = tiny(dtype=dtype, hidden_size=36, qkv_bias=True, eos_ids=(3, 7))
-    checkpoint.save(model, tmp_path)
-    loaded = checkpoint.load(tmp_path)
+    save(model, tmp_path)
+    loaded = load(tmp_path)
     assert loaded.config == model.config
     assert list(loaded.state_dict()) == list(model.state_dict())
     for name, tensor in model.state_dict().items():
@@ -153,8 +153,8 @@ def test_save_and_load_keep_every_bit(dtype: torch.dtype, tmp_path: Path) -> Non
 
 def test_tied_stays_tied(tmp_path: Path) -> None:
     model = tiny(tied=True, hidden_size=36)
-    checkpoint.save(model, tmp_path)
-    loaded = checkpoint.load(tmp_path, dtype=torch.float64)
+    save(model, tmp_path)
+    loaded = load(tmp_path, dtype=torch.float64)
     assert loaded.lm_head.weight is loaded.embed_tokens.weight
     assert sum(p.numel() for p in loaded.parameters()) == loaded.config.n_parameters
     assert loaded.lm_head.weight.dtype == torch.float64
@@ -165,5 +165,5 @@ def test_several_files(name: str, tmp_path: Path) -> None:
     theirs, ours = pair(name)
     theirs.save_pretrained(tmp_path, max_shard_size="9KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
-    loaded = checkpoint.load(tmp_path)
+    loaded = load(tmp_path)
     assert all(torch.equal(x, loaded.state_dict()[name]) for name, x in ours.state_dict().items())

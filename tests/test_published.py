@@ -1,4 +1,4 @@
-"""The published model: where it is looked for, and that it is the one that `transformers` makes of the file."""
+"""The published model: where it is looked for, and that it is what `transformers` makes of its file."""
 
 from __future__ import annotations
 
@@ -79,14 +79,16 @@ def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -
 def test_without_pip(
     bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))  # there is none
     assert published.find() is None
     assert "The model cannot be had here" in capsys.readouterr().out
 
 
 def test_the_hub_comes_before_the_index(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "download", lambda name, timeout: bare / name)
-    assert published.find() == Found(bare / published.NAME, f"the Hugging Face Hub, {published.NAME}", LICENCE)
+    assert published.find() == Found(
+        bare / published.NAME, f"the Hugging Face Hub, {published.NAME}", LICENCE
+    )
 
 
 def test_your_own_comes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +96,7 @@ def test_your_own_comes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert published.find(bare) == Found(bare / "one.gguf", "your own", "its own")
     monkeypatch.setenv(published.VARIABLE, str(bare / "one.gguf"))
     assert published.find() == Found(bare / "one.gguf", "your own", "its own")
-    with pytest.raises(CheckpointError, match="there is no .*nowhere; expected a folder with a model"):
+    with pytest.raises(CheckpointError, match=r"there is no .*nowhere; expected a folder with a model"):
         published.find(bare / "nowhere")
 
 
@@ -128,7 +130,19 @@ def theirs(found: Path) -> tuple[Any, Any]:
 # Thai, Jamo, kana, Chinese, Korean, emoji, invisible signs, wide and Arabic digits.
 SCRIPTS = "20 7e,a0 24f,300 36f,370 3ff,400 4ff,590 5ff,600 6ff,900 97f,e00 e7f,1100 11ff,3040 30ff,4e00 9fff"
 SCRIPTS += ",ac00 d7a3,1f300 1faff,2000 206f,ff10 ff19,660 669"
-PIECES = ["  ", "\n\n\t", "\r\n", "\u3000", " 3.14", "1,000", "<|im_start|>", "don't", "I'LL", "e\u0301", "½²"]
+PIECES = [
+    "  ",
+    "\n\n\t",
+    "\r\n",
+    "\u3000",
+    " 3.14",
+    "1,000",
+    "<|im_start|>",
+    "don't",
+    "I'LL",
+    "e\u0301",
+    "½²",
+]
 PIECES += ["\U0001f469\u200d\U0001f680", "\u2764\ufe0f", "SmolLM2", " the weather"]
 
 
@@ -141,7 +155,9 @@ def texts(n: int) -> list[str]:
         if rng.random() < 0.4:
             return rng.choice(PIECES)
         low, high = rng.choice(ranges)
-        return "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 8))) + " " * rng.randint(0, 2)
+        return "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 8))) + " " * rng.randint(
+            0, 2
+        )
 
     return ["".join(piece() for _ in range(rng.randint(1, 12))) for _ in range(n)]
 

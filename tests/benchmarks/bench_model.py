@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / ".ci")]
 
 from helpers.measure import Timing, in_turns, in_words  # noqa: E402 - from the tree this file stands in
-from helpers.model import checkpoint, shipped  # noqa: E402
+from helpers.model import load as checkpoints  # noqa: E402
+from helpers.model import shipped  # noqa: E402
 from helpers.model.cache import GrowingCache, KVCache, StaticCache  # noqa: E402
 from helpers.model.config import ModelConfig  # noqa: E402
 from helpers.model.generate import decode_step, generate  # noqa: E402
@@ -106,7 +107,7 @@ def folder_of(name: str, dtype: torch.dtype = torch.float32) -> Iterator[Path]:
     torch.manual_seed(0)
     model = shipped.load()[0] if name == "shipped" else Transformer(SIZES[name].config)
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save(model.to(dtype), folder)
+        checkpoints.save(model.to(dtype), folder)
         del model
         yield Path(folder)
 
@@ -183,7 +184,7 @@ def load_theirs(folder: Path, dtype: torch.dtype) -> Any:
 
 def players_of(folder: Path, dtype: torch.dtype) -> dict[str, Player]:
     """All that are compared, by name; the first is what the goals are stated against."""
-    theirs, ours = load_theirs(folder, dtype), checkpoint.load(folder)
+    theirs, ours = load_theirs(folder, dtype), checkpoints.load(folder)
     return {
         "transformers, dynamic": their_player(theirs),
         "transformers, static": their_player(theirs, cache_implementation="static", disable_compile=True),
@@ -314,7 +315,7 @@ def bench_profile(sizes: Sequence[str], threads: Sequence[int]) -> None:
     torch.set_num_threads(threads[-1])
     for name in sizes:
         with folder_of(name) as folder:
-            model = checkpoint.load(folder)
+            model = checkpoints.load(folder)
         cache = StaticCache(model.config, max_len=PROMPTS[0])
         fill(cache, PROMPTS[0] - 1)
         step = step_at(model, cache)
@@ -380,7 +381,7 @@ def bench_context(sizes: Sequence[str], threads: Sequence[int]) -> None:
     torch.set_num_threads(threads[-1])
     for name in sizes:
         with folder_of(name) as folder:
-            model = checkpoint.load(folder)
+            model = checkpoints.load(folder)
         tasks: dict[str, Callable[[], Any]] = {}
         for kind, make in CACHES.items():
             for context in CONTEXTS:

@@ -19,9 +19,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from helpers.model import checkpoint
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import decode_step, prefill
+from helpers.model.load import load
 
 LENGTH, STEPS = 2048, 24
 
@@ -55,7 +55,7 @@ def peak_of(task: Callable[[], Any]) -> int:
 
 def ours(folder: str, who: str, phase: str) -> dict[str, int]:
     """Measure this project's model with one of its two caches."""
-    model = checkpoint.load(folder)
+    model = load(folder)
     config = model.config
     prompt = torch.randint(1, config.vocab_size, (1, LENGTH))
     make = {"preallocated": StaticCache, "growing": GrowingCache}[who]

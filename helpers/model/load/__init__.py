@@ -1,7 +1,7 @@
 """Checkpoints that others made, and our own: load a model and its tokenizer, save a model.
 
-Llama (SmolLM2 among them), Mistral, Qwen2 and Qwen2.5, as a folder in the Hugging Face layout, by name from the
-Hub, or as a GGUF file. What this model cannot do right is refused by name.
+Llama (SmolLM2 among them), Mistral, Qwen2 and Qwen2.5, as a folder in the Hugging Face layout, by name from
+the Hub, or as a GGUF file. What this model cannot do right is refused by name.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def load(
     """Load a model from a folder, from a GGUF file, or by name (owner/name) from the Hugging Face Hub.
 
     Args:
-        source: a folder with config.json and model.safetensors, or an index of several files; a .gguf file, or
-            a folder with that alone; else a name.
+        source: a folder with config.json and model.safetensors, or an index of several files; a .gguf file,
+            or a folder with that alone; else a name.
         dtype: of the weights in memory; None keeps the file's, and makes float32 of a GGUF file's.
         max_seq_len: a shorter context than the checkpoint's, such as the window of a sliding-window model.
 

@@ -7,38 +7,44 @@ from typing import Any
 
 import torch
 
-from helpers.arguments import check_whole, is_whole
-from helpers.model.config import Llama3Scaling, ModelConfig, check_positive
+from helpers.arguments import check_whole
+from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.load.files import CheckpointError, read_json
 
 CONFIG_FILE = "config.json"
+ORIGINAL = "original_max_position_embeddings"  # of llama3 scaling
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
 }
-# What `transformers` takes for a key that is missing.
-COMMON = {
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": None,
-    "head_dim": None,
-    "vocab_size": 32_000,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10_000.0,
-    "tie_word_embeddings": False,
-    "sliding_window": 4096,
-    "eos_token_id": 2,
+SIZES = {  # a key of config.json, and our name for it
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "num_key_value_heads": "n_kv_heads",
+    "head_dim": "head_dim",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "max_position_embeddings": "max_seq_len",
 }
+# What `transformers` takes for a key that is missing.
+LLAMA: dict[str, Any] = dict(
+    zip(SIZES, (32, 32, None, None, 4096, 11_008, 32_000, 2048), strict=True),
+    rms_norm_eps=1e-6,
+    rope_theta=10_000.0,
+    tie_word_embeddings=False,
+    sliding_window=None,
+    eos_token_id=2,
+)
+MISTRAL = {"num_key_value_heads": 8, "intermediate_size": 14_336, "max_position_embeddings": 131_072}
 QWEN2 = {"num_key_value_heads": 32, "intermediate_size": 22_016, "max_position_embeddings": 32_768}
+QWEN2 |= {"vocab_size": 151_936, "use_sliding_window": False, "max_window_layers": 28}
+WINDOW = {"sliding_window": 4096}
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "llama": COMMON | {"intermediate_size": 11_008, "max_position_embeddings": 2048, "sliding_window": None},
-    "mistral": COMMON
-    | {"num_key_value_heads": 8, "intermediate_size": 14_336, "max_position_embeddings": 131_072},
-    "qwen2": COMMON
-    | QWEN2
-    | {"vocab_size": 151_936, "use_sliding_window": False, "max_window_layers": 28, "eos_token_id": None},
+    "llama": LLAMA,
+    "mistral": LLAMA | WINDOW | MISTRAL,
+    "qwen2": LLAMA | WINDOW | QWEN2 | {"eos_token_id": None},
 }
 # Keys that make another function of the model, and the values with which they do not.
 HARMLESS: dict[str, tuple[Any, ...]] = {
@@ -65,33 +71,28 @@ def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConf
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
-    """Translate the keys of config.json; ValueError if one is wrong, or makes another function of the model."""
+    """Translate the keys of config.json; ValueError if one is wrong, or makes another function."""
     refuse_unsupported(data)
     kind = data["model_type"]
     data = DEFAULTS[kind] | data
-    n_layers, n_heads = size(data, "num_hidden_layers"), size(data, "num_attention_heads")
-    C = size(data, "hidden_size")
-    if data["head_dim"] is None and C % n_heads:
+    heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
+    if data["head_dim"] is None and C % heads:
         raise ValueError(
-            f"hidden_size {C} is no multiple of num_attention_heads {n_heads}; expected a head_dim"
+            f"hidden_size {C} is no multiple of num_attention_heads {heads}; expected a head_dim"
         )
-    rope = rope_of(data)
-    check_positive("rms_norm_eps", data["rms_norm_eps"])
+    implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
+    sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in SIZES.items()}
+    window = window_of(data, sizes["n_layers"])
+    sizes["max_seq_len"] = context(sizes["max_seq_len"], window, max_seq_len)
+    rope, eos = rope_of(data), data["eos_token_id"]
     return ModelConfig(
-        n_layers=n_layers,
-        n_heads=n_heads,
-        n_kv_heads=size(data, "num_key_value_heads", n_heads),
-        head_dim=size(data, "head_dim", C // n_heads),
-        hidden_size=C,
-        intermediate_size=size(data, "intermediate_size"),
-        vocab_size=size(data, "vocab_size"),
-        max_seq_len=context(size(data, "max_position_embeddings"), window_of(data, n_layers), max_seq_len),
+        **sizes,
         rope_theta=rope["rope_theta"],
         rope_scaling=scaling_of(rope),
         norm_eps=data["rms_norm_eps"],
         tied=flag(data, "tie_word_embeddings"),
         qkv_bias=kind == "qwen2",
-        eos_ids=eos_of(data["eos_token_id"]),
+        eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,),
     )
 
 
@@ -102,20 +103,16 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
             f"hidden_size {config.hidden_size} is no multiple of n_heads {config.n_heads}; "
             "expected one: transformers refuses such a Llama"
         )
-    kind, scaling = "qwen2" if config.qkv_bias else "llama", config.rope_scaling
+    kind, rope = "qwen2" if config.qkv_bias else "llama", None
+    if config.rope_scaling is not None:
+        rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
+        rope[ORIGINAL] = rope.pop("original_max_seq_len")
     return {
         "architectures": [ARCHITECTURES[kind]],
         "model_type": kind,
-        "num_hidden_layers": config.n_layers,
-        "num_attention_heads": config.n_heads,
-        "num_key_value_heads": config.n_kv_heads,
-        "head_dim": config.head_dim,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.max_seq_len,
+        **{theirs: getattr(config, ours) for theirs, ours in SIZES.items()},
         "rope_theta": config.rope_theta,
-        "rope_scaling": None if scaling is None else scaling_to_json(scaling),
+        "rope_scaling": rope,
         "rms_norm_eps": config.norm_eps,
         "hidden_act": "silu",
         "tie_word_embeddings": config.tied,
@@ -123,13 +120,6 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
         "eos_token_id": list(config.eos_ids) or None,
         "torch_dtype": str(dtype).removeprefix("torch."),
     }
-
-
-def scaling_to_json(scaling: Llama3Scaling) -> dict[str, Any]:
-    """Return rope_scaling as config.json spells it."""
-    known = {name: value for name, value in vars(scaling).items() if name != "original_max_seq_len"}
-    original = {"original_max_position_embeddings": scaling.original_max_seq_len}
-    return {"rope_type": "llama3"} | known | original
 
 
 def size(data: dict[str, Any], key: str, default: int | None = None) -> int:
@@ -143,15 +133,6 @@ def flag(data: dict[str, Any], key: str) -> bool:
     if not isinstance(data[key], bool):
         raise ValueError(f"{key} is {data[key]!r}; expected true or false")
     return data[key]
-
-
-def eos_of(value: object) -> tuple[int, ...]:
-    """Return the ids that end a reply: config.json has one, a list of them, or null."""
-    ids = value if isinstance(value, list) else [] if value is None else [value]
-    for token in ids:
-        if not is_whole(token):
-            raise ValueError(f"eos_token_id is {value!r}; expected a whole number or a list of them")
-    return tuple(ids)
 
 
 def rope_of(data: dict[str, Any]) -> dict[str, Any]:
@@ -169,20 +150,18 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
     if rope["rope_type"] not in ("default", "llama3"):
         raise ValueError(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
     refuse_other(given)
-    original = "original_max_position_embeddings"
-    return {original: data["max_position_embeddings"]} | rope | {k: data[k] for k in [original] if k in data}
+    original = {ORIGINAL: data[ORIGINAL]} if ORIGINAL in data else {}
+    return {ORIGINAL: data["max_position_embeddings"]} | rope | original
 
 
 def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
     """Return llama3 scaling, or None for plain RoPE."""
     if rope["rope_type"] == "default":
         return None
-    theirs = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-    for key in theirs:
-        if key not in rope:
-            raise ValueError(f"{key} of rope type llama3 is missing")
-        check_positive(key, rope[key])
-    return Llama3Scaling(**{key: rope[key] for key in theirs[:3]}, original_max_seq_len=rope[theirs[3]])
+    keys = ("factor", "low_freq_factor", "high_freq_factor", ORIGINAL)
+    if missing := [key for key in keys if key not in rope]:
+        raise ValueError(f"{missing[0]} of rope type llama3 is missing")
+    return Llama3Scaling(**{key: rope[key] for key in keys[:3]}, original_max_seq_len=rope[ORIGINAL])
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:

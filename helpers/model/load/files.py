@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the pairs as a dict; ValueError for a key that stands twice, of which Python takes the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        double = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {double!r} stands twice")
-    return found
+    counted = Counter(key for key, _ in pairs)
+    if double := [key for key, n in counted.items() if n > 1]:
+        raise ValueError(f"the key {double[0]!r} stands twice")
+    return dict(pairs)

@@ -13,7 +13,7 @@ from gguf import GGUFReader, quants
 from torch import Tensor
 
 from helpers.arguments import check_whole
-from helpers.model.attention import inverse_wavelengths
+from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.load.config import context
 from helpers.model.load.files import CheckpointError, check_file
@@ -57,7 +57,7 @@ class Reader(GGUFReader):
 
     def _get(self, *given: Any, **named: Any) -> Any:
         if isinstance(self.data, np.memmap):
-            self.data = self.data.view(np.ndarray)
+            self.data = self.data.view(np.ndarray)  # type: ignore[assignment]
         return super()._get(*given, **named)
 
 
@@ -188,7 +188,7 @@ def scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:
     scaling = Llama3Scaling(
         factor=float(factors.max()), low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192
     )
-    expected = inverse_wavelengths(plain) / inverse_wavelengths(replace(plain, rope_scaling=scaling))
+    expected = rope_frequencies(plain) / rope_frequencies(replace(plain, rope_scaling=scaling))
     if factors.shape != expected.shape or not torch.allclose(factors, expected, rtol=1e-4):
         raise ValueError(f"{ROPE_FACTORS} is not that of Llama 3.1: this kind of rope is not supported")
     return scaling

@@ -55,22 +55,21 @@ def download(name: str, timeout: float = TIMEOUT) -> Path:
     """
     from huggingface_hub import HfApi, errors, snapshot_download
 
+    offline: Exception | None = None
+    unknown = (errors.RepositoryNotFoundError, errors.HFValidationError)
     try:
         try:
             HfApi().model_info(name, timeout=timeout)  # snapshot_download itself would wait for minutes
-        except (errors.RepositoryNotFoundError, errors.HFValidationError):
+        except unknown:
             raise
         except Exception as error:
-            try:
-                return Path(snapshot_download(name, allow_patterns=FETCHED, local_files_only=True))
-            except Exception:
-                raise error from None
-        return Path(snapshot_download(name, allow_patterns=FETCHED))
+            offline = error
+        return Path(snapshot_download(name, allow_patterns=FETCHED, local_files_only=offline is not None))
     except errors.GatedRepoError:
         why = "its owner asks you to accept terms first: do so on its page, then log in with `hf auth login`"
-    except (errors.RepositoryNotFoundError, errors.HFValidationError):
+    except unknown:
         why = "the Hub knows no such name, or it is private: look for a slip in it"
     except Exception as error:  # whatever the transport raises where there is no network
-        told = (str(error).strip() or type(error).__name__).splitlines()[0]
+        told = (str(offline or error).strip() or type(error).__name__).splitlines()[0]
         why = f"the Hub could not be read ({told}): check the network, or pass a folder"
     raise CheckpointError(f"{name!r} is no folder here, and could not be downloaded: {why}")

@@ -103,8 +103,8 @@ def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
         raise CheckpointError(
             f"the pre-tokenizer {kind!r} is not supported; expected smollm, gpt-2, llama-bpe or qwen2"
         )
-    words = pre_tokenizers.Split(Regex(WORDS % (r"\p{N}" if kind == "qwen2" else r"\p{N}{1,3}")), "isolated")
-    return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    split = pre_tokenizers.Split(Regex(WORDS % (r"\p{N}" if kind == "qwen2" else r"\p{N}{1,3}")), "isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str:

@@ -41,9 +41,14 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         CheckpointError: one is missing, unexpected, of another shape, or of another type than the first.
     """
     check_amount(config, weights)
-    check_types(weights)
-    if config.tied:
-        weights = with_readout(weights)
+    first, kind = next((name, tensor.dtype) for name, tensor in weights.items())
+    if other := [name for name, tensor in weights.items() if tensor.dtype != kind]:
+        told = f"{first} is {kind}, {other[0]} is {weights[other[0]].dtype}"
+        raise CheckpointError(f"{told}; expected one type: choose it, dtype=torch.float32")
+    if config.tied and EMBEDDING in weights:
+        weights = {READOUT: weights[EMBEDDING]} | weights
+        if not torch.equal(weights[READOUT], weights[EMBEDDING]):
+            raise CheckpointError(f"{READOUT} is not {EMBEDDING}, though the config says that they are tied")
     with torch.device("meta"):  # no memory, no drawing of weights that are replaced at once
         model = Transformer(config)
     try:
@@ -63,24 +68,3 @@ def check_amount(config: ModelConfig, weights: dict[str, Tensor]) -> None:
             f"the config is of a model of {config.n_parameters:,} numbers ({config.n_layers} layers, "
             f"hidden_size {config.hidden_size}), the weights are {stored:,}; expected those of one model"
         )
-
-
-def check_types(weights: dict[str, Tensor]) -> None:
-    """Raise CheckpointError for two types where one is needed."""
-    first, kind = next((name, tensor.dtype) for name, tensor in weights.items())
-    for name, tensor in weights.items():
-        if tensor.dtype != kind:
-            raise CheckpointError(
-                f"{first} is {kind}, {name} is {tensor.dtype}; expected one type: choose it, "
-                "dtype=torch.float32"
-            )
-
-
-def with_readout(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a tied model with its readout; CheckpointError if a file has another one."""
-    if EMBEDDING in weights and READOUT in weights:
-        if not torch.equal(weights[READOUT], weights[EMBEDDING]):
-            raise CheckpointError(f"{READOUT} is not {EMBEDDING}, though the config says that they are tied")
-    elif EMBEDDING in weights:
-        return weights | {READOUT: weights[EMBEDDING]}
-    return weights
