@@ -224,7 +224,7 @@ SPECIAL = ["<|begin|>", "<|end|>"]
 TEXTS = [
     "Today weather is so nice, don't you THINK? I'LL see.",
     " 12345  67 ½² ٣٤   \n\n\t x\r\n",
-    "naïve e\u0301 東京 привет שלום \u200d👩\u200d👩 <|end|>x<|begin|>",
+    "naïve e\u0301 東京 привет שלום \u200d\U0001f469\u200d\U0001f469 <|end|>x<|begin|>",
 ]
 
 
