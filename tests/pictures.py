@@ -56,7 +56,7 @@ def misplaced(figure: Figure) -> list[str]:
     width, height = figure.get_size_inches() * 72
     places = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
     faults = [
-        f"{text!r} leaves the sheet: {place.extents.round()} of {width} × {height}"
+        f"{text!r} leaves the sheet: {place.extents} of {width} × {height}"
         for text, place in places
         if not (place.x0 >= 1 and place.y0 >= 1 and place.x1 <= width - 1 and place.y1 <= height - 1)
     ]

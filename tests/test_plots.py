@@ -336,7 +336,7 @@ def test_words_that_repeat_get_numbers() -> None:
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)), "13 positions; expected at most"),
+        (lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)), "13 positions; expected"),
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(NORMAL, -1), "token -1 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),

@@ -75,7 +75,8 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
         made = {name: number(row["context"]) for name, row in numbers.items()}
         widest = max(24 if sheet.narrow else 56, *(text_width(x, bold=True) for x in made.values()))
         cell = min(80.0, (sheet.width - left - widest - 10 if sheet.narrow else 372) / n)
-        row, top, right = 62.0 if sheet.narrow else 44.0, 92.0, left + cell * n + widest + 6
+        row, top = 62.0 if sheet.narrow else 44.0, 92.0
+        right = sheet.width - 8 if sheet.narrow else left + cell * n + widest + 6
         sheet.note(18, 22, "attention weights of")
         asked = shorten(sequence.tokens[token].text, 80, bold=True)
         sheet.text(166, 22, asked, colour="query", bold=True)

@@ -161,9 +161,9 @@ def cache_bytes(models: Sequence[tuple[str, int]], context: int) -> Picture:
             room += max(text_width(one, SMALL) for one in each) + 12
         sheet.text(18, 20, f"cache at {context:,} tokens", bold=True)
         for n, (name, x) in enumerate(gib.items()):
-            y, wide = 44 + row * n, max(1.0, (sheet.width - 14 - left - room) * x / max(gib.values()))
+            y, wide = 44.0 + row * n, max(1.0, (sheet.width - 14 - left - room) * x / max(gib.values()))
             if sheet.narrow:
-                end = (sheet.width - 14, y + 10, "right")
+                end = (sheet.width - 14.0, y + 10.0, "right")
                 sheet.note(left, y + 10, shorten(name, 180, SMALL), colour="ink")
                 y += 22
             else:

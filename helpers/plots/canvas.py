@@ -54,7 +54,7 @@ _OURS: dict[str, Any] = {
     **{f"{axis}tick.labelcolor": "soft" for axis in "xy"},
 }
 _GROUPS = ("axes", "figure", "font", "grid", "lines", "patch", "path", "savefig", "text", "xtick", "ytick")
-SETTINGS = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_GROUPS)} | _OURS
+SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_GROUPS)} | _OURS
 
 
 class Picture:
@@ -181,12 +181,11 @@ class Sheet:
         self._add(Circle((x, y), radius, fc=fill, ec=edge, lw=lw), y + radius)
 
     def line(
-        self, *points: tuple[float, float], colour: str = "ink", width: float = 1.2, dashed: bool = False
+        self, *points: tuple[float, float], colour: str = "ink", width: float = 1.2, dashes: Any = "-"
     ) -> None:
-        """Draw a line through the points."""
+        """Draw a line through the points, in a style of matplotlib's."""
         xs, ys = zip(*points, strict=True)
-        style: Any = (0, (5, 4)) if dashed else "-"
-        self._add(Line2D(xs, ys, color=colour, lw=width, ls=style), max(ys))
+        self._add(Line2D(xs, ys, color=colour, lw=width, ls=dashes), max(ys))
 
     def arrow(self, x: float, y: float, to_x: float, to_y: float, colour: str, width: float = 1.6) -> None:
         """Draw an arrow, across or down; its head is 8 px long."""

@@ -63,7 +63,7 @@ def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
         sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
         if level is not None:
             y = sheet.at(axes, 1, level)[1]
-            sheet.line((52, y), (right, y), colour="soft", dashed=True)
+            sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
             name = f"learned nothing: ln V = {digits(level, 2)}"
             sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
 
@@ -76,11 +76,8 @@ def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
 
 # The lines of a figure: discs and dashes, so that they differ without colours.
 _STYLES: list[tuple[str, Any]] = [
-    ("ink", "-"),
-    ("paper", (0, (5, 2.5))),
-    ("soft", "-"),
-    ("paper", (0, (1.5, 2))),
-]
+    ("ink", "-"), ("paper", (0, (5, 2.5))), ("ink", (0, (1.5, 1.5))), ("paper", (0, (6, 2, 1.5, 2)))
+]  # fmt: skip
 
 
 def _curves(
@@ -91,7 +88,7 @@ def _curves(
 
     def draw(sheet: Sheet) -> None:
         top = 62.0 + 22 * n * sheet.narrow  # narrow: names in lines of their own
-        right, base = sheet.width - (80 if sheet.narrow else 180), top + 226
+        right, base = sheet.width - (80 if sheet.narrow else 206), top + 226
         sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
         axes = sheet.plot(66, top, right, base)
         axes.set(ylim=(0, most))
@@ -118,11 +115,11 @@ def _curves(
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
     if not sheet.narrow:
-        sheet.note(right + 12, y - 9, shorten(name, 160, SMALL), colour="ink")
+        sheet.note(right + 12, y - 9, shorten(name, 186, SMALL), colour="ink")
         return sheet.text(right + 12, y + 10, last, bold=True)
     sheet.text(right + 8, y, last, bold=True)
     key, (fill, dashes) = 46.0 + 22 * k, _STYLES[k]
-    sheet.line((18, key), (46, key), width=1.6, dashed=dashes != "-")
+    sheet.line((18, key), (46, key), width=1.6, dashes=dashes)
     sheet.disc(32, key, 3, fill, "ink", 1)
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 

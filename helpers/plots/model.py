@@ -241,10 +241,8 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
             x, y = (78.0, (cell * T + 110) * n) if sheet.narrow else (78.0 + 340 * n, 0.0)
             _mask_heads(sheet, x, y, cell, title, aligned, keys)
             for i, query in enumerate(queries):
-                middle = y + 90 + cell * (i + 0.5)
-                sheet.note(x - 8, middle, shorten(f"query {query}", 66, SMALL), at="right", colour="ink")
-                _mask_row(sheet, (x, middle, cell), mask[i], wrong[i] & (n == 0))
-                sheet.note(x + cell * S + 8, middle, f"sees {mask[i].sum()}")
+                place = (x, y + 90 + cell * (i + 0.5), cell)
+                _mask_row(sheet, place, query, mask[i], wrong[i] & (n == 0))
         below = sheet.bottom + 20
         sheet.box(78, below - 8, 16, 16, edge="ink", line=2.4, radius=3)
         sheet.note(104, below, f"wrong: {counted(n_wrong, 'cell')}", colour="ink")
@@ -276,9 +274,13 @@ def _those(keys: Sequence[str], seen: np.ndarray) -> str:
     return f"{'key' if len(names) == 1 else 'keys'} {listed(names)}" if names else "no key"
 
 
-def _mask_row(sheet: Sheet, place: tuple[float, float, float], seen: np.ndarray, wrong: np.ndarray) -> None:
+def _mask_row(
+    sheet: Sheet, place: tuple[float, float, float], query: str, seen: np.ndarray, wrong: np.ndarray
+) -> None:
     """One query's cells: filled where it may look, crossed where not, outlined where that is wrong."""
     left, y, cell = place
+    sheet.note(left - 8, y, shorten(f"query {query}", 66, SMALL), at="right", colour="ink")
+    sheet.note(left + cell * len(seen) + 8, y, f"sees {seen.sum()}")
     for j, (yes, bad) in enumerate(zip(seen, wrong, strict=True)):
         x = left + cell * j
         fill, edge = ("query", "query") if yes else ("panel", "line")
@@ -312,49 +314,48 @@ def clock_hands(
     need(right, f"{got}; expected 1 to 6 speeds and 1 to 12 positions from 0")
     angles = [[r * p for p in places] for r in speeds]
     numbers: dict[str, Any] = {"angles": [[round(a, 4) for a in row] for row in angles]}
+    said = "; ".join(
+        f"at {r:.3g} radians a position, "
+        + listed([f"{a:.2f} at {p}" for p, a in zip(places, row, strict=True)])
+        for r, row in zip(speeds, angles, strict=True)
+    )
+    alt = f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {said}."
     if query is not None:
         cosines = [[math.cos(r * query - a) for a in row] for r, row in zip(speeds, angles, strict=True)]
         numbers["cosines"] = [[round(c, 2) + 0.0 for c in row] for row in cosines]
+        told_of = "; ".join(", ".join(f"{c:.2f}" for c in row) for row in numbers["cosines"])
+        alt += f" Cosines to the query at {query}, clock by clock: {told_of}."
 
     def draw(sheet: Sheet) -> None:
         stored = f"{places[0]} to {places[-1]}" if len(places) > 2 else listed(list(map(str, places)))
         sheet.note(18, 20, f"the same key at {stored}", colour="key", bold=True)
         if query is not None:
-            sheet.note(
-                18 if sheet.narrow else 240,
-                40 if sheet.narrow else 20,
-                f"a query at {query}",
-                colour="query",
-                bold=True,
-            )
-        for n, (speed, turned) in enumerate(zip(speeds, angles, strict=True)):
-            cosines = numbers.get("cosines", [[]] * len(speeds))[n]
-            lines = [f"a round in {digits(2 * math.pi / abs(speed), 2)}" if speed else "never turns"]
-            lines += [f"cos to {p}: {c:.2f}" for p, c in zip(places, cosines, strict=False)][:4]
-            x, y = (
-                (82.0, 148 + 190.0 * n) if sheet.narrow else (120 + 230.0 * (n % 3), 140 + 290.0 * (n // 3))
-            )
-            _clock(sheet, x, y, dict(zip(places, turned, strict=True)), query and query * speed)
-            x, y, at = (x + 94, y - 34, "left") if sheet.narrow else (x, y + 112, "center")
-            sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
-            for k, line in enumerate(lines):
-                sheet.note(x, y + 21 + 20 * k, line, at=at)
+            x, y = (18, 40) if sheet.narrow else (240, 20)
+            sheet.note(x, y, f"a query at {query}", colour="query", bold=True)
+        for n, speed in enumerate(speeds):
+            cosines = numbers["cosines"][n] if query is not None else []
+            _clock(sheet, n, speed, places, query, cosines[:4])
 
-    said = "; ".join(
-        f"at {r:.3g} radians a position, "
-        + listed([f"{a:.2f} at {p}" for p, a in zip(places, row, strict=True)])
-        for r, row in zip(speeds, numbers["angles"], strict=True)
-    )
-    alt = f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {said}."
-    if query is not None:
-        told_of = "; ".join(", ".join(f"{c:.2f}" for c in row) for row in numbers["cosines"])
-        alt += f" Cosines to the query at {query}, clock by clock: {told_of}."
     return Picture(draw, alt, numbers)
 
 
-def _clock(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float | None) -> None:
+def _clock(
+    sheet: Sheet, n: int, speed: float, places: list[int], query: int | None, cosines: list[float]
+) -> None:
+    """One pair's clock, and what it says: under it, or beside it where the sheet is narrow."""
+    x, y = (86.0, 138 + 170.0 * n) if sheet.narrow else (120 + 230.0 * (n % 3), 140 + 290.0 * (n // 3))
+    _hands(sheet, x, y, {p: speed * p for p in places}, query and query * speed)
+    lines = [f"a round: {digits(2 * math.pi / abs(speed), 2)} positions" if speed else "never turns"]
+    lines += [f"cos to {p}: {c:.2f}" for p, c in zip(places, cosines, strict=False)]
+    x, y, at = (x + 84, y - 34, "left") if sheet.narrow else (x, y + 104, "center")
+    sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
+    for k, line in enumerate(lines):
+        sheet.note(x, y + 21 + 20 * k, line, at=at)
+
+
+def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float | None) -> None:
     """One pair's clock; hands that lie together share a name, such as 0–7."""
-    radius, groups = 74.0, list[dict[int, float]]()
+    radius, groups = 64.0, list[dict[int, float]]()
     sheet.disc(x, y, radius, "panel", "line", 1)
     sheet.line((x, y - radius), (x, y - radius + 7), colour="soft")
     for position, angle in hands.items():
@@ -362,9 +363,9 @@ def _clock(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: flo
             groups[-1][position] = angle
         else:
             groups.append({position: angle})
-        sheet.line((x, y), (x + 70 * math.sin(angle), y - 70 * math.cos(angle)), colour="key", width=2.2)
+        sheet.line((x, y), (x + 60 * math.sin(angle), y - 60 * math.cos(angle)), colour="key", width=2.2)
     if query is not None:
-        sheet.line((x, y), (x + 62 * math.sin(query), y - 62 * math.cos(query)), colour="query", width=4)
+        sheet.line((x, y), (x + 52 * math.sin(query), y - 52 * math.cos(query)), colour="query", width=4)
     sheet.disc(x, y, 4, "ink")
     for group in groups:
         names, angle = list(group), sum(group.values()) / len(group)

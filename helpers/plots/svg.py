@@ -63,7 +63,7 @@ def theme_style(narrow_below: int) -> str:
     )
     child = ".jp-OutputArea-child"  # JupyterLab's, and nbconvert's; elsewhere the PNG stands alone
     return f"""<style>
-.wid-figure{{container-type:inline-size;{light}--wid-paper:var(--jp-layout-color0,#fff)}}
+.wid-figure{{container-type:inline-size;margin-right:-20px;{light}--wid-paper:var(--jp-layout-color0,#fff)}}
 [data-jp-theme-light="false"] .wid-figure{{{dark}--wid-paper:var(--jp-layout-color0,#111)}}
 {child} .wid-figure:has(> svg){{display:block!important}}
 {child}:has(+ {child} .wid-figure > svg){{display:none}}
@@ -141,7 +141,8 @@ class Renderer(RendererBase):
         paint = ' fill="none"'
         if fill is not None:
             paint = _colour("fill", fill, forced or (fill[3] if len(fill) == 4 else 1))
-        width, (_, dashes) = gc.get_linewidth(), gc.get_dashes()
+        width = gc.get_linewidth()
+        dashes: Any = gc.get_dashes()[1]
         if width and gc.get_rgb()[3]:
             paint += _colour("stroke", gc.get_rgb(), forced or gc.get_rgb()[3])
             paint += f' stroke-width="{_short(width)}"' if width != 1 else ""
