@@ -61,9 +61,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
-    "work": lambda: plots.work_by_pass(LONG),
-    "work, 1 pass": lambda: plots.work_by_pass(record_toy(max_new=1)),
-    "work, 12 passes": lambda: plots.work_by_pass(record_toy(max_new=12, ban_eos=True)),
     "stale": lambda: plots.stale_rows(5, 2),
     "stale, none kept": lambda: plots.stale_rows(8, 1, 6),
     "growth": lambda: plots.growth([1, 8, 32], [4, 60, 624], [4, 11, 35], "tokens run for a whole reply"),
@@ -269,19 +266,6 @@ def test_triangle_is_shaded_by_pass_or_by_count(name: str) -> None:
     assert all(a != b for a, b in pairwise(shades))
 
 
-def test_work_by_pass_shows_both_runs() -> None:
-    picture = picture_of("work")
-    done, whole = (picture.numbers[run] for run in ("cached", "uncached"))
-    assert whole == {"positions": [4, 5, 6, 7, 8, 9, 10, 11], "pairs": [10, 15, 21, 28, 36, 45, 55, 66]}
-    assert done == {"positions": [4, 1, 1, 1, 1, 1, 1, 1], "pairs": [10, 5, 6, 7, 8, 9, 10, 11]}
-    for figure in (picture.figure, picture.narrow):
-        said = words_of(figure)
-        assert "60 without the cache, 11 with it" in said
-        assert "276 without the cache, 66 with it" in said
-        tall = [box.get_height() for box in boxes(figure, "ink")]
-        assert tall[8:] == pytest.approx([140 / 66 * n for n in done["pairs"]])
-
-
 @pytest.mark.parametrize(("n", "j", "n_layers"), [(5, 2, 2), (5, 2, 3), (4, 1, 2), (4, 4, 1)])
 def test_stale_rows_are_those_that_the_toy_changes(n: int, j: int, n_layers: int) -> None:
     def rows_of_v(carried: float) -> list[list[float]]:
@@ -343,7 +327,6 @@ def test_words_that_repeat_get_numbers() -> None:
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
         (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
-        (lambda: plots.work_by_pass(record_toy(max_new=13, ban_eos=True)), "13 passes; expected at most 12"),
         (lambda: plots.stale_rows(5, 6), "n=5, j=6, n_layers=2; expected 2 to 8 tokens, j among them"),
         (lambda: plots.growth([2, 1], [1, 2], [1, 2], "x"), "lengths .2, 1. and 2 series; expected"),
         (lambda: plots.growth([1, 2], [1, 2, 3], [1, 2], "x"), "without the cache: got .3,. numbers"),

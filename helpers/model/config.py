@@ -83,11 +83,6 @@ class ModelConfig:
         check_eos(self.eos_ids, self.vocab_size)
 
     @property
-    def group_size(self) -> int:
-        """Query heads that share one KV head, H / Hkv."""
-        return self.n_heads // self.n_kv_heads
-
-    @property
     def k_dim(self) -> int:
         """Width of a row of keys, of one head."""
         return self.head_dim

@@ -5,7 +5,7 @@ from helpers.plots.cached import cache_bytes, copied_rows, stale_rows
 from helpers.plots.canvas import Picture
 from helpers.plots.measured import growth, loss_curve, margins, time_per_token
 from helpers.plots.model import clock_hands, mask_pair, residual_stream, who_moves
-from helpers.plots.passes import pause_and_drip, triangle, work_by_pass
+from helpers.plots.passes import pause_and_drip, triangle
 
 __all__ = [
     "Picture",
@@ -25,5 +25,4 @@ __all__ = [
     "time_per_token",
     "triangle",
     "who_moves",
-    "work_by_pass",
 ]
