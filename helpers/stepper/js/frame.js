@@ -1,4 +1,5 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
+import VIEW from "../view.json" with { type: "json" };
 import {
   contextOf,
   contentOf,
@@ -17,8 +18,6 @@ export const NOW = 1; // scored in this pass
 export const AGAIN = 2; // scored in this pass, and before
 export const MASKED = 3; // scored in this pass and thrown away
 export const EARLIER = 4; // scored in an earlier pass
-
-export const HEADS_AT_ONCE = 4;
 
 /** States and counts of the cells of one row, for columns from `start` to `stop`. */
 export function rowCells(run, eventIndex, query, start, stop) {
@@ -81,12 +80,6 @@ export function scoredAgain(run, eventIndex, query) {
   return { pairs, most };
 }
 
-/** State of one cell: {state, count}. */
-export function cellState(run, eventIndex, query, column) {
-  const { states, counts } = rowCells(run, eventIndex, query, column, column + 1);
-  return { state: states[0], count: counts[0] };
-}
-
 /** K and V of one token: written, read, rest, made (used and dropped), dropped, empty. */
 export function rowState(event, token) {
   const part = event.part;
@@ -126,7 +119,8 @@ export function chosenRow(event, wanted) {
 export function headGroups(record, layer) {
   const heads = headsOf(record, layer);
   const groups = [];
-  for (let i = 0; i < heads.length; i += HEADS_AT_ONCE) groups.push(heads.slice(i, i + HEADS_AT_ONCE));
+  const many = VIEW.heads_at_once;
+  for (let i = 0; i < heads.length; i += many) groups.push(heads.slice(i, i + many));
   return groups;
 }
 
@@ -147,7 +141,7 @@ function weightLine(record, event, row, layer, head) {
 
 /** Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none. */
 export function isPicked(weight, columns) {
-  return weight * columns >= 0.05;
+  return weight * columns >= VIEW.picked;
 }
 
 function outOf(record, event, row) {
