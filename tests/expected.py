@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from helpers.trace import Pass, Run, Trace, spread
+from helpers.trace import Drop, Pass, Run, Trace, spread
 
 
 def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def row_state(run: Run, index: int, token: int) -> str:
     for event in run.events[:index]:
         if isinstance(event, Pass):
             rows += [True] * (token in spread(event.parts[0].written))
-        else:
-            rows += [False] * (token in spread(event.rows))  # type: ignore[union-attr]
+        elif isinstance(event, Drop):
+            rows += [False] * (token in spread(event.rows))
     return "rest" if rows[-1] else "made" if token in part.queries else "empty"
 
 
@@ -186,7 +186,7 @@ def ledger(trace: Trace, run: Run, index: int) -> str:
         return "0 cached: K and V are made, used and dropped"
     so_far = run.events[: index + 1]
     emitted = sum(len(e.parts[0].out) for e in so_far if isinstance(e, Pass))
-    gone = sum(len(spread(e.rows)) for e in so_far if not isinstance(e, Pass))  # type: ignore[union-attr]
+    gone = sum(len(spread(e.rows)) for e in so_far if isinstance(e, Drop))
     cached, prompt = event.parts[0].kept[1], trace.sequences[0].prompt
     if not emitted:
         return f"{cached} cached: the prompt is not finished, nothing is emitted"

@@ -103,10 +103,11 @@ class _Table:
             return _cell(MARKS["masked"] if _holds(self.there, key) else "")
         return _cell(f"{times:,}", "again") if times > 1 else _cell(MARKS["now"], "now")
 
-    def row(self, query: int) -> str:
-        return self._line(
-            _word(self.tokens[query].text), lambda key: self.cell(query, key), self.aside(query)
-        )
+    def row(self, query: int | None) -> str:
+        if query is None:
+            return self._line("…", lambda key: _cell("…"))
+        name = _word(self.tokens[query].text)
+        return self._line(name, lambda key: self.cell(query, key), self.aside(query))
 
     def _line(self, name: str, cell: Callable[[int], str], aside: str = "") -> str:
         return _row(name, [_cell("…") if key is None else cell(key) for key in self.shown], aside)
@@ -142,9 +143,8 @@ class _Table:
             aside = LABELS["target"]
         elif "contexts" in self.panels and any(map(self.contexts, self.queries)):
             aside = fill(SAY["contexts"], heads=", ".join(map(self.name, self.heads)))
-        places = (f"{_word(token.text)}<br>{token.position}" for token in self.tokens)
-        columns = dict(zip(range(self.width), places, strict=False))
-        return self._line(LABELS["looks"], lambda key: _cell(columns[key]), aside)
+        columns = [_cell(f"{_word(token.text)}<br>{token.position}") for token in self.tokens]
+        return self._line(LABELS["looks"], columns.__getitem__, aside)
 
     def row_state(self, token: int) -> str:
         """What happens to a token's row of K and V: a key of `rows` in view.json, or nothing."""
@@ -178,19 +178,18 @@ class _Table:
 
     def weights(self) -> list[str]:
         """How much the last token of the pass looks at each it sees: a line for each head, and its sum."""
-        if "weights" not in self.panels or len(self.heads) > VIEW["heads_at_once"]:
-            return []
-        query = self.queries[-1]
+        few = len(self.heads) <= VIEW["heads_at_once"] and self.width <= VIEW["digits_up_to"]
+        query, lines = self.queries[-1], []
         seen = spread(self.visible[query])
-        lines = []
-        for head in self.heads if self.width <= VIEW["digits_up_to"] else []:
+        for head in self.heads if few and "weights" in self.panels else []:
             if weight_key(self.part.sequence, query, self.layer, head) not in self.trace.weights:
                 continue  # a trace need not hold every row's
             found = self.trace.attention_weights(query, self.layer, head, self.part.sequence)
             looks = dict(zip(seen, map(float, found), strict=True))
-            texts = {key: number(w) if _counts(w, len(seen)) else "·" for key, w in looks.items()}
-            cells = lambda key, texts=texts: _cell(texts.get(key, ""))  # noqa: E731
-            lines.append(self._line(self.name(head), cells, self.sum(head, looks)))
+            cells = [_cell("")] * self.width
+            for key, w in looks.items():
+                cells[key] = _cell(number(w) if _counts(w, len(seen)) else "·")
+            lines.append(self._line(self.name(head), cells.__getitem__, self.sum(head, looks)))
         whose = _cell(fill(SAY["of"], word=_word(self.tokens[query].text)), "left", self.width)
         return [_row(LABELS["weights"], [whose], ""), *lines] if lines else []
 
@@ -247,9 +246,8 @@ class _Table:
         return fill(SAY["next"], word=_word(word), aside=aside)
 
     def render(self) -> str:
-        gap = _row("…", [_cell("…") for _ in self.shown], "")
-        rows = [gap if query is None else self.row(query) for query in self.shown]
-        return self.caption() + "<table>" + "".join([self.head(), *rows, *self.bands()]) + "</table>"
+        lines = [self.head(), *map(self.row, self.shown), *self.bands()]
+        return f"{self.caption()}<table>{''.join(lines)}</table>"
 
 
 def _key(numbers: list[float], parts: list[str]) -> str:
@@ -291,15 +289,12 @@ def _steps(run: Run) -> list[int]:
 
 
 def _chosen(run: Run) -> list[int]:
-    """Prefill, the first decode step and the last; beside them the events that are no passes."""
+    """Prefill, the first decode step and the last, and what stands beside them that is no pass."""
     steps = _steps(run)
     shown = {*steps[:2], *steps[-1:]}
-
-    def beside(i: int) -> bool:
-        around = [*[s for s in steps if s < i][-1:], *[s for s in steps if s > i][:1]]
-        return not isinstance(run.events[i], Pass) and not shown.isdisjoint(around)
-
-    return [i for i in range(len(run.events)) if i in shown or beside(i)]
+    other = [i for i, event in enumerate(run.events) if not isinstance(event, Pass)]
+    around = {i: {*[s for s in steps if s < i][-1:], *[s for s in steps if s > i][:1]} for i in other}
+    return sorted(shown | {i for i in other if shown & around[i]})
 
 
 def _comparison(cached: _Table, plain: _Table) -> str:

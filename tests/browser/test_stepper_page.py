@@ -644,15 +644,6 @@ def test_each_step_leaves_its_time_for_the_benchmark(open_page: Open) -> None:
     assert all(milliseconds >= 0 for milliseconds in took)
 
 
-def test_events_of_a_later_kind_are_their_sentence(open_page: Open) -> None:
-    page = open_page(with_event(SWAP, 2, "uncached", with_event(SWAP, 2)), start="swap")
-    shown = read(page)
-    assert shown["sentence"] == SWAP.say
-    assert {mark for row in grid(shown, 5) for mark in row} == {"○", ""}
-    root(page).press("ArrowRight")
-    assert read(page)["sentence"].startswith("Only nice runs.")
-
-
 @pytest.mark.parametrize("panels", ["passes", "everything"])
 def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
     """Rail, slider, keys and the cache's switch, where the runs have not the same events."""
@@ -702,6 +693,7 @@ def test_a_step_between_two_passes_of_one_run(open_page: Open) -> None:
     assert read(page)["event"] == 3
     page.get_by_role("button", name="Swap").click()
     assert read(page)["sentence"] == SWAP.say
+    assert {mark for row in grid(read(page), 5) for mark in row} == {"○", ""}
     page.get_by_role("button", name="off").click()
     assert read(page)["current"] == ["Prefill"]
     root(page).press("ArrowRight")

@@ -26,7 +26,7 @@ export function rowCells(run, eventIndex, query, start, stop) {
   const counts = new Uint32Array(stop - start);
   const live = event.visible.has(query);
   for (const { ranges, events } of run.history.get(query) ?? []) {
-    const times = timesUpTo(events, eventIndex);
+    const times = events.filter((e) => e <= eventIndex).length;
     if (times) forEachIn(ranges, start, stop, (j) => (counts[j - start] += times));
   }
   if (!live) {
@@ -41,43 +41,8 @@ export function rowCells(run, eventIndex, query, start, stop) {
   return { states, counts };
 }
 
-function timesUpTo(events, index) {
-  let low = 0;
-  let high = events.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (events[middle] <= index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 function forEachIn(ranges, start, stop, visit) {
   for (const [a, b] of ranges) for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j);
-}
-
-/** Pairs of a live row that were scored before this pass too, and the largest count among them. */
-export function scoredAgain(run, eventIndex, query) {
-  const history = run.history.get(query) ?? [];
-  if (history.length === 1) {
-    const times = timesUpTo(history[0].events, eventIndex);
-    return times > 1 ? { pairs: sizeOf(history[0].ranges), most: times } : { pairs: 0, most: 0 };
-  }
-  const { states, counts } = rowCells(
-    run,
-    eventIndex,
-    query,
-    0,
-    Math.max(0, ...history.flatMap((h) => h.ranges.flat())),
-  );
-  let pairs = 0;
-  let most = 0;
-  for (let j = 0; j < states.length; j++)
-    if (states[j] === AGAIN) {
-      pairs += 1;
-      most = Math.max(most, counts[j]);
-    }
-  return { pairs, most };
 }
 
 /** K and V of one token: written, read, rest, made (used and dropped), dropped, empty. */

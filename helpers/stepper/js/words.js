@@ -2,7 +2,7 @@
 // is a list of plain strings and of {token: text} for words that tokens say.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fill, fillText, formatNumber, formatPercent, isolatedText } from "./format.js";
-import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells, scoredAgain } from "./frame.js";
+import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
 import { gather, sizeOf, spread } from "./trace.js";
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
@@ -106,7 +106,7 @@ function rowsRead({ event, run }) {
 }
 
 function sayAgain(frame, fresh) {
-  const { repeatedPairs: repeated, most } = againOf(frame);
+  const { repeated, most } = againOf(frame);
   const often = most === 2 ? "second time" : most === 3 ? "up to twice" : "up to";
   return say(frame.run.keeps ? "again" : "again without", {
     ...frame.event.raw.counts,
@@ -116,15 +116,17 @@ function sayAgain(frame, fresh) {
 }
 
 /** Pairs of this pass that were scored before, and the largest count. */
-export function againOf(frame) {
-  let repeatedPairs = 0;
-  let most = 0;
-  for (const query of frame.event.queries) {
-    const { pairs: again, most: times } = scoredAgain(frame.run, frame.event.index, query);
-    repeatedPairs += again;
-    most = Math.max(most, times);
+function againOf({ event, run }) {
+  let [repeated, most] = [0, 0];
+  for (const query of event.queries) {
+    const { states, counts } = rowCells(run, event.index, query, 0, query + 1);
+    for (let j = 0; j < states.length; j++)
+      if (states[j] === AGAIN) {
+        repeated += 1;
+        most = Math.max(most, counts[j]);
+      }
   }
-  return { repeatedPairs, most };
+  return { repeated, most };
 }
 
 function sameWord(frame) {
