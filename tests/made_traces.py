@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers import toy
+from helpers.recording.toy import record_toy
 from helpers.trace import (
     Drop,
     Model,
@@ -26,7 +26,6 @@ from helpers.trace import (
     weight_key,
 )
 
-record_toy = toy.record
 DROP = Drop(0, [(0, 2)], "evicted", "Two rows leave.")
 SWAP = Other("swap", "The rows <b>move</b>.")
 HOSTILE = [

@@ -22,6 +22,7 @@ from helpers import outputs
 from helpers.stepper import LEVELS, Stepper, format, script, static
 from helpers.stepper.format import VIEW
 from helpers.trace import Drop, Other, Pass, Trace
+from tests import oracle
 from tests.expected import expected, expected_marks, pass_name
 from tests.machine import ROOT
 from tests.made_traces import DROP, HOSTILE, SWAP, UNEQUAL, record_toy, with_event, with_fewer_passes
@@ -248,14 +249,17 @@ def check_caption(trace: Trace, run: str, index: int, said: str, want: dict[str,
         assert said.endswith(f" Next word: {out['chosen']} ({format.percent(p)}{aside}).")
 
 
-@pytest.mark.parametrize("name", [name for name in WALKED if name != "long"])
-def test_probabilities_are_those_of_the_logits(name: str) -> None:
-    """What the views print beside each other has to fit: p is the softmax of all logits that are shown."""
-    for run in WALKED[name]().runs:
-        for out in (out for event in run.passes for out in event.parts[0].out):
-            total = sum(math.exp(logit) for _, logit, _ in out.top)
-            for _, logit, p in out.top:
-                assert p == pytest.approx(math.exp(logit) / total, abs=1e-6)
+@pytest.mark.parametrize("name", WALKED)
+def test_what_is_walked_could_have_been_recorded(name: str) -> None:
+    """What the views print beside each other has to fit: p, for one, is the softmax of all logits shown."""
+    trace = WALKED[name]()
+    if name != "heads":  # which leaves a row out
+        oracle.check(trace)
+    for out in (out for run in trace.runs for event in run.passes for out in event.parts[0].out):
+        total = sum(math.exp(logit) for _, logit, _ in out.top)
+        assert [p for *_, p in out.top] == pytest.approx(
+            [math.exp(x) / total for _, x, _ in out.top], abs=1e-6
+        )
 
 
 def test_a_colour_has_one_meaning() -> None:
@@ -508,30 +512,18 @@ def test_saved_page_with_texts_that_are_none(
     [
         ({"panels": "all"}, ValueError, r"got panels='all', expected a level, one of \['passes'"),
         ({"panels": ["wieghts"]}, ValueError, r"got the panel 'wieghts', expected panels out of \['tokens'"),
-        (
-            {"start": "verify"},
-            ValueError,
-            r"got start='verify', but this run has \['decode', 'prefill', 'training'\]",
-        ),
+        ({"start": "verify"}, ValueError, r"got start='verify', but this run has \['decode', 'prefill', 'tr"),
         ({"start": 3}, ValueError, r"got start=3, expected an index from 0 to 2"),
-        ({"start": -1}, ValueError, r"got start=-1, expected an index from 0 to 2"),
         ({"layer": 1}, ValueError, r"got layer=1, but the trace holds layers \[0\]"),
         (
             {"start": 1.5},
             TypeError,
             r"got start=1\.5, expected an index from 0 to 2, or a phase of \['decode'",
         ),
-        ({"start": True}, TypeError, r"got start=True, expected an index from 0 to 2"),
-        ({"start": [1]}, TypeError, r"got start=\[1\], expected an index from 0 to 2"),
         ({"panels": None}, TypeError, r"got panels=None, expected a level, one of \['passes'"),
-        (
-            {"layer": True},
-            TypeError,
-            r"got layer=True, expected one of the layers that the trace holds: \[0\]",
-        ),
-        ({"layer": 0.0}, TypeError, r"got layer=0\.0, expected one of the layers"),
+        ({"layer": True}, TypeError, r"got layer=True, expected one of the layers that the trace holds: \[0"),
         ({"cache": "off"}, TypeError, r"got cache='off', expected True \(with a cache\) or False"),
-        ({"trace": {}}, TypeError, r"got dict, expected a Trace: pass what"),
+        ({"trace": {}}, TypeError, r"got dict, expected a Trace: pass what record_toy\(\) returns"),
     ],
 )
 def test_bad_arguments(run: Trace, arguments: dict, error: type[Exception], words: str) -> None:

@@ -30,7 +30,7 @@ class Stepper:
     """Step through the passes of a recorded run, with and without its cache.
 
     Args:
-        trace: what `toy.record()` and the recorders give.
+        trace: what `record_toy()` and `record_model()` return.
         panels: a level ("passes", "attention", "prediction", "work", "everything"), which includes the
             levels before it, or a list of panels to show beside those of "passes".
         start: the pass shown first: a phase ("training", "prefill", "decode"), an index of the run's
@@ -54,7 +54,7 @@ class Stepper:
         if not isinstance(trace, Trace):
             raise TypeError(
                 f"got {type(trace).__name__}, expected a Trace: "
-                "pass what toy.record() returns, or Trace.load(path)"
+                "pass what record_toy() returns, or Trace.load(path)"
             )
         self.trace = trace
         self.panels = _panels(panels)
