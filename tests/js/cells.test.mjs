@@ -12,7 +12,15 @@ import {
   rowCells,
   rowState,
 } from "../../helpers/stepper/js/frame.js";
-import { decodeWeights, gather, readTrace, spread, union, weightsOf, without } from "../../helpers/stepper/js/trace.js";
+import {
+  decodeWeights,
+  gather,
+  readTrace,
+  spread,
+  union,
+  weightsOf,
+  without,
+} from "../../helpers/stepper/js/trace.js";
 import { frame, load, record } from "./traces.mjs";
 
 const toy = record("toy");
@@ -38,7 +46,10 @@ test("training and prefill score the triangle, a cached step one row, without th
 test("in the long run the triangle counts 8 in the first rows, 276 in all; with the cache 66", () => {
   const long = record("long run");
   const counts = (run) => Array.from({ length: 11 }, (_, i) => [...rowCells(run, 8, i, 0, 11).counts]);
-  const sum = (run) => counts(run).flat().reduce((a, b) => a + b);
+  const sum = (run) =>
+    counts(run)
+      .flat()
+      .reduce((a, b) => a + b);
   assert.deepEqual([sum(long.withoutCache), sum(long.withCache)], [276, 66]);
   assert.deepEqual([counts(long.withoutCache)[0][0], counts(long.withoutCache)[4][0]], [8, 7]);
 });
@@ -46,11 +57,14 @@ test("in the long run the triangle counts 8 in the first rows, 276 in all; with 
 test("columns: prompt from the start, the chosen token before it runs, later ones not there yet", () => {
   const states = (event) =>
     [3, 4].map((i) => columnState(toy, toy.withCache, toy.withCache.events[event], i).state);
-  assert.deepEqual([states(TRAINING), states(PREFILL), states(DECODE)], [
-    ["present", "absent"],
-    ["present", "emitted"],
-    ["present", "present"],
-  ]);
+  assert.deepEqual(
+    [states(TRAINING), states(PREFILL), states(DECODE)],
+    [
+      ["present", "absent"],
+      ["present", "emitted"],
+      ["present", "present"],
+    ],
+  );
   assert.equal(toy.columns, 5, "<eos> is never run and has no column");
 });
 
@@ -76,18 +90,30 @@ test("rows leave in events of their own, and only from their sequence", () => {
   const states = (run, event) => [0, 1, 2, 3].map((i) => rowState(run.events[event], i));
   assert.deepEqual(states(window.withCache, 1), ["dropped", "dropped", "rest", "rest"]);
   assert.deepEqual(states(window.withCache, 2), ["empty", "empty", "read", "read"]);
-  assert.deepEqual(window.withCache.events.map((e) => e.dropped), [0, 2, 2, 2, 3, 3, 3]);
+  assert.deepEqual(
+    window.withCache.events.map((e) => e.dropped),
+    [0, 2, 2, 2, 3, 3, 3],
+  );
   const data = load("window");
   data.runs[0].events[1].sequence = 1;
   assert.deepEqual(states(readTrace(data).withCache, 1), ["rest", "rest", "rest", "rest"]);
 });
 
 test("ranges and weights", () => {
-  const [a, b] = [[0, 2], [5, 6]];
+  const [a, b] = [
+    [0, 2],
+    [5, 6],
+  ];
   assert.deepEqual(spread([a, b]), [0, 1, 5]);
   assert.deepEqual(gather([0, 1, 5]), [a, b]);
   assert.deepEqual(union([a], [[1, 4]]), [[0, 4]]);
-  assert.deepEqual(without([[0, 4]], [[1, 2]]), [[0, 1], [2, 4]]);
-  assert.deepEqual(Array.from(decodeWeights("//8AAP9/")).map((w) => Number(w.toFixed(2))), [1, 0, 0.5]);
+  assert.deepEqual(without([[0, 4]], [[1, 2]]), [
+    [0, 1],
+    [2, 4],
+  ]);
+  assert.deepEqual(
+    Array.from(decodeWeights("//8AAP9/")).map((w) => Number(w.toFixed(2))),
+    [1, 0, 0.5],
+  );
   assert.equal(weightsOf(toy, 0, 7, 0), null);
 });

@@ -18,8 +18,17 @@ test("an event in one run only: passes keep their pairs, and it is drawn as its 
   assert.equal(rowsNote(frame(swap, 2)), "4 rows kept");
   assert.match(say(frame(swap, 3)), /^Only nice runs.* 5 pairs instead of 15\. /);
   assert.match(say(frame(swap, 2, { cached: false })), /^Without the cache .* the same, <eos>: stop\.$/);
-  assert.deepEqual(bars(frame(swap, 3)), [[1, 5, 4], [5, 15, 10]]);
-  assert.deepEqual([there(swap), there(swap, false)], [[0, 1, 1, 2], [0, 1, 3]]);
+  assert.deepEqual(bars(frame(swap, 3)), [
+    [1, 5, 4],
+    [5, 15, 10],
+  ]);
+  assert.deepEqual(
+    [there(swap), there(swap, false)],
+    [
+      [0, 1, 1, 2],
+      [0, 1, 3],
+    ],
+  );
 });
 
 test("a drop: its rows are dropped, nothing is compared, the work so far stays", () => {
@@ -27,7 +36,10 @@ test("a drop: its rows are dropped, nothing is compared, the work so far stays",
   assert.equal(say(shown), "Two rows leave.");
   assert.equal(rowsNote(shown), "2 rows dropped");
   assert.equal(shown.other, null);
-  assert.deepEqual(bars(shown), [[0, null, 0], [0, null, 0]]);
+  assert.deepEqual(bars(shown), [
+    [0, null, 0],
+    [0, null, 0],
+  ]);
   assert.deepEqual([shown.work.stored, shown.work.soFar, shown.work.soFarWithout], [3, 5, 9]);
   assert.equal(ledgerOf(shown).text, "3 cached, not 4 prompt + 2 emitted − 1: 2 rows dropped");
 });
@@ -37,7 +49,13 @@ test("the other run is entered at the same pass, else at the last before it that
   assert.deepEqual(there(fewer), [0, 1, 2, 3, 3, 3]);
   assert.match(say(frame(fewer, 3)), /6 pairs instead of 21/);
   assert.match(say(frame(fewer, 4)), /looks at 7 tokens: 7 pairs\. /);
-  assert.deepEqual(frame(fewer, 4).work.bars[1], { name: "pairs", done: 7, total: null, avoided: 0, scale: 21 });
+  assert.deepEqual(frame(fewer, 4).work.bars[1], {
+    name: "pairs",
+    done: 7,
+    total: null,
+    avoided: 0,
+    scale: 21,
+  });
   assert.equal(frame(fewer, 4).work.soFarWithout, null);
   const data = load("toy");
   data.runs[0].events.unshift({ op: "swap", say: "First." });

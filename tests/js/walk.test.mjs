@@ -4,8 +4,24 @@ import { test } from "node:test";
 import VIEW from "../../helpers/stepper/view.json" with { type: "json" };
 import { candidates } from "../../helpers/stepper/js/board.js";
 import { formatNumber } from "../../helpers/stepper/js/format.js";
-import { AGAIN, EARLIER, headGroups, lastPassOf, MASKED, NOTHING, NOW, rowCells } from "../../helpers/stepper/js/frame.js";
-import { describe, ledgerOf, plainSentence, rowsNote, sentenceOf, sumOf } from "../../helpers/stepper/js/words.js";
+import {
+  AGAIN,
+  EARLIER,
+  headGroups,
+  lastPassOf,
+  MASKED,
+  NOTHING,
+  NOW,
+  rowCells,
+} from "../../helpers/stepper/js/frame.js";
+import {
+  describe,
+  ledgerOf,
+  plainSentence,
+  rowsNote,
+  sentenceOf,
+  sumOf,
+} from "../../helpers/stepper/js/words.js";
 import { frame, load, record } from "./traces.mjs";
 
 const { marks } = VIEW;
@@ -19,19 +35,34 @@ function grid({ run, event }, size) {
 }
 
 function checkPass(shown, want) {
-  const { columns, event, run, work, record: { tokens } } = shown;
+  const {
+    columns,
+    event,
+    run,
+    work,
+    record: { tokens },
+  } = shown;
   assert.deepEqual(grid(shown, want.marks.length), want.marks);
   assert.deepEqual(event.queries, want.live);
   const live = columns.filter((c) => c.live).map((c) => c.index);
   assert.deepEqual(live, want.live);
-  assert.deepEqual(columns.map((c) => c.row), want.rows.slice(0, columns.length));
-  assert.deepEqual(columns.map((c) => [c.text, c.position]), tokens.slice(0, columns.length).map((t) => [t.text, t.position]));
+  assert.deepEqual(
+    columns.map((c) => c.row),
+    want.rows.slice(0, columns.length),
+  );
+  assert.deepEqual(
+    columns.map((c) => [c.text, c.position]),
+    tokens.slice(0, columns.length).map((t) => [t.text, t.position]),
+  );
   for (const { index } of columns.filter((c) => !c.live))
     assert.equal(lastPassOf(run, event.index, index)?.toLowerCase(), want.untouched[index]);
   assert.deepEqual([...shown.targets.values()], want.targets);
   const { counts, plain } = want.work;
   for (const bar of work.bars)
-    assert.deepEqual([bar.done, bar.total, bar.avoided], [counts[bar.name], plain?.[bar.name] ?? null, plain ? plain[bar.name] - counts[bar.name] : 0]);
+    assert.deepEqual(
+      [bar.done, bar.total, bar.avoided],
+      [counts[bar.name], plain?.[bar.name] ?? null, plain ? plain[bar.name] - counts[bar.name] : 0],
+    );
   assert.deepEqual([work.stored, work.read], [want.work.kept, counts.rows_read]);
   assert.deepEqual([work.soFar, work.soFarWithout], [want.work["so far"], want.work.without]);
   assert.equal(rowsNote(shown), want.note);
@@ -52,7 +83,11 @@ function checkWords(shown, want) {
   if (want.out.length) assert.ok(said.includes(want.out.at(-1).chosen), said);
   const lines = describe(shown, new Set(["ledger"])).join("\n");
   assert.ok(lines.includes(`Ledger: ${want.ledger}.`));
-  for (const [state, word] of [["read", "read"], ["written", "written"], ["rest", "at rest"]])
+  for (const [state, word] of [
+    ["read", "read"],
+    ["written", "written"],
+    ["rest", "at rest"],
+  ])
     assert.equal(lines.includes(`Rows of K and V ${word}: `), want.rows.includes(state), word);
 }
 
@@ -72,9 +107,20 @@ function checkRow(shown, want, from) {
   const mine = want.out.find((o) => o.query === row) ?? want.out.at(-1);
   if (!mine) return assert.equal(out, null);
   assert.deepEqual([out.query, out.chosen, out.how], [mine.query, mine.chosen, mine.how]);
-  assert.deepEqual(out.top.map(({ word, logit, p }) => [word, logit, p]), mine.top);
-  assert.deepEqual(out.top.filter((c) => c.chosen).map((c) => c.word), [mine.chosen]);
-  assert.deepEqual(candidates(out).filter((c) => c.chosen).map((c) => c.word), [mine.chosen]);
+  assert.deepEqual(
+    out.top.map(({ word, logit, p }) => [word, logit, p]),
+    mine.top,
+  );
+  assert.deepEqual(
+    out.top.filter((c) => c.chosen).map((c) => c.word),
+    [mine.chosen],
+  );
+  assert.deepEqual(
+    candidates(out)
+      .filter((c) => c.chosen)
+      .map((c) => c.word),
+    [mine.chosen],
+  );
   assert.ok(candidates(out).length <= 8);
 }
 
@@ -88,7 +134,12 @@ for (const [name, passes] of Object.entries(load("expected")))
       assert.equal(groups.flat().length, want.names.length);
       groups.forEach((heads, headGroup) => {
         assert.ok(heads.length <= VIEW.heads_at_once);
-        for (const row of want.live) checkRow(frame(made, event, { ...view, row, headGroup }), want, groups.slice(0, headGroup).flat().length);
+        for (const row of want.live)
+          checkRow(
+            frame(made, event, { ...view, row, headGroup }),
+            want,
+            groups.slice(0, headGroup).flat().length,
+          );
       });
       frame(made, event, view).columns.forEach((c) => {
         const kept = made.values.find((v) => v.layer === layer);

@@ -3,7 +3,15 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as format from "../../helpers/stepper/js/format.js";
 import { readTrace } from "../../helpers/stepper/js/trace.js";
-import { describe, keyTexts, ledgerOf, plainSentence, sentenceOf, shapesOf, sumOf } from "../../helpers/stepper/js/words.js";
+import {
+  describe,
+  keyTexts,
+  ledgerOf,
+  plainSentence,
+  sentenceOf,
+  shapesOf,
+  sumOf,
+} from "../../helpers/stepper/js/words.js";
 import { frame, load, record } from "./traces.mjs";
 
 const toy = record("toy");
@@ -43,8 +51,14 @@ test("sentences of longer and shorter runs", () => {
     say(frame(readTrace(one), 0)),
     /^The one prompt token runs\. It makes its row of K and V and looks at itself: 1 pair\. .*, the only one that was/,
   );
-  assert.match(say(frame(record("drafts"), 1)), /^4 new tokens run together, add a row each to K and V and read the 3/);
-  assert.match(say(frame(record("drafts"), 1, { cached: false })), /^Without the cache all 7 .* get the 4 new rows: /);
+  assert.match(
+    say(frame(record("drafts"), 1)),
+    /^4 new tokens run together, add a row each to K and V and read the 3/,
+  );
+  assert.match(
+    say(frame(record("drafts"), 1, { cached: false })),
+    /^Without the cache all 7 .* get the 4 new rows: /,
+  );
 });
 
 test("chunks of a prompt, what is not finished, and where a window hides what stands before", () => {
@@ -53,8 +67,14 @@ test("chunks of a prompt, what is not finished, and where a window hides what st
     say(frame(chunks, 0)),
     "Tokens 1 to 3 of the 6 of the prompt run together, add 3 rows to K and V: 6 pairs. The prompt is not finished, so no word comes out yet.",
   );
-  assert.match(say(frame(chunks, 1)), /^Token 4 of the 6 of the prompt runs, adds 1 row to K and V, reads the 3 rows kept before: 4/);
-  assert.match(say(frame(chunks, 2)), /^Tokens 5 to 6 .*, read the 4 rows kept before: 11 pairs\. The last row gives/);
+  assert.match(
+    say(frame(chunks, 1)),
+    /^Token 4 of the 6 of the prompt runs, adds 1 row to K and V, reads the 3 rows kept before: 4/,
+  );
+  assert.match(
+    say(frame(chunks, 2)),
+    /^Tokens 5 to 6 .*, read the 4 rows kept before: 11 pairs\. The last row gives/,
+  );
   const data = load("toy");
   data.runs[0].events[1].parts[0].visible[3] = [[2, 4]];
   assert.match(say(frame(readTrace(data), 1)), /and looks at what its mask lets it see: /);
@@ -71,8 +91,18 @@ test("the ledger says when its numbers do not satisfy it", () => {
 });
 
 test("the sums behind the contexts", () => {
-  assert.deepEqual(frame(toy, 2).weights.map(sumOf), ["0.5 × 20 + 0.5 × 5", "1 × 14", "1 × 10", "average of 5"]);
-  assert.deepEqual(frame(toy, 1, { row: 0 }).weights.map(sumOf), ["nothing to pick", "1 × 10", "1 × 10", "1 × 10"]);
+  assert.deepEqual(frame(toy, 2).weights.map(sumOf), [
+    "0.5 × 20 + 0.5 × 5",
+    "1 × 14",
+    "1 × 10",
+    "average of 5",
+  ]);
+  assert.deepEqual(frame(toy, 1, { row: 0 }).weights.map(sumOf), [
+    "nothing to pick",
+    "1 × 10",
+    "1 × 10",
+    "1 × 10",
+  ]);
 });
 
 test("shapes and K's contents", () => {
@@ -113,7 +143,10 @@ test("the pass in words names every live row, what is masked, and the rows of th
 test("numbers, texts and templates: the same cases as in Python", () => {
   const cases = JSON.parse(readFileSync(new URL("../texts.json", import.meta.url), "utf8"));
   const all = (name, write) =>
-    assert.deepEqual(cases[name].map(([what]) => write(what)), cases[name].map(([, said]) => said));
+    assert.deepEqual(
+      cases[name].map(([what]) => write(what)),
+      cases[name].map(([, said]) => said),
+    );
   all("texts", format.visibleText);
   all("clipped", (text) => format.clippedText(text, 10));
   all("numbers", format.formatNumber);

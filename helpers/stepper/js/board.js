@@ -2,16 +2,7 @@
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fillText, formatNumber, formatPercent, isolatedText, visibleText } from "./format.js";
 import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
-import {
-  centreX,
-  layoutOf,
-  NARROW_TEXT,
-  nextTop,
-  rowAt,
-  rowTop,
-  scrollFor,
-  windowOf,
-} from "./geometry.js";
+import { centreX, layoutOf, NARROW_TEXT, nextTop, rowAt, rowTop, scrollFor, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { contentOf } from "./trace.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
@@ -345,8 +336,7 @@ export class Board {
       layout.narrow ? this.seen : layout.notes.x - 12,
       18,
     ]);
-    if (!caption.firstChild)
-      caption.append(make("span"), wordNode(""), make("span", "wid-aside"));
+    if (!caption.firstChild) caption.append(make("span"), wordNode(""), make("span", "wid-aside"));
     const row = frame.row === null ? null : frame.columns[frame.row];
     const { weights } = VIEW.labels;
     setText(caption.children[0], row ? `${weights} of ` : weights);

@@ -174,7 +174,8 @@ export function denseTitle(board, x, y) {
   const name = (c) => `${isolatedText(c.text)} (${c.position})`;
   if (key.state === "absent") return "not there yet";
   const row = rowAt(layout, y, rows[1] - rows[0]);
-  if (row === null) return `${name(key)}${y > layout.y.k ? `: K and V ${VIEW.rows[key.row] ?? key.row}` : ""}`;
+  if (row === null)
+    return `${name(key)}${y > layout.y.k ? `: K and V ${VIEW.rows[key.row] ?? key.row}` : ""}`;
   const query = frame.columns[rows[0] + row];
   const { states, counts } = rowCells(frame.run, frame.event.index, query.index, key.index, key.index + 1);
   if (!states[0]) return name(key);

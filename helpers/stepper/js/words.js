@@ -151,7 +151,13 @@ export function plainSentence(parts, most = 24) {
 /** The ledger, as an equation only where the counted numbers satisfy it, else why not. */
 export function ledgerOf({ event, record, run, work }) {
   const { emitted, dropped } = event;
-  const values = { cached: work.stored, prompt: record.prompt, emitted, dropped, right: record.prompt + emitted - 1 };
+  const values = {
+    cached: work.stored,
+    prompt: record.prompt,
+    emitted,
+    dropped,
+    right: record.prompt + emitted - 1,
+  };
   let kind = values.cached === values.right ? "holds" : "not";
   if (dropped) kind = "dropped";
   if (emitted === 0) kind = "unfinished";
@@ -240,7 +246,6 @@ function describeRow(frame, query) {
   return `${looks}${before}${masked.length ? `; masked: ${nameRanges(frame.record, masked)}` : ""}.`;
 }
 
-
 /** Contexts, targets, the next word and the ledger: what stands beside the grid. */
 function describeBeside(frame, panels) {
   const { record, out } = frame;
@@ -258,9 +263,7 @@ function describeBeside(frame, panels) {
   }
   if (panels.has("prediction") && out) {
     const words = out.top.map(({ word, p }) => `${isolatedText(word, WORD)} ${formatPercent(p)}`);
-    lines.push(
-      `Next word (${out.how}): ${words.join(", ")}. Chosen: ${isolatedText(out.chosen, WORD)}.`,
-    );
+    lines.push(`Next word (${out.how}): ${words.join(", ")}. Chosen: ${isolatedText(out.chosen, WORD)}.`);
   }
   if (panels.has("ledger")) lines.push(`Ledger: ${ledgerOf(frame).text}.`);
   return lines;
