@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
 
 from helpers.stepper import Stepper
-from helpers.stepper.format import number, percent
+from helpers.stepper.format import VIEW, number, percent
 from helpers.trace import Pass, Trace
 from tests.expected import expected, expected_marks
 from tests.made_traces import DROP, HOSTILE, SWAP, UNEQUAL, record_toy, with_event, with_fewer_passes
@@ -620,15 +620,49 @@ def test_shapes_of_a_long_run_are_not_cut(open_page: Open) -> None:
     assert shape.evaluate("(node) => node.scrollWidth <= node.clientWidth")
 
 
+INKED = """(colour) => {
+  const canvas = document.querySelector('.wid-canvas');
+  const { data, width } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const rgb = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+  const found = new Set();
+  for (let i = 0; i < data.length; i += 4)
+    if (rgb.every((c, k) => data[i + k] === c)) found.add((i / 4) % width);
+  return [Math.min(...found), Math.max(...found)];
+}"""
+
+
 def test_past_128_tokens_a_window(open_page: Open) -> None:
-    trace = record_toy([f"w{i}" for i in range(200)], numbers=[0] * 200, ban_eos=True, max_new=3)
+    """Columns 35 to 162 of 162: what is drawn, clicked and pointed at is theirs, in every layer and head."""
+    trace = UNEQUAL["long"]()
+    texts = [token.text for token in trace.sequences[0].tokens]
     page = open_page(trace, start=2)
-    assert "75 to 202 of 202" in page.locator(".wid-pickers").inner_text()
+    assert "35 to 162 of 162" in page.locator(".wid-pickers").inner_text()
+    box = page.locator(".wid-canvas").bounding_box()
+    strip = page.evaluate(INKED, VIEW["palette"]["light"]["k"])
+    assert box is not None
+    assert strip[0] > strip[1] - 6, "one row is written"
+    assert strip[1] > box["width"] - 8, "and it is the newest"
+    page.mouse.move(box["x"] + strip[0] + 2, box["y"] + 34)
+    assert f"{texts[161]}\u2069 (161)" in (page.locator(".wid-canvas").get_attribute("title") or "")
     page.get_by_role("slider", name="First column shown").fill("0")
-    assert "1 to 128 of 202" in page.locator(".wid-pickers").inner_text()
-    root(page).press("ArrowLeft")
-    assert "of 202" in page.locator(".wid-pickers").inner_text()
-    assert read(page)["event"] == 1
+    assert "1 to 128 of 162" in page.locator(".wid-pickers").inner_text()
+    root(page).press("Home")
+    assert "34 to 161 of 162" in page.locator(".wid-pickers").inner_text(), "the next word's column too"
+    want = expected(trace, "cached", 0, 0)
+    page.locator(".wid-picker select").last.select_option("150")
+    shown = read(page)
+    assert page.locator(".wid-caption .wid-word").text_content() == texts[150]
+    assert [text_at(shown, f"sum{h}") for h in range(4)] == want["sums"]["150"][:4]
+    page.mouse.click(box["x"] + 150, page.locator(".wid-canvas").bounding_box()["y"] + 40)  # type: ignore[index]
+    assert page.locator(".wid-caption .wid-word").text_content() in texts[24:40], "a row of the window"
+
+
+def test_targets_where_there_is_no_room_beside_the_grid(open_page: Open) -> None:
+    trace = UNEQUAL["layers"]()
+    page = open_page(trace, start=0, width=660)
+    texts = [token.text for token in trace.sequences[0].tokens]
+    pairs = ", ".join(f"{texts[i]} → {texts[i + 1]}" for i in range(4))
+    assert page.locator(".wid-targets").text_content() == f"targets {pairs}"
 
 
 def test_each_step_leaves_its_time_for_the_benchmark(open_page: Open) -> None:
