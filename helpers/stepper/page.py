@@ -11,6 +11,7 @@ from typing import Any
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
+from helpers.stepper.format import HERE
 from helpers.trace import Trace, write_whole
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
@@ -61,7 +62,7 @@ def build(
         "options": _data(json.dumps(options)),
         "trace": _data(trace.to_json()),
     }
-    template = (script.HERE / "page.html").read_text(encoding="utf-8")
+    template = (HERE / "page.html").read_text(encoding="utf-8")
     # In one pass, so that nothing that was filled in is looked at again.
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
-from pathlib import Path
 
-HERE = Path(__file__).parent
+from helpers.stepper.format import HERE, VIEW
+
 # Each module after those that it imports from, but for the drawing functions, which call each other late.
 MODULES = ("format", "trace", "frame", "words", "geometry", "dom", "canvas", "board", "panels", "widget")
 
@@ -16,9 +17,10 @@ _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULT
 
 @cache
 def joined() -> str:
-    """All modules in one scope, without imports and exports; defines `mountStepper`."""
+    """All modules in one scope after view.json, without imports and exports; defines `mountStepper`."""
     texts = [(HERE / "js" / f"{name}.js").read_text(encoding="utf-8") for name in MODULES]
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
+    view = f"const VIEW = {json.dumps(VIEW)};\n"
+    return view + "\n".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
 
 
 @cache
@@ -36,7 +38,19 @@ export default {
     )
 
 
+def _variables(theme: str) -> str:
+    """The palette as custom properties; ground and ink are the page's where it has its own."""
+    host = VIEW["palette"]["host"]
+    colours = VIEW["palette"][theme].items()
+    return "".join(
+        f"--wid-{name}: {f'var({host[name]}, {colour})' if name in host else colour}; "
+        for name, colour in colours
+    )
+
+
 @cache
 def stylesheet() -> str:
-    """The style of the stepper."""
-    return (HERE / "stepper.css").read_text(encoding="utf-8")
+    """The palette of view.json and the style of the stepper."""
+    rules = (HERE / "stepper.css").read_text(encoding="utf-8")
+    light, dark = _variables("light"), _variables("dark")
+    return f".wid-stepper {{ {light}}}\n.wid-stepper.wid-dark {{ {dark}}}\n{rules}"

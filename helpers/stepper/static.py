@@ -6,266 +6,255 @@ GitHub strips every style, an untrusted JupyterLab strips style sheets and SVG; 
 from __future__ import annotations
 
 import html
-import math
-import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable
 
-from helpers.trace import Output, Part, Pass, Run, Token, Trace, Values, spread, weight_key
+from helpers.stepper.format import VIEW, clipped, fill, number, percent, visible
+from helpers.trace import Drop, Pass, Run, Trace, Values, spread, weight_key
 
 COLUMNS = 14  # more tokens than this: the first and the last few
 ENDS = 6
-DIGITS_UP_TO = 8  # attention weights up to so many tokens,
-HEADS_UP_TO = 4  # and so many heads
-TERMS = 2  # a sum of more products is not written out
 LONG = 20  # characters of a token's text
 
-# Literal colours, ground and ink together, so that a cell reads the same in a light and in a dark theme.
+LABELS, MARKS, ROWS, SAY = VIEW["labels"], VIEW["marks"], VIEW["rows"], VIEW["tables"]
+_COLOURS = VIEW["palette"]["light"]
+
+
+def _filled(ground: str, ink: str = "ink") -> str:
+    """Ground and ink together, literally, so that a cell reads the same in a light and in a dark theme."""
+    return f"background-color:{_COLOURS[ground]};color:{_COLOURS[ink]};text-align:center"
+
+
+# One meaning a colour: scored now, scored again, a row of K that is kept, a row of V that is kept.
 _STYLES = {
-    "now": "background-color:#cfe6f5;color:#1b1f24;text-align:center",
-    "again": "background-color:#e4eef4;color:#1b1f24;text-align:center;font-weight:bold",
-    "k": "background-color:#fbe3c0;color:#1b1f24;text-align:center",
-    "v": "background-color:#c9ebe0;color:#1b1f24;text-align:center",
+    "now": _filled("qf"),
+    "again": _filled("panel", "q") + ";font-weight:bold",
+    "k": _filled("kf"),
+    "v": _filled("vf"),
     "": "text-align:center",
     "left": "text-align:left",
     "right": "text-align:right",
 }
-
-
-def visible(text: str) -> str:
-    """A token's text; one that would leave no mark on the page is named by its code points."""
-    if not text:
-        return "(empty)"
-    if all(unicodedata.category(c)[0] in "ZC" for c in text):
-        return " ".join(f"U+{ord(c):04X}" for c in text)
-    return text
+_KEPT = ("written", "read", "rest")  # states of a row that lies in the cache after the pass
 
 
 def _word(text: str) -> str:
-    whole = visible(text)
-    cut = whole if len(whole) <= LONG else whole[: LONG - 1] + "…"
+    whole, cut = visible(text), clipped(text, LONG)
     title = f' title="{html.escape(whole)}"' if cut != whole else ""
     return f"<bdi{title}>{html.escape(cut)}</bdi>"
 
 
-def _number(x: float) -> str:
-    rounded = math.copysign(math.floor(100 * abs(x) + 0.5001) / 100, x)  # 9.1249999 is 9.125 with noise
-    text = f"{rounded:.2f}".rstrip("0").rstrip(".")
-    return "0" if text in ("-0", "") else text.replace("-", "−")
-
-
-def _count(n: int, one: str) -> str:
-    return f"{n:,} {one}" if n == 1 else f"{n:,} {one}s"
+def _holds(ranges: Iterable[tuple[int, int]], token: int) -> bool:
+    return any(start <= token < stop for start, stop in ranges)
 
 
 def _counts(weight: float, seen: int) -> bool:
     """Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none."""
-    return weight * seen >= 0.05
-
-
-def _weight(weight: float, seen: int) -> str:
-    return _number(weight) if _counts(weight, seen) else "·"
-
-
-def _key(numbers: list[float], toy: bool) -> str:
-    """A row of K; the toy's are [is the position even, position]."""
-    if toy:
-        return f"{'yes' if numbers[0] else 'no'} · {_number(numbers[1])}"
-    return " · ".join(map(_number, numbers))
+    return weight * seen >= float(VIEW["picked"])
 
 
 class _Table:
     """One pass of one run as a table."""
 
     def __init__(self, trace: Trace, run: Run, index: int, panels: set[str], layer: int) -> None:
-        self.trace, self.run, self.index, self.panels, self.layer = trace, run, index, panels, layer
         event = run.events[index]
         assert isinstance(event, Pass)
-        self.event: Pass = event
-        self.part: Part = event.parts[0]
+        self.trace, self.run, self.event, self.panels, self.layer = trace, run, event, panels, layer
+        self.index, self.names = index, _names(run)
+        self.part = event.parts[0]
         self.tokens = trace.sequences[self.part.sequence].tokens
         self.queries = self.part.queries
-        self.width = max(spread(self.part.read) + self.queries) + 1
-        self.visible = dict(zip(self.queries, map(spread, self.part.visible), strict=True))
+        self.visible = dict(zip(self.queries, self.part.visible, strict=True))
+        self.there = [*self.part.read, *self.part.written, *self.part.new, *self.part.repeated]
+        width = max(stop for _, stop in self.there)
+        every: list[int | None] = list(range(width))
+        self.shown = every if width <= COLUMNS else [*every[:ENDS], None, *every[-ENDS:]]  # None: left out
+        self.width = width
+        self.keeps = run.cache != "none" and event.phase != "training"
+        self.heads = [head for recorded, head in trace.recorded if recorded == layer]
+        values = trace.values or []
+        mine = (v for v in values if (v.sequence, v.layer) == (self.part.sequence, layer))
+        self.values: Values | None = next(mine, None)
+        self._look_back()
 
-    def shown(self) -> list[int | None]:
-        """Columns, and rows, that are drawn; None stands for those left out."""
-        every: list[int | None] = list(range(self.width))
-        return every if self.width <= COLUMNS else [*every[:ENDS], None, *every[-ENDS:]]
+    def _look_back(self) -> None:
+        """How often each pair was scored, whose each row's work is, and what is stored, up to this pass."""
+        self.times: Counter[tuple[int, int]] = Counter()
+        self.ran: dict[int, int] = {}
+        self.stored: set[int] = set()
+        for index, event in enumerate(self.run.events[: self.index + 1]):
+            if isinstance(event, Drop) and event.sequence == self.part.sequence:
+                self.stored -= set(spread(event.rows))
+            if not isinstance(event, Pass) or event.phase == "training":
+                continue
+            part = event.parts[0]
+            self.stored |= set(spread(part.written))
+            for query, ranges in zip(part.queries, part.visible, strict=True):
+                if query in self.shown:
+                    self.ran[query] = index
+                    keys = (k for k in self.shown if k is not None and _holds(ranges, k))
+                    self.times.update((query, key) for key in keys)
 
-    def times(self, query: int, key: int) -> int:
-        """How often the pair has been scored up to this pass, training aside."""
-        return sum(key in visible.get(query, ()) for visible in self._passes_so_far())
-
-    def _passes_so_far(self) -> Iterable[dict[int, set[int]]]:
-        for event in self.run.events[: self.index + 1]:
-            if isinstance(event, Pass) and event.phase != "training":
-                part = event.parts[0]
-                yield {q: set(spread(r)) for q, r in zip(part.queries, part.visible, strict=True)}
-
-    def cell(self, query: int, key: int) -> tuple[str, str]:
-        """Symbol and style of one cell."""
+    def cell(self, query: int, key: int) -> str:
+        times = self.times[query, key]
         if query not in self.visible:
-            return ("○", "") if self.times(query, key) else ("", "")
-        if key not in self.visible[query]:
-            return "×", ""
-        times = self.times(query, key)
-        return (str(times), "again") if times > 1 else ("●", "now")
+            return _cell(MARKS["earlier"] if times else "")
+        if not _holds(self.visible[query], key):
+            return _cell(MARKS["masked"] if _holds(self.there, key) else "")
+        return _cell(f"{times:,}", "again") if times > 1 else _cell(MARKS["now"], "now")
 
-    def row(self, query: int) -> str:
-        cells = [_cell("…") if key is None else _cell(*self.cell(query, key)) for key in self.shown()]
-        return _row(_word(self.tokens[query].text), cells, self.aside(query))
+    def row(self, query: int | None) -> str:
+        if query is None:
+            return self._line("…", lambda key: _cell("…"))
+        name = _word(self.tokens[query].text)
+        return self._line(name, lambda key: self.cell(query, key), self.aside(query))
+
+    def _line(self, name: str, cell: Callable[[int], str], aside: str = "") -> str:
+        return _row(name, [_cell("…") if key is None else cell(key) for key in self.shown], aside)
 
     def aside(self, query: int) -> str:
         """What stands right of a row: its target, its contexts, or whose work it is."""
         if self.part.target is not None:
             return f"→ {_word(self.tokens[self.part.target[self.queries.index(query)]].text)}"
         if query not in self.visible:
-            return f"{_pass_name(self.run, self._last_pass(query)).lower()}'s, untouched"
+            last = self.ran.get(query)
+            return "" if last is None else fill(LABELS["untouched"], **{"pass": self.names[last].lower()})
         if "contexts" not in self.panels:
-            return "runs again" if query in spread(self.part.repeated) else "runs in this pass"
-        return ", ".join(_number(c) for c in self._contexts(query))
+            return SAY["this pass again" if _holds(self.part.repeated, query) else "this pass"]
+        return ", ".join(map(number, self.contexts(query).values()))
 
-    def _last_pass(self, query: int) -> int:
-        ran = [
-            i
-            for i, e in enumerate(self.run.events[: self.index])
-            if isinstance(e, Pass) and query in e.parts[0].queries
-        ]
-        return ran[-1]
-
-    def _contexts(self, query: int) -> list[float]:
+    def contexts(self, query: int) -> dict[int, float]:
+        """The context of each head, where it is one number; a repeated row's are looked up."""
         for event in self.run.passes:
-            new = spread(event.parts[0].new)
-            if event.parts[0].contexts and query in new:
-                rows = [event.parts[0].contexts[f"{self.layer}.{head}"] for head in self.heads()]
-                return [row[new.index(query)][0] for row in rows if len(row[new.index(query)]) == 1]
-        return []
+            part = event.parts[0]
+            if part.contexts and _holds(part.new, query):
+                at = spread(part.new).index(query)
+                rows = {head: part.contexts.get(f"{self.layer}.{head}") for head in self.heads}
+                return {head: row[at][0] for head, row in rows.items() if row and len(row[at]) == 1}
+        return {}
 
-    def heads(self) -> list[int]:
-        return [head for layer, head in self.trace.recorded if layer == self.layer]
-
-    def names(self) -> list[str]:
-        """The heads' names."""
-        given = self.trace.model.head_names or [f"head {n + 1}" for n in range(self.trace.model.n_heads)]
-        return [html.escape(name) for name in given]
+    def name(self, head: int) -> str:
+        names = self.trace.model.head_names
+        return html.escape(names[head]) if names else fill(LABELS["head"], number=head + 1)
 
     def head(self) -> str:
         aside = ""
         if self.part.target is not None:
-            aside = "target"
-        elif "contexts" in self.panels and any(
-            part.contexts for part in (e.parts[0] for e in self.run.passes)
-        ):
-            aside = "contexts: " + ", ".join(self.names()[head] for head in self.heads())
-        cells = [_cell("…") if key is None else _cell(self._column(key)) for key in self.shown()]
-        return _row("looks at →", cells, aside)
+            aside = LABELS["target"]
+        elif "contexts" in self.panels and any(map(self.contexts, self.queries)):
+            aside = fill(SAY["contexts"], heads=", ".join(map(self.name, self.heads)))
+        columns = [_cell(f"{_word(token.text)}<br>{token.position}") for token in self.tokens]
+        return self._line(LABELS["looks"], columns.__getitem__, aside)
 
-    def _column(self, key: int) -> str:
-        return f"{_word(self.tokens[key].text)}<br>{self.tokens[key].position}"
-
-    def row_word(self, token: int) -> str:
-        """What happens to a token's row of K and V."""
-        if token in spread(self.part.written):
+    def row_state(self, token: int) -> str:
+        """What happens to a token's row of K and V: a key of `rows` in view.json, or nothing."""
+        if _holds(self.part.written, token):
             return "written"
-        if token in spread(self.part.read):
+        if _holds(self.part.read, token):
             return "read"
-        return "dropped" if token in self.visible else ""
+        return "rest" if token in self.stored else "made" if token in self.visible else ""
 
-    def band(self, name: str, style: str, text: Callable[[int], str], aside: str = "") -> str:
-        cells = [_cell("…") if key is None else _cell(text(key), style) for key in self.shown()]
-        return _row(name, cells, aside)
+    def band(self, name: str, colour: str, text: Callable[[int], str], aside: str = "") -> str:
+        """A line of K or V: filled where the row lies in the cache, empty where there is none."""
+
+        def cell(token: int) -> str:
+            state = self.row_state(token)
+            return _cell(text(token) if state else "", colour if state in _KEPT else "")
+
+        return self._line(name, cell, aside)
 
     def bands(self) -> list[str]:
-        kept = self.kept()
-        bands = []
-        if kept and "keys" in self.panels and kept.k is not None:
-            keys = kept.k
-            toy = self.trace.model.name == "toy"
-            bands.append(self.band("K", "k", lambda j: _key(keys[j], toy), "even? · position" if toy else ""))
-        bands += self.weights()
-        if kept and "values" in self.panels and all(len(v) == 1 for v in kept.v):
-            numbers = kept.v
-            bands.append(self.band("V", "v", lambda j: _number(numbers[j][0])))
-        return [*bands, self.band("rows of K, V", "v", self.row_word, self._rows_said())]
+        keys = self.values.k if self.values and "keys" in self.panels else None
+        values = self.values.v if self.values and "values" in self.panels else [[]]
+        parts = VIEW["keys"].get(self.trace.model.name, [])
+        bands = self.weights()
+        if keys is not None:
+            bands.insert(0, self.band("K", "k", lambda j: _key(keys[j], parts), " · ".join(parts)))
+        if all(len(row) == 1 for row in values):
+            bands.append(self.band("V", "v", lambda j: number(values[j][0])))
+        name = "kept" if self.keeps else "made"
+        said = fill({**SAY, **VIEW["notes"]}[name], kept=self.part.kept[1], made=self.event.counts["kv_rows"])
+        return [*bands, self.band(SAY["bands"], "v", lambda j: ROWS[self.row_state(j)], said)]
 
     def weights(self) -> list[str]:
         """How much the last token of the pass looks at each it sees: a line for each head, and its sum."""
-        heads, query = self.heads(), self.queries[-1]
-        if "weights" not in self.panels or len(heads) > HEADS_UP_TO or self.width > DIGITS_UP_TO:
-            return []
-        seen = self.visible[query]
-        lines = []
-        for head in heads:
+        few = len(self.heads) <= VIEW["heads_at_once"] and self.width <= VIEW["digits_up_to"]
+        query, lines = self.queries[-1], []
+        seen = spread(self.visible[query])
+        for head in self.heads if few and "weights" in self.panels else []:
             if weight_key(self.part.sequence, query, self.layer, head) not in self.trace.weights:
                 continue  # a trace need not hold every row's
             found = self.trace.attention_weights(query, self.layer, head, self.part.sequence)
-            text = dict.fromkeys(range(self.width), "")
-            text |= {key: _weight(w, len(seen)) for key, w in zip(seen, found, strict=True)}
-            lines.append(self.band(self.names()[head], "", text.__getitem__, self.sum(head, found)))
-        whose = _cell(f"of {_word(self.tokens[query].text)}, a line for each head", "left", self.width)
-        return [_row("attention weights", [whose], ""), *lines] if lines else []
+            looks = dict(zip(seen, map(float, found), strict=True))
+            cells = [_cell("")] * self.width
+            for key, w in looks.items():
+                cells[key] = _cell(number(w) if _counts(w, len(seen)) else "·")
+            lines.append(self._line(self.name(head), cells.__getitem__, self.sum(head, looks)))
+        whose = _cell(fill(SAY["of"], word=_word(self.tokens[query].text)), "left", self.width)
+        return [_row(LABELS["weights"], [whose], ""), *lines] if lines else []
 
-    def sum(self, head: int, weights: Iterable[float]) -> str:
+    def sum(self, head: int, looks: dict[int, float]) -> str:
         """A context as the weights and V give it: "0.5 × 20 + 0.5 × 5 = 12.5"."""
-        query = self.queries[-1]
-        kept, contexts = self.kept(), self._contexts(query)
-        if kept is None or not contexts or not {"values", "contexts"} <= self.panels:
+        context = self.contexts(self.queries[-1]).get(head)
+        if self.values is None or context is None or not {"values", "contexts"} <= self.panels:
             return ""
-        seen = self.visible[query]
-        values = [kept.v[key][0] for key in seen]
-        terms = [(w, v) for w, v in zip(weights, values, strict=True) if _counts(w, len(seen))]
-        context = _number(contexts[self.heads().index(head)])
-        if len(terms) > TERMS:
-            even = all(abs(w - 1 / len(terms)) < 1e-4 for w, _ in terms)
-            name = f"average of {len(terms)}" if even else f"sum of {len(terms)} products"
-            return f"{name} = {context}"
-        products = " + ".join(f"{_number(w)} × {_number(v)}" for w, v in terms)
-        return f"{products or 'nothing to pick'} = {context}"
-
-    def kept(self) -> Values | None:
-        """What this layer keeps of the sequence, where the trace holds it."""
-        where = (self.part.sequence, self.layer)
-        return next((v for v in self.trace.values or [] if (v.sequence, v.layer) == where), None)
-
-    def _rows_said(self) -> str:
-        if self.run.cache == "none" or self.event.phase == "training":
-            return f"{_count(self.event.counts['kv_rows'], 'row')} made, used, dropped"
-        return f"{_count(self.part.kept[1], 'row')} in the cache"
+        terms = [(w, self.values.v[key][0]) for key, w in looks.items() if _counts(w, len(looks))]
+        even = all(abs(w - 1 / len(terms)) < VIEW["even"] for w, _ in terms)
+        if len(terms) >= VIEW["many_terms"]:
+            said = fill(VIEW["sums"]["even" if even else "many"], terms=len(terms))
+        else:
+            said = " + ".join(f"{number(w)} × {number(v)}" for w, v in terms) or VIEW["sums"]["none"]
+        return f"{said} = {number(context)}"
 
     def caption(self) -> str:
         """The pass in a line of words and numbers."""
-        name = _pass_name(self.run, self.index)
-        cache = "no" if self.run.cache == "none" else "with the"
-        how = {"prefill": "", "training": ", for reference"}.get(self.event.phase, f", {cache} cache")
-        counts = self.event.counts
-        verb = "runs" if counts["positions"] == 1 else "run together"
-        runs = f"{_count(counts['positions'], 'token')} {verb}"
+        event, counts = self.event, self.event.counts
         again = len(spread(self.part.repeated))
-        said = [runs + (f", {again} of them again" if again else ""), _count(counts["pairs"], "pair")]
-        if self.run.cache != "none" and self.event.phase != "training":
-            read = f"{counts['rows_read']} read, " if counts["rows_read"] else ""
-            said.append(f"rows: {read}{counts['kv_rows']} written")
-        return f"<p><b>{name}{how}.</b> {'; '.join(said)}.{self._outcome()}</p>"
+        how = "with" if self.keeps else "without"
+        return fill(
+            SAY["caption"],
+            name=self.names[self.index],
+            cache={"prefill": "", "training": SAY["training"]}.get(event.phase, SAY[how]),
+            runs=fill(SAY["runs one" if counts["positions"] == 1 else "runs"], **counts)
+            + (fill(SAY["again"], again=again) if again else ""),
+            pairs=counts["pairs"],
+            rows=self.rows_note(),
+            outcome=self.outcome(),
+        )
 
-    def _outcome(self) -> str:
+    def rows_note(self) -> str:
+        """What happens to rows of K and V in this pass, in the words of the stepper."""
+        notes, counts = VIEW["notes"], self.event.counts
+        written, again = len(spread(self.part.written)), len(spread(self.part.repeated))
+        if not self.keeps:
+            return fill(notes["again" if again else "made"], made=counts["kv_rows"], again=again)
+        read = counts["rows_read"]
+        rest = len(self.stored) - read - written
+        said = fill(notes["read" if read else "written"], read=read, written=written)
+        return said + (fill(notes["rest"], rest=rest) if rest > 0 else "")
+
+    def outcome(self) -> str:
         if self.part.target is not None:
-            return " Every row has a target, the token that comes next."
+            return str(SAY["targets"])
         if not self.part.out:
             return ""
-        out: Output = self.part.out[-1]
+        out = self.part.out[-1]
         word = self.tokens[out.chosen].text
-        p = next((p for text, _, p in out.top if text == word), None)
-        said = [f"{100 * p:.1f}%"] if p is not None else []
+        said = [percent(p) for text, _, p in out.top if text == word][:1]
         said += [html.escape(out.how)] if out.how != "greedy" else []
         aside = f" ({'; '.join(said)})" if said and "prediction" in self.panels else ""
-        return f" Next word: <b>{_word(word)}</b>{aside}."
+        return fill(SAY["next"], word=_word(word), aside=aside)
 
     def render(self) -> str:
-        rows = [
-            _row("…", [_cell("…") for _ in self.shown()], "") if q is None else self.row(q)
-            for q in self.shown()
-        ]
-        return self.caption() + "<table>" + "".join([self.head(), *rows, *self.bands()]) + "</table>"
+        lines = [self.head(), *map(self.row, self.shown), *self.bands()]
+        return f"{self.caption()}<table>{''.join(lines)}</table>"
+
+
+def _key(numbers: list[float], parts: list[str]) -> str:
+    """A row of K; a part whose name is a question is answered."""
+    asked = [k < len(parts) and parts[k].endswith("?") for k in range(len(numbers))]
+    texts = [("yes" if x else "no") if ask else number(x) for x, ask in zip(numbers, asked, strict=True)]
+    return " · ".join(texts)
 
 
 def _cell(text: str, style: str = "", columns: int = 1) -> str:
@@ -277,24 +266,22 @@ def _row(name: str, cells: list[str], aside: str) -> str:
     return "".join([f'<tr><th style="{_STYLES["right"]}">{name}</th>', *cells, _cell(aside, "left"), "</tr>"])
 
 
-def _of_phase(run: Run, phase: str) -> list[int]:
-    return [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase == phase]
+def _calls(run: Run) -> list[tuple[str, int]]:
+    """What each event is called by in every run: its kind, and its number among those of its kind."""
+    seen: Counter[str] = Counter()
+    calls = []
+    for event in run.events:
+        kind = event.phase if isinstance(event, Pass) else event.op
+        seen[kind] += 1
+        calls.append((kind, seen[kind]))
+    return calls
 
 
-def _pass_name(run: Run, index: int) -> str:
-    event = run.events[index]
-    assert isinstance(event, Pass)
-    same = _of_phase(run, event.phase)
-    name = event.phase.capitalize()
-    return f"{name} {same.index(index) + 1}" if event.phase == "decode" or len(same) > 1 else name
-
-
-def _same_pass(run: Run, index: int, other: Run) -> int | None:
-    """Where the other run has the same pass: events between the passes need not be the same in both."""
-    event = run.events[index]
-    assert isinstance(event, Pass)
-    number = _of_phase(run, event.phase).index(index)
-    return dict(enumerate(_of_phase(other, event.phase))).get(number)
+def _names(run: Run) -> list[str]:
+    """Training, Prefill, Decode 1, Decode 2, …"""
+    calls = _calls(run)
+    numbered = {kind for kind, n in calls if kind == "decode" or n > 1}
+    return [f"{kind.capitalize()} {n}" if kind in numbered else kind.capitalize() for kind, n in calls]
 
 
 def _steps(run: Run) -> list[int]:
@@ -302,43 +289,31 @@ def _steps(run: Run) -> list[int]:
 
 
 def _chosen(run: Run) -> list[int]:
-    """Prefill, the first decode step and the last; beside them the events that are no passes."""
+    """Prefill, the first decode step and the last, and what stands beside them that is no pass."""
     steps = _steps(run)
     shown = {*steps[:2], *steps[-1:]}
-    between = [i for i, event in enumerate(run.events) if not isinstance(event, Pass)]
-    beside = [
-        i for i in between if shown & {*[s for s in steps if s < i][-1:], *[s for s in steps if s > i][:1]}
-    ]
-    return sorted([*shown, *beside])
+    other = [i for i, event in enumerate(run.events) if not isinstance(event, Pass)]
+    around = {i: {*[s for s in steps if s < i][-1:], *[s for s in steps if s > i][:1]} for i in other}
+    return sorted(shown | {i for i in other if shown & around[i]})
 
 
-def _left_out(run: Run, chosen: list[int]) -> str:
-    steps = _steps(run)
-    missing = len(set(steps) - set(chosen))
-    return (
-        f"<p>{len(steps)} passes in all; {missing} between the first and the last are not shown here.</p>"
-        if missing
-        else ""
-    )
-
-
-def _comparison(cached: Pass, plain: Pass, tokens: list[Token]) -> str:
+def _comparison(cached: _Table, plain: _Table) -> str:
     """What the cache saves in this pass, from the counts of both runs."""
-    same = [tokens[o.chosen].text for o in cached.parts[0].out] == [
-        tokens[o.chosen].text for o in plain.parts[0].out
-    ]
-    done = [f"{cached.counts[name]:,} of {plain.counts[name]:,} {name}" for name in ("positions", "pairs")]
-    avoided = [f"{plain.counts[name] - cached.counts[name]:,}" for name in ("positions", "pairs")]
-    words = "the word is the same" if same else "the words differ"
-    saved = f"it avoids {avoided[0]} and {avoided[1]}, and {words}"
-    return f"<p>The cache runs {done[0]} and scores {done[1]}; {saved}.</p>"
+    words = [[table.tokens[out.chosen].text for out in table.part.out] for table in (cached, plain)]
+    mine, other = cached.event.counts, plain.event.counts
+    work = ("positions", "pairs")
+    counts = {name: mine[name] for name in work} | {f"all_{name}": other[name] for name in work}
+    counts |= {f"avoided_{name}": other[name] - mine[name] for name in work}
+    return fill(SAY["saved"], same=SAY["same" if words[0] == words[1] else "differ"], **counts)
 
 
-_LEGEND = "<p>● scored in this pass, ○ in an earlier one, × masked, not counted{again}</p>"
+def _legend(again: bool) -> str:
+    marks = [f"{mark} {VIEW['cells'][state]}" for state, mark in MARKS.items()]
+    return fill(SAY["legend"], marks=", ".join([*marks, SAY["legend again"]] if again else marks))
 
 
-def _event(trace: Trace, run: Run, index: int, panels: set[str], layer: int) -> str:
-    """A pass as its table, anything else as its sentence."""
+def render_event(trace: Trace, run: Run, index: int, panels: set[str], layer: int) -> str:
+    """Return a pass as its table, anything else as its sentence."""
     event = run.events[index]
     if isinstance(event, Pass):
         return _Table(trace, run, index, panels, layer).render()
@@ -350,21 +325,19 @@ def render(trace: Trace, panels: set[str], layer: int = 0, start: int | None = N
 
     A stepper that starts at the training reference shows that first.
     """
-    cached = [run for run in trace.runs if run.cache != "none"][:1]
-    plain = [run for run in trace.runs if run.cache == "none"][:1]
-    main = (cached or plain)[0]
+    cached = next((run for run in trace.runs if run.cache != "none"), None)
+    plain = next((run for run in trace.runs if run.cache == "none"), None)
+    main, first = cached or trace.runs[0], trace.runs[0]
     chosen = _chosen(main)
-    said = [_event(trace, main, index, panels, layer) for index in chosen]
-    first = trace.runs[0]
-    if start is not None and start in _of_phase(first, "training"):
-        said.insert(0, _event(trace, first, start, panels, layer))
-    decodes = [i for i in _of_phase(main, "decode") if i in chosen]
-    both = [(i, j) for i in decodes if plain and (j := _same_pass(main, i, plain[0])) is not None]
-    if cached and both:
-        table, without = (
-            _Table(trace, run, index, panels, layer)
-            for run, index in zip((main, plain[0]), both[-1], strict=True)
-        )
-        said += [without.render(), _comparison(table.event, without.event, table.tokens)]
-    again = ", 2, 3, … scored for the 2nd, 3rd, … time" if both else ""
-    return "".join([*said, _LEGEND.format(again=again), _left_out(main, chosen)])
+    said = [render_event(trace, main, index, panels, layer) for index in chosen]
+    if start is not None and isinstance(e := first.events[start], Pass) and e.phase == "training":
+        said.insert(0, render_event(trace, first, start, panels, layer))
+    there = {call: index for index, call in enumerate(_calls(plain))} if plain else {}
+    both = [i for i in chosen if (call := _calls(main)[i])[0] == "decode" and call in there]
+    if cached and plain and both:
+        table = _Table(trace, cached, both[-1], panels, layer)
+        without = _Table(trace, plain, there[_calls(cached)[both[-1]]], panels, layer)
+        said += [without.render(), _comparison(table, without)]
+    missing = len(set(_steps(main)) - set(chosen))
+    left_out = fill(SAY["left out"], passes=len(_steps(main)), missing=missing) if missing else ""
+    return "".join([*said, _legend(bool(both and plain)), left_out])

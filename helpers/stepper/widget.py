@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
 from helpers import outputs
+from helpers.arguments import is_whole
 from helpers.stepper import page, script, static
 from helpers.trace import Pass, Run, Trace
 
@@ -30,7 +30,7 @@ class Stepper:
     """Step through the passes of a recorded run, with and without its cache.
 
     Args:
-        trace: what `toy.record()` and the recorders give.
+        trace: what `record_toy()` and `record_model()` return.
         panels: a level ("passes", "attention", "prediction", "work", "everything"), which includes the
             levels before it, or a list of panels to show beside those of "passes".
         start: the pass shown first: a phase ("training", "prefill", "decode"), an index of the run's
@@ -39,7 +39,7 @@ class Stepper:
         layer: index, from 0, of the layer shown first.
 
     Raises:
-        TypeError: an argument that is not of its kind, such as a trace that is none.
+        TypeError: a trace, panels or a cache that are not of their kind.
         ValueError: an unknown panel, a start outside the run, a layer that was not recorded.
     """
 
@@ -54,7 +54,7 @@ class Stepper:
         if not isinstance(trace, Trace):
             raise TypeError(
                 f"got {type(trace).__name__}, expected a Trace: "
-                "pass what toy.record() returns, or Trace.load(path)"
+                "pass what record_toy() returns, or Trace.load(path)"
             )
         self.trace = trace
         self.panels = _panels(panels)
@@ -144,24 +144,18 @@ def _passes(trace: Trace) -> list[Pass]:
 
 
 def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
+    names = list(LEVELS)
+    expected = f"a level, one of {names}, or a list of panels out of {list(PANELS)}"
+    if not isinstance(wanted, Iterable):
+        raise TypeError(f"got panels={wanted!r}, expected {expected}")
     if isinstance(wanted, str):
         if wanted not in LEVELS:
-            raise ValueError(
-                f"got panels={wanted!r}, expected a level, one of {list(LEVELS)}, "
-                f"or a list of panels out of {list(PANELS)}"
-            )
-        names = list(LEVELS)
+            raise ValueError(f"got panels={wanted!r}, expected {expected}")
         wanted = [panel for level in names[: names.index(wanted) + 1] for panel in LEVELS[level]]
-    if not isinstance(wanted, Iterable):
-        raise TypeError(
-            f"got panels={wanted!r}, expected a level, one of {list(LEVELS)}, "
-            f"or a list of panels out of {list(PANELS)}"
-        )
-    chosen = set(LEVELS["passes"])
-    for name in wanted:
+    chosen = {**dict.fromkeys(LEVELS["passes"]), **dict.fromkeys(wanted)}
+    for name in chosen:
         if name not in PANELS:
             raise ValueError(f"got the panel {name!r}, expected panels out of {list(PANELS)}")
-        chosen.add(name)
     return tuple(panel for panel in PANELS if panel in chosen)
 
 
@@ -170,24 +164,17 @@ def _start(trace: Trace, start: str | int | None) -> int:
     phases = [event.phase if isinstance(event, Pass) else event.op for event in events]
     if start is None:
         return next((i for i, phase in enumerate(phases) if phase != "training"), 0)
-    if isinstance(start, str):
-        if start not in phases:
-            raise ValueError(
-                f"got start={start!r}, but this run has {sorted(set(phases))}: use one of these, or an index"
-            )
+    if isinstance(start, str) and start in phases:
         return phases.index(start)
     expected = f"an index from 0 to {len(events) - 1}, or a phase of {sorted(set(phases))}"
-    index = _index("start", start, expected)
-    if not 0 <= index < len(events):
-        raise ValueError(f"got start={start}, expected {expected}")
-    return index
+    return _one_of("start", start, range(len(events)), expected)
 
 
-def _index(name: str, value: Any, expected: str) -> int:
-    """A whole number of any kind; True and 1.0 are none."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"got {name}={value!r}, expected {expected}")
-    return operator.index(value)
+def _one_of(name: str, value: Any, values: Collection[int], expected: str) -> int:
+    """A whole number of any kind, out of some; True and 1.0 are none."""
+    if not is_whole(value) or int(value) not in values:
+        raise ValueError(f"got {name}={value!r}, expected {expected}")
+    return int(value)
 
 
 def _switch(cache: bool) -> bool:
@@ -198,9 +185,4 @@ def _switch(cache: bool) -> bool:
 
 def _layer(trace: Trace, layer: int) -> int:
     recorded = sorted({recorded_layer for recorded_layer, _ in trace.recorded})
-    layer = _index("layer", layer, f"one of the layers that the trace holds: {recorded} (counted from 0)")
-    if layer not in recorded:
-        raise ValueError(
-            f"got layer={layer}, but the trace holds layers {recorded} (counted from 0): use one of these"
-        )
-    return layer
+    return _one_of("layer", layer, recorded, f"one of the layers that the trace holds: {recorded} (from 0)")

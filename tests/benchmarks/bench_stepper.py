@@ -22,14 +22,16 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from helpers.recording.toy import record_toy
+from helpers.recording.toy import record_toy  # noqa: E402
 from helpers.stepper import Stepper  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
 from tests.browser.lab import FLAGS, Lab, open_notebook  # noqa: E402
 from tests.machine import find_chromium  # noqa: E402
 
 STEPS = 200
-CELL = "from helpers import toy\nfrom helpers.stepper import Stepper\nStepper(record_toy())"
+CELL = (
+    "from helpers.recording.toy import record_toy\nfrom helpers.stepper import Stepper\nStepper(record_toy())"
+)
 
 WALK = """(steps) => {
   const [back, next] = document.querySelectorAll('.wid-buttons button');

@@ -15,7 +15,9 @@ from tests.expected import expected_marks
 
 pytestmark = pytest.mark.browser
 
-MAKE = "from helpers import toy\nfrom helpers.stepper import Stepper\nstepper = Stepper(record_toy())"
+MAKE = """from helpers.recording.toy import record_toy
+from helpers.stepper import Stepper
+stepper = Stepper(record_toy())"""
 CELL = f"{MAKE}\nstepper"
 GONE = "widget model not found"  # JupyterLab's widget manager, of any widget whose kernel is gone
 
@@ -133,7 +135,7 @@ def test_a_cell_run_again_and_a_kernel_restarted(lab: Lab, page: Page, problems:
 
 
 def test_a_burst_of_clicks_sends_the_kernel_nothing(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL.replace("record()", "record(ban_eos=True)")))
+    open_notebook(page, lab, lab.write(CELL.replace("toy()", "toy(ban_eos=True)")))
     run_all(page)
     sent = page.evaluate(
         """() => {
@@ -193,7 +195,7 @@ def test_made_under_a_dark_theme(lab: Lab, page: Page, problems: list[str]) -> N
 
 
 def test_light_and_dark_theme(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL.replace("record())", "record(n_layers=2), start=2)")))
+    open_notebook(page, lab, lab.write(CELL.replace("toy())", "toy(n_layers=2), start=2)")))
     run_all(page)
     expect(live(page)).to_be_visible()
     bright = background(page)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
 
-from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper
-from helpers.trace import Pass, Trace, spread
-from tests.expected import expected_marks
-from tests.test_stepper import DROP, HOSTILE, SWAP, with_event, with_fewer_passes
+from helpers.stepper.format import VIEW, number, percent
+from helpers.trace import Pass, Trace
+from tests.expected import expected, expected_marks
+from tests.made_traces import DROP, HOSTILE, SWAP, UNEQUAL, record_toy, with_event, with_fewer_passes
 
 pytestmark = pytest.mark.browser
 
@@ -22,28 +22,29 @@ SIGNS = {"now": "●", "earlier": "○", "masked": "×"}
 
 READ = """() => {
   const texts = (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent);
-  const cells = {};
-  for (const node of document.querySelectorAll('[data-cell]'))
-    cells[node.dataset.cell] = [node.className.replace('wid-cell', '').trim(), node.textContent];
-  const rows = {};
-  for (const node of document.querySelectorAll('[data-row]'))
-    rows[node.dataset.row] =
-      [node.className.replace(/wid-row|\\b(k|v|said)\\b/g, '').trim(), node.textContent];
+  const marks = {};
+  for (const node of document.querySelectorAll('[data-key]'))
+    marks[node.dataset.key] = [node.className, node.textContent, node.offsetLeft + node.offsetWidth / 2];
   const root = document.querySelector('.wid-stepper');
   return {
     event: Number(root.dataset.event), cache: root.dataset.cache, layer: Number(root.dataset.layer),
     sentence: document.querySelector('.wid-sentence').textContent,
-    cells, rows,
+    marks,
     live: [...document.querySelectorAll('.wid-head')].map((node) => node.classList.contains('live')),
     heads: texts('.wid-head .wid-word'),
-    names: texts('.wid-rowname .wid-word'),
     candidates: texts('.wid-candidate .wid-word'),
     percents: texts('.wid-candidate .wid-percent'),
+    bars: [...document.querySelectorAll(".wid-candidate .wid-bar i")].map((i) => parseFloat(i.style.width)),
     chosen: texts('.wid-candidate.chosen .wid-word'),
     work: texts('[data-work]'),
+    hatched: [...document.querySelectorAll('.wid-work')].map(
+      (bar) => [...bar.children].map((part) => parseFloat(part.style.width))),
     ledger: texts('.wid-text.ledger'),
     numbers: texts('.wid-text.number'),
     targets: texts('.wid-text.target'),
+    table: [...document.querySelectorAll('.wid-contexts tr')].map(
+      (row) => [...row.children].map((cell) => cell.textContent)),
+    sums: texts('.wid-sums li'),
     foot: document.querySelector('.wid-foot').textContent,
     words: document.querySelector('.wid-unseen').textContent,
     current: texts('.wid-rail [aria-current]'),
@@ -102,86 +103,145 @@ def grid(shown: dict[str, Any], size: int) -> list[list[str]]:
     """The grid on the page in the static form's symbols."""
 
     def mark(key: str) -> str:
-        state, text = shown["cells"].get(key, ("", ""))
+        kind, text, _ = shown["marks"].get(key, ("", "", 0))
+        state = kind.replace("wid-cell", "").strip()
         return text if state == "again" else SIGNS.get(state, "")
 
-    return [[mark(f"{i},{j}") for j in range(size)] for i in range(size)]
+    return [[mark(f"c{i}.{j}") for j in range(size)] for i in range(size)]
 
 
-def check_pass(page: Page, trace: Trace, index: int, name: str) -> None:
-    """What the page shows at a pass is what the trace holds."""
-    shown = read(page)
-    event = trace.run(name).events[index]
-    assert isinstance(event, Pass)
-    part = event.parts[0]
-    size = max(part.queries) + 1
-    assert shown["event"] == index
-    assert grid(shown, size) == expected_marks(trace, name, index)
-    assert [j for j, live in enumerate(shown["live"]) if live] == part.queries
-    states = {"written": part.written, "read": part.read}
-    for state, ranges in states.items():
-        for kind in "kv":
-            rows = [
-                int(key[1:]) for key, (found, _) in shown["rows"].items() if found == state and key[0] == kind
-            ]
-            assert rows == spread(ranges)
-    plain = trace.run("uncached").passes[index].counts
-    for said, count in zip(shown["work"], ("positions", "pairs"), strict=True):
-        avoided = plain[count] - event.counts[count]
-        assert said == f"{event.counts[count]} of {plain[count]}" + (
-            f", {avoided} avoided" if avoided else ""
-        )
-    assert f"rows stored {part.kept[1]} · rows read in this pass {event.counts['rows_read']}" in shown["foot"]
-    if part.out:
-        out = part.out[0]
-        assert shown["candidates"] == [word for word, _, _ in out.top]
-        assert shown["percents"] == [f"{100 * p:.1f}%" for _, _, p in out.top]
-        assert shown["chosen"] == [trace.sequences[0].tokens[out.chosen].text]
-    if part.target:
-        words = [trace.sequences[0].tokens[target].text for target in part.target]
-        assert shown["targets"] == [f"→ {word}" for word in words]
+def text_at(shown: dict[str, Any], key: str) -> str | None:
+    return shown["marks"][key][1] if key in shown["marks"] else None
 
 
-@pytest.mark.parametrize("make", [record_toy, lambda: record_toy(n_layers=2)], ids=["toy", "two layers"])
-@pytest.mark.parametrize("name", ["cached", "uncached"])
-def test_every_pass_shows_the_trace(open_page: Open, make: Callable[[], Trace], name: str) -> None:
-    trace = make()
-    page = open_page(trace, start=0, cache=name == "cached")
-    for index in range(len(trace.runs[0].events)):
-        check_pass(page, trace, index, name)
-        page.locator(".wid-go").evaluate("(button) => button.click()")
+def check_pass(page: Page, trace: Trace, name: str, index: int, layer: int) -> None:
+    """What the page shows at a pass is what the trace holds: the first heads and the last live row."""
+    shown, want = read(page), expected(trace, name, index, layer)
+    size, query = len(want["marks"]), want["live"][-1]
+    assert (shown["event"], shown["layer"]) == (index, layer)
+    assert grid(shown, size) == want["marks"]
+    assert [j for j, live in enumerate(shown["live"]) if live] == want["live"]
+    kept = next(kept for kept in trace.values or [] if kept.layer == layer)
+    for j, state in enumerate(want["rows"][:size]):
+        assert {shown["marks"][f"{kind}{j}"][0].split()[2] for kind in "kv"} == {state}
+        if state != "empty":
+            assert text_at(shown, f"v{j}") == number(kept.v[j][0])
+            numbers = [] if trace.model.name == "toy" or not kept.k else map(number, kept.k[j])
+            assert " · ".join(numbers) in (text_at(shown, f"k{j}") or "").replace("\n", " · ")
+    check_heads(shown, want, query)
+    for j, last in want["untouched"].items():
+        assert text_at(shown, f"old{j}") == f"{last}'s, untouched"
+    check_work(shown, want)
+    assert shown["ledger"] == [want["ledger"]]
+    assert text_at(shown, "noteK") == want["note"]
+    check_next(shown, want, query)
+    assert shown["targets"] == [f"→ {word}" for word in want["targets"]]
 
 
-def test_the_long_run_step_by_step(open_page: Open) -> None:
-    trace = record_toy(ban_eos=True)
-    page = open_page(trace, start=1, cache=False, width=1240)
-    for index in range(1, len(trace.runs[0].events)):
-        shown = read(page)
-        assert grid(shown, 3 + index) == expected_marks(trace, "uncached", index)
-        root(page).press("ArrowRight")
-    assert "positions run so far: 60" in read(page)["foot"]
-    root(page).press("c")
-    shown = read(page)
-    assert shown["ledger"] == ["11 cached = 4 prompt + 8 emitted − 1"]
-    assert "positions run so far: 11 with the cache, 60 without" in shown["foot"]
+def check_heads(shown: dict[str, Any], want: dict[str, Any], query: int, first: int = 0) -> None:
+    """The weights of one row, by head and column, what they sum up to, and the contexts of all live rows."""
+    some = slice(first, first + 4)
+    for h, name in enumerate(want["names"][some]):
+        assert text_at(shown, f"w{h}") == name
+        looks, total = want["weights"][str(query)][some][h], want["sums"][str(query)][some][h]
+        assert text_at(shown, f"sum{h}") == total
+        assert text_at(shown, f"w{h}none") == ("not recorded" if looks is None else None)
+        for j, w in looks or []:
+            drawn = w * len(looks) >= 0.05
+            key = f"w{h}.{j}s" if drawn else f"w{h}.{j}"
+            assert abs(shown["marks"][key][2] - shown["marks"][f"h{j}"][2]) <= 13, "under its column"
+            digits = number(w) if drawn and len(shown["live"]) <= 8 else None
+            assert text_at(shown, f"w{h}.{j}d") == digits
+    for q in want["live"]:
+        found = {h: shown["marks"].get(f"ctx{q}.{h}", ("", None, 0)) for h in range(len(want["names"][some]))}
+        assert [text for _, text, _ in found.values()] == [*map(number, want["contexts"][str(q)][some])]
+        assert [x for *_, x in found.values()] == sorted(x for *_, x in found.values())
 
 
-def test_numbers_of_the_decode_step(open_page: Open) -> None:
-    shown = read(open_page(record_toy(), start=2))
-    numbers = shown["numbers"]
-    for text in ("0.5 × 20 + 0.5 × 5 = 12.5", "1 × 14 = 14", "1 × 10 = 10", "average of 5 = 10"):
-        assert text in numbers
-    assert [n for n in numbers if n in ("12.5", "14", "10")] == ["12.5", "14", "10", "10"]
-    assert [n for n in numbers if n in ("0.5", "1", "0.2")] == ["0.5", "0.5", "1", "1", *["0.2"] * 5]
-    assert [shown["rows"][f"v{j}"][1] for j in range(5)] == ["10", "20", "1", "5", "14"]
-    assert [shown["rows"][f"k{j}"][1] for j in range(5)] == [
-        "no · 1",
-        "yes · 2",
-        "no · 3",
-        "yes · 4",
-        "no · 5",
+def check_work(shown: dict[str, Any], want: dict[str, Any]) -> None:
+    work = want["work"]
+    for said, hatched, name in zip(shown["work"], shown["hatched"], ("positions", "pairs"), strict=True):
+        done, total = work["counts"][name], work["plain"][name]
+        assert said == f"{done} of {total}" + (f", {total - done} avoided" if total > done else "")
+        assert len(hatched) == 1 or hatched[1] / hatched[0] == pytest.approx((total - done) / done, rel=0.01)
+    so_far, without = work["so far"], work["without"]
+    more = f" with the cache, {without} without" if without and without > so_far else ""
+    assert shown["foot"].endswith(f"positions run so far: {so_far}{more}")
+    kept = f"rows stored {work['kept']} · rows read in this pass {work['counts']['rows_read']}"
+    assert kept in shown["foot"]
+
+
+def check_next(shown: dict[str, Any], want: dict[str, Any], query: int) -> None:
+    """The candidates, at most eight, the chosen one among them."""
+    out = next((o for o in want["out"] if o["query"] == query), (want["out"] or [None])[-1])
+    if out is None:
+        assert shown["candidates"] == []
+        return
+    top = out["top"][:8]
+    if out["chosen"] not in [word for word, _, _ in top]:
+        top = [*top[:7], *(entry for entry in out["top"] if entry[0] == out["chosen"])]
+    assert list(zip(shown["candidates"], shown["percents"], strict=True)) == [
+        (w, percent(p)) for w, _, p in top
     ]
-    assert shown["ledger"] == ["5 cached = 4 prompt + 2 emitted − 1"]
+    assert shown["bars"] == pytest.approx([max(1, 100 * p) for _, _, p in top], abs=0.01)
+    assert shown["chosen"] == [out["chosen"]]
+    beside = "" if out["how"] == "greedy" else f" ({out['how']})"
+    assert text_at(shown, "how") == (beside[2:-1] or None) or beside in shown["foot"]
+
+
+def pages_of(trace: Trace) -> list[tuple[str, int, int]]:
+    """Each pass in each layer of each run."""
+    return [
+        (run.name, index, layer)
+        for run in trace.runs
+        for index, event in enumerate(run.events)
+        if isinstance(event, Pass)
+        for layer in sorted({layer for layer, _ in trace.recorded})
+    ]
+
+
+WALKED = {
+    "toy": record_toy,
+    "two": lambda: record_toy(n_layers=2),
+    **{name: UNEQUAL[name] for name in ("layers", "heads", "window", "drafts")},
+}
+
+
+@pytest.mark.parametrize("name", WALKED)
+def test_every_pass_shows_the_trace(open_page: Open, name: str) -> None:
+    trace = WALKED[name]()
+    layers = sorted({layer for layer, _ in trace.recorded})
+    page = open_page(trace, width=1500, start=0, layer=layers[0])
+    for run, index, layer in pages_of(trace):
+        page.get_by_label("KV cache").get_by_role("button").nth(int(run != "cached")).click()
+        page.get_by_role("slider", name="Pass").fill(str(index))
+        if len(layers) > 1:
+            page.get_by_role("group", name="Layer").get_by_role("button", name=str(layer + 1)).click()
+        check_pass(page, trace, run, index, layer)
+
+
+def test_pickers_of_heads_and_rows_and_a_narrow_board(open_page: Open) -> None:
+    trace = UNEQUAL["heads"]()
+    page = open_page(trace, width=1500, start=0)
+    want = expected(trace, "cached", 0, 0)
+    picker = page.locator(".wid-picker select").first
+    assert picker.locator("option").all_text_contents() == ["1 to 4", "5 to 8", "9 to 10"]
+    for group in (1, 2, 0):
+        picker.select_option(str(group))
+        check_heads(read(page), want, 4, 4 * group)
+    page.get_by_role("button", name=trace.sequences[0].tokens[2].text, exact=True).click()
+    check_heads(read(page), want, 2)
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.wait_for_selector(".wid-contexts")
+    shown = read(page)
+    assert shown["table"][0] == ["", *want["names"][:4]]
+    texts = [token.text for token in trace.sequences[0].tokens]
+    assert shown["table"][1:] == [
+        [texts[q], *map(number, want["contexts"][str(q)][:4])] for q in want["live"]
+    ]
+    assert shown["sums"] == [
+        f"{name}{total}" for name, total in zip(want["names"][:4], want["sums"]["2"], strict=False)
+    ]
 
 
 def test_the_keyboard_does_everything(open_page: Open) -> None:
@@ -229,12 +289,12 @@ def test_enter_on_a_row_shows_its_weights(open_page: Open) -> None:
 
 def test_a_click_on_a_live_cell_chooses_its_row(open_page: Open) -> None:
     page = open_page(record_toy(), start=1)
-    box = page.locator('[data-cell="2,1"]').bounding_box()
+    box = page.locator('[data-key="c2.1"]').bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 5, box["y"] + 5)
     assert page.locator(".wid-caption .wid-word").text_content() == "is"
     page.get_by_role("button", name="Next").click()
-    box = page.locator('[data-cell="1,0"]').bounding_box()
+    box = page.locator('[data-key="c1.0"]').bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 5, box["y"] + 5)
     assert page.locator(".wid-caption .wid-word").text_content() == "nice", (
@@ -260,7 +320,7 @@ def test_rail_slider_switches_and_layer(open_page: Open) -> None:
     page.get_by_role("button", name="2", exact=True).click()
     shown = read(page)
     assert shown["layer"] == 1
-    assert [shown["rows"][f"v{j}"][1] for j in range(4)] == ["7.5", "16.25", "10.33", "9.13"]
+    assert [text_at(shown, f"v{j}") for j in range(4)] == ["7.5", "16.25", "10.33", "9.13"]
 
 
 def test_play_walks_to_the_end_and_stops(open_page: Open) -> None:
@@ -295,9 +355,8 @@ def test_a_burst_of_clicks_leaves_no_stale_state(open_page: Open) -> None:
     shown = read(page)
     assert grid(shown, 6) == expected_marks(trace, "cached", 3)
     assert shown["current"] == ["2"]
-    assert len(shown["cells"]) == sum(
-        mark != "" for row in expected_marks(trace, "cached", 3) for mark in row
-    )
+    drawn = sum(mark != "" for row in expected_marks(trace, "cached", 3) for mark in row)
+    assert page.locator(".wid-cell:not(.wid-key)").count() == drawn
 
 
 LEVEL_SIGNS = {
@@ -315,8 +374,8 @@ def test_levels_show_what_the_reader_has_met(open_page: Open, level: str) -> Non
     for selector, first in LEVEL_SIGNS.items():
         assert (page.locator(selector).count() > 0) == (order.index(level) >= order.index(first)), selector
     shown = read(page)
-    assert shown["rows"]["v1"][1] == ("written" if level == "passes" else "20")
-    assert shown["rows"]["k1"][1] == ("yes · 2" if level == "everything" else "written")
+    assert text_at(shown, "v1") == ("written" if level == "passes" else "20")
+    assert text_at(shown, "k1") == ("yes · 2" if level == "everything" else "written")
     assert ("rows read" in shown["foot"]) == (level == "everything")
 
 
@@ -348,14 +407,14 @@ def test_the_page_never_scrolls_sideways(open_page: Open, make: Callable[[], Tra
 def test_numbers_fit_into_their_cells(open_page: Open, width: int) -> None:
     page = open_page(record_toy(n_layers=2), width=width, layer=1, start=2)
     cut = page.evaluate(
-        """() => [...document.querySelectorAll('[data-row^="v"]')].filter((cell) => {
+        """() => [...document.querySelectorAll('.wid-row.v:not(.wid-key)')].filter((cell) => {
           const range = document.createRange();
           range.selectNodeContents(cell);
           return range.getBoundingClientRect().width > cell.clientWidth;
         }).map((cell) => cell.textContent)"""
     )
     assert cut == []
-    assert "9.13" in page.locator('[data-row="v3"]').inner_text()
+    assert "9.13" in page.locator('[data-key="v3"]').inner_text()
 
 
 @pytest.mark.parametrize("width", NARROW_TO_WIDE)
@@ -479,8 +538,7 @@ def test_the_theme_follows_the_page(open_page: Open) -> None:
 def test_hostile_text_is_text(open_page: Open) -> None:
     page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), start=2)
     shown = read(page)
-    assert shown["heads"][:3] == HOSTILE[:3]
-    assert shown["heads"][3] == "U+200B"
+    assert shown["heads"][:4] == [*HOSTILE[:2], "U+202Eשלום", "U+200B"]
     assert shown["heads"][5] == "x" * 200
     assert page.locator(".wid-head").nth(5).get_attribute("title") == "x" * 200
     assert page.locator(".wid-stepper img, .wid-stepper script").count() == 0
@@ -534,7 +592,7 @@ def painted(page: Page) -> int:
 
 def test_past_two_dozen_tokens_the_grid_is_a_canvas(open_page: Open) -> None:
     page = open_page(record_toy(ban_eos=True, max_new=61), start=2)
-    assert page.locator("[data-cell]").count() == 0
+    assert page.locator(".wid-cell:not(.wid-key)").count() == 0
     early = painted(page)
     root(page).press("End")
     late = painted(page)
@@ -548,7 +606,7 @@ def test_past_two_dozen_tokens_the_grid_is_a_canvas(open_page: Open) -> None:
     box = page.locator(".wid-canvas").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 118, box["y"] + 34)
-    assert "Today (1) looks at Today (1): scored for time 61" in (
+    assert "\u2068Today\u2069 (1) looks at \u2068Today\u2069 (1): scored for time 61" == (
         page.locator(".wid-canvas").get_attribute("title") or ""
     )
 
@@ -561,15 +619,49 @@ def test_shapes_of_a_long_run_are_not_cut(open_page: Open) -> None:
     assert shape.evaluate("(node) => node.scrollWidth <= node.clientWidth")
 
 
+INKED = """(colour) => {
+  const canvas = document.querySelector('.wid-canvas');
+  const { data, width } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const rgb = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+  const found = new Set();
+  for (let i = 0; i < data.length; i += 4)
+    if (rgb.every((c, k) => data[i + k] === c)) found.add((i / 4) % width);
+  return [Math.min(...found), Math.max(...found)];
+}"""
+
+
 def test_past_128_tokens_a_window(open_page: Open) -> None:
-    trace = record_toy([f"w{i}" for i in range(200)], numbers=[0] * 200, ban_eos=True, max_new=3)
+    """Columns 35 to 162 of 162: what is drawn, clicked and pointed at is theirs, in every layer and head."""
+    trace = UNEQUAL["long"]()
+    texts = [token.text for token in trace.sequences[0].tokens]
     page = open_page(trace, start=2)
-    assert "75 to 202 of 202" in page.locator(".wid-pickers").inner_text()
+    assert "35 to 162 of 162" in page.locator(".wid-pickers").inner_text()
+    box = page.locator(".wid-canvas").bounding_box()
+    strip = page.evaluate(INKED, VIEW["palette"]["light"]["k"])
+    assert box is not None
+    assert strip[0] > strip[1] - 6, "one row is written"
+    assert strip[1] > box["width"] - 8, "and it is the newest"
+    page.mouse.move(box["x"] + strip[0] + 2, box["y"] + 34)
+    assert f"{texts[161]}\u2069 (161)" in (page.locator(".wid-canvas").get_attribute("title") or "")
     page.get_by_role("slider", name="First column shown").fill("0")
-    assert "1 to 128 of 202" in page.locator(".wid-pickers").inner_text()
-    root(page).press("ArrowLeft")
-    assert "of 202" in page.locator(".wid-pickers").inner_text()
-    assert read(page)["event"] == 1
+    assert "1 to 128 of 162" in page.locator(".wid-pickers").inner_text()
+    root(page).press("Home")
+    assert "34 to 161 of 162" in page.locator(".wid-pickers").inner_text(), "the next word's column too"
+    want = expected(trace, "cached", 0, 0)
+    page.locator(".wid-picker select").last.select_option("150")
+    shown = read(page)
+    assert page.locator(".wid-caption .wid-word").text_content() == texts[150]
+    assert [text_at(shown, f"sum{h}") for h in range(4)] == want["sums"]["150"][:4]
+    page.mouse.click(box["x"] + 150, page.locator(".wid-canvas").bounding_box()["y"] + 40)  # type: ignore[index]
+    assert page.locator(".wid-caption .wid-word").text_content() in texts[24:40], "a row of the window"
+
+
+def test_targets_where_there_is_no_room_beside_the_grid(open_page: Open) -> None:
+    trace = UNEQUAL["layers"]()
+    page = open_page(trace, start=0, width=660)
+    texts = [token.text for token in trace.sequences[0].tokens]
+    pairs = ", ".join(f"{texts[i]} → {texts[i + 1]}" for i in range(4))
+    assert page.locator(".wid-targets").text_content() == f"targets {pairs}"
 
 
 def test_each_step_leaves_its_time_for_the_benchmark(open_page: Open) -> None:
@@ -585,18 +677,6 @@ def test_each_step_leaves_its_time_for_the_benchmark(open_page: Open) -> None:
     assert all(milliseconds >= 0 for milliseconds in took)
 
 
-def test_events_of_a_later_kind_are_their_sentence(open_page: Open) -> None:
-    data = record_toy().to_dict()
-    for run in data["runs"]:
-        run["events"].insert(2, {"op": "swap", "say": "The rows <b>move</b> to another memory."})
-    page = open_page(Trace.from_dict(data), start="swap")
-    shown = read(page)
-    assert shown["sentence"] == "The rows <b>move</b> to another memory."
-    assert {state for state, _ in shown["cells"].values()} == {"earlier"}
-    root(page).press("ArrowRight")
-    assert read(page)["sentence"].startswith("Only nice runs.")
-
-
 @pytest.mark.parametrize("panels", ["passes", "everything"])
 def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
     """Rail, slider, keys and the cache's switch, where the runs have not the same events."""
@@ -608,7 +688,7 @@ def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
         root(page).press("ArrowRight")
     shown = read(page)
     assert (shown["event"], shown["sentence"], shown["current"]) == (3, "Two rows leave.", ["Drop"])
-    assert [shown["rows"][f"k{j}"][0] for j in range(5)] == ["dropped"] * 2 + ["rest"] * 3
+    assert [shown["marks"][f"k{j}"][0].split()[2] for j in range(5)] == ["dropped"] * 2 + ["rest"] * 3
     assert slider.get_attribute("aria-valuetext") == "Drop, 4 of 4"
     if panels == "everything":
         assert page.locator(".wid-caption").inner_text() == "attention weights · no token runs"
@@ -645,7 +725,8 @@ def test_a_step_between_two_passes_of_one_run(open_page: Open) -> None:
     root(page).press("c")
     assert read(page)["event"] == 3
     page.get_by_role("button", name="Swap").click()
-    assert read(page)["sentence"] == SWAP["say"]
+    assert read(page)["sentence"] == SWAP.say
+    assert {mark for row in grid(read(page), 5) for mark in row} == {"○", ""}
     page.get_by_role("button", name="off").click()
     assert read(page)["current"] == ["Prefill"]
     root(page).press("ArrowRight")

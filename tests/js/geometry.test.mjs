@@ -79,8 +79,14 @@ test("a narrow board scrolls to its end with a whole column at its left edge", (
   assert.equal(lay(362, 3).width, 362);
   for (let k = 0; k < 11; k++) {
     const at = scrollFor(layout, k, 362);
-    assert.ok(layout.xs.some((x) => Math.abs(x - layout.x0 - at) < 1e-6), "a whole column at the left edge");
-    assert.ok(layout.xs[k] + layout.widths[k] - at <= 362 && layout.xs[k] - at >= layout.x0, "column k is seen");
+    assert.ok(
+      layout.xs.some((x) => Math.abs(x - layout.x0 - at) < 1e-6),
+      "a whole column at the left edge",
+    );
+    assert.ok(
+      layout.xs[k] + layout.widths[k] - at <= 362 && layout.xs[k] - at >= layout.x0,
+      "column k is seen",
+    );
   }
   assert.equal(scrollFor(layout, 0, 362), 0);
 });

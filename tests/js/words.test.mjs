@@ -1,17 +1,18 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { clippedText, formatNumber, formatPercent, visibleText } from "../../helpers/stepper/js/format.js";
+import * as format from "../../helpers/stepper/js/format.js";
+import { readTrace } from "../../helpers/stepper/js/trace.js";
 import {
   describe,
   keyTexts,
   ledgerOf,
   plainSentence,
-  rowsNote,
   sentenceOf,
   shapesOf,
   sumOf,
 } from "../../helpers/stepper/js/words.js";
-import { frame, pass, record, traceOf } from "./traces.mjs";
+import { frame, load, record } from "./traces.mjs";
 
 const toy = record("toy");
 const say = (shown) => plainSentence(sentenceOf(shown));
@@ -35,99 +36,61 @@ test("the sentences of the toy", () => {
   );
 });
 
-test("the sentences of the long run name what was kept, and say when the maximum ends it", () => {
-  const long = record("long");
+test("sentences of longer and shorter runs", () => {
+  const long = record("long run");
   assert.match(
     say(frame(long, 3)),
     /reads the 5 rows kept so far, and looks at 6 tokens: 6 pairs instead of 21\. The word that comes out is nice\.$/,
   );
+  assert.match(say(frame(long, 3, { cached: false })), /15 of them scored before, up to twice\. /);
   assert.match(say(frame(long, 8)), /The word that comes out is nice, the last that was asked for\.$/);
   assert.match(say(frame(long, 8, { cached: false })), /66 pairs, 55 of them scored before, up to 7 times/);
-});
-
-test("scored before, twice at most", () => {
-  assert.match(say(frame(record("long"), 3, { cached: false })), /15 of them scored before, up to twice\. /);
-});
-
-test("one token as the prompt", () => {
+  const one = load("one");
+  one.sequences[0].tokens[1].text = "nice";
   assert.match(
-    say(frame(record("one"), 0)),
-    /^The one prompt token runs\. It makes its row of K and V and looks at itself: 1 pair\. /,
+    say(frame(readTrace(one), 0)),
+    /^The one prompt token runs\. It makes its row of K and V and looks at itself: 1 pair\. .*, the only one that was/,
+  );
+  assert.match(
+    say(frame(record("drafts"), 1)),
+    /^4 new tokens run together, add a row each to K and V and read the 3/,
+  );
+  assert.match(
+    say(frame(record("drafts"), 1, { cached: false })),
+    /^Without the cache all 7 .* get the 4 new rows: /,
   );
 });
 
-test("chunks of a prompt, and events of a later kind", () => {
-  const made = traceOf(
-    4,
-    ["a", "b", "c", "d"],
-    [
-      pass(
-        "prefill",
-        { new: [[0, 2]], visible: [[[0, 1]], [[0, 2]]], written: [[0, 2]], kept: [0, 2] },
-        { pairs: 3, kv_rows: 2 },
-      ),
-      pass(
-        "prefill",
-        { new: [[2, 4]], visible: [[[0, 3]], [[0, 4]]], read: [[0, 2]], written: [[2, 4]], kept: [2, 4] },
-        { pairs: 7, rows_read: 2, kv_rows: 2 },
-      ),
-      { op: "swap", say: "The rows move to the host's memory." },
-      { op: "drop", sequence: 0, rows: [[0, 1]], why: "window", say: "The oldest row leaves." },
-    ],
-  );
+test("chunks of a prompt, what is not finished, and where a window hides what stands before", () => {
+  const chunks = record("chunks");
   assert.equal(
-    say(frame(made, 0)),
-    "Tokens 1 to 2 of the 4 of the prompt run together, add 2 rows to K and V: 3 pairs. The prompt is not finished, so no word comes out yet.",
+    say(frame(chunks, 0)),
+    "Tokens 1 to 3 of the 6 of the prompt run together, add 3 rows to K and V: 6 pairs. The prompt is not finished, so no word comes out yet.",
   );
-  assert.match(say(frame(made, 1)), /read the 2 rows kept before: 7 pairs/);
-  assert.equal(say(frame(made, 2)), "The rows move to the host's memory.");
-  assert.equal(say(frame(made, 3)), "The oldest row leaves.");
-  assert.equal(made.withCache.events[2].name, "Swap");
-  assert.equal(ledgerOf(frame(made, 0)).holds, false);
-  assert.match(ledgerOf(frame(made, 0)).text, /^2 cached: the prompt is not finished/);
-  assert.equal(rowsNote(frame(made, 3)), "1 row dropped");
+  assert.match(
+    say(frame(chunks, 1)),
+    /^Token 4 of the 6 of the prompt runs, adds 1 row to K and V, reads the 3 rows kept before: 4/,
+  );
+  assert.match(
+    say(frame(chunks, 2)),
+    /^Tokens 5 to 6 .*, read the 4 rows kept before: 11 pairs\. The last row gives/,
+  );
+  const data = load("toy");
+  data.runs[0].events[1].parts[0].visible[3] = [[2, 4]];
+  assert.match(say(frame(readTrace(data), 1)), /and looks at what its mask lets it see: /);
 });
 
-test("the ledger is an equation only where the counted numbers satisfy it", () => {
+test("the ledger says when its numbers do not satisfy it", () => {
   assert.deepEqual(ledgerOf(frame(toy, 1)), { holds: true, text: "4 cached = 4 prompt + 1 emitted − 1" });
-  assert.deepEqual(ledgerOf(frame(toy, 2)), { holds: true, text: "5 cached = 4 prompt + 2 emitted − 1" });
-  assert.deepEqual(ledgerOf(frame(record("long"), 8)).text, "11 cached = 4 prompt + 8 emitted − 1");
-  assert.deepEqual(ledgerOf(frame(toy, 0)), { holds: false, text: "nothing cached: training keeps no rows" });
-  assert.deepEqual(ledgerOf(frame(toy, 2, { cached: false })), {
+  const data = load("toy");
+  data.runs[0].events[1].parts[0].kept = [0, 3];
+  assert.deepEqual(ledgerOf(frame(readTrace(data), 1)), {
     holds: false,
-    text: "0 cached: K and V are made, used and dropped",
+    text: "3 cached, not 4 prompt + 1 emitted − 1 (4)",
   });
 });
 
-test("the ledger says why it does not hold: rows were dropped, or the counts differ", () => {
-  const out = [{ query: 1, top: [["c", 1, 1]], chosen: 2, how: "greedy" }];
-  const wrong = traceOf(
-    2,
-    ["a", "b", "c"],
-    [pass("prefill", { new: [[0, 2]], visible: [[[0, 1]], [[0, 2]]], written: [[0, 2]], kept: [0, 1], out })],
-  );
-  assert.deepEqual(ledgerOf(frame(wrong, 0)), {
-    holds: false,
-    text: "1 cached, not 2 prompt + 1 emitted − 1 (2)",
-  });
-  const dropped = traceOf(
-    2,
-    ["a", "b", "c"],
-    [
-      pass("prefill", { new: [[0, 2]], visible: [[[0, 1]], [[0, 2]]], written: [[0, 2]], kept: [0, 2], out }),
-      { op: "drop", sequence: 0, rows: [[0, 1]], why: "window", say: "One row leaves." },
-    ],
-  );
-  assert.deepEqual(ledgerOf(frame(dropped, 1)), {
-    holds: false,
-    text: "1 cached, not 2 prompt + 1 emitted − 1: 1 row dropped",
-  });
-});
-
-test("what happens to rows, and the sums behind the contexts", () => {
-  assert.equal(rowsNote(frame(toy, 1)), "4 rows written");
-  assert.equal(rowsNote(frame(toy, 2)), "4 rows read, 1 written");
-  assert.equal(rowsNote(frame(toy, 2, { cached: false })), "5 rows made, 4 again");
+test("the sums behind the contexts", () => {
   assert.deepEqual(frame(toy, 2).weights.map(sumOf), [
     "0.5 × 20 + 0.5 × 5",
     "1 × 14",
@@ -177,19 +140,17 @@ test("the pass in words names every live row, what is masked, and the rows of th
   assert.ok(long.join(" ").length < 1500, "64 rows are summed up");
 });
 
-test("numbers and texts", () => {
-  assert.deepEqual([10, 12.5, 31 / 3, 2e-8, -4, 0.125].map(formatNumber), [
-    "10",
-    "12.5",
-    "10.33",
-    "0",
-    "−4",
-    "0.13",
-  ]);
-  assert.deepEqual([0.7233, 0.0001, 0, 1].map(formatPercent), ["72.3%", "<0.1%", "0.0%", "100.0%"]);
-  assert.equal(visibleText("\u200b"), "U+200B");
-  assert.equal(visibleText(""), "(empty)");
-  assert.equal(visibleText(" \n"), "U+0020 U+000A");
-  assert.equal(visibleText("<b>"), "<b>");
-  assert.equal(clippedText("x".repeat(200)).length, 24);
+test("numbers, texts and templates: the same cases as in Python", () => {
+  const cases = JSON.parse(readFileSync(new URL("../texts.json", import.meta.url), "utf8"));
+  const all = (name, write) =>
+    assert.deepEqual(
+      cases[name].map(([what]) => write(what)),
+      cases[name].map(([, said]) => said),
+    );
+  all("texts", format.visibleText);
+  all("clipped", (text) => format.clippedText(text, 10));
+  all("numbers", format.formatNumber);
+  all("percents", format.formatPercent);
+  for (const [template, values, said] of cases.filled) assert.equal(format.fillText(template, values), said);
+  assert.equal(format.isolatedText("a\u2069\u202e"), "\u2068aU+2069U+202E\u2069");
 });

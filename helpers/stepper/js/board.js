@@ -1,17 +1,8 @@
 // The board: one column for each token, from its head through the grid, K, the attention weights and V.
-import { formatNumber, formatPercent, clippedText, visibleText } from "./format.js";
+import VIEW from "../view.json" with { type: "json" };
+import { clippedText, fillText, formatNumber, formatPercent, isolatedText, visibleText } from "./format.js";
 import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
-import {
-  centreX,
-  DIGITS_UP_TO,
-  layoutOf,
-  NARROW_TEXT,
-  nextTop,
-  rowAt,
-  rowTop,
-  scrollFor,
-  windowOf,
-} from "./geometry.js";
+import { centreX, layoutOf, NARROW_TEXT, nextTop, rowAt, rowTop, scrollFor, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { contentOf } from "./trace.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
@@ -26,11 +17,15 @@ const LINE = 24; // height of one candidate
 const CONTEXT = 46; // width of one context
 const CANDIDATES = 8;
 
-const CELL_WORDS = { written: "written", read: "read", made: "dropped", dropped: "dropped" };
 export const OLDER = "older rows' weights were thrown away";
 
+/** Whose work a row is that does not run: "prefill's, untouched", and short "prefill's". */
+function untouched(pass) {
+  return fillText(VIEW.labels.untouched, { pass: pass.toLowerCase() });
+}
+
 function whose(pass) {
-  return `${pass.toLowerCase()}'s`;
+  return untouched(pass).split(",")[0];
 }
 
 const CELL_CLASSES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
@@ -212,14 +207,13 @@ export class Board {
     const top = rowTop(layout, i);
     for (let j = 0; j < states.length; j++) {
       if (!states[j]) continue;
-      const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? "×" : "";
-      const node = this.put(
+      const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? VIEW.marks.masked : "";
+      this.put(
         `c${i}.${j}`,
         `wid-cell ${CELL_CLASSES[states[j]]}`,
         [layout.xs[j] + layout.gap, top + 2, layout.widths[j] - 2 * layout.gap, layout.rowH - 4],
         mark,
       );
-      if (!node.dataset.cell) node.dataset.cell = `${i},${j}`;
     }
   }
 
@@ -243,16 +237,15 @@ export class Board {
     const { layout } = this;
     const filled = column.row !== "empty" && column.row !== "dropped";
     const contents = filled ? this.contentTexts(kind, column) : [];
-    const shown = contents.length || !layout.wordy ? contents : [CELL_WORDS[column.row] ?? ""];
+    const shown = contents.length || !layout.wordy ? contents : [VIEW.rows[column.row] ?? ""];
     const lines = kind === "k" && layout.tight ? shown : [shown.join(" · ")];
-    const node = this.put(
+    this.put(
       `${kind}${column.index}`,
       `wid-row ${kind} ${column.row} ${contents.length ? "" : "said"}`,
       [layout.xs[k] + layout.gap, top, layout.widths[k] - 2 * layout.gap, height],
       lines.filter(Boolean).join("\n"),
-      `${kind.toUpperCase()} of ${visibleText(column.text)}: ${column.row}`,
+      `${kind.toUpperCase()} of ${isolatedText(column.text)}: ${VIEW.rows[column.row] ?? column.row}`,
     );
-    if (!node.dataset.row) node.dataset.row = `${kind}${column.index}`;
   }
 
   contentTexts(kind, column) {
@@ -310,7 +303,7 @@ export class Board {
       0,
       lines.length ? y.heads - 1 : y.heads + 11,
       right,
-      layout.narrow ? "" : "looks at →",
+      layout.narrow ? "" : VIEW.labels.looks,
     );
     lines.forEach((line, k) =>
       this.text(
@@ -343,10 +336,10 @@ export class Board {
       layout.narrow ? this.seen : layout.notes.x - 12,
       18,
     ]);
-    if (!caption.firstChild)
-      caption.append(make("span"), wordNode(""), make("span", "wid-aside"));
+    if (!caption.firstChild) caption.append(make("span"), wordNode(""), make("span", "wid-aside"));
     const row = frame.row === null ? null : frame.columns[frame.row];
-    setText(caption.children[0], row ? "attention weights of " : "attention weights");
+    const { weights } = VIEW.labels;
+    setText(caption.children[0], row ? `${weights} of ` : weights);
     setText(caption.children[1], row ? clippedText(row.text, 18) : "");
     setText(caption.children[2], row ? this.weightsAside() : " · no token runs");
     frame.weights.forEach((line, h) => this.drawWeightLine(line, h));
@@ -379,7 +372,7 @@ export class Board {
       return;
     }
     if (layout.dense) return;
-    const digits = this.frame.columns.length <= DIGITS_UP_TO;
+    const digits = this.frame.columns.length <= VIEW.digits_up_to;
     const most = Math.min(15, y.lineH - 4);
     line.weights.forEach((w, k) => {
       const j = line.columns[k];
@@ -432,7 +425,7 @@ export class Board {
     const { layout, frame } = this;
     const { x } = layout.notes;
     if (layout.dense) return;
-    this.text("ctx", "soft strong", x, layout.y.heads + 1, null, "contexts, a number a head");
+    this.text("ctx", "soft strong", x, layout.y.heads + 1, null, VIEW.labels.contexts);
     frame.heads.forEach(({ name }, h) =>
       this.text(`ctx${h}`, "mid soft", x + h * CONTEXT - 4, layout.y.heads + 20, CONTEXT, name, name),
     );
@@ -463,7 +456,7 @@ export class Board {
         layout.notes.x,
         rowTop(layout, column.index) + layout.rowH / 2 - 8,
         null,
-        `${whose(pass)}, untouched`,
+        untouched(pass),
       );
     }
   }
@@ -524,7 +517,7 @@ export class Board {
     const { layout, frame } = this;
     const { x } = layout.next;
     if (layout.dense) return;
-    this.text("tgt", "soft strong", x, layout.y.heads + 20, null, "target");
+    this.text("tgt", "soft strong", x, layout.y.heads + 20, null, VIEW.labels.target);
     for (const [query, word] of frame.targets)
       this.text(
         `tgt${query}`,
@@ -564,7 +557,7 @@ export class Board {
       3,
       (listing.length + said) * LINE + 20,
     ]);
-    this.text("next", "soft strong", x, top, width, `next word${through}`);
+    this.text("next", "soft strong", x, top, width, `${VIEW.labels.next}${through}`);
     listing.forEach((candidate, k) => {
       const node = this.put(`n${k}`, `wid-candidate ${candidate.chosen ? "chosen" : ""}`, [
         x - 7,
@@ -578,12 +571,6 @@ export class Board {
   }
 }
 
-const CACHE_KEY = [
-  ["written", "written"],
-  ["read", "read"],
-  ["made", "dropped"],
-];
-
 /** Whether rows of earlier passes stand untouched in this one. */
 export function olderRows(frame) {
   return (
@@ -594,9 +581,9 @@ export function olderRows(frame) {
 
 /** What the edges of K and V mean. */
 export function cacheKey() {
-  return CACHE_KEY.map(([state, word]) => {
+  return ["written", "read", "made"].map((state) => {
     const item = make("span", "wid-item");
-    item.append(make("span", `wid-row v ${state} wid-key`), word);
+    item.append(make("span", `wid-row v ${state} wid-key`), VIEW.rows[state]);
     return item;
   });
 }

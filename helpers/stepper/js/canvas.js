@@ -1,13 +1,10 @@
 // The same board past two dozen tokens: cells too many for elements, drawn on one canvas.
+import VIEW from "../view.json" with { type: "json" };
 import { AGAIN, EARLIER, isPicked, MASKED, NOW, rowCells } from "./frame.js";
 import { columnAt, rowAt, rowTop } from "./geometry.js";
-import { visibleText } from "./format.js";
+import { fillText, isolatedText } from "./format.js";
 
-const STATE_WORDS = {
-  [NOW]: "scored in this pass",
-  [MASKED]: "masked",
-  [EARLIER]: "scored in an earlier pass",
-};
+const STATES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
 
 function sized(canvas, layout) {
   const scale = globalThis.devicePixelRatio || 1;
@@ -50,7 +47,7 @@ function drawHeads(g, board, theme) {
     const x = layout.xs[j - cols[0]];
     const w = layout.widths[j - cols[0]] - 1;
     if (column.state === "absent") continue;
-    g.fillStyle = column.origin === "prompt" ? theme.line : theme.genFill;
+    g.fillStyle = column.origin === "prompt" ? theme.line : theme.gf;
     if (column.state === "present") g.fillRect(x, top, w, 10);
     g.strokeStyle = column.state === "emitted" ? theme.gen : theme.q;
     g.lineWidth = 1.5;
@@ -130,7 +127,7 @@ function drawRows(g, board, theme, kind, top, height) {
     const x = layout.xs[j - cols[0]];
     const w = layout.widths[j - cols[0]] - 1;
     g.setLineDash(row === "made" || row === "dropped" ? [2, 2] : []);
-    g.fillStyle = theme[`${kind}Fill`];
+    g.fillStyle = theme[`${kind}f`];
     if (row === "written" || row === "read" || row === "rest") g.fillRect(x, top, w, height);
     g.strokeStyle = row === "written" || row === "made" ? edge : theme.line;
     g.lineWidth = row === "written" ? 2 : 1;
@@ -174,13 +171,14 @@ export function denseTitle(board, x, y) {
   const column = columnAt(layout, x);
   if (column === null) return "";
   const key = frame.columns[cols[0] + column];
-  const name = (c) => `${visibleText(c.text)} (${c.position})`;
+  const name = (c) => `${isolatedText(c.text)} (${c.position})`;
   if (key.state === "absent") return "not there yet";
   const row = rowAt(layout, y, rows[1] - rows[0]);
-  if (row === null) return `${name(key)}${y > layout.y.k ? `: K and V ${key.row}` : ""}`;
+  if (row === null)
+    return `${name(key)}${y > layout.y.k ? `: K and V ${VIEW.rows[key.row] ?? key.row}` : ""}`;
   const query = frame.columns[rows[0] + row];
   const { states, counts } = rowCells(frame.run, frame.event.index, query.index, key.index, key.index + 1);
   if (!states[0]) return name(key);
-  const said = states[0] === AGAIN ? `scored for time ${counts[0]}` : STATE_WORDS[states[0]];
+  const said = fillText(VIEW.cells[STATES[states[0]]], { times: counts[0] });
   return `${name(query)} looks at ${name(key)}: ${said}`;
 }

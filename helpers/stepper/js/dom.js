@@ -63,6 +63,7 @@ export class Pool {
     let node = this.nodes.get(key);
     if (!node) {
       node = make(tag);
+      node.dataset.key = key; // what it is, for whoever reads the page
       this.nodes.set(key, node);
       if (this.last)
         this.last.after(node); // in the order of the drawing, which is the order of the Tab key

@@ -1,33 +1,59 @@
-// Numbers and token texts as the stepper writes them.
+// Numbers, token texts and the sentences of view.json as the stepper writes them; format.py does the same.
+import VIEW from "../view.json" with { type: "json" };
 
 const TOUCH = 1e-4; // 9.1249999 is 9.125 with noise
+const LONG = 1e6; // from here on with an exponent
 
-/** At most two decimals, no trailing zeros, a real minus sign: 12.5, 10.33, −4. */
+/** At most two decimals, no trailing zeros, a real minus sign: 12.5, 10.33, −4, 1.5e9. */
 export function formatNumber(x) {
   if (!Number.isFinite(x)) return String(x);
+  const [digits, exponent] = x.toExponential(2).split("e").map(Number);
   const rounded = (Math.sign(x) * Math.round(100 * Math.abs(x) + TOUCH)) / 100;
-  const text = String(rounded);
-  return text === "-0" ? "0" : text.replace("-", "−");
+  const text = Math.abs(x) < LONG ? String(rounded || 0) : `${digits}e${exponent}`;
+  return text.replace("-", "−");
 }
 
 export function formatPercent(p) {
-  if (p > 0 && p < 0.0005) return "<0.1%";
-  return `${(100 * p).toFixed(1)}%`;
+  return p > 0 && p < 0.0005 ? "<0.1%" : `${(100 * p).toFixed(1)}%`;
 }
 
-/** 1 row, 4 rows */
-export function formatCount(n, one, many = `${one}s`) {
-  return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+/** 1 row, 4 rows, 1,024 rows */
+export function formatCount(n, one) {
+  return `${n.toLocaleString("en")} ${n === 1 ? one : `${one}s`}`;
 }
 
-const INVISIBLE = /^[\p{White_Space}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
+/**
+ * A template of view.json as parts. {pairs} is filled in, {pairs|pair} counted: "1 pair", "15 pairs". A value may be
+ * a number, a string, {token: text} for a word that a token says, or parts.
+ */
+export function fill(template, values = {}) {
+  const pieces = template.split(/\{(\w+)(?:\|([\w ]+))?\}/); // text, name, unit, text, …
+  return pieces.flatMap((piece, i) => {
+    if (i % 3 === 0) return piece || [];
+    if (i % 3 === 2) return [];
+    const [value, unit] = [values[piece], pieces[i + 1]];
+    if (unit) return formatCount(value, unit);
+    return typeof value === "number" ? value.toLocaleString("en") : value;
+  });
+}
 
-/** A token's text; one that would leave no mark on the page is named by its code points. */
+/** A template without tokens as a string. */
+export function fillText(template, values) {
+  return fill(template, values).join("");
+}
+
+const BLANK = new RegExp(`^${VIEW.blank}*$`, "u");
+const UNSAFE = new RegExp(VIEW.unsafe, "gu");
+
+function codePoint(character) {
+  return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+}
+
+/** A token's text; what would leave no mark on the page, or turn the text around it, by its code points. */
 export function visibleText(text) {
-  if (text === "") return "(empty)";
-  if (!INVISIBLE.test(text)) return text;
-  const names = Array.from(text, (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
-  return names.join(" ");
+  if (text === "") return VIEW.labels.empty;
+  if (BLANK.test(text)) return Array.from(text, codePoint).join(" ");
+  return text.replace(UNSAFE, codePoint);
 }
 
 /** Cut for running text; the whole stays reachable in the column's title. */
@@ -37,6 +63,6 @@ export function clippedText(text, most = 24) {
 }
 
 /** For plain strings (labels read aloud, titles): the direction of one text must not turn the rest. */
-export function isolatedText(text) {
-  return `\u2068${visibleText(text)}\u2069`;
+export function isolatedText(text, most = Infinity) {
+  return `\u2068${clippedText(text, most)}\u2069`;
 }

@@ -1,4 +1,5 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
+import VIEW from "../view.json" with { type: "json" };
 import {
   contextOf,
   contentOf,
@@ -18,8 +19,6 @@ export const AGAIN = 2; // scored in this pass, and before
 export const MASKED = 3; // scored in this pass and thrown away
 export const EARLIER = 4; // scored in an earlier pass
 
-export const HEADS_AT_ONCE = 4;
-
 /** States and counts of the cells of one row, for columns from `start` to `stop`. */
 export function rowCells(run, eventIndex, query, start, stop) {
   const event = run.events[eventIndex];
@@ -27,7 +26,7 @@ export function rowCells(run, eventIndex, query, start, stop) {
   const counts = new Uint32Array(stop - start);
   const live = event.visible.has(query);
   for (const { ranges, events } of run.history.get(query) ?? []) {
-    const times = timesUpTo(events, eventIndex);
+    const times = events.filter((e) => e <= eventIndex).length;
     if (times) forEachIn(ranges, start, stop, (j) => (counts[j - start] += times));
   }
   if (!live) {
@@ -42,49 +41,8 @@ export function rowCells(run, eventIndex, query, start, stop) {
   return { states, counts };
 }
 
-function timesUpTo(events, index) {
-  let low = 0;
-  let high = events.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (events[middle] <= index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 function forEachIn(ranges, start, stop, visit) {
   for (const [a, b] of ranges) for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j);
-}
-
-/** Pairs of a live row that were scored before this pass too, and the largest count among them. */
-export function scoredAgain(run, eventIndex, query) {
-  const history = run.history.get(query) ?? [];
-  if (history.length === 1) {
-    const times = timesUpTo(history[0].events, eventIndex);
-    return times > 1 ? { pairs: sizeOf(history[0].ranges), most: times } : { pairs: 0, most: 0 };
-  }
-  const { states, counts } = rowCells(
-    run,
-    eventIndex,
-    query,
-    0,
-    Math.max(0, ...history.flatMap((h) => h.ranges.flat())),
-  );
-  let pairs = 0;
-  let most = 0;
-  for (let j = 0; j < states.length; j++)
-    if (states[j] === AGAIN) {
-      pairs += 1;
-      most = Math.max(most, counts[j]);
-    }
-  return { pairs, most };
-}
-
-/** State of one cell: {state, count}. */
-export function cellState(run, eventIndex, query, column) {
-  const { states, counts } = rowCells(run, eventIndex, query, column, column + 1);
-  return { state: states[0], count: counts[0] };
 }
 
 /** K and V of one token: written, read, rest, made (used and dropped), dropped, empty. */
@@ -126,7 +84,8 @@ export function chosenRow(event, wanted) {
 export function headGroups(record, layer) {
   const heads = headsOf(record, layer);
   const groups = [];
-  for (let i = 0; i < heads.length; i += HEADS_AT_ONCE) groups.push(heads.slice(i, i + HEADS_AT_ONCE));
+  const many = VIEW.heads_at_once;
+  for (let i = 0; i < heads.length; i += many) groups.push(heads.slice(i, i + many));
   return groups;
 }
 
@@ -147,7 +106,7 @@ function weightLine(record, event, row, layer, head) {
 
 /** Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none. */
 export function isPicked(weight, columns) {
-  return weight * columns >= 0.05;
+  return weight * columns >= VIEW.picked;
 }
 
 function outOf(record, event, row) {

@@ -1,4 +1,5 @@
 // Where things stand, in pixels: pure arithmetic on the width, the number of tokens and the panels.
+import VIEW from "../view.json" with { type: "json" };
 
 export const DENSE_FROM = 25; // from so many tokens the grid is drawn on a canvas
 export const WINDOW = 128; // and never more than so many columns at once
@@ -12,7 +13,6 @@ const LABELS = 114;
 const BORDERS = 10; // what a column's head needs beside its word,
 const BORDERS_NARROW = 6; // and where room is short
 export const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
-export const DIGITS_UP_TO = 8; // attention weights in digits up to so many tokens
 const NEXT_MIN = 200;
 const NEXT_MAX = 320;
 
@@ -137,7 +137,7 @@ function denseRow(rows) {
 function heights(layout, rows, heads, panels) {
   const { narrow, dense } = layout;
   const smallest = Math.min(...layout.widths);
-  const stacked = !dense && smallest < 50 && rows <= DIGITS_UP_TO;
+  const stacked = !dense && smallest < 50 && rows <= VIEW.digits_up_to;
   const full = dense ? 20 : 36;
   const y = { heads: 0, headsH: dense ? 26 : 38 };
   y.grid = y.heads + y.headsH + (dense ? 6 : 10);

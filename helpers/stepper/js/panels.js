@@ -1,24 +1,20 @@
 // What stands around the board: legend, what moves under it when there is no room beside, work and price.
+import VIEW from "../view.json" with { type: "json" };
 import { clippedText, formatNumber, visibleText } from "./format.js";
 import { cacheKey, candidates, fillCandidate, OLDER, olderRows, throughLayers } from "./board.js";
 import { make, makeGroup, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
 
-const LEGEND = [
-  ["now", "", "this pass"],
-  ["earlier", "", "an earlier pass"],
-  ["masked", "×", "masked"],
-  ["again", "2", "again"],
-];
+const LEGEND_MARKS = { masked: VIEW.marks.masked, again: "2" };
 const ROWS_LISTED = 24;
 const CONTEXTS_IN_SIGHT = 8;
 
 export function legend() {
   const list = make("ul", "wid-legend");
   list.setAttribute("aria-label", "Legend");
-  for (const [kind, mark, word] of LEGEND) {
+  for (const [kind, word] of Object.entries(VIEW.legend)) {
     const item = make("li");
-    item.append(make("span", `wid-cell ${kind} wid-key`, mark), word);
+    item.append(make("span", `wid-cell ${kind} wid-key`, LEGEND_MARKS[kind] ?? ""), word);
     list.append(item);
   }
   return list;
@@ -30,7 +26,7 @@ function contextTable(frame, withTargets) {
   const head = make("tr");
   head.append(make("th", "", ""));
   for (const { name } of frame.heads) head.append(make("th", "", name));
-  if (withTargets) head.append(make("th", "", "target"));
+  if (withTargets) head.append(make("th", "", VIEW.labels.target));
   table.append(head);
   for (const [query, numbers] of frame.contexts) {
     const row = make("tr", query === frame.row ? "chosen" : "");
@@ -45,7 +41,7 @@ function contextTable(frame, withTargets) {
     table.append(row);
   }
   box.append(table);
-  makeGroup(box, "contexts, a number a head");
+  makeGroup(box, VIEW.labels.contexts);
   return box;
 }
 
@@ -79,7 +75,7 @@ function targetList(frame) {
 function nextWord(frame) {
   const { out } = frame;
   const box = make("div", "wid-next");
-  const title = make("p", "soft strong", `next word${throughLayers(frame)}, from the row of `);
+  const title = make("p", "soft strong", `${VIEW.labels.next}${throughLayers(frame)}, from the row of `);
   title.append(
     wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)),
   );
@@ -100,7 +96,7 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const parts = [];
   const narrowContexts = layout.narrow && !layout.dense && showsContexts && frame.contexts.size > 0;
   const withTargets = panels.has("targets") && frame.targets.size > 0;
-  if (narrowContexts) parts.push(section("contexts, a number a head", contextTable(frame, withTargets)));
+  if (narrowContexts) parts.push(section(VIEW.labels.contexts, contextTable(frame, withTargets)));
   if (layout.narrow && panels.has("weights") && showsContexts)
     parts.push(section("", ...oldNote(frame), sums(frame)));
   if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));

@@ -1,4 +1,6 @@
 // Reads the record. Everything here is looked up or counted in the trace; nothing is computed from a formula.
+import VIEW from "../view.json" with { type: "json" };
+import { fillText } from "./format.js";
 
 const FULL_WEIGHT = 65535;
 
@@ -36,8 +38,6 @@ export function without(a, b) {
   return gather(spread(a).filter((i) => !holds(b, i)));
 }
 
-const PHASES = { training: "Training", prefill: "Prefill", decode: "Decode", verify: "Verify" };
-
 function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
@@ -50,7 +50,7 @@ function nameEvents(events) {
   const seen = {};
   return kinds.map((kind) => {
     seen[kind] = (seen[kind] ?? 0) + 1;
-    const label = PHASES[kind] ?? capital(kind);
+    const label = capital(kind);
     const numbered = kind === "decode" || total[kind] > 1;
     return {
       name: numbered ? `${label} ${seen[kind]}` : label,
@@ -194,7 +194,7 @@ export function headsOf(record, layer) {
 }
 
 export function headName(record, head) {
-  return record.model.head_names?.[head] ?? `head ${head + 1}`;
+  return record.model.head_names?.[head] ?? fillText(VIEW.labels.head, { number: head + 1 });
 }
 
 export function decodeWeights(text) {

@@ -1,5 +1,6 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
-import { clippedText, visibleText } from "./format.js";
+import VIEW from "../view.json" with { type: "json" };
+import { clippedText, isolatedText, visibleText } from "./format.js";
 import { counterpart, readTrace } from "./trace.js";
 import { frameOf, headGroups, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
@@ -11,21 +12,6 @@ import { describe, sentenceOf } from "./words.js";
 const PLAY_EVERY = 1200; // milliseconds
 const KEYS = "Arrow keys step, Home and End jump, Space plays, C turns the cache on or off.";
 const SMALL = 640; // pixels: narrower than this, paddings and words are smaller
-const THEME = {
-  ink: "--wid-ink",
-  soft: "--wid-soft",
-  line: "--wid-line",
-  ring: "--wid-ring",
-  panel: "--wid-panel",
-  q: "--wid-q",
-  qFill: "--wid-qf",
-  k: "--wid-k",
-  kFill: "--wid-kf",
-  v: "--wid-v",
-  vFill: "--wid-vf",
-  gen: "--wid-gen",
-  genFill: "--wid-gf",
-};
 
 /** A row of buttons of which one is pressed; `choose` is called with its index. */
 class Segments {
@@ -326,7 +312,7 @@ class StepperView {
     this.root.classList.toggle("wid-dark", isDarkAround(this.root));
     const style = getComputedStyle(this.root);
     this.theme = Object.fromEntries(
-      Object.entries(THEME).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]),
+      Object.keys(VIEW.palette.light).map((name) => [name, style.getPropertyValue(`--wid-${name}`).trim()]),
     );
     return this.theme;
   }
@@ -415,7 +401,7 @@ class StepperView {
     if (this.rowPicker) {
       const rows = frame.event.queries.map((q) => [
         q,
-        `${frame.columns[q].position} ${clippedText(frame.columns[q].text, 16)}`,
+        `${frame.columns[q].position} ${isolatedText(frame.columns[q].text, 16)}`,
       ]);
       fillSelect(this.rowPicker, rows, frame.row);
     }

@@ -1,12 +1,18 @@
-// The sentences. A sentence is a list of plain strings and of {token: text} for words that tokens say.
-import { clippedText, formatCount, formatNumber, formatPercent, isolatedText } from "./format.js";
-import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells, scoredAgain } from "./frame.js";
+// What a pass says: sentences, notes, the ledger, the pass in words. The sentences stand in view.json. A sentence
+// is a list of plain strings and of {token: text} for words that tokens say.
+import VIEW from "../view.json" with { type: "json" };
+import { clippedText, fill, fillText, formatNumber, formatPercent, isolatedText } from "./format.js";
+import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
 import { gather, sizeOf, spread } from "./trace.js";
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
 
-function pairs(counts) {
-  return formatCount(counts.pairs, "pair");
+function say(name, values) {
+  return fill(VIEW.sentences[name], values);
+}
+
+function inOne(...sentences) {
+  return sentences.filter((parts) => parts.length).flatMap((parts, i) => (i ? [" ", ...parts] : parts));
 }
 
 /** True if every query of the pass looks at itself and all tokens before it. */
@@ -18,146 +24,114 @@ function isCausal(event) {
 }
 
 function lookingAt(event) {
-  return isCausal(event) ? "looks at itself and what stands before it" : "looks at what its mask lets it see";
+  return VIEW.sentences[isCausal(event) ? "looks" : "looks by mask"];
 }
 
-function comesOut(frame, lead) {
-  const out = frame.event.part.out.at(-1);
-  const word = frame.record.tokens[out.chosen].text;
-  const end = frame.run.events.slice(frame.event.index + 1).some((e) => e.queries.length)
-    ? "."
-    : lastWord(frame, word);
-  return [lead, { token: word }, end];
+function comesOut(frame, name) {
+  const word = frame.record.tokens[frame.event.part.out.at(-1).chosen].text;
+  return say(name, { word: { token: word }, end: say(endOf(frame, word)) });
 }
 
-function lastWord(frame, word) {
-  if (STOP_WORDS.has(word)) return ": stop.";
-  return `, ${frame.event.emitted === 1 ? "the only one" : "the last"} that was asked for.`;
+function endOf(frame, word) {
+  if (frame.run.events.slice(frame.event.index + 1).some((e) => e.queries.length)) return "end";
+  if (STOP_WORDS.has(word)) return "end stop";
+  return frame.event.emitted === 1 ? "end only" : "end last";
 }
 
-function sayTraining(frame) {
-  const { counts } = frame.event.raw;
-  const many = counts.positions;
-  return [
-    `Training, for reference. ${many === 1 ? "The one token runs" : `All ${many} tokens run together`}`,
-    `, as in prefill: ${pairs(counts)}. `,
-    "Every row has a target, the token that comes next. Nothing is kept.",
-  ];
+function sayTraining({ event }) {
+  const { counts } = event.raw;
+  return say(counts.positions === 1 ? "training one" : "training", counts);
 }
 
 function sayPrefill(frame) {
   const { event, record, run } = frame;
   const { counts } = event.raw;
-  const part = event.part;
-  const many = sizeOf(part.new);
-  const said = [];
-  if (many === record.prompt && many === 1)
-    said.push(
-      `The one prompt token runs. It makes its row of K and V and looks at itself: ${pairs(counts)}. `,
-    );
-  else if (many === record.prompt)
-    said.push(
-      `All ${many} prompt tokens run through together. Each makes its own row of K and V, and `,
-      `${lookingAt(event)}: ${pairs(counts)}. `,
-    );
-  else said.push(`${sayChunk(event, many, record.prompt)}: ${pairs(counts)}. `);
-  if (!part.out.length) said.push("The prompt is not finished, so no word comes out yet.");
-  else if (run.chosenAt.get(part.out[0].chosen) === event.index && event.emitted === part.out.length)
-    said.push(
-      ...comesOut(
-        frame,
-        many === 1 ? "It gives the first new word, " : "The last row gives the first new word, ",
-      ),
-    );
-  if (!run.keeps) said.push(" K and V are dropped after the pass.");
-  return said;
+  const fresh = sizeOf(event.part.new);
+  const [[from]] = event.part.new;
+  const one = fresh === 1 ? " one" : "";
+  const reads = counts.rows_read ? say(`chunk${one} reads`, counts) : "";
+  const places = { first: from + 1, last: from + fresh, prompt: record.prompt };
+  return inOne(
+    say(`${fresh === record.prompt ? "prefill" : "chunk"}${one}`, {
+      ...counts,
+      ...places,
+      fresh,
+      reads,
+      looks: lookingAt(event),
+    }),
+    sayFirstWord(frame, one),
+    run.keeps ? [] : say("not kept"),
+  );
 }
 
-function sayChunk(event, many, prompt) {
-  const read = event.raw.counts.rows_read;
-  const from = event.part.new[0][0];
-  const which =
-    many === 1
-      ? `Token ${from + 1} of the ${prompt} of the prompt runs`
-      : `Tokens ${from + 1} to ${from + many} of the ${prompt} of the prompt run together`;
-  const s = many === 1 ? "s" : "";
-  const kept = read ? `, read${s} the ${formatCount(read, "row")} kept before` : "";
-  return `${which}, add${s} ${formatCount(many, "row")} to K and V${kept}`;
+function sayFirstWord(frame, one) {
+  const { event, run } = frame;
+  const { out } = event.part;
+  if (!out.length) return say("unfinished");
+  const isFirst = run.chosenAt.get(out[0].chosen) === event.index && event.emitted === out.length;
+  return isFirst ? comesOut(frame, `first${one}`) : [];
 }
 
 function sayDecode(frame) {
-  const { event, run, other } = frame;
-  const { counts } = event.raw;
+  const { event, run, record } = frame;
   const fresh = spread(event.part.new);
-  const again = sizeOf(event.part.repeated);
-  const end = (lead) => (event.part.out.length ? comesOut(frame, lead) : ["No word is taken from it."]);
-  if (again)
-    return [
-      ...sayAgain(frame, fresh.length),
-      ...end(sameWord(frame) ? "The word that comes out is the same, " : "The word that comes out is "),
-    ];
-  const dear =
-    other && other.raw.counts && other.raw.counts.pairs > counts.pairs
-      ? ` instead of ${other.raw.counts.pairs.toLocaleString("en")}`
-      : "";
-  const cost = `${pairs(counts)}${dear}. `;
-  const end1 = end("The word that comes out is ");
+  const word = (name) => (event.part.out.length ? comesOut(frame, name) : say("no word"));
+  if (event.part.repeated.length)
+    return inOne(sayAgain(frame, fresh.length), word(sameWord(frame) ? "out same" : "out"));
+  const rows = rowsRead(frame);
+  const reads = event.raw.counts.rows_read ? say("decode reads", { rows }) : "";
   if (fresh.length !== 1)
-    return [
-      `${formatCount(fresh.length, "new token")} run together, add a row each to K and V `,
-      `and read ${rowsRead(frame)}: ${cost}`,
-      ...end1,
-    ];
-  const seen = sizeOf(event.visible.get(fresh[0]));
-  return [
-    "Only ",
-    { token: frame.record.tokens[fresh[0]].text },
-    ` runs. It ${run.keeps ? "adds" : "makes"} one row ${run.keeps ? "to" : "of"} K and V`,
-    counts.rows_read ? `, reads ${rowsRead(frame)},` : "",
-    ` and looks at ${formatCount(seen, "token")}: ${cost}`,
-    ...end1,
-  ];
+    return inOne(say("decode many", { fresh: fresh.length, rows, cost: costOf(frame) }), word("out"));
+  return inOne(
+    say(run.keeps ? "decode" : "decode without", {
+      token: { token: record.tokens[fresh[0]].text },
+      seen: sizeOf(event.visible.get(fresh[0])),
+      reads,
+      cost: costOf(frame),
+    }),
+    word("out"),
+  );
 }
 
-function rowsRead(frame) {
-  const { event, run } = frame;
+function costOf({ event, other }) {
+  const { pairs } = event.raw.counts;
+  const others = other?.raw.counts.pairs ?? 0;
+  return say(others > pairs ? "cost instead" : "cost", { pairs, others });
+}
+
+function rowsRead({ event, run }) {
   const byPrefill = run.events.filter((e) => e.phase === "prefill").flatMap((e) => e.part?.written ?? []);
   const same = JSON.stringify(spread(byPrefill)) === JSON.stringify(spread(event.part.read));
-  return `the ${formatCount(event.raw.counts.rows_read, "row")} ${same ? "of the prefill" : "kept so far"}`;
+  return say(same ? "rows of prefill" : "rows so far", event.raw.counts);
 }
 
 function sayAgain(frame, fresh) {
-  const { event } = frame;
-  const { repeatedPairs, most } = againOf(frame);
-  const lead = frame.run.keeps ? "" : "Without the cache ";
-  const rows = fresh === 1 ? "one new row" : `${fresh} new rows`;
-  const all = `all ${event.raw.counts.positions} tokens run to get the ${rows}`;
-  const some = `${repeatedPairs.toLocaleString("en")} of them`;
-  const often = most === 3 ? "twice" : `${most - 1} times`;
-  const times = most === 2 ? `${some} for the second time` : `${some} scored before, up to ${often}`;
-  return [`${lead}${lead ? all : capitalised(all)}: ${pairs(event.raw.counts)}, ${times}. `];
-}
-
-function capitalised(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  const { repeated, most } = againOf(frame);
+  const often = most === 2 ? "second time" : most === 3 ? "up to twice" : "up to";
+  return say(frame.run.keeps ? "again" : "again without", {
+    ...frame.event.raw.counts,
+    rows: say(fresh === 1 ? "new row" : "new rows", { fresh }),
+    times: say(often, { repeated, times: most - 1 }),
+  });
 }
 
 /** Pairs of this pass that were scored before, and the largest count. */
-export function againOf(frame) {
-  let repeatedPairs = 0;
-  let most = 0;
-  for (const query of frame.event.queries) {
-    const { pairs: again, most: times } = scoredAgain(frame.run, frame.event.index, query);
-    repeatedPairs += again;
-    most = Math.max(most, times);
+function againOf({ event, run }) {
+  let [repeated, most] = [0, 0];
+  for (const query of event.queries) {
+    const { states, counts } = rowCells(run, event.index, query, 0, query + 1);
+    for (let j = 0; j < states.length; j++)
+      if (states[j] === AGAIN) {
+        repeated += 1;
+        most = Math.max(most, counts[j]);
+      }
   }
-  return { repeatedPairs, most };
+  return { repeated, most };
 }
 
 function sameWord(frame) {
-  const mine = frame.event.part.out.at(-1);
-  const theirs = frame.other?.part?.out.at(-1);
-  return Boolean(theirs) && frame.record.tokens[theirs.chosen].text === frame.record.tokens[mine.chosen].text;
+  const word = (event) => frame.record.tokens[event?.part?.out.at(-1)?.chosen]?.text;
+  return word(frame.event) === word(frame.other);
 }
 
 /** One sentence or three on what this pass does and what it costs. */
@@ -175,59 +149,44 @@ export function plainSentence(parts, most = 24) {
 }
 
 /** The ledger, as an equation only where the counted numbers satisfy it, else why not. */
-export function ledgerOf(frame) {
-  const { event, record, run, work } = frame;
-  const cached = work.stored;
-  const said = `${record.prompt} prompt + ${event.emitted} emitted − 1`;
-  if (event.phase === "training") return { holds: false, text: "nothing cached: training keeps no rows" };
-  if (!run.keeps) return { holds: false, text: "0 cached: K and V are made, used and dropped" };
-  if (event.emitted === 0)
-    return { holds: false, text: `${cached} cached: the prompt is not finished, nothing is emitted` };
-  const right = record.prompt + event.emitted - 1;
-  if (cached === right && !event.dropped) return { holds: true, text: `${cached} cached = ${said}` };
-  if (event.dropped)
-    return {
-      holds: false,
-      text: `${cached} cached, not ${said}: ${formatCount(event.dropped, "row")} dropped`,
-    };
-  return { holds: false, text: `${cached} cached, not ${said} (${right})` };
+export function ledgerOf({ event, record, run, work }) {
+  const { emitted, dropped } = event;
+  const values = {
+    cached: work.stored,
+    prompt: record.prompt,
+    emitted,
+    dropped,
+    right: record.prompt + emitted - 1,
+  };
+  let kind = values.cached === values.right ? "holds" : "not";
+  if (dropped) kind = "dropped";
+  if (emitted === 0) kind = "unfinished";
+  if (!run.keeps) kind = "none";
+  if (event.phase === "training") kind = "training";
+  return { holds: kind === "holds", text: fillText(VIEW.ledger[kind], values) };
 }
 
 /** What happens to rows of K and V in this pass. */
-export function rowsNote(frame) {
-  const { event, run } = frame;
-  if (event.gone.length) return `${formatCount(sizeOf(event.gone), "row")} dropped`;
-  if (!event.part) return `${formatCount(sizeOf(event.stored), "row")} kept`;
+export function rowsNote({ event, run }) {
+  const note = (name, values) => fillText(VIEW.notes[name], values);
+  if (event.gone.length) return note("gone", { gone: sizeOf(event.gone) });
+  if (!event.part) return note("kept", { kept: sizeOf(event.stored) });
   const { kv_rows: made, rows_read: read } = event.raw.counts;
-  const written = sizeOf(event.part.written);
-  const again = sizeOf(event.part.repeated);
-  if (!run.keeps || event.phase === "training")
-    return again ? `${made} rows made, ${again} again` : `${formatCount(made, "row")} made, used, dropped`;
+  const [written, again] = [sizeOf(event.part.written), sizeOf(event.part.repeated)];
+  if (!run.keeps || event.phase === "training") return note(again ? "again" : "made", { made, again });
   const rest = sizeOf(event.stored) - read - written;
-  return [
-    read ? `${formatCount(read, "row")} read` : "",
-    read ? `${written} written` : `${formatCount(written, "row")} written`,
-    rest > 0 ? `${rest} at rest` : "",
-  ]
-    .filter(Boolean)
-    .join(", ");
+  return note(read ? "read" : "written", { read, written }) + (rest > 0 ? note("rest", { rest }) : "");
 }
 
-const MANY_TERMS = 3;
-
 /** The sum behind one context: "0.5 × 20 + 0.5 × 5", "average of 5"; null where V has no single numbers. */
-export function sumOf(line) {
-  if (!line.weights || !line.values || line.context === null) return null;
-  const terms = [];
-  line.weights.forEach((w, k) => {
-    if (isPicked(w, line.weights.length)) terms.push([w, line.values[k]]);
-  });
-  if (!terms.length) return "nothing to pick";
-  if (terms.length === 1 && terms[0][0] > 0.995) return `1 × ${formatNumber(terms[0][1])}`;
-  const even = terms.every(([w]) => Math.abs(w - 1 / terms.length) < 1e-4);
-  if (terms.length >= MANY_TERMS)
-    return even ? `average of ${terms.length}` : `sum of ${terms.length} products`;
-  return terms.map(([w, v]) => `${formatNumber(w)} × ${formatNumber(v)}`).join(" + ");
+export function sumOf({ weights, values, context }) {
+  if (!weights || !values || context === null) return null;
+  const terms = Array.from(weights, (w, k) => [w, values[k]]).filter(([w]) => isPicked(w, weights.length));
+  if (!terms.length) return VIEW.sums.none;
+  if (terms.length < VIEW.many_terms)
+    return terms.map(([w, v]) => `${formatNumber(w)} × ${formatNumber(v)}`).join(" + ");
+  const even = terms.every(([w]) => Math.abs(w - 1 / terms.length) < VIEW.even);
+  return fillText(VIEW.sums[even ? "even" : "many"], { terms: terms.length });
 }
 
 /** Lengths of a shape (batch, heads, rows, numbers); a batch of one and a single head are left out. */
@@ -249,21 +208,22 @@ export function shapesOf(frame) {
   };
 }
 
-const KEY_PARTS = { toy: ["even?", "position"] };
-
 /** What the numbers of a K row mean, and one row as text. */
 export function keyCaption(record) {
-  return KEY_PARTS[record.model.name]?.join(" · ") ?? null;
+  return VIEW.keys[record.model.name]?.join(" · ") ?? null;
 }
 
 export function keyTexts(record, k) {
   if (k === null || k === undefined || k.length > 2) return [];
-  const names = KEY_PARTS[record.model.name] ?? [];
+  const names = VIEW.keys[record.model.name] ?? [];
   return k.map((x, i) => (names[i]?.endsWith("?") ? (x ? "yes" : "no") : formatNumber(x)));
 }
 
+const WORD = 24; // characters of a token's text in the pass in words
+const ROWS_SPELLED_OUT = 12;
+
 function nameRange(record, [start, stop]) {
-  const name = (i) => `${isolatedText(clippedText(record.tokens[i].text))} (${record.tokens[i].position})`;
+  const name = (i) => `${isolatedText(record.tokens[i].text, WORD)} (${record.tokens[i].position})`;
   if (stop - start <= 8)
     return spread([[start, stop]])
       .map(name)
@@ -286,8 +246,6 @@ function describeRow(frame, query) {
   return `${looks}${before}${masked.length ? `; masked: ${nameRanges(frame.record, masked)}` : ""}.`;
 }
 
-const ROWS_SPELLED_OUT = 12;
-
 /** Contexts, targets, the next word and the ledger: what stands beside the grid. */
 function describeBeside(frame, panels) {
   const { record, out } = frame;
@@ -299,15 +257,13 @@ function describeBeside(frame, panels) {
   if (panels.has("targets") && frame.targets.size) {
     const words = [...frame.targets.values()]
       .slice(0, ROWS_SPELLED_OUT)
-      .map((word) => isolatedText(clippedText(word)));
+      .map((word) => isolatedText(word, WORD));
     const rest = frame.targets.size > words.length ? ", …" : "";
     lines.push(`Targets, row by row: ${words.join(", ")}${rest}.`);
   }
   if (panels.has("prediction") && out) {
-    const words = out.top.map(({ word, p }) => `${isolatedText(clippedText(word))} ${formatPercent(p)}`);
-    lines.push(
-      `Next word (${out.how}): ${words.join(", ")}. Chosen: ${isolatedText(clippedText(out.chosen))}.`,
-    );
+    const words = out.top.map(({ word, p }) => `${isolatedText(word, WORD)} ${formatPercent(p)}`);
+    lines.push(`Next word (${out.how}): ${words.join(", ")}. Chosen: ${isolatedText(out.chosen, WORD)}.`);
   }
   if (panels.has("ledger")) lines.push(`Ledger: ${ledgerOf(frame).text}.`);
   return lines;
@@ -328,14 +284,7 @@ export function describe(frame, panels = new Set()) {
   );
   if (old.length && event.counted) lines.push(`Not run in this pass: ${nameRanges(record, old)}.`);
   const inState = (state) => gather(columns.filter((c) => c.row === state).map((c) => c.index));
-  const kinds = {
-    written: "written",
-    read: "read",
-    rest: "at rest",
-    made: "made, used and dropped",
-    dropped: "dropped",
-  };
-  for (const [state, word] of Object.entries(kinds)) {
+  for (const [state, word] of Object.entries({ ...VIEW.rows, made: "made, used and dropped" })) {
     const ranges = inState(state);
     if (ranges.length) lines.push(`Rows of K and V ${word}: ${nameRanges(record, ranges)}.`);
   }
