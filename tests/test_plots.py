@@ -8,13 +8,11 @@ of its SVG.
 from __future__ import annotations
 
 import copy
-import re
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import IPython.display
@@ -27,6 +25,7 @@ from helpers import plots, toy
 from helpers.plots import canvas, svg, words
 from helpers.plots.passes import _shade
 from helpers.recording.toy import record_toy
+from helpers.stepper.format import VIEW
 from helpers.trace import Trace, spread
 from tests.pictures import boxes, check_form, misplaced, smallest_letters, svg_words
 from tests.pictures import words as words_of
@@ -107,12 +106,12 @@ def test_a_colour_outside_the_palette_is_refused() -> None:
 
 
 def test_palette_is_the_steppers() -> None:
-    css = Path(canvas.__file__).parents[1].joinpath("stepper/stepper.css").read_text(encoding="utf-8")
     short = {"query": "q", "key": "k", "value": "v", "generated": "gen", "query fill": "qf", "key fill": "kf"}
     short |= {"value fill": "vf", "generated fill": "gf"}
     for name, pair in svg.PALETTE.items():
         if name not in ("paper", "ink", "faint"):
-            assert tuple(re.findall(rf"--wid-{short.get(name, name)}: (#\w+);", css)) == pair, name
+            shades = (VIEW["palette"][theme][short.get(name, name)] for theme in ("light", "dark"))
+            assert tuple(shades) == pair, name
 
 
 def luminance(colour: str) -> float:
