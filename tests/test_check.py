@@ -265,7 +265,7 @@ def test_the_lines_are_printed_with_their_letters(capsys: pytest.CaptureFixture[
 def test_a_table_without_a_row_is_told() -> None:
     from helpers.check import n01
 
-    assert "there is no row `weather`" in n01.table({}).message
+    assert "there is no line `weather`" in n01.table({}).message
     assert "expected four numbers" in n01.table({"weather": [1, 2]}).message
 
 

@@ -68,13 +68,13 @@ def table_with(
 def read_cell(table: dict[str, list[float]], word: str, head: int) -> Any:
     """Return one cell of a reader's table, or raise NotRightError if there is none."""
     if not isinstance(table, dict) or word not in table:
-        raise NotRightError(f"there is no row `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
+        raise NotRightError(f"there is no line `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
     row = table[word]
     if row is ...:
         return row
     if not isinstance(row, list | tuple) or len(row) != len(toy.HEADS):
         names = ", ".join(toy.HEADS)
-        raise NotRightError(f"row `{word}` is {describe(row)}; expected four numbers: {names}.")
+        raise NotRightError(f"line `{word}` is {describe(row)}; expected four numbers: {names}.")
     return row[head]
 
 
@@ -89,7 +89,7 @@ def cell(word: str, head: int) -> Case:
 
 table = Exercise(
     name="table",
-    todo="fill in the table, a row of four numbers for each word.",
+    todo="fill in the table, a line of four numbers for each word.",
     cases=[cell(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))],
     run=read_cell,
     right=table_with(),
@@ -117,7 +117,7 @@ table = Exercise(
             table_with(average=lambda visible: round(mean(visible), 1)),
         ),
     ],
-    said="all 16 cells, 12.5, 5, 10, 9 in the row of `so`, and 0 where nothing is picked.",
+    said="all 16 cells, 12.5, 5, 10, 9 in the line of `so`, and 0 where nothing is picked.",
 )
 
 
@@ -145,14 +145,14 @@ attend = Exercise(
         Case(
             (RULES["even"], PROMPT),
             "attend under `even`",
-            trap="row 1 has nothing to pick: its scores are all -inf, and a plain softmax divides 0 by 0.",
+            trap="token 1 has nothing to pick: its scores are all -inf, and a plain softmax divides 0 by 0.",
         ),
         Case((toy.rule_scores(6)[1], np.array([3.0, 8, 2, 6, 4, 7])), "attend under `newest` on six numbers"),
     ],
     right=toy.attend,
     wrong=[
         Wrong(
-            "weights multiplied by the mask after the softmax: only the last row sums to 1.",
+            "weights multiplied by the mask after the softmax: only the last line sums to 1.",
             attend_with(lambda scores: softmax(scores) * toy.causal_mask(len(scores))),
         ),
         Wrong(
@@ -160,13 +160,13 @@ attend = Exercise(
             attend_with(lambda scores: softmax(masked(scores, 0.0))),
             attend_with(lambda scores: softmax(scores * toy.causal_mask(len(scores)))),
         ),
-        Wrong("no mask: every row sees the whole prompt.", attend_with(softmax)),
+        Wrong("no mask: every token sees the whole prompt.", attend_with(softmax)),
         Wrong(
-            "a large negative number, not -inf: a row with nothing else left averages what is masked.",
+            "a large negative number, not -inf: a line with nothing else left averages what is masked.",
             attend_with(lambda scores: softmax(masked(scores, -1e9))),
         ),
         Wrong(
-            "the softmax or the average goes down a column; a row, one query, has weights that sum to 1.",
+            "the softmax or the average goes down a column; a line, one query, has weights that sum to 1.",
             attend_with(lambda scores: softmax(masked(scores).T).T),
             lambda scores, values: values @ softmax(masked(scores)),
         ),

@@ -24,8 +24,8 @@ LINES = {
     "G": "hide_future()",
 }
 NOTES = {
-    "D": "four heads, a row for each query",
-    "E": "a row for each token, a column for each head",
+    "D": "(4 heads, 4 queries, 4 keys)",
+    "E": "(4 tokens, 4 heads)",
     "G": "masks what has been made so far: scores become -inf, weights become 0",
 }
 
@@ -87,11 +87,11 @@ def order_makes(answer: Any, part: str) -> Any:
         if name not in made:
             raise NotRightError(f"these lines run, but none of them makes `{name}`; expected one that does.")
     if part == "weights":
-        return {"make rows of weights under `all` that sum to": made["used"][3].sum(axis=-1)}
+        return {"make weights under `all` that sum, token by token, to": made["used"][3].sum(axis=-1)}
     if part == "contexts":
         return {"make under `all` the contexts": made["contexts"][:, 3]}
     read = [t for t, logits in enumerate(toy.readout(made["contexts"]), 1) if same(made["logits"], logits)]
-    return {"read the next word from row": read[0]}
+    return {"read the next word at token": read[0]}
 
 
 order_prefill = Exercise(
@@ -101,16 +101,14 @@ order_prefill = Exercise(
     run=order_makes,
     right=list("DGBEFA"),
     wrong=[
+        Wrong("softmax before the mask: 0 on the weights leaves sums of less than 1.", list("DBGEFA")),
         Wrong(
-            "softmax before the mask: 0 on the weights leaves rows that sum to less than 1.", list("DBGEFA")
-        ),
-        Wrong(
-            "which row predicts? The next word comes from the last row: no other saw the whole prompt.",
+            "which token predicts? The next word comes from the last one: no other saw the whole prompt.",
             list("DGBECA"),
         ),
-        Wrong("no mask before the contexts: every row sees the future.", list("DBEGFA"), list("DBEFA")),
+        Wrong("no mask before the contexts: every token sees the future.", list("DBEGFA"), list("DBEFA")),
     ],
-    said="every row of weights under `all` sums to 1, and the last row says `nice`.",
+    said="the weights under `all` sum to 1 for every token, and the last one says `nice`.",
 )
 
 Prefill = Callable[[Sequence[float]], np.ndarray]
@@ -139,9 +137,9 @@ PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead: row t 
     "the right prefill": toy.prefill_matrix,
     "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
     "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
-    "a prefill whose rows see one token too many": prefill_that(lambda t, n, head: min(t + 1, n)),
-    "a prefill whose row 1 sees all": prefill_that(lambda t, n, head: n if t == 1 else t),
-    "a prefill whose middle row sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
+    "a prefill whose tokens see one too many": prefill_that(lambda t, n, head: min(t + 1, n)),
+    "a prefill whose first token sees all": prefill_that(lambda t, n, head: n if t == 1 else t),
+    "a prefill whose middle token sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
     "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
     "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
     "a prefill whose numbers move, but not their sum, maximum and norm": balanced,
@@ -164,7 +162,7 @@ change_future = Exercise(
     right=two_runs(lambda table: table[:-1]),
     wrong=[
         Wrong(
-            "the row of the changed number, or one after it, is compared too; those rows may change.",
+            "the line of the changed number, or one after it, is compared too; those may change.",
             two_runs(lambda table: table),
             two_runs(lambda table: table[-1]),
         ),
@@ -173,7 +171,7 @@ change_future = Exercise(
             two_runs(lambda table: table, last=NUMBERS[-1]),
         ),
         Wrong(
-            "not every earlier row is compared.",
+            "not every earlier line is compared.",
             two_runs(lambda table: table[0]),
             two_runs(lambda table: table[:2]),
             two_runs(lambda table: table[-2]),
@@ -185,7 +183,7 @@ change_future = Exercise(
             two_runs(lambda table: table[:-1, 3]),
         ),
         Wrong(
-            "True and False are swapped: True means that no earlier row changed.",
+            "True and False are swapped: True means that no earlier line changed.",
             lambda prefill: not two_runs(lambda table: table[:-1])(prefill),
         ),
         Wrong(
