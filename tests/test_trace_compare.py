@@ -122,7 +122,8 @@ RESULT: dict[str, tuple[Change, str]] = {
     ),
     "weights missing": (
         lambda t: t.weights.pop("0.5.0.1"),
-        f"{AT}layer 0, head newest, position 6, attention weights: [0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against nothing",
+        f"{AT}layer 0, head newest, position 6, attention weights: "
+        "[0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against nothing",
     ),
     "weights too few": (
         set_weight("0.5.0.1", [0, 1]),

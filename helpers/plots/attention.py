@@ -178,7 +178,7 @@ def four_grids(trace: Trace) -> Picture:
         widest = max(text_width(number(x), SMALL) for made in contexts.values() for x in made)
         cell, row = min(24.0, (pitch - widest - 7) / P), 26.0
         sheet.note(18, 20, "Square: an attention weight, by area.")
-        sheet.note(18, 40, "Number beside a row: its context.")
+        sheet.note(18, 40, "Number beside a line: its context.")
         deep, top = row * P + 72, 94.0
         for h, (name, made) in enumerate(contexts.items()):
             x, y = left + pitch * (h % a_line), top + deep * (h // a_line)
@@ -189,9 +189,9 @@ def four_grids(trace: Trace) -> Picture:
             top += deep * -(-len(heads) // a_line) + 26
             _row_names(sheet, trace, left, top, row, v=False)
         x, only_last = (left + 60 if sheet.narrow else sheet.width - 125), [""] * (P - 1) + [chosen]
-        _word_column(sheet, x, top, row, "training", ["targets of", "every row"], targets, P)
+        _word_column(sheet, x, top, row, "training", ["targets of", "every line"], targets, P)
         x += 120 if sheet.narrow else 76
-        _word_column(sheet, x, top, row, "prefill", ["of the last", "row alone"], only_last, 0)
+        _word_column(sheet, x, top, row, "prefill", ["of the last", "line alone"], only_last, 0)
 
     numbers = {"contexts": contexts, "targets": targets, "prefill": chosen, "v": v[:P]}
     return Picture(draw, _grids_in_words(trace, numbers), numbers)
@@ -206,9 +206,9 @@ def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
     targets = [told(word) for word in numbers["targets"]]
     return (
         f"{len(contexts)} grids of attention weights, one for each head ({', '.join(contexts)}), "
-        f"a row for each of the {len(rows)} tokens. Contexts at their right edges, {'; '.join(rows)}. "
-        f"The same grids serve twice. Training: all {len(targets)} rows have a target "
-        f"({listed(targets)}). Prefill: only the last row is used, and gives {told(numbers['prefill'])}."
+        f"a line for each of the {len(rows)} tokens. Contexts at their right edges, {'; '.join(rows)}. "
+        f"The same grids serve twice. Training: all {len(targets)} lines have a target "
+        f"({listed(targets)}). Prefill: only the last line is used, and gives {told(numbers['prefill'])}."
     )
 
 
@@ -249,7 +249,8 @@ def _grid(
     for j in range(P):
         x = left + cell * (j + 0.5)
         sheet.box(x - cell / 2 + 1, top + row * P + 4, cell - 2, 20, fill="value fill", radius=2)
-        sheet.note(x, top + row * P + 14, shorten(number(v[j]), cell, SMALL), at="center", colour="ink")
+        told_v = shorten(number(v[j]), cell, 13.5)
+        sheet.text(x, top + row * P + 14, told_v, at="center", size=13.5, colour="ink")
 
 
 def _word_column(

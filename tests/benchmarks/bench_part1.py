@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / ".ci")]
 
 from helpers import toy  # noqa: E402 - from the tree this file stands in
 from helpers.measure import in_turns, in_words  # noqa: E402
-from helpers.recording.toy import record_toy
+from helpers.recording.toy import record_toy  # noqa: E402
 
 IMPORT_TURNS = 7
 

@@ -20,10 +20,10 @@ const say = (shown) => plainSentence(sentenceOf(shown));
 test("the sentences of the toy", () => {
   assert.equal(
     say(frame(toy, 0)),
-    "Training, for reference. All 4 tokens run together, as in prefill: 10 pairs. Every row has a target, the token that comes next. Nothing is kept.",
+    "Training, for reference. All 4 tokens run together, as in prefill: 10 pairs. Every line has a target, the token that comes next. Nothing is kept.",
   );
   const prefill =
-    "All 4 prompt tokens run through together. Each makes its own row of K and V, and looks at itself and what stands before it: 10 pairs. The last row gives the first new word, nice.";
+    "All 4 prompt tokens run through together. Each makes its own row of K and V, and looks at itself and what stands before it: 10 pairs. The last line gives the first new word, nice.";
   assert.equal(say(frame(toy, 1)), prefill);
   assert.equal(say(frame(toy, 1, { cached: false })), `${prefill} K and V are dropped after the pass.`);
   assert.equal(
@@ -73,7 +73,7 @@ test("chunks of a prompt, what is not finished, and where a window hides what st
   );
   assert.match(
     say(frame(chunks, 2)),
-    /^Tokens 5 to 6 .*, read the 4 rows kept before: 11 pairs\. The last row gives/,
+    /^Tokens 5 to 6 .*, read the 4 rows kept before: 11 pairs\. The last line gives/,
   );
   const data = load("toy");
   data.runs[0].events[1].parts[0].visible[3] = [[2, 4]];

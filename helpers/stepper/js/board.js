@@ -17,7 +17,7 @@ const LINE = 24; // height of one candidate
 const CONTEXT = 46; // width of one context
 const CANDIDATES = 8;
 
-export const OLDER = "older rows' weights were thrown away";
+export const OLDER = "older lines' weights were thrown away";
 
 /** Whose work a row is that does not run: "prefill's, untouched", and short "prefill's". */
 function untouched(pass) {
@@ -42,7 +42,7 @@ export class Board {
     this.marks.setAttribute("aria-hidden", "true");
     this.labels = make("div", "wid-labels");
     this.labels.setAttribute("role", "group");
-    this.labels.setAttribute("aria-label", "Rows of this pass: choose whose attention weights are shown");
+    this.labels.setAttribute("aria-label", "Lines of this pass: choose whose attention weights are shown");
     this.names = make("div", "wid-names");
     this.names.setAttribute("aria-hidden", "true");
     this.sheet.append(this.names, this.labels, this.canvas, this.marks);
@@ -348,10 +348,10 @@ export class Board {
   weightsAside() {
     const { frame, layout } = this;
     const live = frame.event.queries.length;
-    if (layout.narrow) return live > 1 ? " · choose a row" : "";
+    if (layout.narrow) return live > 1 ? " · choose a line" : "";
     const older = olderRows(frame);
     if (older) return ` · ${OLDER}`;
-    return live > 1 ? " · choose another row to see its own" : "";
+    return live > 1 ? " · choose another line to see its own" : "";
   }
 
   drawWeightLine(line, h) {
@@ -416,7 +416,7 @@ export class Board {
         layout.notes.x,
         layout.y.heads + 5,
         layout.notes.width,
-        "earlier rows: untouched",
+        "earlier lines: untouched",
       );
     if (layout.next) frame.targets.size ? this.drawTargets() : this.drawNext();
   }

@@ -75,7 +75,7 @@ function targetList(frame) {
 function nextWord(frame) {
   const { out } = frame;
   const box = make("div", "wid-next");
-  const title = make("p", "soft strong", `${VIEW.labels.next}${throughLayers(frame)}, from the row of `);
+  const title = make("p", "soft strong", `${VIEW.labels.next}${throughLayers(frame)}, from the line of `);
   title.append(
     wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)),
   );
