@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 import launch  # noqa: E402
 from make_worksheet import worksheet  # noqa: E402
 
-from helpers.recording.toy import record_toy
+from helpers.recording.toy import record_toy  # noqa: E402
 from helpers.stepper import Stepper  # noqa: E402
 from helpers.trace import write_whole  # noqa: E402
 

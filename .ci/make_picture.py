@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from helpers.recording.toy import record_toy
+from helpers.recording.toy import record_toy  # noqa: E402
 from helpers.stepper import Stepper  # noqa: E402
 from tests.machine import find_chromium  # noqa: E402
 
