@@ -24,9 +24,9 @@ TAUGHT = {
     "00_start_here": [],
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
     "05_projections": ["attend", "add_sink"],
-    "06_transformer": ["rotate", "Attention", "RMSNorm", "SwiGLU", "Block"],
+    "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
 }
-MODEL = ("model.attention", "model.transformer")
+MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
     "0": ("toy", "sampling"),
     "05": MODEL,

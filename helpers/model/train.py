@@ -1,4 +1,4 @@
-"""Training: predict every next token of a row in one masked pass, again and again."""
+"""Training: predict every next token of a text in one masked pass, again and again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn import functional
 from tqdm import tqdm
 
 from helpers import corpus
 from helpers.tokenizer import Tokenizer
 
-BATCH, LENGTH = 16, 128  # rows a step, tokens a row that have a target
+BATCH, LENGTH = 16, 128  # texts a step, tokens a text that have a target
 MAX_NORM = 1.0  # a longer gradient is shortened to this, so that one odd batch cannot throw the model off
 
 
@@ -25,27 +25,27 @@ def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = L
     Args:
         tokenizer: knows every word of the corpus.
         seed: the same seed gives the same batches.
-        batch: rows a batch, B.
-        length: tokens a row that have a target, T.
+        batch: texts a batch, B.
+        length: tokens a text that have a target, T.
 
     Returns:
-        Token ids, (B, T + 1): row[:-1] goes into the model, row[1:] are the targets.
+        Token ids, (B, T + 1): text[:-1] goes into the model, text[1:] are the targets.
     """
-    rows = corpus.rows(seed, length + 1)
+    texts = corpus.rows(seed, length + 1)
     ids = tokenizer.vocabulary
     while True:
-        yield torch.tensor([[ids[word] for word in row] for row in itertools.islice(rows, batch)])
+        yield torch.tensor([[ids[word] for word in text] for text in itertools.islice(texts, batch)])
 
 
-def next_token_loss(model: nn.Module, rows: Tensor) -> Tensor:
-    """Return the mean cross-entropy, in nats a token, of each row's next tokens; one pass gives them all.
+def next_token_loss(model: nn.Module, texts: Tensor) -> Tensor:
+    """Return the mean cross-entropy, in nats a token, of every next token; one pass gives them all.
 
     Args:
         model: token ids (B, T) to logits (B, T, V), under a causal mask.
-        rows: token ids, (B, T + 1); the target of a token is the one after it.
+        texts: token ids, (B, T + 1); the target of a token is the one after it.
     """
-    logits = model(rows[:, :-1])  # (B, T, V)
-    return functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+    logits = model(texts[:, :-1])  # (B, T, V)
+    return F.cross_entropy(logits.flatten(0, 1), texts[:, 1:].flatten())
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
@@ -81,10 +81,10 @@ def train(
     model.train()
     progress = tqdm(total=steps, disable=not bar, file=sys.stdout, mininterval=0.5, unit="step")
     with progress:
-        for rows in itertools.islice(batches, steps):
+        for texts in itertools.islice(batches, steps):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(len(losses), steps, lr)
-            losses.append(update(model, optimizer, rows))
+            losses.append(update(model, optimizer, texts))
             progress.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
             progress.update()
     model.eval()
@@ -101,13 +101,18 @@ def groups(model: nn.Module) -> list[dict]:
     return [{"params": matrices, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
 
 
-def update(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor) -> float:
-    """Move the model one step against the gradient of the loss on these rows; return the loss before."""
-    loss = next_token_loss(model, rows)
-    if not torch.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss.item()}: make a new model and lower lr")
-    optimizer.zero_grad(set_to_none=True)
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
+    """Move the model one step against the gradient of the loss on these texts; return the loss before."""
+    loss = next_token_loss(model, texts)
+    check_finite(loss)
+    optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
     optimizer.step()
     return loss.item()
+
+
+def check_finite(loss: Tensor) -> None:
+    """Raise ArithmeticError if the loss is no number any more."""
+    if not torch.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss.item()}: make a new model and lower lr")
