@@ -140,8 +140,8 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.append, lambda *args: n07.appending()(*args)[::-1], "gives other rows than those stored"),
     (n07.append, lambda cache, layer, k, v: n07.appending()(cache, 0, k, v), "row 3 of cache.k[0], row"),
     (n07.append, lambda cache, layer, k, v: n07.appending()(cache, layer, v, k), "gives other rows than"),
-    (n07.may_differ, lambda a, b: n07.margin(b) <= 2 * n07.largest(a, b), "gives True for row 3"),
-    (n07.may_differ, lambda a, b: n07.margin(a) <= 2 * (a - b).abs().mean(), "row 0"),
+    (n07.may_differ, lambda a, b: n07.margin(b) <= 2 * n07.largest(a, b), "gives True for token 3"),
+    (n07.may_differ, lambda a, b: n07.margin(a) <= 2 * (a - b).abs().mean(), "token 0"),
     (n07.may_differ, lambda a, b: n07.may_differ.right(a.log_softmax(1), b.log_softmax(1)), "0.5, 1, 0.25"),
     (n08.bytes_per_token, lambda config: 23_040, "gives 22.5 KiB; expected 128 KiB"),
     (

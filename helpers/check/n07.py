@@ -153,14 +153,14 @@ def differ_cases() -> list[Case]:
 
 
 def tell_differ(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first row that is wrong."""
-    row = int((got != expected).argmax())
-    return f"gives {got[row]} for row {row}; expected {expected[row]}"
+    """Tell the first token that is wrong."""
+    t = int((got != expected).argmax())
+    return f"gives {got[t]} for token {t}; expected {expected[t]}"
 
 
 may_differ = Exercise(
     name="may_differ",
-    todo="let may_differ return a bool for each row of logits.",
+    todo="let may_differ return a bool for each token.",
     cases=differ_cases(),
     right=lambda a, b: (margin(a) <= 2 * largest(a, b)).numpy(),
     wrong=[
@@ -172,7 +172,7 @@ may_differ = Exercise(
         ),
         Wrong("the other way round: a small margin may flip.", lambda a, b: margin(a) > 2 * largest(a, b)),
         Wrong(
-            "the largest difference of each row was taken; the largest of all rows may come in any row.",
+            "the largest difference of each token was taken; the largest of all may come at any token.",
             lambda a, b: margin(a) <= 2 * (a - b).abs().amax(dim=-1),
         ),
         Wrong(
@@ -185,7 +185,7 @@ may_differ = Exercise(
             lambda a, b: margin(a) < 2 * largest(a, b),
         ),
     ],
-    said="3 of 5 rows may differ, where the margin is at most twice 0.1; so may one that is exactly twice.",
+    said="3 of 5 tokens may differ, where the margin is at most twice 0.1; so may one that is exactly twice.",
     tell=tell_differ,
 )
 

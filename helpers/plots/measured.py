@@ -182,7 +182,7 @@ def _check_growing(name: str, xs: Sequence[int], n_series: int) -> None:
 
 
 def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
-    """Draw each token's top-2 margin against the largest difference of its logits, both logarithmic.
+    """Draw each token's top-2 margin against the largest difference of the logits, both logarithmic.
 
     Args:
         tokens: for each number format, up to 4: (differences, margins), one of each a token.
@@ -204,7 +204,7 @@ def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Pi
 
     def draw(sheet: Sheet) -> None:
         right = sheet.width - 124
-        sheet.note(18, 20, "largest difference of a token's logits", colour="ink")
+        sheet.note(18, 20, "largest difference of the logits", colour="ink")
         axes = sheet.plot(66, 44, right, 330)
         seen = _dots(axes, clouds)
         sheet.note(right, 372, "its top-2 margin", at="right")
@@ -222,7 +222,7 @@ def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Pi
         for name, n in at_risk.items()
     )
     alt = (
-        f"One dot a token: its top-2 margin against its largest difference. Where greedy may differ, {said}."
+        f"One dot a token: its top-2 margin against the largest difference. Where greedy may differ, {said}."
     )
     return Picture(draw, alt, at_risk)
 
