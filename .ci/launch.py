@@ -54,12 +54,12 @@ def page(root: Path = ROOT) -> str:
 
 
 def badges(path: str, root: Path = ROOT) -> str:
-    """Return the Markdown line that launches the notebook at this path (`notebooks/….ipynb`).
+    """Return the Markdown that launches the notebook at this path (`notebooks/….ipynb`).
 
     Text, not pictures: a picture would be asked for from the network whenever the notebook is opened,
     and be missing offline.
     """
-    return f"[`Open in Colab`]({colab(path, root)}) [`Open in Binder`]({binder(path, root)})"
+    return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)})"
 
 
 def readme_badges(root: Path = ROOT) -> str:
