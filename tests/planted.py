@@ -98,3 +98,8 @@ def codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(inner, CodeType):
             yield inner
             yield from codes(inner)
+
+
+def together(*plants: Plant) -> Plant:
+    """Return a plant of several."""
+    return lambda patch: [plant(patch) for plant in plants] and None
