@@ -85,10 +85,11 @@ def edit(function: Any, *changes: str) -> Plant:
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {function.__qualname__}"
         source = source.replace(old, new)
-    outside = f"def outside({', '.join(function.__code__.co_freevars)}):\n{textwrap.indent(source, ' ')}"
+    name, outer = function.__name__, ", ".join(function.__code__.co_freevars)
+    outside = f"def outside({outer}):\n global {name}\n{textwrap.indent(source, ' ')}"
     flags = __future__.annotations.compiler_flag
     made = compile(outside, inspect.getfile(function), "exec", flags=flags, dont_inherit=True)
-    code = next(code for code in codes(made) if code.co_name == function.__name__)
+    code = next(code for code in codes(made) if code.co_name == name)
     return lambda patch: patch.setattr(function, "__code__", code)
 
 
