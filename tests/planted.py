@@ -1,7 +1,6 @@
 """Plant a bug and let pytest run the ordinary tests that must notice it, fixtures, parameters and all."""
 
 from __future__ import annotations
-
 import __future__
 
 import inspect
@@ -43,7 +42,7 @@ class Bug:
 
 @dataclass
 class Caught:
-    """A plugin of pytest: the names of the tests of which a case has failed; their other cases are left out."""
+    """A plugin of pytest: names of tests of which a case has failed; their other cases are left out."""
 
     names: set[str] = field(default_factory=set)
 
@@ -103,4 +102,9 @@ def codes(code: CodeType) -> Iterator[CodeType]:
 
 def together(*plants: Plant) -> Plant:
     """Return a plant of several."""
-    return lambda patch: [plant(patch) for plant in plants] and None
+
+    def all_of_them(patch: pytest.MonkeyPatch) -> None:
+        for plant in plants:
+            plant(patch)
+
+    return all_of_them

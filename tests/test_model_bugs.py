@@ -277,7 +277,8 @@ planted("all sequences advance alike", caught_by=[RAGGED])(
 BY_HAND_CORE = """
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     lowest = LOWEST
-    added = mask if mask.is_floating_point() else torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, lowest)
+    zeros = torch.zeros(mask.shape, dtype=q.dtype)
+    added = mask if mask.is_floating_point() else zeros.masked_fill(~mask, lowest)
     return (q @ k.mT * scale + added.clamp(min=lowest)).softmax(-1) @ v
 """
 SDPA = "return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)"
