@@ -1,7 +1,4 @@
-"""Bugs of the PyTorch model, its caches, generation and training: some were shipped, others near misses.
-
-Not here: those of checkpoints, which are planted beside the tests of loading.
-"""
+"""Bugs of the PyTorch model, its caches, generation, training and loading: some shipped, some near misses."""
 
 from __future__ import annotations
 
@@ -15,10 +12,13 @@ from helpers import sampling
 from helpers.model import attention, evaluate, generate, train
 from helpers.model.attention import Attention
 from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowedCache
+from helpers.model.load import config, gguf, safetensors, weights
 from helpers.model.transformer import RMSNorm, Transformer
 from helpers.recording.model import ModelDecoder
 from tests import (
     doubles,
+    test_load,
+    test_load_gguf,
     test_model_attention,
     test_model_cache,
     test_model_equal,
@@ -439,6 +439,45 @@ planted("the window shows a token too few", reported="transformers #37574", caug
 planted("the window shows a token too many", reported="transformers #37574", caught_by=[SIXTEEN, REACH])(
     edit(WindowedCache.mask, "- self.WINDOW", "- self.WINDOW - 1")
 )
+
+# --- checkpoints ---
+
+REFUSED, TENSOR = test_load.test_config_is_refused_by_name, test_load.test_a_tensor_is_refused_by_name
+STRICT = "load_state_dict(weights, strict=True"
+
+planted("a missing tensor keeps its random start", caught_by=[TENSOR])(
+    edit(weights.assemble, STRICT, "load_state_dict(weights, strict=False")
+)
+planted("an unknown tensor is skipped", caught_by=[TENSOR])(
+    edit(
+        weights.assemble,
+        STRICT,
+        "load_state_dict({n: weights[n] for n in model.state_dict() if n in weights}, strict=True",
+    )
+)
+planted("an index may point anywhere", caught_by=[test_load.test_a_path_that_climbs_out_of_the_folder])(
+    edit(safetensors.read, "if not isinstance(file, str) or not re.full", "if False and not re.full")
+)
+planted(
+    "the window of a checkpoint is ignored",
+    reported="nanochat #452",
+    caught_by=[REFUSED, test_load.test_a_window_can_be_stayed_inside_of],
+)(edit(config.window_of, 'data["sliding_window"] is None', "True"))
+planted(
+    "the window of a checkpoint is one too short",
+    reported="transformers #37574",
+    caught_by=[test_load.test_it_is_the_model_that_transformers_makes_of_it],
+)(edit(config.window_of, 'size(data, "sliding_window")', 'size(data, "sliding_window") - 1'))
+planted("another kind of rope is read as plain", caught_by=[REFUSED])(
+    edit(config.rope_of, 'if rope["rope_type"] not in ("default", "llama3"):', "if False:")
+)
+planted(
+    "a save that fails leaves half a file", caught_by=[test_load.test_a_failed_save_leaves_the_old_checkpoint]
+)(edit(safetensors.save, '(WEIGHTS + ".partial")', "WEIGHTS"))
+planted(
+    "rows of a GGUF file stay in pairs",
+    caught_by=[test_load_gguf.test_every_weight_is_as_in_the_model_that_was_written],
+)(edit(gguf.in_halves, "if rows % head_dim:", "if True:"))
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
