@@ -171,13 +171,6 @@ def test_transformers_opens_it_unchanged(loaded: tuple[Transformer, Tokenizer]) 
     assert words.decode(said) == "Today weather is so nice . <eos>"
 
 
-def test_a_model_that_learned_nothing_fails_these_tests() -> None:
-    torch.manual_seed(0)
-    tokenizer = Tokenizer.of_words(shipped.VOCABULARY)
-    model = Transformer(shipped.CONFIG)
-    assert share_signed_right(model, tokenizer, held_out_diaries(20, seed=1)) == 0
-
-
 def test_the_package_data_lists_the_weights() -> None:
     project = (Path(shipped.FOLDER).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     assert '"*.safetensors"' in project

@@ -76,11 +76,6 @@ def test_contexts_of_the_prompt(form: str) -> None:
     close(FORMS[form]([10, 20, 1, 5]), CONTEXTS, 20 * SUMS)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_contexts_with_nice_behind_the_prompt(form: str) -> None:
-    close(FORMS[form]([10, 20, 1, 5, 14]), [*CONTEXTS, AFTER_NICE], 20 * SUMS)
-
-
 def test_the_words_and_their_numbers() -> None:
     assert toy.PROMPT == ("Today", "weather", "is", "so")
     assert toy.HEADS == ("even", "newest", "first", "all")
@@ -218,6 +213,15 @@ def test_dots_and_rules_say_the_same_word() -> None:
                 assert sampling.greedy(toy.readout(said)) == sampling.greedy(toy.step(words)), words
 
 
+def test_the_rules_as_scores() -> None:
+    """Before the causal mask, which would hide what a rule picks among later keys."""
+    scores = toy.rule_scores(4)
+    assert set(scores.ravel()) == {0, -np.inf}
+    even, newest, first, everything = (scores == 0).astype(int).tolist()
+    assert (even, newest) == ([[0, 1, 0, 1]] * 4, np.eye(4).tolist())
+    assert (first, everything) == ([[1, 0, 0, 0]] * 4, [[1] * 4] * 4)
+
+
 @pytest.mark.parametrize("T", [1, 2, 5])
 def test_causal_mask(T: int) -> None:
     assert toy.causal_mask(T).tolist() == [[column <= row for column in range(T)] for row in range(T)]
@@ -274,21 +278,6 @@ def test_nothing_to_pick_is_0_whatever_the_numbers(numbers: list[float], n_layer
 
 
 @FEW
-@given(
-    st.lists(
-        st.tuples(st.text(min_size=1, max_size=200), st.integers(-(10**9), 10**9)), min_size=1, max_size=6
-    ),
-    st.sampled_from([1, 2]),
-)
-def test_any_text_can_be_recorded(prompt: list[tuple[str, int]], n_layers: int) -> None:
-    words, numbers = [word for word, _ in prompt], [float(number) for _, number in prompt]
-    trace = record_toy(words, numbers, n_layers=n_layers, max_new=2)
-    assert [token.text for token in trace.sequences[0].tokens[: len(words)]] == words
-    assert trace.values is not None
-    close(trace.values[0].v[: len(words)], np.array(numbers)[:, None], 0)
-
-
-@FEW
 @given(few_carried, st.sampled_from([1, 2]), st.data())
 def test_cached_equals_uncached_for_any_split(numbers: list[float], n_layers: int, data: Any) -> None:
     cuts = data.draw(st.sets(st.integers(1, max(1, len(numbers) - 1))), label="cuts")
@@ -308,16 +297,6 @@ def test_cached_equals_uncached(n_layers: int, chunks: list[int]) -> None:
     for size in chunks:
         rows.append(run(numbers[cache.length : cache.length + size], cache, n_layers))
     close(np.concatenate(rows), by_hand_layers(numbers, n_layers), 60 * SUMS)
-
-
-def test_one_token_after_another_in_the_long_run() -> None:
-    """Decode of 8 times `nice`, row by row, against the table."""
-    cache = toy.KVCache()
-    toy.run_pass([10, 20, 1, 5], cache)
-    numbers = [10.0, 20, 1, 5]
-    for _ in range(8):
-        numbers.append(14)
-        close(toy.decode_step(cache, 14), by_hand(numbers)[-1], 20 * SUMS)
 
 
 # --- the cache ---
@@ -523,12 +502,10 @@ LONG = ["so"] * 513
     ("call", "says"),
     [
         (lambda: record([]), ["the prompt is empty", "expected at least one", "such as ['Today'"]),
-        (lambda: toy.step([]), ["the prompt is empty", "expected at least one"]),
         (lambda: toy.generate(toy.step, [], 3), ["the prompt is empty", "expected at least one"]),
         (lambda: record(5), ["the prompt came in as 5", "expected a list"]),
         (lambda: record_toy("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
         (lambda: record(["a", "b"], [1]), ["2 tokens and 1 numbers", "expected one number for each"]),
-        (lambda: record(["a"], [1, 2]), ["1 tokens and 2 numbers", "expected one number for each"]),
         (lambda: record(["a"], [1.1e9]), ["number 1 is 1100000000", "at most a billion"]),
         (lambda: record(["a"], [10**400]), ["number 1 is 1000", "at most a billion"]),
         (lambda: record(["a"], ["1"]), ["number 1 is '1'", "expected a number such as"]),
@@ -539,17 +516,9 @@ LONG = ["so"] * 513
             lambda: record(["Today", "Oslo"]),
             ["token 2, 'Oslo', has no number", "expected one of", "numbers="],
         ),
-        (lambda: record(["<eos>"]), ["token 1, '<eos>', has no number", "expected one of"]),
         (lambda: record_toy(LONG), ["513 tokens", "expected at most 512", "leave some out"]),
-        (lambda: record_toy(max_new=0), ["max_new is 0", "expected a whole number, 1 or more"]),
         (lambda: toy.generate(toy.step, toy.PROMPT, 0), ["max_new is 0", "expected a whole number"]),
-        (lambda: record_toy(max_new=1022, ban_eos=True), ["make 1025", "expected at most 1024", "stop here"]),
-        (lambda: record_toy(n_layers=0), ["n_layers is 0", "expected a whole number"]),
         (lambda: toy.run_pass([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
-        (
-            lambda: toy.run_pass([1, 2], toy.KVCache(max_len=1)),
-            ["2 new rows", "expected at most 1", "max_len"],
-        ),
         (lambda: record_toy(form="rule"), ["form is 'rule'", "expected 'dots' or 'rules'"]),
         (lambda: record_toy(temperature=0.0), ["temperature is 0", "expected a number over 0", "use greedy"]),
         (lambda: record(seed=-1), ["seed is -1", "expected a whole number, 0 or more"]),
@@ -567,7 +536,6 @@ def test_bad_input(call: Callable[[], Any], says: list[str]) -> None:
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
-        ([], "there are no numbers; expected one for each token"),
         (None, "numbers came in as None; expected a list"),
         ([1, math.nan], "number 2 is nan; expected a finite number"),
         ([1, -math.inf], "number 2 is -inf; expected a finite number"),

@@ -143,7 +143,7 @@ class KVCache:
 
     @property
     def n_kept(self) -> int:
-        """Rows stored, in every layer."""
+        """Rows stored, in the layer that keeps most of them."""
         return self.length
 
     @property
