@@ -112,7 +112,9 @@ def test_ties_go_to_the_first_word() -> None:
 
 
 def test_it_says_nice_and_stops() -> None:
-    assert toy.generate(toy.step, toy.PROMPT, 8) == ["nice", "<eos>"]
+    prompt = list(toy.PROMPT)
+    assert toy.generate(toy.step, prompt, 8) == ["nice", "<eos>"]
+    assert prompt == list(toy.PROMPT)
     trace = record_toy()
     assert [token.text for token in trace.sequences[0].tokens] == [*toy.PROMPT, "nice", "<eos>"]
     for recorded in trace.runs:
@@ -380,6 +382,9 @@ def test_two_caches_do_not_mix() -> None:
 def test_truncate_and_go_on_elsewhere(n_layers: int) -> None:
     """Rejected rows are gone: what follows sees the first two and its own."""
     cache = filled(n_layers)
+    before = snapshot(cache)
+    cache.truncate(4)  # all that there are
+    assert snapshot(cache) == before
     cache.truncate(2)
     assert (cache.n_kept, cache.nbytes) == (2, 2 * n_layers * 24)
     rows = run([7, 9], cache, n_layers)
