@@ -1,13 +1,13 @@
-"""Plant bugs one by one, and run by hand the ordinary tests that a table says catch them."""
+"""Plant a bug and let pytest run the ordinary tests that must notice it, fixtures, parameters and all."""
 
 from __future__ import annotations
+import __future__
 
-import importlib
 import inspect
-import itertools
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -15,90 +15,96 @@ import pytest
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 # What a plant that does not fit its place raises: such a crash says nothing of the bug, so it catches none.
-HARNESS = (TypeError, AttributeError, NameError, ImportError)
+HARNESS = (TypeError, AttributeError, NameError, ImportError, SyntaxError)
+QUIET = "-o addopts= --import-mode=importlib -q --no-header --no-summary --tb=no -p no:cacheprovider".split()
+
+
+@dataclass
+class Bug:
+    """A bug: how it is planted, and the tests that must fail with it."""
+
+    name: str
+    plant: Plant
+    caught_by: list[Callable[..., Any]]
+
+    def missed_by(self) -> list[str]:
+        """Plant it, run its tests, and name those that pass, or only crash in the harness."""
+        caught = Caught()
+        nodes = [f"{inspect.getfile(inspect.unwrap(test))}::{test.__name__}" for test in self.caught_by]
+        with pytest.MonkeyPatch.context() as patch:
+            self.plant(patch)
+            pytest.main([*QUIET, *nodes], plugins=[caught])
+        return [test.__name__ for test in self.caught_by if test.__name__ not in caught.names]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass
+class Caught:
+    """A plugin of pytest: names of tests of which a case has failed; their other cases are left out."""
+
+    names: set[str] = field(default_factory=set)
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        if item.originalname in self.names:
+            pytest.skip("caught already")
+
+    def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        if not issubclass(call.excinfo.type, HARNESS):
+            self.names.add(getattr(node, "originalname", ""))
 
 
 class Planted:
-    """A table of bugs and the tests that catch them, with the code that plants each bug.
+    """The bugs of a file, in order: `@planted("name", reported="where", caught_by=[test, …])`."""
 
-    Args:
-        text: a docstring whose third paragraph is the table: a bug, its reports in brackets, and under it,
-            indented, the tests that catch it, each as "module.name" without the `test_`.
-        modules: the module that each name before the point stands for.
-        fixtures: fixtures that the tests ask for beside `monkeypatch`, made from an empty folder.
-    """
+    def __init__(self) -> None:
+        self.bugs: list[Bug] = []
 
-    def __init__(
-        self, text: str | None, modules: Mapping[str, str], **fixtures: Callable[[Path], Any]
-    ) -> None:
-        self.caught_by = table(text or "")
-        self.modules = modules
-        self.fixtures = fixtures
-        self.planted: dict[str, Plant] = {}
-        self.unplanted: dict[str, BaseException | None] = {}
-
-    def plants(self, bug: str) -> Callable[[Plant], Plant]:
-        """Return a decorator that keeps a function as the one that plants this bug."""
+    def __call__(
+        self, name: str, *, caught_by: list[Callable[..., Any]], reported: str = ""
+    ) -> Callable[[Plant], Plant]:
+        """Keep a function that plants a bug; `reported` says where a real project had it, for the reader."""
 
         def keep(plant: Plant) -> Plant:
-            self.planted[bug] = plant
+            self.bugs.append(Bug(name, plant, caught_by))
             return plant
 
         return keep
 
-    def failing_anyway(self, bug: str) -> list[str]:
-        """Name the tests under this bug that fail without any planted bug."""
-        names = self.caught_by[bug]
-        for name in names:
-            if name not in self.unplanted:
-                self.unplanted[name] = self.failure_of(name)
-        return [f"{name}: {self.unplanted[name]!r}" for name in names if self.unplanted[name] is not None]
 
-    def missed_by(self, bug: str) -> list[str]:
-        """Plant this bug, and name the tests under it that pass with it, or only crash in the harness."""
-        with pytest.MonkeyPatch.context() as patch:
-            self.planted[bug](patch)
-            found = {name: self.failure_of(name) for name in self.caught_by[bug]}
-        return [
-            f"{name}: {error!r}"
-            for name, error in found.items()
-            if error is None or isinstance(error, HARNESS)
-        ]
+def edit(function: Any, *changes: str) -> Plant:
+    """Return a plant that changes a function's source: old text, new text, old, new, …
 
-    def failure_of(self, name: str) -> BaseException | None:
-        """Run an ordinary test, all its cases; the first failure, or None."""
-        module, _, rest = name.partition(".")
-        test = getattr(importlib.import_module(self.modules[module]), f"test_{rest}")
-        wanted = inspect.signature(test).parameters
-        for arguments in cases(test):
-            with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-                made = {name: make(Path(folder)) for name, make in self.fixtures.items() if name in wanted}
-                given = made | ({"monkeypatch": patch} if "monkeypatch" in wanted else {})
-                try:
-                    test(**arguments, **given)
-                except (Exception, pytest.fail.Exception) as error:
-                    return error
-        return None
+    The function keeps its identity, so that whoever imported it runs the changed one. AssertionError where a
+    text does not stand exactly once: the code has moved on, and the bug must follow.
+    """
+    function = inspect.unwrap(getattr(function, "fget", function))
+    source = textwrap.dedent(inspect.getsource(function))
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {function.__qualname__}"
+        source = source.replace(old, new)
+    name, outer = function.__name__, ", ".join(function.__code__.co_freevars)
+    outside = f"def outside({outer}):\n global {name}\n{textwrap.indent(source, ' ')}"
+    flags = __future__.annotations.compiler_flag
+    made = compile(outside, inspect.getfile(function), "exec", flags=flags, dont_inherit=True)
+    code = next(code for code in codes(made) if code.co_name == name)
+    return lambda patch: patch.setattr(function, "__code__", code)
 
 
-def table(text: str) -> dict[str, list[str]]:
-    """Read the table of a docstring: bug -> names of the tests under it."""
-    caught: dict[str, list[str]] = {}
-    for line in text.split("\n\n")[2].splitlines():
-        if line.startswith("    "):
-            caught[list(caught)[-1]].append(line.strip())
-        else:
-            caught[line.split(" [")[0]] = []
-    return caught
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code objects within a code object, the outer ones first."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            yield from codes(inner)
 
 
-def cases(test: Any) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of every case of a test: the product of its parametrize marks."""
-    axes = []
-    for mark in [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]:
-        names, values = mark.args
-        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-        rows = [(value,) if len(names) == 1 else value for value in values]
-        axes.append([dict(zip(names, row, strict=True)) for row in rows])
-    for chosen in itertools.product(*axes):
-        yield {name: value for arguments in chosen for name, value in arguments.items()}
+def together(*plants: Plant) -> Plant:
+    """Return a plant of several."""
+
+    def all_of_them(patch: pytest.MonkeyPatch) -> None:
+        for plant in plants:
+            plant(patch)
+
+    return all_of_them

@@ -16,7 +16,7 @@ from transformers.utils import logging
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.load import load, save
 from helpers.model.transformer import Transformer
-from tests.tiny import enlarge, tiny, tokens
+from tests.tiny import enlarge, in_passes, tiny, tokens
 
 logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -73,12 +73,6 @@ def pair(name: str) -> tuple[Any, Transformer]:
     with tempfile.TemporaryDirectory() as folder:
         theirs.save_pretrained(folder)
         return theirs, load(folder)
-
-
-@torch.no_grad()
-def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KVCache) -> torch.Tensor:
-    """Run ids in passes of these lengths; all logits, (B, T, V)."""
-    return torch.cat([model(chunk, cache) for chunk in ids.split(split, dim=1)], dim=1)
 
 
 @pytest.mark.parametrize("cache", [GrowingCache, StaticCache])

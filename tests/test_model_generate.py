@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from helpers.model import generate as module
+from helpers.model import transformer
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.transformer import Transformer
@@ -65,7 +66,15 @@ def test_a_batch_runs_each_sequence_as_if_alone() -> None:
             torch.testing.assert_close(got[row : row + 1], expected, rtol=0, atol=1e-12)
 
 
-def test_prefill_makes_one_row_of_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_are_a_tensor_like_any_other() -> None:
+    """Made in inference mode they would refuse what a reader does with them."""
+    logits = prefill(tiny(), PROMPT, StaticCache(tiny().config))
+    logits[0, 3] = -math.inf
+    assert not logits.requires_grad
+    assert not logits.is_inference()
+
+
+def test_prefill_makes_one_row_of_logits() -> None:
     """A prompt of P tokens must not become P rows at the readout, which would be a P × V matrix."""
     model = tiny()
     seen: list[tuple[int, ...]] = []
@@ -175,33 +184,76 @@ def test_two_generations_cannot_take_turns_on_one_cache(kind: type[KVCache]) -> 
     cache = kind(model.config)
     a, b = generate(model, PROMPT, 4, cache=cache), generate(model, [7, 2], 4, cache=cache)
     first = next(a)
-    with pytest.raises(ValueError, match=r"holds 5 tokens; expected 0, .*Make a cache for each reply"):
+    with pytest.raises(ValueError, match=r"with 5 tokens now, is not as .*Make a cache for each reply"):
         next(b)
     assert [first, *a] == without_cache(model, PROMPT, 4)
     late = generate(model, [7, 2], 4, cache=kind(model.config))
     assert list(late) == without_cache(model, [7, 2], 4)
 
 
-def test_a_second_reply_after_the_first_is_refused_too() -> None:
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("meanwhile", ["cut back", "refilled", "run on"])
+def test_a_cache_that_something_else_used_is_noticed(meanwhile: str, kind: type[KVCache]) -> None:
     model = tiny()
-    cache = GrowingCache(model.config)
-    a, b = generate(model, PROMPT, 4, cache=cache), generate(model, [7, 2], 4, cache=cache)
-    assert list(a) == without_cache(model, PROMPT, 4)
-    with pytest.raises(ValueError, match="the cache holds 8 tokens; expected 0, as this reply left it"):
-        list(b)
-    assert b.tokens == []
-
-
-@pytest.mark.parametrize("length", [0, 3])
-def test_a_cache_cut_back_between_two_tokens_is_noticed(length: int) -> None:
-    model = tiny()
-    cache = GrowingCache(model.config)
+    cache = kind(model.config)
     reply = generate(model, PROMPT, 4, cache=cache)
-    next(reply)
-    cache.truncate(length)
-    with pytest.raises(ValueError, match=f"the cache holds {length} tokens; expected 5"):
+    said = [next(reply), next(reply)]
+    if meanwhile == "run on":
+        decode_step(model, [7], cache)
+    else:
+        cache.truncate(3 if meanwhile == "cut back" else 0)
+    if meanwhile == "refilled":
+        prefill(model, [9, 9, 9, 9, 9, 9], cache)  # as many tokens as the reply left
+    length = cache.length
+    with pytest.raises(ValueError, match=f"with {length} tokens now, is not as this reply left it"):
         next(reply)
-    assert cache.length == length
+    assert (cache.length, reply.stop_reason, reply.tokens) == (length, "error", said)
+
+
+def test_a_reply_read_back_field_by_field() -> None:
+    """Two layers that differ, two tokens that end it, sampling: against everything run again, by hand."""
+    model = tiny(seed=5, n_layers=2, dtype=torch.float64)
+    settings: dict[str, Any] = {"temperature": 1.3, "top_k": 9, "top_p": 0.95}
+    rng, ids = np.random.default_rng(11), list(PROMPT)
+    with torch.no_grad():
+        while len(ids) < 25:
+            p = next_probabilities(model(torch.tensor([ids]))[0, -1].numpy(), **settings)
+            ids.append(int(rng.choice(19, p=p)))
+        whole = GrowingCache(model.config, dtype=torch.float64)
+        model(torch.tensor([ids]), whole)
+    said = ids[len(PROMPT) :]
+    assert len(set(said)) > 5, "one word again and again would agree with many a mistake"
+    ends = {said[12], said[7]}
+    expected = said[: min(map(said.index, ends)) + 1]
+    for first in (ends, sorted(ends), sorted(ends, reverse=True)):
+        cache = StaticCache(model.config, dtype=torch.float64)
+        reply = generate(model, PROMPT, 20, cache=cache, eos_ids=first, seed=11, **settings)
+        assert list(reply) == reply.tokens == expected
+        assert (reply.stop_reason, len(reply.seconds)) == ("eos", len(expected))
+        assert (cache.length, cache.changes) == (len(PROMPT) + len(expected) - 1, len(expected))
+        for layer in range(2):
+            for mine, theirs in ((cache.k, whole.k), (cache.v, whole.v)):
+                seen = theirs[layer][:, :, : cache.length]
+                torch.testing.assert_close(mine[layer, :, :, : cache.length], seen, rtol=0, atol=1e-12)
+
+
+def test_one_wait_for_the_device_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brings a number from the device to the program makes the program wait."""
+    waits: list[str] = []
+    for name in ("cpu", "item", "tolist", "__bool__", "__int__", "__float__"):
+        right = getattr(torch.Tensor, name)
+
+        def counted(x: Any, *given: Any, right: Any = right, name: str = name) -> Any:
+            waits.append(name)
+            return right(x, *given)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    monkeypatch.setattr(transformer, "check_tokens", lambda *given: None)  # on a GPU it asks for no number
+    for settings in ({}, {"temperature": 0.8, "top_k": 5}):
+        reply = generate(tiny(), PROMPT, 10, eos_ids=[], **settings)  # type: ignore[arg-type]
+        waits.clear()
+        assert len(list(reply)) == 10
+        assert waits == ["cpu"] * 10
 
 
 def test_sampling_repeats_with_its_seed() -> None:
@@ -212,6 +264,7 @@ def test_sampling_repeats_with_its_seed() -> None:
 
     assert say(temperature=1.0, seed=1) == say(temperature=1.0, seed=1)
     assert say(temperature=1.0, seed=1) != say(temperature=1.0, seed=2)
+    assert say(temperature=1.0) == say(temperature=1.0, seed=0)
     greedy = say()
     assert say(temperature=1e-4) == greedy
     assert say(temperature=1.0, top_k=1) == greedy
@@ -219,8 +272,8 @@ def test_sampling_repeats_with_its_seed() -> None:
 
 
 def test_sampling_follows_the_probabilities() -> None:
-    """Of 600 first tokens, each should come as often as its probability says, to 4 standard deviations."""
-    model, n = tiny(), 600
+    """Of 300 first tokens, each should come as often as its probability says, to 4 standard deviations."""
+    model, n = tiny(), 300
     with torch.no_grad():
         logits = model(torch.tensor([PROMPT]))[0, -1].numpy()
     settings: dict[str, Any] = {"temperature": 1.5, "top_k": 6, "top_p": 0.9}
@@ -243,48 +296,28 @@ def test_numpy_s_ids_and_numbers_are_taken() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "empty prompt": ({"prompt": []}, "the prompt is empty; expected at least one token"),
-    "empty tensor": ({"prompt": torch.zeros(0, dtype=torch.int64)}, "expected at least one token"),
     "text": ({"prompt": "Today"}, "the prompt is text, 'Today'; expected ids"),
     "longer than the model": ({"prompt": [1] * 41}, "41 new tokens after 0 make 41; expected at most 40"),
     "no tokens wanted": ({"max_new": 0}, "max_new is 0"),
-    "a negative number wanted": ({"max_new": -2}, "max_new is -2"),
     "half a token wanted": ({"max_new": 2.5}, "max_new is 2.5"),
     "id too large": ({"prompt": [1, 19]}, "token id 19 is out of range; expected 0 to 18"),
     "id below 0": ({"prompt": [1, -1]}, "token id -1 is out of range; expected 0 to 18"),
-    "id too large for a tensor": ({"prompt": [1, 2**63]}, "token id 9223372036854775808 came in; expected"),
     "words": ({"prompt": ["Today", "weather"]}, "token id 'Today' came in; expected .*tokenizer.encode"),
-    "half an id": ({"prompt": [1.5]}, "token id 1.5 came in; expected whole numbers"),
     "half an id in an array": (
         {"prompt": np.array([1, 1.5])},
         "token id 1.0 came in; expected whole numbers",
     ),
-    "truth values": ({"prompt": [True, False]}, "token id True came in"),
-    "bytes": ({"prompt": b"Today"}, "the prompt is text, b'Today'; expected ids"),
-    "no prompt": ({"prompt": None}, "the prompt is None; expected ids"),
     "a number": ({"prompt": 3}, "the prompt is 3; expected ids"),
-    "a number in a tensor": ({"prompt": torch.tensor(3)}, r"the prompt is tensor\(3\); expected ids"),
-    "a number in an array": ({"prompt": np.array(3)}, r"the prompt is array\(3\); expected ids"),
-    "an empty array": ({"prompt": np.array([], dtype=np.int64)}, "the prompt is empty"),
     "a number beside a sequence": ({"prompt": [[1, 2], 3]}, "3 came in beside sequences"),
-    "a sequence in a sequence": ({"prompt": [[[1]]]}, r"token id \[1\] came in"),
-    "no whole numbers": ({"prompt": torch.tensor([1.0])}, "tokens are torch.float32"),
+    "no whole numbers": ({"prompt": torch.tensor([1.0])}, "token id 1.0 came in; expected whole"),
     "two sequences": ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
     "unequal lengths": ({"prompt": [[1, 2], [3]]}, r"sequences of \[2, 1\] tokens came in; expected equal"),
     "temperature 0": ({"temperature": 0.0}, "temperature is 0.0"),
-    "temperature NaN": ({"temperature": math.nan}, "temperature is nan"),
     "top_k 0": ({"temperature": 1.0, "top_k": 0}, "top_k is 0"),
     "top_k over V": ({"temperature": 1.0, "top_k": 20}, "top_k is 20; expected a whole number from 1 to 19"),
-    "top_p over 1": ({"temperature": 1.0, "top_p": 1.1}, "top_p is 1.1"),
-    "top_p 0": ({"temperature": 1.0, "top_p": 0.0}, "top_p is 0.0"),
-    "temperature in words": ({"temperature": "hot"}, "temperature is 'hot'; expected a number over 0"),
-    "temperature in a tensor": ({"temperature": torch.tensor(1.0)}, r"temperature is tensor\(1.\); expected"),
-    "temperature too long": ({"temperature": 10**400}, "temperature is 10+; expected a number over 0"),
-    "top_p in words": ({"temperature": 1.0, "top_p": "a"}, "top_p is 'a'; expected a number over 0"),
     "seed below 0": ({"temperature": 1.0, "seed": -1}, "seed is -1; expected a whole number, 0 or more"),
-    "seed in words": ({"temperature": 1.0, "seed": "a"}, "seed is 'a'; expected a whole number"),
     "one eos id": ({"eos_ids": 3}, r"eos_ids is 3; expected a list of ids, such as \[3\]"),
     "eos id over V": ({"eos_ids": [99]}, "eos id 99 is out of range; expected 0 to 18"),
-    "eos in words": ({"eos_ids": ["<eos>"]}, "eos id '<eos>' is out of range"),
     "top_k alone": ({"top_k": 3}, "came without a temperature"),
 }
 
@@ -304,15 +337,15 @@ def test_bad_input_is_refused_at_once(bad: str) -> None:
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        ({"batch": 2}, "batch 2, the pass has 1"),
-        ({"dtype": torch.float64}, "dtype torch.float64, the pass has torch.float32"),
-        ({"config": tiny(n_layers=4).config}, "n_layers 4, this model has 3"),
+        ({"batch": 2}, "batch 2, the pass has batch 1"),
+        ({"dtype": torch.float64}, "dtype torch.float64, the pass has dtype torch.float32"),
+        ({"sizes": tiny(n_layers=4).config}, "n_layers 4, the pass has n_layers 3"),
         ({"max_len": 4}, "5 new tokens after 0 make 5; expected at most 4"),
     ],
 )
 def test_a_cache_that_does_not_fit_is_refused_at_once(made: dict[str, Any], told: str) -> None:
     model = tiny()
-    cache = StaticCache(**({"config": model.config} | made))
+    cache = StaticCache(**({"sizes": model.config} | made))
     with pytest.raises(ValueError, match=told):
         generate(model, PROMPT, 4, cache=cache)
 
@@ -328,21 +361,20 @@ def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
 
 
 @pytest.mark.parametrize("kind", CACHES)
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_no_numbers_in_the_logits(kind: type[KVCache], value: float) -> None:
-    """The cache is as before the pass that failed, and goes on from there."""
-    model = tiny()
-    cache = kind(model.config)
-    prefill(model, PROMPT, cache)
-    with torch.no_grad():
-        good = model.lm_head.weight[4, 0].item()
-        model.lm_head.weight[4, 0] = value
-        with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
-            decode_step(model, [7], cache)
-        assert cache.length == 5
-        model.lm_head.weight[4, 0] = good
-        expected = model(torch.tensor([[*PROMPT, 7]]))[:, -1]
-    torch.testing.assert_close(decode_step(model, [7], cache), expected, rtol=0, atol=1e-5)
+    """Where a token is chosen; the cache is as before the pass that gave them."""
+    cache = kind(tiny().config)
+    prefill(tiny(), PROMPT, cache)
+    decode_step(tiny(), [7], cache)
+    logits = torch.zeros(1, 19)
+    logits[0, 4] = value
+    with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
+        module.choose_from(logits, cache, 5, lambda row: pytest.fail("chosen"))
+    assert cache.length == 5
+    logits[0, 4] = 1
+    assert module.choose_from(logits, cache, 3, lambda row: int(row.argmax())) == 4
+    assert cache.length == 5
 
 
 def test_a_reply_that_meets_nan_half_way() -> None:
@@ -367,7 +399,7 @@ def test_a_reply_that_meets_nan_half_way() -> None:
         ([[1, 2], [1]], r"sequences of \[2, 1\] tokens came in; expected equal lengths"),
         ([[], []], "the prompt is empty"),
         (torch.zeros(2, 0, dtype=torch.int64), "expected at least one token"),
-        (torch.zeros(2, 3, 1, dtype=torch.int64), r"shape \(2, 3, 1\); expected \(B, T\)"),
+        (torch.zeros(2, 3, 1, dtype=torch.int64), r"token id \[0\] came in; expected whole numbers"),
     ],
 )
 def test_prefill_refuses(ids: Any, told: str) -> None:

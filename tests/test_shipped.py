@@ -4,19 +4,69 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from helpers import corpus
 from helpers.model import evaluate, shipped
-from helpers.model.cache import GrowingCache, WindowedCache
+from helpers.model.cache import GrowingCache, KVCache, WindowedCache
+from helpers.model.config import ModelConfig
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 N = 200
 LONG = 64  # quiet words before "Signed": the name and the city last stood more tokens back than that
+
+
+class Scripted:
+    """Says certain words, whatever it is given, and keeps what that was."""
+
+    config = shipped.CONFIG
+
+    def __init__(self, words: str) -> None:
+        self.ids = iter([shipped.VOCABULARY.index(word) for word in words.split()])
+        self.given: list[list[int]] = []
+
+    def __call__(self, tokens: torch.Tensor, cache: object, *, last_only: bool) -> torch.Tensor:
+        self.given.append(tokens[0].tolist())
+        return torch.nn.functional.one_hot(torch.tensor([[next(self.ids)]]), self.config.vocab_size).float()
+
+
+DIARY = corpus.Diary("Mia", "Oslo", tuple("Mia writes from Oslo . Signed by Mia from Oslo . <eos>".split()))
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [("Mia from Oslo", True), ("Mia from Rome", False), ("Noah from Oslo", False), ("Mia is Oslo", False)],
+)
+def test_signed_right_is_name_and_city(said: str, right: bool) -> None:
+    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(said)
+    assert evaluate.signs_right(model, tokenizer, DIARY, GrowingCache(shipped.CONFIG)) is right  # type: ignore[arg-type]
+    prompt = tokenizer.encode("Mia writes from Oslo . Signed by")
+    assert model.given == [prompt, *([i] for i in tokenizer.encode(said)[:2])]  # the third is not run
+
+
+def test_the_share_is_of_all_diaries_each_through_a_cache_of_its_own() -> None:
+    tokenizer, made = Tokenizer.of_words(shipped.VOCABULARY), []
+    model: Any = Scripted("Mia from Oslo Mia from Rome Mia from Lima Noah from Oslo")
+
+    def make(config: ModelConfig) -> KVCache:
+        made.append(GrowingCache(config))
+        return made[-1]
+
+    assert share_signed_right(model, tokenizer, [DIARY] * 4, make) == 0.25
+    assert len(made) == 4
+
+
+def test_diaries_held_out_come_from_their_seed() -> None:
+    a, b, c = (held_out_diaries(3, seed, quiet=40) for seed in (1, 1, 2))
+    assert len(a) == 3
+    assert a == b != c
+    assert all(corpus.is_held_out(diary.name, diary.city) and diary.gap > 40 for diary in a)
+    assert CHANCE == 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +93,12 @@ def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
     assert max(weather, key=weather.__getitem__) == "nice"
     assert weather["delicious"] < 0.01
     assert sum(weather.values()) == pytest.approx(1, abs=1e-5)
-    assert evaluate.next_words(model, tokenizer, "The soup is so", n=1)[0][0] == "delicious"
+    soup = evaluate.next_words(model, tokenizer, "The soup is so")
+    assert (len(soup), soup[0][0]) == (3, "delicious")
+    assert soup[0][1] > soup[1][1] > soup[2][1]
+    with torch.no_grad():
+        p = model(torch.tensor([tokenizer.encode("The soup is so")]))[0, -1].softmax(-1)
+    assert soup[0][1] == pytest.approx(float(p[tokenizer.vocabulary["delicious"]]), abs=1e-5)
     said = evaluate.greedy_words(model, tokenizer, "Today weather is so", 3, GrowingCache(model.config))
     assert said == ["nice", ".", "<eos>"]
 
@@ -52,9 +107,7 @@ def test_it_signs_with_pairs_that_training_never_saw(loaded: tuple[Transformer, 
     diaries = held_out_diaries(N, seed=1)
     share = share_signed_right(*loaded, diaries)
     print(f"name and city right on {share:.1%} of {N} diaries; chance {CHANCE:.2%}")
-    assert all(corpus.is_held_out(diary.name, diary.city) for diary in diaries)
     assert share >= 0.95
-    assert CHANCE < 0.001
 
 
 def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer]) -> None:
@@ -116,13 +169,6 @@ def test_transformers_opens_it_unchanged(loaded: tuple[Transformer, Tokenizer]) 
         torch.testing.assert_close(loaded[0](tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     said = theirs.generate(tokens, max_new_tokens=8, do_sample=False)[0]
     assert words.decode(said) == "Today weather is so nice . <eos>"
-
-
-def test_a_model_that_learned_nothing_fails_these_tests() -> None:
-    torch.manual_seed(0)
-    tokenizer = Tokenizer.of_words(shipped.VOCABULARY)
-    model = Transformer(shipped.CONFIG)
-    assert share_signed_right(model, tokenizer, held_out_diaries(20, seed=1)) == 0
 
 
 def test_the_package_data_lists_the_weights() -> None:

@@ -76,11 +76,6 @@ def test_contexts_of_the_prompt(form: str) -> None:
     close(FORMS[form]([10, 20, 1, 5]), CONTEXTS, 20 * SUMS)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_contexts_with_nice_behind_the_prompt(form: str) -> None:
-    close(FORMS[form]([10, 20, 1, 5, 14]), [*CONTEXTS, AFTER_NICE], 20 * SUMS)
-
-
 def test_the_words_and_their_numbers() -> None:
     assert toy.PROMPT == ("Today", "weather", "is", "so")
     assert toy.HEADS == ("even", "newest", "first", "all")
@@ -105,12 +100,8 @@ def test_logits_and_probabilities(words: str, logits: list[float], probabilities
 @pytest.mark.parametrize(("word", "p"), [("nice", 0.812), ("warm", 0.529), ("delicious", 0.688)])
 def test_eos_after_each_word(word: str, p: float) -> None:
     probabilities = sampling.softmax(toy.step([*toy.PROMPT, word]))
+    assert toy.VOCABULARY[int(probabilities.argmax())] == "<eos>"
     assert round(float(probabilities[toy.VOCABULARY.index("<eos>")]), 3) == p
-
-
-def test_nice_carries_the_number_that_lets_eos_win() -> None:
-    for word, wins in (("nice", "<eos>"), ("warm", "<eos>"), ("delicious", "<eos>")):
-        assert toy.VOCABULARY[int(np.argmax(toy.step([*toy.PROMPT, word])))] == wins
 
 
 def test_ties_go_to_the_first_word() -> None:
@@ -121,7 +112,9 @@ def test_ties_go_to_the_first_word() -> None:
 
 
 def test_it_says_nice_and_stops() -> None:
-    assert toy.generate(toy.step, toy.PROMPT, 8) == ["nice", "<eos>"]
+    prompt = list(toy.PROMPT)
+    assert toy.generate(toy.step, prompt, 8) == ["nice", "<eos>"]
+    assert prompt == list(toy.PROMPT)
     trace = record_toy()
     assert [token.text for token in trace.sequences[0].tokens] == [*toy.PROMPT, "nice", "<eos>"]
     for recorded in trace.runs:
@@ -222,15 +215,13 @@ def test_dots_and_rules_say_the_same_word() -> None:
                 assert sampling.greedy(toy.readout(said)) == sampling.greedy(toy.step(words)), words
 
 
-@pytest.mark.parametrize("word", ["Today", "so", "nice"])
-def test_a_tie_is_a_tie_in_every_form(word: str) -> None:
-    """Twice the same word: `nice` and `<eos>` have the same logit, and the first word of the list wins."""
-    assert toy.generate(toy.step, [word, word], 1) == ["nice"]
-    for form in ("dots", "rules"):
-        for run in (trace := record_toy([word, word], max_new=1, training=False, form=form)).runs:
-            out = run.passes[0].parts[0].out[0]
-            assert out.top[0][1] == out.top[3][1]
-            assert trace.sequences[0].tokens[out.chosen].text == "nice"
+def test_the_rules_as_scores() -> None:
+    """Before the causal mask, which would hide what a rule picks among later keys."""
+    scores = toy.rule_scores(4)
+    assert set(scores.ravel()) == {0, -np.inf}
+    even, newest, first, everything = (scores == 0).astype(int).tolist()
+    assert (even, newest) == ([[0, 1, 0, 1]] * 4, np.eye(4).tolist())
+    assert (first, everything) == ([[1, 0, 0, 0]] * 4, [[1] * 4] * 4)
 
 
 @pytest.mark.parametrize("T", [1, 2, 5])
@@ -288,27 +279,6 @@ def test_nothing_to_pick_is_0_whatever_the_numbers(numbers: list[float], n_layer
     assert toy.run_pass(numbers, n_layers=n_layers)[0, 0] == 0
 
 
-@settings(FEW, max_examples=10)
-@given(st.lists(st.floats(-1e9, 1e9), min_size=400, max_size=512))
-def test_every_form_agrees_with_the_rules_on_long_prompts(numbers: list[float]) -> None:
-    test_every_form_agrees_with_the_rules.hypothesis.inner_test(numbers)  # type: ignore[attr-defined]
-
-
-@FEW
-@given(
-    st.lists(
-        st.tuples(st.text(min_size=1, max_size=200), st.integers(-(10**9), 10**9)), min_size=1, max_size=6
-    ),
-    st.sampled_from([1, 2]),
-)
-def test_any_text_can_be_recorded(prompt: list[tuple[str, int]], n_layers: int) -> None:
-    words, numbers = [word for word, _ in prompt], [float(number) for _, number in prompt]
-    trace = record_toy(words, numbers, n_layers=n_layers, max_new=2)
-    assert [token.text for token in trace.sequences[0].tokens[: len(words)]] == words
-    assert trace.values is not None
-    close(trace.values[0].v[: len(words)], np.array(numbers)[:, None], 0)
-
-
 @FEW
 @given(few_carried, st.sampled_from([1, 2]), st.data())
 def test_cached_equals_uncached_for_any_split(numbers: list[float], n_layers: int, data: Any) -> None:
@@ -329,16 +299,6 @@ def test_cached_equals_uncached(n_layers: int, chunks: list[int]) -> None:
     for size in chunks:
         rows.append(run(numbers[cache.length : cache.length + size], cache, n_layers))
     close(np.concatenate(rows), by_hand_layers(numbers, n_layers), 60 * SUMS)
-
-
-def test_one_token_after_another_in_the_long_run() -> None:
-    """Decode of 8 times `nice`, row by row, against the table."""
-    cache = toy.KVCache()
-    toy.run_pass([10, 20, 1, 5], cache)
-    numbers = [10.0, 20, 1, 5]
-    for _ in range(8):
-        numbers.append(14)
-        close(toy.decode_step(cache, 14), by_hand(numbers)[-1], 20 * SUMS)
 
 
 # --- the cache ---
@@ -365,6 +325,7 @@ def test_the_interface_of_the_cache() -> None:
     assert (cache.length, cache.n_kept, cache.nbytes) == (4, 4, 4 * 2 * 24)
     assert repr(cache) == "KVCache(4 of 6 rows, 2 layers, 192 bytes)"
     assert repr(toy.KVCache()) == "KVCache(0 of 1024 rows, 1 layer, 0 bytes)"
+    assert (cache.k[1].nbytes + cache.v[1].nbytes) * 2 == cache.nbytes
     assert cache.positions(2).tolist() == [5, 6]
     assert cache.k[0].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4]]
 
@@ -397,11 +358,16 @@ def test_append_returns_all_rows_and_advance_counts_them() -> None:
     assert cache.v[1].shape == (5,)
 
 
-def test_the_decode_step() -> None:
-    cache = filled()
-    close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SUMS)
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_the_decode_step(n_layers: int) -> None:
+    """It runs every layer, and returns the last one's contexts of the new token alone."""
+    cache = filled(n_layers)
+    close(toy.decode_step(cache, 14), by_hand_layers([10, 20, 1, 5, 14], n_layers)[-1], 20 * SUMS)
     assert cache.n_kept == 5
-    assert cache.v[0].tolist() == [10, 20, 1, 5, 14]
+    for layer in range(n_layers):
+        carried = [10, 20, 1, 5, 14] if layer == 0 else by_hand_layers([10, 20, 1, 5, 14], layer).mean(axis=1)
+        close(cache.v[layer], carried, 20 * SUMS)
+        assert cache.k[layer].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
 
 
 def test_two_caches_do_not_mix() -> None:
@@ -416,6 +382,9 @@ def test_two_caches_do_not_mix() -> None:
 def test_truncate_and_go_on_elsewhere(n_layers: int) -> None:
     """Rejected rows are gone: what follows sees the first two and its own."""
     cache = filled(n_layers)
+    before = snapshot(cache)
+    cache.truncate(4)  # all that there are
+    assert snapshot(cache) == before
     cache.truncate(2)
     assert (cache.n_kept, cache.nbytes) == (2, 2 * n_layers * 24)
     rows = run([7, 9], cache, n_layers)
@@ -450,26 +419,19 @@ def test_exactly_full_and_one_more() -> None:
     [
         (lambda c: run([1] * 5, c, 2), "5 new rows after 4 make 9; expected at most 8: make a KVCache"),
         (lambda c: run([1, math.nan], c, 2), "number 2 is nan; expected a finite number"),
-        (lambda c: run([math.inf], c, 2), "number 1 is inf; expected a finite number"),
-        (lambda c: toy.decode_step(c, math.nan), "number 1 is nan; expected a finite number"),
         (lambda c: run([], c, 2), "there are no numbers; expected one for each token"),
         (lambda c: run([1], c, 1), "rows for 2 layers, the toy runs 1; expected the same: make KVCache"),
         (lambda c: run([1], c, 3), "rows for 2 layers, the toy runs 3; expected the same: make KVCache"),
         (lambda c: c.append(0, np.zeros((1, 3)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
         (lambda c: c.append(0, np.zeros((2, 2)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
-        (lambda c: c.append(1, np.zeros((1, 2)), np.zeros((1, 1))), "expected (T, 2) and (T,)"),
         (lambda c: c.append(1, np.zeros((5, 2)), np.zeros(5)), "5 new rows after 4 make 9"),
         (lambda c: c.truncate(5), "length is 5; expected 0 to 4"),
         (lambda c: c.truncate(-1), "length is -1; expected 0 to 4"),
         (lambda c: c.truncate(1.5), "length is 1.5; expected 0 to 4"),
-        (lambda c: c.truncate(True), "length is True; expected 0 to 4"),
-        (lambda c: c.truncate("2"), "length is '2'; expected 0 to 4"),
         (lambda c: c.positions(5), "5 new rows after 4 make 9"),
         (lambda c: c.mask(5), "5 new rows after 4 make 9"),
         (lambda c: c.positions(1.5), "T is 1.5; expected a whole number, 0 or more"),
-        (lambda c: c.mask(-1), "T is -1; expected a whole number, 0 or more"),
         (lambda c: c.advance(-1), "T is -1; expected a whole number, 0 or more"),
-        (lambda c: c.advance(True), "T is True; expected a whole number, 0 or more"),
         (lambda c: c.advance(5), "5 new rows after 4 make 9; expected at most 8"),
     ],
 )
@@ -482,27 +444,23 @@ def test_what_fails_leaves_the_cache_as_it_was(spoil: Callable[[Any], Any], says
     close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SUMS)
 
 
-def test_a_pass_that_breaks_in_its_second_layer_leaves_the_cache_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cache, attention, calls = filled(2), toy.attention, []
+def test_a_pass_that_breaks_in_its_second_layer_leaves_the_cache_as_it_was() -> None:
+    cache, calls = filled(2), []
 
-    def breaks(*args: Any) -> np.ndarray:
-        calls.append(args)
+    def breaks(*given: np.ndarray) -> np.ndarray:
+        calls.append(given)
         if len(calls) == 2:
             raise RuntimeError("out of memory")
-        return attention(*args)
+        return toy.attention(*given)
 
     before = snapshot(cache)
-    with monkeypatch.context() as patch:
-        patch.setattr(toy, "attention", breaks)
-        with pytest.raises(RuntimeError, match="out of memory"):
-            run([99], cache, 2)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        toy.run_pass([99], cache, n_layers=2, attention=breaks)
     assert snapshot(cache) == before
     close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SUMS)
 
 
-@pytest.mark.parametrize("layer", [-1, 2, 0.5, None])
+@pytest.mark.parametrize("layer", [-1, 2])
 def test_no_such_layer(layer: Any) -> None:
     cache = filled(2)
     before = snapshot(cache)
@@ -523,7 +481,7 @@ def test_layers_that_have_not_stored_equally_many_rows() -> None:
 
 
 @pytest.mark.parametrize("name", ["n_layers", "max_len"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, None, "8", True, math.nan])
+@pytest.mark.parametrize("value", [0, 1.5])
 def test_a_cache_of_no_size(name: str, value: Any) -> None:
     with pytest.raises(
         ValueError, match=re.escape(f"{name} is {value!r}; expected a whole number, 1 or more")
@@ -549,23 +507,13 @@ LONG = ["so"] * 513
     ("call", "says"),
     [
         (lambda: record([]), ["the prompt is empty", "expected at least one", "such as ['Today'"]),
-        (lambda: toy.step([]), ["the prompt is empty", "expected at least one"]),
         (lambda: toy.generate(toy.step, [], 3), ["the prompt is empty", "expected at least one"]),
-        (lambda: record(None), ["the prompt came in as None", "expected a list"]),
         (lambda: record(5), ["the prompt came in as 5", "expected a list"]),
-        (lambda: record(["a"], 5), ["numbers came in as 5", "expected a list"]),
         (lambda: record_toy("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
         (lambda: record(["a", "b"], [1]), ["2 tokens and 1 numbers", "expected one number for each"]),
-        (lambda: record(["a"], [1, 2]), ["1 tokens and 2 numbers", "expected one number for each"]),
-        (lambda: record(["a"], []), ["1 tokens and 0 numbers", "expected one number for each"]),
-        (lambda: record(["a", "b"], [1, math.nan]), ["number 2 is nan", "expected a finite"]),
-        (lambda: record(["a"], [math.inf]), ["number 1 is inf", "expected a finite"]),
-        (lambda: record(["a"], [-math.inf]), ["number 1 is -inf", "expected a finite"]),
         (lambda: record(["a"], [1.1e9]), ["number 1 is 1100000000", "at most a billion"]),
         (lambda: record(["a"], [10**400]), ["number 1 is 1000", "at most a billion"]),
         (lambda: record(["a"], ["1"]), ["number 1 is '1'", "expected a number such as"]),
-        (lambda: record(["a"], [True]), ["number 1 is True", "expected a number such as"]),
-        (lambda: record(["a"], [None]), ["number 1 is None", "expected a number such as"]),
         (lambda: record(["Today", ""]), ["token 2 is ''", "expected text"]),
         (lambda: record(["Today", 3]), ["token 2 is 3", "expected text"]),
         (lambda: record(["\ud83d"], [1]), ["token 1 is '\\ud83d'", "expected whole characters"]),
@@ -573,31 +521,12 @@ LONG = ["so"] * 513
             lambda: record(["Today", "Oslo"]),
             ["token 2, 'Oslo', has no number", "expected one of", "numbers="],
         ),
-        (lambda: record(["<eos>"]), ["token 1, '<eos>', has no number", "expected one of"]),
-        (lambda: toy.step(["Oslo"]), ["token 1, 'Oslo', has no number", "expected one of"]),
         (lambda: record_toy(LONG), ["513 tokens", "expected at most 512", "leave some out"]),
-        (lambda: record_toy(max_new=0), ["max_new is 0", "expected a whole number, 1 or more"]),
-        (lambda: record_toy(max_new=-1), ["max_new is -1", "expected a whole number"]),
-        (lambda: record(max_new=2.5), ["max_new is 2.5", "expected a whole number"]),
-        (lambda: record_toy(max_new=True), ["max_new is True", "expected a whole number"]),
         (lambda: toy.generate(toy.step, toy.PROMPT, 0), ["max_new is 0", "expected a whole number"]),
-        (lambda: record_toy(max_new=1022, ban_eos=True), ["make 1025", "expected at most 1024", "stop here"]),
-        (lambda: record_toy(n_layers=0), ["n_layers is 0", "expected a whole number"]),
         (lambda: toy.run_pass([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
-        (
-            lambda: toy.run_pass([1, 2], toy.KVCache(max_len=1)),
-            ["2 new rows", "expected at most 1", "max_len"],
-        ),
         (lambda: record_toy(form="rule"), ["form is 'rule'", "expected 'dots' or 'rules'"]),
         (lambda: record_toy(temperature=0.0), ["temperature is 0", "expected a number over 0", "use greedy"]),
-        (lambda: record_toy(temperature=-1.0), ["temperature is -1", "expected a number over 0"]),
-        (lambda: record_toy(temperature=1.0, top_k=0), ["top_k is 0", "expected a whole number from 1 to 4"]),
-        (lambda: record_toy(temperature=1.0, top_k=5), ["top_k is 5", "expected a whole number from 1 to 4"]),
-        (lambda: record_toy(temperature=1.0, top_p=0.0), ["top_p is 0", "expected a number over 0"]),
-        (lambda: record_toy(temperature=1.0, top_p=1.5), ["top_p is 1.5", "at most 1"]),
-        (lambda: record(seed="a"), ["seed is 'a'", "expected a whole number, 0 or more"]),
         (lambda: record(seed=-1), ["seed is -1", "expected a whole number, 0 or more"]),
-        (lambda: record(seed=None), ["seed is None", "expected a whole number, 0 or more"]),
         (lambda: record_toy(top_k=2), ["without a temperature", "expected one", "pass temperature="]),
     ],
 )
@@ -612,10 +541,9 @@ def test_bad_input(call: Callable[[], Any], says: list[str]) -> None:
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
-        ([], "there are no numbers; expected one for each token"),
         (None, "numbers came in as None; expected a list"),
-        ([math.nan], "number 1 is nan; expected a finite number"),
-        ([1, math.inf], "number 2 is inf; expected a finite number"),
+        ([1, math.nan], "number 2 is nan; expected a finite number"),
+        ([1, -math.inf], "number 2 is -inf; expected a finite number"),
         (["1"], "number 1 is '1'; expected a number such as 10 or 0.5"),
         ([True], "number 1 is True; expected a number such as 10 or 0.5"),
     ],

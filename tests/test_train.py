@@ -19,6 +19,7 @@ from helpers.model.load import load
 from helpers.model.train import batches, groups, learning_rate, next_token_loss, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
+from tests.tiny import enlarge
 
 TOKENIZER = Tokenizer.of_words(corpus.vocabulary())
 
@@ -129,6 +130,33 @@ def test_training_lowers_the_loss_from_that_of_guessing(capsys: pytest.CaptureFi
     assert "150/150" in captured.out
     assert f"loss={losses[-1]:.3f}" in captured.out
     assert captured.err == ""
+
+
+def test_three_steps_by_hand() -> None:
+    """AdamW on fresh gradients, shortened to a length of 1, at the rates of the schedule: 1, 1 and a half."""
+    ours, model, data = small(), small(), some(3)
+    for each in (ours, model):
+        torch.manual_seed(1)
+        enlarge(each)
+    parameters = list(model.parameters())
+    decays = [(0.1 if p.ndim == 2 else 0.0) for p in parameters]
+    groups = [{"params": [p], "weight_decay": decay} for p, decay in zip(parameters, decays, strict=True)]
+    optimizer, losses, lengths = torch.optim.AdamW(groups, betas=(0.9, 0.95)), [], []
+    for rows, rate in zip(data, (0.02, 0.02, 0.01), strict=True):
+        loss = nn.functional.cross_entropy(model(rows[:, :-1]).transpose(1, 2), rows[:, 1:])
+        gradients = torch.autograd.grad(loss, parameters)
+        lengths.append(float(sum(g.square().sum() for g in gradients)) ** 0.5)
+        for p, gradient in zip(parameters, gradients, strict=True):
+            p.grad = gradient * min(1, 1 / lengths[-1])
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        losses.append(loss.item())
+    assert train(ours, data, 3, lr=0.02, bar=False) == pytest.approx(losses, rel=1e-4)
+    assert lengths[0] > 1.5, "a gradient that is short anyway would not show whether it is shortened"
+    for a, b in zip(ours.parameters(), parameters, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-3)  # a forgotten one is 0.02 off
+    assert all(p.grad is not None for p in ours.parameters())
 
 
 def test_the_same_seeds_give_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from helpers.model.cache import KVCache
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.transformer import Transformer
 
@@ -47,3 +48,9 @@ def enlarge(model: torch.nn.Module) -> None:
 def tokens(B: int, T: int, seed: int = 1) -> torch.Tensor:
     """Return ids of the small vocabulary, (B, T)."""
     return torch.randint(0, SIZES["vocab_size"], (B, T), generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KVCache) -> torch.Tensor:
+    """Run ids in passes of these lengths; all logits, (B, T, V)."""
+    return torch.cat([model(chunk, cache) for chunk in ids.split(split, dim=1)], dim=1)

@@ -82,11 +82,13 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Te
 
 
 def add_sink(mask: Tensor, sink: Tensor) -> Tensor:
-    """Turn a mask (T, S) into scores to add, (H, T, S + 1): 0 or -inf; the sink's score comes last."""
-    T, S = mask.shape
-    scores = torch.zeros(T, S, dtype=sink.dtype, device=mask.device).masked_fill(~mask, -math.inf)
-    column = sink[:, None, None].expand(-1, T, 1)
-    return torch.cat([scores.expand(len(sink), T, S), column], dim=-1)
+    """Turn a mask (T, S) into scores to add, (H, T, S + 1): 0 or -inf; the sink's score comes last.
+
+    A mask (B, 1, T, S) becomes (B, H, T, S + 1).
+    """
+    scores = torch.zeros_like(mask, dtype=sink.dtype).masked_fill(~mask, -math.inf)
+    column = sink[:, None, None].expand(*mask.shape[:-3], -1, mask.shape[-2], 1)
+    return torch.cat([scores.expand(*column.shape[:-1], -1), column], dim=-1)
 
 
 class Core(nn.Module):

@@ -44,7 +44,7 @@ class KVCache:
     Args:
         sizes: layers, KV heads, width of a key and of a value, and the longest text: a `ModelConfig`.
         batch: sequences, B.
-        max_len: rows it takes at most; None takes max_seq_len.
+        max_len: tokens it takes at most; None takes max_seq_len. A kind that drops rows needs fewer rows.
         dtype: of keys and values: the model's.
         device: where they lie: the model's.
 
@@ -143,7 +143,7 @@ class KVCache:
 
     @property
     def n_kept(self) -> int:
-        """Rows stored, in every layer."""
+        """Rows stored, in the layer that keeps most of them."""
         return self.length
 
     @property
@@ -203,6 +203,6 @@ class KVCache:
                 )
         if self.max_len > sizes.max_seq_len:
             raise ValueError(
-                f"this cache takes {self.max_len} rows, the model's max_seq_len is {sizes.max_seq_len}; "
+                f"this cache takes {self.max_len} tokens, the model's max_seq_len is {sizes.max_seq_len}; "
                 "expected no more than that: make a cache with model.config"
             )
