@@ -57,12 +57,12 @@ PARTS = {
 def mutations(path: Path, root: Path) -> list[MutationSpec]:
     """All bugs that can be planted in a file: not in its annotations, which nothing runs."""
     tree = ast.parse((root / path).read_text(encoding="utf-8"))
-    quiet = [span for node in ast.walk(tree) for span in annotations(node)]
+    quiet = [span for node in ast.walk(tree) for span in annotated(node)]
     found = [item.mutations[0] for item in _all_work_items([root / path], {})]
     return [m for m in found if not any(start <= m.start_pos < end for start, end in quiet)]
 
 
-def annotations(node: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def annotated(node: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Where a node's annotations stand: (line, column) of beginning and end."""
     for name in ("annotation", "returns"):
         if isinstance(said := getattr(node, name, None), ast.expr):

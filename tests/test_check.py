@@ -106,8 +106,8 @@ def test_a_name_error_is_no_trap() -> None:
 
 def test_a_function_that_returns_nothing() -> None:
     assert "reaches no `return`" in double(lambda x: [x].append(x)).reason
-    assert exercise(lambda: None)(lambda: [].append(1)).solved  # None is an answer here
-    assert exercise(lambda x: x or None, Case((0,)), Case((1,)))(lambda x: [].append(1)).reason == ""
+    assert exercise(lambda: None)(lambda: print(end="")).solved  # None is an answer here
+    assert exercise(lambda x: x or None, Case((0,)), Case((1,)))(lambda x: print(end="")).reason == ""
 
 
 def test_data_find_their_reasons_one_by_one() -> None:

@@ -195,7 +195,6 @@ def test_a_later_token_changes_no_earlier_logit() -> None:
 def test_parameters_are_counted(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
     assert config.n_parameters == sum(p.numel() for p in Transformer(config).parameters())
-    assert config.group_size == 6 // config.n_kv_heads
 
 
 def test_weights_are_drawn_small_and_the_same_from_a_seed() -> None:
