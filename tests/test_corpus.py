@@ -42,6 +42,7 @@ def test_a_fifth_of_the_pairs_is_held_out_evenly() -> None:
     assert not set(kept) & set(out)
     assert set(Counter(name for name, _ in out).values()) == {len(CITIES) // 5}
     assert set(Counter(city for _, city in out).values()) == {len(NAMES) // 5}
+    assert out[0] == ("Ada", "Accra")  # the shipped weights were trained without these and no others
 
 
 def test_training_rows_never_hold_a_held_out_pair() -> None:
@@ -66,12 +67,22 @@ def test_a_diary_is_signed_by_who_opened_it(seed: int, held_out: bool) -> None:
     assert diary.text == f"{diary.prompt} {diary.name} from {diary.city} . {EOS}"
 
 
-@given(seeds, st.integers(0, 72))
-def test_the_quiet_stretch_is_as_long_as_asked(seed: int, quiet: int) -> None:
-    diary = corpus.diary(random.Random(seed), quiet=quiet)
-    signed = diary.words.index("Signed")
-    assert not {diary.name, diary.city} & set(diary.words[signed - quiet : signed])
-    assert diary.gap > quiet
+@pytest.mark.parametrize("quiet", [0, 4, 6, 7, 13, 40, 72])
+def test_the_quiet_stretch_is_as_long_as_asked(quiet: int) -> None:
+    """At least so many words, and less than a sentence more; over 100 diaries every sum occurs."""
+    rng, longer = random.Random(quiet), set()
+    for _ in range(100):
+        diary = corpus.diary(rng, quiet=quiet)
+        signed = diary.words.index("Signed")
+        assert not {diary.name, diary.city} & set(diary.words[signed - quiet : signed])
+        assert diary.gap > quiet
+        assert len(diary.words) <= corpus.MAX_WORDS
+        body = corpus.body(rng, "Mia", "Oslo", quiet)
+        sentences = " ".join(body).removesuffix(" .").split(" . ")
+        quiet_words = [len(s.split()) + 1 for s in sentences if not {"Mia", "Oslo"} & set(s.split())]
+        longer.add(sum(quiet_words) - quiet)
+    assert min(longer) == 0
+    assert max(longer) < 8
 
 
 def test_gap_is_counted_from_the_last_name_or_city() -> None:
@@ -121,6 +132,7 @@ def test_what_the_prompts_go_on_with() -> None:
 def test_the_same_seed_writes_the_same_corpus_everywhere() -> None:
     assert first(3, 50) == first(3, 50)
     assert first(3, 50) != first(4, 50)
+    assert next(corpus.rows(3, 50)) == next(corpus.rows(3, 50)) != next(corpus.rows(4, 50))
     assert corpus.diary(random.Random(0)).text.startswith("Simon lives in Dakar . Simon swam in the lake .")
 
 

@@ -172,11 +172,12 @@ def test_positions_and_mask(kind: type[KVCache]) -> None:
 
 def test_a_mask_made_while_inferring_serves_training_too() -> None:
     """Tensors of inference mode may not be saved for a gradient; the cache keeps the newest mask."""
-    model, cache = tiny(), GrowingCache(tiny_config())
+    cache, scores = GrowingCache(tiny_config()), torch.zeros(4, 4, requires_grad=True)
     with torch.inference_mode():
-        cache.mask(4)
-    model(tokens(1, 4), cache).sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
+        assert cache.mask(4).is_inference()
+    torch.where(cache.mask(4), scores, 1.0).sum().backward()
+    assert scores.grad is not None
+    assert torch.equal(scores.grad, torch.ones(4, 4).tril())
 
 
 @pytest.mark.parametrize("kind", CACHES)
@@ -233,6 +234,9 @@ def test_append_refuses_rows_of_another_shape(kind: type[KVCache]) -> None:
     for layer in (3, -1):
         with pytest.raises(IndexError):
             cache.append(layer, good, good)
+    many = torch.zeros(2, 3, 41, 8)
+    with pytest.raises(ValueError, match="41 new tokens after 0 make 41; expected at most 40"):
+        cache.append(0, many, many)
     cache.append(0, good, good)
     assert cache.length == 0
 
