@@ -213,7 +213,8 @@ planted(
         edit(
             GrowingCache.append,
             "self.check_rows(",
-            "k, v = (x.repeat_interleave(self.sizes.group_size, 1) for x in (k, v)); self.check_rows(",
+            "n = self.sizes.n_heads // self.sizes.n_kv_heads; "
+            "k, v = (x.repeat_interleave(n, 1) for x in (k, v)); self.check_rows(",
         ),
     )
 )
@@ -419,14 +420,14 @@ planted("the recorder is told of other keys than were used", caught_by=[COUNTS, 
     edit(ModelDecoder.attended, "map(as_array, given)", "map(as_array, given); k = k[..., ::-1]")
 )
 planted("gradients add up from step to step", caught_by=[BY_HAND])(
-    edit(train.update, "optimizer.zero_grad(set_to_none=True)", "pass")
+    edit(train.update, "optimizer.zero_grad()", "pass")
 )
 planted("gradients are not shortened", caught_by=[BY_HAND])(
     edit(train.update, "nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)", "pass")
 )
 planted(
     "targets are the tokens themselves", caught_by=[test_train.test_the_target_of_a_token_is_the_one_after_it]
-)(edit(train.next_token_loss, "rows[:, 1:]", "rows[:, :-1]"))
+)(edit(train.next_token_loss, "texts[:, 1:]", "texts[:, :-1]"))
 planted("signed right by the name alone", caught_by=[test_shipped.test_signed_right_is_name_and_city])(
     edit(evaluate.signs_right, 'said == [diary.name, "from", diary.city]', "said[0] == diary.name")
 )

@@ -123,9 +123,12 @@ def test_a_model_is_full_at_its_longest() -> None:
 @pytest.mark.parametrize(("max_new", "rows"), [(1, 5), (4, 8), (36, 40), (1000, 40)])
 def test_a_cache_is_made_of_the_right_size(max_new: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[StaticCache] = []
-    monkeypatch.setattr(
-        module, "StaticCache", lambda *given, **named: made.append(StaticCache(*given, **named)) or made[0]
-    )
+
+    def make(*given: Any, **named: Any) -> StaticCache:
+        made.append(StaticCache(*given, **named))
+        return made[0]
+
+    monkeypatch.setattr(module, "StaticCache", make)
     model = tiny(dtype=torch.bfloat16)
     list(generate(model, PROMPT, max_new))
     assert [(cache.max_len, cache.dtype, cache.batch, cache.length) for cache in made] == [

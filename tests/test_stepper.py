@@ -245,7 +245,7 @@ def check_caption(trace: Trace, run: str, index: int, said: str, want: dict[str,
     assert event.phase == "training" or f"{how}. {many}" in said
     for out in want["out"][-1:]:
         p = {word: p for word, _, p in out["top"]}[out["chosen"]]
-        aside = "" if out["how"] == "greedy" else f"; {out['how']}"
+        aside = "" if out["how"] == "greedy" else f"; {out['how']}; percentages of the logits alone"
         assert said.endswith(f" Next word: {out['chosen']} ({format.percent(p)}{aside}).")
 
 
@@ -345,7 +345,9 @@ def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
     read = Tables(text)
     assert [len(table[0]) for table in read.tables] == [6, 7, 15, 15]
     assert "61 passes in all; 58 between the first and the last are not shown here." in "".join(read.said)
-    assert "Next word: nice (13.4%; greedy, <eos> banned)." in "".join(read.said)
+    assert "Next word: nice (13.4%; greedy, <eos> banned; percentages of the logits alone)." in "".join(
+        read.said
+    )
     assert read.tables[3][1][1] == "61"
     assert len(text) < 40_000
 
