@@ -79,13 +79,16 @@ def test_prefill_makes_one_row_of_logits() -> None:
     model = tiny()
     seen: list[tuple[int, ...]] = []
     model.lm_head.register_forward_hook(lambda _, args, out: seen.extend([args[0].shape, out.shape]))
-    prefill(model, tokens(2, 30), GrowingCache(model.config, 2))
+    cache = GrowingCache(model.config, 2)
+    logits = prefill(model, tokens(2, 35), cache)
+    assert cache.length == 35
     assert seen == [(2, 1, 30), (2, 1, 19)]  # 30 is the hidden size: one position each
     with torch.no_grad():
-        everything = model(tokens(2, 30))
-        last = model(tokens(2, 30), last_only=True)
-    assert everything.shape == (2, 30, 19)
+        everything = model(tokens(2, 35))
+        last = model(tokens(2, 35), last_only=True)
+    assert everything.shape == (2, 35, 19)
     torch.testing.assert_close(last, everything[:, -1:], rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits, everything[:, -1], rtol=0, atol=1e-5)
 
 
 def test_stops_at_eos() -> None:

@@ -511,6 +511,7 @@ LONG = ["so"] * 513
         (lambda: record(5), ["the prompt came in as 5", "expected a list"]),
         (lambda: record_toy("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
         (lambda: record(["a", "b"], [1]), ["2 tokens and 1 numbers", "expected one number for each"]),
+        (lambda: record(["a"], [1, 2]), ["1 tokens and 2 numbers", "expected one number for each"]),
         (lambda: record(["a"], [1.1e9]), ["number 1 is 1100000000", "at most a billion"]),
         (lambda: record(["a"], [10**400]), ["number 1 is 1000", "at most a billion"]),
         (lambda: record(["a"], ["1"]), ["number 1 is '1'", "expected a number such as"]),
