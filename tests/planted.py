@@ -80,6 +80,11 @@ def edit(function: Any, *changes: str) -> Plant:
     text does not stand exactly once: the code has moved on, and the bug must follow.
     """
     function = inspect.unwrap(getattr(function, "fget", function))
+    return lambda patch: patch.setattr(function, "__code__", edited(function, changes))
+
+
+def edited(function: Any, changes: tuple[str, ...]) -> CodeType:
+    """Return the code of a function whose source has been changed."""
     source = textwrap.dedent(inspect.getsource(function))
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {function.__qualname__}"
@@ -88,8 +93,7 @@ def edit(function: Any, *changes: str) -> Plant:
     outside = f"def outside({outer}):\n global {name}\n{textwrap.indent(source, ' ')}"
     flags = __future__.annotations.compiler_flag
     made = compile(outside, inspect.getfile(function), "exec", flags=flags, dont_inherit=True)
-    code = next(code for code in codes(made) if code.co_name == name)
-    return lambda patch: patch.setattr(function, "__code__", code)
+    return next(code for code in codes(made) if code.co_name == name)
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:

@@ -116,6 +116,7 @@ def test_bare_sentences_stand_among_the_diaries() -> None:
     entries = first(0, 3000)
     bare = [entry for entry in entries if "Signed" not in entry]
     assert abs(len(bare) / len(entries) - corpus.BARE) < 0.03  # three standard deviations of 3,000 draws
+    assert {"Today", "The", "It", "A", "There", "We", *corpus.SLOTS["day"]} == {entry[0] for entry in bare}
     assert any(" ".join(entry) == f"Today weather is so nice . {EOS}" for entry in bare)
 
 
