@@ -106,63 +106,6 @@ def said(text: str, position: int) -> Token:
     return Token(text, 9, position, "generated")
 
 
-# --- counts, against the closed forms of what a pass costs ---
-
-
-@pytest.mark.parametrize("n_layers", [1, 2])
-@pytest.mark.parametrize(("P", "n"), [(1, 1), (1, 5), (4, 2), (4, 8), (7, 3)])
-def test_counts_of_every_pass(P: int, n: int, n_layers: int) -> None:
-    trace = record_toy(["so"] * P, n_layers=n_layers, max_new=n, ban_eos=True)
-    prefill = {
-        "positions": P,
-        "kv_rows": P,
-        "rows_read": 0,
-        "pairs": P * (P + 1) // 2,
-        "products": P * P,
-    }
-    cached, uncached = trace.run("cached").passes, trace.run("uncached").passes
-    assert len(cached) == len(uncached) == n + 1  # training, prefill, n - 1 decode steps
-    for run in (cached, uncached):
-        assert [p.phase for p in run] == ["training", "prefill", *["decode"] * (n - 1)]
-        assert [p.counts for p in run[:2]] == [prefill, prefill]
-    for i, (with_cache, without) in enumerate(zip(cached[2:], uncached[2:], strict=True), 1):
-        t = P + i
-        assert with_cache.counts == {
-            "positions": 1,
-            "kv_rows": 1,
-            "rows_read": t - 1,
-            "pairs": t,
-            "products": t,
-        }
-        assert without.counts == {
-            "positions": t,
-            "kv_rows": t,
-            "rows_read": 0,
-            "pairs": t * (t + 1) // 2,
-            "products": t * t,
-        }
-        kept, again = with_cache.parts[0], without.parts[0]
-        assert (kept.new, kept.repeated, kept.read, kept.written) == (
-            [(t - 1, t)],
-            [],
-            [(0, t - 1)],
-            [(t - 1, t)],
-        )
-        assert (kept.kept, kept.visible) == ((t - 1, t), [[(0, t)]])
-        assert (again.new, again.repeated, again.read, again.written) == ([(t - 1, t)], [(0, t - 1)], [], [])
-        assert (again.kept, again.visible) == ((0, 0), [[(0, q)] for q in range(1, t + 1)])
-
-
-@pytest.mark.parametrize("n_layers", [1, 2])
-def test_the_training_pass(n_layers: int) -> None:
-    trace = record_toy(n_layers=n_layers)
-    for run in trace.runs:
-        part = run.passes[0].parts[0]
-        assert (part.new, part.repeated, part.read, part.written) == ([(0, 4)], [], [], [])
-        assert (part.kept, part.target, part.out) == ((0, 0), [1, 2, 3, 4], [])
-        assert run.passes[1].parts[0].new == [(0, 4)]  # training does not count as having run them
-
-
 @pytest.mark.parametrize("eos", [True, False])
 def test_the_ledger(eos: bool) -> None:
     """After prefill and every decode step: cached = P + emitted - 1. `<eos>` is emitted and never run."""
@@ -175,15 +118,6 @@ def test_the_ledger(eos: bool) -> None:
     assert {t.origin for t in trace.sequences[0].tokens[4:]} == {"generated"}
     queries = {q for r in trace.runs for p in r.passes for q in p.parts[0].queries}
     assert queries == set(range(4 + emitted - 1))
-
-
-def test_shapes_name_batch_heads_rows_and_width() -> None:
-    trace = record_toy(max_new=3, ban_eos=True)
-    cached, uncached = trace.run("cached").passes[2], trace.run("uncached").passes[2]
-    assert cached.shapes == [
-        {"layer": 0, "q": [1, 4, 1, 2], "k": [1, 1, 5, 2], "v": [1, 1, 5, 1], "scores": [1, 4, 1, 5]}
-    ]
-    assert uncached.shapes[0]["scores"] == [1, 4, 5, 5]
 
 
 def test_contents_and_contexts_of_the_toy() -> None:
