@@ -241,7 +241,7 @@ class _Table:
         out = self.part.out[-1]
         word = self.tokens[out.chosen].text
         said = [percent(p) for text, _, p in out.top if text == word][:1]
-        said += [fill(VIEW["labels"]["how"], how=html.escape(out.how))] if out.how != "greedy" else []
+        said += [html.escape(out.how), VIEW["labels"]["shares"]] if out.how != "greedy" else []
         aside = f" ({'; '.join(said)})" if said and "prediction" in self.panels else ""
         return fill(SAY["next"], word=_word(word), aside=aside)
 

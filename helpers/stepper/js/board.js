@@ -537,8 +537,8 @@ export class Board {
     const listing = candidates(out);
     const through = throughLayers(frame);
     const middle = rowTop(layout, out.query - rows[0]) + layout.rowH / 2;
-    const said = out.how === "greedy" ? 0 : 1;
-    const top = nextTop(layout, middle, listing.length + said, LINE, layout.y.k - 6);
+    const said = out.how === "greedy" ? [] : [out.how, VIEW.labels.shares];
+    const top = nextTop(layout, middle, listing.length + said.length, LINE, layout.y.k - 6);
     const x = layout.next.x + 26;
     const width = layout.next.width - 26;
     const from =
@@ -555,7 +555,7 @@ export class Board {
       x - 12,
       Math.min(top, middle - 8),
       3,
-      (listing.length + said) * LINE + 20,
+      (listing.length + said.length) * LINE + 20,
     ]);
     this.text("next", "soft strong", x, top, width, `${VIEW.labels.next}${through}`);
     listing.forEach((candidate, k) => {
@@ -567,7 +567,9 @@ export class Board {
       ]);
       fillCandidate(node, candidate);
     });
-    if (said) this.text("how", "soft", x, top + 24 + listing.length * LINE, width, out.how, out.how);
+    said.forEach((text, k) =>
+      this.text(`how${k}`, "soft", x, top + 24 + (listing.length + k) * LINE, width, text, text),
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 // What stands around the board: legend, what moves under it when there is no room beside, work and price.
 import VIEW from "../view.json" with { type: "json" };
-import { clippedText, fillText, formatNumber, visibleText } from "./format.js";
+import { clippedText, formatNumber, visibleText } from "./format.js";
 import { cacheKey, candidates, fillCandidate, OLDER, olderRows, throughLayers } from "./board.js";
 import { make, makeGroup, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
@@ -79,7 +79,7 @@ function nextWord(frame) {
   title.append(
     wordNode(clippedText(frame.columns[out.query].text), visibleText(frame.columns[out.query].text)),
   );
-  if (out.how !== "greedy") title.append(make("span", "", ` (${fillText(VIEW.labels.how, { how: out.how })})`));
+  if (out.how !== "greedy") title.append(make("span", "", ` (${out.how}; ${VIEW.labels.shares})`));
   const list = make("div", "wid-nextlist");
   list.append(make("span", `wid-arrow ${throughLayers(frame) ? "far" : ""}`));
   for (const candidate of candidates(out)) {
