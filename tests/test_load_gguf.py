@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,11 @@ def test_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
     assert (tokenizer.eos_id, tokenizer.bos, tokenizer.chat_template) == (1, "<|begin|>", "old")
     tokenizer = in_folder(tmp_path, lambda folder: (folder / "chat_template.jinja").write_text("new"))
     assert tokenizer.chat_template == "new"
+
+
+def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.gguf").touch()
+    monkeypatch.setitem(sys.modules, "helpers.model.load.gguf", None)
+    monkeypatch.delattr("helpers.model.load.gguf", raising=False)
+    with pytest.raises(CheckpointError, match="pip install gguf"):
+        load(tmp_path / "model.gguf")
