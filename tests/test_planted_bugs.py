@@ -28,7 +28,7 @@ LATER, NICE = test_toy.test_a_later_token_changes_no_earlier_row, test_toy.test_
 FAILS, FULL = test_toy.test_what_fails_leaves_the_cache_as_it_was, test_toy.test_exactly_full_and_one_more
 APPEND = test_toy.test_append_returns_all_rows_and_advance_counts_them
 TRUNCATE, LONG = test_toy.test_truncate_and_go_on_elsewhere, test_toy.test_the_long_run
-COUNTS = test_recorder.test_counts_of_every_pass
+COUNTS = test_trace.test_a_run_fits_itself
 
 planted("mask aligned top-left", reported="pytorch #103082, flax #5591", caught_by=[MASK, DECODE])(
     edit(Cache.mask, "self.positions(T)[:, None]", "np.arange(1, T + 1)[:, None]")
@@ -298,7 +298,7 @@ REFUSES, DIFFERENCE = (
 planted("masked pairs are counted", caught_by=[COUNTS, LONG])(
     edit(Recorder.attention, "int(mask.sum())", "int(mask.size)")
 )
-planted("training counts as run", caught_by=[test_recorder.test_the_training_pass])(
+planted("training counts as run", caught_by=[test_trace.test_a_run_fits_itself])(
     edit(Recorder.close_pass, 'if opened.phase != "training":', "if True:")
 )
 

@@ -65,6 +65,11 @@ def test_any_run_of_the_toy_fits_itself_and_comes_back_from_json(
     assert all(np.array_equal(back.weights[key], trace.weights[key]) for key in trace.weights)
 
 
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_a_run_fits_itself(n_layers: int) -> None:
+    oracle.check(record_toy(max_new=3, ban_eos=True, n_layers=n_layers))
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     trace = a_trace()
     trace.save(tmp_path / "trace.json")
