@@ -33,7 +33,7 @@ PARTS = {
     "sampling": ("helpers/sampling.py", "tests/test_sampling.py"),
     "cost": ("helpers/cost/counts.py", "tests/test_cost.py"),
     "attention": ("helpers/model/attention.py", "tests/test_model_attention.py tests/test_model_equal.py"),
-    "cache": ("helpers/model/cache/*.py", "tests/test_model_cache.py"),
+    "cache": ("helpers/model/cache/*.py", "tests/test_model_cache.py tests/test_model_kinds.py"),
     "transformer": (
         "helpers/model/transformer.py",
         "tests/test_model_attention.py tests/test_model_equal.py tests/test_model_cache.py",
@@ -46,7 +46,7 @@ PARTS = {
     ),
     "trace": ("helpers/trace/*.py", "tests/test_trace.py tests/test_trace_compare.py"),
     "evaluate": ("helpers/model/evaluate.py", "tests/test_shipped.py"),
-    "load": ("helpers/model/load/*.py", "tests/test_load.py"),
+    "load": ("helpers/model/load/*.py", "tests/test_load.py tests/test_load_gguf.py"),
     "tokenizer": ("helpers/tokenizer.py", "tests/test_tokenizer.py"),
     "corpus": ("helpers/corpus.py", "tests/test_corpus.py"),
     "static": ("helpers/stepper/static.py", "tests/test_stepper.py"),
