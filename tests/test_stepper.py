@@ -431,12 +431,16 @@ def test_saved_page_stands_alone(run: Trace, tmp_path: Path) -> None:
     assert text.index("two") < text.index("three")
     assert not re.search(r"(src|href)\s*=|https?://|@import|url\(", text)
     assert "default-src 'none'" in text
-    data = re.search(r'<script type="application/json" id="trace">(.*?)</script>', text, re.DOTALL)
+    data = re.search(r'<script type="application/json" id="data0">(.*?)</script>', text, re.DOTALL)
     assert data is not None
     assert json.loads(data[1]) == json.loads(run.to_json())
-    options = re.search(r'id="options">(.*?)</script>', text)
-    assert options is not None
-    assert json.loads(options[1]) == {
+    views = re.search(r'id="views">(.*?)</script>', text)
+    assert views is not None
+    assert json.loads(views[1])[0] == {
+        "id": "view0",
+        "view": "stepper",
+        "data": 0,
+        "address": True,
         "panels": list(LEVELS["passes"]),
         "start": 1,
         "cache": False,
@@ -452,7 +456,7 @@ def test_saved_page_keeps_hostile_text_inside_its_data(hostile: Trace, tmp_path:
     assert "<script>alert" not in text
     assert "<img" not in text
     assert "<p>@trace@</p>" in text, "what was filled in is not filled in again"
-    data = re.search(r'id="trace">(.*?)</script>', text, re.DOTALL)
+    data = re.search(r'id="data0">(.*?)</script>', text, re.DOTALL)
     assert data is not None
     assert [t["text"] for t in json.loads(data[1])["sequences"][0]["tokens"]][:8] == HOSTILE
 
@@ -547,14 +551,14 @@ def test_start_and_panels(run: Trace) -> None:
 def test_repr_has_no_address(run: Trace) -> None:
     stepper = Stepper(run)
     assert repr(stepper) == "Stepper(toy: 6 tokens, 2 passes)"
-    assert repr(stepper.widget) == "StepperWidget()"
+    assert repr(stepper.widget) == "ViewWidget()"
 
 
 def test_the_widget_is_made_once_and_carries_the_trace(run: Trace) -> None:
     stepper = Stepper(run, "work")
     assert stepper.widget is stepper.widget
-    assert stepper.widget.get_state(["trace"])["trace"] == run.to_json()
-    assert stepper.widget.get_state(["options"])["options"] == stepper.options
+    assert stepper.widget.get_state(["data"])["data"] == run.to_json()
+    assert stepper.widget.get_state(["options"])["options"] == {**stepper.options, "view": "stepper"}
 
 
 def test_two_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

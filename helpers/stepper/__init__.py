@@ -1,5 +1,5 @@
 """The stepper: training reference, prefill and decode of a recorded run, one pass at a time."""
 
-from helpers.stepper.widget import LEVELS, Stepper
+from helpers.stepper.stepper import LEVELS, Stepper
 
 __all__ = ["LEVELS", "Stepper"]

@@ -1,18 +1,22 @@
-"""One page with the stepper and its trace inside: opens from disk, asks nobody for anything."""
+"""One page with views and what they show inside: opens from disk, asks nobody for anything."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
 from helpers.stepper.format import HERE
-from helpers.trace import Trace, write_whole
+from helpers.trace import write_whole
+
+if TYPE_CHECKING:
+    from helpers.stepper.view import View
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
@@ -42,36 +46,58 @@ def _data(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def build(
-    trace: Trace,
-    options: dict[str, Any],
-    static_html: str,
-    *,
-    title: str,
-    before: str | Iterable[str],
-    after: str | Iterable[str],
-) -> str:
-    """Return the page as text; title and paragraphs are plain text and are escaped."""
+@dataclass(frozen=True)
+class Section:
+    """A view of a page, or none, with plain paragraphs above it and under it."""
+
+    before: str | Iterable[str] = ()
+    view: View | None = None
+    after: str | Iterable[str] = ()
+    heading: str = ""
+
+
+def _section(section: Section, n: int) -> str:
+    heading = f"<h2>{_escaped('heading', section.heading)}</h2>\n" if section.heading else ""
+    view = section.view
+    shown = (
+        f'<div class="view" id="view{n}"></div>\n<noscript>{view.static_html()}</noscript>' if view else ""
+    )
+    before, after = (_paragraphs(name, getattr(section, name)) for name in ("before", "after"))
+    return f"<section>\n{heading}{before}\n{shown}\n{after}\n</section>"
+
+
+def build(title: str, sections: Sequence[Section]) -> str:
+    """Return a page as text; titles and paragraphs are plain text and are escaped.
+
+    Views of the same data share it: it stands in the page once.
+    """
+    views = {n: section.view for n, section in enumerate(sections) if section.view}
+    data = list(dict.fromkeys(view.data for view in views.values()))
+    shown = [
+        {"id": f"view{n}", "data": data.index(v.data), **v.options, "view": v.view, "address": True}
+        for n, v in views.items()
+    ]
     parts = {
         "title": _escaped("title", title),
         "style": script.stylesheet(),
-        "before": _paragraphs("before", before),
-        "after": _paragraphs("after", after),
-        "static": static_html,
+        "sections": "\n".join(_section(section, n) for n, section in enumerate(sections)),
         "script": script.joined(),
-        "options": _data(json.dumps(options)),
-        "trace": _data(trace.to_json()),
+        "views": _data(json.dumps(shown)),
+        "data": "\n".join(
+            f'<script type="application/json" id="data{n}">{_data(text)}</script>'
+            for n, text in enumerate(data)
+        ),
     }
     template = (HERE / "page.html").read_text(encoding="utf-8")
     # In one pass, so that nothing that was filled in is looked at again.
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)
 
 
-def save(path: str | Path, trace: Trace, options: dict[str, Any], static_html: str, **texts: Any) -> None:
-    """Write the page, whole or not at all; errors as in `Stepper.save_html`."""
+def save(path: str | Path, title: str, sections: Sequence[Section]) -> None:
+    """Write a page, whole or not at all; errors as in `View.save_html`."""
     if Path(path).is_dir():  # "" is the folder that we are in
         raise IsADirectoryError(
             f"got path={str(path)!r}, a folder; expected the name of a file, "
             f"such as {str(Path(path) / 'stepper.html')!r}"
         )
-    write_whole(path, build(trace, options, static_html, **texts))
+    write_whole(path, build(title, sections))

@@ -9,7 +9,9 @@ from functools import cache
 from helpers.stepper.format import HERE, VIEW
 
 # Each module after those that it imports from, but for the drawing functions, which call each other late.
-MODULES = ("format", "trace", "frame", "words", "geometry", "dom", "canvas", "board", "panels", "widget")
+MODULES = ("format", "trace", "frame", "words", "geometry", "dom", "address", "view")
+MODULES += ("canvas", "board", "panels", "stepper", "mount")
+STYLES = ("view",)
 
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)
@@ -17,7 +19,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULT
 
 @cache
 def joined() -> str:
-    """All modules in one scope after view.json, without imports and exports; defines `mountStepper`."""
+    """All modules in one scope after view.json, without imports and exports; defines `mountView`."""
     texts = [(HERE / "js" / f"{name}.js").read_text(encoding="utf-8") for name in MODULES]
     view = f"const VIEW = {json.dumps(VIEW)};\n"
     return view + "\n".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
@@ -31,7 +33,7 @@ def widget_module() -> str:
         + """
 export default {
   render({ model, el }) {
-    return mountStepper(el, JSON.parse(model.get("trace")), model.get("options"));
+    return mountView(el, JSON.parse(model.get("data")), model.get("options"));
   },
 };
 """
@@ -50,7 +52,7 @@ def _variables(theme: str) -> str:
 
 @cache
 def stylesheet() -> str:
-    """The palette of view.json and the style of the stepper."""
-    rules = (HERE / "stepper.css").read_text(encoding="utf-8")
+    """The palette of view.json and the styles of the views."""
+    rules = "\n".join((HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
     light, dark = _variables("light"), _variables("dark")
-    return f".wid-stepper {{ {light}}}\n.wid-stepper.wid-dark {{ {dark}}}\n{rules}"
+    return f".wid-view {{ {light}}}\n.wid-view.wid-dark {{ {dark}}}\n{rules}"

@@ -26,6 +26,28 @@ export function make(tag, className = "", text = null) {
   return node;
 }
 
+export function makeButton(word, className, act) {
+  const node = make("button", className, word);
+  node.type = "button";
+  node.addEventListener("click", act);
+  return node;
+}
+
+/** A row of buttons of which one is pressed; `choose` is called with its index. */
+export class Segments {
+  constructor(label, words, choose) {
+    this.node = make("span", "wid-segments");
+    this.node.setAttribute("role", "group");
+    this.node.setAttribute("aria-label", label);
+    this.buttons = words.map((word, i) => makeButton(word, "", () => choose(i)));
+    this.node.append(...this.buttons);
+  }
+
+  press(index) {
+    this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
+  }
+}
+
 /** A token's word: its own direction, the whole of it as title when it may be cut. */
 export function wordNode(text, full = null) {
   const node = make("bdi", "wid-word", text);

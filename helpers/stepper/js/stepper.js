@@ -1,53 +1,62 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import VIEW from "../view.json" with { type: "json" };
-import { clippedText, isolatedText, visibleText } from "./format.js";
+import { nearest } from "./address.js";
+import { clippedText, fillText, isolatedText, visibleText } from "./format.js";
 import { counterpart, readTrace } from "./trace.js";
 import { frameOf, headGroups, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
-import { isDarkAround, make, makeGroup, setText, wordNode } from "./dom.js";
+import { make, makeButton, Segments, setText, wordNode } from "./dom.js";
+import { View } from "./view.js";
 import { Board } from "./board.js";
 import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
 import { describe, sentenceOf } from "./words.js";
 
 const PLAY_EVERY = 1200; // milliseconds
 const KEYS = "Arrow keys step, Home and End jump, Space plays, C turns the cache on or off.";
-const SMALL = 640; // pixels: narrower than this, paddings and words are smaller
 
-/** A row of buttons of which one is pressed; `choose` is called with its index. */
-class Segments {
-  constructor(label, words, choose) {
-    this.node = make("span", "wid-segments");
-    this.node.setAttribute("role", "group");
-    this.node.setAttribute("aria-label", label);
-    this.buttons = words.map((word, i) => {
-      const button = make("button", "", word);
-      button.type = "button";
-      button.addEventListener("click", () => choose(i));
-      return button;
-    });
-    this.node.append(...this.buttons);
-  }
-
-  press(index) {
-    this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
-  }
-}
-
-class StepperView {
+export class StepperView extends View {
   constructor(el, data, options) {
-    this.record = readTrace(data);
+    const record = readTrace(data);
+    super(el, options, "stepper", `Stepper, ${record.model.name}. ${KEYS}`);
+    this.record = record;
     this.panels = new Set(options.panels);
     const cached = options.cache && this.record.withCache !== null;
     const [first] = this.record.runs; // `start` is an index of its events
     const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
     this.view = { event, cached, layer: options.layer, row: null, headGroup: 0 };
+    this.atFirst = {};
+    this.atFirst = this.state();
     this.cameFrom = null;
     this.columnStart = null;
     this.playing = null;
-    this.width = 0;
-    this.el = el;
     this.build();
-    this.listen();
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    this.start();
+  }
+
+  /** The state as the page's address tells it, all counted from 1; what is as at first is not told. */
+  state() {
+    const { event, cached, layer } = this.view;
+    const told = { pass: event + 1, cache: cached ? "on" : "off", layer: layer + 1 };
+    for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
+    return told;
+  }
+
+  /** Go where an address says, or as near as there is; returns what was not as it should be. */
+  goTo(values) {
+    const { record, atFirst } = this;
+    const cache = values.get("cache") ?? atFirst.cache;
+    const known = { on: record.withCache, off: record.withoutCache };
+    const cached = (known[cache] ? cache : atFirst.cache) === "on";
+    const last = runOf(record, cached).events.length;
+    const pass = nearest(values.get("pass"), 1, last, atFirst.pass);
+    const layer = nearest(values.get("layer"), 1, Infinity, atFirst.layer);
+    const there = record.layers.includes(layer.value - 1);
+    this.change({ cached });
+    this.change({ event: pass.value - 1, layer: there ? layer.value - 1 : this.view.layer });
+    const wrong = [pass.fits || "pass", known[cache] ? true : "cache", (layer.fits && there) || "layer"];
+    const names = wrong.filter((name) => name !== true);
+    return names.length ? fillText(VIEW.labels["no such"], { names: names.join(", ") }) : null;
   }
 
   get run() {
@@ -60,8 +69,6 @@ class StepperView {
   }
 
   build() {
-    this.root = make("div", "wid-stepper wid-live");
-    makeGroup(this.root, `Stepper, ${this.record.model.name}. ${KEYS}`);
     this.buildTop();
     this.buildSentence();
     this.buildControls();
@@ -83,7 +90,6 @@ class StepperView {
       this.words,
     );
     this.buildPickers();
-    this.el.append(this.root);
   }
 
   buildTop() {
@@ -140,15 +146,9 @@ class StepperView {
   }
 
   buildControls() {
-    const button = (word, className, act) => {
-      const node = make("button", className, word);
-      node.type = "button";
-      node.addEventListener("click", act);
-      return node;
-    };
-    this.back = button("Back", "", () => this.step(-1));
-    this.next = button("Next", "wid-go", () => this.step(1));
-    this.play = button("Play", "", () => this.togglePlay());
+    this.back = makeButton("Back", "", () => this.step(-1));
+    this.next = makeButton("Next", "wid-go", () => this.step(1));
+    this.play = makeButton("Play", "", () => this.togglePlay());
     this.slider = make("input");
     this.slider.type = "range";
     this.slider.min = 0;
@@ -196,33 +196,6 @@ class StepperView {
     label.append(select);
     this.pickers.append(label);
     return select;
-  }
-
-  listen() {
-    this.root.addEventListener("keydown", (event) => this.pressed(event));
-    this.resizes = new ResizeObserver(() => this.resized());
-    this.resizes.observe(this.root);
-    this.themes = new MutationObserver(() => this.repaint());
-    const watched = {
-      attributes: true,
-      attributeFilter: ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme", "theme"],
-    };
-    this.themes.observe(document.documentElement, watched);
-    this.themes.observe(document.body, watched);
-    this.scheme = matchMedia("(prefers-color-scheme: dark)");
-    this.onScheme = () => this.repaint();
-    this.scheme.addEventListener("change", this.onScheme);
-  }
-
-  resized() {
-    const before = this.width;
-    this.measure();
-    if (this.width !== before) this.draw();
-  }
-
-  repaint() {
-    this.theme = null;
-    this.draw();
   }
 
   pressed(event) {
@@ -283,6 +256,7 @@ class StepperView {
     }
     if (Object.keys(next).every((key) => next[key] === this.view[key])) return;
     this.view = next;
+    this.keepAddress();
     const started = performance.now();
     this.draw();
     performance.measure("wid-step", { start: started, end: performance.now() });
@@ -295,26 +269,6 @@ class StepperView {
     const to = back ?? counterpart(this.run, runOf(this.record, cached), this.run.events[event]).index;
     this.cameFrom = { cached: this.view.cached, event, to };
     return to;
-  }
-
-  /** Ask the page for the width; not at every step, because asking makes it lay everything out. */
-  measure() {
-    const outer = this.root.clientWidth;
-    this.width = 0;
-    if (outer === 0) return; // not on the page yet, or in a hidden part of it
-    this.root.classList.toggle("wid-small", outer < SMALL);
-    const style = getComputedStyle(this.root);
-    this.width = Math.floor(outer - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
-  }
-
-  colours() {
-    if (this.theme) return this.theme;
-    this.root.classList.toggle("wid-dark", isDarkAround(this.root));
-    const style = getComputedStyle(this.root);
-    this.theme = Object.fromEntries(
-      Object.keys(VIEW.palette.light).map((name) => [name, style.getPropertyValue(`--wid-${name}`).trim()]),
-    );
-    return this.theme;
   }
 
   draw() {
@@ -339,7 +293,7 @@ class StepperView {
   }
 
   drawRail(frame, width) {
-    const beside = width > SMALL ? this.switches.childElementCount * 140 : 0;
+    const beside = this.small ? 0 : this.switches.childElementCount * 140;
     const items = fittingRail(frame.run.events, this.view.event, width - beside);
     const names = items.map((index) => (index === null ? "" : frame.run.events[index].name));
     const key = items.includes(null) ? `${names.join()} ${this.view.event}` : names.join();
@@ -414,10 +368,7 @@ class StepperView {
 
   destroy() {
     this.stop();
-    this.resizes.disconnect();
-    this.themes.disconnect();
-    this.scheme.removeEventListener("change", this.onScheme);
-    this.root.remove();
+    super.destroy();
   }
 }
 
@@ -448,11 +399,4 @@ function strongWord(text) {
   const word = wordNode(clippedText(text), visibleText(text));
   word.classList.add("strong");
   return word;
-}
-
-/** Put a stepper into an element. Returns the function that takes it away again. */
-export function mountStepper(el, data, options) {
-  const stepper = new StepperView(el, data, options);
-  stepper.resized();
-  return () => stepper.destroy();
 }

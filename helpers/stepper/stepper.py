@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import cache, cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helpers import outputs
 from helpers.arguments import is_whole
-from helpers.stepper import page, script, static
+from helpers.stepper import static
+from helpers.stepper.view import View
 from helpers.trace import Pass, Run, Trace
-
-if TYPE_CHECKING:
-    from anywidget import AnyWidget
 
 # What the reader has met, notebook by notebook; each level includes those before it.
 LEVELS: dict[str, tuple[str, ...]] = {
@@ -26,7 +21,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 PANELS = tuple(name for level in LEVELS.values() for name in level)
 
 
-class Stepper:
+class Stepper(View):
     """Step through the passes of a recorded run, with and without its cache.
 
     Args:
@@ -42,6 +37,8 @@ class Stepper:
         TypeError: a trace, panels or a cache that are not of their kind.
         ValueError: an unknown panel, a start outside the run, a layer that was not recorded.
     """
+
+    view = "stepper"
 
     def __init__(
         self,
@@ -63,68 +60,22 @@ class Stepper:
         self.layer = _layer(trace, layer)
 
     @property
+    def data(self) -> str:
+        """The trace."""
+        return self.trace.to_json()
+
+    @property
     def options(self) -> dict[str, Any]:
         """What the front end is told beside the trace."""
         return {"panels": list(self.panels), "start": self.start, "cache": self.cache, "layer": self.layer}
-
-    @cached_property
-    def widget(self) -> AnyWidget:
-        """The live form; made when first asked for."""
-        return _widget_class()(trace=self.trace.to_json(), options=self.options)
 
     def static_html(self) -> str:
         """Return the static form: plain tables of prefill, decode with the cache and without."""
         return static.render(self.trace, set(self.panels), self.layer, self.start)
 
-    def save_html(
-        self,
-        path: str | Path,
-        title: str = "Watch It Decode",
-        before: str | Iterable[str] = (),
-        after: str | Iterable[str] = (),
-    ) -> None:
-        """Write the stepper as one page that needs no network and no kernel.
-
-        Args:
-            path: where; the folder must be there.
-            title: the page's title and heading.
-            before: plain paragraphs above the stepper.
-            after: plain paragraphs under it.
-
-        Raises:
-            FileNotFoundError: there is no such folder.
-            IsADirectoryError: the path names a folder, not a file.
-            TypeError: a title or paragraph that is no text.
-            ValueError: a title or paragraph that a file cannot hold. Whatever is raised, nothing was written.
-        """
-        page.save(path, self.trace, self.options, self.static_html(), title=title, before=before, after=after)
-
-    def _ipython_display_(self) -> None:
-        outputs.show(self.static_html(), self.widget, repr(self))
-
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)
         return f"Stepper({self.trace.model.name}: {tokens} tokens, {len(_passes(self.trace))} passes)"
-
-
-@cache
-def _widget_class() -> type[AnyWidget]:
-    # Not at the top: importing anywidget takes longer than all else that a notebook needs at first.
-    import traitlets
-    from anywidget import AnyWidget
-
-    class StepperWidget(AnyWidget):
-        """The model of the live stepper; its state stays in the browser."""
-
-        _esm = script.widget_module()
-        _css = script.stylesheet()
-        trace = traitlets.Unicode().tag(sync=True)
-        options = traitlets.Dict().tag(sync=True)
-
-        def __repr__(self) -> str:
-            return "StepperWidget()"
-
-    return StepperWidget
 
 
 def _run(trace: Trace) -> Run:

@@ -1,0 +1,10 @@
+// Puts a view into an element: what a notebook's widget and a saved page call.
+import { StepperView } from "./stepper.js";
+
+const VIEWS = { stepper: StepperView };
+
+/** Returns the function that takes the view away again. */
+export function mountView(el, data, options) {
+  const view = new VIEWS[options.view](el, data, options);
+  return () => view.destroy();
+}

@@ -1,0 +1,86 @@
+"""What runs in the page: live in a notebook, as a static form where nothing runs, on a page of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from helpers import outputs
+from helpers.stepper import page, script
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
+
+
+class View(ABC):
+    """A view that a page runs by itself; Python makes it once."""
+
+    view: ClassVar[str]  # its name in js/mount.js
+
+    @property
+    @abstractmethod
+    def data(self) -> str:
+        """What is shown, as JSON."""
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """How it is shown at first."""
+
+    @abstractmethod
+    def static_html(self) -> str:
+        """Return the static form: what readers see where nothing runs."""
+
+    @cached_property
+    def widget(self) -> AnyWidget:
+        """The live form; made when first asked for."""
+        return _widget_class()(data=self.data, options={**self.options, "view": self.view})
+
+    def save_html(
+        self,
+        path: str | Path,
+        title: str = "Watch It Decode",
+        before: str | Iterable[str] = (),
+        after: str | Iterable[str] = (),
+    ) -> None:
+        """Write the view as one page that needs no network and no kernel; its address tells its state.
+
+        Args:
+            path: where; the folder must be there.
+            title: the page's title and heading.
+            before: plain paragraphs above the view.
+            after: plain paragraphs under it.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+            IsADirectoryError: the path names a folder, not a file.
+            TypeError: a title or paragraph that is no text.
+            ValueError: a title or paragraph that a file cannot hold. Whatever is raised, nothing was written.
+        """
+        page.save(path, title, [page.Section(before, self, after)])
+
+    def _ipython_display_(self) -> None:
+        outputs.show(self.static_html(), self.widget, repr(self))
+
+
+@cache
+def _widget_class() -> type[AnyWidget]:
+    # Not at the top: importing anywidget takes longer than all else that a notebook needs at first.
+    import traitlets
+    from anywidget import AnyWidget
+
+    class ViewWidget(AnyWidget):
+        """The model of a live view; its state stays in the browser."""
+
+        _esm = script.widget_module()
+        _css = script.stylesheet()
+        data = traitlets.Unicode().tag(sync=True)
+        options = traitlets.Dict().tag(sync=True)
+
+        def __repr__(self) -> str:
+            return "ViewWidget()"
+
+    return ViewWidget
