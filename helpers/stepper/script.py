@@ -9,9 +9,9 @@ from functools import cache
 from helpers.stepper.format import HERE, VIEW
 
 # Each module after those that it imports from, but for the drawing functions, which call each other late.
-MODULES = ("format", "trace", "frame", "words", "geometry", "dom", "address", "view")
+MODULES: tuple[str, ...] = ("format", "trace", "frame", "words", "geometry", "dom", "address", "view")
 MODULES += ("canvas", "board", "panels", "stepper", "mount")
-STYLES = ("view",)
+STYLES: tuple[str, ...] = ("view",)
 
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)
