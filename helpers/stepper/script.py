@@ -10,7 +10,7 @@ from helpers.stepper.format import HERE, VIEW
 
 # Each module after those that it imports from, but for the drawing functions, which call each other late.
 MODULES: tuple[str, ...] = ("format", "trace", "frame", "words", "geometry", "dom", "address", "view")
-MODULES += ("canvas", "board", "panels", "stepper", "mount")
+MODULES += ("links", "canvas", "ribbon", "board", "motion", "panels", "stepper", "mount")
 STYLES: tuple[str, ...] = ("view",)
 
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)

@@ -1,12 +1,13 @@
 // The board: one column for each token, from its head through the grid, K, the attention weights and V.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fillText, formatNumber, formatPercent, isolatedText, visibleText } from "./format.js";
-import { AGAIN, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
+import { AGAIN, COMING, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells, weightsIn } from "./frame.js";
 import { centreX, layoutOf, NARROW_TEXT, nextTop, rowAt, rowTop, scrollFor, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { contentOf } from "./trace.js";
 import { keyCaption, keyTexts, ledgerOf, rowsNote, shapesOf, sumOf } from "./words.js";
-import { drawDense, denseTitle } from "./canvas.js";
+import { denseAt, drawDense } from "./canvas.js";
+import { aboutKey, linked } from "./links.js";
 
 const LABEL_FONT = "600 13px system-ui, sans-serif";
 const WORD_FONT = "13px system-ui, sans-serif";
@@ -17,8 +18,6 @@ const LINE = 24; // height of one candidate
 const CONTEXT = 46; // width of one context
 const CANDIDATES = 8;
 
-export const OLDER = "older lines' weights were thrown away";
-
 /** Whose work a row is that does not run: "prefill's, untouched", and short "prefill's". */
 function untouched(pass) {
   return fillText(VIEW.labels.untouched, { pass: pass.toLowerCase() });
@@ -28,13 +27,25 @@ function whose(pass) {
   return untouched(pass).split(",")[0];
 }
 
-const CELL_CLASSES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
+export const CELL_CLASSES = {
+  [NOW]: "now",
+  [AGAIN]: "again",
+  [MASKED]: "masked",
+  [EARLIER]: "earlier",
+  [COMING]: "coming",
+};
+
+/** Side of a square whose area is a weight's share of a cell. */
+export function sideOf(weight, cell) {
+  return Math.max(3, Math.sqrt(Math.min(1, weight)) * cell);
+}
 
 export class Board {
-  /** `panels` is a Set of panel names; `onRow` is called with the token index of a chosen row. */
-  constructor(panels, onRow) {
+  /** `panels` is a Set of names; `onRow` is called with the token of a chosen line, `onPoint` with what is pointed at. */
+  constructor(panels, onRow, onPoint) {
     this.panels = panels;
     this.onRow = onRow;
+    this.lit = [];
     this.node = make("div", "wid-board");
     this.sheet = make("div", "wid-sheet");
     this.canvas = make("canvas", "wid-canvas");
@@ -45,15 +56,20 @@ export class Board {
     this.labels.setAttribute("aria-label", "Lines of this pass: choose whose attention weights are shown");
     this.names = make("div", "wid-names");
     this.names.setAttribute("aria-hidden", "true");
-    this.sheet.append(this.names, this.labels, this.canvas, this.marks);
+    this.band = make("div", "wid-lit-column");
+    this.band.hidden = true;
+    this.sheet.append(this.names, this.labels, this.canvas, this.band, this.marks);
     this.node.append(this.sheet);
     this.pool = new Pool(this.marks);
     this.rowPool = new Pool(this.labels);
     this.namePool = new Pool(this.names);
-    this.canvas.addEventListener(
-      "pointermove",
-      (e) => (this.canvas.title = denseTitle(this, e.offsetX, e.offsetY)),
-    );
+    this.canvas.addEventListener("pointermove", (e) => onPoint(denseAt(this, e.offsetX, e.offsetY)));
+    for (const kind of ["pointerover", "focusin"])
+      this.marks.addEventListener(kind, (e) => {
+        const key = e.target.closest("[data-key]")?.dataset.key;
+        onPoint(key ? aboutKey(key, this.frame) : null);
+      });
+    this.node.addEventListener("pointerleave", () => onPoint(null));
     this.sheet.addEventListener("click", (e) => this.clicked(e));
   }
 
@@ -64,7 +80,29 @@ export class Board {
     const x = event.clientX - box.left;
     if (k === null || x > this.layout.xEnd) return;
     const query = this.rows[0] + k;
-    if (this.frame.event.visible.has(query)) this.onRow(query);
+    this.onRow(query);
+  }
+
+  /** Light up what belongs to a pair, a weight or a column, and nothing else. */
+  light(about, ribbon) {
+    for (const node of this.lit) node.classList.remove("lit");
+    const keys = about && this.panels.has("weights") ? linked(about, this.frame) : [];
+    const terms = keys.filter((key) => key[0] === "t").map((key) => this.marks.querySelector(`[data-key="${key}"]`));
+    const word = about && about.column !== null ? ribbon.wordOf(about.column) : null;
+    const own = keys.map((key) => this.pool.nodes.get(key) ?? this.rowPool.nodes.get(key));
+    this.lit = [...own, ...terms, word].filter(Boolean);
+    for (const node of this.lit) node.classList.add("lit");
+    this.drawBand(about);
+  }
+
+  /** On the canvas, the column that is pointed at. */
+  drawBand(about) {
+    const k = this.layout.dense && about?.column != null ? about.column - this.cols[0] : -1;
+    this.band.hidden = k < 0 || k >= this.layout.xs.length;
+    if (this.band.hidden) return;
+    const { xs, widths, y } = this.layout;
+    const height = y.drawer + y.drawerH - y.heads - 14;
+    this.band.style.cssText = `left:${xs[k]}px;top:${y.heads + 14}px;width:${widths[k]}px;height:${height}px`;
   }
 
   measure(frame) {
@@ -138,9 +176,10 @@ export class Board {
     this.namePool.begin();
     this.seen = width;
     if (this.layout.narrow)
-      this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0, this.layout.height]);
+      this.namePool.put("strip", "div", "wid-strip", [0, 0, this.layout.x0 - 2, this.layout.height]);
     if (this.layout.dense) drawDense(this, theme);
     else this.drawCells();
+    this.drawDrawer();
     this.drawRowLabels();
     this.drawBands();
     if (has("weights")) this.drawWeights();
@@ -155,8 +194,8 @@ export class Board {
     return this.panels.has("contexts") && frame.record.contexts.size > 0;
   }
 
-  put(key, className, box, text = null, title = "") {
-    return this.pool.put(key, "div", className, box, text, title);
+  put(key, className, box, text = null, title = "", style = "") {
+    return this.pool.put(key, "div", className, box, text, title, style);
   }
 
   /** A name at the left edge; stays there when the board scrolls. */
@@ -203,18 +242,34 @@ export class Board {
 
   drawRow(i) {
     const { layout, frame } = this;
-    const { states, counts } = rowCells(frame.run, frame.event.index, i, 0, frame.columns.length);
+    const size = frame.columns.length;
+    const { states, counts } = rowCells(frame.run, frame.event.index, i, 0, size);
+    const shares = this.sharesOf(i);
     const top = rowTop(layout, i);
-    for (let j = 0; j < states.length; j++) {
-      if (!states[j]) continue;
-      const mark = states[j] === AGAIN ? String(counts[j]) : states[j] === MASKED ? VIEW.marks.masked : "";
+    for (let j = 0; j < size; j++) {
+      const state = states[j];
+      if (!state || (state === MASKED && size > VIEW.digits_up_to)) continue;
+      const width = layout.widths[j] - 2 * layout.gap;
+      const share = shares && (state === NOW || state === AGAIN || state === EARLIER) ? (shares.get(j) ?? 0) : null;
+      const side = sideOf(share ?? 0, Math.min(width, layout.rowH - 4) - 4);
       this.put(
         `c${i}.${j}`,
-        `wid-cell ${CELL_CLASSES[states[j]]}`,
-        [layout.xs[j] + layout.gap, top + 2, layout.widths[j] - 2 * layout.gap, layout.rowH - 4],
-        mark,
+        `wid-cell ${CELL_CLASSES[state]} ${share === null ? "" : share ? "share" : "share nil"}`,
+        [layout.xs[j] + layout.gap, top + 2, width, layout.rowH - 4],
+        state === AGAIN ? String(counts[j]) : state === MASKED ? VIEW.marks.masked : "",
+        "",
+        share === null ? "" : `--side:${side.toFixed(1)}px`,
       );
     }
+  }
+
+  /** Weights of a line in the grid, by column, those that are as good as none left out; null for a plain dot. */
+  sharesOf(query) {
+    const { record, run, event, layer, head } = this.frame;
+    if (!this.panels.has("weights")) return null;
+    const { columns, weights } = weightsIn(record, run, event, query, layer, head);
+    const picked = (k) => isPicked(weights[k], columns.length);
+    return weights && new Map(columns.map((j, k) => [j, picked(k) ? weights[k] : 0]));
   }
 
   drawHead(column, k) {
@@ -341,17 +396,16 @@ export class Board {
     const { weights } = VIEW.labels;
     setText(caption.children[0], row ? `${weights} of ` : weights);
     setText(caption.children[1], row ? clippedText(row.text, 18) : "");
-    setText(caption.children[2], row ? this.weightsAside() : " · no token runs");
+    setText(caption.children[2], row ? this.weightsAside() : VIEW.labels["no line"]);
     frame.weights.forEach((line, h) => this.drawWeightLine(line, h));
   }
 
   weightsAside() {
     const { frame, layout } = this;
-    const live = frame.event.queries.length;
-    if (layout.narrow) return live > 1 ? " · choose a line" : "";
-    const older = olderRows(frame);
-    if (older) return ` · ${OLDER}`;
-    return live > 1 ? " · choose another line to see its own" : "";
+    const { queries, visible, index } = frame.event;
+    if (!visible.has(frame.row))
+      return fillText(VIEW.labels["thrown away"], { pass: lastPassOf(frame.run, index, frame.row).toLowerCase() });
+    return layout.narrow || queries.length < 2 ? "" : VIEW.labels["choose line"];
   }
 
   drawWeightLine(line, h) {
@@ -406,7 +460,6 @@ export class Board {
     const { layout, frame } = this;
     this.drawNotes();
     if (!layout.notes) return;
-    this.drawKey();
     if (this.showsContexts(frame)) this.drawContexts();
     if (!layout.dense) this.drawUntouched();
     else if (olderRows(frame))
@@ -461,45 +514,43 @@ export class Board {
     }
   }
 
+  /** What happens to the rows, beside the cache or under it. */
   drawNotes() {
     const { layout, frame } = this;
     const { y, notes, narrow } = layout;
     const shapes = this.panels.has("shapes") ? shapesOf(frame) : {};
-    const x = narrow ? layout.x0 + 4 : notes.x;
-    const width = narrow ? layout.width - x : notes.width;
-    const note = [rowsNote(frame)];
-    const alone = !shapes.k;
-    const kTop = narrow ? y.k + y.kH + 3 : y.k + y.kH / 2 - (alone ? 8 : 16);
-    this.line("noteK", "soft", x, kTop, width, note[0], note[0]);
-    if (shapes.k) this.line("shapeK", "soft shape", x, kTop + 16, width, shapes.k);
+    const x = narrow ? layout.x0 : notes.x;
+    const width = (narrow || layout.mode === "wide" ? layout.width : x + notes.width) - x;
     if (!narrow) frame.weights.forEach((line, h) => this.panels.has("weights") && this.drawSum(line, h));
-    let at = narrow ? y.v + y.vH + 3 : y.v + y.vH / 2 - (shapes.v && this.panels.has("ledger") ? 16 : 8);
-    if (this.panels.has("ledger")) {
-      const ledger = ledgerOf(frame);
-      const room = narrow ? this.seen - x : layout.mode === "wide" ? layout.width - x : width;
-      const [wanted] = textWidths([ledger.text], ledger.holds ? WORD_FONT : SOFT_FONT);
-      if (layout.dense && !narrow) at = y.v;
-      else if (wanted > room && !narrow) at -= 8;
-      const node = this.line(
-        "ledger",
-        `ledger ${ledger.holds ? "number" : "soft"}`,
-        x,
-        at,
-        room,
-        ledger.text,
-        ledger.text,
-      );
-      node.dataset.holds = ledger.holds;
-      at += wanted > room ? 32 : 16;
-    }
-    if (shapes.v) this.line("shapeV", "soft shape", x, at, width, shapes.v);
+    const together = narrow || layout.dense; // else each beside its own row
+    let at = narrow ? y.under : layout.dense ? y.drawer - 2 : y.k + y.kH / 2 - (shapes.k ? 16 : 8);
+    this.line("noteK", "soft", x, at, width, rowsNote(frame));
+    const said = [shapes.k, shapes.v].filter(Boolean);
+    if (!together && shapes.k) this.line("shapeK", "soft shape", x, at + 16, width, said.shift());
+    at = together ? at + 17 : y.v + y.vH / 2 - (shapes.v ? 16 : 8);
+    if (this.panels.has("ledger")) at += this.drawLedger(x, at, narrow ? this.seen - x : width);
+    if (said.length) this.line("shapeV", "soft shape", x, at, width, said.join(" · "));
   }
 
-  drawKey() {
-    const { layout } = this;
-    const top = this.panels.has("weights") ? layout.y.caption : layout.y.v + layout.y.vH / 2 - 8;
-    const node = this.put("key", "wid-legend", [layout.notes.x, top, null, 18]);
-    if (!node.firstChild) node.append(...cacheKey());
+  /** The ledger, in one line or two; returns its height. */
+  drawLedger(x, top, room) {
+    const ledger = ledgerOf(this.frame);
+    const [wanted] = textWidths([ledger.text], ledger.holds ? WORD_FONT : SOFT_FONT);
+    const className = `ledger ${ledger.holds ? "number" : "soft"}`;
+    this.line("ledger", className, x, top, room, ledger.text).dataset.holds = ledger.holds;
+    return wanted > room ? 32 : 16;
+  }
+
+  /** The cache's edge: whole while it keeps its rows from pass to pass, broken where they are dropped. */
+  drawDrawer() {
+    const { layout, frame } = this;
+    const { y, x0, xEnd } = layout;
+    const keeps = frame.run.keeps && frame.event.phase !== "training";
+    const beyond = layout.narrow ? 1 : 7;
+    const box = [x0 - beyond, y.drawer, xEnd - x0 + 2 * beyond, y.drawerH];
+    this.put("drawer", `wid-drawer ${keeps ? "keeps" : "drops"}`, box);
+    const name = VIEW.drawer[keeps ? "keeps" : frame.run.keeps ? "training" : "drops"];
+    this.put("drawername", "wid-drawername", [x0 + 4, y.drawer - 9, null, 16], name);
   }
 
   drawSum(line, h) {
@@ -508,9 +559,8 @@ export class Board {
     if (sum === null) return;
     const middle = layout.y.weights + h * layout.y.lineH + layout.y.lineH / 2;
     const node = this.text(`sum${h}`, "number", layout.notes.x, middle - 8, null);
-    if (!node.firstChild) node.append(document.createTextNode(""), make("b"));
-    node.firstChild.data = `${sum} = `;
-    setText(node.lastChild, formatNumber(line.context[0]));
+    if (node.widSum === (node.widSum = `${JSON.stringify(sum)}${line.context[0]}`)) return;
+    node.replaceChildren(...sumNodes(sum, h), " = ", make("b", "", formatNumber(line.context[0])));
   }
 
   drawTargets() {
@@ -573,21 +623,22 @@ export class Board {
   }
 }
 
+/** A sum's terms, each with the key of the weight that it holds, or what is said of them. */
+export function sumNodes(sum, h) {
+  if (typeof sum === "string") return [sum];
+  return sum.flatMap(({ column, text }, k) => {
+    const node = make("span", "", text);
+    node.dataset.key = `t${h}.${column}`;
+    return k ? [" + ", node] : [node];
+  });
+}
+
 /** Whether rows of earlier passes stand untouched in this one. */
-export function olderRows(frame) {
+function olderRows(frame) {
   return (
     frame.event.counted &&
     frame.columns.some((c) => !c.live && lastPassOf(frame.run, frame.event.index, c.index))
   );
-}
-
-/** What the edges of K and V mean. */
-export function cacheKey() {
-  return ["written", "read", "made"].map((state) => {
-    const item = make("span", "wid-item");
-    item.append(make("span", `wid-row v ${state} wid-key`), VIEW.rows[state]);
-    return item;
-  });
 }
 
 /** The next word comes out of the last layer: said where another is shown, whose contexts go there first. */

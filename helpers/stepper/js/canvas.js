@@ -1,10 +1,6 @@
 // The same board past two dozen tokens: cells too many for elements, drawn on one canvas.
-import VIEW from "../view.json" with { type: "json" };
-import { AGAIN, EARLIER, isPicked, MASKED, NOW, rowCells } from "./frame.js";
+import { AGAIN, COMING, EARLIER, isPicked, MASKED, NOW, rowCells } from "./frame.js";
 import { columnAt, rowAt, rowTop } from "./geometry.js";
-import { fillText, isolatedText } from "./format.js";
-
-const STATES = { [NOW]: "now", [AGAIN]: "again", [MASKED]: "masked", [EARLIER]: "earlier" };
 
 function sized(canvas, layout) {
   const scale = globalThis.devicePixelRatio || 1;
@@ -74,49 +70,44 @@ function drawTicks(g, board, theme) {
   }
 }
 
-function drawGrid(g, board, theme) {
+/** Rectangles of the cells of every state, and of the weights that stand in them. */
+function gridPaths(board) {
   const { layout, frame, cols, rows } = board;
-  const w = layout.widths[0];
-  const h = layout.rowH;
+  const [w, h] = [layout.widths[0], layout.rowH];
   const gap = Math.min(w, h) >= 6 ? 1 : 0.5;
-  const paths = {
-    [NOW]: new Path2D(),
-    [AGAIN]: new Path2D(),
-    [MASKED]: new Path2D(),
-    [EARLIER]: new Path2D(),
-  };
-  const arm = Math.min(w, h) / 4;
-  const dot = Math.min(w, h) / 4.5;
+  const cells = Object.fromEntries([NOW, AGAIN, EARLIER, COMING].map((state) => [state, new Path2D()]));
+  const marks = { [NOW]: new Path2D(), [AGAIN]: new Path2D(), [EARLIER]: new Path2D() };
   for (let i = rows[0]; i < rows[1]; i++) {
     const { states } = rowCells(frame.run, frame.event.index, i, cols[0], cols[1]);
+    const shares = board.sharesOf(i);
     const y = rowTop(layout, i - rows[0]);
     for (let k = 0; k < states.length; k++) {
-      if (!states[k]) continue;
-      const x = layout.xs[k];
-      const path = paths[states[k]];
-      if (states[k] === NOW || states[k] === AGAIN) path.rect(x, y, w - gap, h - gap);
-      else if (states[k] === EARLIER) path.rect(x + w / 2 - dot, y + h / 2 - dot, 2 * dot, 2 * dot);
-      else {
-        const [cx, cy] = [x + w / 2, y + h / 2];
-        path.moveTo(cx - arm, cy - arm);
-        path.lineTo(cx + arm, cy + arm);
-        path.moveTo(cx - arm, cy + arm);
-        path.lineTo(cx + arm, cy - arm);
-      }
+      if (!states[k] || states[k] === MASKED) continue;
+      const [cx, cy] = [layout.xs[k] + w / 2, y + h / 2];
+      const dot = Math.min(w, h) / 6;
+      if (states[k] === COMING) cells[COMING].rect(cx - 0.5, cy - 0.5, 1, 1);
+      else if (states[k] !== EARLIER || !shares) cells[states[k]].rect(layout.xs[k], y, w - gap, h - gap);
+      const share = shares?.get(cols[0] + k) ?? 0;
+      const side = share ? Math.max(1.2, Math.sqrt(share) * (Math.min(w, h) - gap)) / 2 : shares ? 0.4 : dot;
+      marks[states[k]]?.rect(cx - side - gap / 2, cy - side - gap / 2, 2 * side, 2 * side);
     }
   }
-  g.fillStyle = theme.q;
-  g.fill(paths[NOW]);
-  g.fillStyle = theme.panel;
-  g.fill(paths[AGAIN]);
-  g.fillStyle = hatching(g, theme.q);
-  g.fill(paths[AGAIN]);
-  g.lineWidth = 1;
-  g.strokeStyle = theme.ring;
-  g.stroke(paths[EARLIER]);
-  g.strokeStyle = theme.soft;
-  g.lineWidth = 0.8;
-  g.stroke(paths[MASKED]);
+  return { cells, marks };
+}
+
+function drawGrid(g, board, theme) {
+  const { cells, marks } = gridPaths(board);
+  const paint = (colour, path) => {
+    g.fillStyle = colour;
+    g.fill(path);
+  };
+  paint(theme.ring, cells[COMING]);
+  paint(theme.qf, cells[NOW]);
+  paint(theme.panel, cells[AGAIN]);
+  paint(hatching(g, theme.ring), cells[AGAIN]);
+  paint(theme.qp, marks[EARLIER]);
+  paint(theme.q, marks[NOW]);
+  paint(theme.q, marks[AGAIN]);
 }
 
 function drawRows(g, board, theme, kind, top, height) {
@@ -165,20 +156,11 @@ export function drawDense(board, theme) {
   drawRows(g, board, theme, "v", layout.y.v, layout.y.vH);
 }
 
-/** What stands under a point of the canvas, in words. */
-export function denseTitle(board, x, y) {
+/** What stands under a point of the canvas: {row, column, line}, or null. */
+export function denseAt(board, x, y) {
   const { layout, frame, cols, rows } = board;
   const column = columnAt(layout, x);
-  if (column === null) return "";
-  const key = frame.columns[cols[0] + column];
-  const name = (c) => `${isolatedText(c.text)} (${c.position})`;
-  if (key.state === "absent") return "not there yet";
+  if (column === null || frame.columns[cols[0] + column].state === "absent") return null;
   const row = rowAt(layout, y, rows[1] - rows[0]);
-  if (row === null)
-    return `${name(key)}${y > layout.y.k ? `: K and V ${VIEW.rows[key.row] ?? key.row}` : ""}`;
-  const query = frame.columns[rows[0] + row];
-  const { states, counts } = rowCells(frame.run, frame.event.index, query.index, key.index, key.index + 1);
-  if (!states[0]) return name(key);
-  const said = fillText(VIEW.cells[STATES[states[0]]], { times: counts[0] });
-  return `${name(query)} looks at ${name(key)}: ${said}`;
+  return { row: row === null ? frame.row : rows[0] + row, column: cols[0] + column, line: null };
 }

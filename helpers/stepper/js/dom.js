@@ -48,6 +48,15 @@ export class Segments {
   }
 }
 
+/** A list of which one is chosen, with the same face as `Segments`. */
+export function makeSelect(label, words, choose) {
+  const node = make("select");
+  node.setAttribute("aria-label", label);
+  node.append(...words.map((word) => make("option", "", word)));
+  node.addEventListener("change", () => choose(node.selectedIndex));
+  return { node, press: (index) => (node.selectedIndex = index) };
+}
+
 /** A token's word: its own direction, the whole of it as title when it may be cut. */
 export function wordNode(text, full = null) {
   const node = make("bdi", "wid-word", text);
@@ -80,8 +89,8 @@ export class Pool {
     this.last = null;
   }
 
-  /** Put a child at [x, y, width, height]; `text` may be null to leave its content alone. */
-  put(key, tag, className, [x, y, w, h], text = null, title = "") {
+  /** Put a child at [x, y, width, height]; `text` may be null to leave its content alone, `style` is more of it. */
+  put(key, tag, className, [x, y, w, h], text = null, title = "", style = "") {
     let node = this.nodes.get(key);
     if (!node) {
       node = make(tag);
@@ -94,7 +103,7 @@ export class Pool {
     this.last = node;
     this.seen.add(key);
     const size = `${w === null ? "" : `width:${w}px;`}${h === null ? "" : `height:${h}px`}`;
-    const place = `left:${x}px;top:${y}px;${size}`;
+    const place = `left:${x}px;top:${y}px;${size}${style && `;${style}`}`;
     if (node.widPlace !== place) {
       node.widPlace = place;
       node.style.cssText = place;

@@ -18,6 +18,7 @@ export const NOW = 1; // scored in this pass
 export const AGAIN = 2; // scored in this pass, and before
 export const MASKED = 3; // scored in this pass and thrown away
 export const EARLIER = 4; // scored in an earlier pass
+export const COMING = 5; // to be scored in a later pass
 
 /** States and counts of the cells of one row, for columns from `start` to `stop`. */
 export function rowCells(run, eventIndex, query, start, stop) {
@@ -25,12 +26,15 @@ export function rowCells(run, eventIndex, query, start, stop) {
   const states = new Uint8Array(stop - start);
   const counts = new Uint32Array(stop - start);
   const live = event.visible.has(query);
-  for (const { ranges, events } of run.history.get(query) ?? []) {
+  const history = run.history.get(query) ?? [];
+  for (const { ranges, events } of history) {
     const times = events.filter((e) => e <= eventIndex).length;
     if (times) forEachIn(ranges, start, stop, (j) => (counts[j - start] += times));
   }
   if (!live) {
     for (let j = 0; j < states.length; j++) if (counts[j]) states[j] = EARLIER;
+    const ran = run.firstRunAt.get(query) ?? -1; // -1: never
+    if (ran > eventIndex) forEachIn(history[0].ranges, start, stop, (j) => (states[j - start] = COMING));
     return { states, counts };
   }
   forEachIn(event.there, start, stop, (j) => (states[j - start] = MASKED));
@@ -55,8 +59,8 @@ export function rowState(event, token) {
   return event.visible.has(token) ? "made" : "empty";
 }
 
-/** A token's column: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. */
-export function columnState(record, run, event, index) {
+/** A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. */
+export function tokenState(record, run, event, index) {
   const token = record.tokens[index];
   const live = event.visible.has(index);
   const chosen = run.chosenAt.get(index);
@@ -64,7 +68,7 @@ export function columnState(record, run, event, index) {
   let state = "absent";
   if (live || token.origin === "prompt" || (ran !== undefined && ran <= event.index)) state = "present";
   else if (chosen !== undefined && chosen <= event.index) state = "emitted";
-  return { index, text: token.text, position: token.position, origin: token.origin, state, live };
+  return { index, text: token.text, position: token.position, origin: token.origin, state, live, fate: "" };
 }
 
 /** Whose work an untouched row is: the name of the last pass that ran it, or null. */
@@ -76,31 +80,56 @@ export function lastPassOf(run, eventIndex, query) {
   return last < 0 ? null : run.events[last].name;
 }
 
-export function chosenRow(event, wanted) {
-  if (wanted !== null && event.visible.has(wanted)) return wanted;
-  return event.queries.length ? event.queries[event.queries.length - 1] : null;
+/** The token whose line is shown: the wanted one if it has run, else the last that runs in this pass. */
+export function chosenRow(run, event, wanted) {
+  if (wanted !== null && (event.visible.has(wanted) || run.firstRunAt.get(wanted) <= event.index)) return wanted;
+  return event.queries.at(-1) ?? null;
 }
 
-export function headGroups(record, layer) {
+/** What a token was looking at when it last ran, up to a pass: ranges, or null if it has not run. */
+export function lookedAt(run, event, query) {
+  if (event.visible.has(query)) return event.visible.get(query);
+  const past = (run.history.get(query) ?? []).filter(({ events }) => events[0] <= event.index);
+  const last = ({ events }) => events.findLast((e) => e <= event.index);
+  return past.length ? past.reduce((a, b) => (last(b) > last(a) ? b : a)).ranges : null;
+}
+
+/** Weights of one token in a layer: of a head, or the mean of all that were recorded (head null). */
+export function weightsIn(record, run, event, query, layer, head) {
+  const ranges = lookedAt(run, event, query);
+  const weights = ranges && (head === null ? meanOf(record, query, layer) : weightsOf(record, query, layer, head));
+  const fits = weights && weights.length === sizeOf(ranges);
+  return { columns: ranges ? spread(ranges) : [], weights: fits ? weights : null };
+}
+
+function meanOf(record, query, layer) {
+  const key = `${query}.${layer}`;
+  if (!record.means.has(key)) {
+    const rows = headsOf(record, layer).map((head) => weightsOf(record, query, layer, head));
+    const whole = rows.length && rows.every((row) => row && row.length === rows[0].length);
+    record.means.set(
+      key,
+      whole ? rows[0].map((_, k) => rows.reduce((sum, row) => sum + row[k], 0) / rows.length) : null,
+    );
+  }
+  return record.means.get(key);
+}
+
+/** Heads that have a line of their own: all of a few, else the chosen one; null is the mean of all. */
+export function headsShown(record, layer, head) {
   const heads = headsOf(record, layer);
-  const groups = [];
-  const many = VIEW.heads_at_once;
-  for (let i = 0; i < heads.length; i += many) groups.push(heads.slice(i, i + many));
-  return groups;
+  return heads.length <= VIEW.heads_at_once ? heads : [head];
 }
 
-function weightLine(record, event, row, layer, head) {
-  const columns = row === null ? [] : spread(event.visible.get(row));
-  const weights = row === null ? null : weightsOf(record, row, layer, head);
-  const fits = weights !== null && weights.length === columns.length;
-  const values = columns.map((j) => contentOf(record, "v", j, layer));
+function weightLine(record, run, event, row, layer, head) {
+  const looks = row === null ? { columns: [], weights: null } : weightsIn(record, run, event, row, layer, head);
+  const values = looks.columns.map((j) => contentOf(record, "v", j, layer));
   return {
     head,
     name: headName(record, head),
-    columns,
-    weights: fits ? weights : null,
+    ...looks,
     values: values.every((v) => v !== null && v.length === 1) ? values.map((v) => v[0]) : null,
-    context: row === null ? null : contextOf(record, row, layer, head),
+    context: row === null || head === null ? null : contextOf(record, row, layer, head),
   };
 }
 
@@ -156,25 +185,26 @@ export function runOf(record, cached) {
   return (cached ? record.withCache : record.withoutCache) ?? record.runs[0];
 }
 
-/** What one pass shows. `view`: {event, cached, layer, row, headGroup}; event: index in the run shown. */
+/** What one pass shows. `view`: {event, cached, layer, head, row}; event: index in the run shown. */
 export function frameOf(record, view) {
   const run = runOf(record, view.cached);
   const event = run.events[view.event];
-  const row = chosenRow(event, view.row);
-  const groups = headGroups(record, view.layer);
-  const heads = groups[Math.min(view.headGroup, groups.length - 1)] ?? [];
+  const row = chosenRow(run, event, view.row);
+  const head = headsOf(record, view.layer).includes(view.head) ? view.head : null;
+  const lines = headsShown(record, view.layer, head);
+  const heads = lines.filter((one) => one !== null);
   const columns = [];
   for (let j = 0; j < record.columns; j++)
     columns.push({
-      ...columnState(record, run, event, j),
+      ...tokenState(record, run, event, j),
       row: rowState(event, j),
       k: contentOf(record, "k", j, view.layer),
       v: contentOf(record, "v", j, view.layer),
     });
   const contexts = new Map();
   for (const query of event.queries) {
-    const numbers = heads.map((head) => contextOf(record, query, view.layer, head));
-    if (numbers.every((c) => c !== null && c.length === 1))
+    const numbers = heads.map((one) => contextOf(record, query, view.layer, one));
+    if (numbers.length && numbers.every((c) => c !== null && c.length === 1))
       contexts.set(
         query,
         numbers.map((c) => c[0]),
@@ -188,8 +218,9 @@ export function frameOf(record, view) {
     layer: view.layer,
     row,
     columns,
-    heads: heads.map((head) => ({ head, name: headName(record, head) })),
-    weights: heads.map((head) => weightLine(record, event, row, view.layer, head)),
+    heads: heads.map((one) => ({ head: one, name: headName(record, one) })),
+    head,
+    weights: lines.map((one) => weightLine(record, run, event, row, view.layer, one)),
     contexts,
     out: outOf(record, event, row),
     targets: targetsOf(record, event),

@@ -13,6 +13,7 @@ const LABELS = 114;
 const BORDERS = 10; // what a column's head needs beside its word,
 const BORDERS_NARROW = 6; // and where room is short
 export const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
+const DRAWER = 7; // between the cache's edge and its rows
 const NEXT_MIN = 200;
 const NEXT_MAX = 320;
 
@@ -47,8 +48,8 @@ export function columnWidths(room, wants, widest = COLUMN_MAX) {
   return needs.map((need) => Math.max(need, common));
 }
 
-function rightWidths(panels, heads) {
-  const notes = Math.max(204, panels.contexts ? heads * 46 + 12 : 0);
+function rightWidths(panels, heads, dense) {
+  const notes = Math.max(dense ? 240 : 204, panels.contexts ? heads * 46 + 12 : 0);
   return { notes, next: panels.prediction ? NEXT_MIN : 0 };
 }
 
@@ -70,7 +71,7 @@ function chooseMode(width, columns, dense, right) {
  */
 export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const dense = columns >= DENSE_FROM;
-  const right = rightWidths(panels, heads);
+  const right = rightWidths(panels, heads, dense);
   const mode = chooseMode(width, columns, dense, right);
   const narrow = mode === "narrow";
   const size = narrow ? NARROW_TEXT : 1;
@@ -108,7 +109,10 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
     const nextX = notesX + right.notes;
     layout.next = { x: nextX, width: Math.min(NEXT_MAX, width - nextX) };
   }
-  if (dense && !narrow && panels.prediction) layout.next = { x: notesX, width: right.notes };
+  if (dense && !narrow) {
+    layout.notes.width = Math.min(NEXT_MAX, width - notesX);
+    if (panels.prediction) layout.next = { ...layout.notes };
+  }
   layout.width = narrow ? scrolledWidth(layout, width) : width;
   return Object.assign(layout, heights(layout, columns, heads, panels));
 }
@@ -126,36 +130,34 @@ function scrolledWidth(layout, width) {
 }
 
 function denseWidths(room, columns, narrow) {
-  const each = Math.max(narrow ? 4 : 3, Math.min(14, Math.floor((10 * room) / columns) / 10));
+  const each = Math.max(narrow ? 4 : 3, Math.min(20, Math.floor((10 * room) / columns) / 10));
   return Array(columns).fill(each);
 }
 
 function denseRow(rows) {
-  return Math.max(3, Math.min(12, Math.floor(3800 / rows) / 10));
+  return Math.max(3, Math.min(14, Math.floor(4200 / rows) / 10));
 }
 
 function heights(layout, rows, heads, panels) {
   const { narrow, dense } = layout;
   const smallest = Math.min(...layout.widths);
   const stacked = !dense && smallest < 50 && rows <= VIEW.digits_up_to;
-  const full = dense ? 20 : 36;
+  const rowOf = (full) => (dense ? 20 : full ? 36 : 26);
   const y = { heads: 0, headsH: dense ? 26 : 38 };
   y.grid = y.heads + y.headsH + (dense ? 6 : 10);
-  y.k = y.grid + rows * layout.rowH + 12;
-  y.kH = panels.keys && !dense ? full : dense ? 18 : 26;
-  let at = y.k + y.kH;
-  if (narrow) at += panels.shapes ? 36 : 20;
+  let at = y.grid + rows * layout.rowH + 14;
   if (panels.weights) {
-    y.caption = at + 12;
+    y.caption = at;
     y.weights = y.caption + 22;
     y.lineH = stacked ? 34 : dense ? 24 : 21;
-    at = y.weights + heads * y.lineH + 4;
-  } else at -= narrow ? 0 : 4;
-  y.v = at + 6;
-  y.vH = panels.values && !dense ? full : dense ? 18 : 26;
-  at = y.v + y.vH;
-  if (narrow) at += panels.ledger ? 56 : 0;
-  else if (panels.ledger) at += dense ? 36 : Math.max(0, 42 - y.vH);
+    at = y.weights + heads * y.lineH + 14;
+  }
+  y.drawer = at;
+  [y.k, y.kH] = [y.drawer + DRAWER, rowOf(panels.keys)];
+  [y.v, y.vH] = [y.k + y.kH + 6, rowOf(panels.values)];
+  y.drawerH = y.v + y.vH + DRAWER - y.drawer;
+  y.under = y.drawer + y.drawerH + 5; // where it is narrow, what is said of the rows stands under them
+  at = y.under + (narrow ? 20 + (panels.shapes ? 32 : 0) + (panels.ledger ? 36 : 0) : 0);
   return { y, stacked, tight: smallest < 58, wordy: smallest >= WORDY, height: Math.ceil(at + 2) };
 }
 

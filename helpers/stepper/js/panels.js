@@ -1,7 +1,7 @@
 // What stands around the board: legend, what moves under it when there is no room beside, work and price.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, formatNumber, visibleText } from "./format.js";
-import { cacheKey, candidates, fillCandidate, OLDER, olderRows, throughLayers } from "./board.js";
+import { candidates, fillCandidate, sumNodes, throughLayers } from "./board.js";
 import { make, makeGroup, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
 
@@ -9,14 +9,20 @@ const LEGEND_MARKS = { masked: VIEW.marks.masked, again: "2" };
 const ROWS_LISTED = 24;
 const CONTEXTS_IN_SIGHT = 8;
 
-export function legend() {
+/** What the marks of the grid and the edges of K and V mean. */
+export function legend(panels) {
   const list = make("ul", "wid-legend");
   list.setAttribute("aria-label", "Legend");
-  for (const [kind, word] of Object.entries(VIEW.legend)) {
-    const item = make("li");
-    item.append(make("span", `wid-cell ${kind} wid-key`, LEGEND_MARKS[kind] ?? ""), word);
-    list.append(item);
-  }
+  const item = (className, mark, word) => {
+    const node = make("li");
+    node.append(make("span", `${className} wid-key`, mark), word);
+    list.append(node);
+  };
+  const share = panels.has("weights") ? "share" : "";
+  for (const [kind, word] of Object.entries(VIEW.legend))
+    item(`wid-cell ${kind} ${share}`, LEGEND_MARKS[kind] ?? "", word);
+  for (const state of ["written", "read", "made"]) item(`wid-row v ${state}`, "", VIEW.rows[state]);
+  if (share) list.append(make("li", "", VIEW.labels.area));
   return list;
 }
 
@@ -51,7 +57,8 @@ function sums(frame) {
     const sum = sumOf(line);
     if (sum === null) continue;
     const item = make("li");
-    item.append(make("span", "soft", line.name), `${sum} = `, make("b", "", formatNumber(line.context[0])));
+    const total = make("b", "", formatNumber(line.context[0]));
+    item.append(make("span", "soft", line.name), ...sumNodes(sum, line.head), " = ", total);
     list.append(item);
   }
   return list;
@@ -98,10 +105,10 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const withTargets = panels.has("targets") && frame.targets.size > 0;
   if (narrowContexts) parts.push(section(VIEW.labels.contexts, contextTable(frame, withTargets)));
   if (layout.narrow && panels.has("weights") && showsContexts)
-    parts.push(section("", ...oldNote(frame), sums(frame)));
+    parts.push(section("", sums(frame)));
   if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));
   if (layout.narrow && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
-  const before = layout.narrow ? [narrowKey(), ...shapeLine(frame, panels)] : [];
+  const before = layout.narrow ? shapeLine(frame, panels) : [];
   node.replaceChildren(...before, ...parts);
   const box = node.querySelector(".wid-scroll");
   if (box && frame.contexts.size > CONTEXTS_IN_SIGHT) box.scrollTop = box.scrollHeight;
@@ -113,16 +120,6 @@ function section(title, ...parts) {
   if (title) node.append(make("p", "soft strong wid-title", title));
   node.append(...parts);
   return node;
-}
-
-function oldNote(frame) {
-  return olderRows(frame) ? [make("p", "soft wid-title", `${OLDER[0].toUpperCase()}${OLDER.slice(1)}.`)] : [];
-}
-
-function narrowKey() {
-  const key = make("p", "wid-legend wid-across");
-  key.append(...cacheKey());
-  return key;
 }
 
 function shapeLine(frame, panels) {

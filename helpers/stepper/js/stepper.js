@@ -1,18 +1,24 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
-import { clippedText, fillText, isolatedText, visibleText } from "./format.js";
-import { counterpart, readTrace } from "./trace.js";
-import { frameOf, headGroups, runOf } from "./frame.js";
+import { clippedText, fillText, visibleText } from "./format.js";
+import { counterpart, headName, headsOf, readTrace } from "./trace.js";
+import { frameOf, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
-import { make, makeButton, Segments, setText, wordNode } from "./dom.js";
+import { make, makeButton, makeSelect, Segments, setText, wordNode } from "./dom.js";
+import { pointedAt } from "./links.js";
+import { animateStep } from "./motion.js";
 import { View } from "./view.js";
 import { Board } from "./board.js";
+import { Ribbon } from "./ribbon.js";
 import { drawBelow, drawDescription, drawFoot, legend } from "./panels.js";
 import { describe, sentenceOf } from "./words.js";
 
 const PLAY_EVERY = 1200; // milliseconds
-const KEYS = "Arrow keys step, Home and End jump, Space plays, C turns the cache on or off.";
+const IN_A_ROW = 600; // steps that come faster than this are not animated
+const KEYS =
+  "Left and Right step, Home and End jump, Space plays, C turns the cache on or off, Up and Down choose a line.";
+const SEGMENTS = 9; // more heads than this are in a list
 
 export class StepperView extends View {
   constructor(el, data, options) {
@@ -23,7 +29,7 @@ export class StepperView extends View {
     const cached = options.cache && this.record.withCache !== null;
     const [first] = this.record.runs; // `start` is an index of its events
     const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
-    this.view = { event, cached, layer: options.layer, row: null, headGroup: 0 };
+    this.view = { event, cached, layer: options.layer, head: null, row: null };
     this.atFirst = {};
     this.atFirst = this.state();
     this.cameFrom = null;
@@ -69,54 +75,66 @@ export class StepperView extends View {
   }
 
   build() {
-    this.buildTop();
+    this.rail = make("ol", "wid-rail");
+    this.rail.setAttribute("aria-label", "Passes");
     this.buildSentence();
     this.buildControls();
-    this.board = new Board(this.panels, (row) => this.change({ row }));
+    this.ribbon = new Ribbon(
+      (row) => this.change({ row }),
+      (token) => this.point(token === null ? null : { row: this.frame.row, column: token, line: null }),
+    );
+    this.board = new Board(
+      this.panels,
+      (row) => this.change({ row }),
+      (about) => this.point(about),
+    );
+    this.readout = make("p", "wid-readout soft");
     this.pickers = make("div", "wid-pickers");
     this.below = make("div", "wid-below");
     this.foot = make("div", "wid-foot");
     this.words = make("div", "wid-unseen");
     this.words.setAttribute("role", "note");
     this.words.setAttribute("aria-label", "This pass in words");
-    this.root.append(
-      this.top,
-      this.say,
-      this.controls,
-      this.board.node,
-      this.pickers,
-      this.below,
-      this.foot,
-      this.words,
-    );
-    this.buildPickers();
+    const { rail, controls, ribbon, say, board, readout, pickers, below, foot, words } = this;
+    const key = legend(this.panels);
+    this.root.append(rail, controls, ribbon.node, say, board.node, key, readout, pickers, below, foot, words);
+    this.readout.hidden = !this.panels.has("weights");
+    this.buildWindow();
   }
 
-  buildTop() {
+  buildSwitches() {
     const { record } = this;
-    this.top = make("div", "wid-top");
-    this.rail = make("ol", "wid-rail");
-    this.rail.setAttribute("aria-label", "Passes");
-    this.switches = make("div", "wid-switches");
+    const switches = [];
     if (this.panels.has("layer") && record.layers.length > 1) {
-      this.layers = new Segments(
-        "Layer",
-        record.layers.map((layer) => String(layer + 1)),
-        (i) => this.change({ layer: record.layers[i], headGroup: 0 }),
+      const names = record.layers.map((layer) => String(layer + 1));
+      this.layers = this.picker("Layer", names, (i) => this.change({ layer: record.layers[i] }));
+      switches.push(labelled("layer", this.layers.node));
+    }
+    const heads = headsOf(record, record.layers[0]);
+    if (this.panels.has("weights") && heads.length > 1) {
+      const names = heads.map((head) => (record.model.head_names ? headName(record, head) : String(head + 1)));
+      this.heads = this.picker("Head", [VIEW.labels.mean, ...names], (i) =>
+        this.change({ head: i ? headsOf(record, this.view.layer)[i - 1] : null }),
       );
-      this.switches.append(this.labelled("layer", this.layers.node));
+      switches.push(labelled("head", this.heads.node));
     }
     if (record.withCache && record.withoutCache) {
       this.cache = new Segments("KV cache", ["on", "off"], (i) => this.change({ cached: i === 0 }));
-      this.switches.append(this.labelled("KV cache", this.cache.node));
+      switches.push(labelled("KV cache", this.cache.node));
     }
-    this.top.append(this.rail, this.switches);
+    return switches;
   }
 
-  labelled(text, node) {
-    const label = make("span", "wid-switch", `${text} `);
-    label.append(node);
-    return label;
+  /** Buttons for a few, a list for many. */
+  picker(label, names, choose) {
+    return names.length > SEGMENTS ? makeSelect(label, names, choose) : new Segments(label, names, choose);
+  }
+
+  /** Light up what belongs to a cell, a weight, a word; null is none. */
+  point(about) {
+    if (!this.frame) return;
+    this.board.light(about, this.ribbon);
+    setText(this.readout, (about && pointedAt(about, this.frame)) || VIEW.labels.point);
   }
 
   buildSentence() {
@@ -157,45 +175,27 @@ export class StepperView extends View {
     this.controls = make("div", "wid-controls");
     const buttons = make("div", "wid-buttons");
     buttons.append(this.back, this.next, this.play, this.slider);
-    this.controls.append(buttons, legend());
+    this.controls.append(buttons, ...this.buildSwitches());
   }
 
-  buildPickers() {
+  /** Past so many columns, which of them are shown. */
+  buildWindow() {
     const { record } = this;
-    const longest = Math.max(...record.layers.map((layer) => headGroups(record, layer).length));
-    if (this.panels.has("weights") && longest > 1) {
-      this.headPicker = this.picker("heads", (value) => this.change({ headGroup: Number(value) }));
-    }
-    if (this.panels.has("weights") && record.columns > 24) {
-      this.rowPicker = this.picker("attention weights of row", (value) =>
-        this.change({ row: Number(value) }),
-      );
-    }
-    if (record.columns > WINDOW) {
-      this.windowSlider = make("input");
-      this.windowSlider.type = "range";
-      this.windowSlider.min = 0;
-      this.windowSlider.max = record.columns - WINDOW;
-      this.windowSlider.setAttribute("aria-label", "First column shown");
-      this.windowSlider.addEventListener("input", () => {
-        this.columnStart = Number(this.windowSlider.value);
-        this.draw();
-      });
-      this.windowWords = make("span", "soft");
-      const label = make("label", "wid-picker", "columns ");
-      label.append(this.windowSlider, this.windowWords);
-      this.pickers.append(label);
-    }
-    this.pickers.hidden = !this.pickers.firstChild;
-  }
-
-  picker(word, choose) {
-    const select = make("select");
-    select.addEventListener("change", () => choose(select.value));
-    const label = make("label", "wid-picker", `${word} `);
-    label.append(select);
+    this.pickers.hidden = record.columns <= WINDOW;
+    if (this.pickers.hidden) return;
+    this.windowSlider = make("input");
+    this.windowSlider.type = "range";
+    this.windowSlider.min = 0;
+    this.windowSlider.max = record.columns - WINDOW;
+    this.windowSlider.setAttribute("aria-label", "First column shown");
+    this.windowSlider.addEventListener("input", () => {
+      this.columnStart = Number(this.windowSlider.value);
+      this.draw();
+    });
+    this.windowWords = make("span", "soft");
+    const label = make("label", "wid-picker", "columns ");
+    label.append(this.windowSlider, this.windowWords);
     this.pickers.append(label);
-    return select;
   }
 
   pressed(event) {
@@ -209,6 +209,9 @@ export class StepperView extends View {
 
   keyAction(event) {
     const onWindow = event.target === this.windowSlider;
+    const onSlider = event.target.tagName === "INPUT";
+    const lines = { ArrowUp: -1, ArrowDown: 1 };
+    if (event.key in lines && !onSlider && this.panels.has("weights")) return () => this.chooseLine(lines[event.key]);
     const arrows = {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
@@ -220,6 +223,17 @@ export class StepperView extends View {
     if (event.key.toLowerCase() === "c" && this.cache)
       return () => this.change({ cached: !this.view.cached });
     return null;
+  }
+
+  /** Choose the line above or below among those that have run. */
+  chooseLine(by) {
+    const { frame } = this;
+    const there = frame.columns.filter((c) => c.state === "present").map((c) => c.index);
+    const row = there[there.indexOf(frame.row) + by];
+    if (row === undefined) return;
+    const inRibbon = this.ribbon.node.contains(document.activeElement);
+    this.change({ row });
+    if (inRibbon) this.ribbon.wordOf(row).focus({ preventScroll: true });
   }
 
   step(by) {
@@ -255,10 +269,14 @@ export class StepperView extends View {
       this.columnStart = null;
     }
     if (Object.keys(next).every((key) => next[key] === this.view[key])) return;
+    const forward = next.event === this.view.event + 1 && next.cached === this.view.cached;
     this.view = next;
     this.keepAddress();
     const started = performance.now();
     this.draw();
+    if (forward && !this.still.matches && started - (this.stepped ?? 0) > IN_A_ROW && this.width > 0)
+      animateStep(this.board, this.ribbon, this.frame);
+    this.stepped = started;
     performance.measure("wid-step", { start: started, end: performance.now() });
   }
 
@@ -281,11 +299,14 @@ export class StepperView extends View {
     this.root.dataset.event = String(this.view.event);
     this.root.dataset.cache = frame.run.keeps ? "on" : "off";
     this.root.dataset.layer = String(this.view.layer);
+    this.root.dataset.head = frame.head === null ? "mean" : String(frame.head);
     this.drawRail(frame, width);
     this.drawControls(frame);
+    this.ribbon.draw(frame, this.panels.has("weights"));
     fillSentence(this.sentence, sentenceOf(frame));
     this.board.draw(frame, width, this.columnStart, theme);
-    this.drawPickers(frame);
+    this.drawWindow(frame);
+    this.point(null);
     drawBelow(this.below, frame, this.board.layout, this.panels, this.board.showsContexts(frame));
     drawFoot(this.foot, frame, this.board.layout, this.panels);
     drawDescription(this.words, describe(frame, this.panels));
@@ -293,8 +314,7 @@ export class StepperView extends View {
   }
 
   drawRail(frame, width) {
-    const beside = this.small ? 0 : this.switches.childElementCount * 140;
-    const items = fittingRail(frame.run.events, this.view.event, width - beside);
+    const items = fittingRail(frame.run.events, this.view.event, width);
     const names = items.map((index) => (index === null ? "" : frame.run.events[index].name));
     const key = items.includes(null) ? `${names.join()} ${this.view.event}` : names.join();
     if (this.railKey !== key) this.fillRail(items, frame.run.events);
@@ -338,32 +358,15 @@ export class StepperView extends View {
     this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.last + 1}`);
     if (this.cache) this.cache.press(this.view.cached ? 0 : 1);
     if (this.layers) this.layers.press(this.record.layers.indexOf(this.view.layer));
+    if (this.heads)
+      this.heads.press(frame.head === null ? 0 : headsOf(this.record, this.view.layer).indexOf(frame.head) + 1);
   }
 
-  drawPickers(frame) {
-    if (this.headPicker) {
-      const groups = headGroups(this.record, this.view.layer);
-      const names = groups.map((heads) =>
-        heads.length > 1 ? `${heads[0] + 1} to ${heads.at(-1) + 1}` : `${heads[0] + 1}`,
-      );
-      fillSelect(
-        this.headPicker,
-        names.map((name, i) => [i, name]),
-        Math.min(this.view.headGroup, groups.length - 1),
-      );
-    }
-    if (this.rowPicker) {
-      const rows = frame.event.queries.map((q) => [
-        q,
-        `${frame.columns[q].position} ${isolatedText(frame.columns[q].text, 16)}`,
-      ]);
-      fillSelect(this.rowPicker, rows, frame.row);
-    }
-    if (this.windowSlider) {
-      const [start, stop] = this.board.cols;
-      this.windowSlider.value = start;
-      setText(this.windowWords, `${start + 1} to ${stop} of ${frame.columns.length}`);
-    }
+  drawWindow(frame) {
+    if (!this.windowSlider) return;
+    const [start, stop] = this.board.cols;
+    this.windowSlider.value = start;
+    setText(this.windowWords, `${start + 1} to ${stop} of ${frame.columns.length}`);
   }
 
   destroy() {
@@ -372,20 +375,10 @@ export class StepperView extends View {
   }
 }
 
-function fillSelect(select, entries, chosen) {
-  const key = entries.map(([value]) => value).join(",");
-  if (select.widKey !== key) {
-    select.widKey = key;
-    select.replaceChildren(
-      ...entries.map(([value, text]) => {
-        const option = make("option", "", text);
-        option.value = value;
-        return option;
-      }),
-    );
-  }
-  select.value = String(chosen);
-  select.disabled = entries.length < 2;
+function labelled(text, node) {
+  const label = make("span", "wid-switch", `${text} `);
+  label.append(node);
+  return label;
 }
 
 function fillSentence(node, parts) {

@@ -186,6 +186,7 @@ export function readTrace(data, sequence = 0) {
     values: data.values ?? [],
     contexts: readContexts(runs),
     decoded: new Map(),
+    means: new Map(),
   };
 }
 
@@ -193,7 +194,9 @@ export function headsOf(record, layer) {
   return record.recorded.filter(([l]) => l === layer).map(([, head]) => head);
 }
 
+/** A head by its name, else by its number from 1; null is the mean of all. */
 export function headName(record, head) {
+  if (head === null) return VIEW.labels.mean;
   return record.model.head_names?.[head] ?? fillText(VIEW.labels.head, { number: head + 1 });
 }
 

@@ -178,14 +178,16 @@ export function rowsNote({ event, run }) {
   return note(read ? "read" : "written", { read, written }) + (rest > 0 ? note("rest", { rest }) : "");
 }
 
-/** The sum behind one context: "0.5 × 20 + 0.5 × 5", "average of 5"; null where V has no single numbers. */
-export function sumOf({ weights, values, context }) {
+/** The sum behind one context: its terms, or words where they are many; null where V has no single numbers. */
+export function sumOf({ weights, columns, values, context }) {
   if (!weights || !values || context === null) return null;
-  const terms = Array.from(weights, (w, k) => [w, values[k]]).filter(([w]) => isPicked(w, weights.length));
+  const terms = columns
+    .map((column, k) => ({ column, w: weights[k], v: values[k] }))
+    .filter(({ w }) => isPicked(w, weights.length));
   if (!terms.length) return VIEW.sums.none;
   if (terms.length < VIEW.many_terms)
-    return terms.map(([w, v]) => `${formatNumber(w)} × ${formatNumber(v)}`).join(" + ");
-  const even = terms.every(([w]) => Math.abs(w - 1 / terms.length) < VIEW.even);
+    return terms.map(({ column, w, v }) => ({ column, text: `${formatNumber(w)} × ${formatNumber(v)}` }));
+  const even = terms.every(({ w }) => Math.abs(w - 1 / terms.length) < VIEW.even);
   return fillText(VIEW.sums[even ? "even" : "many"], { terms: terms.length });
 }
 

@@ -1,0 +1,56 @@
+// What a step does, shown: the newest word drops into its column, its K and V slide into the cache, its pairs light
+// up, and the word that comes out flies to the text. Half a second, and only for a single step forward.
+
+const WHOLE = 480; // milliseconds
+const EASE = "cubic-bezier(.2, .7, .3, 1)";
+
+function play(node, keyframes, start, end) {
+  node?.animate(keyframes, {
+    delay: start * WHOLE,
+    duration: (end - start) * WHOLE,
+    easing: EASE,
+    fill: "backwards",
+  });
+}
+
+const fadeIn = [{ opacity: 0 }, { opacity: 1 }];
+const dropIn = (by) => [
+  { opacity: 0, transform: `translateY(${-by}px)` },
+  { opacity: 1, transform: "none" },
+];
+const emptied = (by) => [
+  { opacity: 1, transform: "none" },
+  { opacity: 0, transform: `translateY(${by}px)`, offset: 0.45 },
+  { opacity: 0, transform: `translateY(${-by}px)`, offset: 0.5 },
+  { opacity: 1, transform: "none" },
+];
+
+/** Move a node's picture from where another stands; the node itself is where it belongs. */
+function fly(from, to) {
+  if (!from || !to) return;
+  const [a, b] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
+  if (!a.width || !b.width) return;
+  const by = `translate(${a.left - b.left}px, ${a.top - b.top}px)`;
+  play(to, [{ transform: by, opacity: 0.6 }, { transform: "none", opacity: 1 }], 0.45, 1);
+}
+
+/** Animate the pass that has just been drawn. */
+export function animateStep(board, ribbon, frame) {
+  const { event, run, out } = frame;
+  const nodes = board.pool.nodes;
+  const again = new Set(event.part?.repeated.length ? event.queries : []);
+  if (board.layout.dense) play(board.canvas, fadeIn, 0, 0.6);
+  for (const query of event.queries) {
+    const fresh = !again.has(query) || run.firstRunAt.get(query) === event.index;
+    const rows = [nodes.get(`k${query}`), nodes.get(`v${query}`)];
+    if (fresh) play(nodes.get(`h${query}`), dropIn(18), 0, 0.3);
+    for (const row of rows) fresh ? play(row, dropIn(40), 0.2, 0.6) : play(row, emptied(26), 0, 0.6);
+    for (let j = 0; j <= query; j++) {
+      const at = 0.25 + (0.4 * j) / Math.max(1, frame.columns.length);
+      play(nodes.get(`c${query}.${j}`), fadeIn, at, at + 0.2);
+    }
+  }
+  const chosen = board.node.parentElement.querySelector(".wid-candidate.chosen .wid-word");
+  const index = event.part?.out.find((o) => o.query === out?.query)?.chosen;
+  fly(chosen, ribbon.wordOf(index));
+}

@@ -1,0 +1,70 @@
+// The text so far, as text: each word's underline is as dark as the weight that the chosen line gives it.
+import VIEW from "../view.json" with { type: "json" };
+import { visibleText } from "./format.js";
+import { isPicked, tokenState, weightsIn } from "./frame.js";
+import { make, makeButton, setOnce, setText } from "./dom.js";
+
+/** How dark the underline of each word is, 0 to 1, relative to the word that the line looks at most. */
+export function shades(frame) {
+  const { record, run, event, row, layer, head } = frame;
+  const { columns, weights } = row === null ? { weights: null } : weightsIn(record, run, event, row, layer, head);
+  if (!weights) return new Map();
+  const most = Math.max(...weights);
+  const picked = columns.map((j, k) => [j, isPicked(weights[k], columns.length) ? weights[k] / most : 0]);
+  return new Map(picked.filter(([, shade]) => shade > 0));
+}
+
+/** Whether words carry their own spaces, as most tokenizers have it, or stand apart by themselves. */
+export function carriesSpaces(tokens) {
+  return tokens.some(({ text }) => /^\s\S|\S\s$/.test(text));
+}
+
+export class Ribbon {
+  /** `onRow` is called with the token of a chosen word, `onPoint` with that of a word pointed at, or null. */
+  constructor(onRow, onPoint) {
+    this.node = make("div", "wid-ribbon");
+    this.node.setAttribute("role", "group");
+    this.node.setAttribute("aria-label", VIEW.labels.ribbon);
+    this.onRow = onRow;
+    const at = (event) => event.target.closest?.("[data-token]")?.dataset.token;
+    for (const kind of ["pointerover", "focusin"])
+      this.node.addEventListener(kind, (e) => at(e) !== undefined && onPoint(Number(at(e))));
+    for (const kind of ["pointerleave", "focusout"]) this.node.addEventListener(kind, () => onPoint(null));
+  }
+
+  /** All words at once, those to come unseen, so that the height is the same at every pass. */
+  build(record) {
+    this.record = record;
+    const glued = carriesSpaces(record.tokens);
+    this.words = record.tokens.map((token, index) => {
+      const word = makeButton("", "", () => this.onRow(index));
+      word.dataset.token = String(index);
+      const text = visibleText(glued ? token.text.trim() || token.text : token.text);
+      word.append(make("bdi", "wid-word", text));
+      return word;
+    });
+    const spaced = (index) => !glued || /^\s/.test(record.tokens[index].text);
+    const parts = this.words.flatMap((word, i) => (i && spaced(i) ? [" ", word] : [word]));
+    this.node.replaceChildren(...parts);
+  }
+
+  draw(frame, withWeights) {
+    if (this.record !== frame.record) this.build(frame.record);
+    const shade = withWeights ? shades(frame) : new Map();
+    this.words.forEach((word, index) => {
+      const { state, origin, fate } = tokenState(frame.record, frame.run, frame.event, index);
+      const ran = state === "present" && index < frame.columns.length;
+      const chosen = withWeights && index === frame.row;
+      setOnce(word, "className", `wid-said ${origin} ${state} ${fate} ${chosen ? "chosen" : ""}`);
+      setOnce(word, "tabIndex", chosen ? 0 : -1);
+      setOnce(word, "disabled", !ran || !withWeights);
+      const dark = `${Math.round(100 * (shade.get(index) ?? 0))}%`;
+      if (word.widShade !== dark) word.style.setProperty("--shade", (word.widShade = dark));
+    });
+  }
+
+  /** The node of a token's word, for what flies there or lights up. */
+  wordOf(index) {
+    return this.words?.[index] ?? null;
+  }
+}
