@@ -176,9 +176,9 @@ class Moment:
 
     def row_state(self, token: int) -> str:
         """What happens to a token's row of K and V."""
-        if isinstance(self.event, Drop) and self.event.sequence == self.sequence:
-            if token in spread(self.event.rows):
-                return "dropped"
+        event = self.event
+        if isinstance(event, Drop) and event.sequence == self.sequence and token in spread(event.rows):
+            return "dropped"
         if self.part and token in spread(self.part.written):
             return "written"
         if self.part and token in spread(self.part.read):
@@ -224,7 +224,7 @@ class Moment:
         return next((e for e in plain.passes if pass_name(plain, e) == pass_name(self.run, event)), None)
 
     def work(self) -> dict[str, Any]:
-        """Counts of the pass, those of the same pass without a cache, positions run so far, this sequence's rows."""
+        """Counts of the pass and of the same without a cache, positions so far, this sequence's rows."""
         reached = [e for e in self.run.events[: self.index + 1] if isinstance(e, Pass)][-1:]
         same = self.same_pass(self.event)
         before = self.same_pass(reached[0]) if reached and self.keeps else None
@@ -313,7 +313,9 @@ class Moment:
             else:
                 stretches.append([i])
         few = lambda s: ", ".join(map(self.spelled, s))  # noqa: E731
-        return ", ".join(few(s) if len(s) <= 8 else f"{self.spelled(s[0])} to {self.spelled(s[-1])}" for s in stretches)
+        return ", ".join(
+            few(s) if len(s) <= 8 else f"{self.spelled(s[0])} to {self.spelled(s[-1])}" for s in stretches
+        )
 
 
 def in_words(moment: Moment, want: dict[str, Any]) -> list[str]:
@@ -326,9 +328,10 @@ def in_words(moment: Moment, want: dict[str, Any]) -> list[str]:
             "The first and the last:"
         )
     for query in told:
-        where = lambda *signs, q=query: [j for j, mark in enumerate(marks[q]) if mark in signs or (mark.isdigit() and "2" in signs)]  # noqa: E731, E501
-        again, masked = where("2"), where("×")
-        said = f"{moment.spelled(query)} looks at {moment.named(sorted(where('●') + again))}"
+        seen = [j for j, mark in enumerate(marks[query]) if mark not in ("", "×")]
+        again = [j for j in seen if marks[query][j] != "●"]
+        masked = [j for j, mark in enumerate(marks[query]) if mark == "×"]
+        said = f"{moment.spelled(query)} looks at {moment.named(seen)}"
         said += f", {len(again)} of them scored before" if again else ""
         lines.append(said + (f"; masked: {moment.named(masked)}." if masked else "."))
     if moment.untouched and isinstance(moment.event, Pass) and not moment.is_training:
@@ -343,8 +346,14 @@ def in_words(moment: Moment, want: dict[str, Any]) -> list[str]:
     return lines
 
 
+def views(want: dict[str, Any]) -> list[tuple[int | None, int | None]]:
+    """Heads, their mean first, and lines, the last first, in pairs: each comes at least once."""
+    heads, lines = [None, *want["heads"]], [*map(int, want["weights"])][::-1] or [None]
+    return [(heads[k % len(heads)], lines[k % len(lines)]) for k in range(max(len(heads), len(lines)))]
+
+
 def view(want: dict[str, Any], head: int | None, row: int | None) -> dict[str, Any]:
-    """What depends on the chosen head (None: their mean) and line: weights in grid, ribbon, lines and words."""
+    """What depends on the chosen head (None: their mean) and line: weights in grid, ribbon, lines, words."""
     heads, every = want["heads"], want["weights"]
 
     def looks(query: Any, one: int | None) -> list[Any] | None:
@@ -353,7 +362,9 @@ def view(want: dict[str, Any], head: int | None, row: int | None) -> dict[str, A
         lines = every[str(query)]
         if None in lines:
             return None
-        return [[k, math.fsum(line[n][1] for line in lines) / len(lines)] for n, (k, _) in enumerate(lines[0])]
+        return [
+            [k, math.fsum(line[n][1] for line in lines) / len(lines)] for n, (k, _) in enumerate(lines[0])
+        ]
 
     def picked(found: list[Any]) -> list[Any]:
         return [[k, w] for k, w in found if w * len(found) >= 0.05]
@@ -364,21 +375,29 @@ def view(want: dict[str, Any], head: int | None, row: int | None) -> dict[str, A
     at = lambda one: None if one is None else heads.index(one)  # noqa: E731
     said = lambda key, one, q=row: want[key][str(q)][at(one)] if q is not None and one is not None else None  # noqa: E731
     numbers = [one for one in lines if one is not None]
-    contexts = {str(q): [said("contexts", one, q) for one in numbers] for q in want["live"] if str(q) in every}
-    shown_contexts = {q: [shown(c) for c in found] for q, found in contexts.items() if found and None not in found}
+    contexts = {
+        str(q): [said("contexts", one, q) for one in numbers] for q in want["live"] if str(q) in every
+    }
+    shown_contexts = {
+        q: [shown(c) for c in found] for q, found in contexts.items() if found and None not in found
+    }
     outs = want["out"]
     return {
         "head": head,
         "row": row,
         "shares": {
-            f"{q}.{k}": w if [k, w] in picked(found) else 0
+            f"{q}.{k}": w if w * len(found) >= 0.05 else 0
             for q in every
             for found in [looks(q, head) or []]
             for k, w in found
         },
         "shades": {str(k): math.floor(100 * w / most + 0.5) for k, w in picked(mine) if w},
         "lines": [
-            {"name": "mean" if one is None else want["names"][at(one)], "weights": looks(row, one), "sum": said("sums", one)}
+            {
+                "name": "mean" if one is None else want["names"][at(one)],
+                "weights": looks(row, one),
+                "sum": said("sums", one),
+            }
             for one in lines
         ],
         "contexts": shown_contexts,

@@ -1,4 +1,4 @@
-"""Traces made by hand: what no toy shows, unequal layers and heads, drops, chunks, drafts, sequences, long texts."""
+"""Traces made by hand, of what no toy shows: unequal layers and heads, drops, drafts, sequences, sizes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def made(
         sequences=[TokenSequence(prompt, tokens)],
         runs=[cached, plain],
         weights=maker.rows,
-        values=[Values(0, layer, maker.k[layer], maker.v[layer]) for layer in recorded] if kv_heads == 1 else None,
+        values=[Values(0, layer, maker.k[layer], maker.v[layer]) for layer in recorded]
+        if kv_heads == 1
+        else None,
     )
 
 
@@ -284,7 +286,9 @@ def sequences() -> Trace:
 def of_size(n: int, training: bool = False) -> Callable[[], Trace]:
     """So many columns, on both sides of where the canvas and its window begin."""
     start, plan = max(1, n - 2), [("training", 0, max(1, n - 2))] if training else []
-    return lambda: made(words(n + 1), start, [*plan, ("prefill", 0, start), *decodes(start, n)], {0: [0, 1]}, seed=n)
+    return lambda: made(
+        words(n + 1), start, [*plan, ("prefill", 0, start), *decodes(start, n)], {0: [0, 1]}, seed=n
+    )
 
 
 def heads() -> Trace:
@@ -316,7 +320,9 @@ def chunks() -> Trace:
 UNEQUAL: dict[str, Callable[[], Trace]] = {
     make.__name__: make for make in (layers, heads, window, drafts, chunks, sequences)
 }
-SIZES: dict[str, Callable[[], Trace]] = {f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)}
+SIZES: dict[str, Callable[[], Trace]] = {
+    f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)
+}
 # Every event of these is held against tests/expected.py, by the modules in node and by the page.
 WALKED: dict[str, Callable[[], Trace]] = {
     "toy": record_toy,

@@ -23,7 +23,7 @@ from helpers.stepper import LEVELS, Stepper, format, script, static
 from helpers.stepper.format import VIEW
 from helpers.trace import Drop, Other, Pass, Trace
 from tests import oracle
-from tests.expected import expected, expected_marks, pass_name, view
+from tests.expected import expected, expected_marks, pass_name, view, views
 from tests.machine import ROOT
 from tests.made_traces import (
     DROP,
@@ -104,18 +104,15 @@ def passes_of(trace: Trace) -> list[tuple[str, int, int, dict[str, Any]]]:
     return [
         (name, index, layer, expected(trace, name, index, layer))
         for name, index, layer, sequence in every_look(trace)
-        if sequence == 0 and any(part.sequence == 0 for part in getattr(trace.run(name).events[index], "parts", []))
+        if sequence == 0
+        and any(part.sequence == 0 for part in getattr(trace.run(name).events[index], "parts", []))
     ]
 
 
 def looks_at(trace: Trace) -> list[Any]:
     """All that can be turned to: each look, what it has to show, and its views by head and line."""
-    found = []
-    for look in every_look(trace):
-        want = expected(trace, *look)
-        rows = [*map(int, want["weights"])] or [None]
-        found.append([look, want, [view(want, head, row) for head in [None, *want["heads"]] for row in rows]])
-    return found
+    looks = [(look, expected(trace, *look)) for look in every_look(trace)]
+    return [[look, want, [view(want, *pair) for pair in views(want)]] for look, want in looks]
 
 
 def test_javascript(node: str, tmp_path: Path) -> None:

@@ -45,6 +45,18 @@ test("cells of a part of the columns are those of the whole row", () => {
   }
 });
 
+test("a token that runs again may look at less: each cell has its own count, and the last look is shown", () => {
+  const data = load("toy");
+  const { events } = data.runs[1];
+  events[DECODE].parts[0].visible[3] = [[2, 4]];
+  events.push({ op: "pause", say: "Nothing runs." });
+  const made = trace.readTrace(data);
+  const run = made.withoutCache;
+  assert.deepEqual([...rowCells(run, DECODE, 3, 0, 5).counts], [1, 1, 2, 2, 0]);
+  const looks = (event) => weightsIn(made, run, run.events[event], 3, 0, 0).columns;
+  assert.deepEqual([PREFILL, DECODE, 3].map(looks), [[0, 1, 2, 3], [2, 3], [2, 3]]);
+});
+
 test("work is counted, never computed, and each bar has the scale of its largest pass", () => {
   const data = load("toy");
   Object.assign(data.runs[0].events[1].counts, { pairs: 7, positions: 3 });

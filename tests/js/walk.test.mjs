@@ -114,8 +114,9 @@ function checkOut(out, want) {
 for (const [name, looks] of Object.entries(load("expected")))
   test(`every look at ${name}`, () => {
     const data = load(name);
+    const records = data.sequences.map((_, sequence) => readTrace(data, sequence));
     for (const [[run, event, layer, sequence], want, views] of looks) {
-      const record = readTrace(data, sequence);
+      const record = records[sequence];
       const at = { cached: run === "cached", layer };
       const first = frame(record, event, at);
       assert.equal(first.row, want.live.at(-1) ?? null, "the last line of the pass is the first chosen");

@@ -89,8 +89,8 @@ export class Board {
     const keys = about && this.panels.has("weights") ? linked(about, this.frame) : [];
     const terms = keys.filter((key) => key[0] === "t").map((key) => this.marks.querySelector(`[data-key="${key}"]`));
     const word = about && about.column !== null ? ribbon.wordOf(about.column) : null;
-    const own = keys.map((key) => this.pool.nodes.get(key) ?? this.rowPool.nodes.get(key));
-    this.lit = [...own, ...terms, word].filter(Boolean);
+    const own = keys.map((key) => [this.pool, this.rowPool, this.namePool].map((pool) => pool.nodes.get(key)));
+    this.lit = [...own.flat(), ...terms, word].filter(Boolean);
     for (const node of this.lit) node.classList.add("lit");
     this.drawBand(about);
   }
