@@ -445,6 +445,7 @@ def test_saved_page_stands_alone(run: Trace, tmp_path: Path) -> None:
         "start": 1,
         "cache": False,
         "layer": 0,
+        "head": None,
     }
     assert list(tmp_path.iterdir()) == [path]
 

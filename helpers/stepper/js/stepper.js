@@ -29,7 +29,7 @@ export class StepperView extends View {
     const cached = options.cache && this.record.withCache !== null;
     const [first] = this.record.runs; // `start` is an index of its events
     const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
-    this.view = { event, cached, layer: options.layer, head: null, row: null };
+    this.view = { event, cached, layer: options.layer, head: options.head ?? null, row: null };
     this.atFirst = {};
     this.atFirst = this.state();
     this.cameFrom = null;
