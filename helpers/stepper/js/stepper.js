@@ -42,8 +42,14 @@ export class StepperView extends View {
 
   /** The state as the page's address tells it, all counted from 1; what is as at first is not told. */
   state() {
-    const { event, cached, layer } = this.view;
-    const told = { pass: event + 1, cache: cached ? "on" : "off", layer: layer + 1 };
+    const { event, cached, layer, head, row } = this.view;
+    const told = {
+      pass: event + 1,
+      cache: cached ? "on" : "off",
+      layer: layer + 1,
+      head: head === null ? "mean" : head + 1,
+      line: row === null ? null : row + 1,
+    };
     for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
     return told;
   }
@@ -51,18 +57,29 @@ export class StepperView extends View {
   /** Go where an address says, or as near as there is; returns what was not as it should be. */
   goTo(values) {
     const { record, atFirst } = this;
-    const cache = values.get("cache") ?? atFirst.cache;
-    const known = { on: record.withCache, off: record.withoutCache };
-    const cached = (known[cache] ? cache : atFirst.cache) === "on";
-    const last = runOf(record, cached).events.length;
-    const pass = nearest(values.get("pass"), 1, last, atFirst.pass);
-    const layer = nearest(values.get("layer"), 1, Infinity, atFirst.layer);
-    const there = record.layers.includes(layer.value - 1);
+    const wrong = [];
+    const number = (name, last, otherwise) => {
+      const { value, fits } = nearest(values.get(name), 1, last, otherwise);
+      if (!fits) wrong.push(name);
+      return value;
+    };
+    const among = (name, value, known, otherwise) => {
+      if (known.includes(value)) return value;
+      wrong.push(name);
+      return otherwise;
+    };
+    const runs = [record.withCache && "on", record.withoutCache && "off"];
+    const cached = among("cache", values.get("cache") ?? atFirst.cache, runs, atFirst.cache) === "on";
+    const event = number("pass", runOf(record, cached).events.length, atFirst.pass) - 1;
+    const layer = among("layer", number("layer", 999, atFirst.layer) - 1, record.layers, atFirst.layer - 1);
+    const mean = (values.get("head") ?? atFirst.head) === "mean";
+    const heads = headsOf(record, layer);
+    const head = mean ? null : among("head", number("head", 999, atFirst.head) - 1, heads, null);
     this.change({ cached });
-    this.change({ event: pass.value - 1, layer: there ? layer.value - 1 : this.view.layer });
-    const wrong = [pass.fits || "pass", known[cache] ? true : "cache", (layer.fits && there) || "layer"];
-    const names = wrong.filter((name) => name !== true);
-    return names.length ? fillText(VIEW.labels["no such"], { names: names.join(", ") }) : null;
+    this.change({ event, layer, head });
+    if (values.has("line")) this.change({ row: number("line", record.columns, 1) - 1 });
+    const names = [...new Set(wrong)].join(", ");
+    return names ? fillText(VIEW.labels["no such"], { names }) : null;
   }
 
   get run() {
