@@ -100,7 +100,7 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
     xs,
     widths,
     xEnd: x,
-    rowH: dense ? denseRow(columns) : rowHeight(columns, narrow),
+    rowH: dense ? Math.min(denseRow(columns), Math.max(3, Math.ceil(2 * widths[0]))) : rowHeight(columns, narrow),
   };
   const notesX = x + 18;
   layout.notes = narrow ? null : { x: notesX, width: right.notes };
