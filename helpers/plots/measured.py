@@ -16,10 +16,8 @@ from helpers.plots.words import SMALL, counted, digits, need, shorten, told
 def _checked(name: str, values: Sequence[float], n: int | None = None) -> np.ndarray:
     """Return values as an array. ValueError unless they are `n` finite numbers of 0 or more."""
     row = np.asarray(values, dtype=float)
-    if row.ndim != 1 or len(row) != (n or len(row)) or not np.isfinite(row).all() or (row < 0).any():
-        got = f"{row.shape} numbers from {row.min()} to {row.max()}" if row.size else "nothing"
-        many = "" if n is None else f"{n} "
-        raise ValueError(f"{name}: got {got}; expected a list of {many}finite numbers, 0 or more")
+    right = len(row) == (n or len(row)) and bool((np.isfinite(row) & (row >= 0)).all())
+    need(right, f"{name} are {row}; expected {n or 'some'} finite numbers, 0 or more")
     return row
 
 
@@ -29,12 +27,12 @@ def moving_median(values: Sequence[float], each_side: int) -> list[float]:
     return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
 
 
-def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
+def loss_curve(losses: Sequence[float], level: float) -> Picture:
     """Draw the loss of a training run against its steps.
 
     Args:
         losses: one for each step, at least 2.
-        level: where a model that knows nothing stands, ln V; None draws no such line.
+        level: where a model that knows nothing stands, ln V.
 
     Returns:
         The moving median of the losses over a pale band from the lowest to the highest of a few steps, and
@@ -56,21 +54,21 @@ def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
         right = sheet.width - 56
         sheet.text(18, 20, "loss", bold=True)
         axes = sheet.plot(52, 40, right, 262)
-        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level or 0) or 1))
+        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level)))
         axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
         axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
         sheet.note(right, 304, "steps of training", at="right")
         sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
-        if level is not None:
-            y = sheet.at(axes, 1, level)[1]
-            sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
-            name = f"learned nothing: ln V = {digits(level, 2)}"
-            sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
+        y = sheet.at(axes, 1, level)[1]
+        sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
+        name = f"learned nothing: ln V = {digits(level, 2)}"
+        sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
 
     moves = "falls" if end < raw[0] else "goes"
-    alt = f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}."
-    if level is not None:
-        alt += f" A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
+    alt = (
+        f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}. "
+        f"A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
+    )
     return Picture(draw, alt, {"first": round(float(raw[0]), 2), "last": round(end, 2)})
 
 
@@ -93,7 +91,7 @@ def _curves(
         axes = sheet.plot(66, top, right, base)
         axes.set(ylim=(0, most))
         if log:
-            _log_axis(axes.xaxis, "x", axes)
+            _log_axes(axes.xaxis)
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in series.values()]
@@ -124,11 +122,12 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
-def _log_axis(axis: Any, which: str, axes: Axes) -> None:
-    axes.set(**{f"{which}scale": "log"})
-    axis.set_major_locator(LogLocator(numticks=7))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter("{x:,g}")
+def _log_axes(*axes: Any) -> None:
+    for axis in axes:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axis.set_major_locator(LogLocator(numticks=7))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:,g}")
 
 
 def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]], title: str) -> Picture:
@@ -147,9 +146,8 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
     """
     _check_growing("contexts", contexts, len(series))
     times = {name: _checked(name, y, len(contexts)) for name, y in series.items()}
-    picture = _curves(
-        f"{title}, milliseconds", "ms", "tokens of context", np.array(contexts), times, log=True
-    )
+    name = f"{title}, milliseconds"
+    picture = _curves(name, "ms", "tokens of context", np.array(contexts), times, log=True)
     picture.numbers["contexts"] = list(contexts)
     return picture
 
@@ -234,8 +232,7 @@ def _dots(
     seen = [(m[(m > 0) & (d > 0)], d[(m > 0) & (d > 0)]) for d, m in clouds.values()]
     seen = [(m, d) if len(m) else (np.ones(1), np.ones(1)) for m, d in seen]
     ends = [(min(x[n].min() for x in seen) / 3, max(x[n].max() for x in seen) * 3) for n in (0, 1)]
-    _log_axis(axes.xaxis, "x", axes)
-    _log_axis(axes.yaxis, "y", axes)
+    _log_axes(axes.xaxis, axes.yaxis)
     axes.set(xlim=ends[0], ylim=ends[1])
     for (m, d), (difference, margin) in zip(seen, clouds.values(), strict=True):
         if (margin * difference).any():

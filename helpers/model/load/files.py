@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,13 @@ class CheckpointError(ValueError):
 def check_file(path: Path) -> Path:
     """Return the path. CheckpointError unless it is a file that can be read: opening a pipe would wait."""
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-            raise CheckpointError(f"{path} is {kind}; expected a file")
-        path.open("rb").close()
-    except FileNotFoundError:
-        raise CheckpointError(f"{path.name} is missing from {path.parent}") from None
+        if not path.is_fifo():
+            path.open("rb").close()
+            return path
+        told = "a pipe"
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    return path
+        told = error.strerror
+    raise CheckpointError(f"{path} cannot be read: {told}; expected a file")
 
 
 def names_in(folder: Path) -> set[str]:
@@ -38,11 +34,10 @@ def names_in(folder: Path) -> set[str]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file; CheckpointError if that is not what it holds, or a key stands twice."""
+    text = check_file(path).read_bytes()
     try:
-        data = json.loads(check_file(path).read_text(encoding="utf-8"), object_pairs_hook=without_doubles)
-    except CheckpointError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(text, object_pairs_hook=without_doubles)
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")
