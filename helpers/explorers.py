@@ -5,7 +5,7 @@ Each has a static form, a plain table that reads without a kernel, and a live on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -93,23 +93,11 @@ class Explorer:
     a kernel is there.
     """
 
-    title = ""
-
-    def knobs(self) -> dict[str, Any]:
-        """Make the ipywidgets that turn, by the name of the setting."""
-        raise NotImplementedError
-
-    def say(self, **settings: Any) -> str:
-        """Return one sentence of HTML on what these settings do."""
-        raise NotImplementedError
-
-    def draw(self, **settings: Any) -> str:
-        """Return the picture for these settings, as HTML."""
-        raise NotImplementedError
-
-    def static_html(self) -> str:
-        """Return the plain table that readers see who have no kernel."""
-        raise NotImplementedError
+    title: str
+    knobs: Callable[[], dict[str, Any]]  # makes the ipywidgets that turn, by the name of the setting
+    say: Callable[..., str]  # gives one sentence of HTML on what these settings do
+    draw: Callable[..., str]  # gives the picture for these settings, as HTML
+    static_html: Callable[[], str]  # gives the plain table that readers see who have no kernel
 
     @cached_property
     def widget(self) -> Any:

@@ -79,10 +79,15 @@ _STYLES: list[tuple[str, Any]] = [
 
 
 def _curves(
-    title: str, unit: str, across: str, xs: np.ndarray, series: dict[str, np.ndarray], *, log: bool
+    title: str, unit: str, across: str, xs: Sequence[int], series: Mapping[str, Sequence[float]], *, log: bool
 ) -> Picture:
     """Draw a line for each series, named at its end; where the sheet is narrow, named above."""
-    most, n = 1.08 * max(y.max() for y in series.values()) or 1.0, len(series)
+    n, room = len(series), len(_STYLES)
+    right = len(xs) >= 2 and xs[0] >= 1 and list(xs) == sorted(set(xs)) and 1 <= n <= room
+    told_of = f"{across}: {list(xs)}, and {n} series; expected 2 or more that grow from 1 or more"
+    need(right, f"{told_of}, and 1 to {room} series")
+    lines = {name: _checked(name, y, len(xs)) for name, y in series.items()}
+    most = 1.08 * max(y.max() for y in lines.values()) or 1.0
 
     def draw(sheet: Sheet) -> None:
         top = 62.0 + 22 * n * sheet.narrow  # narrow: names in lines of their own
@@ -94,9 +99,9 @@ def _curves(
             _log_axes(axes.xaxis)
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
-        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in series.values()]
+        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
         for k, ((name, y), place) in enumerate(
-            zip(series.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
+            zip(lines.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
         ):
             fill, dashes = _STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
@@ -105,10 +110,11 @@ def _curves(
 
     said = "; ".join(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,g}' for x, t in zip(xs, y, strict=True))}"
-        for name, y in series.items()
+        for name, y in lines.items()
     )
     alt = f"{told(title)} against {across}. {said}."
-    return Picture(draw, alt, {name: [float(f"{t:.3g}") for t in y] for name, y in series.items()})
+    numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in lines.items()}
+    return Picture(draw, alt, {"at": list(xs), **numbers})
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
@@ -144,12 +150,7 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
     Raises:
         ValueError: the lengths differ, contexts do not grow, or a time is negative or not finite.
     """
-    _check_growing("contexts", contexts, len(series))
-    times = {name: _checked(name, y, len(contexts)) for name, y in series.items()}
-    name = f"{title}, milliseconds"
-    picture = _curves(name, "ms", "tokens of context", np.array(contexts), times, log=True)
-    picture.numbers["contexts"] = list(contexts)
-    return picture
+    return _curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, log=True)
 
 
 def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
@@ -163,20 +164,8 @@ def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[fl
     Raises:
         ValueError: the lists do not fit each other, or a number is negative or not finite.
     """
-    _check_growing("lengths", lengths, 2)
     both = {"without the cache": without, "with the cache": cached}
-    series = {name: _checked(name, y, len(lengths)) for name, y in both.items()}
-    picture = _curves(what, "", "tokens of the reply", np.array(lengths), series, log=False)
-    picture.numbers["lengths"] = list(lengths)
-    return picture
-
-
-def _check_growing(name: str, xs: Sequence[int], n_series: int) -> None:
-    need(
-        len(xs) >= 2 and xs[0] >= 1 and list(xs) == sorted(set(xs)) and 1 <= n_series <= len(_STYLES),
-        f"{name} {list(xs)} and {n_series} series; expected 2 or more that grow from 1 or more, "
-        f"and 1 to {len(_STYLES)} series",
-    )
+    return _curves(what, "", "tokens of the reply", lengths, both, log=False)
 
 
 def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:

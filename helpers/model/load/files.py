@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +16,34 @@ class CheckpointError(ValueError):
 
 def check_file(path: Path) -> Path:
     """Return the path. CheckpointError unless it is a file that can be read: opening a pipe would wait."""
+    with reading(path, " cannot be read"):
+        if path.is_fifo():
+            raise OSError("it is a pipe; expected a file")
+        path.open("rb").close()
+    return path
+
+
+@contextmanager
+def reading(path: Path, told: str = "") -> Iterator[None]:
+    """Turn any error over what a file holds into a CheckpointError that names it; `told` says more of it."""
     try:
-        if not path.is_fifo():
-            path.open("rb").close()
-            return path
-        told = "a pipe"
-    except OSError as error:
-        told = error.strerror
-    raise CheckpointError(f"{path} cannot be read: {told}; expected a file")
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{path}{told}: {error}") from error
 
 
 def names_in(folder: Path) -> set[str]:
     """Return the names in a folder; CheckpointError if it may not be listed."""
-    try:
+    with reading(folder, " cannot be listed"):
         return {path.name for path in folder.iterdir()}
-    except OSError as error:
-        raise CheckpointError(f"{folder} cannot be listed: {error.strerror}") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file; CheckpointError if that is not what it holds, or a key stands twice."""
-    text = check_file(path).read_bytes()
-    try:
-        data = json.loads(text, object_pairs_hook=without_doubles)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    with reading(path):
+        data = json.loads(check_file(path).read_bytes(), object_pairs_hook=without_doubles)
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")
     return data
