@@ -87,9 +87,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_good_ones_load(sharded: Path) -> None:
-    ids = tokens(1, 5)
-    with torch.no_grad():
-        assert torch.equal(load(sharded)(ids), tiny(hidden_size=36)(ids))
+    wanted = tiny(hidden_size=36).state_dict()
+    loaded = load(sharded).state_dict()
+    assert loaded.keys() == wanted.keys()
+    assert all(torch.equal(loaded[name], wanted[name]) for name in wanted)
 
 
 # Configs.
@@ -349,21 +350,15 @@ def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
     refused(tmp_path, 'Missing key.*"embed_tokens.weight"')
 
 
-def test_old_files_hold_the_rotation_too(folder: Path) -> None:
-    name = "model.layers.0.self_attn.rotary_emb.inv_freq"
-    change_weights(folder, lambda t: t.update({name: torch.ones(4)}))
-    load(folder)
-
-
 def test_weights_are_in_memory_of_their_own(folder: Path) -> None:
+    old = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    change_weights(folder, lambda t: t.update(old))  # old files hold the rotation too
     model = load(folder)
     before = model.norm.weight.detach().clone()
     with (folder / WEIGHTS).open("r+b") as file:
         file.seek(-200, 2)
         file.write(b"\0" * 200)
     assert torch.equal(model.norm.weight, before)
-    with torch.no_grad():
-        assert model(tokens(1, 3)).isfinite().all()
 
 
 # Saving.

@@ -201,7 +201,7 @@ def choose_from(logits: Tensor, cache: KVCache, length: int, choose: Chooser) ->
 def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
     """Return ids as a tensor (B, T), each in range. ValueError if they are no such ids."""
     try:
-        ids = np.array(prompt.cpu() if isinstance(prompt, Tensor) else prompt)
+        ids = np.array(prompt.tolist() if isinstance(prompt, Tensor) else prompt)
     except ValueError as error:
         raise ValueError(f"the sequences of a batch are not of equal lengths: {error}") from None
     if not ids.size:
