@@ -13,6 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from helpers.plots import Picture
+from helpers.plots.canvas import NARROW, NARROW_BELOW, WIDE
 from helpers.plots.svg import PALETTE, Renderer
 
 
@@ -66,13 +67,12 @@ def misplaced(figure: Figure) -> list[str]:
     return faults
 
 
-def smallest_letters(figure: Figure) -> float:
-    """Return the height of the smallest letters, px of the sheet."""
-    return min(float(text.get_fontsize()) for text in texts(figure))
-
-
 def check_form(picture: Picture, again: Picture) -> None:
-    """Raise unless a picture drawn twice is the same, themed, small and a sentence."""
+    """Raise unless a picture drawn twice is the same, legible, themed, small and a sentence."""
+    # The wide layout gives way under NARROW_BELOW px; the narrow one is shown on 280 px or more.
+    for figure, shown in ((picture.figure, NARROW_BELOW / WIDE), (picture.narrow, 280 / NARROW)):
+        assert misplaced(figure) == []
+        assert min(float(text.get_fontsize()) for text in texts(figure)) * shown > 10.9
     page = picture.html()
     assert page == again.html()
     assert len(picture.png()) < 60_000

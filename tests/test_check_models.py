@@ -121,7 +121,7 @@ def first_by(measure: Callable[[Tensor, Tensor], Tensor]) -> Any:
 CLOSE: list[tuple[Exercise, Any, str]] = [
     (n05.cached_step, lambda *rows: n05.step(*rows)[0], "expected contexts (2, 6, 1, 8), K and V"),
     (n05.cached_step, lambda *rows: (n05.step(*rows)[0], *n05.step(*rows)[:0:-1]), "gives K[0, 0, 0] as"),
-    (n06.who_moves, lambda f, x: torch.eye(x.shape[1]) > 0, "as changing token 0 changes row 1"),
+    (n06.who_moves, lambda f, x: torch.eye(x.shape[1]) > 0, "as changing token 0 changes f(x) at 1"),
     (n06.who_moves, lambda f, x: torch.ones(2 * [x.shape[1]]).tril() > 0, "a linear layer"),
     (n06.count_parameters, lambda config: 134_515_008, "gives 134,515,008; expected 8,030,261,248"),
     (

@@ -234,7 +234,7 @@ planted("a pass too many", caught_by=[PASSES])(
     edit(toy.generate, "return words[len", "words[-1] == EOS or step(words)\n    return words[len")
 )
 planted("a wrong number gets in", caught_by=[test_toy.test_bad_input, FAILS])(
-    edit(toy._check_number, "size = abs(", "return\n    size = abs(")
+    edit(toy.check_numbers, "not is_number(number) or abs(number) > MAX_NUMBER", "False")
 )
 
 # --- sampling ---
