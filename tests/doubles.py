@@ -89,43 +89,6 @@ class MaskedCache(GrowingCache):
         return torch.tensor([[self.seen(k, q, layer) for k in range(S)] for q in range(self.length, S)])
 
 
-def to_8_bits(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a row's numbers as whole ones from -127 to 127, and a scale for each row and head."""
-    scale = x.abs().amax(-1, keepdim=True) / 127
-    return (x / scale).round().to(torch.int8), scale
-
-
-class EightBitCache(KVCache):
-    """Rows stored in 8 bits each number; what it hands out is plain."""
-
-    def allocate(self) -> None:
-        empty = [to_8_bits(torch.empty(shape, dtype=self.dtype)) for shape in self.shapes(0)]
-        self.rows = [empty] * self.n_layers
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        self.check_rows(layer, k, v)
-        pairs = zip(self.rows[layer], map(to_8_bits, (k, v)), strict=True)
-        self.rows[layer] = [self.longer(*old, *new) for old, new in pairs]
-        keys, values = (numbers * scales for numbers, scales in self.rows[layer])
-        return keys, values
-
-    def longer(self, numbers: Tensor, scales: Tensor, more: Tensor, their: Tensor) -> tuple[Tensor, Tensor]:
-        n = self.length
-        return torch.cat([numbers[:, :, :n], more], 2), torch.cat([scales[:, :, :n], their], 2)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for layer in self.rows for pair in layer for part in pair)
-
-
-class RoundedCache(GrowingCache):
-    """Rows that went through 8 bits, stored as they come out: the slow form of `EightBitCache`."""
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        (a, b), (c, d) = to_8_bits(k), to_8_bits(v)
-        return super().append(layer, a * b, c * d)
-
-
 class RaggedCache(StaticCache):
     """Sequences of unequal length, each with positions, mask and rows of its own.
 

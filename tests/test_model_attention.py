@@ -92,15 +92,6 @@ def test_rotation_turns_pairs_half_a_head_apart() -> None:
     assert torch.equal(got[:, :, 0], x[:, :, 0])
 
 
-def test_each_sequence_turns_by_its_own_positions() -> None:
-    x, frequencies = torch.randn(2, 6, 3, 8), rope_frequencies(tiny_config())
-    positions = torch.tensor([[0, 1, 2], [7, 8, 30]])
-    got = rotate(x, *rotation(positions, frequencies, x.dtype))
-    for b in range(2):
-        alone = rotate(x[b : b + 1], *rotation(positions[b], frequencies, x.dtype))
-        assert torch.equal(got[b : b + 1], alone)
-
-
 def test_scores_depend_on_the_distance_alone() -> None:
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
 

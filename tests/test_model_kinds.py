@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import generate
-from tests.doubles import EightBitCache, MaskedCache, RaggedCache, RoundedCache, WindowCache, uneven_model
+from tests.doubles import MaskedCache, RaggedCache, WindowCache, uneven_model
 from tests.tiny import failing, in_passes, tiny, tokens
 
 torch.set_num_threads(1)
@@ -79,7 +79,7 @@ def test_a_window_goes_back_as_far_as_its_rows_reach() -> None:
     same(in_passes(MODEL, ids, [5, 15], cache), expected)
 
 
-# --- rows of another shape, or stored otherwise ---
+# --- rows of another shape ---
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 3])
@@ -97,15 +97,6 @@ def test_values_narrower_than_keys(kind: type[KVCache], n_kv_heads: int) -> None
     plain = kind(tiny(n_kv_heads=n_kv_heads).config, 2, **DOUBLE)
     with pytest.raises(ValueError, match="v_dim 8, the pass has v_dim 5"):
         in_passes(model, ids, [11], plain)
-
-
-@pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_rows_stored_in_8_bits(split: list[int]) -> None:
-    ids, cache = tokens(2, 24), EightBitCache(CONFIG, 2, 24, **DOUBLE)
-    got = in_passes(MODEL, ids, split, cache)
-    same(got, MODEL(ids, RoundedCache(CONFIG, 2, **DOUBLE)))
-    assert (got - MODEL(ids)).abs().max() > 1e-3, "8 bits cost something"
-    assert cache.nbytes == 2 * 3 * 2 * 3 * 24 * (8 + 8)  # 8 numbers of a byte, and a scale of 8
 
 
 # --- sequences of unequal length ---
@@ -132,13 +123,7 @@ def test_sequences_of_unequal_length(fill: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "cache",
-    [
-        WindowCache(CONFIG, [4, None, 7], 1, **DOUBLE),
-        EightBitCache(CONFIG, **DOUBLE),
-        RaggedCache(CONFIG, **DOUBLE),
-    ],
-    ids=lambda cache: type(cache).__name__,
+    "cache", [WindowCache(CONFIG, [4, None, 7], 1, **DOUBLE), RaggedCache(CONFIG, **DOUBLE)]
 )
 def test_a_pass_that_fails_leaves_every_kind_as_it_was(cache: KVCache) -> None:
     ids = tokens(1, 12)

@@ -17,8 +17,6 @@ from helpers import sampling
 FEW = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 numbers = st.integers(-3000, 3000).map(lambda n: n / 100)  # apart enough to stay apart when rounded
 rows = st.lists(numbers, min_size=1, max_size=12).map(np.array)
-# Probabilities in steps of 1/64, as logits: sums of them are exact, so that ties with top_p are real ties.
-shares = st.lists(st.integers(1, 20), min_size=1, max_size=12)
 
 
 def as_logits(weights: list[float]) -> np.ndarray:
@@ -121,17 +119,6 @@ def test_top_k_of_equals_keeps_the_first() -> None:
 )
 def test_top_p_keeps_the_fewest_that_reach_p(weights: list[float], p: float, kept: list[int]) -> None:
     assert kept_words(sampling.keep_top_p(as_logits(weights), p)) == kept
-
-
-@FEW
-@given(shares, st.integers(1, 100))
-def test_top_p_keeps_the_fewest_that_reach_p_in_exact_fractions(weights: list[int], percent: int) -> None:
-    whole, p = sum(weights), Fraction(percent, 100)
-    ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
-    sums = [Fraction(sum(weights[i] for i in ranked[: n + 1]), whole) for n in range(len(ranked))]
-    fewest = next(n for n, total in enumerate(sums, 1) if total >= p)
-    kept = kept_words(sampling.keep_top_p(as_logits([w / whole for w in weights]), percent / 100))
-    assert kept == sorted(ranked[:fewest])
 
 
 # --- all together ---

@@ -154,26 +154,6 @@ def test_the_beginning_token_that_a_file_asks_for_is_added(tmp_path: Path) -> No
     assert ids == theirs("Today")["input_ids"] == [end[0][1], *bare]
 
 
-def of_foreign_words() -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer(models.WordLevel({"hello": 0, "[UNK]": 1, "so nice": 2}, unk_token="[UNK]"))
-
-
-def test_foreign_words_are_normalised_as_the_library_does_it() -> None:
-    library = of_foreign_words()
-    library.normalizer = normalizers.Lowercase()
-    library.pre_tokenizer = pre_tokenizers.Whitespace()
-    assert Tokenizer(library).encode("Hello HELLO") == [0, 0]
-    with pytest.raises(ValueError, match=r"not in the vocabulary of 3 words: 'mia' .nearest"):
-        Tokenizer(library).encode("Hello Mia")
-
-
-def test_foreign_words_that_nothing_cuts() -> None:
-    tokenizer = Tokenizer(of_foreign_words())
-    assert (tokenizer.encode("so nice"), tokenizer.encode("")) == ([2], [])
-    with pytest.raises(ValueError, match=r"'hello hello' .nearest: hello"):
-        tokenizer.encode("hello hello")
-
-
 @pytest.mark.parametrize(
     ("model", "told"),
     [

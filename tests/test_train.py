@@ -171,11 +171,6 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
         train(model, some(3), 3, bar=False)
 
 
-def test_a_batch_longer_than_the_model_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="expected at most 64"):
-        train(small(), batches(TOKENIZER, 0, batch=1, length=65), 1, bar=False)
-
-
 def test_one_command_makes_the_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
