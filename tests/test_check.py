@@ -48,7 +48,7 @@ class Odd:
     def refuse(self, *args: object) -> Any:
         raise RuntimeError("not to be looked at")
 
-    __bool__ = __eq__ = __repr__ = refuse  # type: ignore[assignment]
+    __bool__ = __eq__ = __repr__ = refuse
 
 
 def raising(error: BaseException) -> Any:
@@ -83,6 +83,7 @@ def test_the_trap_of_a_case_is_told() -> None:
     ):
         assert double(empty_handed).reason == "twice nothing is 0."
     assert double(lambda x: 2 * x if x else nothing).reason == ""  # type: ignore[name-defined]  # noqa: F821
+    assert double(lambda x: 2.0 * x or 5.0).reason == ""
 
 
 def test_a_function_that_returns_nothing() -> None:

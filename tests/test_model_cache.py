@@ -215,7 +215,8 @@ def test_append_refuses_other_rows(kind: type[KVCache]) -> None:
 
 def test_no_fewer_than_0_tokens_are_counted() -> None:
     cache = GrowingCache(tiny_config())
-    cache.advance(2)
+    for T in (2, 0):
+        cache.advance(T)
     with pytest.raises(ValueError, match="-1 new tokens; expected 0 or more"):
         cache.advance(-1)
     assert cache.length == 2

@@ -35,7 +35,7 @@ def without_cache(model: Transformer, prompt: list[int], n: int) -> list[int]:
 @pytest.mark.parametrize("kind", [None, *CACHES])
 def test_greedy_equals_running_everything_again(kind: type[KVCache] | None) -> None:
     model = tiny()
-    reply = generate(model, PROMPT, 20, cache=kind and kind(model.config))
+    reply = generate(model, PROMPT, 20, cache=kind(model.config) if kind else None)
     assert list(reply) == reply.tokens == without_cache(model, PROMPT, 20)
     assert reply.stop_reason == "max_new"
 
@@ -253,7 +253,7 @@ def test_sampling_repeats_with_its_seed() -> None:
 def test_numpy_s_ids_are_taken() -> None:
     model, ids = tiny(), np.array(PROMPT, dtype=np.int32)
     for prompt in (ids, list(ids)):
-        assert list(generate(model, prompt, 3, eos_ids=np.array([]))) == without_cache(model, PROMPT, 3)  # type: ignore[arg-type]
+        assert list(generate(model, prompt, 3, eos_ids=np.array([]))) == without_cache(model, PROMPT, 3)
     assert prefill(model, np.array([PROMPT, PROMPT]), GrowingCache(model.config, 2)).shape == (2, 19)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowedCache
 from helpers.model.generate import generate
 from tests.doubles import MaskedCache, RaggedCache, WindowCache, uneven_model
 from tests.tiny import failing, in_passes, tiny, tokens
@@ -67,6 +67,12 @@ def test_a_window_of_few_rows_takes_a_text_of_many_tokens() -> None:
     assert everything[0, 4:].argmax(-1).tolist() == said
 
 
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_a_window_that_keeps_every_row(split: list[int]) -> None:
+    ids, cache = tokens(2, 24), WindowedCache(CONFIG, batch=2, **DOUBLE)
+    same(in_passes(MODEL, ids, split, cache), MODEL(ids, windowed([16] * 3, 0, 2)))
+
+
 def test_a_window_goes_back_as_far_as_its_rows_reach() -> None:
     ids, cache = tokens(1, 20), WindowCache(CONFIG, [4, None, 7], **DOUBLE)
     expected = MODEL(ids, windowed([4, None, 7]))
@@ -94,6 +100,10 @@ def test_values_narrower_than_keys(kind: type[KVCache], n_kv_heads: int) -> None
     window = WindowCache(model.config, windows, batch=2, **DOUBLE)
     expected = model(ids, windowed(windows, 0, 2, model.config))
     same(in_passes(model, ids, [4, 1, 6], window), expected)
+    with pytest.raises(
+        ValueError, match=rf"expected \(2, {n_kv_heads}, 9, 8\) and \(2, {n_kv_heads}, 9, 5\)"
+    ):
+        cache.append(0, *torch.zeros(2, 2, n_kv_heads, 9, 8))
     plain = kind(tiny(n_kv_heads=n_kv_heads).config, 2, **DOUBLE)
     with pytest.raises(ValueError, match="v_dim 8, the pass has v_dim 5"):
         in_passes(model, ids, [11], plain)

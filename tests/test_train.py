@@ -64,6 +64,7 @@ def test_batches_are_rows_of_the_corpus() -> None:
     rows = itertools.islice(corpus.rows(0, 25), 8)
     assert [TOKENIZER.words(row.tolist()) for row in (*first, *second)] == list(rows)
     assert not torch.equal(first, some(1, seed=1)[0])
+    assert next(batches(TOKENIZER, 0)).shape == (16, 129)  # as the shipped model was trained on
 
 
 def test_the_target_of_a_token_is_the_one_after_it() -> None:
