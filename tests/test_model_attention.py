@@ -160,7 +160,8 @@ def test_a_later_token_changes_no_earlier_logit() -> None:
     changed = ids.clone()
     changed[0, 7] = (changed[0, 7] + 1) % 19
     with torch.no_grad():
-        before, after = model(ids), model(changed)
+        before, after, last = model(ids), model(changed), model(ids, last_only=True)
+    torch.testing.assert_close(last, before[:, -1:], rtol=0, atol=1e-12)
     assert torch.equal(before[:, :7], after[:, :7])
     assert ((before - after)[:, 7:].abs().amax(-1) > 1e-3).all()
 
