@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,79 +64,64 @@ def record_model(
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
     tokens = tokens_of(model, prompt, tokenizer)
-    check_recorded(model, recorded)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     cache = empty_cache(model) if cache is None else cache
     check_empty(model, cache, len(tokens))
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
-    decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose)
-    decoder.how = say_settings(temperature, top_k, top_p)
+    how = say_settings(temperature, top_k, top_p)
+    decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose, how)
     with decoder.watching():
         for one in (cache, None) if uncached else (cache,):
             record_run(recorder, decoder, one, kind_of(cache), max_new, training)
-    return recorder.finish()
+    return recorder.trace
 
 
+@dataclass
 class ModelDecoder:
     """A model as the recording loop runs it; arguments as in `record_model`."""
 
-    how = "greedy"
-
-    def __init__(
-        self, recorder: Recorder, model: Transformer, tokenizer: Tokenizer | None, n_top: int, choose: Chooser
-    ) -> None:
-        self.recorder, self.model, self.tokenizer = recorder, model, tokenizer
-        self.n_top, self.choose = n_top, choose
+    recorder: Recorder
+    model: Transformer
+    tokenizer: Tokenizer | None
+    n_top: int
+    choose: Chooser
+    how: str
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Hang a hook on the core of attention of each layer, for as long as this lasts."""
         cores = [module for module in self.model.modules() if isinstance(module, Core)]
-        hooks = [core.register_forward_hook(partial(self.attended, n)) for n, core in enumerate(cores)]
-        try:
+        with ExitStack() as hooks:
+            for layer, core in enumerate(cores):
+                hooks.enter_context(core.register_forward_hook(partial(self.attended, layer)))
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def attended(self, layer: int, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
         """Show the recorder what went into the core of attention and what came out."""
         q, k, v, mask = map(as_array, given)
-        self.recorder.attention(
-            layer,
-            q=q,
-            k=k,
-            v=v,
-            mask=mask.reshape(mask.shape[-2:]),
-            scale=core.scale,
-            sink=None,
-            output=as_array(contexts),
-        )
+        mask = mask.reshape(mask.shape[-2:])
+        self.recorder.attention(layer, q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
     def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
         """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
         kept = empty_cache(self.model) if cache is None else cache
-        watched: KVCache = Watched(kept, self.appended)  # type: ignore[assignment]
+        watched: Any = Watched(kept, self.appended)
         return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
 
     def appended(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Hand new rows on."""
         self.recorder.append(layer, as_array(k), as_array(v))
 
-    def token(self, index: int, position: int) -> Token:
-        """Make the token of a chosen id."""
-        return Token(text_of(self.tokenizer, index), index, position, "generated")
+    def next_token(self, logits: np.ndarray, position: int) -> Token:
+        """Choose the next id, and make its token."""
+        chosen = self.choose(logits)
+        return Token(text_of(self.tokenizer, chosen), chosen, position, "generated")
 
-    def index_of(self, token: Token) -> int:
-        """Return a token's id."""
-        assert token.id is not None  # a model's tokens have ids
-        return token.id
-
-    def top(self, logits: np.ndarray, index: int) -> list[tuple[str, float, float]]:
+    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]:
         """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
-        best = [int(i) for i in np.argsort(-logits, kind="stable")[: self.n_top]]
-        if index not in best:
-            best[-1] = index
+        best = np.argsort(-logits, kind="stable")[: self.n_top].tolist()
+        if chosen.id not in best:
+            best[-1] = chosen.id
         p = softmax(logits.astype(float))
         return [(text_of(self.tokenizer, i), float(logits[i]), float(p[i])) for i in best]
 
@@ -194,14 +181,3 @@ def text_of(tokenizer: Tokenizer | None, token: int) -> str:
     text = tokenizer.decode([token])
     # Some tokens are part of a character: they decode to the sign for a damaged one.
     return f"<{token}>" if not text or "\ufffd" in text else text
-
-
-def check_recorded(model: Transformer, recorded: Sequence[tuple[int, int]] | None) -> None:
-    """Raise ValueError if a (layer, head) pair is not in the model, or stands twice."""
-    L, H = model.config.n_layers, model.config.n_heads
-    for n, (layer, head) in enumerate(recorded or []):
-        if not (0 <= layer < L and 0 <= head < H) or (layer, head) in list(recorded or [])[:n]:
-            raise ValueError(
-                f"recorded has {(layer, head)}; expected each pair once, layers 0 to {L - 1}, "
-                f"heads 0 to {H - 1}"
-            )

@@ -4,9 +4,8 @@
 two of them part.
 """
 
-from helpers.trace.compare import Comparison, compare
+from helpers.trace.compare import compare
 from helpers.trace.record import (
-    COUNTS,
     FULL,
     Drop,
     Model,
@@ -28,9 +27,7 @@ from helpers.trace.record import (
 )
 
 __all__ = [
-    "COUNTS",
     "FULL",
-    "Comparison",
     "Drop",
     "Model",
     "Other",
