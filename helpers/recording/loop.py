@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,25 +12,14 @@ from helpers.trace import Token
 
 
 class Decoder(Protocol):
-    """What the loop asks of a decoder.
+    """What the loop asks of a decoder; `ToyDecoder` and `ModelDecoder` say what each does."""
 
-    Attributes:
-        how: how it chooses, in words, such as "greedy".
-    """
+    how: str  # how it chooses, in words, such as "greedy"
 
-    how: str
-
-    def run(self, tokens: Sequence[Token], cache: Any) -> np.ndarray:
-        """Run these tokens, the recorder looking on; the last one's logits, (V,). Without a cache, alone."""
-
-    def next_token(self, logits: np.ndarray, position: int) -> Token:
-        """Choose the next word, and make its token."""
-
-    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]:
-        """Return the candidates to keep, the chosen one among them: (text, logit, probability)."""
-
-    def is_over(self, token: Token, cache: Any) -> bool:
-        """Whether nothing comes after this token."""
+    def run(self, tokens: Sequence[Token], cache: Any) -> np.ndarray: ...
+    def next_token(self, logits: np.ndarray, position: int) -> Token: ...
+    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]: ...
+    def is_over(self, token: Token, cache: Any) -> bool: ...
 
 
 def record_run(
@@ -44,7 +33,8 @@ def record_run(
         max_new: tokens at most.
         training: begin with the training reference: every token has its successor as target.
     """
-    tokens, replayed = recorder.tokens[: recorder.n_prompt], recorder.tokens[recorder.n_prompt :]
+    sequence = recorder.trace.sequences[0]
+    tokens, replayed = sequence.tokens[: sequence.prompt], sequence.tokens[sequence.prompt :]
     recorder.begin_run(*("uncached", "none") if cache is None else ("cached", kind))
     if training:
         recorder.open_pass("training", range(len(tokens)), target=list(range(1, len(tokens) + 1)))
@@ -62,16 +52,15 @@ def record_run(
 
 
 class Watched:
-    """A cache that tells what is appended to it, a layer and its new rows; all else is the cache's own."""
+    """A cache that tells a recorder what is appended to it; all else is the cache's own."""
 
-    def __init__(self, cache: Any, tell: Callable[[int, Any, Any], None]) -> None:
-        self.cache, self.tell = cache, tell
+    def __init__(self, cache: Any, recorder: Recorder) -> None:
+        self.cache, self.recorder = cache, recorder
 
     def append(self, layer: int, k: Any, v: Any) -> Any:
-        """Append to the cache, and tell."""
-        stored = self.cache.append(layer, k, v)
-        self.tell(layer, k, v)
-        return stored
+        """Append to the cache, and tell; rows of k are (…, T, D)."""
+        self.recorder.append(layer, k.shape[-2])
+        return self.cache.append(layer, k, v)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.cache, name)

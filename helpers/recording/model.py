@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from helpers import trace
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache, KVCache
@@ -22,7 +20,7 @@ from helpers.recording.loop import Watched, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import Chooser, chooser, say_settings, softmax
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Token, Trace
+from helpers.trace import Model, Token, Trace
 
 
 def record_model(
@@ -67,12 +65,12 @@ def record_model(
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     cache = empty_cache(model) if cache is None else cache
     check_empty(model, cache, len(tokens))
+    kind = type(cache).__name__.removesuffix("Cache").lower()  # GrowingCache → "growing"
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
     how = say_settings(temperature, top_k, top_p)
     decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose, how)
-    with decoder.watching():
-        for one in (cache, None) if uncached else (cache,):
-            record_run(recorder, decoder, one, kind_of(cache), max_new, training)
+    for one in (cache, None) if uncached else (cache,):
+        record_run(recorder, decoder, one, kind, max_new, training)
     return recorder.trace
 
 
@@ -87,30 +85,21 @@ class ModelDecoder:
     choose: Chooser
     how: str
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Hang a hook on the core of attention of each layer, for as long as this lasts."""
-        cores = [module for module in self.model.modules() if isinstance(module, Core)]
-        with ExitStack() as hooks:
-            for layer, core in enumerate(cores):
-                hooks.enter_context(core.register_forward_hook(partial(self.attended, layer)))
-            yield
-
-    def attended(self, layer: int, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
-        """Show the recorder what went into the core of attention and what came out."""
-        q, k, v, mask = map(as_array, given)
-        mask = mask.reshape(mask.shape[-2:])
-        self.recorder.attention(layer, q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
-
     def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
         """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
         kept = empty_cache(self.model) if cache is None else cache
-        watched: Any = Watched(kept, self.appended)
-        return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
+        watched: Any = Watched(kept, self.recorder)
+        with ExitStack() as hooks:
+            for module in self.model.modules():
+                if isinstance(module, Core):
+                    hooks.enter_context(module.register_forward_hook(self.attended))
+            return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
 
-    def appended(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Hand new rows on."""
-        self.recorder.append(layer, as_array(k), as_array(v))
+    def attended(self, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
+        """Show the recorder what went into the core of attention and what came out."""
+        q, k, v, mask = map(as_array, given)
+        mask = mask.reshape(mask.shape[-2:])
+        self.recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
     def next_token(self, logits: np.ndarray, position: int) -> Token:
         """Choose the next id, and make its token."""
@@ -143,10 +132,10 @@ def empty_cache(model: Transformer) -> KVCache:
     return GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
 
 
-def describe(model: Transformer, name: str) -> trace.Model:
+def describe(model: Transformer, name: str) -> Model:
     """Return the sizes of a model as a trace has them."""
     config = model.config
-    return trace.Model(
+    return Model(
         name=name,
         n_layers=config.n_layers,
         n_heads=config.n_heads,
@@ -157,11 +146,6 @@ def describe(model: Transformer, name: str) -> trace.Model:
         head_names=None,
         element_bytes=model.embed_tokens.weight.element_size(),
     )
-
-
-def kind_of(cache: KVCache) -> str:
-    """GrowingCache → "growing"."""
-    return type(cache).__name__.removesuffix("Cache").lower()
 
 
 def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[Token]:

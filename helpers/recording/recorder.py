@@ -1,8 +1,8 @@
-"""The recorder: a loop opens and closes passes, a watcher tells what was appended and attended to, a `Trace`
-comes out."""
+"""The recorder: counts and checks what a decoder does while it runs, and writes a `Trace` of it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from helpers.sampling import softmax
 from helpers.trace import (
-    FULL,
     Model,
     Output,
     Part,
@@ -24,6 +23,7 @@ from helpers.trace import (
     gather,
     weight_key,
 )
+from helpers.trace.record import FULL
 
 WEIGHT_SUM = 0.005  # how far a stored row of weights may be from its sum
 # How far a weight may move when its token runs again, in a pass of another shape, which sums in another
@@ -38,9 +38,9 @@ ROUNDING = {8: 1e-9, 4: 1e-5, 2: 4e-2}
 class Recorder:
     """Writes a trace while a decoder runs.
 
-    The loop:    begin_run, then for each pass open_pass … close_pass; then `trace` is whole.
-    The watcher: `append(layer, k, v)` for what enters the cache, `attention(layer, …)` for what attention
-                 was given and gave. It looks on from outside: the decoder knows nothing of it.
+    The loop:    begin_run, then for each pass open_pass … close_pass; `trace` is whole after each.
+    The watcher: `append` for what enters the cache, `attention` for what attention was given and gave, layer
+                 by layer. It looks on from outside: the decoder knows nothing of it.
     Everything counted is counted at those two places. Token indices and layers are from 0.
 
     Args:
@@ -48,6 +48,9 @@ class Recorder:
         prompt: the prompt's tokens.
         recorded: (layer, head) pairs whose attention weights are kept; None keeps all.
         values: keep the contents of K, V and the contexts too (only for something as small as the toy).
+
+    Raises:
+        ValueError: a recorded pair is not in the model, or stands twice.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Recorder:
         values: bool = False,
     ) -> None:
         everything = [(layer, head) for layer in range(model.n_layers) for head in range(model.n_heads)]
-        recorded = everything if recorded is None else list(recorded)
+        recorded = everything if recorded is None else [(layer, head) for layer, head in recorded]
         for pair in recorded:
             if pair not in everything or recorded.count(pair) > 1:
                 raise ValueError(
@@ -68,19 +71,9 @@ class Recorder:
                 )
         self.trace = Trace(model, recorded, [TokenSequence(len(prompt), list(prompt))], [])
         if values:
-            has_keys = model.k_dim is not None
+            no_keys = model.k_dim is None
             layers = range(model.n_layers)
-            self.trace.values = [Values(0, layer, [] if has_keys else None, []) for layer in layers]
-
-    @property
-    def tokens(self) -> list[Token]:
-        """The tokens so far: the prompt and what was generated."""
-        return self.trace.sequences[0].tokens
-
-    @property
-    def n_prompt(self) -> int:
-        """How many of them are the prompt."""
-        return self.trace.sequences[0].prompt
+            self.trace.values = [Values(0, layer, None if no_keys else [], []) for layer in layers]
 
     def begin_run(self, name: str, cache: str) -> None:
         """Start a run; a second run replays the tokens of the first."""
@@ -91,17 +84,10 @@ class Recorder:
     def open_pass(
         self, phase: str, tokens: Sequence[int], cache: Any = None, target: list[int] | None = None
     ) -> None:
-        """Announce a pass over these tokens.
-
-        Args:
-            phase: training, prefill, decode or verify.
-            tokens: indices of those that run.
-            cache: is asked for `n_kept`; None where no cache stays after the pass.
-            target: in training, the index that each token should predict.
-        """
+        """Announce a pass over these tokens; `cache` has `n_kept`, None where none stays after the pass."""
         self._tokens, self._cache = list(tokens), cache
         self._read = [] if cache is None else list(self._rows)
-        self._appended = [0] * self.trace.model.n_layers  # rows of each layer
+        self._appended: Counter[int] = Counter()  # rows of each layer
         self._part = Part(
             sequence=0,
             new=gather(token for token in tokens if token not in self._seen),
@@ -116,15 +102,12 @@ class Recorder:
         )
         self._pass = Pass(phase, [self._part], [], {})
 
-    def append(self, layer: int, k: np.ndarray | None, v: np.ndarray) -> None:
-        """Take the new rows of a layer, (B, Hkv, T, D); k is None where rules take its place."""
-        self._appended[layer] += v.shape[-2]
-        if self.trace.values is not None:
-            self._keep_contents(self.trace.values[layer], k, v)
+    def append(self, layer: int, n_rows: int) -> None:
+        """Count the new rows of a layer."""
+        self._appended[layer] += n_rows
 
     def attention(
         self,
-        layer: int,
         *,
         q: np.ndarray | None = None,
         k: np.ndarray | None = None,
@@ -135,7 +118,7 @@ class Recorder:
         output: np.ndarray,
         scores: np.ndarray | None = None,
     ) -> None:
-        """Take what went into the attention of one layer, and what came out.
+        """Take what went into the attention of the next layer, and what came out.
 
         Args:
             q: queries, (1, H, T, D), or None with `scores` given.
@@ -149,8 +132,9 @@ class Recorder:
 
         Raises:
             TraceError: weights · v is not the output, the shapes do not fit the open pass, a token that ran
-                before got other weights, or the layers differ in who looks at whom.
+                before got other weights or rows, or the layers differ in who looks at whom.
         """
+        layer = len(self._pass.shapes)
         if q is not None and k is not None:
             scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
         assert scores is not None  # rules hand over theirs
@@ -158,34 +142,38 @@ class Recorder:
         weights = attention_weights(scores, mask, sink)
         self._check_output(layer, weights, v, output)
         self._count(layer, mask)
+        self._keep_rows(layer, mask, weights, output)
+        if self.trace.values is not None:
+            self._keep_contents(self.trace.values[layer], k, v)
         arrays = {"q": q, "k": k, "v": v, "scores": scores}
         shapes = {name: None if array is None else list(array.shape) for name, array in arrays.items()}
         self._pass.shapes.append({"layer": layer, **shapes})
-        self._keep(layer, mask, weights, output)
 
     def close_pass(
-        self,
-        top: Sequence[tuple[str, float, float]] = (),
-        chosen: Token | None = None,
-        how: str = "greedy",
+        self, top: Sequence[tuple[str, float, float]] = (), chosen: Token | None = None, how: str = "greedy"
     ) -> None:
         """Finish the pass: the last query's candidates and the token chosen, or nothing in training.
 
         Raises:
-            TraceError: attention did not come from each layer, the cache did not keep what was appended, or a
-                second run chose another token than the first.
+            TraceError: attention did not come from each layer, or the cache did not keep what was appended.
         """
-        layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
-        if layers != list(range(expected)):
-            raise TraceError(
-                f"attention came from layers {layers}; expected each of {expected} once, in order"
-            )
+        n_layers, expected = len(self._pass.shapes), self.trace.model.n_layers
+        if n_layers != expected:
+            raise TraceError(f"attention came from {n_layers} layers; expected each of {expected} once")
         if self._cache is not None:
-            self._check_kept()
+            before, after = self._part.kept[0], self._cache.n_kept
+            if after - before != len(self._tokens):
+                raise TraceError(
+                    f"{len(self._tokens)} rows were appended, the cache went from {before} to {after} rows: "
+                    "was it advanced once, after the last layer?"
+                )
+            self._part.kept = (before, after)
             self._rows += self._tokens
         if chosen is not None:
-            query = self._tokens[-1]
-            self._part.out.append(Output(query, list(top), self._choose(query + 1, chosen), how))
+            sequence, query = self.trace.sequences[0].tokens, self._tokens[-1]
+            if query + 1 == len(sequence):  # otherwise it is replayed
+                sequence.append(chosen)
+            self._part.out.append(Output(query, list(top), query + 1, how))
         self.trace.runs[-1].events.append(self._pass)
         if self._pass.phase != "training":
             self._seen.update(self._tokens)
@@ -195,8 +183,7 @@ class Recorder:
         T, H = len(self._tokens), self.trace.model.n_heads
         if self._appended[layer] != T:
             raise TraceError(
-                f"layer {layer} appended {self._appended[layer]} rows for {T} tokens; expected one for each, "
-                "once"
+                f"layer {layer} appended {self._appended[layer]} rows; expected {T}, one a token"
             )
         (_, Hkv, _, Dv), S = arrays["v"].shape, len(self._read) + T
         expected = {"mask": (T, S), "v": (1, Hkv, S, Dv), "scores": (1, H, T, S), "output": (1, H, T, Dv)}
@@ -235,14 +222,14 @@ class Recorder:
                 "the same: a trace has one mask a pass"
             )
 
-    def _keep(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
-        """Keep the weights of the recorded heads, and, with `values`, the contexts of new rows."""
-        new = [row for row, token in enumerate(self._tokens) if token not in self._seen]
+    def _keep_rows(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
+        """Keep every row of the recorded heads' weights, and, with `values`, the contexts of new tokens."""
+        allowed = FULL * AGAIN[self.trace.model.element_bytes]
+        new = [query for query, token in enumerate(self._tokens) if token not in self._seen]
         for head in (head for of_layer, head in self.trace.recorded if of_layer == layer):
             for query, token in enumerate(self._tokens):
                 row = _in_16_bits(weights[0, head, query][mask[query]])
                 kept = self.trace.weights.setdefault(weight_key(0, token, layer, head), row)
-                allowed = FULL * AGAIN[self.trace.model.element_bytes]
                 if len(kept) != len(row) or np.abs(kept.astype(int) - row.astype(int)).max() > allowed:
                     raise TraceError(
                         f"token {token}, layer {layer}, head {head}: run again, it got other weights: "
@@ -252,36 +239,17 @@ class Recorder:
                 self._part.contexts[f"{layer}.{head}"] = output[0, head, new].tolist()
 
     def _keep_contents(self, kept: Values, k: np.ndarray | None, v: np.ndarray) -> None:
+        """Keep new rows of K and V; row i is token i's, because the toy drops none."""
         for name, stored, rows in (("K", kept.k, k), ("V", kept.v, v)):
-            if stored is None or rows is None:
+            if stored is None or rows is None:  # rules have no keys
                 continue
-            for token, row in zip(self._tokens, rows[0, 0].tolist(), strict=True):
-                if token == len(stored):
-                    stored.append(row)
-                elif not np.allclose(stored[token], row):
-                    raise TraceError(
-                        f"token {token} ran again and got another row of {name}: record two traces and "
-                        "compare them"
-                    )
-
-    def _check_kept(self) -> None:
-        """Note how many rows the cache has now: one more for each token."""
-        before, after = self._part.kept[0], self._cache.n_kept
-        if after - before != len(self._tokens):
-            raise TraceError(
-                f"{len(self._tokens)} rows were appended, the cache went from {before} to {after} rows: "
-                "was it advanced once, after the last layer?"
-            )
-        self._part.kept = (before, after)
-
-    def _choose(self, index: int, chosen: Token) -> int:
-        if index == len(self.tokens):
-            self.tokens.append(chosen)
-        elif self.tokens[index].text != chosen.text:
-            raise TraceError(
-                f"the first run chose {self.tokens[index].text!r}, this one {chosen.text!r}; replay the first"
-            )
-        return index
+            listed = rows[0, 0].tolist()
+            if not np.allclose(stored[: len(listed)], listed[: len(stored)]):
+                raise TraceError(
+                    f"layer {kept.layer}: a row of {name} is not as an earlier pass made it: record two "
+                    "traces and compare them"
+                )
+            stored += listed[len(stored) :]
 
 
 def _per_query_head(rows: np.ndarray, n_heads: int) -> np.ndarray:
@@ -299,15 +267,9 @@ def _in_16_bits(weights: np.ndarray) -> np.ndarray:
 
 
 def attention_weights(scores: np.ndarray, mask: np.ndarray, sink: np.ndarray | None = None) -> np.ndarray:
-    """Softmax of the visible scores; a row with nothing to pick gives zeros.
+    """Softmax of the visible scores, (1, H, T, S), in float32 or wider; with nothing to pick it is zeros.
 
-    Args:
-        scores: (1, H, T, S), before the causal mask.
-        mask: (T, S), True where a query may look.
-        sink: (H,), one score a head that takes part in the softmax and is dropped after it, or None.
-
-    Returns:
-        (1, H, T, S), in the scores' dtype or float32, whichever is wider.
+    Mask (T, S) and sink (H,) are as in `Recorder.attention`.
     """
     scores = np.where(mask, scores, -np.inf).astype(np.result_type(scores, np.float32))
     if sink is None:

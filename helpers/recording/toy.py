@@ -77,24 +77,18 @@ class ToyDecoder:
     ban_eos: bool
     choose: Chooser
     how: str
-    layer: int = 0  # the one that runs
 
     def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
         """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
         n_layers, P = self.recorder.trace.model.n_layers, len(self.carried)
         numbers = [self.carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
         kept = KVCache(n_layers, len(tokens)) if cache is None else cache
-        watched: Any = Watched(kept, self.appended)
+        watched: Any = Watched(kept, self.recorder)
         contexts = toy.run_pass(numbers, watched, n_layers=n_layers, attention=self.attention)
         return toy.readout(contexts[-1])
 
-    def appended(self, layer: int, k: np.ndarray, v: np.ndarray) -> None:
-        """Hand new rows on in the layout of a real model, (batch, heads, rows, width)."""
-        self.layer = layer
-        self.recorder.append(layer, None if self.rules else k[None, None], v[None, None, :, None])
-
     def attention(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Attend as the toy does, and show the recorder what went in and what came out."""
+        """Attend as the toy does, and show the recorder what went in and what came out, as a batch of one."""
         known: dict[str, Any]
         if self.rules:
             contexts = toy.attention_by_rules(q, k, v, mask)
@@ -102,8 +96,8 @@ class ToyDecoder:
         else:
             contexts = toy.attention(q, k, v, mask)
             known = {"q": q[None], "k": k[None, None], "scale": 1.0, "sink": SINK}
-        known |= {"v": v[None, None, :, None], "mask": mask, "output": contexts.T[None, ..., None]}
-        self.recorder.attention(self.layer, **known)
+        output = contexts.T[None, ..., None]  # (T, H) → (1, H, T, 1)
+        self.recorder.attention(v=v[None, None, :, None], mask=mask, output=output, **known)
         return contexts
 
     def next_token(self, logits: np.ndarray, position: int) -> Token:

@@ -6,14 +6,12 @@ two of them part.
 
 from helpers.trace.compare import compare
 from helpers.trace.record import (
-    FULL,
     Drop,
     Model,
     Other,
     Output,
     Part,
     Pass,
-    Range,
     Run,
     Token,
     TokenSequence,
@@ -27,14 +25,12 @@ from helpers.trace.record import (
 )
 
 __all__ = [
-    "FULL",
     "Drop",
     "Model",
     "Other",
     "Output",
     "Part",
     "Pass",
-    "Range",
     "Run",
     "Token",
     "TokenSequence",

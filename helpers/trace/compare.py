@@ -17,7 +17,7 @@ Field = tuple[str, Any]  # a place in words, and what stands there: an array is 
 
 @dataclass(frozen=True)
 class Comparison:
-    """True if two traces are equal; as text "equal", or the first place where they part."""
+    """True if two traces are equal; as text "equal", or the place of the first difference, and what it is."""
 
     where: str = "equal"
 
@@ -29,7 +29,7 @@ class Comparison:
 
 
 def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -> Comparison:
-    """Compare two traces, run by run and pass by pass.
+    """Compare two traces; the result names the first pass, layer, head, position and field that differ.
 
     Args:
         what: "result" compares, of the new rows, their tokens and targets, who may look at whom, attention
@@ -38,19 +38,13 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
             were dropped), unless a run has no cache.
         tolerance: largest difference of a weight, and of a context or logit relative to max(1, its size).
 
-    Returns:
-        A `Comparison`; `str()` of it says "equal", or names the first pass, layer, head, position and
-        field that differ.
-
     Raises:
         ValueError: `what` is neither, or the traces do not have the same number of runs.
     """
     if what not in ("result", "work"):
         raise ValueError(f"what is {what!r}; expected 'result' or 'work'")
     if len(a.runs) != len(b.runs):
-        raise ValueError(
-            f"the traces have {len(a.runs)} and {len(b.runs)} runs; pick one of each with .only(name)"
-        )
+        raise ValueError(f"{len(a.runs)} and {len(b.runs)} runs came in; pick one of each with .only(name)")
     if what == "result" and a.recorded != b.recorded:
         return Comparison(f"recorded heads: {a.recorded} against {b.recorded}")
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))

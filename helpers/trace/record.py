@@ -184,16 +184,10 @@ class Trace:
         return replace(self, runs=[self.run(name)])
 
     def attention_weights(self, token: int, layer: int, head: int, sequence: int = 0) -> np.ndarray:
-        """Return the attention weights of one query over the tokens it may look at, as floats.
-
-        Raises:
-            KeyError: that row was not recorded.
-        """
+        """Return one query's weights over the tokens it may look at; KeyError if they were not recorded."""
         key = weight_key(sequence, token, layer, head)
         if key not in self.weights:
-            raise KeyError(
-                f"no weights of token {token} for layer {layer}, head {head}; recorded: {self.recorded}"
-            )
+            raise KeyError(f"no row of token {token}, layer {layer}, head {head}; recorded: {self.recorded}")
         return self.weights[key].astype(float) / FULL
 
     def __repr__(self) -> str:
@@ -219,15 +213,11 @@ class Trace:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise TraceError(
-                f"this is no complete JSON text ({error}); expected a whole trace file: "
-                "it may be cut off, save it again"
+                f"no complete JSON ({error}); expected a trace: if cut off, save it again"
             ) from None
         found = [data.get("format"), data.get("version")] if isinstance(data, dict) else []
         if found != [FORMAT, VERSION]:
-            raise TraceError(
-                f"got format and version {found}; expected {[FORMAT, VERSION]}: record the run again with "
-                "this version"
-            )
+            raise TraceError(f"got format and version {found}; expected {[FORMAT, VERSION]}: record it again")
         if isinstance(data.get("weights"), dict):
             data["weights"] = data["weights"].get("rows")
         return _build(cls, data, "trace")
@@ -251,14 +241,11 @@ def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
 
 
 def gather(indices: Iterable[int]) -> list[Range]:
-    """[0, 1, 5] -> [(0, 2), (5, 6)]; indices ascend."""
-    ranges: list[Range] = []
-    for i in indices:
-        if ranges and ranges[-1][1] == i:
-            ranges[-1] = (ranges[-1][0], i + 1)
-        else:
-            ranges.append((int(i), int(i) + 1))
-    return ranges
+    """[0, 1, 5] -> [(0, 2), (5, 6)]"""
+    found = set(map(int, indices))
+    starts = sorted(i for i in found if i - 1 not in found)
+    stops = sorted(i + 1 for i in found if i + 1 not in found)
+    return list(zip(starts, stops, strict=True))
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
@@ -267,16 +254,10 @@ def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file so that a failure leaves no partial file behind.
-
-    Raises:
-        FileNotFoundError: the folder is not there.
-    """
+    """Write a text file, whole or not at all. FileNotFoundError if its folder is not there."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(path.parent)!r}; make it first, or save somewhere else"
-        )
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}; make it first, or save elsewhere")
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text, encoding="utf-8")
@@ -292,15 +273,8 @@ def _plain(x: Any) -> Any:
     return {f.name: getattr(x, f.name) for f in fields(x)}
 
 
-JSON_TYPES = {tuple: (list,), float: (float, int)}  # what JSON has for a type, where it is not its own
-
-
 def _build(kind: Any, data: Any, path: str) -> Any:
-    """Rebuild a value of an annotated type from its JSON form.
-
-    Raises:
-        TraceError: a field is missing or of another kind; the message has its path.
-    """
+    """Rebuild a value of an annotated type from its JSON form; TraceError has the path of what is wrong."""
     parts, origin = get_args(kind), get_origin(kind) or kind
     try:
         if Other in parts:  # an event
@@ -312,7 +286,8 @@ def _build(kind: Any, data: Any, path: str) -> Any:
             return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]
         if kind is np.ndarray:  # a row of attention weights
             return np.frombuffer(base64.b64decode(data, validate=True), "<u2")
-        if kind is not Any and type(data) not in JSON_TYPES.get(origin, (origin,)):
+        wanted: Any = {tuple: (list,), float: (float, int)}.get(origin, (origin,))  # what JSON has for it
+        if kind is not Any and type(data) not in wanted:
             raise TypeError(f"a {type(data).__name__}")
         if origin is dict:
             return {key: _build(parts[1], item, f"{path}[{key!r}]") for key, item in data.items()}
@@ -324,7 +299,5 @@ def _build(kind: Any, data: Any, path: str) -> Any:
         raise
     except (KeyError, TypeError, ValueError) as error:
         got = f"no field {error}" if isinstance(error, KeyError) else f"{str(data)[:80]} ({error})"
-        raise TraceError(
-            f"{path}: got {got}; expected {getattr(kind, '__name__', kind)}: the file may be cut off or of "
-            "another tool"
-        ) from None
+        name = getattr(kind, "__name__", kind)
+        raise TraceError(f"{path}: got {got}; expected {name}: save or record it again") from None
