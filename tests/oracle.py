@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.recording.recorder import AGAIN
-from helpers.trace import FULL, Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace import Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace.record import FULL
 
 
 def check(trace: Trace) -> None:

@@ -46,11 +46,8 @@ class Recorder:
     Args:
         model: what runs.
         prompt: the prompt's tokens.
-        recorded: (layer, head) pairs whose attention weights are kept; None keeps all.
+        recorded: (layer, head) pairs whose attention weights are kept, each once; None keeps all.
         values: keep the contents of K, V and the contexts too (only for something as small as the toy).
-
-    Raises:
-        ValueError: a recorded pair is not in the model, or stands twice.
     """
 
     def __init__(
