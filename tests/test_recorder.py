@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace as Rows
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,6 @@ from helpers.trace import Model, Token, TraceError
 
 # All sizes distinct: equal ones hide transposes. Two layers, 6 query heads, 3 KV heads, widths 8 and 4.
 GQA = Model("test", 2, 6, 3, 8, 4, 8**-0.5, None, 4)
-
-
-class Rows:
-    """A cache that only counts."""
-
-    def __init__(self, n_kept: int = 0) -> None:
-        self.n_kept = n_kept
 
 
 def tensors(layer: int, tokens: Sequence[int], model: Model = GQA) -> list[np.ndarray]:
@@ -75,27 +69,20 @@ def a_pass(
         _, k, v = tensors(layer, [*rows, *tokens], model)
         S = k.shape[2]
         seen: dict[str, Any] = {"q": tensors(layer, tokens, model)[0], "k": k, "v": v, "scale": model.scale}
-        seen |= {
-            "mask": np.arange(S) <= np.arange(S - T, S)[:, None],
-            "sink": sink,
-            "append": [T],
-            "times": 1,
-        }
+        seen |= {"mask": np.arange(S) <= np.arange(S - T, S)[:, None], "sink": sink, "append": [T]}
         change(layer, seen)
         for n_rows in seen.pop("append"):
             recorder.append(layer, n_rows)
         if "output" not in seen:
             seen["output"] = by_loops(seen)[1].astype(np.float32)
-        for _ in range(seen.pop("times")):
+        for _ in range(seen.pop("times", 1)):
             recorder.attention(**seen)
     if cache:
         cache.n_kept += T if advance is None else advance
     if says is None:
         recorder.close_pass()
     else:
-        position = tokens[-1] + 1
-        top = [(says, 1.0, 0.9), ("other", 0.0, 0.1)]
-        recorder.close_pass(top, Token(says, 9, position, "generated"))
+        recorder.close_pass([(says, 1.0, 1.0)], Token(says, 9, tokens[-1] + 1, "generated"))
 
 
 def begun(model: Model = GQA, **settings: Any) -> Recorder:
@@ -119,7 +106,7 @@ def test_contents_and_contexts_of_the_toy() -> None:
 def test_grouped_heads(with_sink: bool) -> None:
     """Against attention in float64; a prompt in two chunks, and several new tokens after stored ones."""
     sink = np.linspace(-1, 1, 6).astype(np.float32) if with_sink else None
-    recorder, cache = begun(), Rows()
+    recorder, cache = begun(), Rows(n_kept=0)
     a_pass(recorder, [0, 1], cache, sink=sink)
     a_pass(recorder, [2, 3, 4], cache, sink=sink, says="a")
     a_pass(recorder, [5], cache, "decode", sink=sink, says="b")
@@ -153,7 +140,7 @@ def test_a_window_leaves_a_gap() -> None:
         seen["mask"] = seen["mask"] & ((np.arange(5) == 0) | (np.arange(5) > np.arange(5)[:, None] - 2))
 
     recorder = begun()
-    a_pass(recorder, range(5), Rows(), change=window)
+    a_pass(recorder, range(5), Rows(n_kept=0), change=window)
     done = recorder.trace.run("cached").passes[0]
     assert done.parts[0].visible[4] == [(0, 1), (3, 5)]
     assert done.counts["pairs"] == 1 + 2 + 3 + 3 + 3
@@ -205,9 +192,9 @@ def test_rounding_passes_and_a_small_lie_does_not(
         return change
 
     model = replace(GQA, element_bytes=element_bytes)
-    a_pass(begun(model), range(5), Rows(), change=in_dtype(0))
+    a_pass(begun(model), range(5), Rows(n_kept=0), change=in_dtype(0))
     with pytest.raises(TraceError, match="layer 0, head 3, query 4: attention weights times V differ"):
-        a_pass(begun(model), range(5), Rows(), change=in_dtype(lie))
+        a_pass(begun(model), range(5), Rows(n_kept=0), change=in_dtype(lie))
 
 
 # --- what it refuses ---
@@ -278,7 +265,7 @@ def test_refuses(name: str) -> None:
     change, says = REFUSED[name]
     recorder = begun()
     with pytest.raises(TraceError, match=re.escape(says)):
-        a_pass(recorder, range(5), Rows(), change=change)
+        a_pass(recorder, range(5), Rows(n_kept=0), change=change)
     assert recorder.trace.run("cached").passes == []  # nothing of the pass was written
 
 
@@ -286,12 +273,12 @@ def test_refuses(name: str) -> None:
 def test_refuses_a_cache_that_was_not_advanced_once(advance: int) -> None:
     says = f"5 rows were appended, the cache went from 0 to {advance} rows: was it advanced once"
     with pytest.raises(TraceError, match=says):
-        a_pass(begun(), range(5), Rows(), advance=advance)
+        a_pass(begun(), range(5), Rows(n_kept=0), advance=advance)
 
 
 def test_refuses_a_cache_that_was_not_reset() -> None:
     with pytest.raises(TraceError, match=r"scores of shape \(1, 6, 5, 8\) came in; expected \(1, 6, 5, 5\)"):
-        a_pass(begun(), range(5), Rows(3))
+        a_pass(begun(), range(5), Rows(n_kept=3))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +293,7 @@ def test_refuses_a_cache_that_was_not_reset() -> None:
 def test_refuses_a_second_run_that_does_not_repeat_the_first(change: Change, says: str) -> None:
     model = replace(GQA, n_kv_heads=1)
     recorder = begun(model, values=True)
-    a_pass(recorder, range(5), Rows())
+    a_pass(recorder, range(5), Rows(n_kept=0))
     recorder.begin_run("uncached", "none")
     with pytest.raises(TraceError, match=says):
         a_pass(recorder, range(5), None, change=change)

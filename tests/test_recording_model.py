@@ -23,17 +23,10 @@ from tests.tiny import tiny
 torch.set_num_threads(1)
 
 PROMPT = [3, 1, 4, 1, 5]
-WORDS = [
-    "<eos>",
-    *"the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split(),
-]
+WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split()
 
 
-@pytest.mark.parametrize(
-    ("kind", "n_kv_heads"),
-    [(None, 1), (GrowingCache, 3), (StaticCache, 6)],
-    ids=["none", "growing", "static"],
-)
+@pytest.mark.parametrize(("kind", "n_kv_heads"), [(None, 1), (GrowingCache, 3), (StaticCache, 6)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
@@ -95,9 +88,7 @@ def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
 
 def test_words_and_candidates() -> None:
     tokenizer = Tokenizer.of_words(WORDS)
-    trace = record_model(
-        tiny(eos_ids=(0,)), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny"
-    )
+    trace = record_model(tiny(), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny")
     texts = [token.text for token in trace.sequences[0].tokens]
     assert texts[:5] == ["today", "the", "soup", "is", "so"]
     assert set(texts) <= set(WORDS)
@@ -167,16 +158,7 @@ def through_attend(
     return contexts[0, :, :, 0].T.numpy()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"ban_eos": True},
-        {"n_layers": 2},
-        {"n_layers": 3, "ban_eos": True},
-        {"temperature": 0.8, "seed": 3},
-    ],
-)
+@pytest.mark.parametrize("settings", [{}, {"n_layers": 3, "ban_eos": True}, {"temperature": 0.8, "seed": 3}])
 def test_the_toy_through_the_real_core(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     by_hand, calls = record_toy(**settings), []
 

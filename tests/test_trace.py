@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 from helpers.recording.toy import record_toy
 from helpers.trace import Drop, Other, Trace, TraceError, gather, spread
 from tests import oracle
+from tests.made_traces import HOSTILE
 
-HOSTILE = [
-    "<img src=x onerror=alert(1)>",
-    "</script>",
-    "'\"\\",
-    "\u202eתישארב",
-    "🙂‍↔️",
-    "x" * 200,
-    "\n\t\x00\u2028",
-]
 SETTINGS = st.fixed_dictionaries(
     {
         "n_layers": st.integers(1, 3),
@@ -42,10 +34,7 @@ WORDS = st.tuples(st.text(min_size=1) | st.sampled_from(HOSTILE), st.floats(-1e9
 def a_trace() -> Trace:
     """A run of 7 tokens with two layers, a drop, and an event of a later kind."""
     trace = record_toy(n_layers=2, max_new=3, ban_eos=True)
-    trace.runs[0].events += [
-        Drop(0, [(4, 6)], "rejected", "Two rows go."),
-        Other("swap", "The cache moves to disk."),
-    ]
+    trace.runs[0].events += [Drop(0, [(4, 6)], "rejected", "Two rows go."), Other("swap", "To disk.")]
     return trace
 
 
@@ -98,7 +87,7 @@ def test_the_json_form_is_as_documented() -> None:
     *passes, drop, swap = data["runs"][0]["events"]
     assert {event["op"] for event in passes} == {"pass"}
     assert drop == {"op": "drop", "sequence": 0, "rows": [[4, 6]], "why": "rejected", "say": "Two rows go."}
-    assert swap == {"op": "swap", "say": "The cache moves to disk."}
+    assert swap == {"op": "swap", "say": "To disk."}
     decode = passes[2]["parts"][0]
     assert decode["visible"] == [[[0, 5]]]
     assert decode["kept"] == [4, 5]
@@ -119,14 +108,12 @@ DAMAGED: list[tuple[tuple[Any, ...], Any, str]] = [
     (("version",), 2, "'watch-it-decode-trace', 2]; expected ['watch-it-decode-trace', 1]: record it again"),
     (("format",), MISSING, "got format and version [None, 1]; expected ['watch-it-decode-trace', 1]"),
     (("model",), MISSING, "trace: got no field 'model'; expected Trace: save or record it again"),
-    (("values",), MISSING, "trace: got no field 'values'"),
     (("sequences", 0, "tokens", 3, "origin"), MISSING, "trace.sequences[0].tokens[3]: got no field 'origin'"),
     ((*PART, "target"), MISSING, "trace.runs[0].events[1].parts[0]: got no field 'target'; expected Part"),
     (("runs", 0, "events", 4, "op"), MISSING, "trace.runs[0].events[4]: got no field 'op'"),
     (("runs", 0, "events", 4, "why"), MISSING, "trace.runs[0].events[4]: got no field 'why'; expected Drop"),
     (("runs", 0, "events", 5, "say"), MISSING, "trace.runs[0].events[5]: got no field 'say'; expected Other"),
     (("weights",), {}, "trace.weights: got None (a NoneType); expected dict"),
-    (("weights",), MISSING, "trace: got no field 'weights'"),
     (("weights", "rows", "0.0.0.0"), "%%", "trace.weights['0.0.0.0']: got %% (Only base64 data is allowed)"),
     (("weights", "rows", "0.0.0.0"), "AAAA", "trace.weights['0.0.0.0']: got AAAA (buffer size must be"),
     (("sequences", 0, "tokens", 0, "position"), "1", "tokens[0].position: got 1 (a str); expected int"),
@@ -158,22 +145,20 @@ def test_a_whole_number_may_stand_for_a_float() -> None:
     assert Trace.from_json(a_trace().to_json().replace('"scale":1.0', '"scale":1')).model.scale == 1
 
 
+CUT_OFF = a_trace().to_json()[:999].encode()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            a_trace().to_json()[:999].encode(),
-            "no complete JSON .*expected a trace: if cut off, save it again",
-        ),
-        (b"", "no complete JSON"),
+        (CUT_OFF, "no complete JSON .*expected a trace: if cut off, save it again"),
         (b"[" * 100_000, "no complete JSON"),
         (b"[1]", r"got format and version \[\]; expected"),
         (b"\xff\xfe\x00", "can't decode byte 0xff"),
     ],
-    ids=["cut off", "empty", "deep", "a list", "no text"],
 )
 def test_what_is_no_trace_is_refused(text: bytes, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "other.json"
+    path = tmp_path / "trace.json"
     path.write_bytes(text)
     with pytest.raises(TraceError, match=f"{re.escape(str(path))}: .*{says}"):
         Trace.load(path)

@@ -13,12 +13,10 @@ from helpers import toy
 from helpers.recording.toy import record_toy
 from helpers.trace import Drop, Other, Trace, compare
 
-LONG: dict[str, Any] = {"max_new": 4, "ban_eos": True, "n_layers": 2}
-
 
 def long() -> Trace:
     """A fresh trace of two layers: training, prefill and three decode steps, in both runs."""
-    return record_toy(**LONG)
+    return record_toy(max_new=4, ban_eos=True, n_layers=2)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
@@ -31,10 +29,7 @@ def test_cached_and_uncached_give_the_same_result(settings: dict[str, Any], n_la
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_dots_and_rules_give_the_same_result(n_layers: int) -> None:
-    dots, rules = (
-        record_toy(form=form, max_new=4, ban_eos=True, n_layers=n_layers) for form in ("dots", "rules")
-    )
-    assert compare(dots.only("uncached"), rules)
+    dots, rules = (record_toy(form=form, ban_eos=True, n_layers=n_layers) for form in ("dots", "rules"))
     assert compare(dots.only("cached"), rules)
     assert compare(dots.only("uncached"), rules, tolerance=1e-10)
 
@@ -84,16 +79,13 @@ def context(head: str, value: float) -> Change:
     return lambda trace: decode(trace).parts[0].contexts.update({head: [[value]]})
 
 
-def logit(place: int, value: float) -> Change:
-    def change(trace: Trace) -> None:
-        top = decode(trace).parts[0].out[0].top
-        top[place] = (top[place][0], value, top[place][2])
-
-    return change
+def out(trace: Trace) -> Any:
+    return decode(trace).parts[0].out[0]
 
 
-def chosen(index: int) -> Change:
-    return lambda trace: setattr(decode(trace).parts[0].out[0], "chosen", index)
+def logit(value: float) -> Change:
+    """Of the third word."""
+    return lambda trace: out(trace).top.__setitem__(2, ("delicious", value, 0.0))
 
 
 def event(place: int, new: Drop | Other) -> Change:
@@ -118,7 +110,7 @@ RESULT: list[Case] = [
     (f"{TRAINING}position 2, token: 'weather' against 'Weather'", token(1, text="Weather")),
     (f"{TRAINING}position 2, token: 'weather' against pass 0 (training): position 3, ", token(1, position=3)),
     (
-        f"{TRAINING}layer 0, head first, position 3, attention weights: [1.0, 0.0, 0.0] against [0.999, 0.001",
+        f"{TRAINING}layer 0, head first, position 3, attention weights: [1.0, 0.0, 0.0] against [0.999,",
         weight("0.2.0.2", [0.999, 0.001, 0]),
     ),
     (
@@ -135,8 +127,8 @@ RESULT: list[Case] = [
     (f"{DECODE}layer 0, head newest, position 6, context: [14.0] against [nan]", context("0.1", np.nan)),
     (f"{DECODE}layer 0, head even, position 6, context: [13.0] against []", part(contexts={})),
     (f"{DECODE}outputs: 1 against 0", part(out=[])),
-    (f"{DECODE}logits: …'delicious' 1.3222, '<eos>' 5.9583 against …'delicious' 9.0000", logit(2, 9.0)),
-    (f"{DECODE}chosen: 'nice' (token 6) against 'Today' (token 0)", chosen(0)),
+    (f"{DECODE}logits: …'delicious' 1.3222, '<eos>' 5.9583 against …'delicious' 9.0000", logit(9.0)),
+    (f"{DECODE}chosen: 'nice' (token 6) against 'Today' (token 0)", lambda t: setattr(out(t), "chosen", 0)),
     (f"{DECODE}chosen: 'nice' (token 6) against 'warm' (token 6)", token(6, text="warm")),
 ]
 WORK: list[Case] = [
@@ -166,14 +158,14 @@ def test_work_is_no_result_and_the_other_way_round() -> None:
     a, b = long(), long()
     decode(b).counts["pairs"] = 99
     assert compare(a, b)
-    logit(0, 0.0)(a)
+    logit(0.0)(a)
     assert not compare(a, long(), what="result")
     assert compare(a, long(), what="work")
 
 
 def test_the_first_of_two_differences_is_named() -> None:
     a, b = long(), long()
-    logit(2, 9.0)(b)
+    logit(9.0)(b)
     context("1.0", 9.5)(b)
     weight("0.2.0.2", [0.999, 0.001, 0])(b)
     assert str(compare(a, b)).startswith("cached, pass 0 (training): layer 0, head first, position 3")
@@ -205,7 +197,7 @@ def test_contexts_that_were_not_recorded_are_not_compared() -> None:
             event.parts[0].contexts.clear()
     assert compare(a, b)
     assert compare(b, a)
-    logit(2, 9.0)(b)
+    logit(9.0)(b)
     assert not compare(a, b)
 
 
@@ -219,6 +211,5 @@ def test_drops_are_no_difference_from_a_run_without_a_cache() -> None:
 def test_what_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="what is 'speed'; expected 'result' or 'work'"):
         compare(long(), long(), what="speed")
-    says = "2 and 1 runs came in; pick one of each with .only(name)"
-    with pytest.raises(ValueError, match=re.escape(says)):
+    with pytest.raises(ValueError, match="2 and 1 runs came in; pick one of each with"):
         compare(long(), long().only("cached"))
