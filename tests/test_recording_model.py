@@ -142,7 +142,9 @@ def test_bad_input(changed: dict[str, Any], told: str) -> None:
 def test_recording_changes_nothing_and_the_stepper_plays_it() -> None:
     model = tiny()
     before = model(torch.tensor([PROMPT])).detach()
-    trace = record_model(model, PROMPT, max_new=3)
+    trace = record_model(model, PROMPT)
+    assert (trace.model.name, len(trace.sequences[0].tokens)) == ("model", 5 + 8)
+    assert [len(event.parts[0].out[0].top) for event in trace.run("cached").steps] == [5] * 8
     assert torch.equal(model(torch.tensor([PROMPT])).detach(), before)
     assert not any(module._forward_hooks for module in model.modules())
     assert "<table" in Stepper(trace).static_html()

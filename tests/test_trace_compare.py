@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import toy
 from helpers.recording.toy import record_toy
 from helpers.trace import Drop, Other, Trace, compare
 
@@ -46,12 +45,6 @@ def test_dots_and_rules_have_other_shapes() -> None:
     dots, rules = record_toy().only("uncached"), record_toy(form="rules")
     where = "uncached, pass 0 (training): layer 0, shape of q: [1, 4, 4, 2] against nothing"
     assert str(compare(dots, rules, what="work")) == where
-
-
-def test_other_numbers_part_at_the_first_row_that_sees_them() -> None:
-    a, b = (record_toy(toy.PROMPT, [10, 20, 1, so]) for so in (5, 5.5))
-    where = "cached, pass 0 (training): layer 0, head even, position 4, context: [12.5] against [12.75]"
-    assert str(compare(a, b)) == where
 
 
 Change = Callable[[Trace], Any]
