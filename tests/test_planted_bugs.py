@@ -233,14 +233,14 @@ planted(
 
 REFUSES, DIFFERENCE = (
     test_recorder.test_refuses,
-    test_trace_compare.test_one_planted_difference_of_the_result_is_named,
+    test_trace_compare.test_one_planted_difference_is_named,
 )
 
 planted("masked pairs are counted", [COUNTS, LONG])(
-    edit(Recorder.attention, "int(mask.sum())", "int(mask.size)")
+    edit(Recorder._count, "int(mask.sum())", "int(mask.size)")
 )
 planted("training counts as run", [test_trace.test_a_run_fits_itself])(
-    edit(Recorder.close_pass, 'if opened.phase != "training":', "if True:")
+    edit(Recorder.close_pass, 'if self._pass.phase != "training":', "if True:")
 )
 
 
@@ -251,12 +251,15 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 planted(
-    "the recorder believes the output", [REFUSES, test_recorder.test_rounding_passes_and_a_small_lie_does_not]
-)(edit(Recorder._check_output, "if not (off <= allowed).all():", "if False:"))
+    "the recorder believes the output",
+    [REFUSES, test_recorder.test_rounding_passes_and_a_small_lie_does_not],
+)(edit(Recorder._check_output, "if len(wrong):", "if False:"))
 planted("one layer's counts stand for all", [REFUSES])(
-    edit(Recorder.close_pass, "if any(other != first for other in others):", "if False:")
+    edit(Recorder._count, "if visible != self._part.visible:", "if False:")
 )
-planted("compare skips what a head says", [DIFFERENCE])(edit(compare._rows, "in trace.recorded:", "in []:"))
+planted("compare skips what a head says", [DIFFERENCE])(
+    edit(compare._result, "in trace.recorded:", "in []:")
+)
 planted("compare takes NaN for equal", [DIFFERENCE])(
     edit(
         compare._alike,
