@@ -1,7 +1,8 @@
 // Puts a view into an element: what a notebook's widget and a saved page call.
+import { RaceView } from "./race.js";
 import { StepperView } from "./stepper.js";
 
-const VIEWS = { stepper: StepperView };
+const VIEWS = { race: RaceView, stepper: StepperView };
 
 /** Returns the function that takes the view away again. */
 export function mountView(el, data, options) {
