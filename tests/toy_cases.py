@@ -1,9 +1,9 @@
-"""Prompts of the toy with what Python makes of them: what tests/js/toy.test.mjs and what_if.test.mjs compare with."""
+"""Prompts of the toy and what Python makes of them, for tests/js/toy.test.mjs and what_if.test.mjs."""
 
 from __future__ import annotations
 
 import json
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def numbers_of(kind: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def prompts(many: int) -> list[dict[str, Any]]:
-    """Prompts of 1 to 64 tokens through one layer and two; those of a length at once: their weights are the same."""
+    """Prompts of 1 to 64 tokens, one layer and two; those of a length at once: their weights are the same."""
     rng = np.random.default_rng(0)
     cases = []
     for size in range(1, 65):
@@ -98,7 +98,8 @@ def what_ifs(many: int) -> list[dict[str, Any]]:
             new.v[1] = old.v[1]
             new.truncate(len(now) - 1)
             case["mended"] = says(toy.decode_step(new, now[-1][1]))
-        cases.append({**case, "kept": len(commonprefix([before, now]))})
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+        cases.append({**case, "kept": len(list(same))})
     return cases
 
 

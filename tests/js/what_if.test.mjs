@@ -57,7 +57,7 @@ test("rows, prefix, words and sentence of a thousand changes", () => {
 });
 
 function checkSentence(got, before, now, stale, met) {
-  const said = sayWhatIf(got, before, now)
+  const said = sayWhatIf(got)
     .map((part) => part.token ?? part)
     .join("");
   if (said.startsWith("Nothing is changed")) return assert.deepEqual(now, before);

@@ -61,6 +61,7 @@ export function whatIf(toy, before, now) {
       return { now: row, was, state: !sameNumbers(row, was) ? "stale" : j < kept ? "kept" : "same" };
     });
   return {
+    tokens: [before, now],
     from,
     kinds: from.map((i, j) => (i === null ? "in" : editKind(before[i], now[j]))),
     out: before.filter((_, i) => !from.includes(i)),
@@ -85,7 +86,7 @@ function mended(toy, old, fresh, from, now) {
 }
 
 /** What was changed, as parts of a sentence. */
-function sayChanges({ from, kinds, out }, before, now) {
+function sayChanges({ from, kinds, out, tokens: [before, now] }) {
   const changed = kinds.filter(Boolean);
   const put = changed.filter((kind) => kind === "in").length;
   if (changed.length + out.length > 1)
@@ -109,14 +110,15 @@ function sayStale(layers) {
 }
 
 /** The whole sentence under the rows, as parts. */
-export function sayWhatIf(result, before, now) {
-  const { kept, rerun, layers, mended } = result;
+export function sayWhatIf(result) {
+  const { kept, rerun, layers, mended, tokens } = result;
+  const [before, now] = tokens;
   if (kept === now.length && kept === before.length) return [WHAT.unchanged];
   const cells = layers.flatMap(({ k, v }) => [k, v]);
   const lucky = now.filter((_, j) => cells.every((row) => row[j].state === "same")).length;
   const said = [sayStale(layers), fillText(WHAT.kept[kept < now.length ? "some" : "all"], { kept, rerun })];
   if (lucky) said.push(fillText(WHAT.lucky, { lucky }));
-  const parts = [...sayChanges(result, before, now), ` ${said.join(" ")}`];
+  const parts = [...sayChanges(result), ` ${said.join(" ")}`];
   if (!mended) return parts;
   const wrong = formatPercent(mended.probabilities[mended.choice]);
   return [...parts, " ", ...fill(WHAT.trap, { word: { token: mended.word }, wrong })];
@@ -245,17 +247,16 @@ export class WhatIfView extends View {
 
   /** A field has a new text. What is half typed counts if it can; a wrong one is told when it is done. */
   typed(j, name, field, done) {
-    this.typing = done ? null : field;
     const text = field.value;
-    const known = done && this.numbers.get(text);
-    const wrong = name === "word" ? text.trim() === "" : typedNumber(text) === null;
     const change = name === "word" ? { word: text } : { number: typedNumber(text) };
-    if (name === "word" && known) change.number = known;
-    if (wrong && done)
-      return this.refuse(name, { got: { token: text }, token: { token: this.settled[j].word } });
-    if (wrong) return;
-    this.now = this.now.map((token, i) => (i === j ? { ...token, ...change } : token));
-    this.show(done);
+    if (done && name === "word" && this.numbers.has(text)) change.number = this.numbers.get(text);
+    this.typing = done ? null : field;
+    if (change.number !== null && change.word?.trim() !== "")
+      this.become(
+        this.now.map((token, i) => (i === j ? { ...token, ...change } : token)),
+        this.typing,
+      );
+    else if (done) this.refuse(name, { got: { token: text }, token: { token: this.settled[j].word } });
   }
 
   putIn(j) {
@@ -269,15 +270,11 @@ export class WhatIfView extends View {
     this.columns[Math.min(j, this.now.length - 1)].controls[1].focus();
   }
 
-  become(now) {
+  /** Show another prompt; a field that is being typed into is left alone. */
+  become(now, typing = null) {
     this.now = now;
-    this.typing = null;
-    this.show(true);
-  }
-
-  /** Show the prompt as it is now; `done`: nothing in it is half typed. */
-  show(done) {
-    if (done) this.settled = this.now;
+    this.typing = typing;
+    if (!typing) this.settled = now;
     this.complaint = [WHAT.hint];
     this.keepAddress();
     if (this.width > 0) this.draw();
@@ -292,16 +289,16 @@ export class WhatIfView extends View {
 
   draw() {
     this.colours();
-    const { before, now, columns } = this;
+    const { now, columns } = this;
     this.root.style.setProperty("--wid-many", now.length);
     while (columns.length < now.length) this.addColumn(columns.length);
     while (columns.length > now.length) columns.pop().head.remove();
-    const result = whatIf(this.toy, before, now);
+    const result = whatIf(this.toy, this.before, now);
     columns.forEach((column, j) => this.drawHead(column, result.kinds[j], j));
     this.body.replaceChildren(...WHAT.layers.flatMap((text, layer) => this.layerRows(result, text, layer)));
     this.body.append(this.prefixRow(result));
     writeParts(this.hint, this.complaint);
-    writeParts(this.sentence, sayWhatIf(result, before, now));
+    writeParts(this.sentence, sayWhatIf(result));
     const outcomes = ["before", "now", "mended"].filter((name) => result[name]);
     this.says.replaceChildren(...outcomes.map((name) => this.outcome(WHAT.says[name], result[name])));
   }
