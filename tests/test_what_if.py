@@ -43,6 +43,7 @@ def test_the_static_form_of_a_word_put_in_and_of_hostile_ones() -> None:
         ({"words": ["Oslo"]}, "'Oslo', has no number; expected one of"),
         ({"words": ["is"] * 65}, "the prompt has 65 tokens; expected at most 64"),
         ({"words": ["is"], "numbers": [1e9]}, "number 1 is 1e.09; expected at most 1,000 either way"),
+        ({"changed": [("Today", 10)]}, "expected .words, numbers., such as"),
         ({"changed": (["Today"], [float("nan")])}, "number 1 is nan"),
     ],
 )

@@ -43,6 +43,8 @@ class WhatIf(View):
         numbers: Sequence[float] | None = None,
         changed: tuple[Sequence[str], Sequence[float] | None] | None = None,
     ) -> None:
+        if changed is not None and (not isinstance(changed, tuple) or len(changed) != 2):
+            raise ValueError(f"got changed={changed!r}, expected (words, numbers), such as (['Oslo'], [8])")
         self.before = _tokens([*toy.PROMPT, "nice"] if words is None else words, numbers)
         self.now = self.before if changed is None else _tokens(*changed)
         if words is None and changed is None:
