@@ -26,6 +26,7 @@ from tests import oracle
 from tests.expected import expected, expected_marks, pass_name
 from tests.machine import ROOT
 from tests.made_traces import DROP, HOSTILE, SWAP, UNEQUAL, record_toy, with_event, with_fewer_passes
+from tests.toy_cases import write_cases
 
 # All of whose passes are held against tests/expected.py, in Python and in JavaScript,
 WALKED: dict[str, Callable[[], Trace]] = {
@@ -111,6 +112,7 @@ def test_javascript(node: str, tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(make().to_json(), encoding="utf-8")
     walked = {name: passes_of(make()) for name, make in WALKED.items()}
     (tmp_path / "expected.json").write_text(json.dumps(walked), encoding="utf-8")
+    write_cases(tmp_path)
     files = sorted(str(path) for path in (ROOT / "tests/js").glob("*.test.mjs"))
     assert files
     done = subprocess.run(
