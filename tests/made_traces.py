@@ -1,9 +1,11 @@
-"""Traces made by hand: what no toy shows, unequal layers and heads, drops, chunks, drafts, long texts."""
+"""Traces made by hand: what no toy shows, unequal layers and heads, drops, chunks, drafts, sequences, long texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,7 @@ def made(
     *,
     names: list[str] | None = None,
     chosen: dict[int, int] | None = None,
+    kv_heads: int = 1,
     seed: int = 0,
 ) -> Trace:
     """Return a trace of two runs, with a cache that goes by the plan and without one.
@@ -62,21 +65,22 @@ def made(
         recorded: the heads of each recorded layer; every weight, key and value differs between them.
         names: of all heads; None for a model whose heads have none.
         chosen: the token that a query's logits gave, by query; without it the last query's is the next one.
+        kv_heads: of several, K and V are not kept, as in the record of a model.
         seed: another one gives other numbers.
     """
-    maker = _Maker(texts, prompt, recorded, chosen or {}, np.random.default_rng(seed))
+    maker = _Maker(texts, prompt, recorded, chosen or {}, kv_heads, np.random.default_rng(seed))
     cached, plain = maker.run("cached", "growing", plan), maker.run("uncached", "none", plan)
     tokens = [
         Token(text, None, i, "prompt" if i < prompt else "draft" if i in maker.drafts else "generated")
         for i, text in enumerate(texts)
     ]
     return Trace(
-        model=Model("made", 1 + max(recorded), maker.n_heads, 1, 2, 1, 1.0, names, 8),
+        model=Model("made", 1 + max(recorded), maker.n_heads, kv_heads, 2, 1, 1.0, names, 8),
         recorded=[(layer, head) for layer, heads in recorded.items() for head in heads],
         sequences=[TokenSequence(prompt, tokens)],
         runs=[cached, plain],
         weights=maker.rows,
-        values=[Values(0, layer, maker.k[layer], maker.v[layer]) for layer in recorded],
+        values=[Values(0, layer, maker.k[layer], maker.v[layer]) for layer in recorded] if kv_heads == 1 else None,
     )
 
 
@@ -84,9 +88,16 @@ class _Maker:
     """Rolls the numbers of a run; what a token sees and weighs is the same in both runs."""
 
     def __init__(
-        self, texts: list[str], prompt: int, recorded: dict[int, list[int]], chosen: dict[int, int], rng: Any
+        self,
+        texts: list[str],
+        prompt: int,
+        recorded: dict[int, list[int]],
+        chosen: dict[int, int],
+        kv_heads: int,
+        rng: Any,
     ) -> None:
         self.texts, self.prompt, self.recorded, self.chosen, self.rng = texts, prompt, recorded, chosen, rng
+        self.kv_heads = kv_heads
         self.n_heads = 1 + max(head for heads in recorded.values() for head in heads)
         self.sees: dict[int, list[int]] = {}
         self.rows: dict[str, np.ndarray] = {}
@@ -156,14 +167,7 @@ class _Maker:
         )
 
     def shapes(self, new: int, read: int) -> list[dict[str, Any]]:
-        heads, keys = self.n_heads, new + read
-        one = {
-            "q": [1, heads, new, 2],
-            "k": [1, 1, keys, 2],
-            "v": [1, 1, keys, 1],
-            "scores": [1, heads, new, keys],
-        }
-        return [{"layer": layer, **one} for layer in range(1 + max(self.recorded))]
+        return shapes(1 + max(self.recorded), self.n_heads, self.kv_heads, new, new + read)
 
     def context(self, query: int, layer: int, head: int) -> float:
         key = weight_key(0, query, layer, head)
@@ -192,6 +196,64 @@ class _Maker:
         return self.outs[query]
 
 
+def shapes(n_layers: int, heads: int, kv_heads: int, new: int, keys: int) -> list[dict[str, Any]]:
+    """What each layer works on in a pass."""
+    one = {
+        "q": [1, heads, new, 2],
+        "k": [1, kv_heads, keys, 2],
+        "v": [1, kv_heads, keys, 1],
+        "scores": [1, heads, new, keys],
+    }
+    return [{"layer": layer, **one} for layer in range(n_layers)]
+
+
+def together(first: Trace, second: Trace) -> Trace:
+    """Two traces as two sequences of one; the second comes two passes later, and equal passes run as one."""
+    runs = []
+    for one, other in zip(first.runs, second.runs, strict=True):
+        events: list[Any] = []
+        later = [[], [], *_steps([_as_second(event) for event in other.events])]
+        for step in map(_joined, zip_longest(_steps(one.events), later, fillvalue=[])):
+            passes = [event for event in step if isinstance(event, Pass)]
+            events += [event for event in step if isinstance(event, Drop)]
+            if len({event.phase for event in passes}) == len(passes):
+                events += passes
+                continue
+            a, b = passes
+            counts = {name: a.counts[name] + b.counts[name] for name in a.counts}
+            T, S = counts["positions"], counts["positions"] + counts["rows_read"]
+            sizes = shapes(len(a.shapes), first.model.n_heads, first.model.n_kv_heads, T, S)
+            events.append(Pass(a.phase, [*a.parts, *b.parts], sizes, {**counts, "products": T * S}))
+        runs.append(Run(one.name, one.cache, events))
+    return replace(
+        first,
+        sequences=[*first.sequences, *second.sequences],
+        runs=runs,
+        weights=first.weights | {f"1{key[1:]}": row for key, row in second.weights.items()},
+        values=[*(first.values or []), *(replace(kept, sequence=1) for kept in second.values or [])],
+    )
+
+
+def _joined(pair: tuple[list[Any], ...]) -> list[Any]:
+    return [event for events in pair for event in events]
+
+
+def _steps(events: list[Any]) -> list[list[Any]]:
+    """Events in stretches that end with a pass."""
+    steps: list[list[Any]] = [[]]
+    for event in events:
+        steps[-1].append(event)
+        if isinstance(event, Pass):
+            steps.append([])
+    return steps
+
+
+def _as_second(event: Any) -> Any:
+    if isinstance(event, Drop):
+        return replace(event, sequence=1)
+    return replace(event, parts=[replace(part, sequence=1) for part in event.parts])
+
+
 def decodes(start: int, stop: int) -> list[Step]:
     """A decode step for each token."""
     return [("decode", i, i + 1) for i in range(start, stop)]
@@ -211,10 +273,24 @@ def layers() -> Trace:
     return made(words(8), 4, plan, {0: [0, 1, 2, 3], 2: [1, 3], 3: [3, 0]}, names=FOUR)
 
 
+def sequences() -> Trace:
+    """Two sequences of unequal length in the passes of one run; rows of the second leave the cache."""
+    plan: list[Step] = [("training", 0, 3), ("prefill", 0, 3), *decodes(3, 6)]
+    other = [("prefill", 0, 5), ("decode", 5, 6), ("drop", 0, 2), ("decode", 6, 7)]
+    recorded = {0: [0, 1], 1: [0, 1]}
+    return together(made(words(7), 3, plan, recorded), made(words(9)[::-1][:8], 5, other, recorded, seed=6))
+
+
+def of_size(n: int, training: bool = False) -> Callable[[], Trace]:
+    """So many columns, on both sides of where the canvas and its window begin."""
+    start, plan = max(1, n - 2), [("training", 0, max(1, n - 2))] if training else []
+    return lambda: made(words(n + 1), start, [*plan, ("prefill", 0, start), *decodes(start, n)], {0: [0, 1]}, seed=n)
+
+
 def heads() -> Trace:
-    """More heads than are shown at once, ten in one layer and six in the other; one row was not recorded."""
+    """More heads than have a line each, ten in one layer and six in the other; one row was not recorded."""
     plan: list[Step] = [("prefill", 0, 5), *decodes(5, 7)]
-    trace = made(words(8), 5, plan, {0: [*range(10)], 1: [*range(6)]})
+    trace = made(words(8), 5, plan, {0: [*range(10)], 1: [*range(6)]}, kv_heads=2)
     del trace.weights[weight_key(0, 6, 0, 1)]
     return trace
 
@@ -237,15 +313,32 @@ def chunks() -> Trace:
     return made(words(19), 6, plan, {0: [2, 5]}, seed=3)
 
 
-def long() -> Trace:
-    """More tokens than the stepper's window."""
-    plan = [("prefill", 0, 160), *decodes(160, 162)]
-    return made(words(163), 160, plan, {0: [0, 1, 2, 3, 4], 1: [0]}, seed=4)
-
-
 UNEQUAL: dict[str, Callable[[], Trace]] = {
-    make.__name__: make for make in (layers, heads, window, drafts, chunks, long)
+    make.__name__: make for make in (layers, heads, window, drafts, chunks, sequences)
 }
+SIZES: dict[str, Callable[[], Trace]] = {f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)}
+# Every event of these is held against tests/expected.py, by the modules in node and by the page.
+WALKED: dict[str, Callable[[], Trace]] = {
+    "toy": record_toy,
+    "two": lambda: record_toy(n_layers=2),
+    "long run": lambda: record_toy(ban_eos=True),
+    **UNEQUAL,
+    **SIZES,
+}
+Look = tuple[str, int, int, int]  # a run's name, and indices of an event, a layer and a sequence
+
+
+def every_look(trace: Trace) -> list[Look]:
+    """All that a reader can turn to; of a long text only the passes at both ends."""
+    looks = [
+        (run.name, index, layer, sequence)
+        for run in trace.runs
+        for index in range(len(run.events))
+        for layer in sorted({layer for layer, _ in trace.recorded})
+        for sequence in range(len(trace.sequences))
+    ]
+    is_long = len(trace.sequences[0].tokens) > 100
+    return [look for look in looks if look[1] in (0, len(trace.run(look[0]).events) - 1) or not is_long]
 
 
 def with_event(event: Drop | Other, index: int, name: str = "cached", trace: Trace | None = None) -> Trace:

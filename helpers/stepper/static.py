@@ -8,9 +8,10 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import TypeGuard
 
 from helpers.stepper.format import VIEW, clipped, fill, number, percent, visible
-from helpers.trace import Drop, Pass, Run, Trace, Values, spread, weight_key
+from helpers.trace import Drop, Other, Part, Pass, Run, Trace, Values, spread, weight_key
 
 COLUMNS = 14  # more tokens than this: the first and the last few
 ENDS = 6
@@ -61,8 +62,8 @@ class _Table:
         assert isinstance(event, Pass)
         self.trace, self.run, self.event, self.panels, self.layer = trace, run, event, panels, layer
         self.index, self.names = index, _names(run)
-        self.part = event.parts[0]
-        self.tokens = trace.sequences[self.part.sequence].tokens
+        self.part = _part(event)
+        self.tokens = trace.sequences[0].tokens
         self.queries = self.part.queries
         self.visible = dict(zip(self.queries, self.part.visible, strict=True))
         self.there = [*self.part.read, *self.part.written, *self.part.new, *self.part.repeated]
@@ -73,7 +74,7 @@ class _Table:
         self.keeps = run.cache != "none" and event.phase != "training"
         self.heads = [head for recorded, head in trace.recorded if recorded == layer]
         values = trace.values or []
-        mine = (v for v in values if (v.sequence, v.layer) == (self.part.sequence, layer))
+        mine = (v for v in values if (v.sequence, v.layer) == (0, layer))
         self.values: Values | None = next(mine, None)
         self._look_back()
 
@@ -83,11 +84,11 @@ class _Table:
         self.ran: dict[int, int] = {}
         self.stored: set[int] = set()
         for index, event in enumerate(self.run.events[: self.index + 1]):
-            if isinstance(event, Drop) and event.sequence == self.part.sequence:
+            if isinstance(event, Drop) and event.sequence == 0:
                 self.stored -= set(spread(event.rows))
-            if not isinstance(event, Pass) or event.phase == "training":
+            if not _runs(event) or event.phase == "training":
                 continue
-            part = event.parts[0]
+            part = _part(event)
             self.stored |= set(spread(part.written))
             for query, ranges in zip(part.queries, part.visible, strict=True):
                 if query in self.shown:
@@ -125,8 +126,7 @@ class _Table:
 
     def contexts(self, query: int) -> dict[int, float]:
         """The context of each head, where it is one number; a repeated row's are looked up."""
-        for event in self.run.passes:
-            part = event.parts[0]
+        for part in map(_part, filter(_runs, self.run.events)):
             if part.contexts and _holds(part.new, query):
                 at = spread(part.new).index(query)
                 rows = {head: part.contexts.get(f"{self.layer}.{head}") for head in self.heads}
@@ -173,7 +173,7 @@ class _Table:
         if all(len(row) == 1 for row in values):
             bands.append(self.band("V", "v", lambda j: number(values[j][0])))
         name = "kept" if self.keeps else "made"
-        said = fill({**SAY, **VIEW["notes"]}[name], kept=self.part.kept[1], made=self.event.counts["kv_rows"])
+        said = fill({**SAY, **VIEW["notes"]}[name], kept=self.part.kept[1], made=len(self.queries))
         return [*bands, self.band(SAY["bands"], "v", lambda j: ROWS[self.row_state(j)], said)]
 
     def weights(self) -> list[str]:
@@ -182,9 +182,9 @@ class _Table:
         query, lines = self.queries[-1], []
         seen = spread(self.visible[query])
         for head in self.heads if few and "weights" in self.panels else []:
-            if weight_key(self.part.sequence, query, self.layer, head) not in self.trace.weights:
+            if weight_key(0, query, self.layer, head) not in self.trace.weights:
                 continue  # a trace need not hold every row's
-            found = self.trace.attention_weights(query, self.layer, head, self.part.sequence)
+            found = self.trace.attention_weights(query, self.layer, head)
             looks = dict(zip(seen, map(float, found), strict=True))
             cells = [_cell("")] * self.width
             for key, w in looks.items():
@@ -224,11 +224,10 @@ class _Table:
 
     def rows_note(self) -> str:
         """What happens to rows of K and V in this pass, in the words of the stepper."""
-        notes, counts = VIEW["notes"], self.event.counts
-        written, again = len(spread(self.part.written)), len(spread(self.part.repeated))
+        notes, part = VIEW["notes"], self.part
+        read, written, again = (len(spread(rows)) for rows in (part.read, part.written, part.repeated))
         if not self.keeps:
-            return fill(notes["again" if again else "made"], made=counts["kv_rows"], again=again)
-        read = counts["rows_read"]
+            return fill(notes["again" if again else "made"], made=len(self.queries), again=again)
         rest = len(self.stored) - read - written
         said = fill(notes["read" if read else "written"], read=read, written=written)
         return said + (fill(notes["rest"], rest=rest) if rest > 0 else "")
@@ -284,8 +283,17 @@ def _names(run: Run) -> list[str]:
     return [f"{kind.capitalize()} {n}" if kind in numbered else kind.capitalize() for kind, n in calls]
 
 
+def _runs(event: Pass | Drop | Other) -> TypeGuard[Pass]:
+    """Whether an event is a pass in which the first sequence runs: the one that is shown."""
+    return isinstance(event, Pass) and any(part.sequence == 0 for part in event.parts)
+
+
+def _part(event: Pass) -> Part:
+    return next(part for part in event.parts if part.sequence == 0)
+
+
 def _steps(run: Run) -> list[int]:
-    return [i for i, e in enumerate(run.events) if isinstance(e, Pass) and e.phase != "training"]
+    return [i for i, e in enumerate(run.events) if _runs(e) and e.phase != "training"]
 
 
 def _chosen(run: Run) -> list[int]:
@@ -340,4 +348,5 @@ def render(trace: Trace, panels: set[str], layer: int = 0, start: int | None = N
         said += [without.render(), _comparison(table, without)]
     missing = len(set(_steps(main)) - set(chosen))
     left_out = fill(SAY["left out"], passes=len(_steps(main)), missing=missing) if missing else ""
-    return "".join([*said, _legend(bool(both and plain)), left_out])
+    first_of = fill(SAY["first of"], sequences=len(trace.sequences)) if len(trace.sequences) > 1 else ""
+    return "".join([first_of, *said, _legend(bool(both and plain)), left_out])

@@ -1,119 +1,118 @@
-// States and numbers of a pass that a reader of these tests can check by eye; walk.test.mjs checks them all.
+// What the walk does not reach: lines that are wanted and not there, scales, damaged rows, addresses, what lights up.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  AGAIN,
-  columnState,
-  EARLIER,
-  lastPassOf,
-  MASKED,
-  NOTHING,
-  NOW,
-  rowCells,
-  rowState,
-} from "../../helpers/stepper/js/frame.js";
-import {
-  decodeWeights,
-  gather,
-  readTrace,
-  spread,
-  union,
-  weightsOf,
-  without,
-} from "../../helpers/stepper/js/trace.js";
+import { nearest, readAddress, withValues } from "../../helpers/stepper/js/address.js";
+import { isPicked, rowCells, weightsIn } from "../../helpers/stepper/js/frame.js";
+import { aboutKey, linked, pointedAt } from "../../helpers/stepper/js/links.js";
+import { carriesSpaces } from "../../helpers/stepper/js/ribbon.js";
+import * as trace from "../../helpers/stepper/js/trace.js";
 import { frame, load, record } from "./traces.mjs";
 
 const toy = record("toy");
 const [TRAINING, PREFILL, DECODE] = [0, 1, 2];
-const SIGNS = { [NOTHING]: " ", [NOW]: "o", [AGAIN]: "2", [MASKED]: "x", [EARLIER]: "." };
 
-function grid(run, event, size = 5) {
-  return Array.from({ length: size }, (_, i) =>
-    Array.from(rowCells(run, event, i, 0, size).states, (s) => SIGNS[s]).join(""),
-  );
-}
-
-test("training and prefill score the triangle, a cached step one row, without the cache all again", () => {
-  for (const event of [TRAINING, PREFILL])
-    for (const run of [toy.withCache, toy.withoutCache])
-      assert.deepEqual(grid(run, event), ["oxxx ", "ooxx ", "ooox ", "oooo ", "     "]);
-  assert.deepEqual(grid(toy.withCache, DECODE), [".    ", "..   ", "...  ", ".... ", "ooooo"]);
-  assert.deepEqual(grid(toy.withoutCache, DECODE), ["2xxxx", "22xxx", "222xx", "2222x", "ooooo"]);
-  assert.deepEqual(grid(record("rules").runs[0], DECODE), grid(toy.withoutCache, DECODE));
-  assert.equal(lastPassOf(toy.withCache, DECODE, 4), null);
+test("the chosen line is the last live one unless another one that has run is wanted", () => {
+  assert.equal(frame(toy, PREFILL, { row: 4 }).row, 3, "it has not run yet");
+  assert.equal(frame(toy, DECODE, { row: 1 }).row, 1, "it ran in the prefill");
+  assert.equal(frame(toy, TRAINING, { row: 4 }).row, 3);
+  assert.equal(frame(record("drop"), 3).row, null, "nothing runs while rows leave");
 });
 
-test("in the long run the triangle counts 8 in the first rows, 276 in all; with the cache 66", () => {
-  const long = record("long run");
-  const counts = (run) => Array.from({ length: 11 }, (_, i) => [...rowCells(run, 8, i, 0, 11).counts]);
-  const sum = (run) =>
-    counts(run)
-      .flat()
-      .reduce((a, b) => a + b);
-  assert.deepEqual([sum(long.withoutCache), sum(long.withCache)], [276, 66]);
-  assert.deepEqual([counts(long.withoutCache)[0][0], counts(long.withoutCache)[4][0]], [8, 7]);
-});
-
-test("columns: prompt from the start, the chosen token before it runs, later ones not there yet", () => {
-  const states = (event) =>
-    [3, 4].map((i) => columnState(toy, toy.withCache, toy.withCache.events[event], i).state);
+test("a head that the layer has not is the mean, and a mean of rows that are not all there is none", () => {
+  const layers = record("layers"); // heads 0 to 3, 1 and 3, 3 and 0
   assert.deepEqual(
-    [states(TRAINING), states(PREFILL), states(DECODE)],
-    [
-      ["present", "absent"],
-      ["present", "emitted"],
-      ["present", "present"],
-    ],
+    [0, 2, 3].map((layer) => frame(layers, 1, { layer, head: 1 }).head),
+    [1, 1, null],
   );
-  assert.equal(toy.columns, 5, "<eos> is never run and has no column");
+  const data = load("two");
+  data.weights.rows["0.3.0.1"] = data.weights.rows["0.2.0.1"]; // a weight too few
+  const damaged = trace.readTrace(data);
+  const lines = [1, null, 0].map((head) => frame(damaged, PREFILL, { head }));
+  const looks = ({ record, run, event, row, layer, head }) => weightsIn(record, run, event, row, layer, head);
+  assert.deepEqual(
+    lines.map((shown) => looks(shown).weights?.length),
+    [undefined, undefined, 4],
+  );
+  assert.deepEqual([isPicked(0.05, 1), isPicked(0.0124, 4), isPicked(0.0125, 4)], [true, false, true]);
 });
 
-test("the chosen row is the last live one unless another live one is wanted", () => {
-  assert.equal(frame(toy, PREFILL).row, 3);
-  assert.equal(frame(toy, PREFILL, { row: 1 }).row, 1);
-  assert.equal(frame(toy, DECODE, { row: 1 }).row, 4, "row 1 does not run in a cached decode step");
-  assert.equal(frame(toy, DECODE, { row: 1, cached: false }).row, 1);
+test("cells of a part of the columns are those of the whole row", () => {
+  for (const cached of [true, false]) {
+    const { run } = frame(record("n24"), 2, { cached });
+    const whole = rowCells(run, 2, 20, 0, 24);
+    const part = rowCells(run, 2, 20, 5, 22);
+    assert.deepEqual([part.states, part.counts], [whole.states.slice(5, 22), whole.counts.slice(5, 22)]);
+  }
 });
 
 test("work is counted, never computed, and each bar has the scale of its largest pass", () => {
   const data = load("toy");
   Object.assign(data.runs[0].events[1].counts, { pairs: 7, positions: 3 });
   Object.assign(data.runs[1].events[1].counts, { pairs: 19, positions: 8 });
-  assert.deepEqual(frame(readTrace(data), PREFILL).work.bars, [
+  assert.deepEqual(frame(trace.readTrace(data), PREFILL).work.bars, [
     { name: "positions", done: 3, total: 8, avoided: 5, scale: 8 },
     { name: "pairs", done: 7, total: 19, avoided: 12, scale: 19 },
   ]);
 });
 
-test("rows leave in events of their own, and only from their sequence", () => {
-  const window = record("window"); // prefill, drop, decode 1 and 2, drop, decode 3 and 4
-  const states = (run, event) => [0, 1, 2, 3].map((i) => rowState(run.events[event], i));
-  assert.deepEqual(states(window.withCache, 1), ["dropped", "dropped", "rest", "rest"]);
-  assert.deepEqual(states(window.withCache, 2), ["empty", "empty", "read", "read"]);
-  assert.deepEqual(
-    window.withCache.events.map((e) => e.dropped),
-    [0, 2, 2, 2, 3, 3, 3],
-  );
-  const data = load("window");
-  data.runs[0].events[1].sequence = 1;
-  assert.deepEqual(states(readTrace(data).withCache, 1), ["rest", "rest", "rest", "rest"]);
+test("ranges and weights", () => {
+  assert.deepEqual(trace.gather([0, 1, 5]), [[0, 2], [5, 6]]);
+  assert.deepEqual(trace.union([[0, 2]], [[1, 4]]), [[0, 4]]);
+  assert.deepEqual(trace.without([[0, 4]], [[1, 2]]), [[0, 1], [2, 4]]);
+  const weights = Array.from(trace.decodeWeights("//8AAP9/"), (w) => Number(w.toFixed(2)));
+  assert.deepEqual(weights, [1, 0, 0.5]);
+  assert.equal(trace.weightsOf(toy, 0, 7, 0), null);
 });
 
-test("ranges and weights", () => {
-  const [a, b] = [
-    [0, 2],
-    [5, 6],
-  ];
-  assert.deepEqual(spread([a, b]), [0, 1, 5]);
-  assert.deepEqual(gather([0, 1, 5]), [a, b]);
-  assert.deepEqual(union([a], [[1, 4]]), [[0, 4]]);
-  assert.deepEqual(without([[0, 4]], [[1, 2]]), [
-    [0, 1],
-    [2, 4],
-  ]);
-  assert.deepEqual(
-    Array.from(decodeWeights("//8AAP9/")).map((w) => Number(w.toFixed(2))),
-    [1, 0, 0.5],
+test("words that carry their spaces stand as the text has them, others apart", () => {
+  const all = (...texts) => carriesSpaces(texts.map((text) => ({ text })));
+  assert.deepEqual([all("To", "day", " is"), all("Today", "is"), all(" ", "\n"), all("so ", "x")], [true, false, false, true]);
+});
+
+test("a weight lights its V, its term and the context it goes into; a word its weights in every head", () => {
+  const shown = frame(toy, DECODE, { row: 4 });
+  const weight = ["h1", "k1", "v1", "c4.1", "w0.1", "w0.1s", "w0.1d", "t0.1", "ctx4.0", "sum0", "w0", "b4"];
+  for (const key of ["w0.1", "w0.1s", "w0.1d", "t0.1"]) assert.deepEqual(linked(aboutKey(key, shown), shown), weight);
+  const word = linked(aboutKey("v1", shown), shown);
+  for (const head of [0, 1, 2, 3]) assert.ok(word.includes(`w${head}.1s`) && word.includes(`t${head}.1`));
+  assert.ok(!word.includes("ctx4.0"));
+  assert.deepEqual(aboutKey("c2.1", shown), { row: 2, column: 1, line: null });
+  assert.deepEqual(linked(aboutKey("c2.1", shown), shown), ["h1", "k1", "v1", "c2.1", "b2"], "not the chosen line");
+  assert.deepEqual(linked(aboutKey("ctx4.2", shown), shown), ["ctx4.2", "sum2", "w2", "b4"]);
+  assert.deepEqual(linked(aboutKey("sum2", shown), shown), ["ctx4.2", "sum2", "w2", "b4"]);
+  for (const key of ["drawer", "n0", "w2", "t2", "noteK", "bandk", "", "ctx", "arrow", "h"])
+    assert.equal(aboutKey(key, shown), null, key);
+});
+
+test("what is pointed at in words: whose weight, of which head, and what it adds", () => {
+  const say = (shown, key) => pointedAt(aboutKey(key, shown), shown).replaceAll(/[\u2068\u2069]/g, "");
+  const shown = frame(toy, DECODE);
+  assert.equal(
+    say(shown, "w0.1s"),
+    "nice looks at weather with weight 0.5 (even); it adds 0.5 × 20 = 10 to the context",
   );
-  assert.equal(weightsOf(toy, 0, 7, 0), null);
+  assert.equal(say(shown, "c2.0"), "is looks at Today with weight 0.33 (mean)");
+  assert.equal(say(frame(toy, DECODE, { head: 2 }), "c4.0").slice(0, 44), "nice looks at Today with weight 1 (first); i");
+  assert.deepEqual([say(shown, "ctx4.0"), say(frame(toy, PREFILL), "c1.3")], ["", ""]);
+  const two = frame(record("two"), DECODE, { layer: 1, head: 3 });
+  assert.match(say(two, "v2"), /^nice looks at is with weight 0\.2 \(all\); it adds 0\.2 × 10\.33 = 2\.07 to/);
+});
+
+test("addresses: names and values, whole numbers, and the nearest there is", () => {
+  assert.deepEqual([...readAddress("#pass=3&cache=off&pass=4")], [["pass", "3"], ["cache", "off"]]);
+  assert.equal(withValues("#pass=3&a=1%2C2", { pass: null, layer: 2 }), "#a=1,2&layer=2");
+  assert.equal(withValues("#pass=3", { pass: null }), "");
+  for (const [text, value, fits] of [
+    [undefined, 2, true],
+    ["3", 3, true],
+    ["0", 1, false],
+    ["-7", 1, false],
+    ["9", 5, false],
+    ["", 2, false],
+    ["1.5", 2, false],
+    ["1e3", 2, false],
+    ["3x", 2, false],
+    ["9".repeat(99), 2, false],
+  ])
+    assert.deepEqual(nearest(text, 1, 5, 2), { value, fits }, text);
 });

@@ -34,7 +34,7 @@ test("an event in one run only: passes keep their pairs, and it is drawn as its 
 test("a drop: its rows are dropped, nothing is compared, the work so far stays", () => {
   const shown = frame(record("drop"), 3); // after the last pass
   assert.equal(say(shown), "Two rows leave.");
-  assert.equal(rowsNote(shown), "2 rows dropped");
+  assert.equal(rowsNote(shown), "2 rows dropped: evicted");
   assert.equal(shown.other, null);
   assert.deepEqual(bars(shown), [
     [0, null, 0],

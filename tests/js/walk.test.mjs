@@ -1,149 +1,130 @@
-// Every pass, layer, row and head of every trace, held against tests/expected.py.
+// Every event, layer, sequence, head and line of every trace, held against tests/expected.py.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import VIEW from "../../helpers/stepper/view.json" with { type: "json" };
 import { candidates } from "../../helpers/stepper/js/board.js";
 import { formatNumber } from "../../helpers/stepper/js/format.js";
-import {
-  AGAIN,
-  EARLIER,
-  headGroups,
-  lastPassOf,
-  MASKED,
-  NOTHING,
-  NOW,
-  rowCells,
-} from "../../helpers/stepper/js/frame.js";
-import {
-  describe,
-  ledgerOf,
-  plainSentence,
-  rowsNote,
-  sentenceOf,
-  sumOf,
-} from "../../helpers/stepper/js/words.js";
-import { frame, load, record } from "./traces.mjs";
+import * as states from "../../helpers/stepper/js/frame.js";
+import { headsOf, readTrace } from "../../helpers/stepper/js/trace.js";
+import { shades } from "../../helpers/stepper/js/ribbon.js";
+import { describe, ledgerOf, plainSentence, rowsNote, sentenceOf, sumOf } from "../../helpers/stepper/js/words.js";
+import { frame, load } from "./traces.mjs";
 
-const { marks } = VIEW;
-const SIGNS = { [NOTHING]: "", [NOW]: marks.now, [MASKED]: marks.masked, [EARLIER]: marks.earlier };
+const ALL = new Set(["contexts", "targets", "prediction", "ledger", "weights"]);
+const { now, masked, earlier } = VIEW.marks;
+const SIGNS = ["", now, null, masked, earlier, "-"]; // by state: nothing, now, again, masked, earlier, coming
+const rounded = (x) => Number(x.toFixed(6));
 
-function grid({ run, event }, size) {
-  return Array.from({ length: size }, (_, i) => {
-    const { states, counts } = rowCells(run, event.index, i, 0, size);
-    return Array.from(states, (state, j) => (state === AGAIN ? String(counts[j]) : SIGNS[state]));
+function grid({ run, event, columns }) {
+  return columns.map((_, i) => {
+    const { states: row, counts } = states.rowCells(run, event.index, i, 0, columns.length);
+    return Array.from(row, (state, j) => SIGNS[state] ?? String(counts[j]));
   });
 }
 
-function checkPass(shown, want) {
-  const {
-    columns,
-    event,
-    run,
-    work,
-    record: { tokens },
-  } = shown;
-  assert.deepEqual(grid(shown, want.marks.length), want.marks);
+/** The marks of a trace in a grid of all columns, with the rows to come. */
+function wholeGrid(want) {
+  const size = want.columns;
+  const sees = (i, j) => (want.coming[i]?.includes(j) ? "-" : "");
+  return Array.from({ length: size }, (_, i) =>
+    Array.from({ length: size }, (_, j) => want.marks[i]?.[j] || sees(i, j)),
+  );
+}
+
+function checkEvent(shown, want) {
+  const { columns, event, run, work, record } = shown;
+  assert.deepEqual(grid(shown), wholeGrid(want));
   assert.deepEqual(event.queries, want.live);
-  const live = columns.filter((c) => c.live).map((c) => c.index);
-  assert.deepEqual(live, want.live);
+  assert.equal(columns.length, want.columns);
+  const tokens = record.tokens.map((_, i) => states.tokenState(record, run, event, i));
+  assert.deepEqual(
+    tokens.map((t) => [t.text, t.position, t.origin, t.state, t.live, t.fate]),
+    want.tokens,
+  );
   assert.deepEqual(
     columns.map((c) => c.row),
     want.rows.slice(0, columns.length),
   );
-  assert.deepEqual(
-    columns.map((c) => [c.text, c.position]),
-    tokens.slice(0, columns.length).map((t) => [t.text, t.position]),
-  );
-  for (const { index } of columns.filter((c) => !c.live))
-    assert.equal(lastPassOf(run, event.index, index)?.toLowerCase(), want.untouched[index]);
+  for (const { index, live } of columns)
+    if (!live) assert.equal(states.lastPassOf(run, event.index, index)?.toLowerCase(), want.untouched[index]);
   assert.deepEqual([...shown.targets.values()], want.targets);
   const { counts, plain } = want.work;
-  for (const bar of work.bars)
+  for (const { name, done, total, avoided } of work.bars)
     assert.deepEqual(
-      [bar.done, bar.total, bar.avoided],
-      [counts[bar.name], plain?.[bar.name] ?? null, plain ? plain[bar.name] - counts[bar.name] : 0],
+      [done, total, avoided],
+      [counts?.[name] ?? 0, plain?.[name] ?? null, plain ? plain[name] - counts[name] : 0],
     );
-  assert.deepEqual([work.stored, work.read], [want.work.kept, counts.rows_read]);
+  assert.deepEqual([work.stored, work.read], [want.work.kept, want.work.read]);
   assert.deepEqual([work.soFar, work.soFarWithout], [want.work["so far"], want.work.without]);
   assert.equal(rowsNote(shown), want.note);
   assert.equal(ledgerOf(shown).text, want.ledger);
-  checkWords(shown, want);
-}
-
-function checkWords(shown, want) {
   const said = plainSentence(sentenceOf(shown));
-  const { counts, plain } = want.work;
-  assert.match(said, new RegExp(`\\b${counts.pairs} pairs?\\b`));
-  if (shown.event.phase === "decode" || shown.event.phase === "verify") {
-    const dearer = shown.run.keeps && plain.pairs > counts.pairs;
-    assert.equal(said.includes(` instead of ${plain.pairs.toLocaleString("en")}.`), dearer, said);
-    const fresh = want.live.filter((q) => !(q in want.untouched) && want.rows[q] !== "read").length;
-    if (shown.run.keeps && fresh > 1) assert.ok(said.startsWith(`${fresh} new tokens run together`), said);
-  }
-  if (want.out.length) assert.ok(said.includes(want.out.at(-1).chosen), said);
-  const lines = describe(shown, new Set(["ledger"])).join("\n");
-  assert.ok(lines.includes(`Ledger: ${want.ledger}.`));
-  for (const [state, word] of [
-    ["read", "read"],
-    ["written", "written"],
-    ["rest", "at rest"],
-  ])
-    assert.equal(lines.includes(`Rows of K and V ${word}: `), want.rows.includes(state), word);
+  for (const fact of want.sentence) assert.ok(said.includes(fact), `${said} says ${fact}`);
+  const dear = want.sentence.some((fact) => fact.startsWith(" instead"));
+  assert.equal(said.includes(" instead of "), dear, said);
 }
 
-function checkRow(shown, want, from) {
-  const { row, weights, contexts, out } = shown;
-  weights.forEach((line, h) => {
-    const at = from + h;
-    assert.equal(line.name, want.names[at]);
-    assert.equal(shown.heads[h].name, want.names[at]);
-    const found = line.weights && line.columns.map((j, k) => [j, line.weights[k]]);
-    assert.deepEqual(found, want.weights[row][at]);
-    assert.deepEqual(line.context, [want.contexts[row][at]]);
-    const sum = sumOf(line);
-    assert.equal(sum && `${sum} = ${formatNumber(line.context[0])}`, want.sums[row][at]);
+function checkView(shown, want, view) {
+  const { row } = view;
+  assert.deepEqual([shown.row, shown.head], [row, view.head]);
+  const shares = {};
+  for (const query of Object.keys(want.weights).map(Number))
+    for (const [j, share] of states.sharesOf(shown, query) ?? []) shares[`${query}.${j}`] = share;
+  assert.deepEqual(Object.keys(shares), Object.keys(view.shares));
+  for (const [key, share] of Object.entries(view.shares)) assert.equal(rounded(shares[key]), rounded(share), key);
+  const dark = [...shades(shown)].map(([j, shade]) => [j, Math.round(100 * shade)]);
+  assert.deepEqual(Object.fromEntries(dark), view.shades);
+  shown.weights.forEach((line, h) => {
+    const { name, weights, sum } = view.lines[h];
+    assert.equal(line.name, name);
+    const found = line.weights && line.columns.map((j, k) => [j, rounded(line.weights[k])]);
+    assert.deepEqual(found, weights && weights.map(([j, w]) => [j, rounded(w)]));
+    const terms = sumOf(line);
+    const text = Array.isArray(terms) ? terms.map((term) => term.text).join(" + ") : terms;
+    assert.equal(text && `${text} = ${formatNumber(line.context[0])}`, sum);
+    if (Array.isArray(terms)) for (const { column, text } of terms)
+      assert.ok(text.startsWith(`${formatNumber(weights.find(([j]) => j === column)[1])} ×`));
   });
-  assert.deepEqual(contexts.get(row), want.contexts[row].slice(from, from + weights.length));
-  const mine = want.out.find((o) => o.query === row) ?? want.out.at(-1);
-  if (!mine) return assert.equal(out, null);
-  assert.deepEqual([out.query, out.chosen, out.how], [mine.query, mine.chosen, mine.how]);
+  assert.equal(shown.weights.length, view.lines.length);
+  const contexts = [...shown.contexts].filter(([query]) => query in want.weights);
+  assert.deepEqual(Object.fromEntries(contexts.map(([q, all]) => [q, all.map(formatNumber)])), view.contexts);
+  checkOut(shown.out, view.out);
+  const lines = describe(shown, ALL);
+  const rest = lines.slice(want.words.length);
+  assert.deepEqual([lines.slice(0, want.words.length), rest.slice(0, view.said.length)], [want.words, view.said]);
+  assert.equal(rest.at(-1), `Ledger: ${want.ledger}.`);
+  assert.equal(rest.some((line) => line.startsWith("Contexts of ")), row in view.contexts);
+}
+
+function checkOut(out, want) {
+  if (!want) return assert.equal(out, null);
+  assert.deepEqual([out.query, out.chosen, out.how], [want.query, want.chosen, want.how]);
   assert.deepEqual(
     out.top.map(({ word, logit, p }) => [word, logit, p]),
-    mine.top,
+    want.top,
   );
-  assert.deepEqual(
-    out.top.filter((c) => c.chosen).map((c) => c.word),
-    [mine.chosen],
-  );
-  assert.deepEqual(
-    candidates(out)
-      .filter((c) => c.chosen)
-      .map((c) => c.word),
-    [mine.chosen],
-  );
+  for (const shown of [out.top, candidates(out)])
+    assert.deepEqual(
+      shown.filter((c) => c.chosen).map((c) => c.word),
+      [want.chosen],
+    );
   assert.ok(candidates(out).length <= 8);
 }
 
-for (const [name, passes] of Object.entries(load("expected")))
-  test(`every pass of ${name}`, () => {
-    const made = record(name);
-    for (const [run, event, layer, want] of passes) {
-      const view = { cached: run === "cached", layer };
-      checkPass(frame(made, event, view), want);
-      const groups = headGroups(made, layer);
-      assert.equal(groups.flat().length, want.names.length);
-      groups.forEach((heads, headGroup) => {
-        assert.ok(heads.length <= VIEW.heads_at_once);
-        for (const row of want.live)
-          checkRow(
-            frame(made, event, { ...view, row, headGroup }),
-            want,
-            groups.slice(0, headGroup).flat().length,
-          );
-      });
-      frame(made, event, view).columns.forEach((c) => {
-        const kept = made.values.find((v) => v.layer === layer);
-        assert.deepEqual([c.k, c.v], [kept.k?.[c.index] ?? null, kept.v[c.index]]);
-      });
+for (const [name, looks] of Object.entries(load("expected")))
+  test(`every look at ${name}`, () => {
+    const data = load(name);
+    for (const [[run, event, layer, sequence], want, views] of looks) {
+      const record = readTrace(data, sequence);
+      const at = { cached: run === "cached", layer };
+      const first = frame(record, event, at);
+      assert.equal(first.row, want.live.at(-1) ?? null, "the last line of the pass is the first chosen");
+      checkEvent(first, want);
+      assert.deepEqual(headsOf(record, layer), want.heads);
+      for (const { index, k, v } of first.columns) {
+        const kept = record.values.find((v) => v.layer === layer && v.sequence === sequence);
+        assert.deepEqual([k, v], [kept?.k?.[index] ?? null, kept?.v[index] ?? null]);
+      }
+      for (const view of views) checkView(frame(record, event, { ...at, ...view }), want, view);
     }
   });

@@ -1,7 +1,7 @@
 // The board: one column for each token, from its head through the grid, K, the attention weights and V.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fillText, formatNumber, formatPercent, isolatedText, visibleText } from "./format.js";
-import { AGAIN, COMING, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells, weightsIn } from "./frame.js";
+import { AGAIN, COMING, EARLIER, isPicked, lastPassOf, MASKED, NOW, rowCells, sharesOf } from "./frame.js";
 import { centreX, layoutOf, NARROW_TEXT, nextTop, rowAt, rowTop, scrollFor, windowOf } from "./geometry.js";
 import { make, Pool, setText, textWidths, wordNode } from "./dom.js";
 import { contentOf } from "./trace.js";
@@ -106,8 +106,8 @@ export class Board {
   }
 
   measure(frame) {
-    if (this.measured) return;
-    this.measured = true;
+    if (this.measured === frame.record) return;
+    this.measured = frame.record;
     const columns = frame.columns.slice(0, 32);
     const words = textWidths(
       columns.map((c) => clippedText(c.text, 40)),
@@ -263,13 +263,9 @@ export class Board {
     }
   }
 
-  /** Weights of a line in the grid, by column, those that are as good as none left out; null for a plain dot. */
+  /** The weights of a line in the grid; null for plain dots. */
   sharesOf(query) {
-    const { record, run, event, layer, head } = this.frame;
-    if (!this.panels.has("weights")) return null;
-    const { columns, weights } = weightsIn(record, run, event, query, layer, head);
-    const picked = (k) => isPicked(weights[k], columns.length);
-    return weights && new Map(columns.map((j, k) => [j, picked(k) ? weights[k] : 0]));
+    return this.panels.has("weights") ? sharesOf(this.frame, query) : null;
   }
 
   drawHead(column, k) {
@@ -278,7 +274,7 @@ export class Board {
     const title = column.state === "absent" ? "not there yet" : visibleText(column.text);
     const node = this.put(
       `h${column.index}`,
-      `wid-head ${column.state} ${kind} ${column.live ? "live" : ""}`,
+      `wid-head ${column.state} ${kind} ${column.fate} ${column.live ? "live" : ""}`,
       [layout.xs[k] + layout.gap, layout.y.heads, layout.widths[k] - 2 * layout.gap, layout.y.headsH],
       null,
       title,
@@ -325,7 +321,7 @@ export class Board {
   drawRowLabel(column, k, asButton, pass) {
     const { layout, frame } = this;
     const chosen = column.index === frame.row && this.panels.has("weights");
-    const className = `wid-rowname ${column.live ? "live" : ""} ${chosen ? "chosen" : ""}`;
+    const className = `wid-rowname ${column.fate} ${column.live ? "live" : ""} ${chosen ? "chosen" : ""}`;
     const height = layout.dense ? 20 : layout.rowH;
     const top = rowTop(layout, k) + (layout.rowH - height) / 2;
     const word = visibleText(column.text);

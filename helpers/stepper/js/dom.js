@@ -46,6 +46,11 @@ export class Segments {
   press(index) {
     this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
   }
+
+  /** Which of them can be chosen now. */
+  allow(isThere) {
+    this.buttons.forEach((button, i) => (button.disabled = !isThere(i)));
+  }
 }
 
 /** A list of which one is chosen, with the same face as `Segments`. */
@@ -54,7 +59,8 @@ export function makeSelect(label, words, choose) {
   node.setAttribute("aria-label", label);
   node.append(...words.map((word) => make("option", "", word)));
   node.addEventListener("change", () => choose(node.selectedIndex));
-  return { node, press: (index) => (node.selectedIndex = index) };
+  const allow = (isThere) => [...node.options].forEach((option, i) => (option.disabled = !isThere(i)));
+  return { node, press: (index) => (node.selectedIndex = index), allow };
 }
 
 /** A token's word: its own direction, the whole of it as title when it may be cut. */

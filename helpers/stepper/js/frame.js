@@ -59,16 +59,20 @@ export function rowState(event, token) {
   return event.visible.has(token) ? "made" : "empty";
 }
 
-/** A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. */
+/**
+ * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. The fate of a
+ * draft that has run: accepted if its word was chosen, else rejected.
+ */
 export function tokenState(record, run, event, index) {
   const token = record.tokens[index];
   const live = event.visible.has(index);
-  const chosen = run.chosenAt.get(index);
-  const ran = run.firstRunAt.get(index);
+  const chosen = run.chosenAt.get(index) <= event.index;
+  const ran = run.firstRunAt.get(index) <= event.index;
   let state = "absent";
-  if (live || token.origin === "prompt" || (ran !== undefined && ran <= event.index)) state = "present";
-  else if (chosen !== undefined && chosen <= event.index) state = "emitted";
-  return { index, text: token.text, position: token.position, origin: token.origin, state, live, fate: "" };
+  if (live || token.origin === "prompt" || ran) state = "present";
+  else if (chosen) state = "emitted";
+  const fate = token.origin !== "draft" || !ran ? "" : chosen ? "accepted" : "rejected";
+  return { index, text: token.text, position: token.position, origin: token.origin, state, live, fate };
 }
 
 /** Whose work an untouched row is: the name of the last pass that ran it, or null. */
@@ -80,9 +84,14 @@ export function lastPassOf(run, eventIndex, query) {
   return last < 0 ? null : run.events[last].name;
 }
 
+/** Whether a token has a line: it runs in this pass, or ran in one before. */
+export function hasRun(run, event, token) {
+  return event.visible.has(token) || run.firstRunAt.get(token) <= event.index;
+}
+
 /** The token whose line is shown: the wanted one if it has run, else the last that runs in this pass. */
 export function chosenRow(run, event, wanted) {
-  if (wanted !== null && (event.visible.has(wanted) || run.firstRunAt.get(wanted) <= event.index)) return wanted;
+  if (wanted !== null && hasRun(run, event, wanted)) return wanted;
   return event.queries.at(-1) ?? null;
 }
 
@@ -119,6 +128,13 @@ function meanOf(record, query, layer) {
 export function headsShown(record, layer, head) {
   const heads = headsOf(record, layer);
   return heads.length <= VIEW.heads_at_once ? heads : [head];
+}
+
+/** The weights of a line in the grid, by column, those that are as good as none as 0; null where there are none. */
+export function sharesOf({ record, run, event, layer, head }, query) {
+  const { columns, weights } = weightsIn(record, run, event, query, layer, head);
+  const share = (weight) => (isPicked(weight, columns.length) ? weight : 0);
+  return weights && new Map(columns.map((j, k) => [j, share(weights[k])]));
 }
 
 function weightLine(record, run, event, row, layer, head) {
@@ -174,7 +190,7 @@ export function workOf(record, run, event) {
   return {
     bars: [bar("positions"), bar("pairs")],
     stored: event.part ? event.part.kept[1] : sizeOf(event.stored),
-    read: event.raw.counts?.rows_read ?? 0,
+    read: event.counts?.rows_read ?? 0,
     soFar: soFar(run, event),
     soFarWithout: without ? soFar(record.withoutCache, without) : null,
   };

@@ -1,6 +1,6 @@
 // What stands around the board: legend, what moves under it when there is no room beside, work and price.
 import VIEW from "../view.json" with { type: "json" };
-import { clippedText, formatNumber, visibleText } from "./format.js";
+import { clippedText, fillText, formatNumber, visibleText } from "./format.js";
 import { candidates, fillCandidate, sumNodes, throughLayers } from "./board.js";
 import { make, makeGroup, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
@@ -164,7 +164,9 @@ function workSections(frame, panels) {
   const { work } = frame;
   const left = make("section");
   const title = make("h3", "", "Work in this pass ");
-  title.append(make("span", "", "one head and layer; hatched: avoided"));
+  const { sequences } = frame.record;
+  const over = sequences > 1 ? fillText(VIEW.labels["over all"], { sequences }) : "";
+  title.append(make("span", "", `one head and layer${over}; hatched: avoided`));
   const grid = make("div", "wid-works");
   for (const bar of work.bars) grid.append(...barRow(bar));
   left.append(title, grid);
@@ -180,7 +182,7 @@ function workSections(frame, panels) {
   right.append(
     make("h3", "", "What it costs to keep"),
     stored,
-    make("p", "soft", `positions run so far: ${work.soFar.toLocaleString("en")}${more}`),
+    make("p", "soft", `positions run so far${over}: ${work.soFar.toLocaleString("en")}${more}`),
   );
   return [left, right];
 }

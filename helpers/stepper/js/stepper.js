@@ -3,7 +3,7 @@ import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
 import { clippedText, fillText, visibleText } from "./format.js";
 import { counterpart, headName, headsOf, readTrace } from "./trace.js";
-import { frameOf, runOf } from "./frame.js";
+import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { make, makeButton, makeSelect, Segments, setText, wordNode } from "./dom.js";
 import { pointedAt } from "./links.js";
@@ -22,14 +22,14 @@ const SEGMENTS = 9; // more heads than this are in a list
 
 export class StepperView extends View {
   constructor(el, data, options) {
-    const record = readTrace(data);
-    super(el, options, "stepper", `Stepper, ${record.model.name}. ${KEYS}`);
-    this.record = record;
+    super(el, options, "stepper", `Stepper, ${data.model.name}. ${KEYS}`);
+    this.records = data.sequences.map((_, sequence) => readTrace(data, sequence));
+    this.view = { sequence: 0 };
     this.panels = new Set(options.panels);
     const cached = options.cache && this.record.withCache !== null;
     const [first] = this.record.runs; // `start` is an index of its events
     const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
-    this.view = { event, cached, layer: options.layer, head: options.head ?? null, row: null };
+    this.view = { event, cached, layer: options.layer, head: options.head ?? null, row: null, sequence: 0 };
     this.atFirst = {};
     this.atFirst = this.state();
     this.cameFrom = null;
@@ -42,13 +42,14 @@ export class StepperView extends View {
 
   /** The state as the page's address tells it, all counted from 1; what is as at first is not told. */
   state() {
-    const { event, cached, layer, head, row } = this.view;
+    const { event, cached, layer, head, row, sequence } = this.view;
     const told = {
       pass: event + 1,
       cache: cached ? "on" : "off",
       layer: layer + 1,
       head: head === null ? "mean" : head + 1,
       line: row === null ? null : row + 1,
+      sequence: sequence + 1,
     };
     for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
     return told;
@@ -56,30 +57,35 @@ export class StepperView extends View {
 
   /** Go where an address says, or as near as there is; returns what was not as it should be. */
   goTo(values) {
-    const { record, atFirst } = this;
+    const { atFirst } = this;
     const wrong = [];
-    const number = (name, last, otherwise) => {
-      const { value, fits } = nearest(values.get(name), 1, last, otherwise);
-      if (!fits) wrong.push(name);
-      return value;
+    const nearestOf = (name, indices, otherwise) => {
+      const { value, fits } = nearest(values.get(name), 1, Math.max(...indices) + 1, otherwise);
+      const near = (a, b) => (Math.abs(b + 1 - value) < Math.abs(a + 1 - value) ? b : a);
+      const found = value === null ? null : indices.reduce(near);
+      if (!fits || (found !== null && found + 1 !== value)) wrong.push(name);
+      return found;
     };
-    const among = (name, value, known, otherwise) => {
-      if (known.includes(value)) return value;
-      wrong.push(name);
-      return otherwise;
-    };
-    const runs = [record.withCache && "on", record.withoutCache && "off"];
-    const cached = among("cache", values.get("cache") ?? atFirst.cache, runs, atFirst.cache) === "on";
-    const event = number("pass", runOf(record, cached).events.length, atFirst.pass) - 1;
-    const layer = among("layer", number("layer", 999, atFirst.layer) - 1, record.layers, atFirst.layer - 1);
+    const sequence = nearestOf("sequence", [...this.records.keys()], atFirst.sequence);
+    const record = this.records[sequence];
+    const cache = values.get("cache") ?? atFirst.cache;
+    const known = { on: record.withCache, off: record.withoutCache };
+    if (!known[cache]) wrong.push("cache");
+    const cached = (known[cache] ? cache : atFirst.cache) === "on";
+    const run = runOf(record, cached);
+    const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
+    const layer = nearestOf("layer", record.layers, atFirst.layer);
     const mean = (values.get("head") ?? atFirst.head) === "mean";
-    const heads = headsOf(record, layer);
-    const head = mean ? null : among("head", number("head", 999, atFirst.head) - 1, heads, null);
-    this.change({ cached });
-    this.change({ event, layer, head });
-    if (values.has("line")) this.change({ row: number("line", record.columns, 1) - 1 });
-    const names = [...new Set(wrong)].join(", ");
-    return names ? fillText(VIEW.labels["no such"], { names }) : null;
+    const head = mean ? null : nearestOf("head", headsOf(record, layer), atFirst.head);
+    const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
+    const row = there.length ? nearestOf("line", there, null) : null;
+    this.change({ cached, sequence });
+    this.change({ event, layer, head, row });
+    return wrong.length ? fillText(VIEW.labels["no such"], { names: wrong.join(", ") }) : null;
+  }
+
+  get record() {
+    return this.records[this.view.sequence];
   }
 
   get run() {
@@ -127,13 +133,19 @@ export class StepperView extends View {
       this.layers = this.picker("Layer", names, (i) => this.change({ layer: record.layers[i] }));
       switches.push(labelled("layer", this.layers.node));
     }
-    const heads = headsOf(record, record.layers[0]);
+    const heads = [...new Set(record.recorded.map(([, head]) => head))].sort((a, b) => a - b);
     if (this.panels.has("weights") && heads.length > 1) {
       const names = heads.map((head) => (record.model.head_names ? headName(record, head) : String(head + 1)));
+      this.choices = [null, ...heads]; // of all layers, so that the picker stays as it is
       this.heads = this.picker("Head", [VIEW.labels.mean, ...names], (i) =>
-        this.change({ head: i ? headsOf(record, this.view.layer)[i - 1] : null }),
+        this.change({ head: this.choices[i] }),
       );
       switches.push(labelled("head", this.heads.node));
+    }
+    if (this.records.length > 1) {
+      const numbers = this.records.map((_, i) => String(i + 1));
+      this.sequences = this.picker("Sequence", numbers, (sequence) => this.change({ sequence }));
+      switches.push(labelled("sequence", this.sequences.node));
     }
     if (record.withCache && record.withoutCache) {
       this.cache = new Segments("KV cache", ["on", "off"], (i) => this.change({ cached: i === 0 }));
@@ -165,18 +177,18 @@ export class StepperView extends View {
   }
 
   longestSentence() {
-    const { record } = this;
     const length = (parts) =>
       parts.reduce((n, p) => n + (typeof p === "string" ? p : clippedText(p.token)).length, 0);
     let longest = [""];
-    for (const cached of [true, false]) {
-      const many = runOf(record, cached).events.length;
-      const every = Math.ceil(many / 40);
-      for (let event = 0; event < many; event += event < 3 || event >= many - 2 ? 1 : every) {
-        const parts = sentenceOf(frameOf(record, { ...this.view, event, cached }));
-        if (length(parts) > length(longest)) longest = parts;
+    for (const record of this.records)
+      for (const cached of [true, false]) {
+        const many = runOf(record, cached).events.length;
+        const every = Math.ceil(many / 40);
+        for (let event = 0; event < many; event += event < 3 || event >= many - 2 ? 1 : every) {
+          const parts = sentenceOf(frameOf(record, { ...this.view, event, cached }));
+          if (length(parts) > length(longest)) longest = parts;
+        }
       }
-    }
     return longest;
   }
 
@@ -197,13 +209,9 @@ export class StepperView extends View {
 
   /** Past so many columns, which of them are shown. */
   buildWindow() {
-    const { record } = this;
-    this.pickers.hidden = record.columns <= WINDOW;
-    if (this.pickers.hidden) return;
     this.windowSlider = make("input");
     this.windowSlider.type = "range";
     this.windowSlider.min = 0;
-    this.windowSlider.max = record.columns - WINDOW;
     this.windowSlider.setAttribute("aria-label", "First column shown");
     this.windowSlider.addEventListener("input", () => {
       this.columnStart = Number(this.windowSlider.value);
@@ -281,12 +289,16 @@ export class StepperView extends View {
     const next = { ...this.view, ...wanted };
     if (next.cached !== this.view.cached) next.event = this.crossOver(next.cached);
     else next.event = Math.max(0, Math.min(this.last, next.event));
-    if (next.event !== this.view.event && next.cached === this.view.cached && !("row" in wanted)) {
+    const moved = next.event !== this.view.event && next.cached === this.view.cached;
+    if ((moved || next.sequence !== this.view.sequence) && !("row" in wanted)) {
       next.row = null;
       this.columnStart = null;
     }
     if (Object.keys(next).every((key) => next[key] === this.view[key])) return;
-    const forward = next.event === this.view.event + 1 && next.cached === this.view.cached;
+    const forward =
+      next.event === this.view.event + 1 &&
+      next.cached === this.view.cached &&
+      next.sequence === this.view.sequence;
     this.view = next;
     this.keepAddress();
     const started = performance.now();
@@ -317,6 +329,7 @@ export class StepperView extends View {
     this.root.dataset.cache = frame.run.keeps ? "on" : "off";
     this.root.dataset.layer = String(this.view.layer);
     this.root.dataset.head = frame.head === null ? "mean" : String(frame.head);
+    this.root.dataset.sequence = String(this.view.sequence);
     this.drawRail(frame, width);
     this.drawControls(frame);
     this.ribbon.draw(frame, this.panels.has("weights"));
@@ -375,13 +388,18 @@ export class StepperView extends View {
     this.slider.setAttribute("aria-valuetext", `${frame.event.name}, ${event + 1} of ${this.last + 1}`);
     if (this.cache) this.cache.press(this.view.cached ? 0 : 1);
     if (this.layers) this.layers.press(this.record.layers.indexOf(this.view.layer));
-    if (this.heads)
-      this.heads.press(frame.head === null ? 0 : headsOf(this.record, this.view.layer).indexOf(frame.head) + 1);
+    if (this.sequences) this.sequences.press(this.view.sequence);
+    if (!this.heads) return;
+    const there = headsOf(this.record, this.view.layer);
+    this.heads.press(this.choices.indexOf(frame.head));
+    this.heads.allow((i) => i === 0 || there.includes(this.choices[i]));
   }
 
   drawWindow(frame) {
-    if (!this.windowSlider) return;
+    this.pickers.hidden = frame.columns.length <= WINDOW;
+    if (this.pickers.hidden) return;
     const [start, stop] = this.board.cols;
+    this.windowSlider.max = frame.columns.length - WINDOW;
     this.windowSlider.value = start;
     setText(this.windowWords, `${start + 1} to ${stop} of ${frame.columns.length}`);
   }

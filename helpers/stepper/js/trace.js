@@ -59,13 +59,23 @@ function nameEvents(events) {
   });
 }
 
+const NO_PART = { queries: [], visible: new Map(), there: [], part: null, counts: null };
+
 function readPass(event, sequence) {
-  const part = event.parts.find((p) => p.sequence === sequence);
-  if (!part) return { queries: [], visible: new Map(), there: [], part: null };
+  const part = event.parts?.find((p) => p.sequence === sequence);
+  if (!part) return NO_PART;
   const queries = spread(union(part.repeated, part.new));
   const visible = new Map(queries.map((query, k) => [query, part.visible[k]]));
   const there = union(union(part.read, part.written), union(part.new, part.repeated));
-  return { queries, visible, there, part };
+  return { queries, visible, there, part, counts: countsOf(event, part) };
+}
+
+/** Counts of one sequence: those of the pass where it runs alone, else as its part of the pass has them. */
+function countsOf(event, part) {
+  if (event.parts.length === 1) return event.counts;
+  const positions = part.visible.length;
+  const pairs = part.visible.reduce((sum, ranges) => sum + sizeOf(ranges), 0);
+  return { positions, pairs, kv_rows: positions, rows_read: sizeOf(part.read) };
 }
 
 /** How often, and when, each query was scored: query -> [{ranges, events}], one entry for each visibility. */
@@ -124,12 +134,7 @@ function readRun(run, sequence) {
   let dropped = 0;
   const events = run.events.map((raw, index) => {
     const event = { raw, index, op: raw.op, phase: raw.op === "pass" ? raw.phase : raw.op, ...names[index] };
-    Object.assign(
-      event,
-      raw.op === "pass"
-        ? readPass(raw, sequence)
-        : { queries: [], visible: new Map(), there: [], part: null },
-    );
+    Object.assign(event, readPass(raw, sequence));
     event.counted = raw.op === "pass" && raw.phase !== "training";
     if (event.counted) {
       noteHistory(history, event);
@@ -174,6 +179,7 @@ export function readTrace(data, sequence = 0) {
   return {
     model: data.model,
     sequence,
+    sequences: data.sequences.length,
     prompt,
     tokens,
     columns,

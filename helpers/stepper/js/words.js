@@ -2,8 +2,8 @@
 // is a list of plain strings and of {token: text} for words that tokens say.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fill, fillText, formatNumber, formatPercent, isolatedText } from "./format.js";
-import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells } from "./frame.js";
-import { gather, sizeOf, spread } from "./trace.js";
+import { AGAIN, isPicked, lastPassOf, MASKED, NOW, rowCells, tokenState, weightsIn } from "./frame.js";
+import { gather, headName, sizeOf, spread } from "./trace.js";
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
 
@@ -28,8 +28,10 @@ function lookingAt(event) {
 }
 
 function comesOut(frame, name) {
-  const word = frame.record.tokens[frame.event.part.out.at(-1).chosen].text;
-  return say(name, { word: { token: word }, end: say(endOf(frame, word)) });
+  const { out } = frame.event.part;
+  const word = frame.record.tokens[out.at(-1).chosen].text;
+  const values = { words: out.length, word: { token: word }, end: say(endOf(frame, word)) };
+  return say(out.length > 1 ? "out many" : name, values);
 }
 
 function endOf(frame, word) {
@@ -38,14 +40,13 @@ function endOf(frame, word) {
   return frame.event.emitted === 1 ? "end only" : "end last";
 }
 
-function sayTraining({ event }) {
-  const { counts } = event.raw;
+function sayTraining({ event: { counts } }) {
   return say(counts.positions === 1 ? "training one" : "training", counts);
 }
 
 function sayPrefill(frame) {
   const { event, record, run } = frame;
-  const { counts } = event.raw;
+  const { counts } = event;
   const fresh = sizeOf(event.part.new);
   const [[from]] = event.part.new;
   const one = fresh === 1 ? " one" : "";
@@ -75,11 +76,12 @@ function sayFirstWord(frame, one) {
 function sayDecode(frame) {
   const { event, run, record } = frame;
   const fresh = spread(event.part.new);
-  const word = (name) => (event.part.out.length ? comesOut(frame, name) : say("no word"));
+  const drafts = fresh.filter((i) => record.tokens[i].origin === "draft");
+  const word = (name) => inOne(drafts.length ? sayFates(frame, drafts) : [], event.part.out.length ? comesOut(frame, name) : say("no word"));
   if (event.part.repeated.length)
     return inOne(sayAgain(frame, fresh.length), word(sameWord(frame) ? "out same" : "out"));
   const rows = rowsRead(frame);
-  const reads = event.raw.counts.rows_read ? say("decode reads", { rows }) : "";
+  const reads = event.counts.rows_read ? say("decode reads", { rows }) : "";
   if (fresh.length !== 1)
     return inOne(say("decode many", { fresh: fresh.length, rows, cost: costOf(frame) }), word("out"));
   return inOne(
@@ -93,23 +95,28 @@ function sayDecode(frame) {
   );
 }
 
+function sayFates({ record, run, event }, drafts) {
+  const accepted = drafts.filter((i) => tokenState(record, run, event, i).fate === "accepted").length;
+  return say("fates", { accepted, drafts: drafts.length });
+}
+
 function costOf({ event, other }) {
-  const { pairs } = event.raw.counts;
-  const others = other?.raw.counts.pairs ?? 0;
+  const { pairs } = event.counts;
+  const others = other?.counts?.pairs ?? 0;
   return say(others > pairs ? "cost instead" : "cost", { pairs, others });
 }
 
 function rowsRead({ event, run }) {
   const byPrefill = run.events.filter((e) => e.phase === "prefill").flatMap((e) => e.part?.written ?? []);
   const same = JSON.stringify(spread(byPrefill)) === JSON.stringify(spread(event.part.read));
-  return say(same ? "rows of prefill" : "rows so far", event.raw.counts);
+  return say(same ? "rows of prefill" : "rows so far", event.counts);
 }
 
 function sayAgain(frame, fresh) {
   const { repeated, most } = againOf(frame);
   const often = most === 2 ? "second time" : most === 3 ? "up to twice" : "up to";
   return say(frame.run.keeps ? "again" : "again without", {
-    ...frame.event.raw.counts,
+    ...frame.event.counts,
     rows: say(fresh === 1 ? "new row" : "new rows", { fresh }),
     times: say(often, { repeated, times: most - 1 }),
   });
@@ -134,10 +141,19 @@ function sameWord(frame) {
   return word(frame.event) === word(frame.other);
 }
 
-/** One sentence or three on what this pass does and what it costs. */
+/** One sentence or three on what this pass does and what it costs; of several sequences, what this one does. */
 export function sentenceOf(frame) {
+  const { raw } = frame.event;
+  const elsewhere = raw.op === "pass" ? !frame.event.part : (raw.sequence ?? frame.record.sequence) !== frame.record.sequence;
+  if (elsewhere) return say("elsewhere");
+  if (raw.op !== "pass") return [raw.say ?? `${frame.event.name}.`];
+  const sequences = raw.parts.length;
+  const together = say("together", { ...raw.counts, sequences, sequence: frame.record.sequence + 1 });
+  return inOne(sequences > 1 ? together : [], sayPass(frame));
+}
+
+function sayPass(frame) {
   const { event } = frame;
-  if (event.op !== "pass" || !event.part) return [event.raw.say ?? `${event.name}.`];
   if (event.phase === "training") return sayTraining(frame);
   if (event.phase === "prefill") return sayPrefill(frame);
   return sayDecode(frame);
@@ -169,9 +185,9 @@ export function ledgerOf({ event, record, run, work }) {
 /** What happens to rows of K and V in this pass. */
 export function rowsNote({ event, run }) {
   const note = (name, values) => fillText(VIEW.notes[name], values);
-  if (event.gone.length) return note("gone", { gone: sizeOf(event.gone) });
+  if (event.gone.length) return note("gone", { gone: sizeOf(event.gone), why: event.raw.why });
   if (!event.part) return note("kept", { kept: sizeOf(event.stored) });
-  const { kv_rows: made, rows_read: read } = event.raw.counts;
+  const { kv_rows: made, rows_read: read } = event.counts;
   const [written, again] = [sizeOf(event.part.written), sizeOf(event.part.repeated)];
   if (!run.keeps || event.phase === "training") return note(again ? "again" : "made", { made, again });
   const rest = sizeOf(event.stored) - read - written;
@@ -224,13 +240,14 @@ export function keyTexts(record, k) {
 const WORD = 24; // characters of a token's text in the pass in words
 const ROWS_SPELLED_OUT = 12;
 
+function nameToken(record, index) {
+  const { text, position } = record.tokens[index];
+  return `${isolatedText(text, WORD)} (${position})`;
+}
+
 function nameRange(record, [start, stop]) {
-  const name = (i) => `${isolatedText(record.tokens[i].text, WORD)} (${record.tokens[i].position})`;
-  if (stop - start <= 8)
-    return spread([[start, stop]])
-      .map(name)
-      .join(", ");
-  return `${name(start)} to ${name(stop - 1)}`;
+  const names = stop - start <= 8 ? spread([[start, stop]]) : [start, stop - 1];
+  return names.map((i) => nameToken(record, i)).join(stop - start <= 8 ? ", " : " to ");
 }
 
 function nameRanges(record, ranges) {
@@ -242,19 +259,41 @@ function describeRow(frame, query) {
   const where = (...wanted) => gather([...states.keys()].filter((j) => wanted.includes(states[j])));
   const again = sizeOf(where(AGAIN));
   const masked = where(MASKED);
-  const name = nameRange(frame.record, [query, query + 1]);
+  const name = nameToken(frame.record, query);
   const looks = `${name} looks at ${nameRanges(frame.record, where(NOW, AGAIN))}`;
   const before = again ? `, ${again} of them scored before` : "";
   return `${looks}${before}${masked.length ? `; masked: ${nameRanges(frame.record, masked)}` : ""}.`;
 }
 
+/** The weights of the chosen line: those of the head in the grid, and of each head that has a line of its own. */
+function describeWeights(frame) {
+  const { record, run, event, row, layer } = frame;
+  const heads = new Set([frame.head, ...frame.weights.map((line) => line.head)]);
+  return [...heads].map((head) => {
+    const { columns, weights } = weightsIn(record, run, event, row, layer, head);
+    const said = { row: nameToken(record, row), layer: layer + 1, head: headName(record, head) };
+    return fillText(VIEW.described.weights, { ...said, weights: spellWeights(record, columns, weights) });
+  });
+}
+
+/** The greatest weights, a dozen at most, in the order of their tokens. */
+function spellWeights(record, columns, weights) {
+  if (!weights) return VIEW.described["not recorded"];
+  const picked = [...columns.keys()].filter((k) => isPicked(weights[k], columns.length));
+  const least = picked.map((k) => weights[k]).sort((a, b) => b - a)[ROWS_SPELLED_OUT - 1] ?? 0;
+  const told = picked.filter((k) => weights[k] >= least);
+  const words = told.map((k) => `${nameToken(record, columns[k])} ${formatNumber(weights[k])}`);
+  const others = columns.length - told.length;
+  return [...words, ...(others ? [fillText(VIEW.described.others, { others })] : [])].join(", ");
+}
+
 /** Contexts, targets, the next word and the ledger: what stands beside the grid. */
 function describeBeside(frame, panels) {
   const { record, out } = frame;
-  const lines = [];
+  const lines = panels.has("weights") && frame.row !== null ? describeWeights(frame) : [];
   if (panels.has("contexts") && frame.contexts.has(frame.row)) {
     const numbers = frame.contexts.get(frame.row).map((c, h) => `${frame.heads[h].name} ${formatNumber(c)}`);
-    lines.push(`Contexts of ${nameRange(record, [frame.row, frame.row + 1])}: ${numbers.join(", ")}.`);
+    lines.push(`Contexts of ${nameToken(record, frame.row)}: ${numbers.join(", ")}.`);
   }
   if (panels.has("targets") && frame.targets.size) {
     const words = [...frame.targets.values()]
@@ -274,7 +313,9 @@ function describeBeside(frame, panels) {
 /** The pass in words, for readers who do not see it: grid, cache and what stands beside them. */
 export function describe(frame, panels = new Set()) {
   const { event, record, run, columns } = frame;
-  const lines = [`${event.name}${event.phase === "training" ? "" : `, cache ${run.keeps ? "on" : "off"}`}.`];
+  const cache = event.phase === "training" ? "" : `, cache ${run.keeps ? "on" : "off"}`;
+  const of = record.sequences > 1 ? `, sequence ${record.sequence + 1} of ${record.sequences}` : "";
+  const lines = [`${event.name}${cache}${of}.`];
   const live = event.queries;
   if (live.length <= ROWS_SPELLED_OUT) live.forEach((query) => lines.push(describeRow(frame, query)));
   else {
@@ -292,5 +333,9 @@ export function describe(frame, panels = new Set()) {
   }
   if (event.counted && run.keeps && !columns.some((c) => c.row !== "empty"))
     lines.push("The cache is empty.");
+  for (const fate of ["accepted", "rejected"]) {
+    const drafts = gather(columns.filter((c) => c.fate === fate).map((c) => c.index));
+    if (drafts.length) lines.push(`Drafts ${fate}: ${nameRanges(record, drafts)}.`);
+  }
   return [...lines, ...describeBeside(frame, panels)];
 }
