@@ -296,7 +296,6 @@ def test_name_weights_labels_the_largest() -> None:
         (lambda: plots.stale_rows(5, 6), "n=5, j=6; expected 2 to 8 tokens, and j among them"),
         (lambda: plots.growth([2, 1], [1, 2], [1, 2], "x"), ".2, 1., and 2 series; expected"),
         (lambda: plots.growth([1, 2], [1, 2, 3], [1, 2], "x"), "without the cache are .1. 2. 3..; "),
-        (lambda: plots.name_weights(["a", "b"], [0.5, 0.4]), "2 words and 2 weights that sum to 0.9"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:
