@@ -233,13 +233,8 @@ class NextWord(Explorer):
 
     def static_html(self) -> str:
         """Each word's probability at a few settings."""
-        settings: dict[str, dict[str, Any]] = {
-            "temp. 1": {},
-            "temp. 0.5": {"temperature": 0.5},
-            "temp. 2": {"temperature": 2.0},
-            "top-k 2": {"top_k": min(2, len(self.words))},
-            "top-p 0.9": {"top_p": 0.9},
-        }
+        settings: dict[str, dict[str, Any]] = {f"temp. {t:g}": {"temperature": t} for t in (1.0, 0.5, 2.0)}
+        settings |= {"top-k 2": {"top_k": min(2, len(self.words))}, "top-p 0.9": {"top_p": 0.9}}
         after = np.transpose([self.after(**setting) for setting in settings.values()])  # (V, settings)
         rows = [[percent(p) if p else "out" for p in row] for row in after]
         return (

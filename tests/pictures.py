@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from itertools import combinations
 from typing import Any
@@ -46,11 +47,6 @@ def boxes(figure: Figure, fill: str) -> list[FancyBboxPatch]:
     return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == PALETTE[fill][0] + "ff"]
 
 
-def svg_words(picture: Picture) -> list[str]:
-    """Return the words of both SVGs, in order."""
-    return re.findall(r"<text[^>]*>([^<]*)</text>", picture.html())
-
-
 def misplaced(figure: Figure) -> list[str]:
     """Name the words that leave the sheet, and those that lie on another."""
     FigureCanvasAgg(figure).draw()
@@ -75,6 +71,8 @@ def check_form(picture: Picture, again: Picture) -> None:
         assert min(float(text.get_fontsize()) for text in texts(figure)) * shown > 10.9
     page = picture.html()
     assert page == again.html()
+    drawn = [html.escape(word, quote=False) for word in words(picture.figure) + words(picture.narrow)]
+    assert sorted(re.findall(r"<text[^>]*>([^<]*)</text>", page)) == sorted(drawn)
     assert len(picture.png()) < 60_000
     assert len(page) < 80_000
     svgs = page[page.index("<svg") : page.index("<details")]

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import explorers, toy
-from helpers.cost import counts
 from helpers.sampling import next_probabilities
 
 LOGITS = toy.step(toy.PROMPT)
@@ -80,12 +79,9 @@ def test_next_word_shows_before_and_after() -> None:
 
 
 def test_the_draws_follow_the_settings_alone() -> None:
-    explorer = explorers.next_word(LOGITS)
-    one = explorer.draw(temperature=1.0, top_k=4, top_p=1.0)
-    assert one == explorers.next_word(LOGITS).draw(temperature=1.0, top_k=4, top_p=1.0)
-    assert "20 draws, seed 0: nice 20" in explorer.draw(temperature=0.1, top_k=1, top_p=1.0)
-    counts = [int(n) for n in re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0])]
-    assert sum(counts) == 20
+    one, again = (explorers.next_word(LOGITS).draw(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
+    assert one == again
+    assert sum(map(int, re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0]))) == 20
 
 
 def test_next_word_as_a_table() -> None:
@@ -131,19 +127,8 @@ def test_cost_of_reply_as_a_table() -> None:
     rows = {row[0]: row[1:] for row in cells(explorers.cost_of_reply().static_html())}
     assert rows["prompt + reply"] == ["4 + 8", "100 + 100", "1,000 + 100", "100 + 1,000"]
     assert rows["positions, no cache"] == ["60", "14,950", "104,950", "599,500"]
-    assert rows["positions, cached"] == ["11", "199", "1,099", "1,099"]
-    assert rows["pairs, no cache"] == ["276", "1,166,650", "55,166,650", "221,666,500"]
     assert rows["pairs, cached"] == ["66", "19,900", "604,450", "604,450"]
-    assert rows["ratio of pairs"] == ["4.2", "58.6", "91.3", "366.7"]
     assert rows["rows kept, cached"] == ["11", "199", "1,099", "1,099"]
-
-
-@given(prompt=st.integers(1, 10**5), reply=st.integers(1, 10**5))
-def test_what_it_says_of_a_reply_twice_as_long(prompt: int, reply: int) -> None:
-    now, longer = counts.whole_reply(prompt, reply), counts.whole_reply(prompt, 2 * reply)
-    assert longer.positions <= 2 * now.positions
-    assert longer.rows_kept <= 2 * now.rows_kept
-    assert longer.pairs <= 4 * now.pairs
 
 
 def test_every_length_of_the_sliders_can_be_drawn() -> None:
@@ -161,16 +146,11 @@ def test_turning_a_knob_redraws_and_reset_goes_back(make: Any) -> None:
     first = said.value, picture.value
     for knob in knobs:
         start = knob.value
-        options = getattr(knob, "options", None)
-        for value in [n for _, n in options] if options else [knob.max, knob.min]:
-            knob.value = value
-            assert "wid-explorer" in picture.value
+        knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
         assert (said.value, picture.value) != first
         knob.value = start
         assert (said.value, picture.value) == first
-    for knob in knobs:
-        knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
-    assert (said.value, picture.value) != first
+        knob.value = knob.options[0][1] if hasattr(knob, "options") else knob.min
     reset.click()
     assert (said.value, picture.value) == first
     assert explorer.widget is explorer.widget

@@ -37,6 +37,18 @@ NAMES = {
     "o_proj": "attn_output",
 } | {f"{x}_proj": f"attn_{x}" for x in "qkv"}
 
+KEYS = {
+    "block_count": "n_layers",
+    "context_length": "max_seq_len",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "n_heads",
+    "attention.head_count_kv": "n_kv_heads",
+    "attention.layer_norm_rms_epsilon": "norm_eps",
+    "rope.freq_base": "rope_theta",
+    "vocab_size": "vocab_size",
+} | dict.fromkeys(["attention.key_length", "attention.value_length", "rope.dimension_count"], "head_dim")
+
 
 def name_in_gguf(name: str) -> str:
     """Return llama.cpp's name of a tensor."""
@@ -61,8 +73,7 @@ def write(
     tensors: dict[str, np.ndarray | None] | None = None,
 ) -> Path:
     """Write a model as llama.cpp's converter would; `metadata` and `tensors` change what is in the file."""
-    config = model.config
-    arch = "qwen2" if config.qkv_bias else "llama"
+    config, arch = model.config, "qwen2" if model.config.qkv_bias else "llama"
     stored: dict[str, Any] = {name_in_gguf(k): x.numpy() for k, x in model.state_dict().items()}
     if config.tied:
         del stored["output.weight"]
@@ -71,21 +82,8 @@ def write(
             n_heads = config.n_heads if "attn_q" in name else config.n_kv_heads
             stored[name] = in_pairs(weight, n_heads)
     writer = GGUFWriter(path, arch)
-    known: dict[str, Any] = {
-        "block_count": config.n_layers,
-        "context_length": config.max_seq_len,
-        "embedding_length": config.hidden_size,
-        "feed_forward_length": config.intermediate_size,
-        "attention.head_count": config.n_heads,
-        "attention.head_count_kv": config.n_kv_heads,
-        "attention.layer_norm_rms_epsilon": config.norm_eps,
-        "attention.key_length": config.head_dim,
-        "attention.value_length": config.head_dim,
-        "rope.dimension_count": config.head_dim,
-        "rope.freq_base": config.rope_theta,
-        "vocab_size": config.vocab_size,
-    }
-    known = {f"{arch}.{key}": value for key, value in known.items()} | (metadata or {})
+    known: dict[str, Any] = {f"{arch}.{key}": getattr(config, name) for key, name in KEYS.items()}
+    known |= metadata or {}
     for key, value in known.items():
         if value is not ...:
             add: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}

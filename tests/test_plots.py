@@ -27,7 +27,7 @@ from helpers.plots.passes import _shade
 from helpers.recording.toy import record_toy
 from helpers.stepper.format import VIEW
 from helpers.trace import Trace, spread
-from tests.pictures import boxes, check_form, svg_words
+from tests.pictures import boxes, check_form
 from tests.pictures import words as words_of
 
 SHORT, NORMAL, LONG = record_toy(max_new=3, ban_eos=True), record_toy(), record_toy(ban_eos=True)
@@ -81,11 +81,6 @@ def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) ->
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
     assert "&lt;img" in page
-
-
-def test_svg_says_each_word_of_both_layouts_as_text() -> None:
-    picture = picture_of("strips")
-    assert sorted(svg_words(picture)) == sorted(words_of(picture.figure) + words_of(picture.narrow))
 
 
 def test_a_colour_outside_the_palette_is_refused() -> None:
@@ -187,10 +182,8 @@ def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
         )
 
 
-@pytest.mark.parametrize("trace", [NORMAL, RULES])
-def test_row_strips_of_a_row_with_nothing_to_pick(trace: Trace) -> None:
-    picture = plots.row_strips(trace, 0)
-    assert round(picture.numbers["even"]["context"], 6) == 0
+def test_row_strips_of_a_row_with_nothing_to_pick() -> None:
+    picture = plots.row_strips(RULES, 0)
     assert "nothing to pick" in words_of(picture.figure)
     assert "even: nothing to pick, context 0" in picture.alt
 
@@ -296,14 +289,8 @@ def test_name_weights_labels_the_largest() -> None:
         (lambda: plots.stale_rows(5, 6), "n=5, j=6; expected 2 to 8 tokens, and j among them"),
         (lambda: plots.growth([2, 1], [1, 2], [1, 2], "x"), ".2, 1., and 2 series; expected"),
         (lambda: plots.growth([1, 2], [1, 2, 3], [1, 2], "x"), "without the cache are .1. 2. 3..; "),
-        (lambda: plots.name_weights(["a", "b"], [0.5, 0.4]), "2 words and 2 weights that sum to 0.9"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()
-
-
-def test_a_missing_run_is_named() -> None:
-    with pytest.raises(KeyError, match="no run named 'cached'"):
-        plots.triangle(RULES, "cached")

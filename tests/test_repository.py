@@ -38,7 +38,7 @@ def with_outputs(*outputs: nbformat.NotebookNode) -> Spoil:
 
 
 output = nbformat.v4.new_output
-STATE = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+STATE: dict[str, dict] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
 SPOILT: dict[str, Spoil] = {
     "count": lambda book: book.cells[1].update(execution_count=None),
     "state": lambda book: book.metadata.update(widgets=STATE),

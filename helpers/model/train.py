@@ -104,10 +104,15 @@ def groups(model: nn.Module) -> list[dict]:
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
     """Move the model one step against the gradient of the loss on these texts; return the loss before."""
     loss = next_token_loss(model, texts)
-    if not torch.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss.item()}: make a new model and lower lr")
+    check_finite(loss)
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
     optimizer.step()
     return loss.item()
+
+
+def check_finite(loss: Tensor) -> None:
+    """Raise ArithmeticError if the loss is no number any more."""
+    if not torch.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss.item()}: make a new model and lower lr")

@@ -164,10 +164,11 @@ def four_grids(trace: Trace) -> Picture:
             x, y = left + pitch * (h % a_line), top + deep * (h // a_line)
             if h % a_line == 0:
                 _row_names(sheet, trace, left, y, row)
+                sheet.text(left - 8, y + row * P + 14, "V", at="right", colour="value", bold=True)
             _grid(sheet, trace, h, name, made, (x, y, cell, row))
         if sheet.narrow:
             top += deep * -(-len(contexts) // a_line) + 26
-            _row_names(sheet, trace, left, top, row, v=False)
+            _row_names(sheet, trace, left, top, row)
         x, only_last = (left + 60 if sheet.narrow else sheet.width - 125), [""] * (P - 1) + [chosen]
         _word_column(sheet, x, top, row, "training", ["targets of", "every line"], targets, P)
         x += 120 if sheet.narrow else 76
@@ -192,13 +193,11 @@ def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
     )
 
 
-def _row_names(sheet: Sheet, trace: Trace, left: float, top: float, row: float, *, v: bool = True) -> None:
+def _row_names(sheet: Sheet, trace: Trace, left: float, top: float, row: float) -> None:
     P = trace.sequences[0].prompt
     for i, token in enumerate(trace.sequences[0].tokens[:P]):
         text = shorten(token.text, left - 14, SMALL, bold=i == P - 1)
         sheet.note(left - 8, top + row * (i + 0.5), text, at="right", colour="ink", bold=i == P - 1)
-    if v:
-        sheet.text(left - 8, top + row * P + 14, "V", at="right", colour="value", bold=True)
 
 
 def _grid(
@@ -251,16 +250,8 @@ def name_weights(words: Sequence[str], weights: Sequence[float]) -> Picture:
 
     Returns:
         The text in lines, under each word a bar whose height is its weight.
-
-    Raises:
-        ValueError: there is nothing to draw, or too much, the counts differ, or the sum is not 1.
     """
     row = [float(w) for w in weights]
-    need(
-        1 <= len(words) == len(row) <= 80 and min(row) >= 0 and abs(sum(row) - 1) < 1e-2,
-        f"{len(words)} words and {len(row)} weights that sum to {sum(row):.4g}; expected one a word, 0 or "
-        "more, that sum to 1, for 1 to 80 words",
-    )
     most = int(np.argmax(row))
 
     def draw(sheet: Sheet) -> None:

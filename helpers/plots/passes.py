@@ -149,9 +149,9 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     times = times_scored(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
     words = numbered([token.text for token in trace.sequences[0].tokens[:n]])
-    names = pass_names(chosen.steps)
-    cached = chosen.cache != "none"
-    labels = [names[first_pass(chosen, i)] if cached else _often(row[0]) for i, row in enumerate(times)]
+    labels = ["once" if row[0] == 1 else f"{row[0]} times" for row in times]
+    if chosen.cache != "none":
+        labels = [pass_names(chosen.steps)[first_pass(chosen, i)] for i in range(n)]
 
     def draw(sheet: Sheet) -> None:
         left, top = (72.0, 92.0) if sheet.narrow else (90.0, 40.0)
@@ -177,10 +177,6 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
 def first_pass(run: Run, token: int) -> int:
     """Return which pass of the reply, from 0, ran a token first."""
     return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
-
-
-def _often(times: int) -> str:
-    return "once" if times == 1 else f"{times} times"
 
 
 def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:

@@ -215,7 +215,7 @@ def show_speed(name: str, played: dict[str, Played], read: float, same: bool) ->
         goals = (size.goal, TTFT_GOAL) if player.startswith("ours") else (None, None)
         step = Timing(tuple(its.steps))
         ratio = share(step.median, float(np.median(base.steps)), goals[0])
-        quarters = "–".join(map(milliseconds, step.spread))
+        quarters = "–".join(map(milliseconds, np.percentile(its.steps, [25, 75])))
         row = [player, milliseconds(step.median), quarters, ratio, f"{read / step.median:.0%}"]
         for P in PROMPTS:
             mine, theirs = (float(np.median(one.first[P])) for one in (its, base))
