@@ -257,9 +257,7 @@ planted(
 planted("one layer's counts stand for all", [REFUSES])(
     edit(Recorder._count, "if visible != self._part.visible:", "if False:")
 )
-planted("compare skips what a head says", [DIFFERENCE])(
-    edit(compare._result, "in trace.recorded:", "in []:")
-)
+planted("compare skips what a head says", [DIFFERENCE])(edit(compare._result, "in trace.recorded:", "in []:"))
 planted("compare takes NaN for equal", [DIFFERENCE])(
     edit(
         compare._alike,
