@@ -78,7 +78,8 @@ def test_the_quiet_stretch_is_as_long_as_asked(quiet: int) -> None:
         quiet_words = [len(s.split()) + 1 for s in sentences if not {"Mia", "Oslo"} & set(s.split())]
         longer.add(sum(quiet_words) - quiet)
         personal.add(len(sentences) - len(quiet_words))
-    assert (min(longer), max(longer) < 8) == (0, True)
+    assert min(longer) == 0
+    assert max(longer) < 8
     assert personal == {4, 5}  # the opening, and three or four more
 
 

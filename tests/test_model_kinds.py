@@ -40,9 +40,6 @@ def windowed(windows: list[int | None], sinks: int = 0, batch: int = 1, config: 
     return MaskedCache(config, seen, batch=batch, **DOUBLE)
 
 
-# --- rows that leave ---
-
-
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize(("windows", "sinks"), WINDOWS, ids=str)
 def test_rows_leave_and_positions_stay(windows: list[int | None], sinks: int, split: list[int]) -> None:
@@ -85,9 +82,6 @@ def test_a_window_goes_back_as_far_as_its_rows_reach() -> None:
     same(in_passes(MODEL, ids, [5, 15], cache), expected)
 
 
-# --- rows of another shape ---
-
-
 @pytest.mark.parametrize("n_kv_heads", [1, 3])
 @pytest.mark.parametrize("kind", [GrowingCache, StaticCache])
 def test_values_narrower_than_keys(kind: type[KVCache], n_kv_heads: int) -> None:
@@ -107,9 +101,6 @@ def test_values_narrower_than_keys(kind: type[KVCache], n_kv_heads: int) -> None
     plain = kind(tiny(n_kv_heads=n_kv_heads).config, 2, **DOUBLE)
     with pytest.raises(ValueError, match="v_dim 8, the pass has v_dim 5"):
         in_passes(model, ids, [11], plain)
-
-
-# --- sequences of unequal length ---
 
 
 @pytest.mark.parametrize("fill", [0, 7])

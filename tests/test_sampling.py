@@ -53,9 +53,6 @@ def near_a_tie(logits: np.ndarray, temperature: float, top_k: int | None, top_p:
     return bool((np.abs(np.cumsum(weights) - top_p) < 1e-6).any())
 
 
-# --- softmax ---
-
-
 @FEW
 @given(rows)
 def test_softmax_sums_to_one_and_keeps_the_order(row: np.ndarray) -> None:
@@ -79,9 +76,6 @@ def test_softmax_gives_zeros_for_a_row_with_nothing_to_pick() -> None:
     nothing = [-np.inf, -np.inf]
     assert sampling.softmax(np.array(nothing)).tolist() == [0, 0]
     assert sampling.softmax(np.array([[nothing, [0, 0]]])).tolist() == [[[0, 0], [0.5, 0.5]]]
-
-
-# --- greedy, top-k, top-p alone ---
 
 
 def test_greedy_takes_the_first_of_equals() -> None:
@@ -119,9 +113,6 @@ def test_top_k_of_equals_keeps_the_first() -> None:
 )
 def test_top_p_keeps_the_fewest_that_reach_p(weights: list[float], p: float, kept: list[int]) -> None:
     assert kept_words(sampling.keep_top_p(as_logits(weights), p)) == kept
-
-
-# --- all together ---
 
 
 @FEW
@@ -178,9 +169,6 @@ def test_the_logits_that_came_in_are_left_alone() -> None:
     assert logits.tolist() == [3, 2, 1]
 
 
-# --- chance ---
-
-
 def test_a_seed_reproduces() -> None:
     logits, generators = np.array([1.0, 0.5, 0.2, -1]), map(np.random.default_rng, (7, 7, 8))
     draws = [[sampling.sample(logits, rng) for _ in range(50)] for rng in generators]
@@ -224,9 +212,6 @@ def test_settings_in_words() -> None:
     assert sampling.say_settings(None, None, None) == "greedy"
     assert sampling.say_settings(0.8, 5, None) == "sampled, temperature 0.8, top-k 5"
     assert sampling.say_settings(1.0, None, 0.95) == "sampled, temperature 1, top-p 0.95"
-
-
-# --- bad input ---
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,6 @@ FORMS: dict[str, Callable[[list[float]], np.ndarray]] = {
 }
 
 
-# --- the numbers of the series ---
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_contexts_of_the_prompt(form: str) -> None:
     close(FORMS[form]([10, 20, 1, 5]), CONTEXTS, 20 * SUMS)
@@ -238,9 +235,6 @@ def test_a_later_token_changes_no_earlier_row() -> None:
         assert np.abs(before[3] - after[3]).max() > 1, form
 
 
-# --- any prompt ---
-
-
 @FEW
 @given(carried)
 def test_every_form_agrees_with_the_rules(numbers: list[float]) -> None:
@@ -260,9 +254,6 @@ def test_cached_equals_uncached(numbers: list[float], n_layers: int, data: Any) 
     close(np.concatenate(rows), run(numbers, n_layers=n_layers), allowed)
     close(np.concatenate(rows), by_hand_layers(numbers, n_layers), allowed)
     assert cache.n_kept == cache.max_len
-
-
-# --- the cache ---
 
 
 def snapshot(cache: Any) -> tuple[Any, ...]:
@@ -399,8 +390,6 @@ def test_what_fails_leaves_the_cache_as_it_was(spoil: Callable[[Any], Any], says
     close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SUMS)
 
 
-# --- bad input: what was got, what was expected, what to do ---
-
 record: Any = record_toy  # so that the type checker lets wrong types through
 
 
@@ -459,9 +448,6 @@ def test_the_longest_prompt_and_the_fullest_cache() -> None:
     cache, numbers = toy.KVCache(), [float(n % 17) for n in range(1024)]
     rows = [run(numbers[:512], cache), *(run([number], cache) for number in numbers[512:])]
     close(np.concatenate(rows), by_hand(numbers), 17 * SUMS)
-
-
-# --- the record of a run ---
 
 
 def test_sampling_with_a_seed_reproduces() -> None:

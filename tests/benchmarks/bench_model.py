@@ -106,9 +106,6 @@ def conditions() -> str:
     return f"threads: {torch.get_num_threads()}, load {load}"
 
 
-# --- time per output token, time to first token ---
-
-
 class Clock:
     """A streamer of `transformers`: notes when the prompt came, which is at once, and each token."""
 
@@ -232,8 +229,6 @@ def show_speed(name: str, played: dict[str, Played], read: float, same: bool) ->
     )
 
 
-# --- time against context ---
-
 CONTEXTS = (128, 256, 512, 1024, 2048)
 
 
@@ -283,9 +278,6 @@ def show_context(name: str, timings: dict[str, Timing]) -> None:
     )
 
 
-# --- memory ---
-
-
 def bench_memory(sizes: Sequence[str], threads: Sequence[int]) -> None:
     """Peak memory over weights and cache, each in a fresh process; Linux only."""
     rows = []
@@ -301,9 +293,6 @@ def bench_memory(sizes: Sequence[str], threads: Sequence[int]) -> None:
                     rows.append([f"{name}, {who}, {phase}", *parts])
     title = f"Memory: prefill of 2,048 tokens; 24 decode steps up to there; {conditions()}"
     table(title, ["MB, float32", "weights", "cache", "peak over both"], rows)
-
-
-# --- training ---
 
 
 def training_step_seconds() -> float:
