@@ -101,6 +101,9 @@ def test_contents_and_contexts_of_the_toy() -> None:
     decode = trace.run("uncached").passes[2].parts[0]
     assert [len(rows) for rows in decode.contexts.values()] == [1] * 8  # of the new row only
     np.testing.assert_allclose(decode.contexts["0.3"], [[10]])
+    rules = record_toy(form="rules")  # they have no keys, and nothing to keep in a cache
+    assert [(run.cache, run.passes[1].shapes[0]["k"]) for run in rules.runs] == [("none", None)]
+    assert rules.values == [replace(trace.values[0], k=None, v=[[10], [20], [1], [5], [14]])]
 
 
 @pytest.mark.parametrize("with_sink", [False, True])
