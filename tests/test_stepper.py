@@ -440,7 +440,7 @@ def test_saved_page_stands_alone(run: Trace, tmp_path: Path) -> None:
     assert "<title>A &amp; B</title>" in text
     assert "<p>&lt;b&gt;one&lt;/b&gt;</p>" in text
     assert text.index("two") < text.index("three")
-    assert not re.search(r"(src|href)\s*=|https?://|@import|url\(", text)
+    assert not re.search(r"(src|href)\s*=(?!\"data:)|https?://|@import|url\(", text)
     assert "default-src 'none'" in text
     data = re.search(r'<script type="application/json" id="data0">(.*?)</script>', text, re.DOTALL)
     assert data is not None
