@@ -114,10 +114,10 @@ def gallery(diary: Trace) -> dict[str, str]:
             "those of the whole run.",
         ),
     }
-    pages = {
-        name: build(title, [Section(said, Stepper(trace)), Section(links=[Link("Gallery", "gallery.html")])], said)
-        for name, (title, trace, said) in shown.items()
-    }
+    pages = {}
+    for name, (title, trace, said) in shown.items():
+        stepper = Stepper(trace, layer=min(layer for layer, _ in trace.recorded))
+        pages[name] = build(title, [Section(said, stepper), Section(links=[Link("Gallery", "gallery.html")])], said)
     links = [Link(title, name, said) for name, (title, _, said) in shown.items()]
     back = Link(TITLE, "index.html", "The race, the stepper, what-if.")
     return {**pages, "gallery.html": build("Gallery", [Section("Three runs.", links=[*links, back])])}
