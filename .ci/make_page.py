@@ -30,7 +30,9 @@ QUESTION = (
     "You press Enter. A pause; then words drip onto the screen, one by one. Why the pause, why the drip, and "
     "what is kept in between?"
 )
-LINE = re.compile(r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \|$", re.MULTILINE)
+LINE = re.compile(
+    r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \|$", re.MULTILINE
+)
 
 
 def notebooks() -> list[Link]:
@@ -117,7 +119,9 @@ def gallery(diary: Trace) -> dict[str, str]:
     pages = {}
     for name, (title, trace, said) in shown.items():
         stepper = Stepper(trace, layer=min(layer for layer, _ in trace.recorded))
-        pages[name] = build(title, [Section(said, stepper), Section(links=[Link("Gallery", "gallery.html")])], said)
+        pages[name] = build(
+            title, [Section(said, stepper), Section(links=[Link("Gallery", "gallery.html")])], said
+        )
     links = [Link(title, name, said) for name, (title, _, said) in shown.items()]
     back = Link(TITLE, "index.html", "The race, the stepper, what-if.")
     return {**pages, "gallery.html": build("Gallery", [Section("Three runs.", links=[*links, back])])}
@@ -129,7 +133,9 @@ def _and(numbers: list[int]) -> str:
 
 def main() -> None:
     """Write the files and say where they are."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
     wanted = parser.parse_args()
     diary = load_diary()

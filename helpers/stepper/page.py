@@ -89,8 +89,13 @@ def build(title: str, sections: Sequence[Section], summary: str = "") -> str:
     """
     views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
+    styles: dict[str, str] = {}  # static forms say them in every cell, for notebooks; a page says them once
+    body = re.sub(
+        r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
+    )
     live = {name: (v.data, {**v.options, "view": v.view, "address": True}) for name, v in views.items()}
-    return assemble(title, f"<h1>{_escaped('title', title)}</h1>\n{body}", live, summary)
+    style = "".join(f".{name} {{ {style} }}\n" for style, name in styles.items())
+    return assemble(title, f"<h1>{_escaped('title', title)}</h1>\n{body}", live, summary, style)
 
 
 def assemble(

@@ -35,7 +35,7 @@ _STYLES = {
     "v": _filled("vf"),
     "gen": _filled("gf", "gen"),
     "": "text-align:center",
-    "box": "padding:1px 2px",
+    "box": "padding:1px 2px;text-align:center",
     "left": "text-align:left",
     "right": "text-align:right",
 }
@@ -267,18 +267,20 @@ class _Picture(_Table):
         name = VIEW["drawer"]["keeps" if self.keeps else "training" if self.part.target else "drops"]
         left_out = fill(SAY["more"], more=self.width - LAST) if None in self.shown else ""
         lines = [
-            self._line(left_out, lambda key: _cell(self.word(key), "box")),
+            self._line(
+                left_out, lambda key: _cell(f'<div style="min-width:44px">{self.word(key)}</div>', "box")
+            ),
             *(self.looks(query) for query in self.shown if query is not None),
             _row("", [_cell(f"<b>{name}</b>", "left", len(self.shown))], ""),
-            self._line(_box("K", "right") + _box("V", "right"), self.drawer),
+            self._line('<div style="line-height:21px">K<br>V</div>', self.drawer),
         ]
         plain = "".join(lines).replace("<tr>", '<tr style="background:transparent">')  # no stripes
         caption = f'<caption style="{_STYLES["left"]}">{self.caption()}</caption>'
-        return f'<table cellspacing="0" style="{_SIDE_BY_SIDE}">{caption}{plain}</table>'
+        return f'<table cellspacing="0" style="{_PICTURE}">{caption}{plain}</table>'
 
     def word(self, token: int, tag: str = "div") -> str:
-        kind = "" if self.tokens[token].origin == "prompt" else "gen"
-        return _box(_word(self.tokens[token].text, SHORT), kind, kind, tag=tag)
+        word = _word(self.tokens[token].text, SHORT)
+        return word if self.tokens[token].origin == "prompt" else _box(word, "gen", "gen", tag=tag)
 
     def looks(self, query: int) -> str:
         """A line of the grid; on its right its target, or the token that it gives."""
@@ -289,33 +291,34 @@ class _Picture(_Table):
 
     def pair(self, query: int, key: int) -> str:
         mark, style = self.mark(query, key)
-        line, edge = ("ring", "dotted") if mark == MARKS["earlier"] else ("q" if style else "", "solid")
-        return _cell(_box(mark, style, line, edge), "box")
+        if mark == MARKS["earlier"]:
+            mark = _box(mark, "", "ring", "1px dotted")
+        return _cell(_box(mark, style, "q") if style else mark, "box")
 
     def drawer(self, token: int) -> str:
         """A token's row of K above its row of V, and its part of the drawer."""
         state = self.row_state(token)
-        edge = "dashed" if state == "made" else "solid"
-        lines = ("k", "v") if state else ("", "")
+        edge = "1px dashed" if state == "made" else "1px solid"
         boxes = [
-            _box(ROWS.get(state, ""), line if state in _KEPT else "", line, edge, strong=state == "written")
-            for line in lines
+            _box(ROWS[state], line if state in _KEPT else "", line, edge, strong=state == "written")
+            for line in (("k", "v") if state else ())
         ]
         sides = f"2px {2 * (token == self.width - 1)}px 2px {2 * (token == 0)}px"
-        style = f"padding:4px 2px;border-style:{'solid' if self.keeps else 'dashed'};border-width:{sides}"
+        style = f"padding:3px 2px;border-style:{'solid' if self.keeps else 'dashed'};border-width:{sides}"
         return f'<td style="{style}">{"".join(boxes)}</td>'
 
 
-_SIDE_BY_SIDE = "display:inline-table;vertical-align:top;width:auto;margin:0 24px 12px 0;font-size:12px"
-_BOX = "border-radius:4px;min-width:40px;padding:0 2px;margin-bottom:2px;white-space:nowrap"
+_PICTURE = "display:inline-table;vertical-align:top;width:auto;margin:0 24px 12px 0;font-size:12px"
 
 
 def _box(
-    text: str, style: str = "", line: str = "", edge: str = "solid", strong: bool = False, tag: str = "div"
+    text: str, style: str, line: str, edge: str = "1px solid", strong: bool = False, tag: str = "div"
 ) -> str:
-    border = f"1px {edge} {_COLOURS[line] if line else 'transparent'}"
+    """Text in a box; a strong edge takes no more room than a thin one."""
+    border = f"{edge} {_COLOURS[line]}"
     outline = f"outline:{border};" if strong else ""
-    return f'<{tag} style="{_STYLES[style]};border:{border};{outline}{_BOX}">{text}</{tag}>'
+    look = f"{_STYLES[style]};border:{border};{outline}border-radius:4px;padding:0 2px;margin:1px 0 2px"
+    return f'<{tag} style="{look}">{text}</{tag}>'
 
 
 def _key(numbers: list[float], parts: list[str]) -> str:
