@@ -116,9 +116,9 @@ def assemble(
     parts = {
         "title": _escaped("title", title),
         "summary": _escaped("summary", summary),
-        "style": script.stylesheet() + style,
+        "style": (script.stylesheet() if views else "") + style,
         "body": body,
-        "script": script.joined(),
+        "script": script.joined() if views else "",
         "views": _data(json.dumps(shown)),
         "data": "\n".join(
             f'<script type="application/json" id="data{n}">{_data(text)}</script>'
