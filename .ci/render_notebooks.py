@@ -30,13 +30,15 @@ CODE = "".join(
 STYLE = """
 pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; }
 .highlight pre { border: 1px solid var(--line); border-radius: 6px; }
+.code_cell { margin: 12px 0 20px; }
 .text_cell > * > * > :not(table, details) { max-width: 40em; }
-.output { margin: 8px 0 16px; overflow-x: auto; }
+.output { margin-top: 10px; overflow-x: auto; }
 .output:has(.wid-live) .wid-static { display: none; }
 .prompt { display: none; }
 img { max-width: 100%; height: auto; border-radius: 6px; }
 table { border-collapse: collapse; font-size: 14px; }
-:is(th, td):not([style]) { padding: 3px 10px; border-bottom: 1px solid var(--line); text-align: right; }
+:is(th, td) { padding: 3px 10px; text-align: left; vertical-align: top; }
+:is(th, td):not([style]) { border-bottom: 1px solid var(--line); }
 details { margin: 10px 0; }
 summary { cursor: pointer; font-weight: 600; }
 math { font-size: 1.05em; }
@@ -54,7 +56,7 @@ def render(path: Path) -> str:
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = FORMULA.sub(formula, cell.source)
-    body, _ = HTMLExporter(template_name="basic").from_notebook_node(book)
+    body, _ = HTMLExporter(template_name="basic", exclude_anchor_links=True).from_notebook_node(book)
     back = '<p><a href="../index.html">Watch it decode</a></p>\n'
     title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
     return assemble(title[1] if title else path.stem, back + linked(body), views, style=CODE + STYLE)
