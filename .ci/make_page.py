@@ -1,7 +1,7 @@
 """Make what is published: a page to send, a gallery, the notebooks to read, and the worksheet.
 
-    python .ci/make_page.py                # build/: index, gallery, toy, diary, smollm2 and worksheet, .html
-    python .ci/make_page.py --notebooks    # and build/notebooks/: runs those with a view in them, some minutes
+    python .ci/make_page.py                # build/: index, gallery and its three runs, worksheet
+    python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
 
 All of it opens from disk, with no network and no kernel.
 """
@@ -43,29 +43,28 @@ def notebooks() -> list[Link]:
 
 def index(diary: Trace) -> str:
     """The page to send: race, stepper, what-if, and where to go on."""
-    words = len(diary.sequences[0].tokens) - diary.sequences[0].prompt
+    prompt, tokens = diary.sequences[0].prompt, len(diary.sequences[0].tokens)
     cached, plain = (sum(run.counted("positions")) for run in diary.runs)
     race = Section(
         (
             QUESTION,
-            f"Here a small model goes on with a diary: {diary.sequences[0].prompt} tokens of it are the prompt, "
-            f"{words} words it adds. It does so twice, on one clock. Below, with a KV cache, which keeps what "
-            "was worked out. And without, where each word starts over from the first. Press Play.",
+            f"A small model is given {prompt} tokens of a diary, the prompt, and goes on for {tokens - prompt} "
+            "more. It does so twice, on one clock: once with a KV cache, which keeps what was worked out, and "
+            "once without, where every word starts over from the beginning. Press Play.",
         ),
         Race(diary),
-        f"One run of the model over some tokens is a pass. The first takes the whole prompt at once: prefill, "
-        f"the pause. Each pass after it gives one word: a decode step, the drip. With the cache such a step "
-        f"runs 1 token, without it all of them again. The words are the same; the tokens run are {cached} and "
+        "One run of the model over some tokens is a pass. The first takes the whole prompt at once: prefill, "
+        "the pause. Each pass after it gives one word: a decode step, the drip. With the cache a decode step "
+        f"runs 1 token, without it all of them. The words are the same, the work is {cached} tokens run or "
         f"{plain:,}.",
     )
     stepper = Section(
-        "The same diary again, and you turn the pages. A line of the grid is a token that looks, a column one "
-        "that is looked at; the larger the square, the more it counts. Every token that has run leaves a row "
-        "of K and a row of V in the drawer: the KV cache. Press Next, or click into the stepper and use the "
-        "arrow keys.",
+        "The same diary, and you take the steps. A line of the grid is a token that looks, a column one that "
+        "is looked at; the larger the square, the more it counts. Every token that has run leaves a row of K "
+        "and a row of V in the drawer: the KV cache. Press Next, or use the arrow keys.",
         Stepper(diary, panels="work"),
-        "Now turn the cache off and step again. The words stay, the work does not: the whole triangle is run "
-        "once more for each of them.",
+        "Now turn the cache off and step again. The words stay, the work does not: every token runs again for "
+        "each of them.",
         heading="What is kept",
     )
     what_if = Section(
@@ -99,7 +98,7 @@ def gallery(diary: Trace) -> dict[str, str]:
         "toy.html": (
             "A toy of two layers",
             toy,
-            "Four heads with rules that you can follow by hand, twice on top of each other: “Today weather is so”.",
+            "Four heads that you can follow by hand, in two layers, on “Today weather is so”.",
         ),
         "diary.html": (
             "A signed diary",
@@ -111,9 +110,9 @@ def gallery(diary: Trace) -> dict[str, str]:
             "SmolLM2 on the weather",
             published,
             f"{size.name} goes on with “Today's weather is so”. It has {size.n_layers} layers of "
-            f"{size.n_heads} heads, and {size.n_kv_heads} heads of K and V. Shown are {_and(heads)} of the heads, "
-            f"in layers {_and(layers)}; the rest was left out, so that the page stays small. The counts are "
-            "those of the whole run.",
+            f"{size.n_heads} heads, with {size.n_kv_heads} heads of K and V. Shown are heads {_and(heads)} of "
+            f"layers {_and(layers)}; the others ran too, and were left out to keep the page small. In layer "
+            f"{layers[-1]} most of the weight lies on the first token: heads rest there that find nothing.",
         ),
     }
     pages = {}

@@ -1,7 +1,7 @@
 """Record the published model of the gallery: `python .ci/record_published.py`, where it can be had.
 
-Writes .ci/smollm2.json, from which the gallery is made without the model. Of the attention weights of 30 layers
-and 9 heads it holds those of three layers and three heads each: all of them would be thirty times as many.
+Writes .ci/smollm2.json, from which the gallery is made without the model. Of the attention weights of 30
+layers of 9 heads it holds those of three heads in three layers: all would be thirty times as many.
 """
 
 from __future__ import annotations

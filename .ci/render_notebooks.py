@@ -1,7 +1,7 @@
 """A notebook as a page to read: its stored outputs, its views alive, nothing from the network.
 
-The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes into the
-page in their place. Above each stands its static form, as in the notebook, for readers without scripts.
+The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes into
+the page in their place. Above each stands its static form, as in the notebook, for readers without scripts.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ table { border-collapse: collapse; font-size: 14px; }
 details { margin: 10px 0; }
 summary { cursor: pointer; font-weight: 600; }
 math { font-size: 1.05em; }
+mtd:first-child { text-align: end; }
+mtd + mtd { text-align: start; }
 """
 
 
@@ -93,8 +95,8 @@ def formula(found: re.Match[str]) -> str:
     """A formula as MathML, which browsers draw by themselves; code as it is."""
     if not found["tex"]:
         return found[0]
-    display = "block" if found["signs"] == "$$" else "inline"
-    return convert(html.unescape(found["tex"]), display=display)
+    tex = html.unescape(found["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
+    return convert(tex, display="block" if found["signs"] == "$$" else "inline")
 
 
 def linked(body: str) -> str:
