@@ -48,9 +48,9 @@ def index(diary: Trace) -> str:
     race = Section(
         (
             QUESTION,
-            f"A small model is given {prompt} tokens of a diary, the prompt, and goes on for {tokens - prompt} "
-            "more. It does so twice, on one clock: once with a KV cache, which keeps what was worked out, and "
-            "once without, where every word starts over from the beginning. Press Play.",
+            f"A small model is given {prompt} tokens of a diary, the prompt, and goes on for "
+            f"{tokens - prompt} more. It does so twice, on one clock: once with a KV cache, which keeps what "
+            "was worked out, and once without, where every word starts over from the beginning. Press Play.",
         ),
         Race(diary),
         "One run of the model over some tokens is a pass. The first takes the whole prompt at once: prefill, "
@@ -63,8 +63,8 @@ def index(diary: Trace) -> str:
         "is looked at; the larger the square, the more it counts. Every token that has run leaves a row of K "
         "and a row of V in the drawer: the KV cache. Press Next, or use the arrow keys.",
         Stepper(diary, panels="work"),
-        "Now turn the cache off and step again. The words stay, the work does not: every token runs again for "
-        "each of them.",
+        "Now turn the cache off and step again. The words stay, the work does not: every token runs again "
+        "for each of them.",
         heading="What is kept",
     )
     what_if = Section(
@@ -110,9 +110,10 @@ def gallery(diary: Trace) -> dict[str, str]:
             "SmolLM2 on the weather",
             published,
             f"{size.name} goes on with “Today's weather is so”. It has {size.n_layers} layers of "
-            f"{size.n_heads} heads, with {size.n_kv_heads} heads of K and V. Shown are heads {_and(heads)} of "
-            f"layers {_and(layers)}; the others ran too, and were left out to keep the page small. In layer "
-            f"{layers[-1]} most of the weight lies on the first token: heads rest there that find nothing.",
+            f"{size.n_heads} heads, with {size.n_kv_heads} heads of K and V. Shown are heads {_and(heads)} "
+            f"of layers {_and(layers)}; the others ran too, and were left out to keep the page small. In "
+            f"layer {layers[-1]} nearly all of the weight lies on the first token: heads that find nothing "
+            "rest there.",
         ),
     }
     pages = {}

@@ -1,7 +1,7 @@
 """A notebook as a page to read: its stored outputs, its views alive, nothing from the network.
 
-The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes into
-the page in their place. Above each stands its static form, as in the notebook, for readers without scripts.
+The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes
+into the page in their place. Above each stands its static form, for readers without scripts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ from helpers.stepper.page import assemble
 
 STATE = "application/vnd.jupyter.widget-state+json"
 FORMULA = re.compile(r"(`+).*?\1|(?P<signs>\$\$?)(?P<tex>[^$`]+?)(?P=signs)", re.DOTALL)
-CODE = "".join(
-    f"@media (prefers-color-scheme: {scheme}) {{ {HtmlFormatter(style=style).get_style_defs('.highlight')} }}\n"
-    for scheme, style in (("light", "default"), ("dark", "github-dark"))
-)
+LIGHT, DARK = (HtmlFormatter(style=name).get_style_defs(".highlight") for name in ("default", "github-dark"))
 STYLE = """
-pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; }
+pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospace, Consolas, monospace; }
 .highlight pre { border: 1px solid var(--line); border-radius: 6px; }
 .code_cell { margin: 12px 0 20px; }
 .text_cell > * > * > :not(table, details) { max-width: 40em; }
@@ -45,6 +42,7 @@ math { font-size: 1.05em; }
 mtd:first-child { text-align: end; }
 mtd + mtd { text-align: start; }
 """
+STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} }}"
 
 
 def render(path: Path) -> str:
@@ -61,7 +59,7 @@ def render(path: Path) -> str:
     body, _ = HTMLExporter(template_name="basic", exclude_anchor_links=True).from_notebook_node(book)
     back = '<p><a href="../index.html">Watch it decode</a></p>\n'
     title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
-    return assemble(title[1] if title else path.stem, back + linked(body), views, style=CODE + STYLE)
+    return assemble(title[1] if title else path.stem, back + linked(body), views, style=STYLE)
 
 
 def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
