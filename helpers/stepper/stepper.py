@@ -7,6 +7,7 @@ from typing import Any
 
 from helpers.arguments import is_whole
 from helpers.stepper import static
+from helpers.stepper.format import fill
 from helpers.stepper.view import View
 from helpers.trace import Pass, Run, Trace
 
@@ -73,8 +74,13 @@ class Stepper(View):
         shown = {"cache": self.cache, "layer": self.layer, "head": self.head}
         return {"panels": list(self.panels), "start": self.start, **shown}
 
+    @property
+    def invitation(self) -> str:
+        """What to do where the stepper is not running yet."""
+        return fill(super().invitation, passes=len(_passes(self.trace)))
+
     def static_html(self) -> str:
-        """Return the static form: plain tables of prefill, decode with the cache and without."""
+        """Return the static form: pictures of prefill and decode, and tables of them and of no cache."""
         return static.render(self.trace, set(self.panels), self.layer, self.start)
 
     def __repr__(self) -> str:
