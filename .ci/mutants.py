@@ -36,7 +36,7 @@ PARTS = {
     "cache": ("helpers/model/cache/*.py", "tests/test_model_cache.py tests/test_model_kinds.py"),
     "transformer": (
         "helpers/model/transformer.py",
-        "tests/test_model_attention.py tests/test_model_equal.py tests/test_model_cache.py",
+        "tests/test_model_attention.py tests/test_model_equal.py",
     ),
     "generate": ("helpers/model/generate.py", "tests/test_model_generate.py"),
     "train": ("helpers/model/train.py", "tests/test_train.py"),

@@ -30,8 +30,12 @@ KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "nam
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def execute(book: NotebookNode, folder: Path, env: Mapping[str, str] | None = None) -> None:
+def execute(
+    book: NotebookNode, folder: Path, env: Mapping[str, str] | None = None, keep_widgets: bool = False
+) -> None:
     """Run the notebook's cells in a fresh kernel that starts in `folder`; its outputs change in place.
+
+    What its widgets hold goes into the notebook's metadata if it is to be kept.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised and is not tagged `raises-exception`.
@@ -42,7 +46,7 @@ def execute(book: NotebookNode, folder: Path, env: Mapping[str, str] | None = No
         startup_timeout=120,
         kernel_name="python3",
         record_timing=False,
-        store_widget_state=False,
+        store_widget_state=keep_widgets,
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute(env=dict(os.environ if env is None else env))

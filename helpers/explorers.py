@@ -6,6 +6,7 @@ Each has a static form, a plain table that reads without a kernel, and a live on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -92,66 +93,45 @@ class Explorer:
     a kernel is there.
     """
 
-    title = ""
+    title: str
+    knobs: Callable[[], dict[str, Any]]  # makes the ipywidgets that turn, by the name of the setting
+    say: Callable[..., str]  # gives one sentence of HTML on what these settings do
+    draw: Callable[..., str]  # gives the picture for these settings, as HTML
+    static_html: Callable[[], str]  # gives the plain table that readers see who have no kernel
 
-    def __init__(self) -> None:
-        self._box: Any = None
-
-    def knobs(self) -> dict[str, Any]:
-        """Make the ipywidgets that turn, by the name of the setting."""
-        raise NotImplementedError
-
-    def say(self, **settings: Any) -> str:
-        """Return one sentence of HTML on what these settings do."""
-        raise NotImplementedError
-
-    def draw(self, **settings: Any) -> str:
-        """Return the picture for these settings, as HTML."""
-        raise NotImplementedError
-
-    def static_html(self) -> str:
-        """Return the plain table that readers see who have no kernel."""
-        raise NotImplementedError
-
-    @property
+    @cached_property
     def widget(self) -> Any:
-        """The live form, made on first use."""
-        if self._box is None:
-            self._box = _assemble(self.knobs(), self.say, self.draw)
-        return self._box
+        """The live form, made on first use: knobs, a reset button, the sentence and the picture."""
+        knobs = self.knobs()
+        start = {name: knob.value for name, knob in knobs.items()}
+        whole = widgets.Layout(width="100%", margin="0")
+        said, picture = widgets.HTML(layout=whole), widgets.HTML(layout=whole)
+        said.add_class("wid-said")
+        reset = widgets.Button(description="Reset", tooltip="Back to the first settings")
+
+        def redraw(_: Any = None) -> None:
+            settings = {name: knob.value for name, knob in knobs.items()}
+            said.value = f'<div class="wid-explorer">{self.say(**settings)}</div>'
+            picture.value = f'{STYLE}<div class="wid-explorer">{self.draw(**settings)}</div>'
+
+        def back(_: Any) -> None:
+            for name, knob in knobs.items():
+                knob.value = start[name]
+
+        for knob in knobs.values():
+            knob.observe(redraw, names="value")
+        reset.on_click(back)
+        redraw()
+        parts = [*knobs.values(), reset, said, picture, Manners(layout=widgets.Layout(display="none"))]
+        box = widgets.VBox(parts, layout=widgets.Layout(width="100%"))
+        box.add_class("wid-knobs")
+        return box
 
     def __repr__(self) -> str:
         return self.title
 
     def _ipython_display_(self) -> None:
         outputs.show(self.static_html(), self.widget, repr(self))
-
-
-def _assemble(knobs: dict[str, Any], say: Callable[..., str], draw: Callable[..., str]) -> Any:
-    """Put knobs, a reset button, the sentence and the picture into one box."""
-    start = {name: knob.value for name, knob in knobs.items()}
-    whole = widgets.Layout(width="100%", margin="0")
-    said, picture = widgets.HTML(layout=whole), widgets.HTML(layout=whole)
-    said.add_class("wid-said")
-    reset = widgets.Button(description="Reset", tooltip="Back to the first settings")
-
-    def redraw(_: Any = None) -> None:
-        settings = {name: knob.value for name, knob in knobs.items()}
-        said.value = f'<div class="wid-explorer">{say(**settings)}</div>'
-        picture.value = f'{STYLE}<div class="wid-explorer">{draw(**settings)}</div>'
-
-    def back(_: Any) -> None:
-        for name, knob in knobs.items():
-            knob.value = start[name]
-
-    for knob in knobs.values():
-        knob.observe(redraw, names="value")
-    reset.on_click(back)
-    redraw()
-    manners = Manners(layout=widgets.Layout(display="none"))
-    box = widgets.VBox([*knobs.values(), reset, said, picture, manners], layout=widgets.Layout(width="100%"))
-    box.add_class("wid-knobs")
-    return box
 
 
 def _knob(kind: str, label: str, **settings: Any) -> Any:
@@ -174,42 +154,27 @@ def percent(p: float) -> str:
     return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
 
 
-def next_word(
-    logits: Sequence[float] | np.ndarray | None = None, words: Sequence[str] | None = None
-) -> NextWord:
-    """Explore temperature, top-k and top-p on one row of logits.
+class NextWord(Explorer):
+    """Probabilities of the next word before and after temperature, top-k and top-p.
 
     Args:
-        logits: one number a word, (V,); None takes the toy's after its prompt.
-        words: their names; None takes the toy's vocabulary.
+        logits: one number a word, (V,).
+        words: their names; the toy's vocabulary unless told otherwise.
 
     Raises:
-        ValueError: the logits are no row of numbers, or the words are no text, or not as many.
+        ValueError: the logits are no row of numbers, or there are not as many words.
     """
-    return NextWord(
-        toy.step(toy.PROMPT) if logits is None else logits, toy.VOCABULARY if words is None else words
-    )
-
-
-class NextWord(Explorer):
-    """Probabilities of the next word before and after temperature, top-k and top-p."""
 
     title = "Explorer: the next word, by temperature, top-k and top-p"
 
-    def __init__(self, logits: Sequence[float] | np.ndarray, words: Sequence[str]) -> None:
-        super().__init__()
+    def __init__(self, logits: Sequence[float] | np.ndarray, words: Sequence[str] = toy.VOCABULARY) -> None:
         self.logits = check_logits(np.asarray(logits, dtype=float))
-        self.words = list(words)
+        self.words = list(map(str, words))
         if len(self.words) != len(self.logits):
             raise ValueError(
                 f"{len(self.logits)} logits came with {len(self.words)} words; expected one word for each: "
                 "pass words=[…]"
             )
-        for n, word in enumerate(self.words):
-            if not isinstance(word, str):
-                raise ValueError(
-                    f"words[{n}] is {word!r}; expected text: the name of the word with logit {n}"
-                )
 
     def knobs(self) -> dict[str, Any]:
         V = len(self.words)
@@ -219,25 +184,15 @@ class NextWord(Explorer):
             "top_p": _knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
         }
 
-    def after(
-        self, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
-    ) -> np.ndarray:
-        """Return each word's probability under these settings, (V,).
-
-        Raises:
-            ValueError: a setting is out of range.
-        """
-        return next_probabilities(self.logits, temperature, top_k, top_p)
+    def after(self, **settings: Any) -> np.ndarray:
+        """Return each word's probability, (V,); settings and errors as in `next_probabilities`."""
+        return next_probabilities(self.logits, **settings)
 
     def why_out(
         self, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
     ) -> list[str | None]:
-        """Say for each word which setting took it out, "top-k" or "top-p"; None for a word that is in.
-
-        Raises:
-            ValueError: a setting is out of range.
-        """
-        left = self.after(temperature, top_k, top_p) > 0
+        """Say for each word which setting took it out, None for a word that is in; errors as in `after`."""
+        left = self.after(temperature=temperature, top_k=top_k, top_p=top_p) > 0
         scaled = (self.logits - self.logits.max()) / temperature
         by_k = scaled if top_k is None else keep_top_k(scaled, top_k)
         by_p = by_k if top_p is None or top_p >= 1 else keep_top_p(by_k, top_p)
@@ -278,17 +233,10 @@ class NextWord(Explorer):
 
     def static_html(self) -> str:
         """Each word's probability at a few settings."""
-        settings: dict[str, dict[str, Any]] = {
-            "temp. 1": {},
-            "temp. 0.5": {"temperature": 0.5},
-            "temp. 2": {"temperature": 2.0},
-            "top-k 2": {"top_k": min(2, len(self.words))},
-            "top-p 0.9": {"top_p": 0.9},
-        }
-        columns = [self.after(**setting) for setting in settings.values()]
-        rows = [
-            [percent(column[n]) if column[n] else "out" for column in columns] for n in range(len(self.words))
-        ]
+        settings: dict[str, dict[str, Any]] = {f"temp. {t:g}": {"temperature": t} for t in (1.0, 0.5, 2.0)}
+        settings |= {"top-k 2": {"top_k": min(2, len(self.words))}, "top-p 0.9": {"top_p": 0.9}}
+        after = np.transpose([self.after(**setting) for setting in settings.values()])  # (V, settings)
+        rows = [[percent(p) if p else "out" for p in row] for row in after]
         return (
             "<p>Probability of the next word; without a kernel, at a few settings.</p>"
             + Table(rows, self.words, list(settings), corner="word")._repr_html_()
@@ -310,11 +258,6 @@ def _word_row(word: str, before: float, after: float, why: str | None, settings:
         f'<span class="number">{number}</span>'
     )
     return row + (f'<span class="note soft">{told[why]}</span>' if why else "")
-
-
-def cost_of_reply() -> CostOfReply:
-    """Explore what a prompt and a reply cost, with the cache and without."""
-    return CostOfReply()
 
 
 class CostOfReply(Explorer):
@@ -404,3 +347,6 @@ def large(n: int) -> str:
 def times(more: int, less: int) -> str:
     """Write a ratio with few digits: 5.5 times, 334 times."""
     return f"{more / less:,.1f} times" if more < 100 * less else f"{more / less:,.0f} times"
+
+
+next_word, cost_of_reply = NextWord, CostOfReply  # as the notebooks call them

@@ -24,12 +24,6 @@ class Timing:
         """The middle one: half of the turns were faster."""
         return float(np.median(self.seconds))
 
-    @property
-    def spread(self) -> tuple[float, float]:
-        """A quarter of the turns were faster than the first, a quarter slower than the second."""
-        low, high = np.percentile(self.seconds, [25, 75])
-        return float(low), float(high)
-
     def __repr__(self) -> str:
         return f"Timing({in_words(self.median)}, median of {len(self.seconds)})"
 

@@ -8,7 +8,7 @@ in the first hides it while the second lives, and hides the second's empty box w
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 LIVE = "wid-live"  # every live widget that comes with a static form carries this class
 STATIC = "wid-static"
@@ -21,26 +21,17 @@ _STYLE = f"""<style>
 </style>"""
 
 
-class LiveWidget(Protocol):
-    """What every widget of ipywidgets and anywidget offers."""
-
-    @property
-    def model_id(self) -> str: ...
-
-    def add_class(self, name: str) -> Any: ...
-
-
 def static_output(static_html: str) -> str:
     """The static form as it goes into a notebook's output."""
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
-def show(static_html: str, widget: LiveWidget, text: str) -> None:
+def show(static_html: str, widget: Any, text: str) -> None:
     """Emit the two outputs of a cell.
 
     Args:
         static_html: what readers without a kernel see; plain HTML, escaped by whoever made it.
-        widget: the live form.
+        widget: the live form, of ipywidgets or anywidget.
         text: the plain text form, the same in every run.
     """
     from IPython.display import display

@@ -52,20 +52,13 @@ class Tokenizer:
         """Read `tokenizer.json` from a folder.
 
         Raises:
-            FileNotFoundError: there is none.
-            ValueError: it is damaged, or of a kind that `check_kind` refuses.
+            ValueError: it is missing or damaged, or of a kind that `check_kind` refuses.
         """
         path = Path(folder) / FILE
-        if not path.is_file():
-            raise FileNotFoundError(f"no {FILE} in {folder}: expected the file that `save` writes there")
         try:
-            library = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
         except Exception as error:  # the library raises bare Exception
-            raise ValueError(f"{path} is not a tokenizer that can be read: {error}") from error
-        try:
-            return cls(library)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder that is there."""

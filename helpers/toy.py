@@ -10,13 +10,13 @@ Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from helpers.arguments import check_whole, is_utf8, is_whole
+from helpers.arguments import check_whole, is_number, is_utf8, is_whole
 from helpers.sampling import greedy, softmax
 
 PROMPT = ("Today", "weather", "is", "so")
@@ -395,7 +395,9 @@ def check_numbers(numbers: Numbers) -> np.ndarray:
     if not carried:
         raise ValueError("there are no numbers; expected one for each token, and at least one")
     for n, number in enumerate(carried, 1):
-        _check_number(n, number)
+        if not is_number(number) or abs(number) > MAX_NUMBER:
+            told = f"number {n} is {reprlib.repr(number)}"
+            raise ValueError(f"{told}; expected a finite number of at most a billion either way")
     return np.array(carried, dtype=float)
 
 
@@ -404,13 +406,3 @@ def _listed(name: str, given: Iterable[Any]) -> list[Any]:
         return list(given)
     except TypeError:
         raise ValueError(f"{name} came in as {given!r}; expected a list, an entry for each token") from None
-
-
-def _check_number(n: int, number: float) -> None:
-    if isinstance(number, bool) or not isinstance(number, Real):
-        raise ValueError(f"number {n} is {number!r}; expected a number such as 10 or 0.5")
-    size = abs(number if isinstance(number, int) else float(number))  # an int may be too long for a float
-    if not size <= MAX_NUMBER:  # so put, it refuses NaN too
-        raise ValueError(
-            f"number {n} is {str(number)[:40]}; expected a finite number of at most a billion either way"
-        )

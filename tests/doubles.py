@@ -1,7 +1,4 @@
-"""Stand-ins for the caches that later notebooks bring: each shows that the model needs no change for it.
-
-Rows that are not in use hold POISON: a number so large that no rounding hides it if one is ever looked at.
-"""
+"""Stand-ins for the caches that later notebooks bring: each shows that the model needs no change for it."""
 
 from __future__ import annotations
 
@@ -9,21 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from helpers.model.attention import Attention
-from helpers.model.cache import GrowingCache, KVCache, Sizes
+from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.cache.base import Sizes
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from tests.tiny import SIZES, enlarge
 
-POISON = 1e9
+POISON = 1e9  # in rows that are not in use: so large that no rounding hides it if one is ever looked at
 
 
-class RingCache(KVCache):
-    """A few slots a layer: the oldest row leaves when a new one comes, all but the first `sinks`.
-
-    Slots are handed out in no order; where the row in each stands is kept beside it, -1 where none is.
+class WindowCache(KVCache):
+    """Lets go of every row that no later token may see. Rows lie in no order; beside each is where it stands.
 
     Args:
         windows: for each layer the tokens that a query sees, itself among them; None for all.
@@ -31,67 +27,54 @@ class RingCache(KVCache):
     """
 
     def __init__(self, sizes: Sizes, windows: Sequence[int | None], sinks: int = 0, **rest: Any) -> None:
-        self.windows = [window or sizes.max_seq_len for window in windows]
-        self.sinks = sinks
+        self.windows, self.sinks = [window or sizes.max_seq_len for window in windows], sinks
         super().__init__(sizes, **rest)
 
     def allocate(self) -> None:
-        self.at = [torch.full((self.sinks + window,), -1) for window in self.windows]
-        self.new: dict[int, tuple[Tensor, Tensor]] = {}
-        self.k, self.v = (
-            [torch.full(self.shapes(len(at))[n], POISON, dtype=self.dtype) for at in self.at] for n in (0, 1)
-        )
+        self.at = [torch.empty(0, dtype=torch.int64)] * self.n_layers
+        self.rows = [[torch.empty(shape, dtype=self.dtype) for shape in self.shapes(0)]] * self.n_layers
+        self.new = self.rows.copy()
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         self.check_rows(layer, k, v)
-        self.new[layer] = k, v
-        return torch.cat([self.k[layer], k], 2), torch.cat([self.v[layer], v], 2)
+        keys, values = (torch.cat(pair, 2) for pair in zip(self.rows[layer], (k, v), strict=True))
+        self.new[layer] = [keys, values]
+        return keys, values
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         new = self.positions(T)
         return self.seen(torch.cat([self.at[layer], new]), new[:, None], layer)
 
-    def seen(self, keys: Tensor, queries: Tensor, layer: int) -> Tensor:
+    def seen(self, keys: Tensor, queries: Tensor | int, layer: int) -> Tensor:
         near = (keys > queries - self.windows[layer]) | (keys < self.sinks)
-        return (keys >= 0) & (keys <= queries) & near
+        return (keys <= queries) & near
 
     def advance(self, T: int) -> None:
-        positions = self.positions(T)
-        for layer, (k, v) in self.new.items():
-            for n, position in enumerate(positions.tolist()):
-                slot = self.slot(position, layer)
-                self.k[layer][:, :, slot], self.v[layer][:, :, slot] = k[:, :, n], v[:, :, n]
-                self.at[layer][slot] = position
+        new = self.positions(T)
         super().advance(T)
-        self.forget()
+        for layer, rows in enumerate(self.new):
+            at = torch.cat([self.at[layer], new])
+            self.keep(layer, at, rows, self.seen(at, self.length, layer))
 
-    def slot(self, position: int, layer: int) -> int:
-        late = position - self.sinks
-        return position if late < 0 else self.sinks + late % self.windows[layer]
+    def keep(self, layer: int, at: Tensor, rows: list[Tensor], kept: Tensor) -> None:
+        self.at[layer], self.rows[layer] = at[kept].flip(0), [x[:, :, kept].flip(2) for x in rows]
 
     def truncate(self, length: int) -> None:
+        tokens = torch.arange(length)
         for layer, at in enumerate(self.at):
-            wanted = set(range(max(0, length - self.windows[layer] + 1), length))
-            if length and not wanted <= set(at.tolist()):
+            if not torch.isin(tokens[self.seen(tokens, length, layer)], at).all():
                 raise ValueError(f"rows before token {length} have left; expected a later one, or reset()")
         super().truncate(length)
-        self.forget()
-
-    def forget(self) -> None:
-        """Poison what the next token cannot see."""
         for layer, at in enumerate(self.at):
-            gone = ~self.seen(at, torch.tensor(self.length), layer) | (at >= self.length)
-            at[gone] = -1
-            self.k[layer][:, :, gone] = self.v[layer][:, :, gone] = POISON
+            self.keep(layer, at, self.rows[layer], at < length)
 
     @property
     def n_kept(self) -> int:
-        """Rows of the layer that keeps most."""
-        return max(int((at >= 0).sum()) for at in self.at)
+        return max(map(len, self.at))
 
     @property
     def nbytes(self) -> int:
-        return sum(rows.nbytes for rows in (*self.k, *self.v))
+        return sum(x.nbytes for rows in self.rows for x in rows)
 
 
 class MaskedCache(GrowingCache):
@@ -106,60 +89,17 @@ class MaskedCache(GrowingCache):
         return torch.tensor([[self.seen(k, q, layer) for k in range(S)] for q in range(self.length, S)])
 
 
-def to_8_bits(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a row's numbers as whole ones from -127 to 127, and a scale for each row and head."""
-    scale = x.abs().amax(-1, keepdim=True) / 127
-    return (x / scale).round().to(torch.int8), scale
-
-
-class EightBitCache(KVCache):
-    """Rows stored in 8 bits each number; what it hands out is plain."""
-
-    def allocate(self) -> None:
-        shape = self.shapes(self.max_len)[0]
-        self.rows = torch.full((2, self.n_layers, *shape), -128, dtype=torch.int8)
-        self.scales = torch.full((2, self.n_layers, *shape[:-1], 1), POISON, dtype=self.dtype)
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        self.check_rows(layer, k, v)
-        S = self.length + k.shape[2]
-        for n, new in enumerate((k, v)):
-            rows, scales = to_8_bits(new)
-            self.rows[n, layer, :, :, self.length : S], self.scales[n, layer, :, :, self.length : S] = (
-                rows,
-                scales,
-            )
-        keys, values = self.rows[:, layer, :, :, :S] * self.scales[:, layer, :, :, :S]
-        return keys, values
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes + self.scales.nbytes
-
-
-class RoundedCache(GrowingCache):
-    """Rows that went through 8 bits, stored as they come out: the slow form of `EightBitCache`."""
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        (a, b), (c, d) = to_8_bits(k), to_8_bits(v)
-        return super().append(layer, a * b, c * d)
-
-
-class RaggedCache(KVCache):
+class RaggedCache(StaticCache):
     """Sequences of unequal length, each with positions, mask and rows of its own.
 
-    Before a pass `expect(counts)` says how many of the T new tokens of each sequence are real; the rest, at
-    its end, only fill the tensor up.
+    Before a pass `counts` may say how many of the T new tokens of each sequence are real; the rest, at its
+    end, only fill the tensor up.
     """
 
     def allocate(self) -> None:
-        self.lengths = torch.zeros(self.batch, dtype=torch.int64)
+        super().allocate()
         self.counts: Tensor | None = None
-        shapes = self.shapes(self.max_len)
-        self.k, self.v = (torch.full((self.n_layers, *shape), POISON, dtype=self.dtype) for shape in shapes)
-
-    def expect(self, counts: Sequence[int]) -> None:
-        self.counts = torch.tensor(counts)
+        self.keep(torch.zeros(self.batch, dtype=torch.int64))
 
     def positions(self, T: int) -> Tensor:
         self.check_room(T)
@@ -177,33 +117,21 @@ class RaggedCache(KVCache):
 
     def advance(self, T: int) -> None:
         super().advance(T)
-        counts = torch.full((self.batch,), T) if self.counts is None else self.counts
-        self.keep((self.lengths + counts).tolist())
-        self.counts = None
+        self.keep(self.lengths + (T if self.counts is None else self.counts))
 
     def truncate(self, length: int | Sequence[int]) -> None:
-        kept = [length] * self.batch if isinstance(length, int) else list(length)
-        if any(not 0 <= new <= old for new, old in zip(kept, self.lengths.tolist(), strict=True)):
-            raise ValueError(f"length is {length}; expected at most {self.lengths.tolist()}")
-        self.keep(kept)
-        self.changes += 1
+        self.keep(torch.tensor(length).expand(self.batch))
 
-    def keep(self, lengths: Sequence[int]) -> None:
-        self.lengths, self.length = torch.tensor(lengths), max(lengths)
+    def keep(self, lengths: Tensor) -> None:
+        self.lengths, self.length = lengths, int(lengths.max())
         for b, length in enumerate(lengths):
             self.k[:, b, :, length:] = self.v[:, b, :, length:] = POISON
-
-    @property
-    def nbytes(self) -> int:
-        return self.k.nbytes + self.v.nbytes
 
 
 class UnevenConfig(ModelConfig):
     """Values narrower than keys, as where latent rows are stored."""
 
-    @property
-    def v_dim(self) -> int:
-        return 5
+    v_dim = 5
 
 
 class UnevenAttention(Attention):
@@ -212,8 +140,8 @@ class UnevenAttention(Attention):
     def __init__(self, config: UnevenConfig, layer: int) -> None:
         super().__init__(config, layer)
         self.v_dim = config.v_dim
-        self.v_proj = torch.nn.Linear(config.hidden_size, config.n_kv_heads * config.v_dim, bias=False)
-        self.o_proj = torch.nn.Linear(config.n_heads * config.v_dim, config.hidden_size, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.n_kv_heads * config.v_dim, bias=False)
+        self.o_proj = nn.Linear(config.n_heads * config.v_dim, config.hidden_size, bias=False)
 
     def split_heads(self, x: Tensor) -> Tensor:
         width = self.v_dim if x.shape[-1] == self.v_proj.out_features else self.head_dim

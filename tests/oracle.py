@@ -5,10 +5,13 @@ A recorder counts while a decoder runs; here the same numbers follow from who ra
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from helpers.recording.recorder import AGAIN
-from helpers.trace import FULL, Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace import Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace.record import FULL
 
 
 def check(trace: Trace) -> None:
@@ -102,15 +105,10 @@ def _check_counts(trace: Trace, event: Pass) -> None:
     pairs = sum(len(spread(visible)) for part in event.parts for visible in part.visible)
     counts = {"positions": T, "kv_rows": T, "rows_read": S - T, "pairs": pairs, "products": T * S}
     assert event.counts == counts
-    model = trace.model
+    model: Any = trace.model
     H, Hkv, D, Dv = model.n_heads, model.n_kv_heads, model.k_dim, model.v_dim
-    expected: dict[str, list[int | None]] = {
-        "q": [1, H, T, D],
-        "k": [1, Hkv, S, D],
-        "v": [1, Hkv, S, Dv],
-        "scores": [1, H, T, S],
-    }
+    sizes = {"q": [1, H, T, D], "k": [1, Hkv, S, D], "v": [1, Hkv, S, Dv], "scores": [1, H, T, S]}
     for layer, shape in enumerate(event.shapes):
-        known = {name: None if None in sizes else sizes for name, sizes in expected.items()}
+        known = {name: None if None in size else size for name, size in sizes.items()}
         assert shape == {"layer": layer, **known}
     assert len(event.shapes) == model.n_layers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from itertools import combinations
 from typing import Any
@@ -13,6 +14,7 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from helpers.plots import Picture
+from helpers.plots.canvas import NARROW, NARROW_BELOW, WIDE
 from helpers.plots.svg import PALETTE, Renderer
 
 
@@ -45,11 +47,6 @@ def boxes(figure: Figure, fill: str) -> list[FancyBboxPatch]:
     return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == PALETTE[fill][0] + "ff"]
 
 
-def svg_words(picture: Picture) -> list[str]:
-    """Return the words of both SVGs, in order."""
-    return re.findall(r"<text[^>]*>([^<]*)</text>", picture.html())
-
-
 def misplaced(figure: Figure) -> list[str]:
     """Name the words that leave the sheet, and those that lie on another."""
     FigureCanvasAgg(figure).draw()
@@ -66,15 +63,16 @@ def misplaced(figure: Figure) -> list[str]:
     return faults
 
 
-def smallest_letters(figure: Figure) -> float:
-    """Return the height of the smallest letters, px of the sheet."""
-    return min(float(text.get_fontsize()) for text in texts(figure))
-
-
 def check_form(picture: Picture, again: Picture) -> None:
-    """Raise unless a picture drawn twice is the same, themed, small and a sentence."""
+    """Raise unless a picture drawn twice is the same, legible, themed, small and a sentence."""
+    # The wide layout gives way under NARROW_BELOW px; the narrow one is shown on 280 px or more.
+    for figure, shown in ((picture.figure, NARROW_BELOW / WIDE), (picture.narrow, 280 / NARROW)):
+        assert misplaced(figure) == []
+        assert min(float(text.get_fontsize()) for text in texts(figure)) * shown > 10.9
     page = picture.html()
     assert page == again.html()
+    drawn = [html.escape(word, quote=False) for word in words(picture.figure) + words(picture.narrow)]
+    assert sorted(re.findall(r"<text[^>]*>([^<]*)</text>", page)) == sorted(drawn)
     assert len(picture.png()) < 60_000
     assert len(page) < 80_000
     svgs = page[page.index("<svg") : page.index("<details")]

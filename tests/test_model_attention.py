@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import attend, llama3_scaling, rope_frequencies, rotate, rotation
-from helpers.model.config import Llama3Scaling, ModelConfig
+from helpers.model.config import Llama3Scaling
 from helpers.model.transformer import RMSNorm, SwiGLU, Transformer
 from tests.tiny import SCALING, SIZES, enlarge, tiny, tiny_config, tokens
 
@@ -44,16 +44,14 @@ def qkv(Hkv: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("sink", [None, [0.5, -1.0, 2.0, -math.inf, 0.0, 9.0]])
-@pytest.mark.parametrize("Hkv", [1, 2, 3, 6])
+@pytest.mark.parametrize("Hkv", [1, 2, 6])
 def test_attend(Hkv: int, sink: list[float] | None) -> None:
+    """One mask for all sequences, and one for each, (B, 1, T, S)."""
     scores = None if sink is None else torch.tensor(sink)
-    q, k, v = qkv(Hkv)
-    got = attend(q, k, v, causal(T, S), 0.7, scores)
-    assert got.shape == (B, H, T, Dv)
-    torch.testing.assert_close(got, by_loops(q, k, v, causal(T, S), 0.7, scores), rtol=0, atol=1e-12)
-    each = torch.stack([causal(T, S), causal(T, S).roll(2, dims=1)])[:, None]  # (B, 1, T, S)
-    got = attend(q, k, v, each, 0.7, scores)
-    torch.testing.assert_close(got, by_loops(q, k, v, each, 0.7, scores), rtol=0, atol=1e-12)
+    for mask in (causal(T, S), torch.stack([causal(T, S), causal(T, S).roll(2, dims=1)])[:, None]):
+        got = attend(*qkv(Hkv), mask, 0.7, scores)
+        assert got.shape == (B, H, T, Dv)
+        torch.testing.assert_close(got, by_loops(*qkv(Hkv), mask, 0.7, scores), rtol=0, atol=1e-12)
 
 
 def test_attend_sees_all_that_a_lone_query_may_see() -> None:
@@ -64,7 +62,7 @@ def test_attend_sees_all_that_a_lone_query_may_see() -> None:
 
 
 @pytest.mark.parametrize("sink", [None, [-math.inf] * H, [3.0] * H])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_a_row_with_nothing_to_pick_gives_0(sink: list[float] | None, dtype: torch.dtype) -> None:
     """Not NaN, as a plain softmax would, and not the average of all keys."""
     q, k, v = (x.to(dtype) for x in qkv(2))
@@ -94,22 +92,12 @@ def test_rotation_turns_pairs_half_a_head_apart() -> None:
     assert torch.equal(got[:, :, 0], x[:, :, 0])
 
 
-def test_each_sequence_turns_by_its_own_positions() -> None:
-    x, frequencies = torch.randn(2, 6, 3, 8), rope_frequencies(tiny_config())
-    positions = torch.tensor([[0, 1, 2], [7, 8, 30]])
-    got = rotate(x, *rotation(positions, frequencies, x.dtype))
-    for b in range(2):
-        alone = rotate(x[b : b + 1], *rotation(positions[b], frequencies, x.dtype))
-        assert torch.equal(got[b : b + 1], alone)
-
-
 def test_scores_depend_on_the_distance_alone() -> None:
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
 
-    def score(at: int, of: int) -> float:
-        frequencies = rope_frequencies(tiny_config())
-        there, here = (rotation(torch.tensor([n]), frequencies, torch.float64) for n in (at, of))
-        return float((rotate(q, *there) * rotate(k, *here)).sum())
+    def score(*positions: int) -> float:
+        turns = [rotation(torch.tensor([n]), rope_frequencies(tiny_config()), q.dtype) for n in positions]
+        return float((rotate(q, *turns[0]) * rotate(k, *turns[1])).sum())
 
     assert score(5, 2) == pytest.approx(score(33, 30), abs=1e-5)
     assert score(5, 2) != pytest.approx(score(5, 3), abs=1e-2)
@@ -127,7 +115,7 @@ def test_llama3_scaling_leaves_fast_pairs_and_slows_slow_ones() -> None:
     assert rope_frequencies(tiny_config(rope_scaling=fast))[0] == 1
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
     """bfloat16 has 8 bits for a number: from 256 on it cannot tell a position from the next."""
     model = tiny().to(dtype)
@@ -136,7 +124,6 @@ def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
     assert cos.dtype == sin.dtype == dtype
     for got, exact in ((cos, math.cos(301.0)), (sin, math.sin(301.0))):
         assert got.shape == (1, 2, 8)
-        assert not torch.equal(got[0, 0], got[0, 1])
         assert abs(float(got[0, 1, 0]) - exact) <= 2 * torch.finfo(dtype).eps + 1e-4
 
 
@@ -149,27 +136,16 @@ def test_heads_are_split_along_the_width() -> None:
         assert torch.equal(heads[b, h, t], x[b, t, 8 * h : 8 * h + 8])
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_norm_and_mlp_take_each_token_by_itself(dtype: torch.dtype) -> None:
-    for module in (RMSNorm(30, 1e-5), SwiGLU(tiny_config())):
-        enlarge(module)
-        x = torch.randn(2, 5, 30).to(dtype)
-        whole = module.to(dtype)(x)
-        for b, t in ((0, 0), (1, 3)):
-            # one row is summed in another order than ten: some eps of the largest number
-            atol = 8 * torch.finfo(dtype).eps * float(whole.detach().abs().max())
-            torch.testing.assert_close(module(x[b, t]), whole[b, t], rtol=0, atol=atol)
-
-
 def test_norm_and_mlp_by_formula() -> None:
+    """Of each token by itself: numbers of one row, then of several."""
     norm, mlp = RMSNorm(30, 0.5).double(), SwiGLU(tiny_config()).double()
     enlarge(norm)
-    x = torch.randn(30, dtype=torch.float64)
-    expected = norm.weight * x / (x.pow(2).sum() / 30 + 0.5).sqrt()
-    torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
-    gate, up = mlp.gate_proj.weight @ x, mlp.up_proj.weight @ x
-    expected = mlp.down_proj.weight @ (gate / (1 + (-gate).exp()) * up)
-    torch.testing.assert_close(mlp(x), expected, rtol=0, atol=1e-12)
+    for x in (torch.randn(30, dtype=torch.float64), torch.randn(2, 5, 30, dtype=torch.float64)):
+        expected = norm.weight * x / (x.pow(2).sum(-1, keepdim=True) / 30 + 0.5).sqrt()
+        torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
+        gate, up = x @ mlp.gate_proj.weight.T, x @ mlp.up_proj.weight.T
+        expected = (gate / (1 + (-gate).exp()) * up) @ mlp.down_proj.weight.T
+        torch.testing.assert_close(mlp(x), expected, rtol=0, atol=1e-12)
 
 
 def test_the_norm_of_bfloat16_numbers_is_taken_in_float32() -> None:
@@ -184,14 +160,13 @@ def test_a_later_token_changes_no_earlier_logit() -> None:
     changed = ids.clone()
     changed[0, 7] = (changed[0, 7] + 1) % 19
     with torch.no_grad():
-        before, after = model(ids), model(changed)
+        before, after, last = model(ids), model(changed), model(ids, last_only=True)
+    torch.testing.assert_close(last, before[:, -1:], rtol=0, atol=1e-12)
     assert torch.equal(before[:, :7], after[:, :7])
     assert ((before - after)[:, 7:].abs().amax(-1) > 1e-3).all()
 
 
-@pytest.mark.parametrize(
-    "changed", [{}, {"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}, {"n_kv_heads": 6}]
-)
+@pytest.mark.parametrize("changed", [{"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}])
 def test_parameters_are_counted(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
     assert config.n_parameters == sum(p.numel() for p in Transformer(config).parameters())
@@ -214,10 +189,9 @@ def test_weights_are_drawn_small_and_the_same_from_a_seed() -> None:
     assert a.norm.weight.eq(1).all()
 
 
-@pytest.mark.parametrize("n_kv_heads", [1, 3, 6])
-def test_bytes_of_a_token(n_kv_heads: int) -> None:
-    assert tiny_config(n_kv_heads=n_kv_heads).cache_nbytes_per_token() == 2 * 3 * n_kv_heads * 8 * 4
-    assert tiny_config(n_kv_heads=n_kv_heads).cache_nbytes_per_token(2) == 2 * 3 * n_kv_heads * 8 * 2
+def test_bytes_of_a_token() -> None:
+    assert tiny_config().cache_nbytes_per_token() == 2 * 3 * 3 * 8 * 4
+    assert tiny_config(n_kv_heads=1).cache_nbytes_per_token(2) == 2 * 3 * 1 * 8 * 2
 
 
 def test_a_tied_readout_is_the_embedding() -> None:
@@ -230,10 +204,9 @@ def test_a_tied_readout_is_the_embedding() -> None:
     ("changed", "told"),
     [
         *(({name: 0}, f"{name} is 0; expected a whole number, 1 or more") for name in SIZES),
-        ({"vocab_size": 19.0}, "vocab_size is 19.0"),
         ({"n_kv_heads": 4}, "n_heads is 6, n_kv_heads 4; expected a multiple"),
         ({"head_dim": 7}, "head_dim is 7; expected an even number"),
-        ({"rope_theta": 0.0}, "rope_theta is 0.0; expected a number over 0"),
+        ({"norm_eps": 0.0}, "norm_eps is 0.0; expected a number over 0"),
         ({"norm_eps": math.nan}, "norm_eps is nan"),
         ({"rope_theta": 0.5}, "rope_theta is 0.5; expected 1 or more"),
         ({"eos_ids": (19,)}, "eos id 19 is out of range; expected 0 to 18"),
@@ -247,25 +220,14 @@ def test_sizes_that_do_not_fit(changed: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"factor": 0.0}, "rope_scaling.factor is 0.0"),
-        (
-            {"low_freq_factor": 4.0},
-            "rope_scaling.low_freq_factor is 4.0; expected less than high_freq_factor",
-        ),
-        ({"original_max_seq_len": -1}, "rope_scaling.original_max_seq_len is -1"),
+        ({"factor": 0.0}, "factor is 0.0; expected a number over 0"),
+        ({"low_freq_factor": 4.0}, "low_freq_factor is 4.0; expected less than high_freq_factor"),
+        ({"original_max_seq_len": -1}, "original_max_seq_len is -1; expected a number over 0"),
     ],
 )
 def test_scaling_that_does_not_fit(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=rf"rope_scaling\.{told}"):
         Llama3Scaling(**(vars(SCALING) | changed))
-
-
-def test_a_config_is_frozen() -> None:
-    config: Any = tiny_config()
-    with pytest.raises(AttributeError):
-        config.n_layers = 5
-    assert isinstance(hash(config), int)
-    assert config == ModelConfig(**SIZES)
 
 
 @pytest.mark.parametrize(

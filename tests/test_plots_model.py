@@ -15,9 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from helpers import plots
+from helpers.cost.models import MODELS
 from helpers.plots import canvas, measured
 from helpers.plots.svg import PALETTE
-from tests.pictures import boxes, check_form, misplaced, smallest_letters, texts, words
+from tests.pictures import boxes, check_form, words
 
 T, S = 2, 6
 RIGHT = np.tril(np.ones((T, S), dtype=bool), S - T)
@@ -37,29 +38,23 @@ CLOUDS = {
     "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
     "bfloat16": ([0.03, 0.06, 0.03], [0.0, 0.12, 12.0]),
 }
-MODELS = [
-    ("GPT-2 small", 36_864),
-    ("SmolLM2-135M", 23_040),
-    ("Llama-2-7B", 524_288),
-    ("Llama-3.1-8B", 131_072),
-    ("Llama-3.1-70B", 327_680),
-    ("Qwen1.5-72B", 2_621_440),
-]
+BYTES = [(name, model.cache_nbytes_per_token()) for name, model in MODELS.items()]
 SPEEDS = [1.0, 0.1, 0.001]
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": lambda: plots.mask_pair(APPLIED, RIGHT, ["5", "6"], [str(n) for n in range(1, 7)]),
-    "masks, 8 by 8": lambda: plots.mask_pair(np.tri(8), np.tri(8), list("12345678"), list("12345678")),
+    "masks, 8 by 8": lambda: plots.mask_pair(
+        np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")
+    ),
     "streams": lambda: plots.residual_stream(n_layers=4, hidden_size=128),
     "streams, many": lambda: plots.residual_stream(n_layers=126, hidden_size=16_384),
     "moves": lambda: plots.who_moves(MOVES),
     "moves, 6": lambda: plots.who_moves({f"operation {n}": CAUSAL for n in range(6)}),
     "moves, 1 token": lambda: plots.who_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
-    "clocks": lambda: plots.clock_hands(SPEEDS, range(8)),
-    "clocks, query": lambda: plots.clock_hands(SPEEDS, [3, 7], query=8),
+    "clocks": lambda: plots.clock_hands(SPEEDS, [3, 7], query=8),
+    "clocks, many": lambda: plots.clock_hands(SPEEDS, range(8), query=8),
     "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
     "loss, rises": lambda: plots.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
-    "loss, zero": lambda: plots.loss_curve([0.0, 0.0]),
     "time": lambda: plots.time_per_token(CONTEXTS, TIMES, "one more token"),
     "time, equal ends": lambda: plots.time_per_token([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
     "time, zeros": lambda: plots.time_per_token([1, 2], {"a": [0.0, 0.0]}, "w" * 200),
@@ -67,7 +62,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "margins": lambda: plots.margins(CLOUDS),
     "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
-    "bytes": lambda: plots.cache_bytes(MODELS, 128_000),
+    "bytes": lambda: plots.cache_bytes(BYTES, 128_000),
 }
 
 
@@ -82,16 +77,7 @@ def both(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_words_are_whole_apart_and_large_enough(name: str) -> None:
-    for figure, shown in zip(
-        both(name), (canvas.NARROW_BELOW / canvas.WIDE, 280 / canvas.NARROW), strict=True
-    ):
-        assert misplaced(figure) == []
-        assert smallest_letters(figure) * shown > 10.9
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_it_is_themed_small_and_the_same_each_time(name: str) -> None:
+def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
 
 
@@ -118,9 +104,7 @@ def test_only_keys_and_values_cross_from_stream_to_stream() -> None:
     for figure in both("streams"):
         assert (len(heads(figure, "key")), len(heads(figure, "value"))) == (6, 6)  # each to every later one
         thick = [line for line in figure.findobj(Line2D) if line.get_linewidth() == 5]
-        streams = sorted(
-            {line.get_xdata()[0] for line in thick if line.get_xdata()[0] == line.get_xdata()[1]}
-        )
+        streams = {line.get_xdata()[0] for line in thick if line.get_xdata()[0] == line.get_xdata()[1]}
         assert len(streams) == 4
         crossing = {
             line.get_color()
@@ -145,8 +129,8 @@ def test_who_moves_counts_and_colours_what_crosses() -> None:
     assert picture.numbers == {"norm": 5, "projection": 5, "rotation": 5, "attention": 15, "MLP": 5}
     for figure in both("moves"):
         assert (len(boxes(figure, "query")), len(boxes(figure, "soft"))) == (10 + 1, 25 + 1)  # 1 explains
-        assert words(figure).count("own row only") == 4
-        assert words(figure).count("other rows too") == 1
+        assert words(figure).count("own line only") == 4
+        assert words(figure).count("other lines too") == 1
     assert "attention 15 (the triangle up to the diagonal)" in picture.alt
     assert "norm 5 (the diagonal only)" in picture.alt
 
@@ -162,18 +146,17 @@ def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
 
 
 def test_hands_turn_clockwise_from_the_top_by_their_speed() -> None:
-    picture = picture_of("clocks, query")
+    picture = picture_of("clocks")
     assert picture.numbers["angles"] == [[3, 7], [0.3, 0.7], [0.003, 0.007]]
     expected = [[round(math.cos(r * (8 - p)), 2) for p in (3, 7)] for r in SPEEDS]
     assert picture.numbers["cosines"] == expected
-    for figure in both("clocks, query"):
+    for figure in both("clocks"):
         hands = [line for line in figure.findobj(Line2D) if line.get_color() == "key"]
         ends = [np.subtract(*np.array(line.get_xydata())[::-1]) for line in hands]
         turned = [math.atan2(x, -y) % (2 * math.pi) for x, y in ends]
         assert turned == pytest.approx([a % (2 * math.pi) for row in picture.numbers["angles"] for a in row])
         assert {"cos to 3: 0.28", "cos to 7: 0.54", "a round: 6.3 positions"} <= set(words(figure))
-    assert "cosines" not in picture_of("clocks").numbers
-    assert words(picture_of("clocks").figure).count("0–7") == 2  # the slow ones' hands lie together
+    assert words(picture_of("clocks, many").figure).count("0–7") == 2  # the slow ones' hands lie together
 
 
 def curves(figure: Any) -> list[Any]:
@@ -185,14 +168,14 @@ def test_loss_curve_says_where_it_starts_and_ends() -> None:
     picture, end = picture_of("loss"), float(np.median(LOSSES[-20:]))
     assert picture.numbers == {"first": round(LOSSES[0], 2), "last": round(end, 2)}
     assert picture.alt.startswith(f"The loss of 1,500 steps falls from 5.2 to {end:.2f}.")
-    assert plots.loss_curve([1.0, 1.0, 2.0, 2.0]).alt == "The loss of 4 steps goes from 1.0 to 2.0."
+    assert picture.alt.endswith(" A dashed line at ln V = 5.2: a model that has learned nothing.")
+    assert plots.loss_curve([1.0, 1.0, 2.0, 2.0], 3.0).alt.startswith("The loss of 4 steps goes from 1.0 to")
     for figure in both("loss"):
         assert {f"{end:.2f}", "learned nothing: ln V = 5.2"} <= set(words(figure))
         (line,) = curves(figure)
         smooth = np.array(measured.moving_median(LOSSES, 12))
-        assert np.asarray(line.get_ydata()) == pytest.approx(
-            smooth[np.array(line.get_xdata(), dtype=int) - 1]
-        )
+        at = np.array(line.get_xdata(), dtype=int) - 1
+        assert np.asarray(line.get_ydata()) == pytest.approx(smooth[at])
         (band,) = [patch for patch in figure.findobj(Polygon) if len(patch.get_xy()) > 99]
         assert (band.get_xy()[:, 1].min(), band.get_xy()[:, 1].max()) == (min(LOSSES), max(LOSSES))
 
@@ -205,7 +188,7 @@ def test_moving_median_does_not_lag() -> None:
 
 def test_times_are_drawn_over_a_logarithmic_axis_and_named() -> None:
     picture = picture_of("time")
-    assert picture.numbers == {"contexts": CONTEXTS, **TIMES}
+    assert picture.numbers == {"at": CONTEXTS, **TIMES}
     for figure in both("time"):
         assert {*TIMES, "40 ms", "4.0 ms", "2.0 ms", "1", "10", "100", "1,000"} <= set(words(figure))
         assert figure.axes[0].child_axes[0].get_xscale() == "log"
@@ -219,10 +202,8 @@ def test_rows_copied_are_counted() -> None:
     assert picture.numbers["totals"] == {"growing": 2070, "preallocated": 60}
     for figure in both("rows"):
         assert {"2,070", "60"} <= set(words(figure))
-        stairs = [
-            patch.get_data()[0].tolist() for axes in figure.axes[0].child_axes for patch in axes.patches
-        ]
-        assert stairs == [GROWING, STATIC, STATIC, STATIC]
+        patches = [patch for axes in figure.axes[0].child_axes for patch in axes.patches]
+        assert [patch.get_data()[0].tolist() for patch in patches] == [GROWING, STATIC, STATIC, STATIC]
     assert "writes 5 in the first and 64 in the last, 2,070 in all" in picture.alt
 
 
@@ -230,11 +211,8 @@ def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() ->
     picture = picture_of("margins")
     assert picture.numbers == {"float64": 0, "float32": 0, "bfloat16": 2}  # 0.12 is twice 0.06: at most
     for figure in both("margins"):
-        assert [words(figure).count(told) for told in ("0 may differ", "2 may differ", "1 at 0, no dot")] == [
-            2,
-            1,
-            1,
-        ]
+        told = ("0 may differ", "2 may differ", "1 at 0, no dot")
+        assert [words(figure).count(text) for text in told] == [2, 1, 1]
         dots = [line for line in curves(figure) if line.get_marker() == "o"]
         assert [list(line.get_xdata()) for line in dots] == [[0.02, 1, 12], [0.02, 1, 12], [0.12, 12]]
         assert [list(line.get_ydata()) for line in dots][2] == [0.06, 0.03]
@@ -247,21 +225,11 @@ def test_cache_bytes_are_the_table_of_the_notebook() -> None:
     picture, expected = picture_of("bytes"), [4.39, 2.75, 62.5, 15.62, 39.06, 312.5]
     assert list(picture.numbers.values()) == pytest.approx(expected, abs=0.006)
     for figure in both("bytes"):
-        assert {"4.39 GiB", "39.1 GiB", "312.5 GiB", "22.5 KiB a token", "320 KiB a token"} <= set(
-            words(figure)
-        )
+        told = {"4.39 GiB", "39.1 GiB", "312.5 GiB", "22.5 KiB a token", "320 KiB a token"}
+        assert told <= set(words(figure))
         for fill in ("key fill", "value fill"):
             widths = np.array([box.get_width() for box in boxes(figure, fill)])
             assert widths / max(widths) == pytest.approx(np.array(expected) / 312.5, abs=1e-3)
-
-
-def test_digits_are_inside_the_drawing_of_their_axes() -> None:
-    for figure in both("time"):
-        axes = figure.axes[0].child_axes[0]
-        low, high = axes.get_ylim()
-        shown = [float(text.get_text()) for text in texts(figure) if text in axes.get_yticklabels()]
-        assert 3 <= len(shown) <= 7
-        assert all(low <= tick <= high for tick in shown)
 
 
 @pytest.mark.parametrize("places", [[10.0] * 3, [300.0, 299.0, 298.0], [50.0, 250.0], [90.0, 100.0, 95.0]])
@@ -275,28 +243,14 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.mask_pair(APPLIED, RIGHT.T, ["5", "6"], list("123456")), r"of .2, 6. and .6, 2."),
-        (lambda: plots.mask_pair(np.ones((1, 9)), np.ones((1, 9)), ["9"], list("123456789")), "at most 8"),
-        (lambda: plots.residual_stream(n_layers=0), "n_layers=0, hidden_size=128; expected at least 1"),
         (lambda: plots.who_moves({}), r"matrices of shapes \[\]"),
         (lambda: plots.who_moves({"a": np.eye(2), "b": np.eye(3)}), r"\(2, 2\), \(3, 3\)"),
         (lambda: plots.who_moves({"a": np.eye(9)}), "T from 1 to 8"),
-        (lambda: plots.clock_hands([], [1]), "0 speeds and positions .1.; expected 1 to 6 speeds"),
-        (lambda: plots.clock_hands([1.0], [-1]), "1 speed and positions .-1."),
-        (lambda: plots.loss_curve([1.0]), "1 losses; expected at least 2"),
-        (lambda: plots.loss_curve([1.0, math.nan]), "losses: got .2,. numbers from nan to nan"),
-        (lambda: plots.time_per_token([2, 1], {"a": [1.0, 1.0]}, "x"), "2 or more that grow from 1"),
+        (lambda: plots.loss_curve([1.0], 2.0), "1 losses; expected at least 2"),
+        (lambda: plots.loss_curve([1.0, math.nan], 2.0), "losses are .*nan.; expected some finite numbers"),
         (lambda: plots.time_per_token([0, 1], {"a": [1.0, 1.0]}, "x"), "that grow from 1 or more"),
-        (lambda: plots.time_per_token([1, 2], {}, "x"), "0 series"),
-        (lambda: plots.time_per_token([1, 2], {"a": [1.0]}, "x"), "a: got .1,. numbers.*a list of 2 finite"),
-        (lambda: plots.time_per_token([1, 2], {"a": [1.0, -1.0]}, "x"), "a: got .2,. numbers from -1.0"),
-        (lambda: plots.copied_rows([], []), "0 and 0 steps"),
-        (lambda: plots.copied_rows([5, 6], [1]), "2 and 1 steps"),
-        (lambda: plots.copied_rows([5, 6], [1, 0]), "a row written in each"),
+        (lambda: plots.time_per_token([1, 2], {"a": [1.0, -1.0]}, "x"), "a are .*; expected 2 finite"),
         (lambda: plots.margins({}), "0 number formats; expected 1 to 4"),
-        (lambda: plots.margins({"a": ([1.0], [1.0, 2.0])}), "a: got .2,. numbers.*a list of 1"),
-        (lambda: plots.cache_bytes([], 1), "0 models"),
-        (lambda: plots.cache_bytes([("a", 1)], 0), "at 0 tokens"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:

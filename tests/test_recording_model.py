@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,30 +17,29 @@ from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare
+from tests import oracle
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
 
 PROMPT = [3, 1, 4, 1, 5]
-DTYPES = [torch.float64, torch.float32, torch.bfloat16]
-WORDS = [
-    "<eos>",
-    *"the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split(),
-]
+WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split()
 
 
-@pytest.mark.parametrize("kind", [None, GrowingCache, StaticCache])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_kv_heads", [1, 3, 6])
+@pytest.mark.parametrize(("kind", "n_kv_heads"), [(None, 1), (GrowingCache, 3), (StaticCache, 6)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
     cache = None if kind is None else kind(model.config, dtype=dtype)
     trace = record_model(model, PROMPT, max_new=7, cache=cache)
-    assert Trace.from_json(trace.to_json()).to_dict() == trace.to_dict()  # from_json checks every field
+    oracle.check(trace)
+    assert Trace.from_json(trace.to_json()).to_json() == trace.to_json()
     assert [run.cache for run in trace.runs] == ["static" if kind is StaticCache else "growing", "none"]
     assert [token.id for token in trace.sequences[0].tokens[5:]] == list(generate(model, PROMPT, 7))
     assert [token.position for token in trace.sequences[0].tokens] == list(range(12))
-    assert len(trace.recorded) == 3 * 6
+    assert trace.recorded == [(layer, head) for layer in range(3) for head in range(6)]
+    assert trace.model.scale == 8**-0.5
+    assert trace.model.element_bytes == dtype.itemsize
     # logits of 6 rounded to bfloat16 move by 0.05 when sums run in another order
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
     assert compare(trace.only("cached"), trace.only("uncached"), tolerance=tolerance)
@@ -49,17 +47,11 @@ def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: 
 
 def test_what_it_counts() -> None:
     trace = record_model(tiny(), PROMPT, max_new=3)
+    oracle.check(trace)
     cached, uncached = (run.passes for run in trace.runs)
     assert [event.phase for event in cached] == ["training", "prefill", "decode", "decode"]
     assert [event.counts["positions"] for event in cached] == [5, 5, 1, 1]
     assert [event.counts["positions"] for event in uncached] == [5, 5, 6, 7]
-    assert [event.counts["rows_read"] for event in cached] == [0, 0, 5, 6]
-    assert [event.counts["pairs"] for event in cached] == [15, 15, 6, 7]
-    assert [event.counts["pairs"] for event in uncached] == [15, 15, 21, 28]
-    assert [event.parts[0].kept for event in cached] == [(0, 0), (0, 5), (5, 6), (6, 7)]
-    assert cached[0].parts[0].target == [1, 2, 3, 4, 5]
-    shape = cached[2].shapes[1]
-    assert (shape["q"], shape["k"], shape["scores"]) == ([1, 6, 1, 8], [1, 3, 6, 8], [1, 6, 1, 6])
 
 
 def test_the_weights_are_those_of_the_model() -> None:
@@ -82,24 +74,21 @@ def test_the_weights_are_those_of_the_model() -> None:
 
 @pytest.mark.parametrize("recorded", [[(0, 0)], [(2, 5), (0, 3)], [(layer, 1) for layer in range(3)]])
 def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
-    model = tiny()
-    everything, some = (
-        record_model(model, PROMPT, max_new=4),
-        record_model(model, PROMPT, max_new=4, recorded=recorded),
-    )
+    everything = record_model(tiny(), PROMPT, max_new=4)
+    some = record_model(tiny(), PROMPT, max_new=4, recorded=recorded, training=False, uncached=False)
     assert some.recorded == recorded
     assert set(some.weights) == {
         f"0.{token}.{layer}.{head}" for token in range(8) for layer, head in recorded
     }
     assert all(np.array_equal(row, everything.weights[key]) for key, row in some.weights.items())
-    assert Trace.from_json(some.to_json())
+    assert [[event.phase for event in run.passes] for run in some.runs] == [["prefill", *["decode"] * 3]]
+    assert some.values is None
+    assert all(event.parts[0].contexts == {} for event in some.runs[0].passes)
 
 
 def test_words_and_candidates() -> None:
     tokenizer = Tokenizer.of_words(WORDS)
-    trace = record_model(
-        tiny(eos_ids=(0,)), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny"
-    )
+    trace = record_model(tiny(), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny")
     texts = [token.text for token in trace.sequences[0].tokens]
     assert texts[:5] == ["today", "the", "soup", "is", "so"]
     assert set(texts) <= set(WORDS)
@@ -116,7 +105,7 @@ def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
     assert said == list(generate(tiny(), PROMPT, 10, temperature=3.0, seed=4))
     assert said != list(generate(tiny(), PROMPT, 10))
     assert trace.run("uncached").passes[1].parts[0].out[0].how == "sampled, temperature 3"
-    assert Trace.from_json(trace.to_json())
+    oracle.check(trace)
 
 
 def test_stops_at_eos_and_when_full() -> None:
@@ -132,20 +121,16 @@ def test_stops_at_eos_and_when_full() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"prompt": []}, "the prompt is empty"),
-        ({"prompt": "Today"}, "the prompt is text, 'Today'; expected ids"),
+        ({"prompt": "Today"}, "the prompt is 'Today'; expected ids"),
         ({"prompt": "Today", "tokenizer": Tokenizer.of_words(WORDS)}, "'Today' .nearest: today"),
         ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
         ({"prompt": [1] * 41}, "41 new tokens after 0 make 41"),
         ({"max_new": 0}, "max_new is 0"),
         ({"n_top": 0}, "n_top is 0"),
-        ({"top_p": 0.5}, "came without a temperature"),
         ({"recorded": [(3, 0)]}, r"recorded has \(3, 0\); expected each pair once, layers 0 to 2"),
-        ({"recorded": [(0, 6)]}, "heads 0 to 5"),
         ({"recorded": [(0, -1)]}, "heads 0 to 5"),
         ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
         ({"cache": GrowingCache(tiny(n_layers=2).config)}, "made for n_layers 2, the pass has n_layers 3"),
-        ({"cache": GrowingCache(tiny().config, dtype=torch.bfloat16)}, "dtype torch.bfloat16"),
     ],
 )
 def test_bad_input(changed: dict[str, Any], told: str) -> None:
@@ -154,27 +139,15 @@ def test_bad_input(changed: dict[str, Any], told: str) -> None:
         record_model(tiny(), **settings)
 
 
-def test_a_cache_in_use_is_refused() -> None:
-    model = tiny()
-    cache = GrowingCache(model.config)
-    record_model(model, PROMPT, max_new=2, cache=cache)
-    with pytest.raises(ValueError, match=r"the cache holds 6 tokens; expected an empty one: reset\(\) it"):
-        record_model(model, PROMPT, max_new=2, cache=cache)
-
-
-def test_recording_changes_nothing() -> None:
+def test_recording_changes_nothing_and_the_stepper_plays_it() -> None:
     model = tiny()
     before = model(torch.tensor([PROMPT])).detach()
-    record_model(model, PROMPT, max_new=3)
+    trace = record_model(model, PROMPT)
+    assert (trace.model.name, len(trace.sequences[0].tokens)) == ("model", 5 + 8)
+    assert [len(event.parts[0].out[0].top) for event in trace.run("cached").steps] == [5] * 8
     assert torch.equal(model(torch.tensor([PROMPT])).detach(), before)
-
-
-def test_the_stepper_plays_it(tmp_path: Path) -> None:
-    trace = record_model(tiny(), PROMPT, max_new=3)
-    stepper = Stepper(trace)
-    assert "<table" in stepper.static_html()
-    stepper.save_html(tmp_path / "real.html", title="A real run")
-    assert trace.to_json()[:40] in (tmp_path / "real.html").read_text(encoding="utf-8")
+    assert not any(module._forward_hooks for module in model.modules())
+    assert "<table" in Stepper(trace).static_html()
 
 
 def through_attend(
@@ -187,28 +160,17 @@ def through_attend(
     return contexts[0, :, :, 0].T.numpy()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"ban_eos": True},
-        {"n_layers": 2},
-        {"n_layers": 3, "ban_eos": True},
-        {"temperature": 0.8, "seed": 3},
-    ],
-)
+@pytest.mark.parametrize("settings", [{}, {"n_layers": 3, "ban_eos": True}, {"temperature": 0.8, "seed": 3}])
 def test_the_toy_through_the_real_core(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    by_hand = record_toy(**settings)
-    calls: list[int] = []
+    by_hand, calls = record_toy(**settings), []
 
     def counted(*args: np.ndarray) -> np.ndarray:
-        calls.append(1)
+        calls.append(args)
         return through_attend(*args)
 
     monkeypatch.setattr(toy, "attention", counted)
     in_torch = record_toy(**settings)
-    layers = settings.get("n_layers", 1)
-    assert len(calls) == layers * sum(len(run.passes) for run in in_torch.runs)
+    assert len(calls) == by_hand.model.n_layers * sum(len(run.passes) for run in by_hand.runs)
     assert str(compare(in_torch, by_hand)) == "equal"
     assert str(compare(in_torch, by_hand, "work")) == "equal"
 

@@ -18,10 +18,6 @@ from stamp import stale, stamp
 from tests.machine import NOTEBOOKS, ROOT, prose_of
 
 
-def test_there_are_notebooks() -> None:
-    assert NOTEBOOKS
-
-
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_fit_to_commit(notebook: Path) -> None:
     assert list(faults(notebook)) == []
@@ -34,40 +30,26 @@ def test_notebook_of_part_one_imports_no_torch(notebook: Path) -> None:
     assert not re.search(r"^\s*(import|from)\s+torch\b", code, re.MULTILINE)
 
 
-def spoil_count(book: nbformat.NotebookNode) -> None:
-    book.cells[1].execution_count = None
+Spoil = Callable[[nbformat.NotebookNode], object]
 
 
-def spoil_state(book: nbformat.NotebookNode) -> None:
-    book.metadata.widgets = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+def with_outputs(*outputs: nbformat.NotebookNode) -> Spoil:
+    return lambda book: book.cells[1].update(outputs=list(outputs))
 
 
-def spoil_stderr(book: nbformat.NotebookNode) -> None:
-    book.cells[1].outputs = [nbformat.v4.new_output("stream", name="stderr", text="careful")]
-
-
-def spoil_pieces(book: nbformat.NotebookNode) -> None:
-    book.cells[1].outputs = [nbformat.v4.new_output("stream", text=text) for text in ("1 of 2", "2 of 2")]
-
-
-def spoil_error(book: nbformat.NotebookNode) -> None:
-    book.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
-
-
-def spoil_timing(book: nbformat.NotebookNode) -> None:
-    book.cells[1].metadata.execution = {"iopub.execute_input": "2026-01-01T00:00:00Z"}
-
-
-def spoil_bootstrap(book: nbformat.NotebookNode) -> None:
-    book.cells[1].source += "  # changed"
-
-
-def spoil_badges(book: nbformat.NotebookNode) -> None:
-    book.cells[0].source = "# No badges"
-
-
-def spoil_kernel(book: nbformat.NotebookNode) -> None:
-    del book.metadata["kernelspec"]
+output = nbformat.v4.new_output
+STATE: dict[str, dict] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+SPOILT: dict[str, Spoil] = {
+    "count": lambda book: book.cells[1].update(execution_count=None),
+    "state": lambda book: book.metadata.update(widgets=STATE),
+    "stderr": with_outputs(output("stream", name="stderr", text="careful")),
+    "pieces": with_outputs(output("stream", text="1 of 2"), output("stream", text="2 of 2")),
+    "error": with_outputs(output("error", ename="E", evalue="", traceback=[])),
+    "timing": lambda book: book.cells[1].metadata.update(execution={"iopub.execute_input": "2026"}),
+    "bootstrap": lambda book: book.cells[1].update(source=bootstrap() + "  # changed"),
+    "badges": lambda book: book.cells[0].update(source="# No badges"),
+    "kernel": lambda book: book.metadata.pop("kernelspec"),
+}
 
 
 @pytest.fixture
@@ -82,27 +64,14 @@ def good_notebook() -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        spoil_count,
-        spoil_state,
-        spoil_stderr,
-        spoil_pieces,
-        spoil_error,
-        spoil_timing,
-        spoil_bootstrap,
-        spoil_badges,
-        spoil_kernel,
-    ],
-)
+@pytest.mark.parametrize("spoilt", SPOILT)
 def test_an_unfit_notebook_is_found(
-    tmp_path: Path, good_notebook: nbformat.NotebookNode, spoil: Callable[[nbformat.NotebookNode], None]
+    tmp_path: Path, good_notebook: nbformat.NotebookNode, spoilt: str
 ) -> None:
     path = tmp_path / "made.ipynb"
     nbformat.write(good_notebook, path)
     assert list(faults(path)) == []
-    spoil(good_notebook)
+    SPOILT[spoilt](good_notebook)
     nbformat.write(good_notebook, path)
     assert len(list(faults(path))) == 1
 
@@ -166,6 +135,7 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 
 def test_readme_maps_every_notebook() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert NOTEBOOKS
     assert re.findall(r"\(notebooks/(\w+\.ipynb)\)", readme) == [path.name for path in NOTEBOOKS]
 
 
@@ -179,21 +149,22 @@ def pins(path: Path) -> dict[str, str]:
     return found
 
 
+def ranges() -> list[Requirement]:
+    """Return what pyproject.toml asks for."""
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [Requirement(text) for text in about["project"]["dependencies"]]
+
+
 def test_pins_are_within_the_ranges() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        ranges = [Requirement(text) for text in tomllib.load(file)["project"]["dependencies"]]
     exact = pins(ROOT / "requirements.txt")
     assert pins(ROOT / "tests/requirements.txt")
-    for wanted in ranges:
-        assert exact[wanted.name] in wanted.specifier
+    assert all(exact[wanted.name] in wanted.specifier for wanted in ranges())
 
 
 def test_lowest_versions_are_those_of_pyproject() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        ranges = [Requirement(text) for text in tomllib.load(file)["project"]["dependencies"]]
     lines = [line for line in (ROOT / "tests/lowest.txt").read_text().splitlines() if line[0] != "#"]
     lowest = {}
     for pin in map(Requirement, lines):
         if pin.marker is None or pin.marker.evaluate({"python_version": "3.11"}):
             lowest[pin.name] = Version(str(pin.specifier).removeprefix("=="))
-    assert lowest == {wanted.name: Version(str(wanted.specifier).removeprefix(">=")) for wanted in ranges}
+    assert lowest == {wanted.name: Version(str(wanted.specifier).removeprefix(">=")) for wanted in ranges()}

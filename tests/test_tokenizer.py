@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,18 +28,8 @@ def test_text_comes_back_as_it_was(words: list[str]) -> None:
     assert TOKENIZER.words(ids) == words
 
 
-def test_the_corpus_goes_through() -> None:
-    for entry in itertools.islice(corpus.entries(random.Random(1)), 200):
-        assert TOKENIZER.words(TOKENIZER.encode(" ".join(entry))) == list(entry)
-
-
-def test_the_prompt_of_the_series_is_four_tokens() -> None:
-    assert TOKENIZER.words(TOKENIZER.encode("Today weather is so")) == ["Today", "weather", "is", "so"]
-    assert TOKENIZER.encode("") == []
-
-
 def test_a_full_stop_needs_no_blank_before_it() -> None:
-    assert TOKENIZER.encode(f"Mia swam.\n{EOS}") == TOKENIZER.encode(f"Mia swam . {EOS}")
+    assert TOKENIZER.words(TOKENIZER.encode(f"Mia swam.\n{EOS}")) == ["Mia", "swam", ".", EOS]
 
 
 def test_the_end_is_the_corpus_s_and_is_told() -> None:
@@ -59,15 +46,15 @@ def test_unknown_words_are_named_with_the_nearest() -> None:
     assert "'whether' (nearest: weather, " in told
     assert "'NICE' (nearest: nice, " in told
     assert told.count("whether") == 1
+    assert told.count(",") == 4  # three words each
     assert "'Today'" not in told
 
 
-@pytest.mark.parametrize("ids", [[-1], [len(WORDS)], [0, 1, 10**9]])
+@pytest.mark.parametrize("ids", [[-1], [0, 1, len(WORDS)]])
 def test_ids_out_of_range_are_named(ids: list[int]) -> None:
-    with pytest.raises(ValueError, match=rf"\[{ids[-1]}\] are out of range; expected 0 to {len(WORDS) - 1}"):
-        TOKENIZER.decode(ids)
-    with pytest.raises(ValueError, match="out of range"):
-        TOKENIZER.words(ids)
+    for refused in (TOKENIZER.decode, TOKENIZER.words):
+        with pytest.raises(ValueError, match=rf"\[{ids[-1]}\] are out of range; expected 0 to 184"):
+            refused(ids)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +64,6 @@ def test_ids_out_of_range_are_named(ids: list[int]) -> None:
         ([EOS, "Mia", "Mia"], "stand twice in the vocabulary: Mia"),
         ([EOS, "New York"], "'New York' is cut"),
         ([EOS, "St.Ives"], "'St.Ives' is cut"),
-        ([EOS, ""], "'' is cut"),
     ],
 )
 def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], told: str) -> None:
@@ -87,33 +73,24 @@ def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], told: str) -
 
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path)
-    loaded = Tokenizer.load(tmp_path)
+    file, text = tmp_path / "tokenizer.json", "Mia writes from Oslo . <eos>"
+    once, loaded = file.read_bytes(), Tokenizer.load(tmp_path)
     assert loaded.vocabulary == TOKENIZER.vocabulary
-    text = "Mia writes from Oslo . <eos>"
     assert loaded.encode(text) == TOKENIZER.encode(text)
-    assert loaded.decode(loaded.encode(text)) == text
     # The library reads the same file without our wrapper, and it is JSON that a person can read.
-    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert library.encode(text).ids == TOKENIZER.encode(text)
-    saved = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
-    assert saved["model"]["type"] == "WordLevel"
-
-
-def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    TOKENIZER.save(tmp_path)
-    once = (tmp_path / "tokenizer.json").read_bytes()
-    Tokenizer.load(tmp_path).save(tmp_path)
-    assert (tmp_path / "tokenizer.json").read_bytes() == once
+    assert tokenizers.Tokenizer.from_file(str(file)).encode(text).ids == TOKENIZER.encode(text)
+    assert b'\n "model": {\n  "type": "WordLevel"' in once
+    loaded.save(tmp_path)
+    assert file.read_bytes() == once
 
 
 def of_bytes() -> tokenizers.Tokenizer:
     """As Llama 3, Qwen2 and SmolLM2 have it: characters are written as bytes, a sign for each."""
     library = tokenizers.Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
+    library.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
     library.train_from_iterator(["Today weather is so nice"] * 9, trainer)
     library.add_special_tokens(["<|end|>"])
     return library
@@ -122,11 +99,9 @@ def of_bytes() -> tokenizers.Tokenizer:
 def of_characters(byte_fallback: bool = True) -> tokenizers.Tokenizer:
     """As Llama 2 and Mistral have it: no pre-tokenizer; a character without a piece becomes its bytes."""
     pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁aiostweh", "▁i", "▁is"]
-    merges = [("▁", "i"), ("▁i", "s")]
-    vocabulary = {piece: i for i, piece in enumerate(pieces)}
-    library = tokenizers.Tokenizer(
-        models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=byte_fallback)
-    )
+    vocabulary, merges = {piece: i for i, piece in enumerate(pieces)}, [("▁", "i"), ("▁i", "s")]
+    model = models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=byte_fallback)
+    library = tokenizers.Tokenizer(model)
     library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     library.decoder = decoders.Sequence(parts)
@@ -134,28 +109,25 @@ def of_characters(byte_fallback: bool = True) -> tokenizers.Tokenizer:
     return library
 
 
-@functools.cache
-def made(make: Callable[[], tokenizers.Tokenizer]) -> tokenizers.Tokenizer:
-    return make()
+MAKERS: dict[str, Callable[[], tokenizers.Tokenizer]] = {"bytes": of_bytes, "characters": of_characters}
+made = functools.cache(lambda name: Tokenizer(MAKERS[name]()))
 
 
-@pytest.mark.parametrize("make", [of_bytes, of_characters])
+@pytest.mark.parametrize("name", MAKERS)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁<")))
-def test_a_tokenizer_of_pieces_knows_every_text(make: Callable[[], tokenizers.Tokenizer], text: str) -> None:
-    tokenizer = Tokenizer(made(make))
-    assert tokenizer.decode(tokenizer.encode(text)) == text
+def test_a_tokenizer_of_pieces_knows_every_text(name: str, text: str) -> None:
+    assert made(name).decode(made(name).encode(text)) == text
 
 
-@pytest.mark.parametrize("make", [of_bytes, of_characters])
-def test_a_tokenizer_of_pieces_loads_too(tmp_path: Path, make: Callable[[], tokenizers.Tokenizer]) -> None:
+@pytest.mark.parametrize(("name", "piece"), [("bytes", '"Ġ'), ("characters", '"▁is"')])
+def test_a_tokenizer_of_pieces_loads_too(name: str, piece: str, tmp_path: Path) -> None:
     """Other models of the family cut words into pieces."""
-    make().save(str(tmp_path / "tokenizer.json"))
-    loaded = Tokenizer.load(tmp_path)
-    ids = loaded.encode("Today whether is så")
-    assert loaded.decode(ids) == "Today whether is så"
-    assert ids == make().encode("Today whether is så").ids
+    made(name).save(tmp_path)
+    loaded, text = Tokenizer.load(tmp_path), "Today whether is så"
+    assert loaded.encode(text) == made(name).encode(text)
     assert loaded.eos_id is None
-    assert "BPE" in repr(loaded)
+    assert repr(loaded).startswith("Tokenizer(BPE, ")
+    assert piece in (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
 
 
 def test_a_character_that_no_piece_has_is_named() -> None:
@@ -169,14 +141,16 @@ def test_a_character_that_no_piece_has_is_named() -> None:
 
 
 def test_special_words_stand_in_a_text_of_pieces() -> None:
-    tokenizer = Tokenizer(of_characters(byte_fallback=False))  # it has no "<"
-    assert tokenizer.encode("<s>is") == [tokenizer.vocabulary["<s>"], tokenizer.vocabulary["▁is"]]
+    """The longest that fits, though there is neither "<" nor "!" among the pieces."""
+    library = of_characters(byte_fallback=False)
+    library.add_special_tokens(["<s>!"])
+    ids = Tokenizer(library).encode("<s>!is<s>")
+    assert ids == [library.token_to_id(piece) for piece in ("<s>!", "▁is", "<s>")]
 
 
 def test_the_beginning_token_that_a_file_asks_for_is_added(tmp_path: Path) -> None:
     library = of_bytes()
-    bare = library.encode("Today").ids
-    end = [("<|end|>", library.token_to_id("<|end|>"))]
+    bare, end = library.encode("Today").ids, [("<|end|>", library.token_to_id("<|end|>"))]
     library.post_processor = processors.TemplateProcessing(single="<|end|> $A", special_tokens=end)
     library.save(str(tmp_path / "tokenizer.json"))
     theirs = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
@@ -184,49 +158,23 @@ def test_the_beginning_token_that_a_file_asks_for_is_added(tmp_path: Path) -> No
     assert ids == theirs("Today")["input_ids"] == [end[0][1], *bare]
 
 
-def of_foreign_words() -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer(models.WordLevel({"hello": 0, "[UNK]": 1, "so nice": 2}, unk_token="[UNK]"))
-
-
-def test_foreign_words_are_normalised_as_the_library_does_it() -> None:
-    library = of_foreign_words()
-    library.normalizer = normalizers.Lowercase()
-    library.pre_tokenizer = pre_tokenizers.Whitespace()
-    assert Tokenizer(library).encode("Hello HELLO") == [0, 0]
-    with pytest.raises(ValueError, match=r"not in the vocabulary of 3 words: 'mia' .nearest"):
-        Tokenizer(library).encode("Hello Mia")
-
-
-def test_foreign_words_that_nothing_cuts() -> None:
-    tokenizer = Tokenizer(of_foreign_words())
-    assert (tokenizer.encode("so nice"), tokenizer.encode("")) == ([2], [])
-    with pytest.raises(ValueError, match=r"'hello hello' .nearest: hello"):
-        tokenizer.encode("hello hello")
-
-
 @pytest.mark.parametrize(
     ("model", "told"),
     [
         (models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"), "a WordPiece tokenizer is not supported"),
-        (models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0), "a Unigram tokenizer is not supported"),
         (models.BPE({"a": 0, "##b": 1}, [], continuing_subword_prefix="##"), "marks the parts of a word"),
         (models.BPE({"a": 0, "b</w>": 1}, [], end_of_word_suffix="</w>"), "marks the parts of a word"),
     ],
 )
-def test_kinds_that_could_lose_a_word_are_refused(
-    tmp_path: Path, model: tokenizers.models.Model, told: str
-) -> None:
-    library = tokenizers.Tokenizer(model)
-    with pytest.raises(ValueError, match=told):
-        Tokenizer(library)
-    library.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ValueError, match=rf"tokenizer\.json: .*{told}"):
+def test_kinds_that_could_lose_a_word_are_refused(tmp_path: Path, model: models.Model, told: str) -> None:
+    tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=rf"tokenizer\.json is no .*{told}"):
         Tokenizer.load(tmp_path)
 
 
 def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json in "):
+    with pytest.raises(ValueError, match=r"tokenizer\.json is no tokenizer that can be read: No such file"):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model"')
-    with pytest.raises(ValueError, match=r"tokenizer\.json is not a tokenizer that can be read"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json is no tokenizer that can be read"):
         Tokenizer.load(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from helpers import sampling, toy
 from helpers.recording.toy import record_toy
 
-FEW = settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 SUMS = 1e-12  # float64 sums of 512 numbers, in another order: 512 × 2e-16, as a share of the largest
 
 CONTEXTS = [[0, 10, 10, 10], [20, 20, 10, 15], [20, 1, 10, 31 / 3], [12.5, 5, 10, 9]]
@@ -30,18 +29,11 @@ few_carried = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=24)
 
 def by_hand(numbers: list[float]) -> np.ndarray:
     """The table of contexts by the four rules, in nothing but Python's exact sums; (T, H)."""
-    rows = []
+    rows: list[list[float]] = []
     for t in range(1, len(numbers) + 1):
-        visible = numbers[:t]
-        even = [n for position, n in enumerate(visible, 1) if position % 2 == 0]
-        rows.append(
-            [
-                math.fsum(even) / len(even) if even else 0,
-                visible[-1],
-                visible[0],
-                math.fsum(visible) / t,
-            ]
-        )
+        even = numbers[1:t:2]
+        average = math.fsum(numbers[:t]) / t
+        rows.append([math.fsum(even) / len(even) if even else 0, numbers[t - 1], numbers[0], average])
     return np.array(rows, dtype=float)
 
 
@@ -66,9 +58,6 @@ FORMS: dict[str, Callable[[list[float]], np.ndarray]] = {
     "rules": lambda numbers: toy.run_pass(numbers, attention=toy.attention_by_rules),
     "dots": lambda numbers: toy.run_pass(numbers),
 }
-
-
-# --- the numbers of the series ---
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -97,11 +86,11 @@ def test_logits_and_probabilities(words: str, logits: list[float], probabilities
     assert np.round(sampling.softmax(got), 3).tolist() == probabilities
 
 
-@pytest.mark.parametrize(("word", "p"), [("nice", 0.812), ("warm", 0.529), ("delicious", 0.688)])
-def test_eos_after_each_word(word: str, p: float) -> None:
-    probabilities = sampling.softmax(toy.step([*toy.PROMPT, word]))
-    assert toy.VOCABULARY[int(probabilities.argmax())] == "<eos>"
-    assert round(float(probabilities[toy.VOCABULARY.index("<eos>")]), 3) == p
+def test_eos_after_each_word() -> None:
+    for word, p in (("nice", 0.812), ("warm", 0.529), ("delicious", 0.688)):
+        probabilities = sampling.softmax(toy.step([*toy.PROMPT, word]))
+        assert probabilities.argmax() == toy.VOCABULARY.index("<eos>")
+        assert round(float(probabilities.max()), 3) == p
 
 
 def test_ties_go_to_the_first_word() -> None:
@@ -129,12 +118,10 @@ def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
 
     def step(words: list[str]) -> np.ndarray:
         lengths.append(len(words))
-        logits = toy.step(words)
-        return logits if eos else np.where(np.array(toy.VOCABULARY) == "<eos>", -np.inf, logits)
+        return toy.step(words) - (0 if eos else np.array([0, 0, 0, np.inf]))
 
-    said = toy.generate(step, toy.PROMPT, 3)
+    assert toy.generate(step, toy.PROMPT, 3) == (["nice", "<eos>"] if eos else ["nice"] * 3)
     assert lengths == expected
-    assert said == (["nice", "<eos>"] if eos else ["nice"] * 3)
     trace = record_toy(max_new=3, ban_eos=not eos, training=False)
     assert [p.counts["positions"] for p in trace.run("uncached").passes] == expected
 
@@ -160,12 +147,11 @@ def test_layer_2_starts_from_the_means_of_layer_1() -> None:
 @pytest.mark.parametrize("form", ["dots", "rules"])
 def test_the_two_layer_toy_says_the_same(form: str) -> None:
     trace = record_toy(n_layers=2, form=form, training=False)
-    outs = [p.parts[0].out[0] for p in trace.run("uncached").passes]
-    at_so, at_nice = outs
-    assert [round(logit, 2) for _, logit, _ in at_so.top] == [5.83, 5.08, 1.10, 4.56]
-    assert [round(p, 3) for *_, p in at_so.top] == [0.567, 0.268, 0.005, 0.160]
-    assert [round(logit, 2) for _, logit, _ in at_nice.top] == [5.35, 4.60, 1.33, 5.81]
-    assert round(at_nice.top[3][2], 3) == 0.517
+    at_so, at_nice = [p.parts[0].out[0].top for p in trace.run("uncached").passes]
+    assert [round(logit, 2) for _, logit, _ in at_so] == [5.83, 5.08, 1.10, 4.56]
+    assert [round(p, 3) for *_, p in at_so] == [0.567, 0.268, 0.005, 0.160]
+    assert [round(logit, 2) for _, logit, _ in at_nice] == [5.35, 4.60, 1.33, 5.81]
+    assert round(at_nice[3][2], 3) == 0.517
     assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice", "<eos>"]
 
 
@@ -249,59 +235,25 @@ def test_a_later_token_changes_no_earlier_row() -> None:
         assert np.abs(before[3] - after[3]).max() > 1, form
 
 
-# --- any prompt ---
-
-
 @FEW
 @given(carried)
 def test_every_form_agrees_with_the_rules(numbers: list[float]) -> None:
-    expected, largest = by_hand(numbers), max(1, *map(abs, numbers))
-    for form in ("loop", "matrix", "rules"):
-        close(FORMS[form](numbers), expected, SUMS * largest)
-    close(FORMS["dots"](numbers), expected, SUMS * largest)
+    for contexts in FORMS.values():
+        close(contexts(numbers), by_hand(numbers), SUMS * max(1, *map(abs, numbers)))
 
 
 @FEW
-@given(st.lists(st.integers(-20, 20), min_size=1, max_size=5), st.sampled_from([1, 2]))
-def test_dots_and_rules_choose_alike_whatever_the_numbers(numbers: list[int], n_layers: int) -> None:
-    """One to five small whole numbers: ties are common."""
-    dots, rules = (
-        toy.run_pass(numbers, n_layers=n_layers),
-        toy.run_pass(numbers, n_layers=n_layers, attention=toy.attention_by_rules),
-    )
-    for one, other in zip(toy.readout(dots), toy.readout(rules), strict=True):
-        assert sampling.greedy(one) == sampling.greedy(other)
-
-
-@FEW
-@given(carried, st.sampled_from([1, 2]))
-def test_nothing_to_pick_is_0_whatever_the_numbers(numbers: list[float], n_layers: int) -> None:
-    assert toy.run_pass(numbers, n_layers=n_layers)[0, 0] == 0
-
-
-@FEW
-@given(few_carried, st.sampled_from([1, 2]), st.data())
-def test_cached_equals_uncached_for_any_split(numbers: list[float], n_layers: int, data: Any) -> None:
-    cuts = data.draw(st.sets(st.integers(1, max(1, len(numbers) - 1))), label="cuts")
-    edges = [0, *sorted(cut for cut in cuts if cut < len(numbers)), len(numbers)]
-    cache = toy.KVCache(n_layers, max_len=len(numbers))  # exactly full at the end
+@given(few_carried, st.integers(1, 3), st.data())
+def test_cached_equals_uncached(numbers: list[float], n_layers: int, data: Any) -> None:
+    """However the tokens are split between passes, the last of which fills the cache."""
+    cuts = data.draw(st.sets(st.integers(1, len(numbers))), label="cuts")
+    edges = sorted({0, *cuts, len(numbers)})
+    cache = toy.KVCache(n_layers, max_len=len(numbers))
     rows = [run(numbers[i:j], cache, n_layers) for i, j in itertools.pairwise(edges)]
-    largest = max(1, *map(abs, numbers))
-    close(np.concatenate(rows), run(numbers, n_layers=n_layers), SUMS * largest)
-    close(np.concatenate(rows), by_hand_layers(numbers, n_layers), 2 * SUMS * largest)
+    allowed = n_layers * SUMS * max(1, *map(abs, numbers))
+    close(np.concatenate(rows), run(numbers, n_layers=n_layers), allowed)
+    close(np.concatenate(rows), by_hand_layers(numbers, n_layers), allowed)
     assert cache.n_kept == cache.max_len
-
-
-@pytest.mark.parametrize("n_layers", [1, 2, 3])
-@pytest.mark.parametrize("chunks", [[1] * 7, [7], [3, 1, 3], [4, 1, 1, 1], [1, 6], [2, 5]])
-def test_cached_equals_uncached(n_layers: int, chunks: list[int]) -> None:
-    numbers, cache, rows = [10.0, 20, 1, 5, 14, -3, 8], toy.KVCache(n_layers, max_len=7), []
-    for size in chunks:
-        rows.append(run(numbers[cache.length : cache.length + size], cache, n_layers))
-    close(np.concatenate(rows), by_hand_layers(numbers, n_layers), 60 * SUMS)
-
-
-# --- the cache ---
 
 
 def snapshot(cache: Any) -> tuple[Any, ...]:
@@ -318,31 +270,20 @@ def filled(n_layers: int = 1, max_len: int = 1024) -> Any:
 def test_the_interface_of_the_cache() -> None:
     cache = toy.KVCache(n_layers=2, max_len=6)
     assert (cache.length, cache.n_kept, cache.n_layers, cache.nbytes, cache.max_len) == (0, 0, 2, 0, 6)
-    assert repr(cache) == "KVCache(0 of 6 rows, 2 layers, 0 bytes)"
     assert cache.positions(4).tolist() == [1, 2, 3, 4]
-    assert cache.mask(4).tolist() == toy.causal_mask(4).tolist()
     toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
     assert (cache.length, cache.n_kept, cache.nbytes) == (4, 4, 4 * 2 * 24)
     assert repr(cache) == "KVCache(4 of 6 rows, 2 layers, 192 bytes)"
     assert repr(toy.KVCache()) == "KVCache(0 of 1024 rows, 1 layer, 0 bytes)"
-    assert (cache.k[1].nbytes + cache.v[1].nbytes) * 2 == cache.nbytes
     assert cache.positions(2).tolist() == [5, 6]
     assert cache.k[0].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4]]
 
 
-@pytest.mark.parametrize(
-    ("kept", "T", "expected"),
-    [
-        (0, 4, [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]),
-        (4, 1, [[1, 1, 1, 1, 1]]),
-        (4, 2, [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1]]),
-    ],
-)
-def test_the_mask_of_the_cache(kept: int, T: int, expected: list[list[int]]) -> None:
-    cache = toy.KVCache()
-    if kept:
-        toy.run_pass([1.0] * kept, cache)
-    assert cache.mask(T).astype(int).tolist() == expected
+def test_the_mask_of_the_cache() -> None:
+    for kept, T in ((0, 4), (4, 1), (4, 2)):
+        cache = toy.KVCache()
+        cache.advance(kept)
+        assert np.array_equal(cache.mask(T), np.tri(T, kept + T, kept))
 
 
 def test_append_returns_all_rows_and_advance_counts_them() -> None:
@@ -350,9 +291,10 @@ def test_append_returns_all_rows_and_advance_counts_them() -> None:
     k, v = cache.append(0, np.array([[0.0, 5]]), np.array([14.0]))
     assert k.tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
     assert v.tolist() == [10, 20, 1, 5, 14]
-    assert cache.length == 4  # not before every layer has its rows
+    with pytest.raises(ValueError, match=r"hold \[5, 4\] rows; expected equally many: append to every"):
+        cache.advance(1)
     cache.append(1, np.array([[0.0, 5]]), np.array([11.625]))
-    assert cache.length == 4
+    assert cache.length == 4  # not before the pass is over
     cache.advance(1)
     assert cache.length == 5
     assert cache.v[1].shape == (5,)
@@ -361,11 +303,11 @@ def test_append_returns_all_rows_and_advance_counts_them() -> None:
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
 def test_the_decode_step(n_layers: int) -> None:
     """It runs every layer, and returns the last one's contexts of the new token alone."""
-    cache = filled(n_layers)
-    close(toy.decode_step(cache, 14), by_hand_layers([10, 20, 1, 5, 14], n_layers)[-1], 20 * SUMS)
+    cache, numbers = filled(n_layers), [10, 20, 1, 5, 14.0]
+    close(toy.decode_step(cache, 14), by_hand_layers(numbers, n_layers)[-1], 20 * SUMS)
     assert cache.n_kept == 5
     for layer in range(n_layers):
-        carried = [10, 20, 1, 5, 14] if layer == 0 else by_hand_layers([10, 20, 1, 5, 14], layer).mean(axis=1)
+        carried = numbers if layer == 0 else by_hand_layers(numbers, layer).mean(axis=1)
         close(cache.v[layer], carried, 20 * SUMS)
         assert cache.k[layer].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
 
@@ -387,8 +329,7 @@ def test_truncate_and_go_on_elsewhere(n_layers: int) -> None:
     assert snapshot(cache) == before
     cache.truncate(2)
     assert (cache.n_kept, cache.nbytes) == (2, 2 * n_layers * 24)
-    rows = run([7, 9], cache, n_layers)
-    close(rows, by_hand_layers([10, 20, 7, 9], n_layers)[2:], 60 * SUMS)
+    close(run([7, 9], cache, n_layers), by_hand_layers([10, 20, 7, 9], n_layers)[2:], 60 * SUMS)
     assert cache.v[0].tolist() == [10, 20, 7, 9]
 
 
@@ -414,23 +355,28 @@ def test_exactly_full_and_one_more() -> None:
     close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SUMS)
 
 
+def breaking(*given: np.ndarray) -> np.ndarray:
+    """Attend in the first layer, whose rows carry whole numbers, and break in the second."""
+    if given[2][-1] % 1:
+        raise ValueError("out of memory")
+    return toy.attention(*given)
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
         (lambda c: run([1] * 5, c, 2), "5 new rows after 4 make 9; expected at most 8: make a KVCache"),
         (lambda c: run([1, math.nan], c, 2), "number 2 is nan; expected a finite number"),
-        (lambda c: run([], c, 2), "there are no numbers; expected one for each token"),
         (lambda c: run([1], c, 1), "rows for 2 layers, the toy runs 1; expected the same: make KVCache"),
-        (lambda c: run([1], c, 3), "rows for 2 layers, the toy runs 3; expected the same: make KVCache"),
+        (lambda c: toy.run_pass([98], c, n_layers=2, attention=breaking), "out of memory"),
         (lambda c: c.append(0, np.zeros((1, 3)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
-        (lambda c: c.append(0, np.zeros((2, 2)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
+        (lambda c: c.append(0, np.zeros((1, 2)), np.zeros((1, 2))), "expected (T, 2) and (T,) with the same"),
         (lambda c: c.append(1, np.zeros((5, 2)), np.zeros(5)), "5 new rows after 4 make 9"),
+        (lambda c: c.append(-1, np.zeros((1, 2)), np.zeros(1)), "layer is -1; expected 0 to 1"),
+        (lambda c: c.append(2, np.zeros((1, 2)), np.zeros(1)), "layer is 2; expected 0 to 1"),
         (lambda c: c.truncate(5), "length is 5; expected 0 to 4"),
         (lambda c: c.truncate(-1), "length is -1; expected 0 to 4"),
-        (lambda c: c.truncate(1.5), "length is 1.5; expected 0 to 4"),
-        (lambda c: c.positions(5), "5 new rows after 4 make 9"),
         (lambda c: c.mask(5), "5 new rows after 4 make 9"),
-        (lambda c: c.positions(1.5), "T is 1.5; expected a whole number, 0 or more"),
         (lambda c: c.advance(-1), "T is -1; expected a whole number, 0 or more"),
         (lambda c: c.advance(5), "5 new rows after 4 make 9; expected at most 8"),
     ],
@@ -438,115 +384,51 @@ def test_exactly_full_and_one_more() -> None:
 def test_what_fails_leaves_the_cache_as_it_was(spoil: Callable[[Any], Any], says: str) -> None:
     cache = filled(2, max_len=8)
     before = snapshot(cache)
-    with pytest.raises(ValueError, match=re.escape(says)):
+    with pytest.raises((ValueError, IndexError), match=re.escape(says)):
         spoil(cache)
     assert snapshot(cache) == before
     close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SUMS)
 
 
-def test_a_pass_that_breaks_in_its_second_layer_leaves_the_cache_as_it_was() -> None:
-    cache, calls = filled(2), []
-
-    def breaks(*given: np.ndarray) -> np.ndarray:
-        calls.append(given)
-        if len(calls) == 2:
-            raise RuntimeError("out of memory")
-        return toy.attention(*given)
-
-    before = snapshot(cache)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        toy.run_pass([99], cache, n_layers=2, attention=breaks)
-    assert snapshot(cache) == before
-    close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SUMS)
-
-
-@pytest.mark.parametrize("layer", [-1, 2])
-def test_no_such_layer(layer: Any) -> None:
-    cache = filled(2)
-    before = snapshot(cache)
-    with pytest.raises(IndexError, match=re.escape(f"layer is {layer}; expected 0 to 1")):
-        cache.append(layer, np.zeros((1, 2)), np.zeros(1))
-    assert snapshot(cache) == before
-
-
-def test_layers_that_have_not_stored_equally_many_rows() -> None:
-    cache = toy.KVCache(2)
-    cache.append(0, np.zeros((2, 2)), np.zeros(2))
-    cache.append(1, np.zeros((1, 2)), np.zeros(1))
-    with pytest.raises(
-        ValueError, match=re.escape("hold [2, 1] rows; expected equally many: append to every")
-    ):
-        cache.advance(2)
-    assert cache.length == 0
-
-
-@pytest.mark.parametrize("name", ["n_layers", "max_len"])
-@pytest.mark.parametrize("value", [0, 1.5])
-def test_a_cache_of_no_size(name: str, value: Any) -> None:
-    with pytest.raises(
-        ValueError, match=re.escape(f"{name} is {value!r}; expected a whole number, 1 or more")
-    ):
-        toy.KVCache(**{name: value})
-
-
-def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
-    settings: Any = {"n_layers": np.int64(2), "max_new": np.int8(3)}
-    assert record_toy(**settings).to_json() == record_toy(n_layers=2, max_new=3).to_json()
-    cache = filled()
-    cache.truncate(np.int64(2))
-    assert json.dumps(cache.length) == "2"
-
-
-# --- bad input: what was got, what was expected, what to do ---
-
 record: Any = record_toy  # so that the type checker lets wrong types through
-LONG = ["so"] * 513
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: record([]), ["the prompt is empty", "expected at least one", "such as ['Today'"]),
-        (lambda: toy.generate(toy.step, [], 3), ["the prompt is empty", "expected at least one"]),
-        (lambda: record(5), ["the prompt came in as 5", "expected a list"]),
-        (lambda: record_toy("Today weather"), ["one text", "expected a list", "['Today', 'weather']"]),
-        (lambda: record(["a", "b"], [1]), ["2 tokens and 1 numbers", "expected one number for each"]),
-        (lambda: record(["a"], [1, 2]), ["1 tokens and 2 numbers", "expected one number for each"]),
-        (lambda: record(["a"], [1.1e9]), ["number 1 is 1100000000", "at most a billion"]),
-        (lambda: record(["a"], [10**400]), ["number 1 is 1000", "at most a billion"]),
-        (lambda: record(["a"], ["1"]), ["number 1 is '1'", "expected a number such as"]),
-        (lambda: record(["Today", ""]), ["token 2 is ''", "expected text"]),
-        (lambda: record(["Today", 3]), ["token 2 is 3", "expected text"]),
-        (lambda: record(["\ud83d"], [1]), ["token 1 is '\\ud83d'", "expected whole characters"]),
-        (
-            lambda: record(["Today", "Oslo"]),
-            ["token 2, 'Oslo', has no number", "expected one of", "numbers="],
-        ),
-        (lambda: record_toy(LONG), ["513 tokens", "expected at most 512", "leave some out"]),
-        (lambda: toy.generate(toy.step, toy.PROMPT, 0), ["max_new is 0", "expected a whole number"]),
-        (lambda: toy.run_pass([1], n_layers=0), ["n_layers is 0", "expected a whole number"]),
-        (lambda: record_toy(form="rule"), ["form is 'rule'", "expected 'dots' or 'rules'"]),
-        (lambda: record_toy(temperature=0.0), ["temperature is 0", "expected a number over 0", "use greedy"]),
-        (lambda: record(seed=-1), ["seed is -1", "expected a whole number, 0 or more"]),
-        (lambda: record_toy(top_k=2), ["without a temperature", "expected one", "pass temperature="]),
+        (lambda: record([]), "the prompt is empty; expected at least one token, such as ['Today'"),
+        (lambda: record(5), "the prompt came in as 5; expected a list"),
+        (lambda: record("Today is"), "one text, 'Today is'; expected a list of tokens: split it, ['Today',"),
+        (lambda: record(["a", "b"], [1]), "2 tokens and 1 numbers; expected one number for each"),
+        (lambda: record(["a"], [-1.1e9]), "number 1 is -1100000000"),
+        (lambda: record(["a"], [10**400]), "expected a finite number of at most a billion"),
+        (lambda: record(["Today", ""]), "token 2 is ''; expected text"),
+        (lambda: record(["Today", 3]), "token 2 is 3; expected text"),
+        (lambda: record(["\ud83d"], [1]), "token 1 is '\\ud83d'; expected whole characters"),
+        (lambda: record(["Today", "Oslo"]), "token 2, 'Oslo', has no number; expected one of"),
+        (lambda: record(["so"] * 513), "513 tokens; expected at most 512: leave some out"),
+        (lambda: toy.generate(toy.step, toy.PROMPT, 0), "max_new is 0; expected a whole number, 1 or more"),
+        (lambda: toy.run_pass([1], n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
+        (lambda: toy.KVCache(n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
+        (lambda: toy.KVCache(max_len=0), "max_len is 0; expected a whole number, 1 or more"),
+        (lambda: record(form="rule"), "form is 'rule'; expected 'dots' or 'rules'"),
+        (lambda: record(top_k=2), "without a temperature; expected one: pass temperature="),
     ],
 )
-def test_bad_input(call: Callable[[], Any], says: list[str]) -> None:
-    with pytest.raises(ValueError) as error:  # noqa: PT011 - the three fragments are checked below
+def test_bad_input(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
         call()
-    assert [part for part in says if part not in str(error.value)] == []
-    assert "expected" in str(error.value)
 
 
-@pytest.mark.parametrize("form", ["loop", "matrix", "rules", "dots"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
         (None, "numbers came in as None; expected a list"),
+        ([], "there are no numbers; expected one for each token"),
         ([1, math.nan], "number 2 is nan; expected a finite number"),
-        ([1, -math.inf], "number 2 is -inf; expected a finite number"),
-        (["1"], "number 1 is '1'; expected a number such as 10 or 0.5"),
-        ([True], "number 1 is True; expected a number such as 10 or 0.5"),
+        (["1"], "number 1 is '1'; expected a finite number"),
+        ([True], "number 1 is True; expected a finite number"),
     ],
 )
 def test_wrong_numbers(form: str, numbers: Any, says: str) -> None:
@@ -566,11 +448,6 @@ def test_the_longest_prompt_and_the_fullest_cache() -> None:
     cache, numbers = toy.KVCache(), [float(n % 17) for n in range(1024)]
     rows = [run(numbers[:512], cache), *(run([number], cache) for number in numbers[512:])]
     close(np.concatenate(rows), by_hand(numbers), 17 * SUMS)
-    with pytest.raises(ValueError, match="1 new rows after 1024 make 1025; expected at most 1024"):
-        toy.decode_step(cache, 1)
-
-
-# --- the record of a run ---
 
 
 def test_sampling_with_a_seed_reproduces() -> None:

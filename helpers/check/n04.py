@@ -225,11 +225,11 @@ def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
     return np.tri(T, S, S - T + shift, dtype=bool)
 
 
-def tell_mask(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first query that sees other keys; both count from 1."""
-    row = int((got != expected).any(axis=1).argmax())
-    seen, wanted = (show(np.flatnonzero(mask[row]) + 1) for mask in (got, expected))
-    return f"lets query {row + 1} of {len(got)} see keys {seen}; expected {wanted}"
+def tell_mask(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
+    """Tell the first query that sees other keys; both count from `first`."""
+    query = int((got != expected).any(axis=1).argmax())
+    seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
+    return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
 
 
 mask = Exercise(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise, Wrong, same
+from helpers.check.n04 import tell_mask
 from helpers.check.result import show
 from helpers.model.attention import attend
 
@@ -19,19 +20,19 @@ def counted(B: int, T: int, width: int) -> Tensor:
     return torch.arange(float(B * T * width)).view(B, T, width)
 
 
-def places(row: np.ndarray, T: int, width: int) -> str:
-    """Say where the numbers of a row stood in `counted`."""
-    if not np.isin(row, np.arange(row.max() + 1)).all():
-        return f"other numbers ({show(row[:3])}, …)"
-    tokens = sorted({int(number) // width % T for number in row})
-    return f"numbers {show(row[:3] % width)}, … of token{'s' * (len(tokens) > 1)} {show(tokens)}"
+def places(got: np.ndarray, T: int, width: int) -> str:
+    """Say where the numbers of a head at one token stood in `counted`."""
+    if not np.isin(got, np.arange(got.max() + 1)).all():
+        return f"other numbers ({show(got[:3])}, …)"
+    tokens = sorted({int(number) // width % T for number in got})
+    return f"numbers {show(got[:3] % width)}, … of token{'s' * (len(tokens) > 1)} {show(tokens)}"
 
 
 def tell_split(got: np.ndarray, expected: np.ndarray) -> str:
     """Tell the first head and token that hold other numbers."""
     b, h, t = np.argwhere((got != expected).any(axis=-1))[0]
     _, H, T, D = expected.shape
-    begin = f"gives head {h} in row {t}" + f" of sequence {b}" * bool(b)
+    begin = f"gives head {h} at token {t}" + f" of sequence {b}" * bool(b)
     return f"{begin} {places(got[b, h, t], T, H * D)}; expected {places(expected[b, h, t], T, H * D)}"
 
 
@@ -65,7 +66,7 @@ split_heads = Exercise(
             lambda x, n_heads: x.unflatten(2, (-1, n_heads)),
         ),
         Wrong(
-            "the last two axes are swapped: rows are tokens, columns are a head's numbers.",
+            "the last two axes are swapped: lines are tokens, columns are a head's numbers.",
             lambda x, n_heads: x.unflatten(2, (n_heads, -1)).permute(0, 2, 3, 1),
         ),
     ],
@@ -77,13 +78,6 @@ split_heads = Exercise(
 def bottom_right(T: int, S: int, shift: int = 0) -> Tensor:
     """Return the causal mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
     return torch.ones(T, S, dtype=torch.bool).tril(S - T + shift)
-
-
-def tell_mask(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first query that sees other keys."""
-    row = int((got != expected).any(axis=1).argmax())
-    seen, wanted = (show(np.flatnonzero(mask[row])) for mask in (got, expected))
-    return f"lets query {row} see of the keys: {seen}; expected {wanted}"
 
 
 torch_mask = Exercise(
@@ -103,11 +97,11 @@ torch_mask = Exercise(
         Wrong("upside down: True is where a query may look.", lambda T, S: ~bottom_right(T, S)),
         Wrong("shifted by one: a query sees itself too.", partial(bottom_right, shift=-1)),
         Wrong("shifted by one: a query does not see the token after it.", partial(bottom_right, shift=1)),
-        Wrong("a square mask: there are T rows, one for each new token.", lambda T, S: bottom_right(S, S)),
+        Wrong("a square mask: there are T lines, one for each new token.", lambda T, S: bottom_right(S, S)),
     ],
     said="visible cells: 11 in torch_mask(2, 6), 5 in torch_mask(1, 5), 10 in torch_mask(4, 4). "
     "is_causal=True would show 3, 1 and 10.",
-    tell=tell_mask,
+    tell=partial(tell_mask, first=0),
 )
 
 
@@ -140,11 +134,11 @@ def drawn_step(B: int, H: int, Hkv: int, S: int, D: int) -> Case:
 
 
 def tell_step(got: Any, expected: Any) -> str:
-    """Tell the first row of contexts, K or V that is another one."""
+    """Tell the first context, key or value that is another one."""
     parts = zip(("contexts", "K", "V"), got, expected, strict=True)
-    name, rows, wanted = next(part for part in parts if not same(*part[1:]))
-    b, h, t = np.argwhere(~np.isclose(rows, wanted, atol=0.01).all(axis=-1))[0]
-    is_now, should = (show(part[b, h, t, :3]) for part in (rows, wanted))
+    name, found, wanted = next(part for part in parts if not same(*part[1:]))
+    b, h, t = np.argwhere(~np.isclose(found, wanted, atol=0.01).all(axis=-1))[0]
+    is_now, should = (show(part[b, h, t, :3]) for part in (found, wanted))
     return f"gives {name}[{b}, {h}, {t}] as {is_now}, …; expected {should}, …"
 
 

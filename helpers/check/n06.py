@@ -30,8 +30,8 @@ def drawn(seed: int, *shape: int) -> Tensor:
 
 def causal_attention(x: Tensor) -> Tensor:
     """Attend with the tokens themselves as queries, keys and values."""
-    rows, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-    return attend(rows, rows, rows, mask, C**-0.5)[:, 0]
+    x, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return attend(x, x, x, mask, C**-0.5)[:, 0]
 
 
 def half_handed_on(x: Tensor) -> Tensor:
@@ -40,9 +40,9 @@ def half_handed_on(x: Tensor) -> Tensor:
 
 
 def up_and_down(start: Tensor) -> Operation:
-    """Return an operation on tokens near `start` whose even rows grow and whose odd rows shrink if one moves.
+    """Return an operation on tokens near `start`: if one moves, even ones grow and odd ones shrink.
 
-    A row takes in the changes of all tokens up to its own. A little of each change itself is added to its
+    A token takes in the changes of all tokens up to its own. A little of each change itself is added to its
     square, or a derivative at `start` would be 0.
     """
 
@@ -65,7 +65,7 @@ def operations() -> dict[str, tuple[Operation, Tensor]]:
         "each token less its own mean": (lambda x: x - x.mean(dim=2, keepdim=True), x6),
         "a norm over the wrong axis": (lambda x: x * x.square().mean(dim=1, keepdim=True).rsqrt(), x5),
         "half of each token handed to the next": (half_handed_on, x4),
-        "sums so far that grow in even rows and shrink in odd ones": (up_and_down(x6), x6),
+        "sums so far that grow at even tokens and shrink at odd ones": (up_and_down(x6), x6),
     }
 
 
@@ -77,7 +77,7 @@ def run_moves(function: Any, f: Operation, x: Tensor) -> Any:
 
 
 def moves(
-    change: Callable[[Tensor], Tensor] = lambda row: torch.randn(len(row)),
+    change: Callable[[Tensor], Tensor] = lambda token: torch.randn(len(token)),
     differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
     fresh: bool = True,
 ) -> Callable[[Operation, Tensor], np.ndarray]:
@@ -85,7 +85,7 @@ def moves(
 
     Args:
         change: gives a token other numbers.
-        differ: says which rows (1, T, C) have changed.
+        differ: says which tokens (1, T, C) have changed.
         fresh: whether each change begins with a copy of x.
     """
 
@@ -103,7 +103,7 @@ def moves(
 def tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
     """Tell the first cell that is wrong."""
     j, i = np.argwhere((got != expected).T)[0]
-    fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} row {i}"
+    fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} f(x) at {i}"
     return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
 
 
@@ -114,9 +114,9 @@ who_moves = Exercise(
     run=run_moves,
     right=moves(),
     wrong=[
-        Wrong("transposed: row i is what changed, column j what moved it.", lambda f, x: moves()(f, x).T),
+        Wrong("transposed: line i is what changed, column j what moved it.", lambda f, x: moves()(f, x).T),
         Wrong(
-            "upside down: True where the row changes.",
+            "upside down: True where the token changes.",
             lambda f, x: ~moves()(f, x),
             moves(differ=lambda now, before: (now == before).any(dim=-1)),
         ),
@@ -124,16 +124,16 @@ who_moves = Exercise(
         Wrong(
             "the change is hidden: an operation may ignore what is added to every number, or a factor. "
             "Change a token at random, and compare number by number.",
-            moves(lambda row: row + 1),
-            moves(lambda row: 2 * row),
+            moves(lambda token: token + 1),
+            moves(lambda token: 2 * token),
         ),
         Wrong(
-            "a row may also change in the other direction: compare with !=, or take abs() first.",
+            "a number may also change in the other direction: compare with !=, or take abs() first.",
             moves(differ=lambda now, before: (now > before).any(dim=-1)),
             moves(differ=lambda now, before: (now < before).any(dim=-1)),
         ),
         Wrong(
-            "a row counts as changed if any of its numbers is, not only if all are.",
+            "a token counts as changed if any of its numbers is, not only if all are.",
             moves(differ=lambda now, before: (now != before).all(dim=-1)),
         ),
     ],

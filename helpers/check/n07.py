@@ -127,7 +127,7 @@ def margin(logits: Tensor) -> Tensor:
 
 
 def largest(a: Tensor, b: Tensor) -> Tensor:
-    """Return the largest difference."""
+    """Return the largest difference, NaN if there is one."""
     return (a - b).abs().max()
 
 

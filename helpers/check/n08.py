@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.n07 import largest
 from helpers.check.result import show
 from helpers.cost.models import MODELS
 
@@ -82,11 +83,6 @@ bytes_per_token = Exercise(
     said="22.5 KiB a token in SmolLM2-135M, 128 KiB in Llama-3.1-8B, 512 KiB in Llama-2-7B.",
     tell=lambda got, expected: f"gives {show_bytes(got)}; expected {show_bytes(expected)}",
 )
-
-
-def largest(x: Tensor, y: Tensor) -> Tensor:
-    """Return the largest difference, NaN if there is one."""
-    return (x - y).abs().max()
 
 
 def first(measure: Measure = largest, *, start: int = 0, nan: bool = True) -> Found:

@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from helpers.arguments import check_whole, is_whole
+from helpers.arguments import check_whole, is_number, is_whole
 
 LARGEST = 3.4e38  # of float32, in which positions are turned whatever the model's dtype
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
@@ -107,8 +107,7 @@ class ModelConfig:
 
 def check_positive(name: str, value: object) -> None:
     """Raise ValueError unless value is a number over 0 that fits into float32."""
-    fine = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (fine and 0 < value <= LARGEST):  # type: ignore[operator]
+    if not is_number(value) or not 0 < value <= LARGEST:  # type: ignore[operator]
         raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into float32")
 
 

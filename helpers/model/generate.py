@@ -5,13 +5,12 @@ from __future__ import annotations
 import reprlib
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole, is_whole
+from helpers.arguments import check_whole
 from helpers.model.cache import KVCache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_tokens
@@ -201,32 +200,17 @@ def choose_from(logits: Tensor, cache: KVCache, length: int, choose: Chooser) ->
 
 def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
     """Return ids as a tensor (B, T), each in range. ValueError if they are no such ids."""
-    if isinstance(prompt, str | bytes):
-        raise ValueError(f"the prompt is text, {prompt[:20]!r}; expected ids: tokenizer.encode(prompt)")
-    given: Any = prompt.cpu() if isinstance(prompt, Tensor) else prompt
-    listed = given.tolist() if isinstance(given, Tensor | np.ndarray) else given
-    if not isinstance(listed, Sequence):
-        raise ValueError(f"the prompt is {reprlib.repr(prompt)}; expected ids, (P,) or (B, P)")
-    sequences = listed if listed and isinstance(listed[0], list | tuple | range) else [listed]
-    for sequence in sequences:
-        check_ids(sequence)
-    lengths = [len(sequence) for sequence in sequences]
-    if len(set(lengths)) > 1:
-        raise ValueError(f"sequences of {lengths} tokens came in; expected equal lengths in a batch")
-    if lengths[0] == 0:
+    try:
+        ids = np.array(prompt.tolist() if isinstance(prompt, Tensor) else prompt)
+    except ValueError as error:
+        raise ValueError(f"the sequences of a batch are not of equal lengths: {error}") from None
+    if not ids.size:
         raise ValueError("the prompt is empty; expected at least one token")
-    tokens = torch.tensor(sequences)
+    if ids.dtype.kind not in "iu" or ids.ndim not in (1, 2):
+        raise ValueError(
+            f"the prompt is {reprlib.repr(prompt)}; expected ids, (P,) or (B, P), whole numbers such as "
+            "tokenizer.encode(text) gives"
+        )
+    tokens = torch.from_numpy(ids.astype(np.int64)).reshape(-1, ids.shape[-1])
     check_tokens(tokens, vocab_size)
     return tokens
-
-
-def check_ids(sequence: object) -> None:
-    """Raise ValueError unless this is a sequence of whole numbers that a tensor can hold."""
-    if not isinstance(sequence, Sequence):
-        raise ValueError(f"{reprlib.repr(sequence)} came in beside sequences; expected one kind or the other")
-    for token in sequence:
-        if not is_whole(token) or not -(2**63) <= token < 2**63:
-            raise ValueError(
-                f"token id {reprlib.repr(token)} came in; expected whole numbers below the size of the "
-                "vocabulary, such as tokenizer.encode(text) gives"
-            )

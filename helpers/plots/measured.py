@@ -16,10 +16,8 @@ from helpers.plots.words import SMALL, counted, digits, need, shorten, told
 def _checked(name: str, values: Sequence[float], n: int | None = None) -> np.ndarray:
     """Return values as an array. ValueError unless they are `n` finite numbers of 0 or more."""
     row = np.asarray(values, dtype=float)
-    if row.ndim != 1 or len(row) != (n or len(row)) or not np.isfinite(row).all() or (row < 0).any():
-        got = f"{row.shape} numbers from {row.min()} to {row.max()}" if row.size else "nothing"
-        many = "" if n is None else f"{n} "
-        raise ValueError(f"{name}: got {got}; expected a list of {many}finite numbers, 0 or more")
+    right = len(row) == (n or len(row)) and bool((np.isfinite(row) & (row >= 0)).all())
+    need(right, f"{name} are {row}; expected {n or 'some'} finite numbers, 0 or more")
     return row
 
 
@@ -29,12 +27,12 @@ def moving_median(values: Sequence[float], each_side: int) -> list[float]:
     return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
 
 
-def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
+def loss_curve(losses: Sequence[float], level: float) -> Picture:
     """Draw the loss of a training run against its steps.
 
     Args:
         losses: one for each step, at least 2.
-        level: where a model that knows nothing stands, ln V; None draws no such line.
+        level: where a model that knows nothing stands, ln V.
 
     Returns:
         The moving median of the losses over a pale band from the lowest to the highest of a few steps, and
@@ -56,21 +54,21 @@ def loss_curve(losses: Sequence[float], level: float | None = None) -> Picture:
         right = sheet.width - 56
         sheet.text(18, 20, "loss", bold=True)
         axes = sheet.plot(52, 40, right, 262)
-        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level or 0) or 1))
+        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level)))
         axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
         axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
         sheet.note(right, 304, "steps of training", at="right")
         sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
-        if level is not None:
-            y = sheet.at(axes, 1, level)[1]
-            sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
-            name = f"learned nothing: ln V = {digits(level, 2)}"
-            sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
+        y = sheet.at(axes, 1, level)[1]
+        sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
+        name = f"learned nothing: ln V = {digits(level, 2)}"
+        sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
 
     moves = "falls" if end < raw[0] else "goes"
-    alt = f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}."
-    if level is not None:
-        alt += f" A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
+    alt = (
+        f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}. "
+        f"A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
+    )
     return Picture(draw, alt, {"first": round(float(raw[0]), 2), "last": round(end, 2)})
 
 
@@ -81,10 +79,15 @@ _STYLES: list[tuple[str, Any]] = [
 
 
 def _curves(
-    title: str, unit: str, across: str, xs: np.ndarray, series: dict[str, np.ndarray], *, log: bool
+    title: str, unit: str, across: str, xs: Sequence[int], series: Mapping[str, Sequence[float]], *, log: bool
 ) -> Picture:
     """Draw a line for each series, named at its end; where the sheet is narrow, named above."""
-    most, n = 1.08 * max(y.max() for y in series.values()) or 1.0, len(series)
+    n, room = len(series), len(_STYLES)
+    right = len(xs) >= 2 and xs[0] >= 1 and list(xs) == sorted(set(xs)) and 1 <= n <= room
+    told_of = f"{across}: {list(xs)}, and {n} series; expected 2 or more that grow from 1 or more"
+    need(right, f"{told_of}, and 1 to {room} series")
+    lines = {name: _checked(name, y, len(xs)) for name, y in series.items()}
+    most = 1.08 * max(y.max() for y in lines.values()) or 1.0
 
     def draw(sheet: Sheet) -> None:
         top = 62.0 + 22 * n * sheet.narrow  # narrow: names in lines of their own
@@ -93,12 +96,12 @@ def _curves(
         axes = sheet.plot(66, top, right, base)
         axes.set(ylim=(0, most))
         if log:
-            _log_axis(axes.xaxis, "x", axes)
+            _log_axes(axes.xaxis)
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
-        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in series.values()]
+        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
         for k, ((name, y), place) in enumerate(
-            zip(series.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
+            zip(lines.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
         ):
             fill, dashes = _STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
@@ -107,10 +110,11 @@ def _curves(
 
     said = "; ".join(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,g}' for x, t in zip(xs, y, strict=True))}"
-        for name, y in series.items()
+        for name, y in lines.items()
     )
     alt = f"{told(title)} against {across}. {said}."
-    return Picture(draw, alt, {name: [float(f"{t:.3g}") for t in y] for name, y in series.items()})
+    numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in lines.items()}
+    return Picture(draw, alt, {"at": list(xs), **numbers})
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
@@ -124,11 +128,12 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
-def _log_axis(axis: Any, which: str, axes: Axes) -> None:
-    axes.set(**{f"{which}scale": "log"})
-    axis.set_major_locator(LogLocator(numticks=7))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter("{x:,g}")
+def _log_axes(*axes: Any) -> None:
+    for axis in axes:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axis.set_major_locator(LogLocator(numticks=7))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:,g}")
 
 
 def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]], title: str) -> Picture:
@@ -145,13 +150,7 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
     Raises:
         ValueError: the lengths differ, contexts do not grow, or a time is negative or not finite.
     """
-    _check_growing("contexts", contexts, len(series))
-    times = {name: _checked(name, y, len(contexts)) for name, y in series.items()}
-    picture = _curves(
-        f"{title}, milliseconds", "ms", "tokens of context", np.array(contexts), times, log=True
-    )
-    picture.numbers["contexts"] = list(contexts)
-    return picture
+    return _curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, log=True)
 
 
 def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
@@ -165,20 +164,8 @@ def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[fl
     Raises:
         ValueError: the lists do not fit each other, or a number is negative or not finite.
     """
-    _check_growing("lengths", lengths, 2)
     both = {"without the cache": without, "with the cache": cached}
-    series = {name: _checked(name, y, len(lengths)) for name, y in both.items()}
-    picture = _curves(what, "", "tokens of the reply", np.array(lengths), series, log=False)
-    picture.numbers["lengths"] = list(lengths)
-    return picture
-
-
-def _check_growing(name: str, xs: Sequence[int], n_series: int) -> None:
-    need(
-        len(xs) >= 2 and xs[0] >= 1 and list(xs) == sorted(set(xs)) and 1 <= n_series <= len(_STYLES),
-        f"{name} {list(xs)} and {n_series} series; expected 2 or more that grow from 1 or more, "
-        f"and 1 to {len(_STYLES)} series",
-    )
+    return _curves(what, "", "tokens of the reply", lengths, both, log=False)
 
 
 def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
@@ -234,8 +221,7 @@ def _dots(
     seen = [(m[(m > 0) & (d > 0)], d[(m > 0) & (d > 0)]) for d, m in clouds.values()]
     seen = [(m, d) if len(m) else (np.ones(1), np.ones(1)) for m, d in seen]
     ends = [(min(x[n].min() for x in seen) / 3, max(x[n].max() for x in seen) * 3) for n in (0, 1)]
-    _log_axis(axes.xaxis, "x", axes)
-    _log_axis(axes.yaxis, "y", axes)
+    _log_axes(axes.xaxis, axes.yaxis)
     axes.set(xlim=ends[0], ylim=ends[1])
     for (m, d), (difference, margin) in zip(seen, clouds.values(), strict=True):
         if (margin * difference).any():

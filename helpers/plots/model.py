@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from helpers.plots.canvas import Picture, Sheet
-from helpers.plots.words import SMALL, counted, digits, listed, need, shorten, text_width, told, wrapped
+from helpers.plots.words import SMALL, counted, digits, listed, need, shorten, text_width, told
 
 WORDS, NEXT = ("Today", "weather", "is", "so"), "nice"
 
 
-def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
+def residual_stream(n_layers: int, hidden_size: int) -> Picture:
     """Draw four tokens' residual streams through one block of a transformer, and what lies before and after.
 
     Args:
@@ -24,12 +23,7 @@ def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
     Returns:
         A stream for each token, from top to bottom. What is drawn in its own lane reads and adds to that
         stream only; keys and values alone go from lane to lane, to the right, to later tokens.
-
-    Raises:
-        ValueError: a size is under 1.
     """
-    got = f"n_layers={n_layers}, hidden_size={hidden_size}"
-    need(min(n_layers, hidden_size) >= 1, f"{got}; expected at least 1 of both")
 
     def draw(sheet: Sheet) -> None:
         pitch, left = (78.0, 13.0) if sheet.narrow else (160.0, 60.0)
@@ -141,7 +135,7 @@ def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
     Args:
-        matrices: (T, T) bool by name, True at [i, j] if a change of input token j changes output row i;
+        matrices: (T, T) bool by name, True at [i, j] if a change of token j changes the output at token i;
             up to 8 tokens.
 
     Returns:
@@ -159,11 +153,11 @@ def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     def draw(sheet: Sheet) -> None:
         a_line, left, cell = (2 if sheet.narrow else 5), 40.0, min(20.0, 104 / T)
         pitch, deep = (sheet.width - left) / a_line, cell * T + 92
-        for n, line in enumerate(wrapped("Filled: a change of the column's token changes the row's token.",
-                                         sheet.width - 30)):  # fmt: skip
+        filled = ["Filled: a change of the column's token", "changes the line's token."]
+        for n, line in enumerate(filled if sheet.narrow else [" ".join(filled)]):
             sheet.note(18, 18 + 19 * n, line)
             y = 42.0 + 19 * n
-        for x, name, colour in ((24, "its own row", "soft"), (142, "another token's row", "query")):
+        for x, name, colour in ((24, "its own line", "soft"), (142, "another token's line", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
         for n, (name, moved) in enumerate(grids.items()):
@@ -172,7 +166,7 @@ def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
 
     said = "; ".join(f"{told(name)} {_moves_in_words(m)}" for name, m in grids.items())
     alt = (
-        f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the row's: {said}."
+        f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's: {said}."
     )
     return Picture(draw, alt, {name: int(m.sum()) for name, m in grids.items()})
 
@@ -203,7 +197,7 @@ def _moved(
         sheet.note(left - 8, top + cell * (i + 0.5), str(i + 1), at="right")
     base = top + cell * T
     sheet.text(middle, base + 16, str(moved.sum()), at="center", bold=True, colour=colour)
-    said = "other rows too" if others else "own row only" if moved.any() else "nothing"
+    said = "other lines too" if others else "own line only" if moved.any() else "nothing"
     sheet.note(max(middle, left + 26), base + 36, said, at="center", colour=colour)
 
 
@@ -213,22 +207,13 @@ def mask_pair(applied: np.ndarray, right: np.ndarray, queries: Sequence[str], ke
     Args:
         applied: (T, S) bool, True where a query may look at a key.
         right: (T, S) bool, the same for the right mask.
-        queries: names of the T rows, at most 8.
-        keys: names of the S columns, at most 8.
+        queries: names of the T queries, at most 8.
+        keys: names of the S keys, at most 8.
 
     Returns:
         Two grids; cells of the first that the second has otherwise are outlined.
-
-    Raises:
-        ValueError: the masks do not fit the names, or are too large to draw.
     """
-    applied, right = np.asarray(applied, dtype=bool), np.asarray(right, dtype=bool)
     T, S = len(queries), len(keys)
-    need(
-        applied.shape == right.shape == (T, S) and 1 <= T <= 8 and 1 <= S <= 8,
-        f"masks of {applied.shape} and {right.shape} came with {T} queries and {S} keys; expected one row "
-        "for each query, one column for each key, at most 8 of both",
-    )
     wrong, cell = applied != right, min(30.0, 180 / S)
     n_wrong = int(wrong.sum())
     pair = (
@@ -291,60 +276,48 @@ def _mask_row(
             sheet.box(x + 2, y - cell / 2 + 2, cell - 4, cell - 4, edge="ink", line=2.4, radius=3)
 
 
-def clock_hands(
-    radians_per_position: Sequence[float], positions: Sequence[int], query: int | None = None
-) -> Picture:
+def clock_hands(radians_per_position: Sequence[float], positions: Sequence[int], query: int) -> Picture:
     """Draw how the rotation by position turns pairs of a key's numbers, each pair a clock with its own speed.
 
     Args:
         radians_per_position: how far each pair turns from one position to the next; up to 6.
         positions: where the same key is stored, from 0; up to 12. Their hands are drawn.
-        query: the position of a query of the same numbers, whose hand is drawn too; None draws none.
+        query: the position of a query of the same numbers, whose hand is drawn too.
 
     Returns:
         A clock a pair, 0 at the top, a hand for each position; under it how many positions a round takes,
-        and with a query the cosines between its hand and the key's, which the score adds up.
-
-    Raises:
-        ValueError: there is nothing to draw, or too much, or a position is negative.
+        and the cosines between the query's hand and the key's, which the score adds up.
     """
-    speeds, places = [float(r) for r in radians_per_position], [int(p) for p in positions]
-    right = 1 <= len(speeds) <= 6 and 1 <= len(places) <= 12 and min(places) >= 0
-    got = f"{counted(len(speeds), 'speed')} and positions {places}"
-    need(right, f"{got}; expected 1 to 6 speeds and 1 to 12 positions from 0")
+    speeds, places = list(radians_per_position), list(positions)
     angles = [[r * p for p in places] for r in speeds]
-    numbers: dict[str, Any] = {"angles": [[round(a, 4) for a in row] for row in angles]}
+    cosines = [[round(math.cos(r * query - r * p), 2) + 0.0 for p in places] for r in speeds]
     said = "; ".join(
         f"at {r:.3g} radians a position, "
         + listed([f"{a:.2f} at {p}" for p, a in zip(places, row, strict=True)])
         for r, row in zip(speeds, angles, strict=True)
     )
-    alt = f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {said}."
-    if query is not None:
-        cosines = [[math.cos(r * query - a) for a in row] for r, row in zip(speeds, angles, strict=True)]
-        numbers["cosines"] = [[round(c, 2) + 0.0 for c in row] for row in cosines]
-        told_of = "; ".join(", ".join(f"{c:.2f}" for c in row) for row in numbers["cosines"])
-        alt += f" Cosines to the query at {query}, clock by clock: {told_of}."
+    told_of = "; ".join(", ".join(f"{c:.2f}" for c in row) for row in cosines)
+    alt = (
+        f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {said}. "
+        f"Cosines to the query at {query}, clock by clock: {told_of}."
+    )
 
     def draw(sheet: Sheet) -> None:
         stored = f"{places[0]} to {places[-1]}" if len(places) > 2 else listed(list(map(str, places)))
         sheet.note(18, 20, f"the same key at {stored}", colour="key", bold=True)
-        if query is not None:
-            x, y = (18, 40) if sheet.narrow else (240, 20)
-            sheet.note(x, y, f"a query at {query}", colour="query", bold=True)
+        x, y = (18, 40) if sheet.narrow else (240, 20)
+        sheet.note(x, y, f"a query at {query}", colour="query", bold=True)
         for n, speed in enumerate(speeds):
-            cosines = numbers["cosines"][n] if query is not None else []
-            _clock(sheet, n, speed, places, query, cosines[:4])
+            _clock(sheet, n, speed, places, query, cosines[n][:4])
 
-    return Picture(draw, alt, numbers)
+    rounded = [[round(a, 4) for a in row] for row in angles]
+    return Picture(draw, alt, {"angles": rounded, "cosines": cosines})
 
 
-def _clock(
-    sheet: Sheet, n: int, speed: float, places: list[int], query: int | None, cosines: list[float]
-) -> None:
+def _clock(sheet: Sheet, n: int, speed: float, places: list[int], query: int, cosines: list[float]) -> None:
     """One pair's clock, and what it says: under it, or beside it where the sheet is narrow."""
     x, y = (86.0, 138 + 170.0 * n) if sheet.narrow else (120 + 230.0 * (n % 3), 140 + 290.0 * (n // 3))
-    _hands(sheet, x, y, {p: speed * p for p in places}, query and query * speed)
+    _hands(sheet, x, y, {p: speed * p for p in places}, query * speed)
     lines = [f"a round: {digits(2 * math.pi / abs(speed), 2)} positions" if speed else "never turns"]
     lines += [f"cos to {p}: {c:.2f}" for p, c in zip(places, cosines, strict=False)]
     x, y, at = (x + 84, y - 34, "left") if sheet.narrow else (x, y + 104, "center")
@@ -353,7 +326,7 @@ def _clock(
         sheet.note(x, y + 21 + 20 * k, line, at=at)
 
 
-def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float | None) -> None:
+def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float) -> None:
     """One pair's clock; hands that lie together share a name, such as 0–7."""
     radius, groups = 64.0, list[dict[int, float]]()
     sheet.disc(x, y, radius, "panel", "line", 1)
@@ -364,18 +337,11 @@ def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: flo
         else:
             groups.append({position: angle})
         sheet.line((x, y), (x + 60 * math.sin(angle), y - 60 * math.cos(angle)), colour="key", width=2.2)
-    if query is not None:
-        sheet.line((x, y), (x + 52 * math.sin(query), y - 52 * math.cos(query)), colour="query", width=4)
+    sheet.line((x, y), (x + 52 * math.sin(query), y - 52 * math.cos(query)), colour="query", width=4)
     sheet.disc(x, y, 4, "ink")
     for group in groups:
         names, angle = list(group), sum(group.values()) / len(group)
         name = str(names[0]) if len(names) == 1 else f"{names[0]}–{names[-1]}"
         far = radius + 8 + 0.5 * text_width(name, SMALL, bold=True) * abs(math.sin(angle))
-        sheet.note(
-            x + far * math.sin(angle),
-            y - (far + 2) * math.cos(angle),
-            name,
-            at="center",
-            colour="key",
-            bold=True,
-        )
+        place = (x + far * math.sin(angle), y - (far + 2) * math.cos(angle))
+        sheet.note(*place, name, at="center", colour="key", bold=True)

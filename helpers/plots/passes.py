@@ -149,7 +149,9 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     times = times_scored(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
     words = numbered([token.text for token in trace.sequences[0].tokens[:n]])
-    labels = _by_pass(chosen, n) if chosen.cache != "none" else [_often(row[0]) for row in times]
+    labels = ["once" if row[0] == 1 else f"{row[0]} times" for row in times]
+    if chosen.cache != "none":
+        labels = [pass_names(chosen.steps)[first_pass(chosen, i)] for i in range(n)]
 
     def draw(sheet: Sheet) -> None:
         left, top = (72.0, 92.0) if sheet.narrow else (90.0, 40.0)
@@ -172,15 +174,9 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     return Picture(draw, _triangle_in_words(trace, run, times, words), numbers)
 
 
-def _by_pass(run: Run, n_tokens: int) -> list[str]:
-    """Name, for each token, the pass of the reply that ran it first."""
-    passes = [[token for part in p.parts for token in spread(part.new)] for p in run.steps]
-    first = [next(n for n, new in enumerate(passes) if token in new) for token in range(n_tokens)]
-    return [pass_names(run.steps)[n] for n in first]
-
-
-def _often(times: int) -> str:
-    return "once" if times == 1 else f"{times} times"
+def first_pass(run: Run, token: int) -> int:
+    """Return which pass of the reply, from 0, ran a token first."""
+    return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
 
 
 def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:
@@ -213,5 +209,5 @@ def _shade(run: Run, query: int, count: int) -> tuple[float, str]:
     if run.cache == "none":
         share = (count - 1) / max(len(run.steps) - 1, 1)
         return (1.0, "paper") if share == 1 else (0.08 + 0.42 * share, "ink")
-    n = next(n for n, p in enumerate(run.steps) if query in spread(p.parts[0].new))
+    n = first_pass(run, query)
     return (0.45 if n == 0 else (0.08, 0.25)[n % 2]), "ink"

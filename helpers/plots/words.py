@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ft2font import FT2Font
 from matplotlib.textpath import TextToPath
 
 FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than what browsers take in its place
 TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
-
-
-@cache
-def _font() -> FT2Font:
-    return get_font(findfont(FONT))
 
 
 def need(right: bool, message: str) -> None:
@@ -33,7 +26,7 @@ def told(text: str) -> str:
 
 def drawable(text: str) -> str:
     """Return text with what cannot be drawn as one line of glyphs as escapes or boxes."""
-    glyphs = _font().get_charmap()
+    glyphs = get_font(findfont(FONT)).get_charmap()
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return "".join(c if ord(c) in glyphs else "□" for c in shown)
 
@@ -53,18 +46,6 @@ def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
     while kept > 1 and text_width(shown[:kept] + "…", size, bold=bold) > width:
         kept -= 1
     return shown[:kept] + "…"
-
-
-def wrapped(text: str, width: float, size: float = SMALL) -> list[str]:
-    """Break a sentence into lines of at most `width` px."""
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if text_width(longer, size) > width and lines[-1]:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
 
 
 def numbered(words: Sequence[str]) -> list[str]:

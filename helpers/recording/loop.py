@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,31 +12,14 @@ from helpers.trace import Token
 
 
 class Decoder(Protocol):
-    """What the loop asks of a decoder; an index is a word's place in its row of logits.
+    """What the loop asks of a decoder; `ToyDecoder` and `ModelDecoder` say what each does."""
 
-    Attributes:
-        how: how it chooses, in words, such as "greedy".
-    """
+    how: str  # how it chooses, in words, such as "greedy"
 
-    how: str
-
-    def run(self, tokens: Sequence[Token], cache: Any) -> np.ndarray:
-        """Run these tokens, the recorder looking on; the last one's logits, (V,). Without a cache, alone."""
-
-    def choose(self, logits: np.ndarray) -> int:
-        """Choose the next word."""
-
-    def token(self, index: int, position: int) -> Token:
-        """Make the token of a chosen word."""
-
-    def index_of(self, token: Token) -> int:
-        """Return the index of a token that was chosen before."""
-
-    def top(self, logits: np.ndarray, index: int) -> list[tuple[str, float, float]]:
-        """Return the candidates to keep, the chosen one among them: (text, logit, probability)."""
-
-    def is_over(self, token: Token, cache: Any) -> bool:
-        """Whether nothing comes after this token."""
+    def run(self, tokens: Sequence[Token], cache: Any) -> np.ndarray: ...
+    def next_token(self, logits: np.ndarray, position: int) -> Token: ...
+    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]: ...
+    def is_over(self, token: Token, cache: Any) -> bool: ...
 
 
 def record_run(
@@ -50,8 +33,8 @@ def record_run(
         max_new: tokens at most.
         training: begin with the training reference: every token has its successor as target.
     """
-    tokens = recorder.tokens[: recorder.n_prompt]
-    replayed = recorder.tokens[recorder.n_prompt :]
+    sequence = recorder.trace.sequences[0]
+    tokens, replayed = sequence.tokens[: sequence.prompt], sequence.tokens[sequence.prompt :]
     recorder.begin_run(*("uncached", "none") if cache is None else ("cached", kind))
     if training:
         recorder.open_pass("training", range(len(tokens)), target=list(range(1, len(tokens) + 1)))
@@ -61,30 +44,23 @@ def record_run(
         first = len(tokens) - 1 if emitted and cache is not None else 0
         recorder.open_pass("decode" if emitted else "prefill", range(first, len(tokens)), cache)
         logits = decoder.run(tokens[first:], cache)
-        index = decoder.index_of(replayed[emitted]) if replayed else decoder.choose(logits)
-        token = decoder.token(index, tokens[-1].position + 1)
-        recorder.close_pass(decoder.top(logits, index), token, decoder.how)
+        token = replayed[emitted] if replayed else decoder.next_token(logits, tokens[-1].position + 1)
+        recorder.close_pass(decoder.top(logits, token), token, decoder.how)
         tokens.append(token)
         if decoder.is_over(token, cache):
             return
 
 
 class Watched:
-    """A cache that tells what is appended to it; all else is the cache's own.
+    """A cache that tells a recorder what is appended to it; all else is the cache's own."""
 
-    Args:
-        cache: any cache with `append(layer, k, v)`.
-        tell: called with the layer and its new rows.
-    """
-
-    def __init__(self, cache: Any, tell: Callable[[int, Any, Any], None]) -> None:
-        self.cache, self.tell = cache, tell
+    def __init__(self, cache: Any, recorder: Recorder) -> None:
+        self.cache, self.recorder = cache, recorder
 
     def append(self, layer: int, k: Any, v: Any) -> Any:
-        """Append to the cache, and tell."""
-        stored = self.cache.append(layer, k, v)
-        self.tell(layer, k, v)
-        return stored
+        """Append to the cache, and tell; rows of k are (…, T, D)."""
+        self.recorder.append(layer, k.shape[-2])
+        return self.cache.append(layer, k, v)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.cache, name)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from helpers import trace
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache, KVCache
@@ -20,7 +20,7 @@ from helpers.recording.loop import Watched, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import Chooser, chooser, say_settings, softmax
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Token, Trace
+from helpers.trace import Model, Token, Trace
 
 
 def record_model(
@@ -62,79 +62,55 @@ def record_model(
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
     tokens = tokens_of(model, prompt, tokenizer)
-    check_recorded(model, recorded)
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     cache = empty_cache(model) if cache is None else cache
     check_empty(model, cache, len(tokens))
+    kind = type(cache).__name__.removesuffix("Cache").lower()  # GrowingCache → "growing"
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
-    decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose)
-    decoder.how = say_settings(temperature, top_k, top_p)
-    with decoder.watching():
-        for one in (cache, None) if uncached else (cache,):
-            record_run(recorder, decoder, one, kind_of(cache), max_new, training)
-    return recorder.finish()
+    how = say_settings(temperature, top_k, top_p)
+    decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose, how)
+    for one in (cache, None) if uncached else (cache,):
+        record_run(recorder, decoder, one, kind, max_new, training)
+    return recorder.trace
 
 
+@dataclass
 class ModelDecoder:
     """A model as the recording loop runs it; arguments as in `record_model`."""
 
-    how = "greedy"
-
-    def __init__(
-        self, recorder: Recorder, model: Transformer, tokenizer: Tokenizer | None, n_top: int, choose: Chooser
-    ) -> None:
-        self.recorder, self.model, self.tokenizer = recorder, model, tokenizer
-        self.n_top, self.choose = n_top, choose
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Hang a hook on the core of attention of each layer, for as long as this lasts."""
-        cores = [module for module in self.model.modules() if isinstance(module, Core)]
-        hooks = [core.register_forward_hook(partial(self.attended, n)) for n, core in enumerate(cores)]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def attended(self, layer: int, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
-        """Show the recorder what went into the core of attention and what came out."""
-        q, k, v, mask = map(as_array, given)
-        self.recorder.attention(
-            layer,
-            q=q,
-            k=k,
-            v=v,
-            mask=mask.reshape(mask.shape[-2:]),
-            scale=core.scale,
-            sink=None,
-            output=as_array(contexts),
-        )
+    recorder: Recorder
+    model: Transformer
+    tokenizer: Tokenizer | None
+    n_top: int
+    choose: Chooser
+    how: str
 
     def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
         """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
         kept = empty_cache(self.model) if cache is None else cache
-        watched: KVCache = Watched(kept, self.appended)  # type: ignore[assignment]
-        return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
+        watched: Any = Watched(kept, self.recorder)
+        with ExitStack() as hooks:
+            for module in self.model.modules():
+                if isinstance(module, Core):
+                    hooks.enter_context(module.register_forward_hook(self.attended))
+            return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
 
-    def appended(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Hand new rows on."""
-        self.recorder.append(layer, as_array(k), as_array(v))
+    def attended(self, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
+        """Show the recorder what went into the core of attention and what came out."""
+        q, k, v, mask = map(as_array, given)
+        mask = mask.reshape(mask.shape[-2:])
+        self.recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
-    def token(self, index: int, position: int) -> Token:
-        """Make the token of a chosen id."""
-        return Token(text_of(self.tokenizer, index), index, position, "generated")
+    def next_token(self, logits: np.ndarray, position: int) -> Token:
+        """Choose the next id, and make its token."""
+        chosen = self.choose(logits)
+        return Token(text_of(self.tokenizer, chosen), chosen, position, "generated")
 
-    def index_of(self, token: Token) -> int:
-        """Return a token's id."""
-        assert token.id is not None  # a model's tokens have ids
-        return token.id
-
-    def top(self, logits: np.ndarray, index: int) -> list[tuple[str, float, float]]:
+    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]:
         """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
-        best = [int(i) for i in np.argsort(-logits, kind="stable")[: self.n_top]]
-        if index not in best:
-            best[-1] = index
+        best = np.argsort(-logits, kind="stable")[: self.n_top].tolist()
+        if chosen.id not in best:
+            best[-1] = chosen.id
         p = softmax(logits.astype(float))
         return [(text_of(self.tokenizer, i), float(logits[i]), float(p[i])) for i in best]
 
@@ -156,10 +132,10 @@ def empty_cache(model: Transformer) -> KVCache:
     return GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
 
 
-def describe(model: Transformer, name: str) -> trace.Model:
+def describe(model: Transformer, name: str) -> Model:
     """Return the sizes of a model as a trace has them."""
     config = model.config
-    return trace.Model(
+    return Model(
         name=name,
         n_layers=config.n_layers,
         n_heads=config.n_heads,
@@ -170,11 +146,6 @@ def describe(model: Transformer, name: str) -> trace.Model:
         head_names=None,
         element_bytes=model.embed_tokens.weight.element_size(),
     )
-
-
-def kind_of(cache: KVCache) -> str:
-    """GrowingCache → "growing"."""
-    return type(cache).__name__.removesuffix("Cache").lower()
 
 
 def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[Token]:
@@ -194,14 +165,3 @@ def text_of(tokenizer: Tokenizer | None, token: int) -> str:
     text = tokenizer.decode([token])
     # Some tokens are part of a character: they decode to the sign for a damaged one.
     return f"<{token}>" if not text or "\ufffd" in text else text
-
-
-def check_recorded(model: Transformer, recorded: Sequence[tuple[int, int]] | None) -> None:
-    """Raise ValueError if a (layer, head) pair is not in the model, or stands twice."""
-    L, H = model.config.n_layers, model.config.n_heads
-    for n, (layer, head) in enumerate(recorded or []):
-        if not (0 <= layer < L and 0 <= head < H) or (layer, head) in list(recorded or [])[:n]:
-            raise ValueError(
-                f"recorded has {(layer, head)}; expected each pair once, layers 0 to {L - 1}, "
-                f"heads 0 to {H - 1}"
-            )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,79 +54,59 @@ def record_toy(
     choose = chooser(len(VOCABULARY), temperature, top_k, top_p, seed)
     how = say_settings(temperature, top_k, top_p) + (f", {EOS} banned" if ban_eos else "")
     rules = form == "rules"
-    prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
-    recorder = Recorder(_describe(n_layers, rules), prompt, values=True)
-    decoder = ToyDecoder(recorder, carried, rules, ban_eos, choose, how)
+    cache = KVCache(n_layers)
     if not rules:
-        cache = KVCache(n_layers)
         cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
-        record_run(recorder, decoder, cache, "growing", max_new, training)
-    record_run(recorder, decoder, None, "none", max_new, training)
-    return recorder.finish()
-
-
-def _describe(n_layers: int, rules: bool) -> Model:
-    """What a trace says of the toy; its rules have no keys."""
+    prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
     k_dim, scale = (None, None) if rules else (2, 1.0)
-    return Model("toy", n_layers, len(HEADS), 1, k_dim, 1, scale, list(HEADS), 8)
+    model = Model("toy", n_layers, len(HEADS), 1, k_dim, 1, scale, list(HEADS), 8)
+    recorder = Recorder(model, prompt, values=True)
+    decoder = ToyDecoder(recorder, carried, rules, ban_eos, choose, how)
+    for one in (None,) if rules else (cache, None):
+        record_run(recorder, decoder, one, "growing", max_new, training)
+    return recorder.trace
 
 
+@dataclass
 class ToyDecoder:
     """The toy as the recording loop runs it; arguments as in `record_toy`."""
 
-    def __init__(
-        self, recorder: Recorder, carried: np.ndarray, rules: bool, ban_eos: bool, choose: Chooser, how: str
-    ) -> None:
-        self.recorder, self.rules, self.carried = recorder, rules, carried
-        self.banned = np.array([ban_eos and word == EOS for word in VOCABULARY])
-        self.chooser, self.how = choose, how
-        self.layer = 0
+    recorder: Recorder
+    carried: np.ndarray
+    rules: bool
+    ban_eos: bool
+    choose: Chooser
+    how: str
 
     def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
         """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
         n_layers, P = self.recorder.trace.model.n_layers, len(self.carried)
         numbers = [self.carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
         kept = KVCache(n_layers, len(tokens)) if cache is None else cache
-        watched: KVCache = Watched(kept, self.appended)  # type: ignore[assignment]
+        watched: Any = Watched(kept, self.recorder)
         contexts = toy.run_pass(numbers, watched, n_layers=n_layers, attention=self.attention)
         return toy.readout(contexts[-1])
 
-    def appended(self, layer: int, k: np.ndarray, v: np.ndarray) -> None:
-        """Hand new rows on in the layout of a real model, (batch, heads, rows, width)."""
-        self.layer = layer
-        self.recorder.append(layer, None if self.rules else k[None, None], v[None, None, :, None])
-
     def attention(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Attend as the toy does, and show the recorder what went in and what came out."""
-        core = toy.attention_by_rules if self.rules else toy.attention
-        contexts = core(q, k, v, mask)
-        nothing = self.rules  # no queries, keys or sink
-        self.recorder.attention(
-            self.layer,
-            q=None if nothing else q[None],
-            k=None if nothing else k[None, None],
-            v=v[None, None, :, None],
-            mask=mask,
-            scale=None if nothing else 1.0,
-            sink=None if nothing else SINK,
-            output=contexts.T[None, ..., None],
-            scores=toy.rule_scores(len(v))[None] if nothing else None,
-        )
+        """Attend as the toy does, and show the recorder what went in and what came out, as a batch of one."""
+        known: dict[str, Any]
+        if self.rules:
+            contexts = toy.attention_by_rules(q, k, v, mask)
+            known = {"scores": toy.rule_scores(len(v))[None]}
+        else:
+            contexts = toy.attention(q, k, v, mask)
+            known = {"q": q[None], "k": k[None, None], "scale": 1.0, "sink": SINK}
+        output = contexts.T[None, ..., None]  # (T, H) → (1, H, T, 1)
+        self.recorder.attention(v=v[None, None, :, None], mask=mask, output=output, **known)
         return contexts
 
-    def choose(self, logits: np.ndarray) -> int:
-        """Choose the next word, never a banned one."""
-        return self.chooser(np.where(self.banned, -np.inf, logits))
+    def next_token(self, logits: np.ndarray, position: int) -> Token:
+        """Choose the next word, never a banned one, and make its token."""
+        banned = np.array([self.ban_eos and word == EOS for word in VOCABULARY])
+        word = VOCABULARY[self.choose(np.where(banned, -np.inf, logits))]
+        return Token(word, None, position, "generated")
 
-    def token(self, index: int, position: int) -> Token:
-        """Make the token of a chosen word."""
-        return Token(VOCABULARY[index], None, position, "generated")
-
-    def index_of(self, token: Token) -> int:
-        """Return the index of a word of the vocabulary."""
-        return VOCABULARY.index(token.text)
-
-    def top(self, logits: np.ndarray, index: int) -> list[tuple[str, float, float]]:
+    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]:
         """Return all four words, in the vocabulary's order."""
         return list(zip(VOCABULARY, map(float, logits), map(float, softmax(logits)), strict=True))
 

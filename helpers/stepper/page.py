@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
@@ -47,13 +47,23 @@ def _data(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A line of a list: text that leads to an address, and a few words beside it."""
+
+    text: str
+    address: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
-    """A view of a page, or none, with plain paragraphs above it and under it."""
+    """A view of a page, or none, with plain paragraphs above it and under it, and a list of links last."""
 
     before: str | Iterable[str] = ()
     view: View | None = None
     after: str | Iterable[str] = ()
     heading: str = ""
+    links: Sequence[Link] = ()
 
 
 def _section(section: Section, n: int) -> str:
@@ -63,25 +73,52 @@ def _section(section: Section, n: int) -> str:
         f'<div class="view" id="view{n}"></div>\n<noscript>{view.static_html()}</noscript>' if view else ""
     )
     before, after = (_paragraphs(name, getattr(section, name)) for name in ("before", "after"))
-    return f"<section>\n{heading}{before}\n{shown}\n{after}\n</section>"
+    lines = [
+        f'<li><a href="{_escaped("address", link.address)}">{_escaped("text", link.text)}</a> '
+        f"<span>{_escaped('note', link.note)}</span></li>"
+        for link in section.links
+    ]
+    links = f"<ul>{''.join(lines)}</ul>\n" if lines else ""
+    return f"<section>\n{heading}{before}\n{shown}\n{after}\n{links}</section>"
 
 
-def build(title: str, sections: Sequence[Section]) -> str:
+def build(title: str, sections: Sequence[Section], summary: str = "") -> str:
     """Return a page as text; titles and paragraphs are plain text and are escaped.
 
-    Views of the same data share it: it stands in the page once.
+    The summary, a sentence, is what a messenger shows beside the page's address.
     """
-    views = {n: section.view for n, section in enumerate(sections) if section.view}
-    data = list(dict.fromkeys(view.data for view in views.values()))
-    shown = [
-        {"id": f"view{n}", "data": data.index(v.data), **v.options, "view": v.view, "address": True}
-        for n, v in views.items()
-    ]
+    views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
+    body = "\n".join(_section(section, n) for n, section in enumerate(sections))
+    styles: dict[str, str] = {}  # static forms say them in every cell, for notebooks; a page says them once
+    body = re.sub(
+        r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
+    )
+    live = {name: (v.data, {**v.options, "view": v.view, "address": True}) for name, v in views.items()}
+    style = "".join(f".{name} {{ {style} }}\n" for style, name in styles.items())
+    return assemble(title, f"<h1>{_escaped('title', title)}</h1>\n{body}", live, summary, style)
+
+
+def assemble(
+    title: str, body: str, views: Mapping[str, tuple[str, dict[str, Any]]], summary: str = "", style: str = ""
+) -> str:
+    """Return a page with this HTML in it, whose views come to life.
+
+    Args:
+        title: the page's title, plain text.
+        body: HTML, escaped by whoever made it.
+        views: the data and options of each by the id of its element in the body. Views of the same data
+            share it: it stands in the page once.
+        summary: a sentence on the page, plain text.
+        style: CSS beside that of the views.
+    """
+    data = list(dict.fromkeys(text for text, _ in views.values()))
+    shown = [{**options, "id": name, "data": data.index(text)} for name, (text, options) in views.items()]
     parts = {
         "title": _escaped("title", title),
-        "style": script.stylesheet(),
-        "sections": "\n".join(_section(section, n) for n, section in enumerate(sections)),
-        "script": script.joined(),
+        "summary": _escaped("summary", summary),
+        "style": (script.stylesheet() if views else "") + style,
+        "body": body,
+        "script": script.joined() if views else "",
         "views": _data(json.dumps(shown)),
         "data": "\n".join(
             f'<script type="application/json" id="data{n}">{_data(text)}</script>'

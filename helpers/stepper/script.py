@@ -10,8 +10,9 @@ from helpers.stepper.format import HERE, VIEW
 
 # Each module after those that it imports from, but for the drawing functions, which call each other late.
 MODULES: tuple[str, ...] = ("format", "trace", "frame", "words", "geometry", "dom", "address", "view")
-MODULES += ("links", "canvas", "ribbon", "board", "motion", "panels", "stepper", "mount")
-STYLES: tuple[str, ...] = ("view",)
+MODULES += ("links", "canvas", "ribbon", "board", "motion", "panels", "stepper")
+MODULES += ("race", "toy", "what_if", "mount")
+STYLES: tuple[str, ...] = ("view", "race", "what_if")
 
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)

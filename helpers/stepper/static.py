@@ -1,6 +1,7 @@
-"""The static form: plain tables whose symbols and words carry the meaning, for readers who never click.
+"""The static form, for readers who never click: two passes as pictures and, folded below, more as tables.
 
-GitHub strips every style, an untrusted JupyterLab strips style sheets and SVG; what is left must do.
+GitHub strips every style, an untrusted JupyterLab strips style sheets and SVG; what is left must do. So a
+picture is a table too, and symbols and words carry the meaning of both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from helpers.trace import Drop, Other, Part, Pass, Run, Trace, Values, spread, w
 
 COLUMNS = 14  # more tokens than this: the first and the last few
 ENDS = 6
-LONG = 20  # characters of a token's text
+LAST = 12  # a picture's columns, counted from the end
+LONG, SHORT = 20, 9  # characters of a token's text: in a table, in a picture
 
 LABELS, MARKS, ROWS, SAY = VIEW["labels"], VIEW["marks"], VIEW["rows"], VIEW["tables"]
 _COLOURS = VIEW["palette"]["light"]
@@ -26,21 +28,23 @@ def _filled(ground: str, ink: str = "ink") -> str:
     return f"background-color:{_COLOURS[ground]};color:{_COLOURS[ink]};text-align:center"
 
 
-# One meaning a colour: scored now, scored again, a row of K that is kept, a row of V that is kept.
+# One meaning a colour: scored now, scored again, a row of K that is kept, one of V, a token that came out.
 _STYLES = {
     "now": _filled("qf"),
     "again": _filled("panel", "q") + ";font-weight:bold",
     "k": _filled("kf"),
     "v": _filled("vf"),
+    "gen": _filled("gf", "gen"),
     "": "text-align:center",
+    "box": "padding:1px 2px;text-align:center",
     "left": "text-align:left",
     "right": "text-align:right",
 }
 _KEPT = ("written", "read", "rest")  # states of a row that lies in the cache after the pass
 
 
-def _word(text: str) -> str:
-    whole, cut = visible(text), clipped(text, LONG)
+def _word(text: str, most: int = LONG) -> str:
+    whole, cut = visible(text), clipped(text, most)
     title = f' title="{html.escape(whole)}"' if cut != whole else ""
     return f"<bdi{title}>{html.escape(cut)}</bdi>"
 
@@ -67,16 +71,18 @@ class _Table:
         self.queries = self.part.queries
         self.visible = dict(zip(self.queries, self.part.visible, strict=True))
         self.there = [*self.part.read, *self.part.written, *self.part.new, *self.part.repeated]
-        width = max(stop for _, stop in self.there)
-        every: list[int | None] = list(range(width))
-        self.shown = every if width <= COLUMNS else [*every[:ENDS], None, *every[-ENDS:]]  # None: left out
-        self.width = width
+        self.width = max(stop for _, stop in self.there)
+        self.shown = self.columns([*range(self.width)])
         self.keeps = run.cache != "none" and event.phase != "training"
         self.heads = [head for recorded, head in trace.recorded if recorded == layer]
         values = trace.values or []
         mine = (v for v in values if (v.sequence, v.layer) == (0, layer))
         self.values: Values | None = next(mine, None)
         self._look_back()
+
+    def columns(self, every: list[int]) -> list[int | None]:
+        """The tokens that are shown; None stands for those left out."""
+        return [*every] if len(every) <= COLUMNS else [*every[:ENDS], None, *every[-ENDS:]]
 
     def _look_back(self) -> None:
         """How often each pair was scored, whose each row's work is, and what is stored, up to this pass."""
@@ -96,19 +102,20 @@ class _Table:
                     keys = (k for k in self.shown if k is not None and _holds(ranges, k))
                     self.times.update((query, key) for key in keys)
 
-    def cell(self, query: int, key: int) -> str:
+    def mark(self, query: int, key: int) -> tuple[str, str]:
+        """What stands for a pair, and its style."""
         times = self.times[query, key]
         if query not in self.visible:
-            return _cell(MARKS["earlier"] if times else "")
+            return MARKS["earlier"] if times else "", ""
         if not _holds(self.visible[query], key):
-            return _cell(MARKS["masked"] if _holds(self.there, key) else "")
-        return _cell(f"{times:,}", "again") if times > 1 else _cell(MARKS["now"], "now")
+            return MARKS["masked"] if _holds(self.there, key) else "", ""
+        return (f"{times:,}", "again") if times > 1 else (MARKS["now"], "now")
 
     def row(self, query: int | None) -> str:
         if query is None:
             return self._line("…", lambda key: _cell("…"))
         name = _word(self.tokens[query].text)
-        return self._line(name, lambda key: self.cell(query, key), self.aside(query))
+        return self._line(name, lambda key: _cell(*self.mark(query, key)), self.aside(query))
 
     def _line(self, name: str, cell: Callable[[int], str], aside: str = "") -> str:
         return _row(name, [_cell("…") if key is None else cell(key) for key in self.shown], aside)
@@ -249,6 +256,70 @@ class _Table:
         return f"{self.caption()}<table>{''.join(lines)}</table>"
 
 
+class _Picture(_Table):
+    """One pass of one run as boxes: who looks at whom, and under it K and V in the drawer that keeps them."""
+
+    def columns(self, every: list[int]) -> list[int | None]:
+        return [*every] if len(every) <= LAST else [None, *every[-LAST:]]
+
+    def render(self) -> str:
+        name = VIEW["drawer"]["keeps" if self.keeps else "training" if self.part.target else "drops"]
+        left_out = fill(SAY["more"], more=self.width - LAST) if None in self.shown else ""
+        lines = [
+            self._line(
+                left_out, lambda key: _cell(f'<div style="min-width:44px">{self.word(key)}</div>', "box")
+            ),
+            *(self.looks(query) for query in self.shown if query is not None),
+            _row("", [_cell(f"<b>{name}</b>", "left", len(self.shown))], ""),
+            self._line('<div style="line-height:21px">K<br>V</div>', self.drawer),
+        ]
+        plain = "".join(lines).replace("<tr>", '<tr style="background:transparent">')  # no stripes
+        caption = f'<caption style="{_STYLES["left"]}">{self.caption()}</caption>'
+        return f'<table cellspacing="0" style="{_PICTURE}">{caption}{plain}</table>'
+
+    def word(self, token: int, tag: str = "div") -> str:
+        word = _word(self.tokens[token].text, SHORT)
+        return word if self.tokens[token].origin == "prompt" else _box(word, "gen", "gen", tag=tag)
+
+    def looks(self, query: int) -> str:
+        """A line of the grid; on its right its target, or the token that it gives."""
+        given = {out.query: out.chosen for out in self.part.out}
+        given |= dict(zip(self.queries, self.part.target or [], strict=False))
+        aside = f"→ {self.word(given[query], 'b')}" if query in given else ""
+        return self._line(_word(self.tokens[query].text, SHORT), lambda key: self.pair(query, key), aside)
+
+    def pair(self, query: int, key: int) -> str:
+        mark, style = self.mark(query, key)
+        if mark == MARKS["earlier"]:
+            mark = _box(mark, "", "ring", "1px dotted")
+        return _cell(_box(mark, style, "q") if style else mark, "box")
+
+    def drawer(self, token: int) -> str:
+        """A token's row of K above its row of V, and its part of the drawer."""
+        state = self.row_state(token)
+        edge = "1px dashed" if state == "made" else "1px solid"
+        boxes = [
+            _box(ROWS[state], line if state in _KEPT else "", line, edge, strong=state == "written")
+            for line in (("k", "v") if state else ())
+        ]
+        sides = f"2px {2 * (token == self.width - 1)}px 2px {2 * (token == 0)}px"
+        style = f"padding:3px 2px;border-style:{'solid' if self.keeps else 'dashed'};border-width:{sides}"
+        return f'<td style="{style}">{"".join(boxes)}</td>'
+
+
+_PICTURE = "display:inline-table;vertical-align:top;width:auto;margin:0 24px 12px 0;font-size:12px"
+
+
+def _box(
+    text: str, style: str, line: str, edge: str = "1px solid", strong: bool = False, tag: str = "div"
+) -> str:
+    """Text in a box; a strong edge takes no more room than a thin one."""
+    border = f"{edge} {_COLOURS[line]}"
+    outline = f"outline:{border};" if strong else ""
+    look = f"{_STYLES[style]};border:{border};{outline}border-radius:4px;padding:0 2px;margin:1px 0 2px"
+    return f'<{tag} style="{look}">{text}</{tag}>'
+
+
 def _key(numbers: list[float], parts: list[str]) -> str:
     """A row of K; a part whose name is a question is answered."""
     asked = [k < len(parts) and parts[k].endswith("?") for k in range(len(numbers))]
@@ -315,11 +386,6 @@ def _comparison(cached: _Table, plain: _Table) -> str:
     return fill(SAY["saved"], same=SAY["same" if words[0] == words[1] else "differ"], **counts)
 
 
-def _legend(again: bool) -> str:
-    marks = [f"{mark} {VIEW['cells'][state]}" for state, mark in MARKS.items()]
-    return fill(SAY["legend"], marks=", ".join([*marks, SAY["legend again"]] if again else marks))
-
-
 def render_event(trace: Trace, run: Run, index: int, panels: set[str], layer: int) -> str:
     """Return a pass as its table, anything else as its sentence."""
     event = run.events[index]
@@ -331,22 +397,28 @@ def render_event(trace: Trace, run: Run, index: int, panels: set[str], layer: in
 def render(trace: Trace, panels: set[str], layer: int = 0, start: int | None = None) -> str:
     """Return the static form: prefill, decode with the cache, the same step without it.
 
-    A stepper that starts at the training reference shows that first.
+    A stepper that starts at the training reference shows that first. The first two stand there as pictures.
     """
     cached = next((run for run in trace.runs if run.cache != "none"), None)
     plain = next((run for run in trace.runs if run.cache == "none"), None)
     main, first = cached or trace.runs[0], trace.runs[0]
     chosen = _chosen(main)
-    said = [render_event(trace, main, index, panels, layer) for index in chosen]
+    shown, pictured = ([(main, index) for index in indices] for indices in (chosen, _steps(main)))
     if start is not None and isinstance(e := first.events[start], Pass) and e.phase == "training":
-        said.insert(0, render_event(trace, first, start, panels, layer))
+        shown.insert(0, (first, start))
+        pictured.insert(0, (first, start))
+    said = [render_event(trace, *event, panels, layer) for event in shown]
+    pictures = [_Picture(trace, *event, panels, layer).render() for event in pictured[:2]]
     there = {call: index for index, call in enumerate(_calls(plain))} if plain else {}
     both = [i for i in chosen if (call := _calls(main)[i])[0] == "decode" and call in there]
     if cached and plain and both:
         table = _Table(trace, cached, both[-1], panels, layer)
         without = _Table(trace, plain, there[_calls(cached)[both[-1]]], panels, layer)
         said += [without.render(), _comparison(table, without)]
+    said += [SAY["legend again"]] if both and plain else []
     missing = len(set(_steps(main)) - set(chosen))
     left_out = fill(SAY["left out"], passes=len(_steps(main)), missing=missing) if missing else ""
     first_of = fill(SAY["first of"], sequences=len(trace.sequences)) if len(trace.sequences) > 1 else ""
-    return "".join([first_of, *said, _legend(bool(both and plain)), left_out])
+    legend = fill(SAY["legend"], marks=", ".join(f"{m} {VIEW['cells'][state]}" for state, m in MARKS.items()))
+    folded = f"<details><summary>{SAY['folded']}</summary>{''.join(said)}{left_out}</details>"
+    return f"{first_of}<div>{''.join(pictures)}</div>{legend}{folded}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from helpers.arguments import is_whole
 from helpers.stepper import static
+from helpers.stepper.format import fill
 from helpers.stepper.view import View
 from helpers.trace import Pass, Run, Trace
 
@@ -32,10 +33,11 @@ class Stepper(View):
             events, or None for the first pass that is no training.
         cache: whether the run with a cache is shown first.
         layer: index, from 0, of the layer shown first.
+        head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
 
     Raises:
         TypeError: a trace, panels or a cache that are not of their kind.
-        ValueError: an unknown panel, a start outside the run, a layer that was not recorded.
+        ValueError: an unknown panel, a start outside the run, a layer or head that was not recorded.
     """
 
     view = "stepper"
@@ -47,6 +49,7 @@ class Stepper(View):
         start: str | int | None = None,
         cache: bool = True,
         layer: int = 0,
+        head: int | None = None,
     ) -> None:
         if not isinstance(trace, Trace):
             raise TypeError(
@@ -58,6 +61,7 @@ class Stepper(View):
         self.start = _start(trace, start)
         self.cache = _switch(cache)
         self.layer = _layer(trace, layer)
+        self.head = _head(trace, self.layer, head)
 
     @property
     def data(self) -> str:
@@ -67,10 +71,16 @@ class Stepper(View):
     @property
     def options(self) -> dict[str, Any]:
         """What the front end is told beside the trace."""
-        return {"panels": list(self.panels), "start": self.start, "cache": self.cache, "layer": self.layer}
+        shown = {"cache": self.cache, "layer": self.layer, "head": self.head}
+        return {"panels": list(self.panels), "start": self.start, **shown}
+
+    @property
+    def invitation(self) -> str:
+        """What to do where the stepper is not running yet."""
+        return fill(super().invitation, passes=len(_passes(self.trace)))
 
     def static_html(self) -> str:
-        """Return the static form: plain tables of prefill, decode with the cache and without."""
+        """Return the static form: pictures of prefill and decode, and tables of them and of no cache."""
         return static.render(self.trace, set(self.panels), self.layer, self.start)
 
     def __repr__(self) -> str:
@@ -137,3 +147,11 @@ def _switch(cache: bool) -> bool:
 def _layer(trace: Trace, layer: int) -> int:
     recorded = sorted({recorded_layer for recorded_layer, _ in trace.recorded})
     return _one_of("layer", layer, recorded, f"one of the layers that the trace holds: {recorded} (from 0)")
+
+
+def _head(trace: Trace, layer: int, head: int | None) -> int | None:
+    recorded = [at for of, at in trace.recorded if of == layer]
+    expected = (
+        f"None (the mean of all) or one of the heads that the trace holds of the layer: {recorded} (from 0)"
+    )
+    return None if head is None else _one_of("head", head, recorded, expected)

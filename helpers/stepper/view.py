@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from helpers import outputs
 from helpers.stepper import page, script
+from helpers.stepper.format import VIEW
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
@@ -33,6 +34,11 @@ class View(ABC):
     @abstractmethod
     def static_html(self) -> str:
         """Return the static form: what readers see where nothing runs."""
+
+    @property
+    def invitation(self) -> str:
+        """What to do where the view is not running yet."""
+        return str(VIEW["not run"][self.view])
 
     @cached_property
     def widget(self) -> AnyWidget:
@@ -63,7 +69,7 @@ class View(ABC):
         page.save(path, title, [page.Section(before, self, after)])
 
     def _ipython_display_(self) -> None:
-        outputs.show(self.static_html(), self.widget, repr(self))
+        outputs.show(f"{self.static_html()}<p>{self.invitation}</p>", self.widget, repr(self))
 
 
 @cache

@@ -4,17 +4,14 @@
 two of them part.
 """
 
-from helpers.trace.compare import Comparison, compare
+from helpers.trace.compare import compare
 from helpers.trace.record import (
-    COUNTS,
-    FULL,
     Drop,
     Model,
     Other,
     Output,
     Part,
     Pass,
-    Range,
     Run,
     Token,
     TokenSequence,
@@ -28,16 +25,12 @@ from helpers.trace.record import (
 )
 
 __all__ = [
-    "COUNTS",
-    "FULL",
-    "Comparison",
     "Drop",
     "Model",
     "Other",
     "Output",
     "Part",
     "Pass",
-    "Range",
     "Run",
     "Token",
     "TokenSequence",

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from helpers.trace.record import FULL, Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace.record import FULL, Pass, Run, Trace, spread, weight_key
 
 Field = tuple[str, Any]  # a place in words, and what stands there: an array is compared with a tolerance
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """True if two traces are equal; as text "equal", or the first place where they part."""
+    """True if two traces are equal; as text "equal", or the place of the first difference, and what it is."""
 
-    equal: bool
     where: str = "equal"
 
     def __bool__(self) -> bool:
-        return self.equal
+        return self.where == "equal"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.where
-
-    __repr__ = __str__
 
 
 def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -> Comparison:
-    """Compare two traces, run by run and pass by pass.
+    """Compare two traces; the result names the first pass, layer, head, position and field that differ.
 
     Args:
         what: "result" compares, of the new rows, their tokens and targets, who may look at whom, attention
@@ -40,98 +38,66 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
             were dropped), unless a run has no cache.
         tolerance: largest difference of a weight, and of a context or logit relative to max(1, its size).
 
-    Returns:
-        A `Comparison`; `str()` of it says "equal", or names the first pass, layer, head, position and
-        field that differ.
-
     Raises:
         ValueError: `what` is neither, or the traces do not have the same number of runs.
     """
     if what not in ("result", "work"):
         raise ValueError(f"what is {what!r}; expected 'result' or 'work'")
     if len(a.runs) != len(b.runs):
-        raise ValueError(
-            f"the traces have {len(a.runs)} and {len(b.runs)} runs; pick one of each with .only(name)"
-        )
-    if what == "result" and a.recorded != b.recorded:
-        return Comparison(False, f"recorded heads: {a.recorded} against {b.recorded}")
+        raise ValueError(f"{len(a.runs)} and {len(b.runs)} runs came in; pick one of each with .only(name)")
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
+    heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
+    told = partial(_result, heads=heads, contexts=contexts) if what == "result" else _work
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
-        if len(run_a.passes) != len(run_b.passes):
-            return Comparison(
-                False, f"run {run_a.name}: {len(run_a.passes)} passes against {len(run_b.passes)}"
-            )
-        events = "none" not in (run_a.cache, run_b.cache)
-        b = replace(b, model=a.model)  # what the heads are called is no difference
-        both = (_fields(trace, run, what, events, contexts) for trace, run in ((a, run_a), (b, run_b)))
+        drops = "none" not in (run_a.cache, run_b.cache)
+        both = (_fields(trace, run, told, drops) for trace, run in ((a, run_a), (b, run_b)))
         for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
             if place != other or not _alike(x, y, tolerance):
-                told = f"{place}: {_short(x)} against {_short(y)}" if place == other else f"{place}, {other}"
-                return Comparison(False, f"{run_a.name}, {told}")
-    return Comparison(True)
+                there = "" if place == other else f"{other}: "
+                return Comparison(f"{run_a.name}, {place}: {_short(x)} against {there}{_short(y)}")
+    return Comparison()
 
 
-def _fields(trace: Trace, run: Run, what: str, events: bool, contexts: bool) -> Iterator[Field]:
+def _fields(trace: Trace, run: Run, told: Callable[..., Iterable[Field]], drops: bool) -> Iterator[Field]:
     """Yield all that is compared of a run, in order: the first field that differs is where two runs part."""
-    between: list[str] = []
     number = 0
     for event in run.events:
-        if not isinstance(event, Pass):
-            between.append(_said(event))
-            continue
-        if events:
-            yield f"before pass {number}", ", ".join(between) or "nothing"
-        of_pass = _result(trace, event, contexts) if what == "result" else _work(event)
-        for place, value in of_pass:
-            yield f"pass {number} ({event.phase}): {place}" if place != "phase" else f"pass {number}", value
-        between, number = [], number + 1
-    if events:
-        yield "after the last pass", ", ".join(between) or "nothing"
+        if isinstance(event, Pass):
+            yield from ((f"pass {number} ({event.phase}): {place}", x) for place, x in told(trace, event))
+            number += 1
+        elif drops:
+            yield f"before pass {number}", event
 
 
-def _said(event: Any) -> str:
-    if isinstance(event, Drop):
-        return f"drop of rows {event.rows} of sequence {event.sequence} ({event.why})"
-    return str(event.op)
-
-
-def _work(event: Pass) -> Iterable[Field]:
+def _work(trace: Trace, event: Pass) -> Iterable[Field]:
     yield from ((f"counts {name}", count) for name, count in event.counts.items())
-    yield "layers", len(event.shapes)
     for shape in event.shapes:
-        names = (name for name in shape if name != "layer")
-        yield from ((f"layer {shape['layer']}, shape of {name}", shape[name]) for name in names)
+        yield from ((f"layer {shape['layer']}, shape of {name}", size) for name, size in shape.items())
 
 
-def _result(trace: Trace, event: Pass, contexts: bool) -> Iterable[Field]:
-    yield "phase", event.phase
+def _result(trace: Trace, event: Pass, heads: Sequence[Any], contexts: bool) -> Iterable[Field]:
+    yield "recorded heads", trace.recorded
     yield "sequences", len(event.parts)
     for part in event.parts:
+        tokens, new = trace.sequences[part.sequence].tokens, spread(part.new)
         yield "new tokens", part.new
         yield "targets", part.target
-        yield from _rows(trace, part, contexts)
-        tokens = trace.sequences[part.sequence].tokens
+        for token in new:
+            yield f"position {tokens[token].position}, token", repr(tokens[token].text)
+            seen = part.visible[part.queries.index(token)]
+            yield f"position {tokens[token].position}, visible tokens", seen
+        for layer, head in trace.recorded:
+            of_head = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
+            for token in new:
+                place = f"layer {layer}, head {heads[head]}, position {tokens[token].position}"
+                weights = trace.weights.get(weight_key(part.sequence, token, layer, head), np.array([]))
+                yield f"{place}, attention weights", weights / FULL
+                if contexts:
+                    yield f"{place}, context", np.array(of_head.get(token, []))
         yield "outputs", len(part.out)
         for out in part.out:
             yield "logits", {word: logit for word, logit, _ in out.top}
             yield "chosen", f"{tokens[out.chosen].text!r} (token {out.chosen})"
-
-
-def _rows(trace: Trace, part: Part, contexts: bool) -> Iterable[Field]:
-    tokens, new = trace.sequences[part.sequence].tokens, spread(part.new)
-    for token in new:
-        yield f"position {tokens[token].position}, token", repr(tokens[token].text)
-        seen = part.visible[part.queries.index(token)]
-        yield f"position {tokens[token].position}, visible tokens", seen
-    for layer, head in trace.recorded:
-        name = trace.model.head_names[head] if trace.model.head_names else str(head)
-        of_head = part.contexts.get(f"{layer}.{head}", [])
-        for row, token in enumerate(new):
-            place = f"layer {layer}, head {name}, position {tokens[token].position}"
-            weights = trace.weights.get(weight_key(part.sequence, token, layer, head))
-            yield f"{place}, attention weights", None if weights is None else weights / FULL
-            if contexts:
-                yield f"{place}, context", np.array(of_head[row]) if row < len(of_head) else None
 
 
 def _alike(x: Any, y: Any, tolerance: float) -> bool:
@@ -139,7 +105,7 @@ def _alike(x: Any, y: Any, tolerance: float) -> bool:
         return all(_alike(np.array(x[word]), np.array(y[word]), tolerance) for word in x if word in y)
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         return x.shape == y.shape and bool((np.abs(x - y) <= tolerance * np.maximum(1, np.abs(x))).all())
-    return type(x) is type(y) and bool(x == y)
+    return bool(x == y)
 
 
 def _short(value: Any) -> str:

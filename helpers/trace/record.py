@@ -1,9 +1,8 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
 One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests). Its JSON
-form, version 1, is these dataclasses as objects, tuples as lists, plus `"format"` and `"version"`. Two things
-differ: an event has `"op"`: "pass", "drop", or, of a later kind, anything else with a sentence `"say"`; and
-`"weights"` is {"encoding": "u16-base64", "rows": {"sequence.token.layer.head": "…"}}, each row the
+form, version 1, is these dataclasses as objects, tuples as lists, plus `"format"` and `"version"`. One thing
+differs: `"weights"` is {"encoding": "u16-base64", "rows": {"sequence.token.layer.head": "…"}}, each row the
 little-endian 16-bit integers weight × 65535 of its visible tokens, in order. Other keys are ignored.
 
 A token is named by its index in its sequence, which only grows; ranges are half-open, [[0, 4]] holds 0 to 3.
@@ -24,8 +23,6 @@ import numpy as np
 FORMAT = "watch-it-decode-trace"
 VERSION = 1
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
-
-COUNTS = ("positions", "kv_rows", "rows_read", "pairs", "products")
 
 Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3
 
@@ -105,7 +102,7 @@ class Pass:
     phase: str  # training | prefill | decode | verify
     parts: list[Part]
     shapes: list[dict[str, Any]]  # one a layer: layer, q, k, v, scores
-    counts: dict[str, int]  # by COUNTS
+    counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
     op: str = "pass"
 
 
@@ -122,11 +119,13 @@ class Drop:
 
 @dataclass
 class Other:
-    """An event of a later kind, kept as it came and shown as its sentence."""
+    """An event of a later kind, shown as its sentence."""
 
     op: str
     say: str
-    data: dict[str, Any] = field(default_factory=dict)
+
+
+EVENTS = {"pass": Pass, "drop": Drop}  # by op; any other is an `Other`
 
 
 @dataclass
@@ -148,7 +147,7 @@ class Run:
         return [event for event in self.passes if event.phase != "training"]
 
     def counted(self, what: str) -> list[int]:
-        """Return one of the counts (positions, kv_rows, rows_read, pairs, products) of each step."""
+        """Return one of the counts, such as "positions", of each step."""
         return [event.counts[what] for event in self.steps]
 
 
@@ -185,16 +184,10 @@ class Trace:
         return replace(self, runs=[self.run(name)])
 
     def attention_weights(self, token: int, layer: int, head: int, sequence: int = 0) -> np.ndarray:
-        """Return the attention weights of one query over the tokens it may look at, as floats.
-
-        Raises:
-            KeyError: that row was not recorded.
-        """
+        """Return one query's weights over the tokens it may look at; KeyError if they were not recorded."""
         key = weight_key(sequence, token, layer, head)
         if key not in self.weights:
-            raise KeyError(
-                f"no weights of token {token} for layer {layer}, head {head}; recorded: {self.recorded}"
-            )
+            raise KeyError(f"no row of token {token}, layer {layer}, head {head}; recorded: {self.recorded}")
         return self.weights[key].astype(float) / FULL
 
     def __repr__(self) -> str:
@@ -202,22 +195,11 @@ class Trace:
         runs = ", ".join(f"{run.name}: {len(run.passes)} passes" for run in self.runs)
         return f"Trace({self.model.name}, {words} tokens, {self.model.n_layers} layers, {runs})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form as plain lists and dicts."""
-        rows = {
-            key: base64.b64encode(row.astype("<u2").tobytes()).decode() for key, row in self.weights.items()
-        }
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            **{name: _plain(getattr(self, name)) for name in ("model", "recorded", "sequences", "runs")},
-            "weights": {"encoding": "u16-base64", "rows": rows},
-            "values": _plain(self.values),
-        }
-
     def to_json(self) -> str:
         """Return the JSON form as one compact line."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        weights = {"encoding": "u16-base64", "rows": self.weights}
+        whole = {"format": FORMAT, "version": VERSION, **_plain(self), "weights": weights}
+        return json.dumps(whole, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Trace:
@@ -231,15 +213,11 @@ class Trace:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise TraceError(
-                f"this is no complete JSON text ({error}); expected a whole trace file: "
-                "it may be cut off, save it again"
+                f"no complete JSON ({error}); expected a trace: if cut off, save it again"
             ) from None
-        found = {name: data.get(name) if isinstance(data, dict) else None for name in ("format", "version")}
-        if found != {"format": FORMAT, "version": VERSION}:
-            raise TraceError(
-                f"got {found}; expected format {FORMAT!r}, version {VERSION}: record the run again with this "
-                "version"
-            )
+        found = [data.get("format"), data.get("version")] if isinstance(data, dict) else []
+        if found != [FORMAT, VERSION]:
+            raise TraceError(f"got format and version {found}; expected {[FORMAT, VERSION]}: record it again")
         if isinstance(data.get("weights"), dict):
             data["weights"] = data["weights"].get("rows")
         return _build(cls, data, "trace")
@@ -263,14 +241,11 @@ def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
 
 
 def gather(indices: Iterable[int]) -> list[Range]:
-    """[0, 1, 5] -> [(0, 2), (5, 6)]; indices ascend."""
-    ranges: list[Range] = []
-    for i in indices:
-        if ranges and ranges[-1][1] == i:
-            ranges[-1] = (ranges[-1][0], i + 1)
-        else:
-            ranges.append((int(i), int(i) + 1))
-    return ranges
+    """[0, 1, 5] -> [(0, 2), (5, 6)]"""
+    found = set(map(int, indices))
+    starts = sorted(i for i in found if i - 1 not in found)
+    stops = sorted(i + 1 for i in found if i + 1 not in found)
+    return list(zip(starts, stops, strict=True))
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
@@ -279,16 +254,10 @@ def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file so that a failure leaves no partial file behind.
-
-    Raises:
-        FileNotFoundError: the folder is not there.
-    """
+    """Write a text file, whole or not at all. FileNotFoundError if its folder is not there."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(path.parent)!r}; make it first, or save somewhere else"
-        )
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}; make it first, or save elsewhere")
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text, encoding="utf-8")
@@ -298,61 +267,37 @@ def write_whole(path: str | Path, text: str) -> None:
 
 
 def _plain(x: Any) -> Any:
-    """Dataclasses, tuples and lists as what JSON knows."""
-    if isinstance(x, Other):
-        return {**_plain(x.data), "op": x.op, "say": x.say}
-    if is_dataclass(x):
-        return {f.name: _plain(getattr(x, f.name)) for f in fields(x)}
-    if isinstance(x, list | tuple):
-        return [_plain(item) for item in x]
-    return {key: _plain(item) for key, item in x.items()} if isinstance(x, dict) else x
-
-
-EVENTS = {"pass": Pass, "drop": Drop}
+    """What stands in JSON for a dataclass, or for a row of attention weights."""
+    if isinstance(x, np.ndarray):
+        return base64.b64encode(x.astype("<u2").tobytes()).decode()
+    return {f.name: getattr(x, f.name) for f in fields(x)}
 
 
 def _build(kind: Any, data: Any, path: str) -> Any:
-    """Rebuild a value of an annotated type from its JSON form.
-
-    Raises:
-        TraceError: a field is missing or of another kind; the message has its path.
-    """
+    """Rebuild a value of an annotated type from its JSON form; TraceError has the path of what is wrong."""
+    parts, origin = get_args(kind), get_origin(kind) or kind
     try:
-        return _built(kind, data, path)
+        if Other in parts:  # an event
+            return _build(EVENTS.get(data["op"], Other), data, path)
+        if origin is types.UnionType:  # something or nothing
+            return None if data is None else _build(parts[0], data, path)
+        if is_dataclass(kind):
+            hints = get_type_hints(kind).items()
+            return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]
+        if kind is np.ndarray:  # a row of attention weights
+            return np.frombuffer(base64.b64decode(data, validate=True), "<u2")
+        wanted: Any = {tuple: (list,), float: (float, int)}.get(origin, (origin,))  # what JSON has for it
+        if kind is not Any and type(data) not in wanted:
+            raise TypeError(f"a {type(data).__name__}")
+        if origin is dict:
+            return {key: _build(parts[1], item, f"{path}[{key!r}]") for key, item in data.items()}
+        if origin in (list, tuple):
+            each = zip(parts if origin is tuple else parts * len(data), data, strict=True)
+            return origin(_build(part, item, f"{path}[{n}]") for n, (part, item) in enumerate(each))
+        return data
     except TraceError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         got = f"no field {error}" if isinstance(error, KeyError) else f"{str(data)[:80]} ({error})"
-        raise TraceError(
-            f"{path}: got {got}; expected {getattr(kind, '__name__', kind)}: the file may be cut off or of "
-            "another tool"
-        ) from None
-
-
-def _built(kind: Any, data: Any, path: str) -> Any:
-    parts: tuple[Any, ...] = get_args(kind)
-    origin: Any = get_origin(kind)
-    if kind is np.ndarray:  # a row of attention weights
-        return np.frombuffer(base64.b64decode(data, validate=True), "<u2")
-    if Other in parts:  # an event
-        if data["op"] in EVENTS:
-            return _build(EVENTS[data["op"]], data, path)
-        return Other(data["op"], data["say"], {key: data[key] for key in data.keys() - {"op", "say"}})
-    if origin is types.UnionType:  # something or nothing
-        return None if data is None else _build(parts[0], data, path)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind).items()
-        return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]
-    if kind is Any or (kind is float and type(data) is int):
-        return data if kind is Any else float(data)
-    wanted: Any = list if origin is tuple else origin or kind
-    if not isinstance(data, wanted) or isinstance(data, bool):  # Python takes True for a 1
-        raise TypeError(f"a {type(data).__name__}")
-    if origin is dict:
-        return {key: _build(parts[1], item, f"{path}[{key!r}]") for key, item in data.items()}
-    if origin is list:
-        return [_build(parts[0], item, f"{path}[{n}]") for n, item in enumerate(data)]
-    if origin is tuple:
-        pairs = enumerate(zip(parts, data, strict=True))
-        return tuple(_build(part, item, f"{path}[{n}]") for n, (part, item) in pairs)
-    return data
+        name = getattr(kind, "__name__", kind)
+        raise TraceError(f"{path}: got {got}; expected {name}: save or record it again") from None

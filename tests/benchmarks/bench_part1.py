@@ -1,4 +1,4 @@
-"""What Part I costs: imports, the toy's two forms of prefill, decode with and without a cache, notebooks.
+"""What Part I costs: imports, the toy's two forms of prefill, decode with and without a cache; all notebooks.
 
     python tests/benchmarks/bench_part1.py                    # all tables, about two minutes
     python tests/benchmarks/bench_part1.py imports toy        # some of them
@@ -152,16 +152,18 @@ def bench_notebooks() -> None:
     from run_notebooks import execute
 
     rows = []
-    for path in sorted((ROOT / "notebooks").glob("0[0-4]_*.ipynb")):
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         book = nbformat.read(path, as_version=4)
         start = time.perf_counter()
         execute(book, path.parent)
         seconds, size = time.perf_counter() - start, path.stat().st_size
-        fine = [within(seconds, 20), within(size, 300_000)]
+        part2 = path.stem >= "05"
+        limit = 120 if path.stem.startswith("06") else 60 if part2 else 20
+        fine = [within(seconds, limit), within(size, 400_000 if part2 else 300_000)]
         rows.append([path.stem, f"{seconds:.1f} s", fine[0], f"{size / 1000:.0f} KB", fine[1]])
     table(
         "Notebooks, one run each",
-        ["", "time with kernel start", "under 20 s", "file", "under 300 KB"],
+        ["", "time with kernel start", "under 20, 60 or 120 s", "file", "under 300 or 400 KB"],
         rows,
     )
 

@@ -12,7 +12,7 @@ from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
 pytestmark = pytest.mark.browser
 
 CELLS = (
-    "from helpers import explorers\nexplorers.next_word()",
+    "from helpers import explorers, toy\nexplorers.next_word(toy.step(toy.PROMPT))",
     "explorers.cost_of_reply()",
     "'the last cell'",
 )

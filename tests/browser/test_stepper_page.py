@@ -261,7 +261,7 @@ def test_what_belongs_together_lights_up(open_page: Open) -> None:
     readout = page.locator(".wid-readout")
     idle = readout.inner_text()
     page.locator('[data-key="w0.1s"]').hover()
-    both = ["1", "c4.1", "ctx4.0", "h1", "k1", "v1", "sum0", "t0.1", "w0", "w0.1d", "w0.1s", "b4"]
+    both = ["1", "c4.1", "ctx4.0", "h1", "k1", "v1", "t0.1", "w0", "w0.1d", "w0.1s", "b4"]
     assert page.evaluate(lit) == sorted(both)
     assert "with weight 0.5 (even); it adds 0.5 × 20 = 10 to the context" in readout.inner_text()
     page.locator('[data-token="3"]').focus()

@@ -19,8 +19,6 @@ from helpers.model.load.tokenizer import chat_prompt, load_tokenizer
 from helpers.model.load.weights import DTYPES, assemble
 from helpers.model.transformer import Transformer
 
-__all__ = ["CheckpointError", "chat_prompt", "load", "load_tokenizer", "save"]
-
 
 def load(
     source: str | Path, *, dtype: torch.dtype | None = None, max_seq_len: int | None = None

@@ -9,7 +9,7 @@ import torch
 
 from helpers.arguments import check_whole
 from helpers.model.config import Llama3Scaling, ModelConfig
-from helpers.model.load.files import CheckpointError, read_json
+from helpers.model.load.files import read_json, reading
 
 CONFIG_FILE = "config.json"
 ORIGINAL = "original_max_position_embeddings"  # of llama3 scaling
@@ -63,11 +63,8 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
     """Read config.json; arguments and errors as in `load`."""
     path = Path(folder) / CONFIG_FILE
-    data = read_json(path)
-    try:
-        return config_from_json(data, max_seq_len)
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    with reading(path):
+        return config_from_json(read_json(path), max_seq_len)
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
@@ -97,12 +94,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
 
 
 def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """Return config.json for a model; errors as in `save`."""
-    if config.hidden_size % config.n_heads:
-        raise CheckpointError(
-            f"hidden_size {config.hidden_size} is no multiple of n_heads {config.n_heads}; "
-            "expected one: transformers refuses such a Llama"
-        )
+    """Return config.json for a model."""
     kind, rope = "qwen2" if config.qkv_bias else "llama", None
     if config.rope_scaling is not None:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
@@ -158,10 +150,8 @@ def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
     """Return llama3 scaling, or None for plain RoPE."""
     if rope["rope_type"] == "default":
         return None
-    keys = ("factor", "low_freq_factor", "high_freq_factor", ORIGINAL)
-    if missing := [key for key in keys if key not in rope]:
-        raise ValueError(f"{missing[0]} of rope type llama3 is missing")
-    return Llama3Scaling(**{key: rope[key] for key in keys[:3]}, original_max_seq_len=rope[ORIGINAL])
+    factors: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
+    return Llama3Scaling(**factors, original_max_seq_len=rope[ORIGINAL])
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import stat
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +16,34 @@ class CheckpointError(ValueError):
 
 def check_file(path: Path) -> Path:
     """Return the path. CheckpointError unless it is a file that can be read: opening a pipe would wait."""
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-            raise CheckpointError(f"{path} is {kind}; expected a file")
+    with reading(path, " cannot be read"):
+        if path.is_fifo():
+            raise OSError("it is a pipe; expected a file")
         path.open("rb").close()
-    except FileNotFoundError:
-        raise CheckpointError(f"{path.name} is missing from {path.parent}") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     return path
+
+
+@contextmanager
+def reading(path: Path, told: str = "") -> Iterator[None]:
+    """Turn any error over what a file holds into a CheckpointError that names it; `told` says more of it."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{path}{told}: {error}") from error
 
 
 def names_in(folder: Path) -> set[str]:
     """Return the names in a folder; CheckpointError if it may not be listed."""
-    try:
+    with reading(folder, " cannot be listed"):
         return {path.name for path in folder.iterdir()}
-    except OSError as error:
-        raise CheckpointError(f"{folder} cannot be listed: {error.strerror}") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file; CheckpointError if that is not what it holds, or a key stands twice."""
-    try:
-        data = json.loads(check_file(path).read_text(encoding="utf-8"), object_pairs_hook=without_doubles)
-    except CheckpointError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    with reading(path):
+        data = json.loads(check_file(path).read_bytes(), object_pairs_hook=without_doubles)
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")
     return data

@@ -16,7 +16,7 @@ from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.load.config import context
-from helpers.model.load.files import CheckpointError, check_file
+from helpers.model.load.files import CheckpointError, check_file, reading
 from helpers.model.load.weights import converted
 
 # Each part of a tensor's name, and the model's name for it: blk.0.attn_q.weight is layers.0.self_attn.q_proj.
@@ -65,13 +65,9 @@ class Gguf:
     """An open file: its metadata by key, its tensors as they are stored."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            reader = Reader(check_file(path))
+        with reading(path, " is no GGUF file, damaged or cut off"):
+            reader = Reader(path)
             self.metadata = {key: field.contents() for key, field in reader.fields.items()}
-        except CheckpointError:
-            raise
-        except Exception as error:  # whatever the library raises where bytes are missing or changed
-            raise CheckpointError(f"{path} is no GGUF file, damaged or cut off ({error})") from None
         if reader.byte_order == "S":
             raise CheckpointError(f"{path} has the bytes of its numbers in the other order, not supported")
         if self.metadata.get("split.count", 1) != 1:
@@ -110,12 +106,8 @@ def read(
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Read config and weights of a file; arguments and errors as in `load`."""
     file = opened(path)
-    try:
+    with reading(path):
         config = config_of(file, max_seq_len)
-    except CheckpointError:
-        raise
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
     weights = {}
     for name in file.tensors.keys() - {ROPE_FACTORS}:
         tensor = file.tensor(name)

@@ -21,17 +21,11 @@ def find(source: str | Path) -> Path:
     Raises:
         CheckpointError: there is no such thing, or it cannot be downloaded.
     """
-    if not isinstance(source, str | Path):
-        raise CheckpointError(
-            f"the source is {source!r}; expected a folder, a .gguf file, or a Hub name: owner/name"
-        )
     path = Path(source)
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises OSError for a name that is too long
         return inside(path)
     if path.suffix == ".gguf":
         return path
-    if os.path.exists(path):  # noqa: PTH110
-        raise CheckpointError(f"{path} is a file; expected the folder that holds {CONFIG_FILE}, or a .gguf")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(source)):
         raise CheckpointError(
             f"there is no folder {str(source)!r}; expected one, a .gguf file, or a Hub name: owner/name"

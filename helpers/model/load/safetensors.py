@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from helpers.model.load.config import CONFIG_FILE, config_to_json
-from helpers.model.load.files import CheckpointError, check_file, names_in, read_json
+from helpers.model.load.files import CheckpointError, check_file, names_in, read_json, reading
 from helpers.model.load.weights import EMBEDDING, READOUT, converted
 from helpers.model.transformer import Transformer
 
@@ -25,7 +24,7 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
     """Read the tensors of a folder, by the model's names for them; arguments and errors as in `load`."""
     refuse_other_files(folder)
     if not (folder / INDEX).exists():
-        return read_files(folder, [WEIGHTS], dtype)[0]
+        return read_files(folder, [WEIGHTS], dtype)
     places = read_json(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise CheckpointError(f"{INDEX} has no weight_map; expected the file of each tensor")
@@ -34,39 +33,25 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
             raise CheckpointError(
                 f"{INDEX} puts {tensor} into {file!r}; expected a .safetensors file in the same folder"
             )
-    weights, found = read_files(folder, sorted(set(places.values())), dtype)
-    if wrong := sorted(found ^ set(places.items())):
-        tensor, file = wrong[0]
-        has, says = ("holds", "does not list it") if wrong[0] in found else ("lacks", "lists it")
-        raise CheckpointError(f"{file} {has} the tensor {tensor}, {INDEX} {says} there")
-    return weights
+    return read_files(folder, sorted(set(places.values())), dtype)
 
 
-def read_files(
-    folder: Path, files: list[str], dtype: torch.dtype | None
-) -> tuple[dict[str, Tensor], set[tuple[str, str]]]:
-    """Read every tensor of these files; beside them return (name in the file, file) of each."""
+def read_files(folder: Path, files: list[str], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """Read every tensor of these files, wherever an index says that it is."""
     weights: dict[str, Tensor] = {}
-    places = set()
     for file in files:
         path = check_file(folder / file)
-        try:
-            with safe_open(path, framework="pt", device="cpu") as opened:
-                for name in opened.keys():  # noqa: SIM118 - it is no dict
-                    places.add((name, file))
-                    put_in(weights, name, opened.get_tensor(name), dtype)
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{path} is damaged or cut off ({error}); fetch it again") from None
-    return weights, places
-
-
-def put_in(weights: dict[str, Tensor], name: str, tensor: Tensor, dtype: torch.dtype | None) -> None:
-    """Add one tensor of a file to the weights, by the model's name for it."""
-    ours = name.removeprefix(PREFIX)
-    if ours in weights:
-        raise CheckpointError(f"the tensor {name} stands twice; expected it once")
-    if not name.endswith("rotary_emb.inv_freq"):  # in old files; it follows from config.json
-        weights[ours] = converted(name, tensor, dtype)
+        with (
+            reading(path, " is damaged or cut off"),
+            safe_open(path, framework="pt", device="cpu") as opened,
+        ):
+            for name in opened.keys():  # noqa: SIM118 - it is no dict
+                ours = name.removeprefix(PREFIX)
+                if ours in weights:
+                    raise CheckpointError(f"the tensor {name} stands twice; expected it once")
+                if not name.endswith("rotary_emb.inv_freq"):  # in old files; it follows from config.json
+                    weights[ours] = converted(name, opened.get_tensor(name), dtype)
+    return weights
 
 
 def refuse_other_files(folder: Path) -> None:
@@ -85,14 +70,16 @@ def refuse_other_files(folder: Path) -> None:
 def save(model: Transformer, folder: str | Path) -> None:
     """Write config.json and model.safetensors, which `transformers` opens unchanged.
 
+    (Except where hidden_size is no multiple of n_heads: it refuses such a Llama.)
+
     Raises:
         CheckpointError: the folder holds a checkpoint of several files, weights are NaN or infinite or share
-            memory, a tied model has a readout of its own, or `transformers` would refuse the sizes; nothing
-            is written.
-        OSError: the files cannot be written; a checkpoint that was there is as before.
+            memory, or a tied model has a readout of its own; nothing is written.
+        OSError: the files cannot be written. What was there is as before, or is without its config.json.
     """
     folder = Path(folder)
-    check_place(folder)
+    if (folder / INDEX).exists():
+        raise CheckpointError(f"{folder} holds {INDEX}, of another checkpoint; expected another folder")
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
     weights = stored(model)
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +89,9 @@ def save(model: Transformer, folder: str | Path) -> None:
         text = json.dumps(config, indent=2, default=lambda number: number.item())  # NumPy's numbers
         made[CONFIG_FILE].write_text(text + "\n", encoding="utf-8")
         made[WEIGHTS].chmod(made[CONFIG_FILE].stat().st_mode)  # safetensors lets the owner alone read it
-        put(made, folder)
+        (folder / CONFIG_FILE).unlink(missing_ok=True)  # new weights with an old config are another model
+        for name, path in made.items():
+            path.replace(folder / name)
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be saved: {error}") from None
     finally:
@@ -124,30 +113,3 @@ def stored(model: Transformer) -> dict[str, Tensor]:
                 f"the tensor {name} holds NaN or infinity; expected numbers: nothing is saved"
             )
     return {(name if name == READOUT else PREFIX + name): x.cpu().contiguous() for name, x in state.items()}
-
-
-def check_place(folder: Path) -> None:
-    """Raise CheckpointError where a checkpoint of one file cannot be put."""
-    if (folder / INDEX).exists():
-        raise CheckpointError(
-            f"{folder} holds {INDEX}, which belongs to another checkpoint; expected another folder"
-        )
-    for name in (WEIGHTS, CONFIG_FILE):
-        if (folder / name).exists():
-            check_file(folder / name)
-
-
-def put(made: dict[str, Path], folder: Path) -> None:
-    """Rename files to their places, all or none: new weights with an old config are another model."""
-    kept = {folder / name: folder / (name + ".before") for name in made}
-    with ExitStack() as undo:  # after an error it runs what it was told, the last first
-        for place, aside in kept.items():
-            if place.exists():
-                place.replace(aside)
-                undo.callback(aside.replace, place)
-        for name, path in made.items():
-            path.replace(folder / name)
-            undo.callback((folder / name).unlink)
-        undo.pop_all()
-    for aside in kept.values():
-        aside.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from helpers.model.load.files import CheckpointError, check_file, read_json
+from helpers.model.load.files import CheckpointError, check_file, read_json, reading
 from helpers.model.load.hub import find
 from helpers.tokenizer import Tokenizer
 
@@ -32,14 +32,12 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
         CheckpointError: it is missing, damaged or of a kind that is not supported, by name.
     """
     path = find(source)
-    try:
+    with reading(path):
         if path.suffix != ".gguf":
             return from_folder(path)
         from helpers.model.load.gguf import opened
 
         return from_gguf(opened(path))
-    except (OSError, ValueError) as error:
-        raise error if isinstance(error, CheckpointError) else CheckpointError(str(error)) from None
 
 
 def from_folder(folder: Path) -> Tokenizer:
@@ -64,10 +62,7 @@ def from_gguf(file: Any) -> Tokenizer:
     tokens = file.get("tokenizer.ggml.tokens")
     merges = [tuple(merge.split(" ")) for merge in file.get("tokenizer.ggml.merges")]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    try:
-        library = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut in LLAMA3))
-    except Exception as error:  # the library raises bare Exception
-        raise CheckpointError(f"{file.path} has no tokenizer that can be read: {error}") from None
+    library = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut in LLAMA3))
     library.normalizer = normalizers.NFC() if cut == "qwen2" else None
     library.pre_tokenizer, library.decoder = cutter(cut), decoders.ByteLevel()
     kinds = dict(zip(tokens, file.get("tokenizer.ggml.token_type", []), strict=False))

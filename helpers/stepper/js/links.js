@@ -22,7 +22,7 @@ export function linked({ row, column, line }, frame) {
   const lines = line === null ? frame.weights.map((_, h) => h) : [line];
   if (row === frame.row && column !== null)
     for (const h of lines) keys.push(`w${h}.${column}`, `w${h}.${column}s`, `w${h}.${column}d`, `t${h}.${column}`);
-  if (line !== null) keys.push(`ctx${row}.${line}`, `sum${line}`, `w${line}`);
+  if (line !== null) keys.push(`ctx${row}.${line}`, `w${line}`);
   keys.push(`b${row}`);
   return keys;
 }

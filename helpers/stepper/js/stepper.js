@@ -29,7 +29,7 @@ export class StepperView extends View {
     const cached = options.cache && this.record.withCache !== null;
     const [first] = this.record.runs; // `start` is an index of its events
     const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
-    this.view = { event, cached, layer: options.layer, head: null, row: null, sequence: 0 };
+    this.view = { event, cached, layer: options.layer, head: options.head ?? null, row: null, sequence: 0 };
     this.atFirst = {};
     this.atFirst = this.state();
     this.cameFrom = null;
@@ -43,9 +43,16 @@ export class StepperView extends View {
   /** The state as the page's address tells it, all counted from 1; what is as at first is not told. */
   state() {
     const { event, cached, layer, head, row, sequence } = this.view;
-    const told = { pass: event + 1, cache: cached ? "on" : "off", layer: layer + 1, sequence: sequence + 1 };
+    const told = {
+      pass: event + 1,
+      cache: cached ? "on" : "off",
+      layer: layer + 1,
+      head: head === null ? "mean" : head + 1,
+      line: row === null ? null : row + 1,
+      sequence: sequence + 1,
+    };
     for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
-    return { ...told, head: head === null ? null : head + 1, line: row === null ? null : row + 1 };
+    return told;
   }
 
   /** Go where an address says, or as near as there is; returns what was not as it should be. */
@@ -68,7 +75,8 @@ export class StepperView extends View {
     const run = runOf(record, cached);
     const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
     const layer = nearestOf("layer", record.layers, atFirst.layer);
-    const head = nearestOf("head", headsOf(record, layer), null);
+    const mean = (values.get("head") ?? atFirst.head) === "mean";
+    const head = mean ? null : nearestOf("head", headsOf(record, layer), atFirst.head);
     const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
     const row = there.length ? nearestOf("line", there, null) : null;
     this.change({ cached, sequence });

@@ -1,0 +1,168 @@
+"""The race in a Chromium, on the saved page: from disk, with the network off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from helpers.recording.diary import load_diary
+from helpers.stepper import Race
+from helpers.stepper.format import VIEW, clipped
+from helpers.trace import Run, Trace
+from tests.made_traces import DROP, HOSTILE, UNEQUAL, record_toy, with_event, with_fewer_passes
+
+pytestmark = pytest.mark.browser
+
+RACED: dict[str, Callable[[], Trace]] = {
+    "diary": load_diary,
+    "sampled": lambda: record_toy(temperature=1.0, seed=3, ban_eos=True),
+    "drop": lambda: with_event(DROP, 3),
+    "fewer": with_fewer_passes,
+    "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
+    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts", "long")},
+}
+READ = """() => ({
+  stage: document.querySelector(".wid-race").dataset.stage,
+  t: Number(document.querySelector("input[type=range]").value),
+  height: document.querySelector(".wid-race").offsetHeight,
+  track: document.querySelector(".wid-track").getBoundingClientRect().width,
+  said: [...document.querySelectorAll(".wid-text-so-far .wid-word")].map((word) => word.textContent),
+  lanes: [...document.querySelectorAll(".wid-lane")].map((lane) => ({
+    counts: [...lane.querySelectorAll("b")].map((b) => Number(b.textContent.replaceAll(",", ""))),
+    words: [...lane.querySelectorAll(".wid-reply .wid-word")]
+      .filter((word) => getComputedStyle(word).visibility === "visible").map((word) => word.textContent),
+    done: 100 - parseFloat(lane.querySelectorAll(".wid-legs")[1].style.clipPath.split(" ")[1]),
+    legs: [...lane.querySelector(".wid-legs").children].map((leg) => leg.getBoundingClientRect().width),
+    over: lane.classList.contains("over"),
+  })),
+})"""
+NOTE = """() => {
+  window.said = [];
+  const sentence = document.querySelector(".wid-sentence");
+  new MutationObserver(() => said.push(sentence.textContent)).observe(sentence, { childList: true });
+}"""
+FRAMES = "performance.getEntriesByName('wid-frame').map((entry) => entry.duration)"
+
+
+@pytest.fixture(autouse=True)
+def no_problems(problems: list[str]) -> Iterator[None]:
+    """Nothing in the console, whatever is done."""
+    yield
+    assert problems == []
+
+
+@pytest.fixture
+def show(page: Page, tmp_path: Path) -> Callable[..., Page]:
+    """Save a race's page and open it offline; at an address, a width, with a theme or without motion."""
+
+    def opened(trace: Trace, address: str = "", width: int = 940, **media: Any) -> Page:
+        Race(trace).save_html(tmp_path / "race.html")
+        page.context.set_offline(True)
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(**media)
+        page.goto("about:blank")
+        page.goto((tmp_path / "race.html").as_uri() + address)
+        page.locator(".wid-race").focus()
+        return page
+
+    return opened
+
+
+def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
+    """Counts of positions and pairs, and the words, that the passes finished by a time gave."""
+    ends = accumulate(run.counted("positions"))
+    done = [step for step, end in zip(run.steps, ends, strict=True) if end <= t]
+    tokens = trace.sequences[0].tokens
+    counts = [sum(step.counts[name] for step in done) for name in ("positions", "pairs")]
+    return counts, [clipped(tokens[out.chosen].text, 24) for step in done for out in step.parts[0].out]
+
+
+@pytest.mark.parametrize("name", RACED)
+def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> None:
+    """By the arrow key from pass to pass: counters, words and bars of both lanes."""
+    trace = RACED[name]()
+    race = Race(trace)
+    runs = [race.cached, race.plain]
+    ends = [list(accumulate(run.counted("positions"))) for run in runs]
+    moments = sorted({0, *ends[0], *ends[1]})
+    page = show(trace)
+    first = shown = page.evaluate(READ)
+    prompt = trace.sequences[0].tokens[: trace.sequences[0].prompt]
+    assert first["said"] == [clipped(token.text, 24) for token in prompt]
+    for t in moments:
+        shown = page.evaluate(READ)
+        assert (shown["t"], shown["height"]) == (t, first["height"]), "nothing moves but what runs"
+        for run, its_ends, lane in zip(runs, ends, shown["lanes"], strict=True):
+            counts, words = at(trace, run, t)
+            assert (lane["words"], lane["over"]) == (words, t >= its_ends[-1])
+            assert t not in its_ends or lane["counts"] == counts
+            assert lane["done"] == pytest.approx(min(100, 100 * t / its_ends[-1]), abs=0.01)
+            widths = [shown["track"] * n / moments[-1] for n in run.counted("positions")]
+            assert lane["legs"] == pytest.approx(widths, abs=0.1)
+        page.keyboard.press("ArrowRight")
+    assert shown["stage"] == "done"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(READ)["t"] == moments[-2]
+    page.keyboard.press("Home")
+    assert page.evaluate(READ) == first
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_play_ends_where_the_end_key_does(show: Callable[..., Page], motion: str) -> None:
+    page = show(load_diary(), reduced_motion=motion)
+    play = page.get_by_role("button", name="Play")
+    page.keyboard.press("End")
+    end = page.evaluate(READ)
+    page.get_by_role("button", name="4×").click()
+    page.evaluate(NOTE)
+    page.locator(".wid-race").focus()
+    page.keyboard.press(" ")
+    page.keyboard.press(" ")
+    expect(play).to_be_visible()
+    assert page.evaluate(READ)["t"] < 828
+    play.click()
+    expect(page.locator(".wid-race")).to_have_attribute("data-stage", "done", timeout=15_000)
+    expect(play).to_be_visible()
+    assert page.evaluate(READ) == end
+    assert len(page.evaluate("said")) <= 5, "a sentence for each stage, none for each frame"
+    expect(page).to_have_url(re.compile("#race=1$"))
+
+
+def test_play_stops_with_its_node_and_frames_are_short(show: Callable[..., Page]) -> None:
+    page = show(record_toy(ban_eos=True, max_new=61))
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_timeout(1000)
+    assert median(page.evaluate(FRAMES)) < 8
+    page.evaluate("document.querySelector('.wid-race').remove()")
+    page.wait_for_timeout(200)
+    before = len(page.evaluate(FRAMES))
+    page.wait_for_timeout(200)
+    assert len(page.evaluate(FRAMES)) == before
+
+
+def test_an_address_is_a_time_or_the_nearest(show: Callable[..., Page]) -> None:
+    good = {"": 0, "#race=0.5": 414, "#race=.25&pass=2": 207, "#race=1": 828}
+    bad = dict.fromkeys(["=", "=0.", "=1e9", "=<b>", "=NaN", "=%", "=-0.1"], 0) | {"=2": 828}
+    for address, t in {**good, **{f"#race{value}": t for value, t in bad.items()}}.items():
+        page = show(load_diary(), address)
+        assert page.evaluate(READ)["t"] == t, address
+        said = VIEW["labels"]["no such"].replace("{names}", "race")
+        assert page.locator(".wid-advice").text_content() == ("" if address in good else said)
+
+
+@pytest.mark.parametrize("width", [280, 400, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_width_and_both_themes(show: Callable[..., Page], width: int, scheme: str) -> None:
+    page = show(load_diary(), "#race=0.37", width, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator(".wid-view.wid-dark").count() == (scheme == "dark")
+    note = page.locator(".wid-note").first
+    assert note.text_content() == "46 instead of 828" if width < 300 else "done: 46 positions instead of 828"
+    assert note.evaluate("(node) => node.scrollWidth <= node.clientWidth")

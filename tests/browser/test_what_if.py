@@ -1,0 +1,177 @@
+"""What if in a Chromium, from disk and offline: what it shows is what Python's toy makes of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from helpers.stepper import WhatIf
+from helpers.stepper.format import number, percent
+from tests.made_traces import HOSTILE
+from tests.toy_cases import WORDS, run
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+PROMPT = list(zip(WORDS, [10.0, 20, 1, 5, 14], strict=True))
+CHANGED = [(word, 8.0 if word == "weather" else x) for word, x in PROMPT]
+
+READ = """() => {
+  const texts = (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent);
+  return {
+    words: [...document.querySelectorAll('.wid-word:is(input)')].map((field) => field.value),
+    numbers: [...document.querySelectorAll('.wid-number')].map((field) => Number(field.value)),
+    now: texts('.wid-stored > span:first-child'), was: texts('.wid-stored > span + span'),
+    states: [...document.querySelectorAll('td.wid-stored')].map((cell) => cell.className.split(' ')[2]),
+    kept: document.querySelector('.wid-kept')?.colSpan ?? 0,
+    again: texts('.wid-again').join(''), sentence: texts('.wid-sentence')[0], hint: texts('.wid-hint')[0],
+    shares: texts('.wid-outcome .wid-percent'), chosen: texts('.wid-outcome .chosen .wid-word'),
+  };
+}"""
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Save a page and open it; console messages, dialogs and scrolling sideways are failures."""
+    found: list[str] = []
+    pages: list[Page] = []
+
+    def opened(view: WhatIf | None = None, width: int = 940, dark: bool = False, address: str = "") -> Page:
+        path = tmp_path / f"{len(pages)}.html"
+        (view or WhatIf()).save_html(path)
+        scheme: Any = "dark" if dark else "light"
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+        page.on("console", lambda message: found.append(message.text))
+        page.on("pageerror", lambda error: found.append(str(error)))
+        page.on("dialog", lambda dialog: found.append(dialog.message))
+        page.goto(path.as_uri() + address)
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found.append("the page scrolls sideways")
+        page.context.close()
+    assert found == []
+
+
+def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, Any]:
+    """The page shows this prompt, with the numbers that Python gets for it."""
+    shown = page.evaluate(READ)
+    assert list(zip(shown["words"], shown["numbers"], strict=True)) == now
+    _, old = run(PROMPT)
+    _, new = run(now)
+    rows = [row for layer in new["rows"] for kind in "kv" for row in layer[kind]]
+    texts = [f"{'yes' if r[0] else 'no'} · {r[1]:g}" if isinstance(r, list) else number(r) for r in rows]
+    assert shown["now"] == texts
+    assert shown["shares"][:8] == [percent(p) for says in (old, new) for p in says["probabilities"]]
+    assert (shown["kept"], shown["again"]) == (wanted.pop("kept"), wanted.pop("again"))
+    for state, many in wanted.items():
+        assert shown["states"].count(state) == many, state
+    return shown
+
+
+def field(page: Page, name: str, place: int) -> Locator:
+    return page.locator(f"input.wid-{name}").nth(place - 1)
+
+
+def button(page: Page, sign: str, place: int) -> Locator:
+    return page.locator(".wid-edit", has_text=sign).nth(place - 1)
+
+
+def test_a_number_a_word_in_out_exchanged_and_back(open_page: Open) -> None:
+    page = open_page()
+    shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5, same=11, new=0)
+    assert shown["was"][5:10] == ["", "was 20", "", "", ""]
+    assert "weather carries 8 now, not 20." in shown["sentence"]
+    assert shown["chosen"] == ["<eos>", "<eos>", "nice"], "layer 1 alone made again is not enough"
+    page.get_by_role("button", name="Reset").click()
+    shown = check(page, PROMPT, kept=5, again="", stale=0)
+    assert shown["sentence"].startswith("Nothing is changed")
+    button(page, "+", 1).press("Enter")
+    moved = [("Oslo", 8.0), *PROMPT]
+    check(page, moved, kept=0, again="6 tokens must run again", stale=15, new=4, same=5)
+    expect(page.locator("button:focus")).to_have_text("+")
+    button(page, "×", 1).press("Enter")
+    check(page, PROMPT, kept=5, again="", stale=0)
+    expect(page.locator("button:focus")).to_have_text("×")
+    field(page, "word", 5).fill("warm")
+    field(page, "word", 5).press("Enter")  # a known word brings its number
+    check(page, [*PROMPT[:4], ("warm", 12.0)], kept=4, again="1 token must run again", stale=2)
+    button(page, "×", 5).click()
+    shown = check(page, PROMPT[:4], kept=4, again="", stale=0)
+    assert "the cache holds no logits" in shown["sentence"]
+
+
+def test_typing_counts_at_once_and_arrows_step(open_page: Open) -> None:
+    page = open_page(WhatIf(WORDS))
+    two = field(page, "number", 2)
+    two.focus()
+    page.keyboard.type("8")
+    check(page, CHANGED, kept=1, again="4 tokens must run again")
+    page.keyboard.press("ArrowDown")
+    check(page, [PROMPT[0], ("weather", 7.0), *PROMPT[2:]], kept=1, again="4 tokens must run again")
+    expect(two).to_be_focused()
+    page.wait_for_url("**#words=Today,weather,is,so,nice&numbers=10,7,1,5,14")
+    page.keyboard.press("Tab")
+    expect(button(page, "+", 3)).to_be_focused()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("number", "", "Got (empty) as the number of weather, expected one from −1,000 to 1,000"),
+        ("number", "1e400", "Got 1e400 as"),
+        ("number", "Infinity", "Got Infinity as"),
+        ("number", "1e9", "Got 1e9 as"),
+        ("word", " ", "Got an empty word, expected text"),
+    ],
+)
+def test_what_is_wrong_changes_nothing(open_page: Open, name: str, text: str, said: str) -> None:
+    page = open_page()
+    field(page, name, 2).focus()
+    page.keyboard.type(text) if text else page.keyboard.press("Delete")
+    page.keyboard.press("Enter")
+    shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5)
+    assert said in shown["hint"]
+    assert shown["hint"].endswith("Nothing was changed.")
+    expect(field(page, name, 2)).to_be_focused()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(280, True), (1600, False)])
+def test_64_words_and_no_more_one_and_no_less_hostile_ones(open_page: Open, width: int, dark: bool) -> None:
+    page = open_page(WhatIf(["is"] * 64), width=width, dark=dark)
+    page.locator(".wid-end button").click()
+    assert page.evaluate(READ)["hint"].startswith("Got 65 words, expected at most 64")
+    page = open_page(WhatIf(["is"]), width=width, dark=dark)
+    button(page, "×", 1).click()
+    assert page.evaluate(READ)["hint"].startswith("Got no word, expected one at least")
+    page = open_page(WhatIf(HOSTILE, list(range(8))), width=width, dark=dark)
+    field(page, "number", 1).fill("3")
+    assert "<img src=x onerror" in page.evaluate(READ)["sentence"]
+    ground = page.locator(".wid-what_if").evaluate("node => getComputedStyle(node).backgroundColor")
+    assert ground == ("rgb(17, 20, 24)" if dark else "rgb(255, 255, 255)")
+
+
+@pytest.mark.parametrize(
+    ("address", "now", "fits"),
+    [
+        ("#words=Today,warm&numbers=10,2.5", [("Today", 10.0), ("warm", 2.5)], True),
+        ("#words=Today,weath&numbers=10", [("Today", 10.0)], False),
+        (
+            "#words=%3Cimg%20src=x%20onerror=alert(1)%3E,is&numbers=1,1e9",
+            [("<img src=x onerror=alert(1)>", 1.0)],
+            False,
+        ),
+        ("#words=&numbers=x", CHANGED, False),
+    ],
+)
+def test_addresses(open_page: Open, address: str, now: list[tuple[str, float]], fits: bool) -> None:
+    page = open_page(address=address)
+    shown = page.evaluate(READ)
+    assert list(zip(shown["words"], shown["numbers"], strict=True)) == now
+    expect(page.locator(".wid-advice")).to_be_visible(visible=not fits)

@@ -1,0 +1,87 @@
+// The race at every moment, held against sums over the JSON of its trace.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import * as racing from "../../helpers/stepper/js/race.js";
+import { readTrace } from "../../helpers/stepper/js/trace.js";
+import { load } from "./traces.mjs";
+
+const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));
+const NAMES = ["toy", "two", "long run", "chunks", "window", "drafts", "layers", "drop", "swap", "fewer", "one"];
+const { laneAt, momentsOf, paceAt, raceOf, raceSentence, stageOf, stopsOf } = racing;
+const diary = raceOf(readTrace(DIARY));
+
+/** What a run has done after each of its passes, the start among them. */
+function boundaries(run) {
+  const rows = [{ passes: 0, positions: 0, pairs: 0, words: [] }];
+  for (const event of run.events) {
+    if (event.op !== "pass" || event.phase === "training") continue;
+    const last = rows.at(-1);
+    rows.push({
+      passes: last.passes + 1,
+      positions: last.positions + event.counts.positions,
+      pairs: last.pairs + event.counts.pairs,
+      words: [...last.words, ...event.parts[0].out.map((out) => out.chosen)],
+    });
+  }
+  return rows;
+}
+
+for (const name of [...NAMES, "diary"])
+  test(`${name}: each lane at each boundary and between`, () => {
+    const data = name === "diary" ? DIARY : load(name);
+    const race = raceOf(readTrace(data));
+    const runs = [data.runs.find((run) => run.cache !== "none"), data.runs.find((run) => run.cache === "none")];
+    race.lanes.forEach((lane, k) => {
+      const rows = boundaries(runs[k]);
+      assert.deepEqual(lane.words, rows.at(-1).words);
+      rows.forEach((row, i) => {
+        const { words, ...want } = row;
+        const at = laneAt(lane, row.positions);
+        assert.deepEqual(at, { ...want, words: words.length, share: 0 });
+        assert.ok(momentsOf(race).includes(row.positions));
+        const next = rows[i + 1];
+        if (!next) return;
+        const between = laneAt(lane, (row.positions + 3 * next.positions) / 4);
+        assert.deepEqual([between.passes, between.words, between.share], [row.passes, words.length, 0.75]);
+        assert.equal(between.pairs, Math.floor((row.pairs + 3 * next.pairs) / 4));
+        assert.equal(laneAt(lane, next.positions - 1e-12).passes, next.passes, "a sum of fractions");
+      });
+      assert.deepEqual(laneAt(lane, race.clock), laneAt(lane, rows.at(-1).positions));
+    });
+    assert.equal(race.clock, Math.max(...runs.map((run) => boundaries(run).at(-1).positions)));
+    assert.deepEqual([stageOf(race, 0), stageOf(race, race.clock)], ["start", "done"]);
+    assert.ok(!/undefined|NaN|\{/.test(["pause", "drip", "ahead", "done"].map((s) => raceSentence(race, s))));
+  });
+
+test("what is said, and when", () => {
+  const at = (t) => raceSentence(diary, stageOf(diary, t));
+  assert.equal(at(0.1), "The pause: both run all 23 prompt tokens. No word is out yet.");
+  assert.equal(at(22.9), at(0.1));
+  assert.match(at(23), /^The drip: .* takes 1 position\. Without it the next takes 24: /);
+  assert.equal(at(45.9), at(23));
+  assert.equal(at(46), "After 46 positions all 24 words are out with the cache; without it, 1 of 24.");
+  assert.equal(at(827.9), at(46));
+  assert.equal(
+    at(828),
+    "The same 24 words, for 46 positions instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 positions had run before.",
+  );
+  const fewer = raceOf(readTrace(load("fewer")));
+  assert.equal(
+    raceSentence(fewer, "done"),
+    "With the cache 8 positions and 36 pairs, without it 15 and 46.",
+  );
+});
+
+test("the clock: 12 seconds at speed 1 however long the run, a slow start, stops where nothing moves", () => {
+  for (const race of [diary, raceOf(readTrace(load("n64")))]) {
+    assert.equal(race.clock / paceAt(race, 0, 1), 12);
+    assert.equal(race.clock / paceAt(race, 0, 4), 3);
+    const [{ end }] = race.lanes;
+    assert.ok(end / paceAt(race, 0, 0) >= 4.499);
+    assert.equal(paceAt(race, end, 0), paceAt(race, end, 1));
+  }
+  assert.deepEqual(stopsOf(diary), [23, 46, 207, 414, 621, 828]);
+  const even = raceOf(readTrace(load("one"))); // one pass: the cache saves nothing
+  assert.equal(paceAt(even, 0, 0), even.clock / 12);
+});

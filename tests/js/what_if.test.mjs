@@ -1,0 +1,113 @@
+// Which rows go stale, what may be kept and what is said, against Python's runs before and after a change.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cellTexts, readPrompt, sayWhatIf, typedNumber, whatIf } from "../../helpers/stepper/js/what_if.js";
+import { load } from "./traces.mjs";
+
+const { toy, cases } = load("what_if_cases");
+const close = (a, b) => [a].flat().every((x, i) => Math.abs(x - [b].flat()[i]) < 1e-9);
+const COSTS = [0, 2, 3];
+
+/** What the pairs cost: a number 2, a word 3, one put in or taken out 2. */
+function costOf({ from, out }, before, now) {
+  const paired = from.map((i, j) => {
+    if (i === null) return 2;
+    return COSTS[before[i].word !== now[j].word ? 2 : Number(before[i].number !== now[j].number)];
+  });
+  return paired.reduce((sum, cost) => sum + cost, 2 * out.length);
+}
+
+test("rows, prefix, words and sentence of a thousand changes", () => {
+  const met = new Set();
+  for (const { before, now, kept, cost, mended } of cases) {
+    const got = whatIf(toy, before.tokens, now.tokens);
+    assert.deepEqual([got.kept, got.rerun], [kept, Math.max(1, now.tokens.length - kept)]);
+    const places = got.from.filter((i) => i !== null);
+    assert.ok(places.every((i, n) => n === 0 || places[n - 1] < i));
+    assert.equal(costOf(got, before.tokens, now.tokens), cost);
+    const stale = got.layers.flatMap((layer, l) =>
+      ["k", "v"].map((kind) => {
+        const rows = now.rows[l][kind];
+        const were = got.from.map((i) => (i === null ? null : before.rows[l][kind][i]));
+        const states = rows.map((row, j) =>
+          were[j] === null ? "new" : !close(row, were[j]) ? "stale" : j < kept ? "kept" : "same",
+        );
+        assert.deepEqual(
+          layer[kind].map((cell) => cell.state),
+          states,
+        );
+        assert.ok(
+          layer[kind].every((cell, j) => close(cell.now, rows[j]) && close(cell.was ?? [], were[j] ?? [])),
+        );
+        for (const state of states) met.add(state);
+        return [l + 1, kind.toUpperCase(), states.filter((state) => state === "stale").length];
+      }),
+    );
+    assert.ok(
+      close(got.before.probabilities, before.probabilities) &&
+        close(got.now.probabilities, now.probabilities),
+    );
+    const inPlace = before.tokens.length === now.tokens.length && got.from.every((i, j) => i === j);
+    const apart = inPlace && now.probabilities.some((p, i) => Math.abs(p - mended.probabilities[i]) > 0.001);
+    assert.equal(got.mended !== null, apart);
+    if (got.mended) assert.ok(close(got.mended.probabilities, mended.probabilities));
+    checkSentence(got, before.tokens, now.tokens, stale, met);
+  }
+  assert.deepEqual([...met].sort(), ["kept", "lucky", "new", "same", "stale", "trap"]);
+});
+
+function checkSentence(got, before, now, stale, met) {
+  const said = sayWhatIf(got)
+    .map((part) => part.token ?? part)
+    .join("");
+  if (said.startsWith("Nothing is changed")) return assert.deepEqual(now, before);
+  const found = [...said.matchAll(/(\d+) rows? of (K|V) went stale in layer (\d)/g)].map((m) => [
+    m[3],
+    m[2],
+    m[1],
+  ]);
+  assert.deepEqual(found.map(String), stale.filter(([, , many]) => many).map(String), said);
+  assert.match(said, new RegExp(`\\b${got.kept} rows?,? may be kept`));
+  if (got.kept < now.length) assert.match(said, new RegExp(`\\b${got.rerun} tokens? must run again`));
+  const lucky = now.filter((_, j) =>
+    got.layers.every(({ k, v }) => k[j].state === "same" && v[j].state === "same"),
+  );
+  assert.equal(said.match(/rows of (\d+)/)?.[1] ?? "0", String(lucky.length));
+  assert.equal(said.includes("not enough"), got.mended !== null);
+  if (got.mended) assert.ok(said.includes(`says ${toy.vocabulary[got.mended.choice]} with`));
+  if (lucky.length) met.add("lucky");
+  if (got.mended) met.add("trap");
+}
+
+test("a cell says in words what became of it", () => {
+  assert.deepEqual(cellTexts({ now: 8, was: 20, state: "stale" }), ["8", "was 20"]);
+  assert.deepEqual(cellTexts({ now: 16.2504, was: 16.25, state: "stale" }), ["16.25", "was a bit less"]);
+  assert.deepEqual(cellTexts({ now: [1, 2], was: [0, 1], state: "stale" }), ["yes · 2", "was no · 1"]);
+  assert.deepEqual(cellTexts({ now: [0, 1], was: null, state: "new" }), ["no · 1", "new"]);
+  assert.deepEqual(cellTexts({ now: -4, was: -4, state: "same" }), ["−4", ""]);
+});
+
+test("numbers as they are typed", () => {
+  const good = { 8: 8, " 0.5 ": 0.5, "−4": -4, ".5": 0.5, "1e3": 1000, "-0": 0, "+7": 7, "5.": 5 };
+  for (const [text, number] of Object.entries(good)) assert.equal(typedNumber(text), number, text);
+  for (const text of ["", " ", "x", "8x", "1e400", "Infinity", "NaN", "1e9", "1001", "0x10", "--1", "1 2"])
+    assert.equal(typedNumber(text), null, text);
+});
+
+test("prompts out of an address: what is right from the first on", () => {
+  const known = new Map(Object.entries(toy.numbers));
+  const read = (words, numbers) => {
+    const { tokens, fits } = readPrompt(words, numbers, known);
+    return [tokens.map(({ word, number }) => `${word}=${number}`).join(" "), fits];
+  };
+  assert.deepEqual(read(undefined, undefined), ["", true]);
+  assert.deepEqual(read("Today,so", "1,2.5"), ["Today=1 so=2.5", true]);
+  assert.deepEqual(read("a%2Cb,%252C,%E2", "1,2,3"), ["a,b=1 %2C=2 %E2=3", true]);
+  assert.deepEqual(read("Today,weath", "1"), ["Today=1", false]);
+  assert.deepEqual(read("Today,weather,is", "1"), ["Today=1 weather=20 is=1", false]);
+  assert.deepEqual(read("Today,constructor", "1"), ["Today=1", false]);
+  assert.deepEqual(read("Today", "1,2"), ["Today=1", false]);
+  assert.deepEqual(read("Today,,is", "1,2,3"), ["Today=1", false]);
+  assert.deepEqual(read("", ""), ["", false]);
+  assert.equal(readPrompt("is,".repeat(65), "1,".repeat(65), known).tokens.length, 64);
+});

@@ -1,0 +1,112 @@
+"""Prompts of the toy and what Python makes of them, for tests/js/toy.test.mjs and what_if.test.mjs."""
+
+from __future__ import annotations
+
+import json
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.sampling import greedy, softmax
+from helpers.stepper import WhatIf
+
+Token = tuple[str, float]
+WORDS = ["Today", "weather", "is", "so", "nice"]
+
+
+def says(contexts: np.ndarray) -> dict[str, Any]:
+    logits = toy.readout(contexts)
+    return {"logits": logits.tolist(), "probabilities": softmax(logits).tolist(), "choice": greedy(logits)}
+
+
+def numbers_of(kind: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Known words' numbers, whole ones, fractions, large ones, and such that end in ties."""
+    known = np.array(list(toy.NUMBERS.values()), float)
+    small = rng.integers(-20, 21, size).astype(float)
+    ties = np.where(
+        np.arange(size) > 0, small * (rng.random() < 0.9), 0.0
+    )  # first 0: nice and warm are equal
+    large = np.clip(rng.normal(size=size) * 10.0 ** rng.integers(3, 9), -1e9, 1e9)
+    return [rng.choice(known, size), small, rng.normal(size=size) * 10, large, ties][kind]
+
+
+def prompts(many: int) -> list[dict[str, Any]]:
+    """Prompts of 1 to 64 tokens, one layer and two; those of a length at once: their weights are the same."""
+    rng = np.random.default_rng(0)
+    cases = []
+    for size in range(1, 65):
+        q, k, _ = toy.make_qkv(np.arange(1, size + 1), np.zeros(size))
+        numbers = np.stack([numbers_of(n % 5, size, rng) for n in range(-(-many // 128))], axis=1)  # (T, N)
+        v = numbers
+        for layers in (1, 2):
+            contexts = toy.attention(q, k, v, toy.causal_mask(size))  # (N, T, H)
+            for n, row in enumerate(contexts[:, -1]):
+                case = {"layers": layers, "numbers": numbers[:, n].tolist(), "v": v[:, n].tolist()}
+                cases.append({**case, "contexts": row.tolist(), **says(row)})
+            v = contexts.mean(axis=-1).T
+    alone = toy.run_pass(cases[-1]["numbers"], n_layers=2)[-1]
+    assert np.allclose(alone, cases[-1]["contexts"], rtol=1e-12), "not what the toy makes of it"
+    return cases
+
+
+def changed(before: list[Token], rng: np.random.Generator) -> list[Token]:
+    """The prompt after up to four edits: a number, a word, one put in, one taken out."""
+    now = list(before)
+    for kind in rng.integers(0, 4, rng.integers(0, 5)):
+        at = int(rng.integers(len(now)))
+        word, number = str(rng.choice([*WORDS, "Oslo"])), float(rng.integers(-3, 4))
+        same = now[at][1] if rng.random() < 0.5 else number  # a word may change while its number stays
+        edits = [[(now[at][0], number)], [(word, same)], [(word, number), now[at]], []]
+        now[at : at + 1] = edits[kind] if edits[kind] or len(now) > 1 else [now[at]]
+    return now
+
+
+def cost(before: list[Token], now: list[Token]) -> int:
+    """What the cheapest edits cost: a number 2, a word 3, one in or out 2."""
+    line = [2 * j for j in range(len(now) + 1)]
+    for i, old in enumerate(before, 1):
+        above, line = line, [2 * i]
+        for j, new in enumerate(now, 1):
+            exchange = 3 if old[0] != new[0] else 2 if old[1] != new[1] else 0
+            line.append(min(above[j] + 2, line[-1] + 2, above[j - 1] + exchange))
+    return line[-1]
+
+
+def run(tokens: list[Token]) -> tuple[toy.KVCache, dict[str, Any]]:
+    cache = toy.KVCache(2)
+    contexts = toy.run_pass([number for _, number in tokens], cache, n_layers=2)
+    rows = [{"k": k.tolist(), "v": v.tolist()} for k, v in zip(cache.k, cache.v, strict=True)]
+    return cache, {
+        "tokens": [{"word": w, "number": x} for w, x in tokens],
+        "rows": rows,
+        **says(contexts[-1]),
+    }
+
+
+def what_ifs(many: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(1)
+    cases = []
+    for _ in range(many):
+        before = [(str(rng.choice(WORDS)), float(rng.integers(-3, 4))) for _ in range(rng.integers(1, 9))]
+        now = changed(before, rng)
+        (old, first), (new, second) = run(before), run(now)
+        case = {"before": first, "now": second, "cost": cost(before, now), "mended": None}
+        if len(before) == len(now):  # layer 1's rows new, layer 2's old, and the last token runs
+            new.v[1] = old.v[1]
+            new.truncate(len(now) - 1)
+            case["mended"] = says(toy.decode_step(new, now[-1][1]))
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+        cases.append({**case, "kept": len(list(same))})
+    return cases
+
+
+def write_cases(folder: Path) -> None:
+    """Write what the tests in JavaScript read: toy.json and what_if.json."""
+    constants = json.loads(WhatIf().data)["toy"]
+    for name, cases in (("toy", prompts(10_000)), ("what_if", what_ifs(1_000))):
+        (folder / f"{name}_cases.json").write_text(
+            json.dumps({"toy": constants, "cases": cases}), encoding="utf-8"
+        )
