@@ -286,7 +286,7 @@ def test_a_colour_has_one_meaning() -> None:
         ):
             meanings[ground].add("again" if text.isdigit() else text)
     palette, rows = VIEW["palette"]["light"], VIEW["rows"]
-    kept = {rows[state] for state in ("written", "read", "rest")}
+    kept = {rows["written"], rows["read"]}
     assert meanings == {palette["qf"]: {"●"}, palette["gf"]: {""}, palette["kf"]: kept, palette["vf"]: kept}
 
 
