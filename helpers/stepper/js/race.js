@@ -1,5 +1,5 @@
-// The race: the same words twice on one clock, with the cache and without. A pass lasts as long as the positions it
-// runs, so that time is counted in positions; everything is looked up in the trace.
+// The race: the same words twice on one clock, with the cache and without. A pass lasts as long as the positions
+// it runs, so that time is counted in positions; everything is looked up in the trace.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fillText, visibleText } from "./format.js";
 import { readTrace, sizeOf } from "./trace.js";
