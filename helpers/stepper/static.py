@@ -262,7 +262,7 @@ class _Picture(_Table):
         left_out = fill(SAY["more"], more=self.width - LAST) if None in self.shown else ""
         lines = [
             self._line(
-                left_out, lambda key: _cell(f'<div style="min-width:44px">{self.word(key)}</div>', "box")
+                left_out, lambda key: _cell(f'<div style="min-width:54px">{self.word(key)}</div>', "box")
             ),
             *(self.looks(query) for query in self.shown if query is not None),
             _row("", [_cell(f"<b>{name}</b>", "left", len(self.shown))], ""),
