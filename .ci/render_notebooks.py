@@ -71,7 +71,7 @@ def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, 
     if any(map(widgets, book.cells)):
         execute(ran, folder, keep_widgets=True)
     states = ran.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
-    views = {}
+    views: dict[str, tuple[str, dict[str, Any]]] = {}
     for cell, again in zip(book.cells, ran.cells, strict=True):
         there = widgets(again) if len(widgets(again)) == len(widgets(cell)) else widgets(cell)
         for output, new in zip(widgets(cell), there, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def test_a_picture_shows_what_the_table_of_its_pass_does(name: str, start: str) 
     assert len(drawn) == min(2, len(passes))
     for picture, table, event in zip(drawn, full, passes, strict=False):
         part, columns = event.parts[0], len(table[0]) - 2
-        n = columns if "…" not in table[0] else 6
+        n = columns if columns <= 12 and "…" not in table[0] else 6
         grid, bands = table[1 : 1 + columns], {row[0]: row[1:-1] for row in table[1 + columns :]}
         lines, drawer = picture[1:-2], picture[-1]
         assert [line[1:-1][-n:] for line in lines[-n:]] == [row[1:-1][-n:] for row in grid[-n:]]
@@ -99,10 +100,8 @@ def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> N
 def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
     found = [link.address for link in make_page.notebooks()]
     assert found == [f"notebooks/{path.stem}.html" for path in NOTEBOOKS]
-    assert all(
-        link.text in pages["index.html"] and link.note in pages["index.html"]
-        for link in make_page.notebooks()
-    )
+    for link in make_page.notebooks():
+        assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["index.html"]
 
 
 def test_race_stepper_and_what_if_share_what_they_can(pages: dict[str, str]) -> None:
@@ -141,18 +140,18 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     stepper = "from helpers.recording.toy import record_toy\nfrom helpers.stepper import Stepper\n"
     cells = [
         new.new_markdown_cell("# Two & two\n$x_1 < 2$, `$5`, [next](01_x.ipynb), [code](../helpers/toy.py)"),
-        new.new_code_cell("1 + 1", outputs=[new.new_output("stream", text="as it was stored")]),
+        new.new_code_cell("print(6 * 7)"),
         new.new_code_cell(stepper + "Stepper(record_toy())"),
     ]
     book = new.new_notebook(cells=cells, metadata={"kernelspec": KERNELSPEC})
     execute(book, ROOT)
-    book.cells[1].outputs = cells[1].outputs
+    book.cells[1].outputs[0].text = "as it was stored"
     nbformat.write(book, tmp_path / "00_two.ipynb")
     page = render(tmp_path / "00_two.ipynb")
     assert "<title>Two &amp; two</title>" in page
     assert "as it was stored" in page
     assert page.index('class="wid-static"') < page.index('<div class="view" id="view0">')
-    assert json.loads(re.search(r'id="data0">(.*?)</script>', page)[1]) == json.loads(record_toy().to_json())
+    assert record_toy().to_json().replace("<", "\\u003c") in page
     assert "<msub><mi>x</mi><mn>1</mn></msub>" in page
     assert "<code>$5</code>" in page
     assert 'href="01_x.html"' in page

@@ -1,0 +1,65 @@
+"""What is published, from disk in a browser: the page to send and the gallery, with scripts and without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import make_page
+import pytest
+from playwright.sync_api import Browser, Page
+
+from helpers.recording.diary import load_diary
+
+pytestmark = pytest.mark.browser
+VIEWS = ".wid-race, .wid-stepper, .wid-what_if"
+SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the third: a desk at 200% zoom
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page to send and the gallery."""
+    made = tmp_path_factory.mktemp("pages")
+    diary = load_diary()
+    for name, text in {"index.html": make_page.index(diary), **make_page.gallery(diary)}.items():
+        (made / name).write_text(text, encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def context_options() -> dict[str, Any]:
+    return {"viewport": {"width": 360, "height": 740}, "offline": True}
+
+
+def test_pages_come_to_life_and_never_scroll_sideways(folder: Path, page: Page, problems: list[str]) -> None:
+    for path in sorted(folder.iterdir()):
+        page.goto(path.as_uri())
+        assert page.locator(VIEWS).count() == {"index.html": 3, "gallery.html": 0}.get(path.name, 1)
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            page.evaluate("new Promise(requestAnimationFrame)")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path.name, width)
+    assert problems == []
+
+
+def test_one_address_holds_the_state_of_each_view(folder: Path, page: Page, problems: list[str]) -> None:
+    page.goto(f"{(folder / 'index.html').as_uri()}#pass=3&race=0.5&words=Today,weather&numbers=10,3")
+    assert page.locator(".wid-stepper .wid-rail [aria-current]").inner_text() == "2"
+    assert page.locator(".wid-race .wid-counter").first.inner_text().startswith("46")
+    assert page.locator(".wid-what_if input").evaluate_all("all => all.map(i => i.value)").count("3") == 1
+    page.locator(".wid-stepper .wid-go").click()
+    page.wait_for_url("**pass=4**")
+    for kept in ("race=0.5", "numbers=10,3", "words=Today,weather"):
+        assert kept in page.url
+    assert problems == []
+
+
+def test_without_scripts_the_static_forms_stand_there(folder: Path, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    page.goto((folder / "index.html").as_uri())
+    text = page.locator("body").inner_text()
+    for said in ("with the KV cache", "Decode 1, with the cache", "weather"):
+        assert said in text
+    assert page.locator("noscript details summary").first.is_visible()
+    context.close()
