@@ -44,9 +44,6 @@ TRACES: dict[str, Callable[[], Trace]] = {
     "n64": lambda: record_toy(ban_eos=True, max_new=61),
     "rules": lambda: record_toy(form="rules"),
     "one": lambda: record_toy(["Today"], max_new=1, training=False),
-    "drop": lambda: with_event(DROP, 3),
-    "swap": lambda: with_event(SWAP, 2),
-    "fewer": with_fewer_passes,
 }
 SMALL = [name for name in WALKED if name not in SIZES]
 
