@@ -489,7 +489,8 @@ def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_pag
         """() => {
           const strip = document.querySelector('.wid-strip').getBoundingClientRect().right;
           const heads = [...document.querySelectorAll('.wid-head')].map((n) => n.getBoundingClientRect());
-          return [heads.filter((b) => b.right <= strip + 1).length, heads.filter((b) => b.left >= strip).length];
+          const hidden = heads.filter((b) => b.right <= strip + 1).length;
+          return [hidden, heads.filter((b) => b.left >= strip).length];
         }"""
     )
     assert hidden > 0
