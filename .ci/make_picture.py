@@ -68,12 +68,12 @@ def draw_race(browser: Browser) -> None:
     with shown(browser, race, 940) as view:
         view.page.add_style_tag(content=PLAIN)
         slider = view.locator("input[type=range]")
+        slider.evaluate(GO, sum(race.plain.counted("positions")) / 3)
+        palette = Image.open(io.BytesIO(view.screenshot(path=FOLDER / "race.png"))).convert("RGB")
+        palette = palette.quantize(COLOURS)
         for t in times(race):
             slider.evaluate(GO, t)
             frames.append(Image.open(io.BytesIO(view.screenshot())).convert("RGB"))
-        slider.evaluate(GO, sum(race.plain.counted("positions")) / 3)
-        view.screenshot(path=FOLDER / "race.png")
-    palette = frames[-1].quantize(COLOURS)
     first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
     lasts = [FRAME] * len(others) + [REST]
     first.save(FOLDER / "race.gif", save_all=True, append_images=others, duration=lasts, loop=0)

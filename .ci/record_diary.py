@@ -24,8 +24,10 @@ SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
 def record() -> Trace:
     """Let the shipped model finish the diary, with the cache and without."""
     model, tokenizer = shipped.load()
-    how = {"max_new": WORDS, "temperature": 1.0, "seed": SEED}
-    trace = record_model(model, PROMPT, tokenizer, **how, training=False, name="weather diaries")
+    name = "weather diaries"
+    trace = record_model(
+        model, PROMPT, tokenizer, max_new=WORDS, training=False, temperature=1.0, seed=SEED, name=name
+    )
     for run in trace.runs:
         for step in run.passes:
             step.parts[0].contexts = {}  # most of the file, and no view shows 32 numbers

@@ -260,6 +260,9 @@ def _word_row(word: str, before: float, after: float, why: str | None, settings:
     return row + (f'<span class="note soft">{told[why]}</span>' if why else "")
 
 
+ROW_NBYTES = 2 * 3 * 8  # two layers, a key of two numbers and a value of one, 8 bytes each
+
+
 class CostOfReply(Explorer):
     """Positions, pairs and rows of a whole reply, by the lengths of prompt and reply."""
 
@@ -295,7 +298,8 @@ class CostOfReply(Explorer):
     def say(self, **settings: Any) -> str:
         lengths = settings["prompt"], settings["reply"]
         without, cached = (counts.whole_reply(*lengths, cached=on) for on in (False, True))
-        price = f"its price is {large(cached.rows_kept)} row{'s' if cached.rows_kept > 1 else ''}"
+        rows = f"{large(cached.rows_kept)} row{'s' if cached.rows_kept > 1 else ''}"
+        price = f"its price is {rows}, {large(ROW_NBYTES * cached.rows_kept)} bytes in the toy's two layers"
         if settings["reply"] == 1:
             return f"One token is one pass, the prefill: the cache saves nothing yet; {price}."
         return (
@@ -315,6 +319,7 @@ class CostOfReply(Explorer):
             "pairs, cached": [cached.pairs for _, cached in work],
             "ratio of pairs": [f"{a.pairs / b.pairs:.1f}" for a, b in work],
             "rows kept, cached": [cached.rows_kept for _, cached in work],
+            "their bytes, two layers": [ROW_NBYTES * cached.rows_kept for _, cached in work],
         }
         columns = [f"{prompt:,} + {reply:,}" for prompt, reply in lengths]
         return (

@@ -118,9 +118,10 @@ def test_cost_of_reply_shows_the_closed_forms() -> None:
     assert "pairs, of one head and layer without 276 × 4.8 with 66 × 2.9" in html
     assert "rows kept in the cache without 0 with 11 × 1.7" in html
     assert explorer.say(prompt=4, reply=8) == (
-        "With the cache 5.5 times fewer positions and 4.2 times fewer pairs; its price is 11 rows."
+        "With the cache 5.5 times fewer positions and 4.2 times fewer pairs; "
+        "its price is 11 rows, 528 bytes in the toy's two layers."
     )
-    assert "the cache saves nothing yet; its price is 1 row." in explorer.say(prompt=1, reply=1)
+    assert "the cache saves nothing yet; its price is 1 row, 48 bytes" in explorer.say(prompt=1, reply=1)
 
 
 def test_cost_of_reply_as_a_table() -> None:
@@ -129,6 +130,7 @@ def test_cost_of_reply_as_a_table() -> None:
     assert rows["positions, no cache"] == ["60", "14,950", "104,950", "599,500"]
     assert rows["pairs, cached"] == ["66", "19,900", "604,450", "604,450"]
     assert rows["rows kept, cached"] == ["11", "199", "1,099", "1,099"]
+    assert rows["their bytes, two layers"] == ["528", "9,552", "52,752", "52,752"]
 
 
 def test_every_length_of_the_sliders_can_be_drawn() -> None:
@@ -150,7 +152,9 @@ def test_turning_a_knob_redraws_and_reset_goes_back(make: Any) -> None:
         assert (said.value, picture.value) != first
         knob.value = start
         assert (said.value, picture.value) == first
-        knob.value = knob.options[0][1] if hasattr(knob, "options") else knob.min
+    for knob in knobs:
+        knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
+    assert (said.value, picture.value) != first
     reset.click()
     assert (said.value, picture.value) == first
     assert explorer.widget is explorer.widget

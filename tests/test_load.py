@@ -17,6 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from helpers.model.config import Llama3Scaling
 from helpers.model.load import CheckpointError, load, safetensors, save
 from helpers.model.load.config import ARCHITECTURES, CONFIG_FILE, SIZES, read_config
 from helpers.model.load.safetensors import INDEX, WEIGHTS
@@ -404,8 +405,13 @@ def test_a_save_over_another_is_whole_or_refused(folder: Path, place: str) -> No
     refused(folder, f"{CONFIG_FILE} cannot be read")
 
 
-def test_numpy_s_numbers_are_saved_as_numbers(tmp_path: Path) -> None:
-    model = tiny(hidden_size=np.int64(36), n_layers=np.int64(2), eos_ids=(np.int64(3), 7))
+SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=16)
+
+
+def test_scaling_and_numpy_s_numbers_are_saved(tmp_path: Path) -> None:
+    model = tiny(
+        hidden_size=np.int64(36), n_layers=np.int64(2), eos_ids=(np.int64(3), 7), rope_scaling=SCALING
+    )
     save(model, tmp_path)
     assert load(tmp_path).config == model.config
 

@@ -311,7 +311,7 @@ def test_a_tokenizer_is_refused_by_name(tmp_path: Path, changed: dict[str, Any],
 CHAT = "{{ bos_token }}{% for message in messages %}\n    {%- if message.role == 'tool' %}\n"
 CHAT += "{{ raise_exception('no tools') }}{% endif %}\n[{{ message.role }}] {{ message.content | tojson }}\n"
 CHAT += "{% endfor %}{% if add_generation_prompt %}[assistant]{{ eos_token }}{% endif %}"
-MESSAGES = [{"role": "user", "content": "Is it 'nice' <now>?"}]
+MESSAGES = [{"role": "user", "content": "Is it 'nice' <now> in 東京?"}]
 
 
 def with_template(folder: Path, template: str, add_bos: bool = False) -> Tokenizer:

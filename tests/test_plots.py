@@ -57,8 +57,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
-    "stale": lambda: plots.stale_rows(5, 2),
-    "stale, none kept": lambda: plots.stale_rows(8, 1),
     "growth": lambda: plots.growth([1, 8, 32], [4, 60, 624], [4, 11, 35], "tokens run for a whole reply"),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
 }
@@ -233,27 +231,6 @@ def test_triangle_is_shaded_by_pass_or_by_count(name: str) -> None:
     assert all(a != b for a, b in pairwise(shades))
 
 
-@pytest.mark.parametrize(("n", "j"), [(5, 2), (4, 1), (4, 4)])
-def test_stale_rows_are_those_that_the_toy_changes(n: int, j: int) -> None:
-    def rows_of_v(carried: float) -> list[list[float]]:
-        numbers = [10.0, 20.0, 1.0, 5.0, 14.0][:n]
-        numbers[j - 1] = carried
-        trace = record_toy(["so"] * n, numbers, max_new=1, n_layers=2)
-        return [[row[0] for row in values.v] for values in trace.values or []]
-
-    picture = plots.stale_rows(n, j)
-    for layer, (old, new) in enumerate(zip(rows_of_v(8), rows_of_v(9), strict=True), 1):
-        changed = [row for row, (a, b) in enumerate(zip(old, new, strict=True), 1) if a != b]
-        assert picture.numbers["stale"][layer] == changed
-    assert picture.numbers["kept"] == j - 1
-    n_stale = sum(map(len, picture.numbers["stale"].values()))
-    for figure in (picture.figure, picture.narrow):
-        assert words_of(figure).count("stale") == n_stale
-        assert len(boxes(figure, "value fill")) == 2 * n - n_stale
-    kept = {0: "No row", 1: "Row 1", 3: "Rows 1 to 3"}[j - 1]
-    assert picture.alt.endswith(f"{kept} may be kept.")
-
-
 def test_growth_is_drawn_to_scale_and_named() -> None:
     picture = picture_of("growth")
     assert [*picture.numbers.values()] == [[1, 8, 32], [4, 60, 624], [4, 11, 35]]
@@ -286,7 +263,6 @@ def test_name_weights_labels_the_largest() -> None:
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
         (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
-        (lambda: plots.stale_rows(5, 6), "n=5, j=6; expected 2 to 8 tokens, and j among them"),
         (lambda: plots.growth([2, 1], [1, 2], [1, 2], "x"), ".2, 1., and 2 series; expected"),
         (lambda: plots.growth([1, 2], [1, 2, 3], [1, 2], "x"), "without the cache are .1. 2. 3..; "),
     ],

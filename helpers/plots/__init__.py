@@ -1,7 +1,7 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.plots.attention import four_grids, name_weights, row_strips
-from helpers.plots.cached import cache_bytes, copied_rows, stale_rows
+from helpers.plots.cached import cache_bytes, copied_rows
 from helpers.plots.canvas import Picture
 from helpers.plots.measured import growth, loss_curve, margins, time_per_token
 from helpers.plots.model import clock_hands, mask_pair, residual_stream, who_moves

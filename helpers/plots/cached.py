@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from helpers.plots.canvas import Picture, Sheet
-from helpers.plots.words import LARGE, SMALL, counted, listed, need, shorten, tenths, text_width, told
+from helpers.plots.words import LARGE, SMALL, counted, listed, shorten, tenths, text_width, told
 
 
 def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
@@ -53,68 +53,6 @@ def _step_bars(sheet: Sheet, x: float, y: float, name: str, rows: list[int], mos
     axes.stairs(rows, edges, fill=True, color="line", lw=0)
     axes.stairs([1] * len(rows), edges, fill=True, color="ink", lw=0)
     sheet.note(x + 326, y + 276, "decode step", at="right")
-
-
-def stale_rows(n: int, j: int) -> Picture:
-    """Draw which rows of V a changed token makes stale in two layers, and which may be kept.
-
-    Args:
-        n: tokens, 2 to 8.
-        j: the token that changes, from 1 to n.
-
-    Returns:
-        A band for each layer, a cell for each token's row: in the first layer row j is stale, in the second
-        all rows from j on. A bracket holds the rows that may be kept in both.
-
-    Raises:
-        ValueError: a number is out of its range.
-    """
-    need(2 <= n <= 8 and 1 <= j <= n, f"n={n}, j={j}; expected 2 to 8 tokens, and j among them")
-    stale = {1: [j], 2: list(range(j, n + 1))}
-    kept = f"{_rows_named(range(1, j))} may be kept"
-
-    def draw(sheet: Sheet) -> None:
-        left, right = 66.0, sheet.width - 14.0
-        cell = min(96.0, (right - left) / n)
-        sheet.note(left - 8, 42, "token", at="right")
-        sheet.note(left + cell * (j - 0.5), 16, "changed", at="center", colour="query", bold=True)
-        for token in range(1, n + 1):
-            x, edge = left + cell * (token - 0.5), "query" if token == j else "line"
-            sheet.chip(x, 42, str(token), width=min(cell - 4, 40), fill="panel", edge=edge)
-        y = 76.0
-        for layer, rows in stale.items():
-            sources = "its own token alone" if layer == 1 else "all tokens up to its own"
-            sheet.note(18, y, f"a row comes from {sources}")
-            sheet.note(left - 8, y + 30, f"layer {layer}", at="right", colour="ink", bold=True)
-            for token in range(1, n + 1):
-                _row_of_v(sheet, left + cell * (token - 1) + 2, y + 14, cell - 4, token in rows)
-            y += 70
-        _bracket(sheet, left, left + cell * (j - 1), y - 10, kept)
-
-    told_of = [f"layer {layer} {_rows_named(rows)}" for layer, rows in stale.items()]
-    alt = f"Rows of V for {n} tokens. When token {j} changes, these are stale: {'; '.join(told_of)}. "
-    return Picture(draw, f"{alt}{kept.capitalize()}.", {"stale": stale, "kept": j - 1})
-
-
-def _row_of_v(sheet: Sheet, x: float, y: float, width: float, stale: bool) -> None:
-    if not stale:
-        sheet.box(x, y, width, 32, fill="value fill", edge="value")
-        return sheet.text(x + width / 2, y + 16, "V", at="center", bold=True)
-    sheet.box(x, y, width, 32, edge="soft", dashed=True)
-    sheet.text(x + width / 2, y + 16, "stale" if width > 42 else "×", at="center", size=SMALL)
-
-
-def _bracket(sheet: Sheet, x: float, to: float, y: float, kept: str) -> None:
-    """Hold the columns that may be kept, and say so; one sentence where there are none."""
-    if to > x:
-        sheet.line((x + 3, y - 6), (x + 3, y), (to - 3, y), (to - 3, y - 6), colour="ink", width=1.6)
-    sheet.text(x + 2, y + 18, kept, bold=True)
-
-
-def _rows_named(rows: Sequence[int]) -> str:
-    if not rows:
-        return "no row"
-    return f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]} to {rows[-1]}"
 
 
 def cache_bytes(models: Sequence[tuple[str, int]], context: int) -> Picture:

@@ -115,7 +115,7 @@ class _Table:
         if query is None:
             return self._line("…", lambda key: _cell("…"))
         name = _word(self.tokens[query].text)
-        return self._line(name, lambda key: _cell(*self.mark(query, key)), self.aside(query))
+        return self._line(name, lambda key: _cell(self.mark(query, key)[0]), self.aside(query))
 
     def _line(self, name: str, cell: Callable[[int], str], aside: str = "") -> str:
         return _row(name, [_cell("…") if key is None else cell(key) for key in self.shown], aside)
@@ -161,14 +161,9 @@ class _Table:
             return "read"
         return "rest" if token in self.stored else "made" if token in self.visible else ""
 
-    def band(self, name: str, colour: str, text: Callable[[int], str], aside: str = "") -> str:
-        """A line of K or V: filled where the row lies in the cache, empty where there is none."""
-
-        def cell(token: int) -> str:
-            state = self.row_state(token)
-            return _cell(text(token) if state else "", colour if state in _KEPT else "")
-
-        return self._line(name, cell, aside)
+    def band(self, name: str, text: Callable[[int], str], aside: str = "") -> str:
+        """A line of K or V, empty where there is no row."""
+        return self._line(name, lambda token: _cell(text(token) if self.row_state(token) else ""), aside)
 
     def bands(self) -> list[str]:
         keys = self.values.k if self.values and "keys" in self.panels else None
@@ -176,12 +171,12 @@ class _Table:
         parts = VIEW["keys"].get(self.trace.model.name, [])
         bands = self.weights()
         if keys is not None:
-            bands.insert(0, self.band("K", "k", lambda j: _key(keys[j], parts), " · ".join(parts)))
+            bands.insert(0, self.band("K", lambda j: _key(keys[j], parts), " · ".join(parts)))
         if all(len(row) == 1 for row in values):
-            bands.append(self.band("V", "v", lambda j: number(values[j][0])))
+            bands.append(self.band("V", lambda j: number(values[j][0])))
         name = "kept" if self.keeps else "made"
         said = fill({**SAY, **VIEW["notes"]}[name], kept=self.part.kept[1], made=len(self.queries))
-        return [*bands, self.band(SAY["bands"], "v", lambda j: ROWS[self.row_state(j)], said)]
+        return [*bands, self.band(SAY["bands"], lambda j: ROWS[self.row_state(j)], said)]
 
     def weights(self) -> list[str]:
         """How much the last token of the pass looks at each it sees: a line for each head, and its sum."""
@@ -267,7 +262,7 @@ class _Picture(_Table):
         left_out = fill(SAY["more"], more=self.width - LAST) if None in self.shown else ""
         lines = [
             self._line(
-                left_out, lambda key: _cell(f'<div style="min-width:44px">{self.word(key)}</div>', "box")
+                left_out, lambda key: _cell(f'<div style="min-width:54px">{self.word(key)}</div>', "box")
             ),
             *(self.looks(query) for query in self.shown if query is not None),
             _row("", [_cell(f"<b>{name}</b>", "left", len(self.shown))], ""),
@@ -316,7 +311,7 @@ def _box(
     """Text in a box; a strong edge takes no more room than a thin one."""
     border = f"{edge} {_COLOURS[line]}"
     outline = f"outline:{border};" if strong else ""
-    look = f"{_STYLES[style]};border:{border};{outline}border-radius:4px;padding:0 2px;margin:1px 0 2px"
+    look = f"{_STYLES[style]};border:{border};{outline}border-radius:4px;margin:1px 0 2px"
     return f'<{tag} style="{look}">{text}</{tag}>'
 
 

@@ -16,7 +16,7 @@ from helpers.recording.diary import load_diary
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
 from helpers.trace import Run, Trace
-from tests.made_traces import DROP, HOSTILE, UNEQUAL, record_toy, with_event, with_fewer_passes
+from tests.made_traces import DROP, HOSTILE, SIZES, UNEQUAL, record_toy, with_event, with_fewer_passes
 
 pytestmark = pytest.mark.browser
 
@@ -26,7 +26,8 @@ RACED: dict[str, Callable[[], Trace]] = {
     "drop": lambda: with_event(DROP, 3),
     "fewer": with_fewer_passes,
     "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
-    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts", "long")},
+    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts", "sequences")},
+    "128 tokens": SIZES["n128"],
 }
 READ = """() => ({
   stage: document.querySelector(".wid-race").dataset.stage,
@@ -81,7 +82,8 @@ def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
     done = [step for step, end in zip(run.steps, ends, strict=True) if end <= t]
     tokens = trace.sequences[0].tokens
     counts = [sum(step.counts[name] for step in done) for name in ("positions", "pairs")]
-    return counts, [clipped(tokens[out.chosen].text, 24) for step in done for out in step.parts[0].out]
+    outs = [out for step in done for part in step.parts if part.sequence == 0 for out in part.out]
+    return counts, [clipped(tokens[out.chosen].text, 24) for out in outs]
 
 
 @pytest.mark.parametrize("name", RACED)

@@ -1,4 +1,4 @@
-// The race: the same words twice on one clock, with the cache and without. A pass lasts as long as the positions that
+// The race: the same words twice on one clock, with the cache and without. A pass lasts as long as the positions
 // it runs, so that time is counted in positions; everything is looked up in the trace.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fillText, visibleText } from "./format.js";
@@ -14,7 +14,7 @@ const SLACK = 1e-9; // 23.999999999 positions are 24
 const LEAST = 4; // pixels: blocks narrower than this have no gap between them
 const GLUED = new RegExp(RACE.glued, "u");
 
-/** A run as a lane: its passes one behind another, with the words that each gave and the positions run again. */
+/** A run as a lane: its passes one behind another, the words that each gave, the positions run again. */
 function laneOf(run) {
   let end = 0;
   const legs = run.events
@@ -38,7 +38,7 @@ export function raceOf(record) {
   return { lanes, same, prompt: record.prompt, clock: Math.max(...lanes.map((lane) => lane.end)) };
 }
 
-/** A lane at a time in positions: passes done, the share done of the one in progress, counts and words so far. */
+/** A lane at a time in positions: passes done, the share of the one in progress, counts and words so far. */
 export function laneAt(lane, t) {
   const done = lane.legs.filter((leg) => leg.end <= t + SLACK);
   const leg = lane.legs[done.length];
@@ -68,7 +68,9 @@ function firstWord(lane) {
 /** What a stage says: one sentence, the same as long as the stage lasts. */
 export function raceSentence({ lanes, prompt, same }, stage) {
   const [cached, plain] = lanes;
-  const [one, whole] = lanes.map((lane) => lane.legs.find((leg) => leg.start >= firstWord(lane))?.positions ?? 0);
+  const [one, whole] = lanes.map(
+    (lane) => lane.legs.find((leg) => leg.start >= firstWord(lane))?.positions ?? 0,
+  );
   const { positions, pairs, words } = cached;
   const others = { all: plain.end, all_pairs: plain.pairs, again: plain.again };
   const values = { prompt, one, whole, words: words.length, positions, pairs, ...others };
@@ -122,11 +124,10 @@ export class RaceView extends View {
 
   build(record) {
     const title = make("p", "wid-prompt-title soft", fillText(RACE.prompt, { prompt: record.prompt }));
-    const prompt = make("p", "wid-text-so-far");
-    prompt.append(...this.wordNodes([...record.tokens.keys()].slice(0, record.prompt)));
+    const prompt = this.wordNodes([...record.tokens.keys()].slice(0, record.prompt));
     this.lanes = this.race.lanes.map((lane, i) => this.buildLane(lane, RACE.lanes[i]));
-    this.root.append(this.buildControls(), title, prompt, ...this.lanes.map((lane) => lane.node));
-    this.root.append(this.buildClock(), this.buildSentence());
+    this.root.append(this.buildControls(), title, makeWith("p", "wid-text-so-far", prompt));
+    this.root.append(...this.lanes.map((lane) => lane.node), this.buildClock(), this.buildSentence());
   }
 
   buildControls() {
@@ -134,17 +135,11 @@ export class RaceView extends View {
     const names = RACE.speeds.map(([name]) => name);
     this.speeds = new Segments("Speed", names, (i) => this.setSpeed(i));
     this.setSpeed(0);
-    const buttons = make("div", "wid-buttons");
-    buttons.append(this.play);
-    const legend = make("ul", "wid-legend");
-    for (const [kind, name] of Object.entries(RACE.legend)) {
-      const item = make("li");
-      item.append(make("i", `wid-block ${kind}`), name);
-      legend.append(item);
-    }
-    const controls = make("div", "wid-controls");
-    controls.append(buttons, this.speeds.node, legend);
-    return controls;
+    const items = Object.entries(RACE.legend).map(([kind, name]) =>
+      makeWith("li", "", [make("i", `wid-block ${kind}`), name]),
+    );
+    const buttons = makeWith("div", "wid-buttons", [this.play]);
+    return makeWith("div", "wid-controls", [buttons, this.speeds.node, makeWith("ul", "wid-legend", items)]);
   }
 
   setSpeed(i) {
@@ -152,7 +147,7 @@ export class RaceView extends View {
     this.speeds.press(i);
   }
 
-  /** Nodes of tokens as running text: no blank before a full stop, none at all where tokens bring their own. */
+  /** Nodes of tokens as running text: no blank before a full stop, none where tokens bring their own. */
   wordNodes(indices) {
     const own = this.tokens.some(({ text }, i) => i > 0 && /^\s\S/.test(text));
     return indices.flatMap((index, n) => {
@@ -163,58 +158,46 @@ export class RaceView extends View {
   }
 
   buildLane(lane, name) {
-    const node = make("section", "wid-lane");
-    node.setAttribute("aria-label", name);
-    const head = make("div", "wid-lanehead");
-    head.append(make("h3", "", name));
     const counters = ["positions", "pairs"].map((what) => {
-      const number = make("b");
       const most = Math.max(...this.race.lanes.map((one) => one[what])).toLocaleString("en");
-      number.style.minWidth = `${most.length}ch`;
-      const counter = make("span", "wid-counter");
-      counter.append(number, ` ${RACE[what]}`);
-      head.append(counter);
-      return [what, number];
+      return { what, number: makeWith("b", "", [], { style: `min-width:${most.length}ch` }) };
     });
-    const reply = make("p", "wid-reply");
-    reply.append(...this.wordNodes(lane.words));
-    const track = make("div", "wid-track");
-    track.setAttribute("aria-hidden", "true");
-    const width = `${(100 * lane.end) / this.race.clock}%`;
-    const [, done] = ["wid-legs coming", "wid-legs"].map((kind) => {
-      const legs = make("div", kind); // the passes as blocks, twice: pale, and over it what is done, cut at the time
-      legs.style.width = width;
-      legs.append(...lane.legs.map((leg) => legNode(leg, lane.end)));
-      track.append(legs);
-      return legs;
-    });
-    const note = make("span", "wid-note");
-    note.style.left = width;
-    track.append(note);
-    node.append(head, reply, track);
+    const counts = counters.map(({ what, number }) =>
+      makeWith("span", "wid-counter", [number, ` ${RACE[what]}`]),
+    );
+    const head = makeWith("div", "wid-lanehead", [make("h3", "", name), ...counts]);
+    const reply = makeWith("p", "wid-reply", this.wordNodes(lane.words));
+    const end = `${(100 * lane.end) / this.race.clock}%`;
+    // The passes as blocks, twice: pale, and over it what is done, cut at the time.
+    const [coming, done] = ["wid-legs coming", "wid-legs"].map((kind) =>
+      makeWith(
+        "div",
+        kind,
+        lane.legs.map((leg) => legNode(leg, lane.end)),
+        { style: `width:${end}` },
+      ),
+    );
+    const note = makeWith("span", "wid-note", [], { style: `left:${end}` });
+    const track = makeWith("div", "wid-track", [coming, done, note], { "aria-hidden": "true" });
+    const node = makeWith("section", "wid-lane", [head, reply, track], { "aria-label": name });
     return { lane, node, counters, words: [...reply.children], out: 0, track, done, note };
   }
 
   buildClock() {
-    this.slider = make("input");
-    Object.assign(this.slider, { type: "range", min: 0, max: this.race.clock, step: "any" });
-    this.slider.setAttribute("aria-label", RACE.clock);
+    const { clock } = this.race;
+    const range = { type: "range", min: 0, max: clock, step: "any", "aria-label": RACE.clock };
+    this.slider = makeWith("input", "", [], range);
     this.slider.addEventListener("input", () => this.scrub(Number(this.slider.value)));
-    const axis = make("p", "wid-axis soft");
-    axis.append(make("span", "", RACE.axis), make("span", "", fillText("{end}", { end: this.race.clock })));
-    const node = make("div", "wid-clock");
-    node.append(this.slider, axis);
-    return node;
+    const words = [RACE.axis, fillText("{clock}", { clock })].map((text) => make("span", "", text));
+    return makeWith("div", "wid-clock", [this.slider, makeWith("p", "wid-axis soft", words)]);
   }
 
   buildSentence() {
-    const say = make("div", "wid-say");
-    this.sentence = make("p", "wid-sentence");
-    this.sentence.setAttribute("aria-live", "polite");
-    const sizers = Object.keys(RACE.say).map((stage) => make("p", "wid-sizer", raceSentence(this.race, stage)));
-    for (const sizer of sizers) sizer.setAttribute("aria-hidden", "true");
-    say.append(this.sentence, ...sizers);
-    return say;
+    this.sentence = makeWith("p", "wid-sentence", [], { "aria-live": "polite" });
+    const sizers = Object.keys(RACE.say).map((stage) =>
+      makeWith("p", "wid-sizer", [raceSentence(this.race, stage)], { "aria-hidden": "true" }),
+    );
+    return makeWith("div", "wid-say", [this.sentence, ...sizers]);
   }
 
   pressed(event) {
@@ -248,7 +231,7 @@ export class RaceView extends View {
     this.playOn(this.before);
   }
 
-  /** One frame, or one stop where nothing may move. A page out of sight has no frames, and goes on where it was. */
+  /** One frame, or one stop where nothing may move. A page out of sight has no frames and goes on later. */
   playOn(now) {
     if (!this.playing) return;
     if (!this.root.isConnected) return this.stop();
@@ -310,23 +293,26 @@ export class RaceView extends View {
   }
 }
 
+function makeWith(tag, className, children, attributes = {}) {
+  const node = make(tag, className);
+  node.append(...children);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
 /** A pass as long as its positions: first what is run again, then what is new. */
 function legNode({ positions, again, prefill }, all) {
-  const node = make("div", "wid-leg");
-  node.style.width = `${(100 * positions) / all}%`;
-  const kinds = { again, [prefill ? "prompt" : "fresh"]: positions - again };
-  for (const [kind, length] of Object.entries(kinds).filter(([, n]) => n > 0)) {
-    const block = make("i", `wid-block ${kind}`);
-    block.style.flexGrow = length;
-    node.append(block);
-  }
-  return node;
+  const kinds = Object.entries({ again, [prefill ? "prompt" : "fresh"]: positions - again });
+  const blocks = kinds
+    .filter(([, length]) => length > 0)
+    .map(([kind, length]) => makeWith("i", `wid-block ${kind}`, [], { style: `flex-grow:${length}` }));
+  return makeWith("div", "wid-leg", blocks, { style: `width:${(100 * positions) / all}%` });
 }
 
 function showLane(shown, t) {
   const { lane, counters, words, done, node } = shown;
   const at = laneAt(lane, t);
-  for (const [what, number] of counters) setText(number, at[what].toLocaleString("en"));
+  for (const { what, number } of counters) setText(number, at[what].toLocaleString("en"));
   for (; shown.out < at.words; shown.out++) words[shown.out].classList.add("out");
   while (shown.out > at.words) words[--shown.out].classList.remove("out");
   words.forEach((word, i) => word.classList.toggle("next", i === at.words && t > 0));
