@@ -297,7 +297,7 @@ class Moment:
             said.append(f"Drafts accepted: {accepted} of {len(drafts)}.")
         same = self.same_pass(event)
         other = same and sum(len(spread(seen)) for seen in self.part_of(same).visible)  # type: ignore[union-attr]
-        if self.keeps and event.phase in ("decode", "verify") and other > counts:
+        if self.keeps and event.phase in ("decode", "verify") and (other or 0) > counts:
             said.append(f" instead of {other:,}.")
         return said
 

@@ -330,6 +330,9 @@ WALKED: dict[str, Callable[[], Trace]] = {
     "long run": lambda: record_toy(ban_eos=True),
     **UNEQUAL,
     **SIZES,
+    "drop": lambda: with_event(DROP, 3),
+    "swap": lambda: with_event(SWAP, 2),
+    "fewer": lambda: with_fewer_passes(),
 }
 Look = tuple[str, int, int, int]  # a run's name, and indices of an event, a layer and a sequence
 

@@ -253,6 +253,16 @@ def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Open) -> Non
     assert page.locator(".wid-said.emitted").all_text_contents() == ["nice"]
 
 
+def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
+    page = open_page(UNEQUAL["layers"](), start=1)
+    head, layer = (page.get_by_role("group", name=name) for name in ("Head", "Layer"))
+    head.get_by_role("button", name="newest").click()
+    for number, pressed, can in (("3", "newest", True), ("4", "mean", False), ("1", "newest", True)):
+        layer.get_by_role("button", name=number).click()
+        assert read(page)["pressed"][1:3] == [number, pressed]
+        assert head.get_by_role("button", name="newest").is_enabled() == can
+
+
 def test_what_belongs_together_lights_up(open_page: Open) -> None:
     page = open_page(record_toy(n_layers=2), start=2, width=1240)
     lit = (
@@ -479,7 +489,8 @@ def test_a_board_that_scrolls_ends_with_a_whole_column_at_its_left_edge(open_pag
         """() => {
           const strip = document.querySelector('.wid-strip').getBoundingClientRect().right;
           const heads = [...document.querySelectorAll('.wid-head')].map((n) => n.getBoundingClientRect());
-          return [heads.filter((b) => b.right <= strip).length, heads.filter((b) => b.left >= strip).length];
+          const hidden = heads.filter((b) => b.right <= strip + 1).length;
+          return [hidden, heads.filter((b) => b.left >= strip).length];
         }"""
     )
     assert hidden > 0

@@ -54,7 +54,11 @@ test("a token that runs again may look at less: each cell has its own count, and
   const run = made.withoutCache;
   assert.deepEqual([...rowCells(run, DECODE, 3, 0, 5).counts], [1, 1, 2, 2, 0]);
   const looks = (event) => weightsIn(made, run, run.events[event], 3, 0, 0).columns;
-  assert.deepEqual([PREFILL, DECODE, 3].map(looks), [[0, 1, 2, 3], [2, 3], [2, 3]]);
+  assert.deepEqual([PREFILL, DECODE, 3].map(looks), [
+    [0, 1, 2, 3],
+    [2, 3],
+    [2, 3],
+  ]);
 });
 
 test("work is counted, never computed, and each bar has the scale of its largest pass", () => {
@@ -68,9 +72,15 @@ test("work is counted, never computed, and each bar has the scale of its largest
 });
 
 test("ranges and weights", () => {
-  assert.deepEqual(trace.gather([0, 1, 5]), [[0, 2], [5, 6]]);
+  assert.deepEqual(trace.gather([0, 1, 5]), [
+    [0, 2],
+    [5, 6],
+  ]);
   assert.deepEqual(trace.union([[0, 2]], [[1, 4]]), [[0, 4]]);
-  assert.deepEqual(trace.without([[0, 4]], [[1, 2]]), [[0, 1], [2, 4]]);
+  assert.deepEqual(trace.without([[0, 4]], [[1, 2]]), [
+    [0, 1],
+    [2, 4],
+  ]);
   const weights = Array.from(trace.decodeWeights("//8AAP9/"), (w) => Number(w.toFixed(2)));
   assert.deepEqual(weights, [1, 0, 0.5]);
   assert.equal(trace.weightsOf(toy, 0, 7, 0), null);
@@ -78,18 +88,26 @@ test("ranges and weights", () => {
 
 test("words that carry their spaces stand as the text has them, others apart", () => {
   const all = (...texts) => carriesSpaces(texts.map((text) => ({ text })));
-  assert.deepEqual([all("To", "day", " is"), all("Today", "is"), all(" ", "\n"), all("so ", "x")], [true, false, false, true]);
+  assert.deepEqual(
+    [all("To", "day", " is"), all("Today", "is"), all(" ", "\n"), all("so ", "x")],
+    [true, false, false, true],
+  );
 });
 
 test("a weight lights its V, its term and the context it goes into; a word its weights in every head", () => {
   const shown = frame(toy, DECODE, { row: 4 });
   const weight = ["h1", "k1", "v1", "c4.1", "w0.1", "w0.1s", "w0.1d", "t0.1", "ctx4.0", "w0", "b4"];
-  for (const key of ["w0.1", "w0.1s", "w0.1d", "t0.1"]) assert.deepEqual(linked(aboutKey(key, shown), shown), weight);
+  for (const key of ["w0.1", "w0.1s", "w0.1d", "t0.1"])
+    assert.deepEqual(linked(aboutKey(key, shown), shown), weight);
   const word = linked(aboutKey("v1", shown), shown);
   for (const head of [0, 1, 2, 3]) assert.ok(word.includes(`w${head}.1s`) && word.includes(`t${head}.1`));
   assert.ok(!word.includes("ctx4.0"));
   assert.deepEqual(aboutKey("c2.1", shown), { row: 2, column: 1, line: null });
-  assert.deepEqual(linked(aboutKey("c2.1", shown), shown), ["h1", "k1", "v1", "c2.1", "b2"], "not the chosen line");
+  assert.deepEqual(
+    linked(aboutKey("c2.1", shown), shown),
+    ["h1", "k1", "v1", "c2.1", "b2"],
+    "not the chosen line",
+  );
   assert.deepEqual(linked(aboutKey("ctx4.2", shown), shown), ["ctx4.2", "w2", "b4"]);
   assert.deepEqual(linked(aboutKey("sum2", shown), shown), ["ctx4.2", "w2", "b4"]);
   for (const key of ["drawer", "n0", "w2", "t2", "noteK", "bandk", "", "ctx", "arrow", "h"])
@@ -104,14 +122,26 @@ test("what is pointed at in words: whose weight, of which head, and what it adds
     "nice looks at weather with weight 0.5 (even); it adds 0.5 × 20 = 10 to the context",
   );
   assert.equal(say(shown, "c2.0"), "is looks at Today with weight 0.33 (mean)");
-  assert.equal(say(frame(toy, DECODE, { head: 2 }), "c4.0").slice(0, 44), "nice looks at Today with weight 1 (first); i");
+  assert.equal(
+    say(frame(toy, DECODE, { head: 2 }), "c4.0").slice(0, 44),
+    "nice looks at Today with weight 1 (first); i",
+  );
   assert.deepEqual([say(shown, "ctx4.0"), say(frame(toy, PREFILL), "c1.3")], ["", ""]);
   const two = frame(record("two"), DECODE, { layer: 1, head: 3 });
-  assert.match(say(two, "v2"), /^nice looks at is with weight 0\.2 \(all\); it adds 0\.2 × 10\.33 = 2\.07 to/);
+  assert.match(
+    say(two, "v2"),
+    /^nice looks at is with weight 0\.2 \(all\); it adds 0\.2 × 10\.33 = 2\.07 to/,
+  );
 });
 
 test("addresses: names and values, whole numbers, and the nearest there is", () => {
-  assert.deepEqual([...readAddress("#pass=3&cache=off&pass=4")], [["pass", "3"], ["cache", "off"]]);
+  assert.deepEqual(
+    [...readAddress("#pass=3&cache=off&pass=4")],
+    [
+      ["pass", "3"],
+      ["cache", "off"],
+    ],
+  );
   assert.equal(withValues("#pass=3&a=1%2C2", { pass: null, layer: 2 }), "#a=1,2&layer=2");
   assert.equal(withValues("#pass=3", { pass: null }), "");
   for (const [text, value, fits] of [

@@ -99,7 +99,7 @@ test("the canvas begins past two dozen tokens", () => {
 test("points and cells", () => {
   const layout = lay(862, 5);
   layout.xs.forEach((x, k) => assert.equal(columnAt(layout, x + 5), k));
-  assert.equal(columnAt(layout, layout.x0 - 1), null);
+  for (const x of [layout.x0 - 1, layout.xEnd + 1]) assert.equal(columnAt(layout, x), null);
   assert.equal(rowAt(layout, layout.y.grid + 3.5 * layout.rowH, 5), 3);
   assert.equal(rowAt(layout, layout.y.k, 5), null);
 });
@@ -113,6 +113,7 @@ test("the window ends just after the pass, or starts where the reader put it", (
 
 test("the rail names first, current and last, and marks the gaps", () => {
   assert.deepEqual(railItems(3, 1, 8), [0, 1, 2]);
+  assert.deepEqual(railItems(6, 0, 5), [0, 1, 2, 3, 4, 5], "a gap of one is filled");
   const items = railItems(62, 30, 7);
   for (const i of [0, 1, 29, 30, 31, 61]) assert.ok(items.includes(i));
   assert.equal(items.filter((i) => i === null).length, 2);

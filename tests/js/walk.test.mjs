@@ -7,7 +7,14 @@ import { formatNumber } from "../../helpers/stepper/js/format.js";
 import * as states from "../../helpers/stepper/js/frame.js";
 import { headsOf, readTrace } from "../../helpers/stepper/js/trace.js";
 import { shades } from "../../helpers/stepper/js/ribbon.js";
-import { describe, ledgerOf, plainSentence, rowsNote, sentenceOf, sumOf } from "../../helpers/stepper/js/words.js";
+import {
+  describe,
+  ledgerOf,
+  plainSentence,
+  rowsNote,
+  sentenceOf,
+  sumOf,
+} from "../../helpers/stepper/js/words.js";
 import { frame, load } from "./traces.mjs";
 
 const ALL = new Set(["contexts", "targets", "prediction", "ledger", "weights"]);
@@ -71,7 +78,8 @@ function checkView(shown, want, view) {
   for (const query of Object.keys(want.weights).map(Number))
     for (const [j, share] of states.sharesOf(shown, query) ?? []) shares[`${query}.${j}`] = share;
   assert.deepEqual(Object.keys(shares), Object.keys(view.shares));
-  for (const [key, share] of Object.entries(view.shares)) assert.equal(rounded(shares[key]), rounded(share), key);
+  for (const [key, share] of Object.entries(view.shares))
+    assert.equal(rounded(shares[key]), rounded(share), key);
   const dark = [...shades(shown)].map(([j, shade]) => [j, Math.round(100 * shade)]);
   assert.deepEqual(Object.fromEntries(dark), view.shades);
   shown.weights.forEach((line, h) => {
@@ -82,8 +90,9 @@ function checkView(shown, want, view) {
     const terms = sumOf(line);
     const text = Array.isArray(terms) ? terms.map((term) => term.text).join(" + ") : terms;
     assert.equal(text && `${text} = ${formatNumber(line.context[0])}`, sum);
-    if (Array.isArray(terms)) for (const { column, text } of terms)
-      assert.ok(text.startsWith(`${formatNumber(weights.find(([j]) => j === column)[1])} ×`));
+    if (Array.isArray(terms))
+      for (const { column, text } of terms)
+        assert.ok(text.startsWith(`${formatNumber(weights.find(([j]) => j === column)[1])} ×`));
   });
   assert.equal(shown.weights.length, view.lines.length);
   const contexts = [...shown.contexts].filter(([query]) => query in want.weights);
@@ -91,9 +100,15 @@ function checkView(shown, want, view) {
   checkOut(shown.out, view.out);
   const lines = describe(shown, ALL);
   const rest = lines.slice(want.words.length);
-  assert.deepEqual([lines.slice(0, want.words.length), rest.slice(0, view.said.length)], [want.words, view.said]);
+  assert.deepEqual(
+    [lines.slice(0, want.words.length), rest.slice(0, view.said.length)],
+    [want.words, view.said],
+  );
   assert.equal(rest.at(-1), `Ledger: ${want.ledger}.`);
-  assert.equal(rest.some((line) => line.startsWith("Contexts of ")), row in view.contexts);
+  assert.equal(
+    rest.some((line) => line.startsWith("Contexts of ")),
+    row in view.contexts,
+  );
 }
 
 function checkOut(out, want) {

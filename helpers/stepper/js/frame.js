@@ -106,7 +106,8 @@ export function lookedAt(run, event, query) {
 /** Weights of one token in a layer: of a head, or the mean of all that were recorded (head null). */
 export function weightsIn(record, run, event, query, layer, head) {
   const ranges = lookedAt(run, event, query);
-  const weights = ranges && (head === null ? meanOf(record, query, layer) : weightsOf(record, query, layer, head));
+  const weights =
+    ranges && (head === null ? meanOf(record, query, layer) : weightsOf(record, query, layer, head));
   const fits = weights && weights.length === sizeOf(ranges);
   return { columns: ranges ? spread(ranges) : [], weights: fits ? weights : null };
 }
@@ -138,7 +139,8 @@ export function sharesOf({ record, run, event, layer, head }, query) {
 }
 
 function weightLine(record, run, event, row, layer, head) {
-  const looks = row === null ? { columns: [], weights: null } : weightsIn(record, run, event, row, layer, head);
+  const looks =
+    row === null ? { columns: [], weights: null } : weightsIn(record, run, event, row, layer, head);
   const values = looks.columns.map((j) => contentOf(record, "v", j, layer));
   return {
     head,

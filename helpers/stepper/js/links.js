@@ -21,7 +21,8 @@ export function linked({ row, column, line }, frame) {
   const keys = column === null ? [] : [`h${column}`, `k${column}`, `v${column}`, `c${row}.${column}`];
   const lines = line === null ? frame.weights.map((_, h) => h) : [line];
   if (row === frame.row && column !== null)
-    for (const h of lines) keys.push(`w${h}.${column}`, `w${h}.${column}s`, `w${h}.${column}d`, `t${h}.${column}`);
+    for (const h of lines)
+      keys.push(`w${h}.${column}`, `w${h}.${column}s`, `w${h}.${column}d`, `t${h}.${column}`);
   if (line !== null) keys.push(`ctx${row}.${line}`, `w${line}`);
   keys.push(`b${row}`);
   return keys;
@@ -44,5 +45,7 @@ export function pointedAt({ row, column, line }, frame) {
   const value = contentOf(record, "v", column, layer);
   if (head === null || value?.length !== 1) return said;
   const term = { weight: formatNumber(weights[k]), value: formatNumber(value[0]) };
-  return said + fillText(VIEW.labels["pointed term"], { ...term, product: formatNumber(weights[k] * value[0]) });
+  return (
+    said + fillText(VIEW.labels["pointed term"], { ...term, product: formatNumber(weights[k] * value[0]) })
+  );
 }

@@ -104,8 +104,7 @@ export function drawBelow(node, frame, layout, panels, showsContexts) {
   const narrowContexts = layout.narrow && !layout.dense && showsContexts && frame.contexts.size > 0;
   const withTargets = panels.has("targets") && frame.targets.size > 0;
   if (narrowContexts) parts.push(section(VIEW.labels.contexts, contextTable(frame, withTargets)));
-  if (layout.narrow && panels.has("weights") && showsContexts)
-    parts.push(section("", sums(frame)));
+  if (layout.narrow && panels.has("weights") && showsContexts) parts.push(section("", sums(frame)));
   if (withTargets && !narrowContexts && (!layout.next || layout.dense)) parts.push(targetList(frame));
   if (layout.narrow && panels.has("prediction") && frame.out) parts.push(nextWord(frame));
   const before = layout.narrow ? shapeLine(frame, panels) : [];

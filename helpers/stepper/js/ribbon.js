@@ -7,7 +7,8 @@ import { make, makeButton, setOnce, setText } from "./dom.js";
 /** How dark the underline of each word is, 0 to 1, relative to the word that the line looks at most. */
 export function shades(frame) {
   const { record, run, event, row, layer, head } = frame;
-  const { columns, weights } = row === null ? { weights: null } : weightsIn(record, run, event, row, layer, head);
+  const { columns, weights } =
+    row === null ? { weights: null } : weightsIn(record, run, event, row, layer, head);
   if (!weights) return new Map();
   const most = Math.max(...weights);
   const picked = columns.map((j, k) => [j, isPicked(weights[k], columns.length) ? weights[k] / most : 0]);

@@ -135,7 +135,9 @@ export class StepperView extends View {
     }
     const heads = [...new Set(record.recorded.map(([, head]) => head))].sort((a, b) => a - b);
     if (this.panels.has("weights") && heads.length > 1) {
-      const names = heads.map((head) => (record.model.head_names ? headName(record, head) : String(head + 1)));
+      const names = heads.map((head) =>
+        record.model.head_names ? headName(record, head) : String(head + 1),
+      );
       this.choices = [null, ...heads]; // of all layers, so that the picker stays as it is
       this.heads = this.picker("Head", [VIEW.labels.mean, ...names], (i) =>
         this.change({ head: this.choices[i] }),
@@ -236,7 +238,8 @@ export class StepperView extends View {
     const onWindow = event.target === this.windowSlider;
     const onSlider = event.target.tagName === "INPUT";
     const lines = { ArrowUp: -1, ArrowDown: 1 };
-    if (event.key in lines && !onSlider && this.panels.has("weights")) return () => this.chooseLine(lines[event.key]);
+    if (event.key in lines && !onSlider && this.panels.has("weights"))
+      return () => this.chooseLine(lines[event.key]);
     const arrows = {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),

@@ -77,7 +77,11 @@ function sayDecode(frame) {
   const { event, run, record } = frame;
   const fresh = spread(event.part.new);
   const drafts = fresh.filter((i) => record.tokens[i].origin === "draft");
-  const word = (name) => inOne(drafts.length ? sayFates(frame, drafts) : [], event.part.out.length ? comesOut(frame, name) : say("no word"));
+  const word = (name) =>
+    inOne(
+      drafts.length ? sayFates(frame, drafts) : [],
+      event.part.out.length ? comesOut(frame, name) : say("no word"),
+    );
   if (event.part.repeated.length)
     return inOne(sayAgain(frame, fresh.length), word(sameWord(frame) ? "out same" : "out"));
   const rows = rowsRead(frame);
@@ -144,7 +148,8 @@ function sameWord(frame) {
 /** One sentence or three on what this pass does and what it costs; of several sequences, what this one does. */
 export function sentenceOf(frame) {
   const { raw } = frame.event;
-  const elsewhere = raw.op === "pass" ? !frame.event.part : (raw.sequence ?? frame.record.sequence) !== frame.record.sequence;
+  const elsewhere =
+    raw.op === "pass" ? !frame.event.part : (raw.sequence ?? frame.record.sequence) !== frame.record.sequence;
   if (elsewhere) return say("elsewhere");
   if (raw.op !== "pass") return [raw.say ?? `${frame.event.name}.`];
   const sequences = raw.parts.length;
