@@ -38,9 +38,9 @@ def expected(trace: Trace, name: str, index: int, layer: int, sequence: int = 0)
         "rows": [moment.row_state(i) for i in range(len(moment.tokens))],
         "heads": heads,
         "names": [head_name(trace, head) for head in heads],
-        "weights": by_query(lambda *which: moment.weights(*which, looks[which[0]])),
+        "weights": by_query(lambda q, at, head: moment.weights(q, at, head, looks[q])),
         "contexts": by_query(moment.context),
-        "sums": by_query(lambda *which: moment.sum_of(*which, looks[which[0]])),
+        "sums": by_query(lambda q, at, head: moment.sum_of(q, at, head, looks[q])),
         "out": [
             {"query": o.query, "how": o.how, "chosen": moment.tokens[o.chosen].text, "top": o.top}
             for o in (moment.part.out if moment.part else [])
@@ -296,8 +296,9 @@ class Moment:
             accepted = sum(self.token(i)[5] == "accepted" for i in drafts)
             said.append(f"Drafts accepted: {accepted} of {len(drafts)}.")
         same = self.same_pass(event)
-        other = same and sum(len(spread(seen)) for seen in self.part_of(same).visible)  # type: ignore[union-attr]
-        if self.keeps and event.phase in ("decode", "verify") and (other or 0) > counts:
+        others = self.part_of(same)
+        other = sum(len(spread(seen)) for seen in others.visible) if others else 0
+        if self.keeps and event.phase in ("decode", "verify") and other > counts:
             said.append(f" instead of {other:,}.")
         return said
 
@@ -348,7 +349,9 @@ def in_words(moment: Moment, want: dict[str, Any]) -> list[str]:
 
 def views(want: dict[str, Any]) -> list[tuple[int | None, int | None]]:
     """Heads, their mean first, and lines, the last first, in pairs: each comes at least once."""
-    heads, lines = [None, *want["heads"]], [*map(int, want["weights"])][::-1] or [None]
+    heads: list[int | None] = [None, *want["heads"]]
+    lines: list[int | None] = [*reversed([*map(int, want["weights"])])]
+    lines = lines or [None]
     return [(heads[k % len(heads)], lines[k % len(lines)]) for k in range(max(len(heads), len(lines)))]
 
 
@@ -379,7 +382,9 @@ def view(want: dict[str, Any], head: int | None, row: int | None) -> dict[str, A
         str(q): [said("contexts", one, q) for one in numbers] for q in want["live"] if str(q) in every
     }
     shown_contexts = {
-        q: [shown(c) for c in found] for q, found in contexts.items() if found and None not in found
+        q: [shown(c) for c in found if c is not None]
+        for q, found in contexts.items()
+        if found and None not in found
     }
     outs = want["out"]
     return {

@@ -126,7 +126,7 @@ def walk(page: Page, trace: Trace, looks: list[Look], many: int = 1) -> None:
                 "event": index,
                 "layer": layer,
                 "sequence": sequence,
-                "head": names.get(head, "mean"),  # type: ignore[arg-type]
+                "head": names.get(head, "mean"),
                 "row": row,
             }
             for head, row in pairs[::many]
