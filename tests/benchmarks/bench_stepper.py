@@ -4,7 +4,9 @@
     python tests/benchmarks/bench_stepper.py --no-lab       # without the time to the first one in JupyterLab
 
 A step is timed in the page: the widget's own work (its performance entries named "wid-step"), and that
-work with the layout that follows it.
+work with the layout that follows it. Of the race each frame ("wid-frame"); of a step that is animated its
+work, and the time between the frames that follow. A page's first picture is the first frame with a view in
+it, counted from the start of loading.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Stepper  # noqa: E402
+from helpers.stepper import Race, Stepper, WhatIf  # noqa: E402
+from helpers.stepper.page import Section, save  # noqa: E402
+from helpers.stepper.view import View  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
 from tests.browser.lab import FLAGS, Lab, open_notebook  # noqa: E402
 from tests.machine import find_chromium  # noqa: E402
@@ -49,6 +54,34 @@ WALK = """(steps) => {
     took.push(performance.now() - start);
   }
   return [performance.getEntriesByName('wid-step').slice(-steps).map((entry) => entry.duration), took];
+}"""
+
+
+MOVE = """async (steps) => {
+  const [, next] = document.querySelectorAll('.wid-buttons button');
+  const frame = () => new Promise(requestAnimationFrame);
+  const frames = [];
+  for (let n = 0; n < steps; n++) {
+    await new Promise((done) => setTimeout(done, 700));
+    next.click();
+    let last = await frame();
+    for (const end = last + 480; last < end; ) {
+      const now = await frame();
+      frames.push(now - last);
+      last = now;
+    }
+  }
+  return [performance.getEntriesByName('wid-step').slice(-steps).map((entry) => entry.duration), frames];
+}"""
+RACE = """async (seconds) => {
+  document.querySelector('.wid-race button').click();
+  await new Promise((done) => setTimeout(done, 1000 * seconds));
+  return performance.getEntriesByName('wid-frame').map((entry) => entry.duration);
+}"""
+FIRST = """() => {
+  const look = () => document.querySelector('.wid-view [data-key], .wid-view canvas')
+    ? requestAnimationFrame(() => { window.firstPicture = performance.now(); }) : requestAnimationFrame(look);
+  look();
 }"""
 
 
@@ -85,6 +118,32 @@ def steps(browser: Browser, trace: Trace, cache: bool, folder: Path) -> tuple[st
     return quantiles(work), quantiles(with_layout)
 
 
+def moves(browser: Browser, trace: Trace, folder: Path) -> tuple[str, str, str]:
+    """Time animated steps and the frames that follow, and the race's frames."""
+    found = []
+    for view, script, size in ((Stepper(trace), MOVE, 8), (Race(trace), RACE, 4)):
+        view.save_html(folder / "moves.html")
+        page = browser.new_page(viewport={"width": 1000, "height": 900})
+        page.goto((folder / "moves.html").as_uri())
+        found.append(page.evaluate(script, size))
+        page.close()
+    (work, frames), race = found
+    return quantiles(work), quantiles(frames), quantiles(race)
+
+
+def first_picture(browser: Browser, path: Path) -> str:
+    """Milliseconds from the start of loading to the first frame with a view in it, ten times."""
+    times = []
+    for _ in range(10):
+        page = browser.new_page(viewport={"width": 1000, "height": 900})
+        page.add_init_script(f"({FIRST})()")
+        page.goto(path.as_uri())
+        page.wait_for_function("() => window.firstPicture")
+        times.append(page.evaluate("window.firstPicture"))
+        page.close()
+    return quantiles(times)
+
+
 def first_stepper(browser: Browser, lab: Lab) -> tuple[float, float]:
     """Seconds from starting a kernel, and from running the cell, to a stepper on the screen."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
@@ -118,6 +177,20 @@ def main() -> None:
             for cache in (True, False):
                 work, with_layout = steps(browser, trace, cache, folder)
                 print(f"{label:<20} {'on' if cache else 'off':<5} {work:>18} {with_layout:>18}")
+        print(f"\n{'in motion, ms':<20} {'a step':>14} {'between frames':>16} {'frame of the race':>19}")
+        for label in ("toy, 5 tokens", "4 to 64 tokens"):
+            print(f"{label:<20} {'  '.join(moves(browser, made[label], folder))}")
+        diary = load_diary()
+        parts: list[View] = [Race(diary), Stepper(diary), WhatIf()]
+        print(f"\n{'first picture, ms':<20} {'median, 95%':>14}")
+        for name, views in {
+            "race": parts[:1],
+            "stepper": parts[1:2],
+            "what if": parts[2:],
+            "all": parts,
+        }.items():
+            save(folder / "first.html", name, [Section(view=view) for view in views])
+            print(f"{name:<20} {first_picture(browser, folder / 'first.html')}")
         if not arguments.no_lab:
             lab = Lab(folder)
             try:
