@@ -48,28 +48,42 @@ def index(diary: Trace) -> str:
     race = Section(
         (
             QUESTION,
-            f"A small model is given {prompt} tokens of a diary, the prompt, and goes on for "
-            f"{tokens - prompt} more. It does so twice, on one clock: once with a KV cache, which keeps what "
-            "was worked out, and once without, where every word starts over from the beginning. Press Play.",
+            f"A small model is given {prompt} tokens of a diary, the prompt (a token is a word or a full "
+            f"stop), and goes on for {tokens - prompt} more. It does so twice: once with a KV cache, which "
+            "keeps what was worked out, and once without, where every word starts over from the beginning. "
+            "The clock counts positions: one token put through the model, once. A pair is one token looking "
+            "at another. Press Play.",
         ),
         Race(diary),
         "One run of the model over some tokens is a pass. The first takes the whole prompt at once: prefill, "
         "the pause. Each pass after it gives one word: a decode step, the drip. With the cache a decode step "
-        f"runs 1 token, without it all of them. The words are the same, the work is {cached} tokens run or "
-        f"{plain:,}.",
+        "runs 1 token, the one that came out last; without it all of them. The words are drawn by chance, "
+        f"the same both times. The work is {cached} positions or {plain:,}.",
     )
     stepper = Section(
-        "The same diary, and you take the steps. A line of the grid is a token that looks, a column one that "
-        "is looked at; the larger the square, the more it counts. Every token that has run leaves a row of K "
-        "and a row of V in the drawer: the KV cache. Press Next, or use the arrow keys.",
+        (
+            "The same diary, and you take the steps. A line of the grid is a token that looks, a column one "
+            "that is looked at; the larger the square, the more the one takes from the other. For that every "
+            "token that has run leaves a row behind: a key, K, by which later ones find it, and a value, V, "
+            "which they take. The drawer that holds them is the KV cache.",
+            "The model has 4 layers, one on top of the other, and in each of them 4 heads, which look for "
+            "different things. Choose head 3 of layer 1, go to decode 20, and see where “by” looks before "
+            "it signs with a name. Next steps on, or the arrow keys.",
+        ),
         Stepper(diary, panels="work"),
-        "Now turn the cache off and step again. The words stay, the work does not: every token runs again "
-        "for each of them.",
+        "Now turn the cache off and step again. The words are the same, but for each of them every token "
+        "runs again, and its row is dropped.",
         heading="What is kept",
     )
     what_if = Section(
-        "This model is so small that it can be worked out on paper: a number for each word, four heads, two "
-        "layers. Change a number, put a word in or take one out.",
+        (
+            "This model is so small that you can work it out on paper. Each word carries a number, its V in "
+            "layer 1. Four heads take means of the numbers so far: of those at even positions, the newest, "
+            "the first, all. The mean of these four is the token's V in layer 2. (Today is the first: "
+            "no even position yet, 0; then 10, 10 and 10. Together 7.5.)",
+            "The cache was filled with “Today weather is so nice”. Here weather has been changed from 20 to "
+            "8. Change another number, put a word in or take one out.",
+        ),
         WhatIf(),
         "What stands before the change may be kept: no token looks ahead, so nothing there can have seen it. "
         "That is why a cache can be used again for a prompt that begins alike, and only as far as it does.",

@@ -3,15 +3,19 @@
     python .ci/mutants.py [part …] [--all]
 
 Takes a seeded sample of every part (files and the tests that should notice), so that it ends in half an hour
-on two cores; with names of parts those only, with --all every bug. The bugs come from cosmic-ray and are made
-in copies of the project. No part of the test run. Prints a line a part, then the survivors.
+on two cores; with names of parts those only, with --all every bug. The bugs come from cosmic-ray, those of
+JavaScript from Stryker (which npx fetches), and are made in copies of the project. No part of the test run.
+Prints a line a part, then the survivors.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
+import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +55,10 @@ PARTS = {
     "corpus": ("helpers/corpus.py", "tests/test_corpus.py"),
     "static": ("helpers/stepper/static.py", "tests/test_stepper.py"),
     "check": ("helpers/check/exercise.py", "tests/test_check.py"),
+    "javascript": ("helpers/stepper/js/*.js", "tests/js/*.test.mjs"),
 }
+PURE = ("address", "format", "frame", "links", "toy", "trace", "words")  # the rest needs a page
+STRYKER = "@stryker-mutator/core@9"  # the last that runs with Node 20
 
 
 def mutations(path: Path, root: Path) -> list[MutationSpec]:
@@ -119,6 +126,44 @@ def run_part(name: str, copies: SimpleQueue[Path], everything: bool) -> tuple[in
     return len(chosen), [diff for noticed, diff in results if not noticed]
 
 
+def run_javascript(copy: Path, everything: bool) -> tuple[int, list[str]]:
+    """The same for the modules that need no page: a sample of their lines, with all of Stryker's bugs."""
+    sys.path.insert(0, str(ROOT))
+    from tests.test_stepper import write_traces
+
+    write_traces(copy)
+    places = []
+    for name in PURE:
+        file = f"helpers/stepper/js/{name}.js"
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        places += [(file, n) for n, line in enumerate(lines, 1) if re.search(r"[-+*/<>=?&|]|\w\(", line)]
+    chosen = places if everything else random.Random(SEED).sample(places, 2 * SAMPLE)
+    settings = {
+        "testRunner": "command",
+        "commandRunner": {"command": "node --test tests/js/"},
+        "mutate": [f"{file}:{n}-{n}" for file, n in sorted(chosen)],
+        "concurrency": 2,
+        "reporters": ["json"],
+        "ignorePatterns": ["/*", "!/helpers/stepper", "!/tests/js"],
+        "mutator": {
+            "excludedMutations": ["StringLiteral", "Regex"]
+        },  # words are view.json's; the rest is names
+    }
+    (copy / "stryker.json").write_text(json.dumps(settings), encoding="utf-8")
+    environment = {**os.environ, "WATCH_IT_DECODE_TRACES": str(copy)}
+    command = ["npx", "--yes", "-p", STRYKER, "stryker", "run", "stryker.json"]
+    subprocess.run(command, cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL)
+    report = json.loads((copy / "reports/mutation/mutation.json").read_text(encoding="utf-8"))
+    tried, left = 0, []
+    for file, found in report["files"].items():
+        for bug in found["mutants"]:
+            tried += bug["status"] in ("Killed", "Timeout", "Survived")
+            if bug["status"] == "Survived":
+                line = found["source"].splitlines()[bug["location"]["start"]["line"] - 1].strip()
+                left.append(f"{file}: {bug['mutatorName']}\n {line}\n→{bug['replacement']}")
+    return tried, left
+
+
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,7 +176,10 @@ def main() -> None:
             copies.put(copy_of_the_project(Path(folder) / str(n)))
         survivors: list[str] = []
         for name in options.parts or PARTS:
-            tried, left = run_part(name, copies, options.all)
+            if name == "javascript":
+                tried, left = run_javascript(Path(folder) / "0", options.all)
+            else:
+                tried, left = run_part(name, copies, options.all)
             print(
                 f"{name:12} {tried - len(left):4} of {tried:4} noticed  {1 - len(left) / tried:4.0%}",
                 flush=True,

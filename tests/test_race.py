@@ -27,7 +27,7 @@ def lines_of(trace: Trace) -> list[str]:
 def test_the_static_form_says_who_is_done() -> None:
     said = lines_of(load_diary())
     assert said[0].startswith(
-        "After 46 positions all 24 words were out with the cache; without it, 1 of 24. "
+        "With the cache all 24 words were out after 46 positions. Without it, 1 of 24 by then: "
     )
     assert said[1].startswith("prompt, 23 tokens: Mia writes from Oslo. Monday is")
     assert said[2] == "with the KV cache██▓ done: 46 positions instead of 828"

@@ -61,7 +61,7 @@ test("what is said, and when", () => {
   assert.equal(at(22.9), at(0.1));
   assert.match(at(23), /^The drip: .* takes 1 position\. Without it the next takes 24: /);
   assert.equal(at(45.9), at(23));
-  assert.match(at(46), /^After 46 positions all 24 words were out with the cache; without it, 1 of 24\. /);
+  assert.match(at(46), /^With the cache all 24 words were out after 46 positions\. Without it, 1 of 24 by then: /);
   assert.equal(at(827.9), at(46));
   assert.equal(
     at(828),

@@ -104,7 +104,7 @@ function drawGrid(g, board, theme) {
   paint(theme.ring, cells[COMING]);
   paint(theme.qf, cells[NOW]);
   paint(theme.panel, cells[AGAIN]);
-  paint(hatching(g, theme.ring), cells[AGAIN]);
+  paint(hatching(g, theme.line), cells[AGAIN]);
   paint(theme.qp, marks[EARLIER]);
   paint(theme.q, marks[NOW]);
   paint(theme.q, marks[AGAIN]);
@@ -117,7 +117,7 @@ function drawRows(g, board, theme, kind, top, height) {
     const { row } = frame.columns[j];
     const x = layout.xs[j - cols[0]];
     const w = layout.widths[j - cols[0]] - 1;
-    g.setLineDash(row === "made" || row === "dropped" ? [2, 2] : []);
+    g.setLineDash(row === "dropped" ? [2, 2] : []);
     g.fillStyle = theme[`${kind}f`];
     if (row === "written" || row === "read" || row === "rest") g.fillRect(x, top, w, height);
     g.strokeStyle = row === "written" || row === "made" ? edge : theme.line;

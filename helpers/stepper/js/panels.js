@@ -10,7 +10,7 @@ const ROWS_LISTED = 24;
 const CONTEXTS_IN_SIGHT = 8;
 
 /** What the marks of the grid and the edges of K and V mean. */
-export function legend(panels) {
+export function legend(panels, columns) {
   const list = make("ul", "wid-legend");
   list.setAttribute("aria-label", "Legend");
   const item = (className, mark, word) => {
@@ -19,8 +19,9 @@ export function legend(panels) {
     list.append(node);
   };
   const share = panels.has("weights") ? "share" : "";
+  const few = columns <= VIEW.digits_up_to; // past them no × is drawn, and no count
   for (const [kind, word] of Object.entries(VIEW.legend))
-    item(`wid-cell ${kind} ${share}`, LEGEND_MARKS[kind] ?? "", word);
+    if (few || kind !== "masked") item(`wid-cell ${kind} ${share}`, LEGEND_MARKS[kind] ?? "", word);
   for (const state of ["written", "read", "made"]) item(`wid-row v ${state}`, "", VIEW.rows[state]);
   if (share) list.append(make("li", "", VIEW.labels.area));
   return list;
@@ -131,10 +132,10 @@ function barRow({ name, done, total, avoided, scale }) {
   const bar = make("span", "wid-work");
   bar.setAttribute("aria-hidden", "true");
   const solid = make("i", "done");
-  const hatched = make("i", "avoided");
+  const spared = make("i", "avoided");
   solid.style.width = `${(100 * done) / scale}%`;
-  hatched.style.width = `${(100 * avoided) / scale}%`;
-  bar.append(solid, ...(avoided > 0 ? [hatched] : []));
+  spared.style.width = `${(100 * avoided) / scale}%`;
+  bar.append(solid, ...(avoided > 0 ? [spared] : []));
   const rest = avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : "";
   const of = total === null ? "" : ` of ${total.toLocaleString("en")}`;
   const said = `${done.toLocaleString("en")}${of}${rest}`;
@@ -165,7 +166,7 @@ function workSections(frame, panels) {
   const title = make("h3", "", "Work in this pass ");
   const { sequences } = frame.record;
   const over = sequences > 1 ? fillText(VIEW.labels["over all"], { sequences }) : "";
-  title.append(make("span", "", `one head and layer${over}; hatched: avoided`));
+  title.append(make("span", "", `one head and layer${over}; outlined: avoided`));
   const grid = make("div", "wid-works");
   for (const bar of work.bars) grid.append(...barRow(bar));
   left.append(title, grid);

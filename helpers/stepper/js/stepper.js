@@ -119,7 +119,7 @@ export class StepperView extends View {
     this.words.setAttribute("role", "note");
     this.words.setAttribute("aria-label", "This pass in words");
     const { rail, controls, ribbon, say, board, readout, pickers, below, foot, words } = this;
-    const key = legend(this.panels);
+    const key = legend(this.panels, this.record.columns);
     this.root.append(rail, controls, ribbon.node, say, board.node, key, readout, pickers, below, foot, words);
     this.readout.hidden = !this.panels.has("weights");
     this.buildWindow();
