@@ -263,6 +263,15 @@ def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
         assert head.get_by_role("button", name="newest").is_enabled() == can
 
 
+def test_another_sequence_has_a_line_of_its_own(open_page: Open) -> None:
+    page = open_page(UNEQUAL["sequences"](), start=5)
+    last = chosen(page)
+    page.locator('[data-token="1"]').click()
+    for number in ("2", "1"):
+        page.get_by_role("group", name="Sequence").get_by_role("button", name=number).click()
+    assert chosen(page) == last
+
+
 def test_what_belongs_together_lights_up(open_page: Open) -> None:
     page = open_page(record_toy(n_layers=2), start=2, width=1240)
     lit = (
