@@ -185,7 +185,7 @@ export class StepperView extends View {
     for (const record of this.records)
       for (const cached of [true, false]) {
         const many = runOf(record, cached).events.length;
-        const every = Math.ceil(many / 40);
+        const every = Math.ceil(many / 12);
         for (let event = 0; event < many; event += event < 3 || event >= many - 2 ? 1 : every) {
           const parts = sentenceOf(frameOf(record, { ...this.view, event, cached }));
           if (length(parts) > length(longest)) longest = parts;
