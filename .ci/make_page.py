@@ -55,17 +55,18 @@ def index(diary: Trace) -> str:
             "at another. Press Play.",
         ),
         Race(diary),
-        "One run of the model over some tokens is a pass. The first takes the whole prompt at once: prefill, "
-        "the pause. Each pass after it gives one word: a decode step, the drip. With the cache a decode step "
+        "One run of the model over some tokens is a pass. The first takes the whole prompt at once, "
+        f"which is the work of {prompt} positions: prefill, the pause. Each pass after it gives one word: a "
+        "decode step, the drip. With the cache a decode step "
         "runs 1 token, the one that came out last; without it all of them. The words are drawn by chance, "
-        f"the same both times. The work is {cached} positions or {plain:,}.",
+        f"with the same draws in both runs. The work is {cached} positions or {plain:,}.",
     )
     stepper = Section(
         (
             "The same diary, and you take the steps. A line of the grid is a token that looks, a column one "
-            "that is looked at; the larger the square, the more the one takes from the other. For that every "
-            "token that has run leaves a row behind: a key, K, by which later ones find it, and a value, V, "
-            "which they take. The drawer that holds them is the KV cache.",
+            "that is looked at; the larger the square, its attention weight, the more the one takes from "
+            "the other. So that later tokens can do so, each that has run leaves a row behind: a key, K, by which "
+            "they find it, and a value, V, which they take. The drawer that holds them is the KV cache.",
             "The model has 4 layers, one on top of the other, and in each of them 4 heads, which look for "
             "different things. Choose head 3 of layer 1, go to decode 20, and see where “by” looks before "
             "it signs with a name. Next steps on, or the arrow keys.",
@@ -77,16 +78,18 @@ def index(diary: Trace) -> str:
     )
     what_if = Section(
         (
-            "This model is so small that you can work it out on paper. Each word carries a number, its V in "
-            "layer 1. Four heads take means of the numbers so far: of those at even positions, the newest, "
-            "the first, all. The mean of these four is the token's V in layer 2. (Today is the first: "
-            "no even position yet, 0; then 10, 10 and 10. Together 7.5.)",
+            "A second model, a toy, is so small that you can work it out on paper. Each word carries a "
+            "number, its V in layer 1. Its four heads take means of the numbers so far (the second and the "
+            "fourth; the newest; the first; all). The mean of these four is the token's V in layer 2. (Today "
+            "is the first: no second yet, so 0; then 10, 10 and 10. Together 7.5.)",
             "The cache was filled with “Today weather is so nice”. Here weather has been changed from 20 to "
             "8. Change another number, put a word in or take one out.",
         ),
         WhatIf(),
         "What stands before the change may be kept: no token looks ahead, so nothing there can have seen it. "
-        "That is why a cache can be used again for a prompt that begins alike, and only as far as it does.",
+        "That is why a cache can be used again for a prompt that begins alike, and only as far as it does. "
+        "(A key says here only where a token stands. In a real model it is made as the value is, and goes "
+        "stale with it.)",
         heading="When a kept row goes stale",
     )
     more = (

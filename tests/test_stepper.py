@@ -262,7 +262,7 @@ def check_caption(trace: Trace, run: str, index: int, said: str, want: dict[str,
     assert event.phase == "training" or f"{how}. {many}" in said
     for out in want["out"][-1:]:
         p = {word: p for word, _, p in out["top"]}[out["chosen"]]
-        aside = "" if out["how"] == "greedy" else f"; {out['how']}; percentages of the logits alone"
+        aside = "" if out["how"] == "greedy" else f"; {out['how']}; percentages before these settings"
         assert said.endswith(f" Next word: {out['chosen']} ({format.percent(p)}{aside}).")
 
 
@@ -352,7 +352,7 @@ def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
     read = Tables(text)
     assert [len(table[0]) for table in read.tables] == [6, 7, 6, 7, 15, 15]
     assert "61 passes in all; 58 between the first and the last are not shown here." in "".join(read.said)
-    assert "Next word: nice (13.4%; greedy, <eos> banned; percentages of the logits alone)." in "".join(
+    assert "Next word: nice (13.4%; greedy, <eos> banned; percentages before these settings)." in "".join(
         read.said
     )
     assert read.tables[5][1][1] == "61"

@@ -330,5 +330,5 @@ def check_next(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]
     ]
     for (*_, width), (*_, p) in zip(shown["candidates"], top, strict=True):
         assert abs(float(width.rstrip("%")) - max(1, 100 * p)) < 0.01
-    assert ("percentages of the logits alone" in shown["how"]) == (out["how"] != "greedy")
+    assert ("percentages before these settings" in shown["how"]) == (out["how"] != "greedy")
     assert out["how"] == "greedy" or out["how"] in shown["how"]

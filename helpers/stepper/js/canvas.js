@@ -104,7 +104,7 @@ function drawGrid(g, board, theme) {
   paint(theme.ring, cells[COMING]);
   paint(theme.qf, cells[NOW]);
   paint(theme.panel, cells[AGAIN]);
-  paint(hatching(g, theme.line), cells[AGAIN]);
+  paint(hatching(g, theme.qp), cells[AGAIN]);
   paint(theme.qp, marks[EARLIER]);
   paint(theme.q, marks[NOW]);
   paint(theme.q, marks[AGAIN]);

@@ -2,6 +2,7 @@
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fillText, formatNumber, visibleText } from "./format.js";
 import { candidates, fillCandidate, sumNodes, throughLayers } from "./board.js";
+import { DENSE_FROM } from "./geometry.js";
 import { make, makeGroup, wordNode } from "./dom.js";
 import { shapesOf, sumOf } from "./words.js";
 
@@ -19,9 +20,10 @@ export function legend(panels, columns) {
     list.append(node);
   };
   const share = panels.has("weights") ? "share" : "";
+  const dense = columns >= DENSE_FROM; // cells too small for a count
   const few = columns <= VIEW.digits_up_to; // past them no × is drawn, and no count
   for (const [kind, word] of Object.entries(VIEW.legend))
-    if (few || kind !== "masked") item(`wid-cell ${kind} ${share}`, LEGEND_MARKS[kind] ?? "", word);
+    if (few || kind !== "masked") item(`wid-cell ${kind} ${share}`, dense && kind === "again" ? "" : (LEGEND_MARKS[kind] ?? ""), word);
   for (const state of ["written", "read", "made"]) item(`wid-row v ${state}`, "", VIEW.rows[state]);
   if (share) list.append(make("li", "", VIEW.labels.area));
   return list;
