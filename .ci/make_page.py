@@ -65,8 +65,9 @@ def index(diary: Trace) -> str:
         (
             "The same diary, and you take the steps. A line of the grid is a token that looks, a column one "
             "that is looked at; the larger the square, its attention weight, the more the one takes from "
-            "the other. So that later tokens can do so, each that has run leaves a row behind: a key, K, by which "
-            "they find it, and a value, V, which they take. The drawer that holds them is the KV cache.",
+            "the other. So that later tokens can do so, each that has run leaves a row behind: a key, K, by "
+            "which they find it, and a value, V, which they take. The drawer that holds them is the KV "
+            "cache.",
             "The model has 4 layers, one on top of the other, and in each of them 4 heads, which look for "
             "different things. Choose head 3 of layer 1, go to decode 20, and see where “by” looks before "
             "it signs with a name. Next steps on, or the arrow keys.",
