@@ -74,7 +74,7 @@ function checkSentence(got, before, now, stale, met) {
   );
   assert.equal(said.match(/rows of (\d+)/)?.[1] ?? "0", String(lucky.length));
   assert.equal(said.includes("stale rows."), got.mended !== null);
-  if (got.mended) assert.ok(said.includes(`says ${toy.vocabulary[got.mended.choice]} with`));
+  if (got.mended) assert.ok(said.includes(`say ${toy.vocabulary[got.mended.choice]} with`));
   if (lucky.length) met.add("lucky");
   if (got.mended) met.add("trap");
 }
