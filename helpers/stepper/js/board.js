@@ -87,9 +87,13 @@ export class Board {
   light(about, ribbon) {
     for (const node of this.lit) node.classList.remove("lit");
     const keys = about && this.panels.has("weights") ? linked(about, this.frame) : [];
-    const terms = keys.filter((key) => key[0] === "t").map((key) => this.marks.querySelector(`[data-key="${key}"]`));
+    const terms = keys
+      .filter((key) => key[0] === "t")
+      .map((key) => this.marks.querySelector(`[data-key="${key}"]`));
     const word = about && about.column !== null ? ribbon.wordOf(about.column) : null;
-    const own = keys.map((key) => [this.pool, this.rowPool, this.namePool].map((pool) => pool.nodes.get(key)));
+    const own = keys.map((key) =>
+      [this.pool, this.rowPool, this.namePool].map((pool) => pool.nodes.get(key)),
+    );
     this.lit = [...own.flat(), ...terms, word].filter(Boolean);
     for (const node of this.lit) node.classList.add("lit");
     this.drawBand(about);
@@ -250,7 +254,8 @@ export class Board {
       const state = states[j];
       if (!state || (state === MASKED && size > VIEW.digits_up_to)) continue;
       const width = layout.widths[j] - 2 * layout.gap;
-      const share = shares && (state === NOW || state === AGAIN || state === EARLIER) ? (shares.get(j) ?? 0) : null;
+      const share =
+        shares && (state === NOW || state === AGAIN || state === EARLIER) ? (shares.get(j) ?? 0) : null;
       const side = sideOf(share ?? 0, Math.min(width, layout.rowH - 4) - 4);
       this.put(
         `c${i}.${j}`,
@@ -400,7 +405,9 @@ export class Board {
     const { frame, layout } = this;
     const { queries, visible, index } = frame.event;
     if (!visible.has(frame.row))
-      return fillText(VIEW.labels["thrown away"], { pass: lastPassOf(frame.run, index, frame.row).toLowerCase() });
+      return fillText(VIEW.labels["thrown away"], {
+        pass: lastPassOf(frame.run, index, frame.row).toLowerCase(),
+      });
     return layout.narrow || queries.length < 2 ? "" : VIEW.labels["choose line"];
   }
 

@@ -1,4 +1,5 @@
 // Small tools for the page. Text only ever enters through textContent.
+import { clippedText, visibleText } from "./format.js";
 
 const CONTROLS = new Set(["button", "input", "select"]);
 
@@ -68,6 +69,21 @@ export function wordNode(text, full = null) {
   const node = make("bdi", "wid-word", text);
   if (full !== null && full !== text) node.title = full;
   return node;
+}
+
+/** The parts of a sentence as `fill` gives them: text, and words that tokens say; left alone if they stand, so that nobody hears them twice. */
+export function fillParts(node, parts) {
+  const key = JSON.stringify(parts);
+  if (node.widKey === key) return;
+  node.widKey = key;
+  node.replaceChildren(
+    ...parts.map((part) => {
+      if (part.token === undefined) return part;
+      const word = wordNode(clippedText(part.token), visibleText(part.token));
+      word.classList.add("strong");
+      return word;
+    }),
+  );
 }
 
 /** Set a property of a node unless it was set to this before: comparing is cheap, the page is not. */

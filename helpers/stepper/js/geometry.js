@@ -100,7 +100,9 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
     xs,
     widths,
     xEnd: x,
-    rowH: dense ? Math.min(denseRow(columns), Math.max(3, Math.ceil(2 * widths[0]))) : rowHeight(columns, narrow),
+    rowH: dense
+      ? Math.min(denseRow(columns), Math.max(3, Math.ceil(2 * widths[0])))
+      : rowHeight(columns, narrow),
   };
   const notesX = x + 18;
   layout.notes = narrow ? null : { x: notesX, width: right.notes };
@@ -157,7 +159,8 @@ function heights(layout, rows, heads, panels) {
   [y.v, y.vH] = [y.k + y.kH + 6, rowOf(panels.values)];
   y.drawerH = y.v + y.vH + DRAWER - y.drawer;
   y.under = y.drawer + y.drawerH + 5; // where it is narrow, what is said of the rows stands under them
-  if (narrow) at = y.under + 18 + (panels.shapes ? 16 : 0) + (panels.ledger ? (layout.width < 480 ? 34 : 18) : 0);
+  if (narrow)
+    at = y.under + 18 + (panels.shapes ? 16 : 0) + (panels.ledger ? (layout.width < 480 ? 34 : 18) : 0);
   else at = y.under;
   return { y, stacked, tight: smallest < 58, wordy: smallest >= WORDY, height: Math.ceil(at + 2) };
 }

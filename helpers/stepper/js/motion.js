@@ -31,7 +31,15 @@ function fly(from, to) {
   const [a, b] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
   if (!a.width || !b.width) return;
   const by = `translate(${a.left - b.left}px, ${a.top - b.top}px)`;
-  play(to, [{ transform: by, opacity: 0.6 }, { transform: "none", opacity: 1 }], 0.45, 1);
+  play(
+    to,
+    [
+      { transform: by, opacity: 0.6 },
+      { transform: "none", opacity: 1 },
+    ],
+    0.45,
+    1,
+  );
 }
 
 /** Animate the pass that has just been drawn. */

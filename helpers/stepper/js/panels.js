@@ -23,7 +23,8 @@ export function legend(panels, columns) {
   const dense = columns >= DENSE_FROM; // cells too small for a count
   const few = columns <= VIEW.digits_up_to; // past them no × is drawn, and no count
   for (const [kind, word] of Object.entries(VIEW.legend))
-    if (few || kind !== "masked") item(`wid-cell ${kind} ${share}`, dense && kind === "again" ? "" : (LEGEND_MARKS[kind] ?? ""), word);
+    if (few || kind !== "masked")
+      item(`wid-cell ${kind} ${share}`, dense && kind === "again" ? "" : (LEGEND_MARKS[kind] ?? ""), word);
   for (const state of ["written", "read", "made"]) item(`wid-row v ${state}`, "", VIEW.rows[state]);
   if (share) list.append(make("li", "", VIEW.labels.area));
   return list;

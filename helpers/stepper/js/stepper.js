@@ -1,11 +1,11 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
-import { clippedText, fillText, visibleText } from "./format.js";
+import { clippedText, fillText } from "./format.js";
 import { counterpart, headName, headsOf, readTrace } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
-import { make, makeButton, makeSelect, Segments, setText, wordNode } from "./dom.js";
+import { fillParts, make, makeButton, makeSelect, Segments, setText } from "./dom.js";
 import { pointedAt } from "./links.js";
 import { animateStep } from "./motion.js";
 import { View } from "./view.js";
@@ -174,7 +174,7 @@ export class StepperView extends View {
     this.sentence.setAttribute("aria-live", "polite");
     const sizer = make("p", "wid-sizer");
     sizer.setAttribute("aria-hidden", "true");
-    fillSentence(sizer, this.longestSentence());
+    fillParts(sizer, this.longestSentence());
     this.say.append(this.sentence, sizer);
   }
 
@@ -336,7 +336,7 @@ export class StepperView extends View {
     this.drawRail(frame, width);
     this.drawControls(frame);
     this.ribbon.draw(frame, this.panels.has("weights"));
-    fillSentence(this.sentence, sentenceOf(frame));
+    fillParts(this.sentence, sentenceOf(frame));
     this.board.draw(frame, width, this.columnStart, theme);
     this.drawWindow(frame);
     this.point(null);
@@ -417,17 +417,4 @@ function labelled(text, node) {
   const label = make("span", "wid-switch", `${text} `);
   label.append(node);
   return label;
-}
-
-function fillSentence(node, parts) {
-  const key = JSON.stringify(parts);
-  if (node.widKey === key) return;
-  node.widKey = key;
-  node.replaceChildren(...parts.map((part) => (typeof part === "string" ? part : strongWord(part.token))));
-}
-
-function strongWord(text) {
-  const word = wordNode(clippedText(text), visibleText(text));
-  word.classList.add("strong");
-  return word;
 }

@@ -1,9 +1,8 @@
 // What if: the reader changes the toy's prompt and sees which rows of a cache that was filled before go stale.
 import VIEW from "../view.json" with { type: "json" };
 import { fillCandidate } from "./board.js";
-import { make, makeButton, wordNode } from "./dom.js";
-import { clippedText, fill, fillText, formatNumber, formatPercent } from "./format.js";
-import { isolatedText, visibleText } from "./format.js";
+import { fillParts, make, makeButton } from "./dom.js";
+import { fill, fillText, formatNumber, formatPercent, isolatedText, visibleText } from "./format.js";
 import { runToy, toyContexts, toySays } from "./toy.js";
 import { View } from "./view.js";
 
@@ -157,15 +156,6 @@ function element(tag, className, ...children) {
   return node;
 }
 
-/** Parts as `fill` gives them; left alone if they are as they were, so that nobody hears them twice. */
-function writeParts(node, parts) {
-  const key = JSON.stringify(parts);
-  if (node.dataset.said === key) return;
-  node.dataset.said = key;
-  const strong = ({ token }) => element("b", "", wordNode(clippedText(token), visibleText(token)));
-  node.replaceChildren(...parts.map((part) => (part.token === undefined ? part : strong(part))));
-}
-
 export class WhatIfView extends View {
   constructor(el, data, options) {
     super(el, options, "what_if", WHAT.label);
@@ -297,8 +287,8 @@ export class WhatIfView extends View {
     columns.forEach((column, j) => this.drawHead(column, result.kinds[j], j));
     this.body.replaceChildren(...WHAT.layers.flatMap((text, layer) => this.layerRows(result, text, layer)));
     this.body.append(this.prefixRow(result));
-    writeParts(this.hint, this.complaint);
-    writeParts(this.sentence, sayWhatIf(result));
+    fillParts(this.hint, this.complaint);
+    fillParts(this.sentence, sayWhatIf(result));
     const outcomes = ["before", "now", "mended"].filter((name) => result[name]);
     this.says.replaceChildren(...outcomes.map((name) => this.outcome(WHAT.says[name], result[name])));
   }
