@@ -8,15 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
 from helpers.stepper.format import HERE
 from helpers.trace import write_whole
-
-if TYPE_CHECKING:
-    from helpers.stepper.view import View
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
@@ -46,6 +43,20 @@ def _data(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
+class Shown(Protocol):
+    """What a page asks of a view; `view.View` is one."""
+
+    view: ClassVar[str]
+
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def options(self) -> dict[str, Any]: ...
+
+    def static_html(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Link:
     """A line of a list: text that leads to an address, and a few words beside it."""
@@ -60,7 +71,7 @@ class Section:
     """A view of a page, or none, with plain paragraphs above it and under it, and a list of links last."""
 
     before: str | Iterable[str] = ()
-    view: View | None = None
+    view: Shown | None = None
     after: str | Iterable[str] = ()
     heading: str = ""
     links: Sequence[Link] = ()
