@@ -68,3 +68,8 @@ def test_a_wrong_count_is_refused(wrong: object) -> None:
     for call in calls:
         with pytest.raises(ValueError, match="expected a whole number of tokens, 1 or more"):
             call()
+
+
+def test_a_cache_is_what_is_counted_with_if_nothing_is_said() -> None:
+    assert counts.passes(4, 8) == counts.passes(4, 8, cached=True)
+    assert counts.decode_step(5) == counts.decode_step(5, cached=True)

@@ -267,7 +267,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": torch.tensor([1.0])}, "expected ids, .* whole numbers"),
     ({"prompt": 3}, "the prompt is 3; expected ids"),
     ({"prompt": [[1, 2], 3]}, "not of equal lengths"),
-    ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
+    ({"prompt": [[1, 2, 5], [3, 4, 5]]}, "2 sequences came in; expected one"),
     ({"prompt": [[1, 2], [3]]}, r"the sequences of a batch are not of equal lengths"),
     ({"max_new": 0}, "max_new is 0"),
     ({"temperature": 1.0, "top_k": 20}, "top_k is 20; expected a whole number from 1 to 19"),
