@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from record_diary import record
 
 from helpers import toy
 from helpers.model.attention import attend
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import generate
+from helpers.recording.diary import load_diary
 from helpers.recording.model import record_model
 from helpers.recording.toy import record_toy
 from helpers.stepper import Stepper
@@ -183,3 +185,11 @@ def test_golden_numbers_through_the_real_core() -> None:
     np.testing.assert_allclose(contexts, expected, rtol=0, atol=1e-12)  # float64, and the sink keeps nothing
     without_sink = through_attend(q, k, v, toy.causal_mask(4), np.full(4, -np.inf))
     assert without_sink[0, 0] == 10  # softmax must spend its 1 somewhere
+
+
+def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
+    stored, today = load_diary(), record()
+    assert stored.sequences == today.sequences
+    for name in ("cached", "uncached"):
+        assert str(compare(stored.only(name), today.only(name), what="work")) == "equal"
+        assert str(compare(stored.only(name), today.only(name))) == "equal"
