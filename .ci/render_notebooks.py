@@ -31,11 +31,11 @@ pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospa
 .text_cell > * > * > :not(table, details) { max-width: 40em; }
 .output { margin-top: 10px; overflow-x: auto; }
 .output:has(.wid-live) .wid-static { display: none; }
-.prompt { display: none; }
+.prompt:not([class*="wid-"]) { display: none; }
 img { max-width: 100%; height: auto; border-radius: 6px; }
 table { border-collapse: collapse; font-size: 14px; }
-:is(th, td) { padding: 3px 10px; text-align: left; vertical-align: top; }
-:is(th, td):not([style]) { border-bottom: 1px solid var(--line); }
+:is(th, td):not(.wid-view *) { padding: 3px 10px; text-align: left; vertical-align: top; }
+:is(th, td):not([style], .wid-view *) { border-bottom: 1px solid var(--line); }
 details { margin: 10px 0; }
 summary { cursor: pointer; font-weight: 600; }
 math { font-size: 1.05em; }

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from helpers.stepper import WhatIf
-from helpers.stepper.format import number, percent
+from helpers.stepper.format import VIEW, number, percent
 from tests.made_traces import HOSTILE
 from tests.toy_cases import WORDS, run
 
@@ -81,6 +81,19 @@ def field(page: Page, name: str, place: int) -> Locator:
 
 def button(page: Page, sign: str, place: int) -> Locator:
     return page.locator(".wid-edit", has_text=sign).nth(place - 1)
+
+
+def test_without_an_address_as_in_a_notebook(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    WhatIf().save_html(path)
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"address": true', '"address": false'), encoding="utf-8"
+    )
+    page.goto(path.as_uri())
+    assert page.evaluate(READ)["hint"] == VIEW["what_if"]["hint"]
+    page.locator(".wid-number").nth(2).fill("7")
+    assert page.evaluate(READ)["numbers"] == [10, 8, 7, 5, 14]
+    assert "#" not in page.url
 
 
 def test_a_number_a_word_in_out_exchanged_and_back(open_page: Open) -> None:

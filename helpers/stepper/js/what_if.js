@@ -160,6 +160,7 @@ export class WhatIfView extends View {
   constructor(el, data, options) {
     super(el, options, "what_if", WHAT.label);
     Object.assign(this, { toy: data.toy, before: data.before, first: options.now, columns: [] });
+    this.complaint = [WHAT.hint];
     this.numbers = new Map(Object.entries(data.toy.numbers));
     this.now = this.settled = this.first; // settled: without what is half typed
     this.build();
