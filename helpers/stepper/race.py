@@ -13,7 +13,7 @@ from helpers.stepper.view import View
 from helpers.trace import Run, Trace, spread
 
 RACE = VIEW["race"]
-_GLUED = re.compile(RACE["glued"])
+_GLUED = re.compile(VIEW["glued"])
 _COLOURS = VIEW["palette"]["light"]
 # Ground and ink together, literally, so that it reads the same in a light and in a dark theme.
 _STYLE = f"background-color:{_COLOURS['bg']};color:{_COLOURS['ink']};text-align:left"

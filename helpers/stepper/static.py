@@ -171,7 +171,7 @@ class _Table:
         parts = VIEW["keys"].get(self.trace.model.name, [])
         bands = self.weights()
         if keys is not None:
-            bands.insert(0, self.band("K", lambda j: _key(keys[j], parts), " · ".join(parts)))
+            bands.insert(0, self.band("K", lambda j: key_text(keys[j], parts), " · ".join(parts)))
         if all(len(row) == 1 for row in values):
             bands.append(self.band("V", lambda j: number(values[j][0])))
         name = "kept" if self.keeps else "made"
@@ -315,7 +315,7 @@ def _box(
     return f'<{tag} style="{look}">{text}</{tag}>'
 
 
-def _key(numbers: list[float], parts: list[str]) -> str:
+def key_text(numbers: list[float], parts: list[str]) -> str:
     """A row of K; a part whose name is a question is answered."""
     asked = [k < len(parts) and parts[k].endswith("?") for k in range(len(numbers))]
     texts = [("yes" if x else "no") if ask else number(x) for x, ask in zip(numbers, asked, strict=True)]

@@ -13,6 +13,7 @@ import numpy as np
 from helpers import toy
 from helpers.sampling import softmax
 from helpers.stepper.format import VIEW, clipped, fill, number, percent
+from helpers.stepper.static import key_text
 from helpers.stepper.view import View
 
 WHAT: dict[str, Any] = VIEW["what_if"]
@@ -126,7 +127,7 @@ def _cell(row: Any, was: Any) -> str:
 
 
 def _written(row: Any) -> str:
-    return number(row) if isinstance(row, float) else f"{'yes' if row[0] else 'no'} · {number(row[1])}"
+    return number(row) if isinstance(row, float) else key_text(row, VIEW["keys"]["toy"])
 
 
 def _line(name: str, cells: list[str], kept: list[bool]) -> str:

@@ -1,10 +1,10 @@
 // What the walk does not reach: lines that are wanted and not there, scales, damaged rows, addresses, what lights up.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { carriesSpaces, runningText } from "../../helpers/stepper/js/format.js";
 import { nearest, readAddress, withValues } from "../../helpers/stepper/js/address.js";
 import { isPicked, rowCells, weightsIn } from "../../helpers/stepper/js/frame.js";
 import { aboutKey, linked, pointedAt } from "../../helpers/stepper/js/links.js";
-import { carriesSpaces } from "../../helpers/stepper/js/ribbon.js";
 import * as trace from "../../helpers/stepper/js/trace.js";
 import { frame, load, record } from "./traces.mjs";
 
@@ -92,6 +92,19 @@ test("words that carry their spaces stand as the text has them, others apart", (
     [all("To", "day", " is"), all("Today", "is"), all(" ", "\n"), all("so ", "x")],
     [true, false, false, true],
   );
+  const running = (...texts) =>
+    runningText(texts.map((text) => ({ text }))).map(({ text, blank }) => [text, blank]);
+  assert.deepEqual(running("in", "Oslo", "."), [
+    ["in", true],
+    ["Oslo", true],
+    [".", false],
+  ]);
+  assert.deepEqual(running("To", "day", " is", "."), [
+    ["To", false],
+    ["day", false],
+    ["is", true],
+    [".", false],
+  ]);
 });
 
 test("a weight lights its V, its term and the context it goes into; a word its weights in every head", () => {

@@ -97,7 +97,7 @@ test("shapes and K's contents", () => {
     k: "K 5 × 2",
     v: "V 5 × 1",
   });
-  assert.deepEqual(keyTexts(toy, [0, 5]), ["no", "5"]);
+  assert.deepEqual(keyTexts("toy", [0, 5]), ["no", "5"]);
   assert.deepEqual(shapesOf(frame(record("rules"), 2)).k, null);
 });
 

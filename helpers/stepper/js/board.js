@@ -305,7 +305,7 @@ export class Board {
   }
 
   contentTexts(kind, column) {
-    if (kind === "k") return this.panels.has("keys") ? keyTexts(this.frame.record, column.k) : [];
+    if (kind === "k") return this.panels.has("keys") ? keyTexts(this.frame.record.model.name, column.k) : [];
     if (!this.panels.has("values") || !column.v || column.v.length > 1) return [];
     return [formatNumber(column.v[0])];
   }

@@ -27,6 +27,14 @@ export function make(tag, className = "", text = null) {
   return node;
 }
 
+/** A node with children, and attributes by name. */
+export function makeWith(tag, className, children, attributes = {}) {
+  const node = make(tag, className);
+  node.append(...children);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
 export function makeButton(word, className, act) {
   const node = make("button", className, word);
   node.type = "button";

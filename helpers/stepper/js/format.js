@@ -66,3 +66,18 @@ export function clippedText(text, most = 24) {
 export function isolatedText(text, most = Infinity) {
   return `\u2068${clippedText(text, most)}\u2069`;
 }
+
+const GLUED = new RegExp(VIEW.glued, "u");
+
+/** Whether tokens carry their own blanks, as most tokenizers have it, or stand apart by themselves. */
+export function carriesSpaces(tokens) {
+  return tokens.some(({ text }) => /^\s\S|\S\s$/.test(text));
+}
+
+/** Tokens as running text: {text, blank}, blank where one stands before; none before a full stop and the like. */
+export function runningText(tokens) {
+  const own = carriesSpaces(tokens);
+  return tokens.map(({ text }) =>
+    own ? { text: text.trim() || text, blank: /^\s/.test(text) } : { text, blank: !GLUED.test(text) },
+  );
+}

@@ -67,9 +67,9 @@ export function tokenState(record, run, event, index) {
   const token = record.tokens[index];
   const live = event.visible.has(index);
   const chosen = run.chosenAt.get(index) <= event.index;
-  const ran = run.firstRunAt.get(index) <= event.index;
+  const ran = hasRun(run, event, index);
   let state = "absent";
-  if (live || token.origin === "prompt" || ran) state = "present";
+  if (token.origin === "prompt" || ran) state = "present";
   else if (chosen) state = "emitted";
   const fate = token.origin !== "draft" || !ran ? "" : chosen ? "accepted" : "rejected";
   return { index, text: token.text, position: token.position, origin: token.origin, state, live, fate };

@@ -1,9 +1,9 @@
 // The race: the same words twice on one clock, with the cache and without. A pass lasts as long as the positions
 // it runs, so that time is counted in positions; everything is looked up in the trace.
 import VIEW from "../view.json" with { type: "json" };
-import { clippedText, fillText, visibleText } from "./format.js";
+import { clippedText, fillText, runningText, visibleText } from "./format.js";
 import { readTrace, sizeOf } from "./trace.js";
-import { make, makeButton, Segments, setText, textWidths, wordNode } from "./dom.js";
+import { make, makeButton, makeWith, Segments, setText, textWidths, wordNode } from "./dom.js";
 import { View } from "./view.js";
 
 const RACE = VIEW.race;
@@ -12,7 +12,6 @@ const SLOW_SECONDS = 4.5; // a slow start: until the cached run is done
 const STILL_EVERY = 1200; // milliseconds from stop to stop where nothing may move
 const SLACK = 1e-9; // 23.999999999 positions are 24
 const LEAST = 4; // pixels: blocks narrower than this have no gap between them
-const GLUED = new RegExp(RACE.glued, "u");
 
 /** A run as a lane: its passes one behind another, the words that each gave, the positions run again. */
 function laneOf(run) {
@@ -147,13 +146,13 @@ export class RaceView extends View {
     this.speeds.press(i);
   }
 
-  /** Nodes of tokens as running text: no blank before a full stop, none where tokens bring their own. */
+  /** Nodes of tokens as running text. */
   wordNodes(indices) {
-    const own = this.tokens.some(({ text }, i) => i > 0 && /^\s\S/.test(text));
+    const running = runningText(this.tokens);
     return indices.flatMap((index, n) => {
-      const { text } = this.tokens[index];
+      const { text, blank } = running[index];
       const word = wordNode(clippedText(text), visibleText(text));
-      return n && !own && !GLUED.test(text) ? [" ", word] : [word];
+      return n && blank ? [" ", word] : [word];
     });
   }
 
@@ -291,13 +290,6 @@ export class RaceView extends View {
     this.stop();
     super.destroy();
   }
-}
-
-function makeWith(tag, className, children, attributes = {}) {
-  const node = make(tag, className);
-  node.append(...children);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  return node;
 }
 
 /** A pass as long as its positions: first what is run again, then what is new. */

@@ -1,23 +1,15 @@
 // The text so far, as text: each word's underline is as dark as the weight that the chosen line gives it.
 import VIEW from "../view.json" with { type: "json" };
-import { visibleText } from "./format.js";
-import { isPicked, tokenState, weightsIn } from "./frame.js";
-import { make, makeButton, setOnce, setText } from "./dom.js";
+import { runningText, visibleText } from "./format.js";
+import { hasRun, sharesOf, tokenState } from "./frame.js";
+import { make, makeButton, setOnce } from "./dom.js";
 
 /** How dark the underline of each word is, 0 to 1, relative to the word that the line looks at most. */
 export function shades(frame) {
-  const { record, run, event, row, layer, head } = frame;
-  const { columns, weights } =
-    row === null ? { weights: null } : weightsIn(record, run, event, row, layer, head);
-  if (!weights) return new Map();
-  const most = Math.max(...weights);
-  const picked = columns.map((j, k) => [j, isPicked(weights[k], columns.length) ? weights[k] / most : 0]);
-  return new Map(picked.filter(([, shade]) => shade > 0));
-}
-
-/** Whether words carry their own spaces, as most tokenizers have it, or stand apart by themselves. */
-export function carriesSpaces(tokens) {
-  return tokens.some(({ text }) => /^\s\S|\S\s$/.test(text));
+  const shares = frame.row === null ? null : sharesOf(frame, frame.row);
+  const picked = [...(shares ?? [])].filter(([, share]) => share > 0);
+  const most = Math.max(...picked.map(([, share]) => share));
+  return new Map(picked.map(([j, share]) => [j, share / most]));
 }
 
 export class Ribbon {
@@ -36,16 +28,14 @@ export class Ribbon {
   /** All words at once, those to come unseen, so that the height is the same at every pass. */
   build(record) {
     this.record = record;
-    const glued = carriesSpaces(record.tokens);
-    this.words = record.tokens.map((token, index) => {
+    const running = runningText(record.tokens);
+    this.words = running.map(({ text }, index) => {
       const word = makeButton("", "", () => this.onRow(index));
       word.dataset.token = String(index);
-      const text = visibleText(glued ? token.text.trim() || token.text : token.text);
-      word.append(make("bdi", "wid-word", text));
+      word.append(make("bdi", "wid-word", visibleText(text)));
       return word;
     });
-    const spaced = (index) => !glued || /^\s/.test(record.tokens[index].text);
-    const parts = this.words.flatMap((word, i) => (i && spaced(i) ? [" ", word] : [word]));
+    const parts = this.words.flatMap((word, i) => (i && running[i].blank ? [" ", word] : [word]));
     this.node.replaceChildren(...parts);
   }
 
@@ -54,7 +44,7 @@ export class Ribbon {
     const shade = withWeights ? shades(frame) : new Map();
     this.words.forEach((word, index) => {
       const { state, origin, fate } = tokenState(frame.record, frame.run, frame.event, index);
-      const ran = state === "present" && index < frame.columns.length;
+      const ran = hasRun(frame.run, frame.event, index);
       const chosen = withWeights && index === frame.row;
       setOnce(word, "className", `wid-said ${origin} ${state} ${fate} ${chosen ? "chosen" : ""}`);
       setOnce(word, "tabIndex", chosen ? 0 : -1);

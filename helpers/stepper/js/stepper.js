@@ -24,11 +24,11 @@ export class StepperView extends View {
   constructor(el, data, options) {
     super(el, options, "stepper", `Stepper, ${data.model.name}. ${KEYS}`);
     this.records = data.sequences.map((_, sequence) => readTrace(data, sequence));
-    this.view = { sequence: 0 };
     this.panels = new Set(options.panels);
-    const cached = options.cache && this.record.withCache !== null;
-    const [first] = this.record.runs; // `start` is an index of its events
-    const event = counterpart(first, runOf(this.record, cached), first.events[options.start]).index;
+    const [record] = this.records;
+    const cached = options.cache && record.withCache !== null;
+    const [first] = record.runs; // `start` is an index of its events
+    const event = counterpart(first, runOf(record, cached), first.events[options.start]).index;
     this.view = { event, cached, layer: options.layer, head: options.head ?? null, row: null, sequence: 0 };
     this.atFirst = {};
     this.atFirst = this.state();
@@ -76,7 +76,8 @@ export class StepperView extends View {
     const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
     const layer = nearestOf("layer", record.layers, atFirst.layer);
     const mean = (values.get("head") ?? atFirst.head) === "mean";
-    const head = mean ? null : nearestOf("head", headsOf(record, layer), atFirst.head);
+    const otherwise = atFirst.head === "mean" ? null : atFirst.head;
+    const head = mean ? null : nearestOf("head", headsOf(record, layer), otherwise);
     const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
     const row = there.length ? nearestOf("line", there, null) : null;
     this.change({ cached, sequence });
@@ -256,7 +257,7 @@ export class StepperView extends View {
   /** Choose the line above or below among those that have run. */
   chooseLine(by) {
     const { frame } = this;
-    const there = frame.columns.filter((c) => c.state === "present").map((c) => c.index);
+    const there = frame.columns.map((c) => c.index).filter((i) => hasRun(frame.run, frame.event, i));
     const row = there[there.indexOf(frame.row) + by];
     if (row === undefined) return;
     const inRibbon = this.ribbon.node.contains(document.activeElement);

@@ -1,7 +1,8 @@
 // What if: the reader changes the toy's prompt and sees which rows of a cache that was filled before go stale.
 import VIEW from "../view.json" with { type: "json" };
 import { fillCandidate } from "./board.js";
-import { fillParts, make, makeButton } from "./dom.js";
+import { fillParts, make, makeButton, makeWith } from "./dom.js";
+import { keyTexts } from "./words.js";
 import { fill, fillText, formatNumber, formatPercent, isolatedText, visibleText } from "./format.js";
 import { runToy, toyContexts, toySays } from "./toy.js";
 import { View } from "./view.js";
@@ -125,7 +126,7 @@ export function sayWhatIf(result) {
 
 /** A row's number or numbers, and under them what became of it, in words. */
 export function cellTexts({ now, was, state }) {
-  const write = (row) => (Array.isArray(row) ? `${row[0] ? "yes" : "no"} · ${row[1]}` : formatNumber(row));
+  const write = (row) => (Array.isArray(row) ? keyTexts("toy", row).join(" · ") : formatNumber(row));
   if (state !== "stale") return [write(now), state === "new" ? WHAT.rows.new : ""];
   if (write(now) === write(was)) return [write(now), was < now ? WHAT.less : WHAT.more];
   return [write(now), fillText(WHAT.was, { was: write(was) })];
@@ -148,12 +149,6 @@ export function readPrompt(words, numbers, known) {
   const wrong = tokens.findIndex((t, i) => !t.word.trim() || t.number === null || i >= WHAT.most.words);
   const right = wrong < 0 ? tokens : tokens.slice(0, wrong);
   return { tokens: right, fits: right.length === texts.length && texts.length === carried.length };
-}
-
-function element(tag, className, ...children) {
-  const node = make(tag, className);
-  node.append(...children);
-  return node;
 }
 
 export class WhatIfView extends View {
@@ -186,21 +181,21 @@ export class WhatIfView extends View {
     this.sentence = Object.assign(make("p", "wid-sentence"), { ariaLive: "polite" });
     this.says = make("div", "wid-says");
     const options = Array.from(this.numbers, ([word, number]) => new Option(`${number}`, word));
-    this.known = element("datalist", "", ...options);
+    this.known = makeWith("datalist", "", [...options]);
     this.known.id = `wid-known-${crypto.getRandomValues(new Uint32Array(2)).join("")}`;
     const last = makeButton("+", "wid-edit wid-in", () => this.putIn(this.now.length));
     last.ariaLabel = WHAT.last;
-    this.end = element("th", "wid-end", last);
+    this.end = makeWith("th", "wid-end", [last]);
     this.body = make("tbody");
-    const heads = element("thead", "", element("tr", "", make("th", "wid-rowkind"), this.end));
+    const heads = makeWith("thead", "", [makeWith("tr", "", [make("th", "wid-rowkind"), this.end])]);
     const legend = Object.entries(WHAT.rows).map(([state, text]) =>
-      element("li", "", make("span", `wid-stored v ${state} wid-key`), text),
+      makeWith("li", "", [make("span", `wid-stored v ${state} wid-key`), text]),
     );
     const reset = makeButton(WHAT.reset, "", () => this.become(this.before));
     this.root.append(
-      element("div", "wid-controls", element("div", "wid-buttons", reset), this.hint),
-      element("div", "wid-rowsbox", element("table", "wid-rows", heads, this.body)),
-      element("ul", "wid-legend", ...legend),
+      makeWith("div", "wid-controls", [makeWith("div", "wid-buttons", [reset]), this.hint]),
+      makeWith("div", "wid-rowsbox", [makeWith("table", "wid-rows", [heads, this.body])]),
+      makeWith("ul", "wid-legend", [...legend]),
       ...[this.sentence, this.says, this.known],
     );
   }
@@ -212,7 +207,7 @@ export class WhatIfView extends View {
       makeButton("×", "wid-edit wid-out", () => this.takeOut(j)),
       ...FIELDS.map((name) => this.buildField(j, name)),
     ];
-    const head = Object.assign(element("th", "wid-token", ...controls), { scope: "col" });
+    const head = Object.assign(makeWith("th", "wid-token", [...controls]), { scope: "col" });
     this.end.before(head);
     this.columns.push({ head, controls });
   }
@@ -309,26 +304,29 @@ export class WhatIfView extends View {
 
   layerRows({ layers }, text, layer) {
     const rows = Object.entries(layers[layer]).map(([kind, cells]) => {
-      const name = element("th", "wid-rowkind", make("b", kind, kind.toUpperCase()), WHAT.parts[kind]);
+      const name = makeWith("th", "wid-rowkind", [make("b", kind, kind.toUpperCase()), WHAT.parts[kind]]);
       const shown = cells.map((cell) => {
         const texts = cellTexts(cell).map((part) => make("span", "", part));
-        const node = element("td", `wid-stored ${kind} ${cell.state}`, ...texts);
+        const node = makeWith("td", `wid-stored ${kind} ${cell.state}`, [...texts]);
         return Object.assign(node, { title: WHAT.rows[cell.state] });
       });
-      return element("tr", "", Object.assign(name, { scope: "row" }), ...shown);
+      return makeWith("tr", "", [Object.assign(name, { scope: "row" }), ...shown]);
     });
     const number = make("b", "", fillText(WHAT.layer, { layer: layer + 1 }));
-    const caption = element("th", "wid-layer", number, make("span", "", text));
-    return [element("tr", "", Object.assign(caption, { colSpan: this.now.length + 2 })), ...rows];
+    const caption = makeWith("th", "wid-layer", [number, make("span", "", text)]);
+    return [makeWith("tr", "", [Object.assign(caption, { colSpan: this.now.length + 2 })]), ...rows];
   }
 
   /** The rule under the rows: which of them may be kept, and which tokens run again. */
   prefixRow({ kept, rerun }) {
     const cells = [
-      [kept, element("td", "wid-kept", make("span", "", fillText(WHAT.rowcount, { kept })))],
-      [this.now.length - kept, element("td", "wid-again", make("span", "", fillText(WHAT.again, { rerun })))],
+      [kept, makeWith("td", "wid-kept", [make("span", "", fillText(WHAT.rowcount, { kept }))])],
+      [
+        this.now.length - kept,
+        makeWith("td", "wid-again", [make("span", "", fillText(WHAT.again, { rerun }))]),
+      ],
     ].map(([colSpan, cell]) => (colSpan ? Object.assign(cell, { colSpan }) : ""));
-    return element("tr", "wid-prefix", make("th", "wid-rowkind", WHAT.prefix), ...cells);
+    return makeWith("tr", "wid-prefix", [make("th", "wid-rowkind", WHAT.prefix), ...cells]);
   }
 
   outcome(title, { probabilities, choice }) {
@@ -337,6 +335,6 @@ export class WhatIfView extends View {
       fillCandidate(node, { word: this.toy.vocabulary[k], p, chosen: k === choice });
       return node;
     });
-    return element("div", "wid-outcome", make("p", "soft strong", title), ...candidates);
+    return makeWith("div", "wid-outcome", [make("p", "soft strong", title), ...candidates]);
   }
 }

@@ -236,9 +236,9 @@ export function keyCaption(record) {
   return VIEW.keys[record.model.name]?.join(" · ") ?? null;
 }
 
-export function keyTexts(record, k) {
+export function keyTexts(model, k) {
   if (k === null || k === undefined || k.length > 2) return [];
-  const names = VIEW.keys[record.model.name] ?? [];
+  const names = VIEW.keys[model] ?? [];
   return k.map((x, i) => (names[i]?.endsWith("?") ? (x ? "yes" : "no") : formatNumber(x)));
 }
 
