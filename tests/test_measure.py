@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -22,10 +22,23 @@ def test_tasks_take_turns() -> None:
     assert [len(timing.seconds) for timing in timings.values()] == [3, 3]
 
 
-def test_a_slower_task_takes_longer() -> None:
-    timings = in_turns({"slow": lambda: time.sleep(0.01), "quick": lambda: None}, turns=3, at_least=0.001)
-    assert timings["slow"].median > 0.0099
-    assert timings["quick"].median < 0.001  # seconds of one call, though a turn holds many
+@pytest.fixture
+def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """A clock that only sleeping moves on: what is busy beside the test does not count."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("helpers.measure.time.perf_counter", lambda: now)
+    return sleep
+
+
+def test_a_slower_task_takes_longer(sleep: Callable[[float], None]) -> None:
+    timings = in_turns({"slow": lambda: sleep(0.5), "quick": lambda: sleep(2**-10)}, turns=3, at_least=0.125)
+    assert timings["slow"].median == 0.5
+    assert timings["quick"].median == 2**-10  # seconds of one call, though a turn holds many
 
 
 def test_the_middle_of_the_turns_counts() -> None:
@@ -34,10 +47,10 @@ def test_the_middle_of_the_turns_counts() -> None:
     assert repr(timing) == "Timing(300 ms, median of 5)"
 
 
-def test_a_turn_is_long_enough() -> None:
-    calls = calls_for(lambda: time.sleep(0.001), at_least=0.02)
-    assert 4 <= calls <= 40
-    assert seconds_of(lambda: time.sleep(0.001), 3) >= 0.001
+def test_a_turn_is_long_enough(sleep: Callable[[float], None]) -> None:
+    assert calls_for(lambda: sleep(2**-10), at_least=2**-5) == 32
+    assert calls_for(lambda: sleep(1.0), at_least=2**-5) == 1
+    assert seconds_of(lambda: sleep(0.25), 3) == 0.25
 
 
 @pytest.mark.parametrize("fails", [False, True])
