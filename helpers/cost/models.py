@@ -1,13 +1,17 @@
-"""Published models: the sizes that decide what their caches and weights take. The one table of them.
+"""Published models, whose sizes decide what rows and weights take, and cards to hold them: one table of each.
 
-Each row is read off the config.json that its owner publishes, on the Hugging Face Hub under `source`. All of
-these use full attention in every layer, with K and V of equal width; a model of another kind (windows, latent
-rows, states) does not belong here, because the formula for its cache is another one.
+A model's sizes are read off the config.json that its owner publishes, on the Hugging Face Hub under `source`,
+and its parameters are counted from them. The active ones of a mixture of experts are those of one token,
+without the embedding: gpt-oss as its model card counts them (arXiv:2508.10925), DeepSeek-V3 as its weight file's
+documentation does (36.6 B).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from helpers.cost.bytes import GIB, Full, Kind, Latent, Window, cache_nbytes
 
 
 @dataclass(frozen=True)
@@ -18,9 +22,15 @@ class PublishedModel:
         name: as people say it.
         source: owner/name on the Hugging Face Hub.
         n_layers, n_heads, n_kv_heads, head_dim: as in `ModelConfig`.
-        hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`.
+        hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; of a mixture of experts
+            the intermediate_size of one expert.
         tied: the readout uses the embedding's matrix.
         n_parameters: numbers in its weights.
+        n_active: those that one token is multiplied with, in a mixture of experts; None for all.
+        qkv_bias: biases on the projections to Q, K and V.
+        window: tokens that a windowed layer sees, or None.
+        full_every: where there are windows: the layers that this divides, counted from 1, are full; 0 for none.
+        latent: rank and rotary width of the one row that stands for K and V, or None.
     """
 
     name: str
@@ -35,10 +45,35 @@ class PublishedModel:
     max_seq_len: int
     tied: bool
     n_parameters: int
+    n_active: int | None = None
+    qkv_bias: bool = False
+    window: int | None = None
+    full_every: int = 0
+    latent: tuple[int, int] | None = None
 
-    def cache_nbytes_per_token(self, element_bytes: int = 2) -> int:
-        """Bytes of one token's keys and values: 2 · L · Hkv · D · bytes an element."""
-        return 2 * self.n_layers * self.n_kv_heads * self.head_dim * element_bytes
+    @property
+    def layers(self) -> Sequence[Kind]:
+        """The kind of each layer."""
+        if self.latent is not None:
+            return [Latent(*self.latent)] * self.n_layers
+        heads = self.n_kv_heads, self.head_dim, self.head_dim
+        if self.window is None:
+            return [Full(*heads)] * self.n_layers
+        kinds: list[Kind] = [Window(*heads, self.window)] * self.n_layers
+        if self.full_every:
+            kinds[self.full_every - 1 :: self.full_every] = [Full(*heads)] * (
+                self.n_layers // self.full_every
+            )
+        return kinds
+
+    def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
+        """Bytes of one token's rows. ValueError for a model with windows: there it depends on the tokens."""
+        if self.window is not None:
+            raise ValueError(
+                f"{self.name} has layers with a window, so no number of bytes a token is right; ask for "
+                "cache_nbytes(model.layers, tokens)"
+            )
+        return cache_nbytes(self.layers, 1, element_bytes)
 
 
 # fmt: off
@@ -49,12 +84,57 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
                    True, 134_515_008),
     PublishedModel("Llama-2-7B", "meta-llama/Llama-2-7b-hf", 32, 32, 32, 128, 4096, 11008, 32000, 4096,
                    False, 6_738_415_616),
+    PublishedModel("Mistral-7B v0.1", "mistralai/Mistral-7B-v0.1", 32, 32, 8, 128, 4096, 14336, 32000, 32768,
+                   False, 7_241_732_096, window=4096),
+    PublishedModel("Qwen2.5-7B", "Qwen/Qwen2.5-7B", 28, 28, 4, 128, 3584, 18944, 152064, 131072,
+                   False, 7_615_616_512, qkv_bias=True),
     PublishedModel("Llama-3.1-8B", "meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072,
                    False, 8_030_261_248),
+    PublishedModel("gpt-oss-20b", "openai/gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072,
+                   False, 20_914_757_184, n_active=3_608_307_264, window=128, full_every=2),
+    PublishedModel("Gemma-3-27B", "google/gemma-3-27b-pt", 62, 32, 16, 128, 5376, 21504, 262208, 131072,
+                   True, 27_009_346_304, window=1024, full_every=6),  # its text model
     PublishedModel("Llama-3.1-70B", "meta-llama/Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072,
                    False, 70_553_706_496),
     PublishedModel("Qwen1.5-72B", "Qwen/Qwen1.5-72B", 80, 64, 64, 128, 8192, 24576, 152064, 32768,
-                   False, 72_287_920_128),
+                   False, 72_287_920_128, qkv_bias=True),
+    PublishedModel("gpt-oss-120b", "openai/gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072,
+                   False, 116_829_156_672, n_active=5_132_849_472, window=128, full_every=2),
+    PublishedModel("Llama-3.1-405B", "meta-llama/Llama-3.1-405B", 126, 128, 8, 128, 16384, 53248, 128256,
+                   131072, False, 405_853_388_800),
+    PublishedModel("DeepSeek-V3", "deepseek-ai/DeepSeek-V3", 61, 128, 128, 128, 7168, 2048, 129280, 163840,
+                   False, 671_026_419_200, n_active=36_625_618_432, latent=(512, 64)),
 )
 # fmt: on
 MODELS = {model.name: model for model in _TABLE}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an accelerator's maker publishes of it.
+
+    Attributes:
+        name: as people say it.
+        memory_nbytes: bytes of memory. Makers print GB and mean GiB, as memory comes in powers of two: the
+            driver of an "80 GB" A100 reports 81,920 MiB, that of an H100 81,559.
+        flops_per_second: operations a second on 2-byte numbers, without sparsity.
+        bytes_per_second: bandwidth of its memory.
+        source: whose data sheet says so.
+    """
+
+    name: str
+    memory_nbytes: int
+    flops_per_second: float
+    bytes_per_second: float
+    source: str
+
+
+_CARDS = (
+    Card("RTX 4090", 24 * GIB, 165.2e12, 1.008e12, "NVIDIA Ada GPU architecture, v2.02, sums in 4 bytes"),
+    Card("A100", 80 * GIB, 312e12, 2.039e12, "NVIDIA A100 data sheet, 80 GB SXM"),
+    Card("H100", 80 * GIB, 989.4e12, 3.35e12, "NVIDIA H100 data sheet, SXM"),
+    Card("H200", 141 * GIB, 989.4e12, 4.8e12, "NVIDIA H200 data sheet, SXM"),
+    Card("B200", 180 * GIB, 2250e12, 8.0e12, "NVIDIA DGX B200 data sheet, 1,440 GB and 64 TB/s over 8"),
+    Card("MI300X", 192 * GIB, 1307.4e12, 5.3e12, "AMD Instinct MI300X data sheet"),
+)
+CARDS = {card.name: card for card in _CARDS}
