@@ -97,7 +97,7 @@ def cache_nbytes(layers: Sequence[Kind], tokens: int, row_bytes: float = 2) -> i
     """Return the bytes that the rows of a sequence of `tokens` tokens need.
 
     Raises:
-        ValueError: a layer is of no known kind, tokens is no whole number, 0 or more, or the format is unknown.
+        ValueError: a layer or a format is of no known kind, or tokens is no whole number, 0 or more.
     """
     tokens = check_whole("tokens", tokens, least=0)
     for layer in layers:
@@ -154,12 +154,12 @@ class Shape(Protocol):
 def layers_of(model: Any) -> Sequence[Kind]:
     """Return the kind of each layer: `model.layers`, or full attention in all of a `ModelConfig`."""
     if hasattr(model, "layers"):
-        return model.layers  # type: ignore[no-any-return]
+        return model.layers
     return [Full(model.n_kv_heads, model.k_dim, model.v_dim)] * model.n_layers
 
 
 def weights_by_part(model: Shape) -> dict[str, int]:
-    """Return the numbers of each part of a dense model of the Llama family; 0 of the readout where it is tied.
+    """Return the numbers in each part of a dense model of the Llama family; a tied readout has none.
 
     Raises:
         ValueError: the parts do not add up to `n_parameters`, so the model is of another kind (a mixture of
@@ -177,8 +177,8 @@ def weights_by_part(model: Shape) -> dict[str, int]:
     if sum(parts.values()) != model.n_parameters:
         raise ValueError(
             f"{getattr(model, 'name', 'this model')} has {model.n_parameters:,} parameters, and as a dense "
-            f"model of the Llama family it would have {sum(parts.values()):,}; expected such a model, because "
-            "the parts of others are not known here"
+            f"model of the Llama family it would have {sum(parts.values()):,}; the parts of "
+            "others are not known here"
         )
     return parts
 

@@ -1,9 +1,8 @@
 """Published models, whose sizes decide what rows and weights take, and cards to hold them: one table of each.
 
 A model's sizes are read off the config.json that its owner publishes, on the Hugging Face Hub under `source`,
-and its parameters are counted from them. The active ones of a mixture of experts are those of one token,
-without the embedding: gpt-oss as its model card counts them (arXiv:2508.10925), DeepSeek-V3 as its weight file's
-documentation does (36.6 B).
+and its parameters are counted from them. The active ones of a mixture of experts are those of one token, the
+embedding left out, as the makers count them (arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for DeepSeek-V3).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class PublishedModel:
         n_active: those that one token is multiplied with, in a mixture of experts; None for all.
         qkv_bias: biases on the projections to Q, K and V.
         window: tokens that a windowed layer sees, or None.
-        full_every: where there are windows: the layers that this divides, counted from 1, are full; 0 for none.
+        full_every: of layers with windows each one that this divides, counted from 1, is full; 0: none.
         latent: rank and rotary width of the one row that stands for K and V, or None.
     """
 
