@@ -31,7 +31,7 @@ def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("helpers.measure.time.perf_counter", lambda: now)
+    monkeypatch.setattr("helpers.measure.timing.time.perf_counter", lambda: now)
     return sleep
 
 

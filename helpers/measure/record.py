@@ -1,0 +1,75 @@
+"""What a task starts and allocates, by PyTorch's own record: counts, the same in every run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from helpers.measure.timing import Task
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one call of a task did on the CPU.
+
+    Attributes:
+        operators: how often each operator was started, by its name without "aten::", the most frequent first.
+        allocated: bytes that were laid out, all together, freed in between or not.
+        peak: bytes laid out at the same time, at most, on top of what there was before.
+    """
+
+    operators: dict[str, int]
+    allocated: int
+    peak: int
+
+    @property
+    def n_operators(self) -> int:
+        """How many operators were started."""
+        return sum(self.operators.values())
+
+    def __repr__(self) -> str:
+        return f"Record({self.n_operators:,} operators, {self.allocated:,} bytes allocated)"
+
+
+def record_of(task: Task) -> Record:
+    """Call a task twice, and record the second call with PyTorch's profiler.
+
+    An operator counts where Python starts it: x + y is one, a product of two matrices is one, a view is one.
+    What it calls inside (`linear` calls five) is its own affair, and part of its price. What runs outside
+    PyTorch (NumPy, compiled code of other libraries) is not seen.
+
+    The first call warms up: some tasks make something once, such as a mask, and keep it.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    task()
+    with silence(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        task()
+    started = Counter(
+        event.name.removeprefix("aten::")
+        for event in profiler.events()
+        if event.cpu_parent is None and not event.name.startswith("[")
+    )
+    now = most = allocated = 0
+    blocks = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for block in sorted(blocks, key=lambda event: event.start_ns()):
+        allocated += max(block.nbytes(), 0)  # a block that is freed has a minus
+        now += block.nbytes()
+        most = max(most, now)
+    return Record(dict(started.most_common()), allocated, most)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keep what a library's C++ writes to stderr out of sight: the profiler's says when it starts."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,0 +1,68 @@
+"""PyTorch's own record of a task: known cases, and the same in every run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from helpers.measure.record import record_of
+from helpers.model import shipped
+from helpers.model.cache import StaticCache
+from helpers.model.generate import decode_step
+
+x, y = torch.ones(2, 1000)
+matrix = torch.ones(5, 1000)
+
+
+def test_an_operator_counts_where_it_is_started() -> None:
+    assert record_of(lambda: x + y).operators == {"add": 1}
+    assert record_of(lambda: torch.nn.functional.linear(x, matrix)).operators == {"linear": 1}
+    assert record_of(lambda: [x * y, x * x, -x]).operators == {"mul": 2, "neg": 1}
+    assert record_of(lambda: x.view(10, 100).T).n_operators == 2  # views are started, too
+    assert record_of(lambda: None).n_operators == 0
+
+
+def test_bytes_together_and_at_the_same_time() -> None:
+    one_by_one = record_of(lambda: [(x + y).sum().item() for _ in range(3)])
+    kept = record_of(lambda: [x + y for _ in range(3)])
+    assert (one_by_one.allocated, one_by_one.peak) == (3 * 4004, 4004)
+    assert (kept.allocated, kept.peak) == (3 * 4000, 3 * 4000)
+    view = record_of(lambda: x[:10])
+    assert (view.n_operators, view.allocated) == (1, 0)
+
+
+def test_the_same_in_every_run() -> None:
+    model = shipped.load()[0]
+    cache = StaticCache(model.config)
+
+    def step() -> None:
+        cache.truncate(0)
+        decode_step(model, [1], cache)
+
+    first, second = record_of(step), record_of(step)
+    assert first == second
+    assert first.operators["linear"] == 7 * 4 + 1  # four layers of seven products, and the readout
+    assert repr(first) == f"Record({first.n_operators:,} operators, {first.allocated:,} bytes allocated)"
+
+
+def test_nothing_is_written_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    record_of(lambda: x + y)
+    assert capfd.readouterr().err == ""
+    os.write(2, b"heard")
+    assert capfd.readouterr().err == "heard"
+
+
+def test_what_the_task_raises_comes_through(capfd: pytest.CaptureFixture[str]) -> None:
+    calls = []
+
+    def task() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        record_of(task)
+    os.write(2, b"heard")
+    assert capfd.readouterr().err == "heard"
