@@ -173,4 +173,12 @@ RIGHT: dict[str, list[Any]] = {
     "longest_context": [
         lambda ram, weights, row, most: float(max(0, min(most, int((ram * 1024**3 - weights) / row)))),
     ],
+    "intensity": [lambda T, C, F, each: np.float64(2 / each / (1 / T + 1 / C + 1 / F))],
+    "bound_by": [
+        lambda operations, nbytes, m: (
+            "memory" if nbytes / m.bytes_per_second > operations / m.flops_per_second else "arithmetic"
+        ),
+    ],
+    "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
+    "batch_at_ridge": [lambda m, each: -int(-m.flops_per_second * each // (2 * m.bytes_per_second))],
 }

@@ -15,7 +15,8 @@ from helpers.check.exercise import Case, Exercise, Wrong
 from helpers.check.result import is_tensor, show
 from helpers.cost.models import MODELS
 from helpers.model.attention import attend
-from helpers.model.config import SIZES, ModelConfig
+from helpers.model.config import ModelConfig
+from helpers.model.sizes import published
 
 Operation = Callable[[Tensor], Tensor]
 C = 32  # numbers a token, in who_moves
@@ -192,11 +193,6 @@ shift_targets = Exercise(
     said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
     tell=tell_shift,
 )
-
-
-def published(name: str) -> ModelConfig:
-    """Return the config of a published model."""
-    return ModelConfig(**{size: getattr(MODELS[name], size) for size in SIZES}, tied=MODELS[name].tied)
 
 
 def per_layer(change: Callable[[ModelConfig], int]) -> Callable[[ModelConfig], int]:

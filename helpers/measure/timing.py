@@ -24,6 +24,11 @@ class Timing:
         """The middle one: half of the turns were faster."""
         return float(np.median(self.seconds))
 
+    @property
+    def best(self) -> float:
+        """The fastest: what the machine can do when nothing else keeps it busy."""
+        return min(self.seconds)
+
     def __repr__(self) -> str:
         return f"Timing({in_words(self.median)}, median of {len(self.seconds)})"
 

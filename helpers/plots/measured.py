@@ -13,7 +13,7 @@ from helpers.plots.canvas import Picture, Sheet, apart
 from helpers.plots.words import SMALL, counted, digits, need, shorten, told
 
 
-def _checked(name: str, values: Sequence[float], n: int | None = None) -> np.ndarray:
+def checked(name: str, values: Sequence[float], n: int | None = None) -> np.ndarray:
     """Return values as an array. ValueError unless they are `n` finite numbers of 0 or more."""
     row = np.asarray(values, dtype=float)
     right = len(row) == (n or len(row)) and bool((np.isfinite(row) & (row >= 0)).all())
@@ -41,7 +41,7 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
     Raises:
         ValueError: there are too few losses, or one is not finite.
     """
-    raw = _checked("losses", losses)
+    raw = checked("losses", losses)
     steps = len(raw)
     need(steps >= 2, f"{steps} losses; expected at least 2 to draw a curve")
     smooth = moving_median(raw.tolist(), min(12, steps // 24))
@@ -78,15 +78,21 @@ _STYLES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-def _curves(
-    title: str, unit: str, across: str, xs: Sequence[int], series: Mapping[str, Sequence[float]], *, log: bool
+def curves(
+    title: str,
+    unit: str,
+    across: str,
+    xs: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    *,
+    log: bool,
 ) -> Picture:
     """Draw a line for each series, named at its end; where the sheet is narrow, named above."""
     n, room = len(series), len(_STYLES)
-    right = len(xs) >= 2 and xs[0] >= 1 and list(xs) == sorted(set(xs)) and 1 <= n <= room
-    told_of = f"{across}: {list(xs)}, and {n} series; expected 2 or more that grow from 1 or more"
+    right = len(xs) >= 2 and xs[0] > 0 and list(xs) == sorted(set(xs)) and 1 <= n <= room
+    told_of = f"{across}: {list(xs)}, and {n} series; expected 2 or more that grow from over 0"
     need(right, f"{told_of}, and 1 to {room} series")
-    lines = {name: _checked(name, y, len(xs)) for name, y in series.items()}
+    lines = {name: checked(name, y, len(xs)) for name, y in series.items()}
     most = 1.08 * max(y.max() for y in lines.values()) or 1.0
 
     def draw(sheet: Sheet) -> None:
@@ -96,7 +102,7 @@ def _curves(
         axes = sheet.plot(66, top, right, base)
         axes.set(ylim=(0, most))
         if log:
-            _log_axes(axes.xaxis)
+            log_axes(axes.xaxis)
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
@@ -128,7 +134,8 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
-def _log_axes(*axes: Any) -> None:
+def log_axes(*axes: Any) -> None:
+    """Make axes logarithmic, with a few round numbers."""
     for axis in axes:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         axis.set_major_locator(LogLocator(numticks=7))
@@ -150,7 +157,7 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
     Raises:
         ValueError: the lengths differ, contexts do not grow, or a time is negative or not finite.
     """
-    return _curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, log=True)
+    return curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, log=True)
 
 
 def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
@@ -165,7 +172,7 @@ def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[fl
         ValueError: the lists do not fit each other, or a number is negative or not finite.
     """
     both = {"without the cache": without, "with the cache": cached}
-    return _curves(what, "", "tokens of the reply", lengths, both, log=False)
+    return curves(what, "", "tokens of the reply", lengths, both, log=False)
 
 
 def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
@@ -184,7 +191,7 @@ def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Pi
     """
     need(1 <= len(tokens) <= 4, f"{counted(len(tokens), 'number format')}; expected 1 to 4")
     clouds = {
-        name: (_checked(name, d), _checked(name, m, len(np.atleast_1d(d)))) for name, (d, m) in tokens.items()
+        name: (checked(name, d), checked(name, m, len(np.atleast_1d(d)))) for name, (d, m) in tokens.items()
     }
     at_risk = {name: int((m <= 2 * d).sum()) for name, (d, m) in clouds.items()}
     zeros = {name: int(((m == 0) | (d == 0)).sum()) for name, (d, m) in clouds.items()}
@@ -221,7 +228,7 @@ def _dots(
     seen = [(m[(m > 0) & (d > 0)], d[(m > 0) & (d > 0)]) for d, m in clouds.values()]
     seen = [(m, d) if len(m) else (np.ones(1), np.ones(1)) for m, d in seen]
     ends = [(min(x[n].min() for x in seen) / 3, max(x[n].max() for x in seen) * 3) for n in (0, 1)]
-    _log_axes(axes.xaxis, axes.yaxis)
+    log_axes(axes.xaxis, axes.yaxis)
     axes.set(xlim=ends[0], ylim=ends[1])
     for (m, d), (difference, margin) in zip(seen, clouds.values(), strict=True):
         if (margin * difference).any():

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,13 @@ import transformers
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from helpers.check.n06 import published  # noqa: E402 - from the tree this file stands in
-from helpers.measure import Timing, in_turns, in_words, seconds_of  # noqa: E402
+from helpers.measure import Timing, in_turns, in_words, seconds_of  # noqa: E402 - from the tree this is in
 from helpers.model import load as checkpoints  # noqa: E402
 from helpers.model import shipped  # noqa: E402
 from helpers.model.cache import GrowingCache, KVCache, StaticCache  # noqa: E402
 from helpers.model.config import ModelConfig  # noqa: E402
 from helpers.model.generate import decode_step, generate  # noqa: E402
+from helpers.model.sizes import CONFIGS  # noqa: E402
 from helpers.model.train import BATCH, LENGTH, batches, train  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
 from helpers.tokenizer import Tokenizer  # noqa: E402
@@ -65,12 +65,10 @@ class Size:
         return int(4 * self.config.n_parameters + context * self.config.cache_nbytes_per_token())
 
 
-SMOL = replace(published("SmolLM2-135M"), max_seq_len=2048)
-BETWEEN = replace(SMOL, n_layers=8, n_heads=6, n_kv_heads=2, hidden_size=384, intermediate_size=1024)
 SIZES = {
-    "shipped": Size(shipped.CONFIG, new_tokens=64, turns=15, goal=0.6),
-    "16M": Size(replace(BETWEEN, vocab_size=8192), new_tokens=32, turns=11, goal=0.85),
-    "135M": Size(SMOL, new_tokens=12, turns=5, goal=0.95),
+    "shipped": Size(CONFIGS["shipped"], new_tokens=64, turns=15, goal=0.6),
+    "16M": Size(CONFIGS["16M"], new_tokens=32, turns=11, goal=0.85),
+    "135M": Size(CONFIGS["135M"], new_tokens=12, turns=5, goal=0.95),
 }
 TTFT_GOAL = 1.05
 PROMPTS = (128, 512)

@@ -1,0 +1,220 @@
+"""Exercises of notebook 10, to the limit of this machine: `from helpers.check import n10 as check`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.result import show
+from helpers.cost import roofline
+from helpers.cost.models import CARDS
+from helpers.cost.roofline import Machine, Roof, Work
+
+Rounded = Callable[[float], float]
+
+LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
+
+
+def matrix_work(
+    T: float, C: float, F: float, each: float, *, operations: float = 2, parts: str = "wxy"
+) -> float:
+    """Return operations a byte, where the bytes are those of weights (w), rows (x) and results (y)."""
+    numbers = {"w": C * F, "x": T * C, "y": T * F}
+    return operations * T * C * F / (each * sum(numbers[part] for part in parts))
+
+
+intensity = Exercise(
+    name="intensity",
+    todo="let intensity return the operations for each byte.",
+    cases=[
+        Case(args, "intensity of {:,} rows × {:,} × {:,} at {} bytes".format(*args))
+        for args in [(1, 4096, 14336, 2), (512, 384, 1024, 4), (64, 576, 576, 1), (8192, 4096, 4096, 2)]
+    ],
+    right=matrix_work,
+    wrong=[
+        Wrong(
+            "half the operations: each number of the matrix takes a multiplication and an addition a row.",
+            partial(matrix_work, operations=1),
+        ),
+        Wrong(
+            "the rows' own bytes are left out: T · C numbers come in, T · F go out.",
+            partial(matrix_work, parts="w"),
+        ),
+        Wrong(
+            "one of the two is left out: rows come in (T · C), and others go out (T · F).",
+            partial(matrix_work, parts="wx"),
+            partial(matrix_work, parts="wy"),
+        ),
+        Wrong(
+            "bits, not bytes: a number of 2 bytes has 16 bits.",
+            lambda T, C, F, each: matrix_work(T, C, F, 8 * each),
+        ),
+        Wrong("numbers, not bytes: each number has its size.", lambda T, C, F, each: matrix_work(T, C, F, 1)),
+        Wrong("upside down: operations are divided by bytes.", lambda *args: 1 / matrix_work(*args)),
+    ],
+    said="1.00 for one row at 2 bytes, 89.04 for 512 rows of a small matrix: rows share one reading.",
+)
+
+
+def by(work: Work, machine: Machine, *, scale: float = 1) -> str:
+    """Say what bounds work, its bytes counted `scale` times."""
+    return roofline.bound_by(Work(work.operations, scale * work.nbytes), machine)
+
+
+def other(bound: str) -> str:
+    """Return the other of the two bounds."""
+    return "arithmetic" if bound == "memory" else "memory"
+
+
+def bound_case(T: int, each: float, machine: Machine, name: str) -> Case:
+    """Return the work of T rows times a matrix of Llama-3.1-8B's on a machine."""
+    work = roofline.product(T, 4096, 14336, each)
+    rows = f"{T} row{'s' * (T > 1)}"
+    return Case((work.operations, work.nbytes, machine), f"bound_by for {rows} at {each} bytes on {name}")
+
+
+def bounding(decide: Callable[[Work, Machine], str]) -> Callable[[float, float, Machine], str]:
+    """Return a `bound_by` of the arguments that the notebook's has."""
+    return lambda operations, nbytes, machine: decide(Work(operations, nbytes), machine)
+
+
+bound_by = Exercise(
+    name="bound_by",
+    todo='let bound_by return "memory" or "arithmetic".',
+    cases=[
+        bound_case(1, 2, CARDS["H100"], "an H100"),
+        bound_case(128, 2, CARDS["H100"], "an H100"),
+        bound_case(2048, 2, CARDS["H100"], "an H100"),
+        bound_case(8, 4, LAPTOP, "a laptop"),
+        bound_case(64, 4, LAPTOP, "a laptop"),
+        bound_case(1, 0.5, CARDS["B200"], "a B200"),
+    ],
+    right=bounding(roofline.bound_by),
+    wrong=[
+        Wrong(
+            "the other way round: few operations a byte leave the arithmetic waiting for the memory.",
+            bounding(lambda work, machine: other(by(work, machine))),
+        ),
+        Wrong(
+            "the ridge upside down: it is operations a second over bytes a second.",
+            bounding(lambda work, m: by(work, Roof(m.bytes_per_second, m.flops_per_second))),
+        ),
+        Wrong(
+            "bits for bytes: both counts are in bytes already.",
+            bounding(partial(by, scale=8)),
+            bounding(partial(by, scale=1 / 8)),
+        ),
+        Wrong(
+            "1 operation a byte is no bound: the machine's ridge is.",
+            bounding(lambda work, machine: "memory" if work.intensity < 1 else "arithmetic"),
+            bounding(lambda work, machine: "memory" if work.intensity <= 1 else "arithmetic"),
+        ),
+    ],
+    said="128 rows at 2 bytes keep an H100 waiting for its memory, 2,048 do not; a laptop's ridge is lower.",
+)
+
+
+def step_case(name: str, operators: int, start: float, nbytes: float, bandwidth: float) -> Case:
+    """Return the numbers of one decode step."""
+    return Case((operators, start, nbytes, bandwidth), f"predict_step for {name}")
+
+
+def in_microseconds(function: Callable[..., Any], *args: Any) -> Any:
+    """Return the microseconds of what a function gives in seconds, or that itself if it is no number."""
+    seconds = function(*args)
+    try:
+        return 1e6 * seconds
+    except TypeError:
+        return seconds
+
+
+predict_step = Exercise(
+    name="predict_step",
+    todo="let predict_step return seconds: operators to start, bytes to read.",
+    cases=[
+        step_case("ours", 274, 2.5e-6, 3.05e6, 25e9),
+        step_case("135 M", 1834, 2.5e-6, 538e6, 12e9),
+        step_case("Llama-3.1-8B on an H100", 1954, 4e-6, 15.01e9, 3.35e12),
+    ],
+    right=roofline.predict_step,
+    run=in_microseconds,
+    wrong=[
+        Wrong(
+            "the start is left out: each operator takes its time before it has read a byte.",
+            lambda operators, start, nbytes, bandwidth: nbytes / bandwidth,
+        ),
+        Wrong(
+            "the bytes are left out: every number has to come from the memory.",
+            lambda operators, start, nbytes, bandwidth: operators * start,
+        ),
+        Wrong(
+            "one start for all: each operator has its own.",
+            lambda operators, start, nbytes, bandwidth: start + nbytes / bandwidth,
+        ),
+        Wrong(
+            "not the larger of the two: an operator that starts does not read yet.",
+            lambda operators, start, nbytes, bandwidth: max(operators * start, nbytes / bandwidth),
+        ),
+        Wrong(
+            "upside down: bytes are divided by bytes a second.",
+            lambda operators, start, nbytes, bandwidth: operators * start + bandwidth / nbytes,
+        ),
+        Wrong(
+            "milliseconds: everything that comes in is in seconds.",
+            lambda operators, start, nbytes, bandwidth: 1000 * (operators * start + nbytes / bandwidth),
+        ),
+    ],
+    said="0.81 ms for ours, nearly all of it starting; 49.42 ms for 135 M, nearly all of it bytes.",
+    tell=lambda got, expected: f"gives {show(got / 1000)} ms; expected {show(expected / 1000)} ms",
+)
+
+
+def batch(machine: Any, each: float, *, operations: float = 2, rounded: Rounded = math.ceil) -> float:
+    """Return the rows at the ridge, with so many operations for each number of the matrix."""
+    return rounded(roofline.ridge(machine) * each / operations)
+
+
+batch_at_ridge = Exercise(
+    name="batch_at_ridge",
+    todo="let batch_at_ridge return a whole number of rows.",
+    cases=[
+        Case((machine, each), f"batch_at_ridge of {name} at {each} bytes")
+        for name, machine, each in [
+            ("an H100", CARDS["H100"], 2),
+            ("an A100", CARDS["A100"], 2),
+            ("an H100", CARDS["H100"], 1),
+            ("a laptop", LAPTOP, 4),
+            ("a machine that computes little", Roof(40e9, 50e9), 4),
+        ]
+    ],
+    right=batch,
+    wrong=[
+        Wrong(
+            "twice too many: each number of the matrix gives 2 operations a row.",
+            partial(batch, operations=1),
+        ),
+        Wrong(
+            "half too few: each number of the matrix gives 2 operations a row, not 4.",
+            partial(batch, operations=4),
+        ),
+        Wrong(
+            "the size of a number is left out: fewer bytes to read need fewer rows.",
+            lambda machine, each: batch(machine, 1),
+            lambda machine, each: batch(machine, 2),
+        ),
+        Wrong(
+            "rounded down or not at all: a part of a row does not come, and one row less is still too few.",
+            partial(batch, rounded=math.floor),
+            partial(batch, rounded=float),
+            partial(batch, rounded=round),
+        ),
+        Wrong(
+            "the ridge upside down: it is operations a second over bytes a second.",
+            lambda m, each: batch(Roof(m.bytes_per_second, m.flops_per_second), each),
+        ),
+    ],
+    said="296 rows on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
+)

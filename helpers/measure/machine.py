@@ -1,0 +1,164 @@
+"""What this machine can do: bytes a second, operations a second, and what starting an operator takes.
+
+Each is what it did at best, in the best of several turns: a busy moment makes a machine look slower than it
+is, never faster. PyTorch does the work, with as many threads as `torch.set_num_threads` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from helpers.arguments import check_whole
+from helpers.measure.record import record_of
+from helpers.measure.timing import Task, in_turns
+
+MB = 1_000_000
+AT_ONCE = 2**26  # bytes that one call reads, in several rounds where the buffer is smaller
+ONE_ROW = "one row times a matrix"
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """How fast the bytes of one buffer were read.
+
+    Attributes:
+        nbytes: size of the buffer.
+        by_probe: bytes a second, by the name of what read them.
+    """
+
+    nbytes: int
+    by_probe: Mapping[str, float]
+
+    @property
+    def probe(self) -> str:
+        """The probe that was fastest."""
+        return max(self.by_probe, key=lambda name: self.by_probe[name])
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Those of the fastest probe: the others lost time with something else than reading."""
+        return self.by_probe[self.probe]
+
+    def __repr__(self) -> str:
+        return f"Bandwidth({self.bytes_per_second / 1e9:.3g} GB/s, {self.nbytes / MB:,g} MB, by {self.probe})"
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Operations a second of the largest product that was tried; n is the side of its matrices."""
+
+    flops_per_second: float
+    n: int
+    dtype: str
+
+    def __repr__(self) -> str:
+        return f"Peak({self.flops_per_second / 1e9:.3g} GFLOP/s, {self.dtype}, {self.n} × {self.n})"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What one operator takes before it has done anything, and what a call takes besides its operators."""
+
+    seconds: float
+    besides: float
+
+    def __repr__(self) -> str:
+        return f"Start({1e6 * self.seconds:.2g} µs an operator, {1e6 * self.besides:.2g} µs besides)"
+
+
+def bandwidth(nbytes: int, width: int = 1024, turns: int = 5) -> Bandwidth:
+    """Read a buffer in several ways, in turns; the fastest says what the memory can do.
+
+    Args:
+        nbytes: size of the buffer, 4 KiB or more: where it lies, in a cache of the processor's or in the
+            memory, decides.
+        width: columns of the matrix that the probe ONE_ROW multiplies; the library's speed depends on it.
+        turns: how often each probe takes its turn.
+    """
+    check_whole("nbytes", nbytes, 2**12)
+    check_whole("width", width)
+    probes = reading(nbytes, width)
+    times = in_turns({name: task for name, (task, _) in probes.items()}, turns, at_least=0.005)
+    return Bandwidth(nbytes, {name: n / times[name].best for name, (_, n) in probes.items()})
+
+
+def reading(nbytes: int, width: int) -> dict[str, tuple[Task, int]]:
+    """Return what reads a buffer of so many bytes, by name: the task, and the bytes that a call moves.
+
+    Sums and maxima read a small buffer several times in a call, or starting them would be most of the time.
+    """
+    import torch
+    from torch.nn.functional import linear
+
+    x = torch.ones(nbytes // 8 * 2)  # even, so that it has two halves and can be read as float64
+    width = min(width, len(x))
+    matrix, row = x[: len(x) // width * width].view(-1, width), torch.ones(1, width)
+    rounds = max(1, AT_ONCE // nbytes)
+    again, again64 = x.expand(rounds, -1), x.view(torch.float64).expand(rounds, -1)
+    half, rest = x.chunk(2)
+    return {
+        "sum": (lambda: again.sum(dim=1), rounds * nbytes),
+        "sum in float64": (lambda: again64.sum(dim=1), rounds * nbytes),
+        "maximum": (lambda: again.amax(dim=1), rounds * nbytes),
+        "copy": (lambda: half.copy_(rest), nbytes),
+        ONE_ROW: (lambda: linear(row, matrix), 4 * matrix.numel()),
+    }
+
+
+def bandwidth_by_size(sizes: Sequence[int], turns: int = 3) -> list[Bandwidth]:
+    """Return the bandwidth for buffers of each size, bytes: a staircase, a step for each cache."""
+    return [bandwidth(nbytes, turns=turns) for nbytes in sizes]
+
+
+def at_size(curve: Sequence[Bandwidth], nbytes: float) -> float:
+    """Return the bytes a second for so many bytes, read off a curve: straight between sizes, logarithmic.
+
+    Raises:
+        ValueError: there is no curve, or nbytes is not over 0.
+    """
+    if not curve or not nbytes > 0:
+        raise ValueError(f"{len(curve)} sizes and {nbytes!r} bytes; expected one size or more, bytes over 0")
+    points = sorted((one.nbytes, one.bytes_per_second) for one in curve)
+    sizes, speeds = np.log(points).T
+    return float(np.exp(np.interp(np.log(nbytes), sizes, speeds)))
+
+
+def peak(dtype: str = "float32", sizes: Sequence[int] = (512, 1024, 2048), turns: int = 3) -> Peak:
+    """Multiply large square matrices, 2 n³ operations each; the best size says what the cores can do.
+
+    Args:
+        dtype: a number format of PyTorch's, such as "float32" or "bfloat16".
+        sizes: the sides n.
+        turns: how often each takes its turn.
+    """
+    import torch
+
+    ones = {n: torch.ones(n, n, dtype=getattr(torch, dtype)) for n in sizes}
+    tasks: dict[str, Task] = {str(n): lambda x=x: x @ x for n, x in ones.items()}  # type: ignore[misc]
+    times = in_turns(tasks, turns, at_least=0.005)
+    flops = {n: 2 * n**3 / times[str(n)].best for n in sizes}
+    best = max(flops, key=lambda n: flops[n])
+    return Peak(flops[best], best, dtype)
+
+
+def price_of_start(tasks: Sequence[Task], turns: int = 9) -> Start:
+    """Fit the time of tasks against their number of operators: the slope is the price of one.
+
+    Args:
+        tasks: two or more that compute as good as nothing, with different numbers of operators.
+        turns: how often each takes its turn.
+
+    Raises:
+        ValueError: they all start equally many.
+    """
+    counts = [record_of(task).n_operators for task in tasks]
+    if len(set(counts)) < 2:
+        raise ValueError(f"the tasks start {counts} operators; expected different numbers: it takes a slope")
+    named: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
+    times = in_turns(named, turns)
+    slope, besides = np.polyfit(counts, [timing.best for timing in times.values()], 1)
+    return Start(float(slope), float(besides))

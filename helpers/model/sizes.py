@@ -1,0 +1,19 @@
+"""Sizes to measure with: a published model's, and three from ours to SmolLM2's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from helpers.cost.models import MODELS
+from helpers.model import shipped
+from helpers.model.config import SIZES, ModelConfig
+
+
+def published(name: str) -> ModelConfig:
+    """Return the config of a published model. KeyError if it is not in the table."""
+    return ModelConfig(**{size: getattr(MODELS[name], size) for size in SIZES}, tied=MODELS[name].tied)
+
+
+_SMOL = replace(published("SmolLM2-135M"), max_seq_len=2048)
+_BETWEEN = replace(_SMOL, n_layers=8, n_heads=6, n_kv_heads=2, hidden_size=384, intermediate_size=1024)
+CONFIGS = {"shipped": shipped.CONFIG, "16M": replace(_BETWEEN, vocab_size=8192), "135M": _SMOL}
