@@ -21,7 +21,7 @@ LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 def matrix_work(
     T: float, C: float, F: float, each: float, *, operations: float = 2, parts: str = "wxy"
 ) -> float:
-    """Return operations a byte, where the bytes are those of weights (w), rows (x) and results (y)."""
+    """Return operations a byte, where the bytes are those of weights (w), what comes in (x) and out (y)."""
     numbers = {"w": C * F, "x": T * C, "y": T * F}
     return operations * T * C * F / (each * sum(numbers[part] for part in parts))
 
@@ -30,21 +30,21 @@ intensity = Exercise(
     name="intensity",
     todo="let intensity return the operations for each byte.",
     cases=[
-        Case(args, "intensity of {:,} rows × {:,} × {:,} at {} bytes".format(*args))
+        Case(args, "intensity for T, C, F = {:,}, {:,}, {:,} and {} bytes".format(*args))
         for args in [(1, 4096, 14336, 2), (512, 384, 1024, 4), (64, 576, 576, 1), (8192, 4096, 4096, 2)]
     ],
     right=matrix_work,
     wrong=[
         Wrong(
-            "half the operations: each number of the matrix takes a multiplication and an addition a row.",
+            "half the operations: each number of the matrix is multiplied and added once for each token.",
             partial(matrix_work, operations=1),
         ),
         Wrong(
-            "the rows' own bytes are left out: T · C numbers come in, T · F go out.",
+            "the tokens' own numbers are left out: T · C come in, T · F go out.",
             partial(matrix_work, parts="w"),
         ),
         Wrong(
-            "one of the two is left out: rows come in (T · C), and others go out (T · F).",
+            "numbers come in (T · C) and others go out (T · F); one of the two is left out.",
             partial(matrix_work, parts="wx"),
             partial(matrix_work, parts="wy"),
         ),
@@ -55,7 +55,7 @@ intensity = Exercise(
         Wrong("numbers, not bytes: each number has its size.", lambda T, C, F, each: matrix_work(T, C, F, 1)),
         Wrong("upside down: operations are divided by bytes.", lambda *args: 1 / matrix_work(*args)),
     ],
-    said="1.00 for one row at 2 bytes, 89.04 for 512 rows of a small matrix: rows share one reading.",
+    said="1.00 for one token at 2 bytes, 89.04 for 512 and a small matrix: tokens share one reading.",
 )
 
 
@@ -70,10 +70,10 @@ def other(bound: str) -> str:
 
 
 def bound_case(T: int, each: float, machine: Machine, name: str) -> Case:
-    """Return the work of T rows times a matrix of Llama-3.1-8B's on a machine."""
+    """Return the work of T tokens times a matrix of Llama-3.1-8B's on a machine."""
     work = roofline.product(T, 4096, 14336, each)
-    rows = f"{T} row{'s' * (T > 1)}"
-    return Case((work.operations, work.nbytes, machine), f"bound_by for {rows} at {each} bytes on {name}")
+    tokens = f"{T:,} token{'s' * (T > 1)}"
+    return Case((work.operations, work.nbytes, machine), f"bound_by for {tokens} at {each} bytes on {name}")
 
 
 def bounding(decide: Callable[[Work, Machine], str]) -> Callable[[float, float, Machine], str]:
@@ -113,7 +113,7 @@ bound_by = Exercise(
             bounding(lambda work, machine: "memory" if work.intensity <= 1 else "arithmetic"),
         ),
     ],
-    said="128 rows at 2 bytes keep an H100 waiting for its memory, 2,048 do not; a laptop's ridge is lower.",
+    said="128 tokens at 2 bytes keep an H100 waiting for its memory, 2,048 do not.",
 )
 
 
@@ -173,13 +173,13 @@ predict_step = Exercise(
 
 
 def batch(machine: Any, each: float, *, operations: float = 2, rounded: Rounded = math.ceil) -> float:
-    """Return the rows at the ridge, with so many operations for each number of the matrix."""
+    """Return the tokens at the ridge, with so many operations for each number of the matrix."""
     return rounded(roofline.ridge(machine) * each / operations)
 
 
 batch_at_ridge = Exercise(
     name="batch_at_ridge",
-    todo="let batch_at_ridge return a whole number of rows.",
+    todo="let batch_at_ridge return a whole number of tokens.",
     cases=[
         Case((machine, each), f"batch_at_ridge of {name} at {each} bytes")
         for name, machine, each in [
@@ -193,20 +193,20 @@ batch_at_ridge = Exercise(
     right=batch,
     wrong=[
         Wrong(
-            "twice too many: each number of the matrix gives 2 operations a row.",
+            "twice too many: each number of the matrix gives 2 operations a token.",
             partial(batch, operations=1),
         ),
         Wrong(
-            "half too few: each number of the matrix gives 2 operations a row, not 4.",
+            "half too few: each number of the matrix gives 2 operations a token, not 4.",
             partial(batch, operations=4),
         ),
         Wrong(
-            "the size of a number is left out: fewer bytes to read need fewer rows.",
+            "the size of a number is left out: fewer bytes to read need fewer tokens.",
             lambda machine, each: batch(machine, 1),
             lambda machine, each: batch(machine, 2),
         ),
         Wrong(
-            "rounded down or not at all: a part of a row does not come, and one row less is still too few.",
+            "rounded down or not at all: a part of a token does not come, and one less is still too few.",
             partial(batch, rounded=math.floor),
             partial(batch, rounded=float),
             partial(batch, rounded=round),
@@ -216,5 +216,5 @@ batch_at_ridge = Exercise(
             lambda m, each: batch(Roof(m.bytes_per_second, m.flops_per_second), each),
         ),
     ],
-    said="296 rows on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
+    said="296 tokens on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
 )

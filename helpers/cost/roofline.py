@@ -53,10 +53,10 @@ class Work:
 
 
 def product(T: float, C: float, F: float, element_bytes: float) -> Work:
-    """Return the work of T rows times a matrix, (T, C) · (C, F), each number read or written once.
+    """Return the work of T tokens times a matrix, (T, C) · (C, F), each number read or written once.
 
     Args:
-        T: rows; tokens of all users together.
+        T: tokens at once, of all users together.
         C, F: the matrix.
         element_bytes: size of a number: 4, 2, 1, or 0.5.
 
@@ -121,10 +121,10 @@ def predict_step(operators: int, start: float, nbytes: float, bandwidth: float) 
 
 
 def batch_at_ridge(machine: Machine, element_bytes: float) -> int:
-    """Return how many rows it takes until reading a matrix takes no longer than computing with it.
+    """Return how many tokens at once it takes until reading a matrix takes no longer than computing with it.
 
-    The rows' own bytes are left out, as in 2 T / bytes, the intensity while T is small beside the matrix: so
-    this is the least, and a real matrix takes some more.
+    The tokens' own numbers are left out, as in 2 T / bytes, the intensity while T is small beside the
+    matrix: so this is the least, and a real matrix takes some more.
     """
     check_over(0, element_bytes=element_bytes)
     return math.ceil(ridge(machine) * element_bytes / 2)

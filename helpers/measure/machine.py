@@ -6,8 +6,10 @@ is, never faster. PyTorch does the work, with as many threads as `torch.set_num_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from helpers.measure.timing import Task, in_turns
 
 MB = 1_000_000
 AT_ONCE = 2**26  # bytes that one call reads, in several rounds where the buffer is smaller
-ONE_ROW = "one row times a matrix"
+ONE_TOKEN = "a matrix times one token"
 
 
 @dataclass(frozen=True)
@@ -70,23 +72,39 @@ class Start:
         return f"Start({1e6 * self.seconds:.2g} µs an operator, {1e6 * self.besides:.2g} µs besides)"
 
 
-def bandwidth(nbytes: int, width: int = 1024, turns: int = 5) -> Bandwidth:
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Let PyTorch use so many threads inside a `with`."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def bandwidth(nbytes: int, width: int = 1024, turns: int = 5, device: str = "cpu") -> Bandwidth:
     """Read a buffer in several ways, in turns; the fastest says what the memory can do.
 
     Args:
         nbytes: size of the buffer, 4 KiB or more: where it lies, in a cache of the processor's or in the
             memory, decides.
-        width: columns of the matrix that the probe ONE_ROW multiplies; the library's speed depends on it.
+        width: columns of the matrix that the probe ONE_TOKEN multiplies; the library's speed depends on it.
         turns: how often each probe takes its turn.
+        device: where the buffer lies: "cpu" or "cuda".
     """
     check_whole("nbytes", nbytes, 2**12)
     check_whole("width", width)
-    probes = reading(nbytes, width)
-    times = in_turns({name: task for name, (task, _) in probes.items()}, turns, at_least=0.005)
+    probes = reading(nbytes, width, device)
+    times = in_turns(
+        {name: until_done(task, device) for name, (task, _) in probes.items()}, turns, at_least=0.005
+    )
     return Bandwidth(nbytes, {name: n / times[name].best for name, (_, n) in probes.items()})
 
 
-def reading(nbytes: int, width: int) -> dict[str, tuple[Task, int]]:
+def reading(nbytes: int, width: int, device: str) -> dict[str, tuple[Task, int]]:
     """Return what reads a buffer of so many bytes, by name: the task, and the bytes that a call moves.
 
     Sums and maxima read a small buffer several times in a call, or starting them would be most of the time.
@@ -94,9 +112,11 @@ def reading(nbytes: int, width: int) -> dict[str, tuple[Task, int]]:
     import torch
     from torch.nn.functional import linear
 
-    x = torch.ones(nbytes // 8 * 2)  # even, so that it has two halves and can be read as float64
+    x = torch.ones(
+        nbytes // 8 * 2, device=device
+    )  # even, so that it has two halves and can be read as float64
     width = min(width, len(x))
-    matrix, row = x[: len(x) // width * width].view(-1, width), torch.ones(1, width)
+    matrix, token = x[: len(x) // width * width].view(-1, width), torch.ones(1, width, device=device)
     rounds = max(1, AT_ONCE // nbytes)
     again, again64 = x.expand(rounds, -1), x.view(torch.float64).expand(rounds, -1)
     half, rest = x.chunk(2)
@@ -105,8 +125,22 @@ def reading(nbytes: int, width: int) -> dict[str, tuple[Task, int]]:
         "sum in float64": (lambda: again64.sum(dim=1), rounds * nbytes),
         "maximum": (lambda: again.amax(dim=1), rounds * nbytes),
         "copy": (lambda: half.copy_(rest), nbytes),
-        ONE_ROW: (lambda: linear(row, matrix), 4 * matrix.numel()),
+        ONE_TOKEN: (lambda: linear(token, matrix), 4 * matrix.numel()),
     }
+
+
+def until_done(task: Task, device: str) -> Task:
+    """Return a task that ends when its work is done: a GPU goes on alone after a call has returned."""
+    import torch
+
+    if device == "cpu":
+        return task
+
+    def wait() -> None:
+        task()
+        torch.cuda.synchronize()
+
+    return wait
 
 
 def bandwidth_by_size(sizes: Sequence[int], turns: int = 3) -> list[Bandwidth]:
@@ -127,18 +161,21 @@ def at_size(curve: Sequence[Bandwidth], nbytes: float) -> float:
     return float(np.exp(np.interp(np.log(nbytes), sizes, speeds)))
 
 
-def peak(dtype: str = "float32", sizes: Sequence[int] = (512, 1024, 2048), turns: int = 3) -> Peak:
+def peak(
+    dtype: str = "float32", sizes: Sequence[int] = (512, 1024, 2048), turns: int = 3, device: str = "cpu"
+) -> Peak:
     """Multiply large square matrices, 2 n³ operations each; the best size says what the cores can do.
 
     Args:
         dtype: a number format of PyTorch's, such as "float32" or "bfloat16".
         sizes: the sides n.
         turns: how often each takes its turn.
+        device: what multiplies: "cpu" or "cuda".
     """
     import torch
 
-    ones = {n: torch.ones(n, n, dtype=getattr(torch, dtype)) for n in sizes}
-    tasks: dict[str, Task] = {str(n): lambda x=x: x @ x for n, x in ones.items()}  # type: ignore[misc]
+    ones = {n: torch.ones(n, n, dtype=getattr(torch, dtype), device=device) for n in sizes}
+    tasks = {str(n): until_done(partial(torch.mm, x, x), device) for n, x in ones.items()}
     times = in_turns(tasks, turns, at_least=0.005)
     flops = {n: 2 * n**3 / times[str(n)].best for n in sizes}
     best = max(flops, key=lambda n: flops[n])

@@ -28,25 +28,27 @@ def staircase(nbytes: Sequence[int], series: Mapping[str, Sequence[float]]) -> P
     return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, log=True)
 
 
-def time_by_rows(rows: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float) -> Picture:
-    """Draw the time of a product against its rows, measured, over the two lines that bound it.
+def time_by_tokens(
+    tokens: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float
+) -> Picture:
+    """Draw the time of a product against the tokens in it, measured, over the two lines that bound it.
 
     Args:
-        rows: T of each product, growing.
+        tokens: T of each product, growing.
         measured: milliseconds of each.
         memory: milliseconds to read the matrix once, the same for any T.
-        arithmetic: milliseconds of the operations of one row.
+        arithmetic: milliseconds of the operations of one token.
 
     Raises:
         ValueError: the lengths differ, or a number is not over 0.
     """
-    ends = rows[0], rows[-1]
+    ends = tokens[0], tokens[-1]
     lines = {
         "read the matrix": [(t, memory) for t in ends],
         "do the arithmetic": [(t, arithmetic * t) for t in ends],
     }
-    dots = {f"T = {t:,}": (t, y) for t, y in zip(rows, measured, strict=True)}
-    return _log_log("milliseconds of a product of T rows", "rows, T", lines, dots)
+    dots = {f"T = {t:,}": (t, y) for t, y in zip(tokens, measured, strict=True)}
+    return _log_log("milliseconds of a matrix times T tokens", "tokens at once, T", lines, dots)
 
 
 def roofline(
