@@ -62,7 +62,7 @@ def rows_by_tokens(models: Sequence[PublishedModel]) -> Picture:
 
     def told(model: PublishedModel) -> str:
         tokens, end = heavy[model.name], f"{tenths(last[model.name] / GIB)} GiB at {MOST:,}"
-        marked = f"as many bytes as the weights at {tokens:,}" if tokens else "fewer than the weights up to there"
+        marked = f"as many as the weights at {tokens:,}" if tokens else "fewer than the weights all the way"
         return f"{model.name}: {digits(cache_nbytes(model.layers, 1) / 1024)} KiB at 1 token, {end}, {marked}"
 
     alt = f"Bytes of rows against tokens, both logarithmic. {'; '.join(map(told, models))}."
