@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import linear_regression
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers import toy
+from helpers.cost.bytes import GIB, Full, Latent, Window, cache_nbytes, users_that_fit
 from helpers.sampling import softmax
 
 
@@ -100,6 +102,20 @@ def first_by_allclose(a: list[Tensor], b: list[Tensor], tolerance: float) -> int
     return apart.index(True) if any(apart) else None
 
 
+def bytes_by_match(layers: list[Any], tokens: int) -> int:
+    """Ask each layer for its kind, and add up bytes."""
+    total = 0
+    for layer in layers:
+        match layer:
+            case Latent(rank, rope_dim):
+                total += 2 * tokens * (rank + rope_dim)
+            case Full(n_kv_heads, k_dim, v_dim):
+                total += 2 * tokens * n_kv_heads * (k_dim + v_dim)
+            case Window(n_kv_heads, k_dim, v_dim, window):
+                total += 2 * n_kv_heads * (k_dim + v_dim) * (window if tokens > window else tokens)
+    return total
+
+
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "pick_even": [
@@ -172,6 +188,15 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "longest_context": [
         lambda ram, weights, row, most: float(max(0, min(most, int((ram * 1024**3 - weights) / row)))),
+    ],
+    "cache_bytes": [cache_nbytes, bytes_by_match],
+    "users_that_fit": [
+        lambda gib, weights, user: max(0, int(gib * 1024**3 - weights) // int(user)),
+        lambda gib, weights, user: users_that_fit(gib * GIB, weights, user),
+    ],
+    "fit_log": [
+        lambda readings: linear_regression(*zip(*readings, strict=True))[::-1],
+        lambda readings: list(np.linalg.solve([[1, n] for n, _ in readings], [y for _, y in readings])),
     ],
     "intensity": [lambda T, C, F, each: np.float64(2 / each / (1 / T + 1 / C + 1 / F))],
     "bound_by": [

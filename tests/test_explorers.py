@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import explorers, toy
+from helpers import explorer_memory, explorers, toy
+from helpers.cost.models import CARDS, MODELS
 from helpers.sampling import next_probabilities
 
 LOGITS = toy.step(toy.PROMPT)
 EVIL = "<img src=x onerror=alert(1)>"
-MAKE = [partial(explorers.next_word, LOGITS), explorers.cost_of_reply]
+MAKE = [partial(explorers.next_word, LOGITS), explorers.cost_of_reply, explorer_memory.users_on_cards]
 
 
 def cells(html: str) -> list[list[str]]:
@@ -131,6 +132,32 @@ def test_cost_of_reply_as_a_table() -> None:
     assert rows["pairs, cached"] == ["66", "19,900", "604,450", "604,450"]
     assert rows["rows kept, cached"] == ["11", "199", "1,099", "1,099"]
     assert rows["their bytes, two layers"] == ["528", "9,552", "52,752", "52,752"]
+
+
+def test_users_on_cards_shows_what_fits() -> None:
+    explorer = explorer_memory.users_on_cards()
+    settings: dict[str, Any] = {"model": "Llama-3.1-8B", "tokens": 8192, "weight_bytes": 2, "row_bytes": 2}
+    assert (
+        explorer.say(users=65, **settings) == "Weights 15.0 GiB, rows 1.0 GiB a user: 80.0 GiB for 65 users."
+    )
+    html = plain(explorer.draw(users=65, **settings))
+    assert "RTX 4090, 24 GiB 9: too few A100, 80 GiB 65 H100" in html
+    assert "A100, 80 GiB 65: too few" in plain(explorer.draw(users=66, **settings))
+    assert "B200, 180 GiB 0: too few" in plain(explorer.draw(users=1, **settings | {"model": "gpt-oss-120b"}))
+    assert "(It reads 131,072 tokens at most.)" in explorer.say(users=1, **settings | {"tokens": 2**20})
+    rows = {row[0]: row[1:] for row in cells(explorer.static_html())}
+    assert rows["Llama-3.1-8B"] == ["15.0 GiB", "1.0 GiB", "9", "65", "65", "126", "165", "177"]
+    assert rows["Llama-3.1-70B"] == ["131.4 GiB", "2.5 GiB", "0", "0", "0", "3", "19", "24"]
+
+
+def test_users_on_cards_draws_every_setting_within_its_frames() -> None:
+    explorer = explorer_memory.users_on_cards()
+    for model, tokens, users in itertools.product(MODELS, (256, 2**20), (1, 1024)):
+        for each in (0.5, 4):
+            html = explorer.draw(model=model, tokens=tokens, users=users, weight_bytes=each, row_bytes=each)
+            widths = [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
+            assert len(widths) == 2 * len(CARDS)
+            assert max(a + b for a, b in zip(widths[::2], widths[1::2], strict=True)) <= 100.01
 
 
 def test_every_length_of_the_sliders_can_be_drawn() -> None:

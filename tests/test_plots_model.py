@@ -38,7 +38,9 @@ CLOUDS = {
     "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
     "bfloat16": ([0.03, 0.06, 0.03], [0.0, 0.12, 12.0]),
 }
-BYTES = [(name, model.cache_nbytes_per_token()) for name, model in MODELS.items()]
+NAMES = ["GPT-2 small", "SmolLM2-135M", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Qwen1.5-72B"]
+WINDOWED = ["Mistral-7B v0.1", "gpt-oss-120b"]
+BYTES = [(name, MODELS[name].cache_nbytes_per_token()) for name in NAMES]
 SPEEDS = [1.0, 0.1, 0.001]
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
@@ -63,6 +65,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "margins": lambda: plots.margins(CLOUDS),
     "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
     "bytes": lambda: plots.cache_bytes(BYTES, 128_000),
+    "by tokens": lambda: plots.rows_by_tokens([MODELS[name] for name in (*NAMES[1:4], *WINDOWED)]),
+    "by tokens, 1": lambda: plots.rows_by_tokens([MODELS["DeepSeek-V3"]]),
 }
 
 
@@ -232,6 +236,24 @@ def test_cache_bytes_are_the_table_of_the_notebook() -> None:
             assert widths / max(widths) == pytest.approx(np.array(expected) / 312.5, abs=1e-3)
 
 
+def test_rows_by_tokens_bend_at_the_window_and_mark_the_weights() -> None:
+    picture = picture_of("by tokens")
+    heavy = {"SmolLM2-135M": 11_677, "Llama-2-7B": 25_706, "Llama-3.1-8B": 122_533}
+    assert picture.numbers["heavy"] == heavy | dict.fromkeys(WINDOWED)
+    for figure in both("by tokens"):
+        mistral, thin, gpt = [line for line in curves(figure) if line.get_marker() != "o"][-4:-1]
+        assert mistral.get_linewidth() > 2 * thin.get_linewidth()
+        at = {line: dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in (mistral, gpt)}
+        assert at[mistral][2048] < at[mistral][4096] == at[mistral][16384] == 4096 * 128 * 1024
+        assert at[gpt][128] == 128 * 72 * 1024
+        assert at[gpt][256] - at[gpt][128] == 128 * 36 * 1024
+        dots = [line for line in curves(figure) if line.get_marker() == "o"]
+        assert [list(line.get_xdata()) for line in dots] == [[n] for n in heavy.values()]
+    assert (
+        "Mistral-7B v0.1: 128 KiB at 1 token, 0.500 GiB at 1,000,000, fewer than the weights" in picture.alt
+    )
+
+
 @pytest.mark.parametrize("places", [[10.0] * 3, [300.0, 299.0, 298.0], [50.0, 250.0], [90.0, 100.0, 95.0]])
 def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list[float]) -> None:
     moved = canvas.apart(places, 40, 30, 300)
@@ -250,6 +272,7 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
         (lambda: plots.loss_curve([1.0, math.nan], 2.0), "losses are .*nan.; expected some finite numbers"),
         (lambda: plots.time_per_token([0, 1], {"a": [1.0, 1.0]}, "x"), "that grow from over 0"),
         (lambda: plots.time_per_token([1, 2], {"a": [1.0, -1.0]}, "x"), "a are .*; expected 2 finite"),
+        (lambda: plots.rows_by_tokens([]), "0 models; expected 1 to 6"),
         (lambda: plots.margins({}), "0 number formats; expected 1 to 4"),
     ],
 )  # fmt: skip

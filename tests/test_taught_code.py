@@ -33,6 +33,7 @@ ROOMS = {
     "06": MODEL,
     "07": MODEL,
     "08": MODEL,
+    "09": MODEL,
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,88 @@
+"""Figures of memory: rows against tokens, beside the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of
+from helpers.cost.models import PublishedModel
+from helpers.plots.canvas import Picture, Sheet, apart
+from helpers.plots.words import SMALL, counted, digits, need, shorten, tenths
+
+LEAST, MOST = 10, 10**6  # tokens at the left and the right edge
+TICKS = {2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**35: "32 GiB", 2**40: "1 TiB"}
+
+
+def tokens_as_heavy(model: PublishedModel) -> int | None:
+    """Return how many tokens' rows take as many bytes as the weights; None if not even MOST tokens' do."""
+    weights, low, high = nbytes_of(model.n_parameters), 0, MOST
+    if cache_nbytes(model.layers, MOST) < weights:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if cache_nbytes(model.layers, middle) >= weights else (middle, high)
+    return high
+
+
+def rows_by_tokens(models: Sequence[PublishedModel]) -> Picture:
+    """Draw the bytes of rows against tokens, both axes logarithmic, 2-byte numbers.
+
+    Args:
+        models: 1 to 6 of them.
+
+    Returns:
+        A line a model, thin beyond its longest context, a disc where its rows take as many bytes as its
+        weights, and the names at the right end.
+
+    Raises:
+        ValueError: there are too few models or too many.
+    """
+    need(1 <= len(models) <= 6, f"{counted(len(models), 'model')}; expected 1 to 6")
+    heavy = {model.name: tokens_as_heavy(model) for model in models}
+    last = {model.name: cache_nbytes(model.layers, MOST) for model in models}
+
+    def draw(sheet: Sheet) -> None:
+        right, base = sheet.width - (128 if sheet.narrow else 200), 374
+        sheet.text(18, 20, "bytes of rows", bold=True)
+        axes = sheet.plot(74, 44, right, base)
+        _log_axes(axes)
+        ends = [sheet.at(axes, MOST, nbytes)[1] for nbytes in last.values()]
+        for model, y in zip(models, apart(ends, 22, 54, base - 10), strict=True):
+            _line(axes, model, heavy[model.name])
+            sheet.note(right + 10, y, shorten(model.name, 114, SMALL), colour="ink")
+        sheet.note(right, base + 42, "tokens", at="right")
+        sheet.disc(24, base + 68, 5, "generated")
+        sheet.note(38, base + 68, "as many bytes as the weights")
+        sheet.line((18, base + 90), (32, base + 90), width=0.8)
+        sheet.note(38, base + 90, "longer than the model can read")
+
+    def told(model: PublishedModel) -> str:
+        tokens, end = heavy[model.name], f"{tenths(last[model.name] / GIB)} GiB at {MOST:,}"
+        marked = f"as many as the weights at {tokens:,}" if tokens else "fewer than the weights all the way"
+        return f"{model.name}: {digits(cache_nbytes(model.layers, 1) / 1024)} KiB at 1 token, {end}, {marked}"
+
+    alt = f"Bytes of rows against tokens, both logarithmic. {'; '.join(map(told, models))}."
+    return Picture(draw, alt, {"last": last, "heavy": heavy})
+
+
+def _log_axes(axes: Axes) -> None:
+    axes.set(xscale="log", yscale="log", xlim=(LEAST, MOST), ylim=(2**17, 2**40))
+    tokens: dict[Any, str] = {n: f"{n:,}" for n in (10, 1000, 100_000)}
+    for axis, ticks in ((axes.xaxis, tokens), (axes.yaxis, TICKS)):
+        axis.set_major_locator(FixedLocator(list(ticks)))
+        axis.set_major_formatter(FixedFormatter(list(ticks.values())))
+        axis.set_minor_locator(NullLocator())
+
+
+def _line(axes: Axes, model: PublishedModel, heavy: int | None) -> None:
+    """A line with a corner where a window is full, thin from the longest context on."""
+    corners = {LEAST, MOST, model.max_seq_len, model.window or MOST, *[2**n for n in range(4, 20)]}
+    for first, last, width in ((LEAST, model.max_seq_len, 2.2), (model.max_seq_len, MOST, 0.8)):
+        xs = sorted(x for x in corners if first <= x <= last)
+        axes.plot(xs, [cache_nbytes(model.layers, x) for x in xs], color="ink", lw=width)
+    if heavy:
+        axes.plot([heavy], [cache_nbytes(model.layers, heavy)], "o", color="generated", mew=0, ms=10)

@@ -1,0 +1,225 @@
+"""Bytes by arithmetic are those of live caches and weights; what the arithmetic does not know is refused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import gguf
+import platformdirs
+import pytest
+import torch
+
+from helpers.cost.bytes import (
+    GIB,
+    Full,
+    Kind,
+    Latent,
+    State,
+    Window,
+    cache_nbytes,
+    layers_of,
+    nbytes_of,
+    read_by_step,
+    users_that_fit,
+    weights_by_part,
+)
+from helpers.cost.models import CARDS, MODELS
+from helpers.model import shipped
+from helpers.model.cache import GrowingCache, StaticCache
+from helpers.model.published import FILE
+from helpers.model.transformer import Transformer
+from tests.doubles import WindowCache, uneven_model
+from tests.tiny import tiny, tokens
+
+LLAMAS = "SmolLM2-135M, Llama-2-7B, Mistral-7B v0.1, Qwen2.5-7B, Llama-3.1-8B, Llama-3.1-70B, Qwen1.5-72B"
+DENSE = [*LLAMAS.split(", "), "Llama-3.1-405B"]
+
+
+# Rows.
+
+
+@pytest.mark.parametrize("T", [1, 5, 12])
+@pytest.mark.parametrize("n_kv_heads", [1, 3, 6])
+@torch.no_grad()
+def test_rows_of_full_layers_are_those_of_a_live_cache(n_kv_heads: int, T: int) -> None:
+    model = tiny(n_kv_heads=n_kv_heads)
+    growing, static = GrowingCache(model.config), StaticCache(model.config, max_len=20)
+    for cache in (growing, static):
+        model(tokens(1, T), cache)
+    layers = layers_of(model.config)
+    assert growing.nbytes == cache_nbytes(layers, T, 4)
+    assert static.nbytes == cache_nbytes(layers, 20, 4)
+    narrow = StaticCache(model.config, max_len=20, dtype=torch.bfloat16)
+    assert narrow.nbytes == cache_nbytes(layers, 20, 2)
+
+
+@pytest.mark.parametrize("T", [2, 4, 5, 11])
+def test_rows_of_windows_are_those_of_a_cache_that_lets_go(T: int) -> None:
+    model = tiny()
+    heads, windows = (3, 8, 8), [4, None, 6]
+    cache = WindowCache(model.config, windows)
+    for one in tokens(1, T)[0]:
+        model(one[None, None], cache)
+    # What the next token will see: the row that leaves with it has left already.
+    layers: list[Kind] = [Window(*heads, window - 1) if window else Full(*heads) for window in windows]
+    assert cache.nbytes == cache_nbytes(layers, T, 4)
+
+
+def test_keys_and_values_may_differ_in_width() -> None:
+    model = uneven_model()
+    cache = GrowingCache(model.config, dtype=torch.float64)
+    model(tokens(1, 7), cache)
+    (layer,) = set(layers_of(model.config))
+    assert layer == Full(3, 8, 5)
+    assert cache.nbytes == 2 * cache_nbytes(layers_of(model.config), 7, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "kib"),
+    [
+        ("GPT-2 small", 36), ("SmolLM2-135M", 22.5), ("Llama-2-7B", 512), ("Llama-3.1-8B", 128),
+        ("Llama-3.1-70B", 320), ("Qwen1.5-72B", 2560), ("Llama-3.1-405B", 504), ("Qwen2.5-7B", 56),
+        ("DeepSeek-V3", 70_272 / 1024),
+    ],
+)  # fmt: skip
+def test_bytes_a_token_of_published_models(name: str, kib: float) -> None:
+    assert MODELS[name].cache_nbytes_per_token() == 1024 * kib
+    assert MODELS[name].cache_nbytes_per_token(1) == 512 * kib
+    assert cache_nbytes(MODELS[name].layers, 1000) == 1000 * 1024 * kib
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "windows"),
+    [("gpt-oss-20b", 12, 12), ("gpt-oss-120b", 18, 18), ("Gemma-3-27B", 10, 52), ("Mistral-7B v0.1", 0, 32)],
+)
+def test_windows_of_published_models(name: str, full: int, windows: int) -> None:
+    model = MODELS[name]
+    assert Counter(type(layer) for layer in model.layers) == Counter({Full: full, Window: windows})
+    assert len(model.layers) == model.n_layers
+    assert isinstance(model.layers[0], Window)
+    row, window = 4 * model.n_kv_heads * model.head_dim, model.window or 0
+    assert cache_nbytes(model.layers, 100_000) == row * (full * 100_000 + windows * window)
+    assert cache_nbytes(model.layers, window) == row * model.n_layers * window
+    with pytest.raises(ValueError, match=f"{name} has layers with a window"):
+        model.cache_nbytes_per_token()
+
+
+def test_a_state_is_as_large_at_any_length() -> None:
+    layers = [State(1000), Full(2, 3, 4), Latent(5, 6)]
+    assert [cache_nbytes(layers, n) for n in (0, 1, 10)] == [2000, 2 * (1000 + 25), 2 * (1000 + 250)]
+    assert [cache_nbytes(layers, 1, each) for each in (4, 1, 0.5)] == [4100, 1025, 513]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cache_nbytes(["full"], 1), "a layer is 'full'; expected Full, Window, Latent or State"),  # type: ignore[list-item]
+        (lambda: cache_nbytes([], -1), "tokens is -1; expected a whole number, 0 or more"),
+        (lambda: cache_nbytes([], math.nan), "tokens is nan"),  # type: ignore[arg-type]
+        (lambda: cache_nbytes([], 1, 3), "a number of 3 bytes; expected one of 4, 2, 1, 0.5"),
+        (lambda: nbytes_of(1, math.nan), "a number of nan bytes"),
+        (lambda: Full(8, 0, 128), "Full.k_dim is 0; expected a whole number, 1 or more"),
+        (lambda: Window(8, 64, 64, -128), "Window.window is -128"),
+        (lambda: Latent(512.0, 64), "Latent.rank is 512.0"),  # type: ignore[arg-type]
+        (lambda: users_that_fit(math.nan, 1, 1), "memory_nbytes is nan; expected a number of bytes"),
+        (lambda: users_that_fit(1, math.inf, 1), "weights_nbytes is inf"),
+        (lambda: users_that_fit(1, -1, 1), "weights_nbytes is -1"),
+        (lambda: users_that_fit(1, 1, 0), "user_nbytes is 0; expected a number of bytes over 0"),
+        (lambda: read_by_step(MODELS["SmolLM2-135M"], 0), "tokens is 0; expected a whole number, 1 or more"),
+        (lambda: read_by_step(MODELS["SmolLM2-135M"], 1, users=True), "users is True"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# Weights.
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_parts_add_up_to_the_published_parameters(name: str) -> None:
+    assert sum(weights_by_part(MODELS[name]).values()) == MODELS[name].n_parameters
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in DENSE])
+def test_models_of_another_kind_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} has .* parameters, and as a dense model .* are not known"):
+        weights_by_part(MODELS[name])
+
+
+WHERE = {"embed": "embedding", "self_attn": "attention", "mlp": "MLP", "lm_head": "readout", "norm": "norms"}
+
+
+def by_name(sizes: dict[str, int]) -> dict[str, int]:
+    """Add up numbers by the first word of WHERE that a parameter's name has."""
+    parts = Counter(dict.fromkeys(WHERE.values(), 0))
+    for name, size in sizes.items():
+        parts[next(part for word, part in WHERE.items() if word in name)] += size
+    return dict(parts)
+
+
+@pytest.mark.parametrize("make", [lambda: shipped.load()[0], tiny, lambda: tiny(tied=True, qkv_bias=True)])
+def test_parts_are_those_of_a_live_model(make: Any) -> None:
+    model: Transformer = make()
+    assert weights_by_part(model.config) == by_name({n: p.numel() for n, p in model.named_parameters()})
+
+
+def test_parts_are_those_of_smollm2s_file() -> None:
+    path = platformdirs.user_cache_path("watch-it-decode") / FILE
+    if not path.exists():
+        pytest.skip("SmolLM2 has not been fetched here")
+    words = {"attn_q": "self_attn", "attn_k": "self_attn", "attn_v": "self_attn", "attn_output": "self_attn"}
+    words |= {"ffn_up": "mlp", "ffn_down": "mlp", "ffn_gate": "mlp", "token_embd": "embed"}
+    sizes: Counter[str] = Counter()
+    for tensor in gguf.GGUFReader(path).tensors:
+        kind = tensor.name.split(".")[-2]
+        sizes[words.get(kind, kind)] += int(tensor.n_elements)
+    assert by_name(dict(sizes)) == weights_by_part(MODELS["SmolLM2-135M"])
+
+
+def test_a_step_reads_one_row_of_the_embedding_and_the_whole_readout() -> None:
+    read = read_by_step(MODELS["Llama-3.1-8B"], 100)
+    weights = sum(nbytes for part, nbytes in read.items() if "rows" not in part)
+    assert weights == 2 * (8_030_261_248 - 128_256 * 4096 + 4096)
+    assert weights / 1e9 == pytest.approx(15.01, abs=0.005)
+    assert (read["rows"], read["new rows"], read["embedding"]) == (100 * 131_072, 131_072, 8192)
+    tied = read_by_step(MODELS["SmolLM2-135M"], 100)
+    assert (tied["readout"], tied["embedding"]) == (2 * 49_152 * 576, 2 * 576)
+
+
+def test_users_share_the_weights_and_bring_their_rows() -> None:
+    model = MODELS["Mistral-7B v0.1"]
+    one, eight = (read_by_step(model, 5000, users=n, weight_bytes=1, row_bytes=2) for n in (1, 8))
+    more = {part for part in one if eight[part] == 8 * one[part]}
+    assert more == {"embedding", "rows", "new rows"}
+    assert all(eight[part] == one[part] for part in set(one) - more)
+    assert one["rows"] == 4096 * 131_072
+    assert one["readout"] == 32_000 * 4096
+
+
+def test_rows_of_a_step_are_the_live_caches() -> None:
+    model, tokenizer = shipped.load()
+    cache = GrowingCache(model.config)
+    model(torch.tensor([tokenizer.encode("Today weather is so nice .")]), cache)
+    assert read_by_step(model.config, 6, weight_bytes=4, row_bytes=4)["rows"] == cache.nbytes
+
+
+# Users and cards.
+
+
+def test_users_that_fit() -> None:
+    llama = MODELS["Llama-3.1-8B"]
+    sizes = 2 * llama.n_parameters, cache_nbytes(llama.layers, 8192)
+    assert users_that_fit(80 * GIB, *sizes) == 65
+    assert users_that_fit(15 * GIB, *sizes) == users_that_fit(0, *sizes) == 0
+    assert [users_that_fit(n, 3, 7) for n in (9, 10, 16, 17)] == [0, 1, 1, 2]
+
+
+def test_cards_have_the_ridge_that_their_data_sheets_give() -> None:
+    ridges = {name: round(card.flops_per_second / card.bytes_per_second) for name, card in CARDS.items()}
+    published = {"A100": 153, "H100": 295, "H200": 206, "B200": 281, "MI300X": 247}
+    assert {name: ridges[name] for name in published} == published
+    assert all(name == card.name and card.memory_nbytes % GIB == 0 for name, card in CARDS.items())
