@@ -14,13 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import explorer_memory, explorers, toy
+from helpers import explorer_limit, explorer_memory, explorers, toy
 from helpers.cost.models import CARDS, MODELS
 from helpers.sampling import next_probabilities
 
 LOGITS = toy.step(toy.PROMPT)
 EVIL = "<img src=x onerror=alert(1)>"
-MAKE = [partial(explorers.next_word, LOGITS), explorers.cost_of_reply, explorer_memory.users_on_cards]
+MAKE = [
+    partial(explorers.next_word, LOGITS),
+    explorers.cost_of_reply,
+    explorer_memory.users_on_cards,
+    explorer_limit.step_on_card,
+]
 
 
 def cells(html: str) -> list[list[str]]:
@@ -209,3 +214,34 @@ def test_counts_and_ratios_in_few_digits() -> None:
     assert [explorers.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
     told = [explorers.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert told == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
+
+
+def test_a_step_on_a_card() -> None:
+    explorer = explorer_limit.step_on_card()
+    one: dict[str, Any] = {"card": "H100", "model": "Llama-3.1-8B", "bits": 2, "tokens": 100, "users": 1}
+    assert explorer.say(**one) == "At least 4.48 ms a step, 223 tokens a second; bound by the memory."
+    many = one | {"users": 1024, "tokens": 1}
+    assert "tokens a second, " in explorer.say(**many)
+    assert explorer.say(**many).endswith(" of all users together; bound by the arithmetic.")
+    assert explorer.say(**(one | {"model": "Llama-3.1-70B"})).endswith("do not fit on one H100.")
+    work, rows = explorer_limit.work_of_step("Llama-3.1-8B", 2, 2000, 8)
+    assert rows == 8 * 2000 * 128 * 1024
+    numbers = MODELS["Llama-3.1-8B"].n_parameters - 128256 * 4096  # the embedding is looked up
+    assert work.operations == 8 * (2 * numbers + 32 * 4 * 2000 * 32 * 128)
+    shown = plain(explorer.draw(**one))
+    assert "to read the weights 4.48 ms" in shown
+    assert "to do the arithmetic 0.0152 ms" in shown
+    rows_shown = cells(explorer.static_html())
+    assert rows_shown[0] == ["card", "1 user", "8 users", "64 users"]
+    assert rows_shown[3] == ["H100", "4.6 ms", "5.1 ms", "9.5 ms"]
+
+
+def test_every_setting_of_a_step_on_a_card_can_be_drawn() -> None:
+    explorer = explorer_limit.step_on_card()
+    names = CARDS, explorer_limit.DENSE, explorer_limit.BITS.values(), (1, 128_000), (1, 1024)
+    for setting in itertools.product(*names):
+        settings: dict[str, Any] = dict(
+            zip(("card", "model", "bits", "tokens", "users"), setting, strict=True)
+        )
+        html = explorer.draw(**settings) + explorer.say(**settings)
+        assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100

@@ -1,0 +1,105 @@
+"""Probes of this machine: how they count, on a clock of their own; and that they run on any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from helpers.measure import machine
+from helpers.measure.machine import Bandwidth
+from helpers.measure.timing import Timing
+
+
+def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> None:
+    """Let each task take as many seconds as its name says, and the middle turns ten times as long."""
+
+    def in_turns(tasks: dict[str, Callable[[], object]], *_: object, **__: object) -> dict[str, Timing]:
+        for task in tasks.values():
+            task()
+        return {name: Timing((10 * seconds(name), seconds(name), 10 * seconds(name))) for name in tasks}
+
+    monkeypatch.setattr(machine, "in_turns", in_turns)
+
+
+def test_bandwidth_is_bytes_moved_over_the_best_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_turns(monkeypatch, lambda name: 0.5 if name == "copy" else 1.0)
+    large = machine.bandwidth(2**27)
+    assert large.by_probe == {
+        "sum": 2**27,
+        "sum in float64": 2**27,
+        "maximum": 2**27,
+        "copy": 2**28,
+        machine.ONE_TOKEN: 2**27,
+    }
+    assert (large.probe, large.bytes_per_second) == ("copy", 2**28)
+    small = machine.bandwidth(2**16)  # a sum reads it 1,024 times in a call
+    assert small.by_probe["sum"] == 2**26
+    assert small.by_probe[machine.ONE_TOKEN] == 2**16
+    assert repr(large) == "Bandwidth(0.268 GB/s, 134.218 MB, by copy)"
+
+
+def test_probes_read_the_whole_buffer() -> None:
+    for nbytes in (2**12, 10_000, 2**27):
+        probes = machine.reading(nbytes, 100, "cpu")
+        n, rounds = nbytes // 8 * 2, max(1, 2**26 // nbytes)
+        assert probes["sum"][0]().tolist() == [n] * rounds
+        assert probes["sum in float64"][0]().shape == probes["maximum"][0]().shape == (rounds,)
+        task, moved = probes[machine.ONE_TOKEN]
+        assert task().tolist() == [[100.0] * (n // 100)]
+        assert moved == 4 * (n // 100) * 100
+
+
+def test_peak_counts_two_operations_for_each_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_turns(monkeypatch, lambda name: 1.0)
+    found = machine.peak("bfloat16", sizes=(4, 8))
+    assert (found.flops_per_second, found.n, found.dtype) == (1024, 8, "bfloat16")
+
+
+def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(1)
+
+    def adding(n: int) -> Callable[[], list[torch.Tensor]]:
+        return lambda: [x + x for _ in range(n)]
+
+    fake_turns(monkeypatch, lambda name: 5e-6 + 2e-6 * (1, 3, 10)[int(name)])
+    found = machine.price_of_start([adding(n) for n in (1, 3, 10)])
+    assert (found.seconds, found.besides) == pytest.approx((2e-6, 5e-6))
+    with pytest.raises(ValueError, match=r"start \[2, 2\] operators; expected different numbers"):
+        machine.price_of_start([adding(2), adding(2)])
+
+
+def test_a_curve_is_read_between_its_sizes() -> None:
+    curve = [Bandwidth(10**8, {"sum": 1e9}), Bandwidth(10**6, {"sum": 4e9})]
+    assert [machine.at_size(curve, n) for n in (1, 10**6, 10**7, 10**8, 10**12)] == pytest.approx(
+        [4e9, 4e9, 2e9, 1e9, 1e9]
+    )
+    for nbytes in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="expected one size or more, bytes over 0"):
+            machine.at_size(curve, nbytes)
+    with pytest.raises(ValueError, match="0 sizes"):
+        machine.at_size([], 1)
+
+
+def test_it_runs_here() -> None:
+    before = torch.get_num_threads()
+    with machine.threads(1):
+        assert torch.get_num_threads() == 1
+        (found,) = machine.bandwidth_by_size([2**20], turns=1)
+        fast = machine.peak(sizes=(64,), turns=1)
+    assert torch.get_num_threads() == before
+    assert all(speed > 1e6 for speed in found.by_probe.values())
+    assert fast.flops_per_second > 1e6
+    for wrong in (0, 4095, 1e6, None):
+        with pytest.raises(ValueError, match="nbytes is"):
+            machine.bandwidth(wrong)  # type: ignore[arg-type]
+
+
+def test_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: called.append("wait"))
+    machine.until_done(lambda: called.append("task"), "cuda")()
+    machine.until_done(lambda: called.append("task"), "cpu")()
+    assert called == ["task", "wait", "task"]

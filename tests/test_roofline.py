@@ -1,0 +1,81 @@
+"""Operations, bytes and the roof, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from helpers.cost import roofline
+from helpers.cost.bytes import read_by_step
+from helpers.cost.models import CARDS, MODELS
+from helpers.cost.roofline import Roof, Work
+
+H100 = CARDS["H100"]
+
+
+def test_a_product_by_hand() -> None:
+    work = roofline.product(2, 3, 5, 4)  # 30 products of two numbers, each added; 15 + 6 + 10 numbers
+    assert (work.operations, work.nbytes) == (60, 124)
+    assert roofline.product(1, 4096, 14336, 2).intensity == pytest.approx(1, abs=1e-3)
+    assert roofline.product(10**9, 4096, 4096, 2).intensity == pytest.approx(2048, rel=1e-4)  # d / s
+
+
+def test_attention_by_hand() -> None:
+    work = roofline.attention(2, 5, n_heads=6, n_kv_heads=3, head_dim=8, row_bytes=2)
+    assert work.operations == 4 * (4 + 5) * 6 * 8  # the older query sees 4 tokens
+    assert work.nbytes == 2 * (2 * 5 * 3 * 8 + 2 * 2 * 6 * 8)
+    long = roofline.attention(1, 10**6, 32, 8, 128, 2)
+    assert long.intensity == pytest.approx(2 * 32 / (8 * 2), rel=1e-4)  # 2 H / (Hkv s), at any length
+
+
+def test_ridge_bound_and_least_time() -> None:
+    assert roofline.ridge(H100) == pytest.approx(295.3, abs=0.1)
+    few, many = Work(1000, 1000), Work(10**6, 1000)
+    assert (roofline.bound_by(few, H100), roofline.bound_by(many, H100)) == ("memory", "arithmetic")
+    machine = Roof(flops_per_second=80, bytes_per_second=10)
+    assert roofline.bound_by(Work(8, 1), machine) == "arithmetic"  # at the ridge both are busy
+    assert roofline.seconds_at_least(Work(40, 10), machine) == 1
+    assert roofline.seconds_at_least(Work(160, 10), machine) == 2
+    assert roofline.share_of_arithmetic(Work(2, 1), machine) == 0.25
+    assert roofline.share_of_arithmetic(Work(800, 1), machine) == 1
+
+
+def test_the_floor_of_llama_on_an_h100() -> None:
+    nbytes = sum(read_by_step(MODELS["Llama-3.1-8B"], 1).values())
+    assert 1 / roofline.predict_step(0, 0, nbytes, H100.bytes_per_second) == pytest.approx(223, abs=0.5)
+    assert roofline.predict_step(500, 2e-6, 24e6, 12e9) == pytest.approx(0.003)
+
+
+def test_tokens_at_the_ridge() -> None:
+    assert [roofline.batch_at_ridge(H100, each) for each in (2, 1, 0.5)] == [296, 148, 74]
+    n = roofline.batch_at_ridge(H100, 2)
+    assert 2 * (n - 1) / 2 < roofline.ridge(H100) <= 2 * n / 2
+    assert roofline.batch_at_ridge(Roof(2, 1), 4) == 4  # exactly there
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "2", True, None])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: roofline.product(x, 3, 5, 4),
+        lambda x: roofline.product(2, 3, 5, x),
+        lambda x: roofline.attention(1, 2, 3, 1, 8, x),
+        lambda x: Roof(x, 1.0),
+        lambda x: Roof(1.0, x),
+        lambda x: Work(1, x),
+        lambda x: roofline.predict_step(1, 1, 1, x),
+        lambda x: roofline.batch_at_ridge(H100, x),
+    ],
+)
+def test_what_is_no_size_is_refused(use: Callable[[object], object], wrong: object) -> None:
+    with pytest.raises(ValueError, match="expected a finite number over 0"):
+        use(wrong)
+
+
+def test_fewer_tokens_than_queries_and_negative_counts_are_refused() -> None:
+    with pytest.raises(ValueError, match="S is 3; expected a finite number, 4 or more"):
+        roofline.attention(4, 3, 2, 1, 8, 2)
+    with pytest.raises(ValueError, match="operators is -1"):
+        roofline.predict_step(-1, 1e-6, 1, 1)
