@@ -20,7 +20,7 @@ from helpers.model.transformer import Transformer
 from tests.tiny import SCALING, in_passes, tiny, tokens
 
 # Logits up to 30, sums of up to 50 float32 numbers in another order, three layers deep.
-BOUND = {"atol": 2e-4, "rtol": 0.0}
+BOUND: Any = {"atol": 2e-4, "rtol": 0.0}
 KINDS: dict[str, dict[str, Any]] = {
     "GQA": {},
     "MHA, biases": {"n_kv_heads": 6, "qkv_bias": True},
@@ -148,7 +148,7 @@ def test_the_shipped_model_says_the_same_diary() -> None:
 
 
 def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    most = fast.numba.config.NUMBA_NUM_THREADS
+    most = fast.numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     for taken in ({"1": 1.0, str(most): 2.0}, {"1": 2.0, str(most): 1.0}):
         timings = {n: fast.Timing((seconds,)) for n, seconds in taken.items()}
         monkeypatch.setattr(fast, "in_turns", lambda tasks, timings=timings, **_: timings)
