@@ -36,6 +36,7 @@ PARTS = {
     "toy": ("helpers/toy.py", "tests/test_toy.py"),
     "sampling": ("helpers/sampling.py", "tests/test_sampling.py"),
     "cost": ("helpers/cost/counts.py", "tests/test_cost.py"),
+    "bytes": ("helpers/cost/bytes.py", "tests/test_cost_bytes.py"),
     "attention": ("helpers/model/attention.py", "tests/test_model_attention.py tests/test_model_equal.py"),
     "cache": ("helpers/model/cache/*.py", "tests/test_model_cache.py tests/test_model_kinds.py"),
     "transformer": (

@@ -40,12 +40,15 @@ class UsersOnCards(Explorer):
     def draw(self, *, users: int, **settings: Any) -> str:
         weights, each = self.sizes(**settings)
         rows = "".join(_card(name, card.memory_nbytes, weights, each, users) for name, card in CARDS.items())
+        key = ", ".join(
+            f'<span class="bar {kind}" style="display:inline-block;width:12px;margin:0"></span> {name}'
+            for kind, name in (("work", "weights"), ("after", "rows"))
+        )
         return (
-            '<div class="grid"><span class="soft">card</span>'
-            '<span class="soft">dark: weights, colour: rows, frame: the card</span>'
+            '<div class="grid"><span class="soft">card</span><span></span>'
             f'<span class="soft number">users that fit</span>{rows}</div>'
-            '<p class="soft">Bytes needed, nothing else: no scratch space, no reserve, no rows laid out for '
-            "later.</p>"
+            f'<p class="soft">{key}, in a frame as wide as the card. Bytes needed, nothing else: no scratch '
+            "space, no rows laid out for later.</p>"
         )
 
     def say(self, *, users: int, **settings: Any) -> str:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
-from helpers.check import n05, n06, n07, n08
+from helpers.check import n05, n06, n07, n08, n09
 from helpers.check.exercise import Exercise
 from helpers.cost.models import MODELS
 from helpers.model.attention import Attention
@@ -87,6 +87,9 @@ def test_what_is_said_of_a_right_answer() -> None:
     assert kib == [22.5, 128, 512, 160]
     assert kib[:3] == [MODELS[name].cache_nbytes_per_token() / 1024 for name in names]
     assert n08.longest_context.expected[:4] == [74_075, 8_539, 8_192, 0]
+    assert [round(nbytes / 2**20) for nbytes in n09.cache_bytes.expected[:5]] == [125, 125, 512, 3520, 67]
+    assert n09.users_that_fit.expected[:4] == [65, 72, 10, 0]
+    assert n09.fit_log.expected[0] == (1000, 20)
 
 
 # Wrong answers that come close.

@@ -1,84 +1,210 @@
-"""The linear layer that shares its matrix between the cores gives what `nn.Linear` gives."""
+"""The fast twin says what its model says: to rounding in 32 bits, as one of rounded weights in fewer."""
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.model import fast
-from helpers.model.fast import SharedLinear, share_large
+from helpers.model.cache import GrowingCache, StaticCache, WindowedCache
+from helpers.model.fast import FEW, speed_up
+from helpers.model.generate import generate
+from helpers.model.shipped import load as load_shipped
 from helpers.model.transformer import Transformer
-from tests.tiny import tiny_config
+from tests.tiny import SCALING, in_passes, tiny, tokens
 
-# Sums of 40 float32 numbers, in another order: a few units in the last place of numbers up to 10.
-BOUND = 1e-5
-
-
-@pytest.fixture(autouse=True)
-def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine with two cores and MKL, where every matrix is large."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(fast, "LARGE", 1)
+# Logits up to 30, sums of up to 50 float32 numbers in another order, three layers deep.
+BOUND: Any = {"atol": 2e-4, "rtol": 0.0}
+KINDS: dict[str, dict[str, Any]] = {
+    "GQA": {},
+    "MHA, biases": {"n_kv_heads": 6, "qkv_bias": True},
+    "MQA, tied, scaled": {"n_kv_heads": 1, "tied": True, "rope_scaling": SCALING},
+    "odd widths": {"hidden_size": 29, "intermediate_size": 21, "vocab_size": 19, "head_dim": 6},
+}
 
 
-def pair(dtype: torch.dtype = torch.float32) -> tuple[nn.Linear, SharedLinear]:
-    """A plain layer, 40 to 42 numbers, and one that has taken over its matrix."""
-    torch.manual_seed(0)
-    plain = nn.Linear(40, 42, bias=False, dtype=dtype)
-    nn.init.normal_(plain.weight)
-    return plain, SharedLinear(plain)
+def rounded(weight: Tensor, bits: int) -> Tensor:
+    """A matrix (F, C) as it comes out of so many bits, by PyTorch."""
+    if bits == 32:
+        return weight
+    if bits == 16:
+        return weight.half().float()
+    scale = weight.abs().amax(dim=1, keepdim=True) / 127
+    return (weight / scale).round() * scale
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])  # 42 rows cannot be shared by 4
-@pytest.mark.parametrize("shape", [(1, 1, 40), (40,), (1, 5, 40), (0, 40)])
-def test_same_numbers(count: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: count)
-    plain, shared = pair()
-    x = torch.randn(shape)
-    assert shared(x).shape == plain(x).shape
-    torch.testing.assert_close(shared(x), plain(x), atol=BOUND, rtol=0)
+def with_rounded_weights(model: Transformer, bits: int) -> Transformer:
+    """The plain model with every matrix but the embedding rounded."""
+    model = deepcopy(model)
+    if model.config.tied:
+        model.lm_head.weight = nn.Parameter(model.lm_head.weight.clone())
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                module.weight.copy_(rounded(module.weight, bits))
+    return model
 
 
-def test_only_a_single_row_of_float32_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(*matrices: Tensor) -> Tensor:
-        raise AssertionError("the matrix was shared")
-
-    monkeypatch.setattr(torch, "bmm", forbidden)
-    for dtype, rows in ((torch.float32, 2), (torch.bfloat16, 1), (torch.float64, 1)):
-        plain, shared = pair(dtype)
-        x = torch.randn(1, rows, 40, dtype=dtype)
-        assert torch.equal(shared(x), plain(x))
-    with pytest.raises(AssertionError, match="was shared"):
-        pair()[1](torch.randn(1, 1, 40))
-
-
-def test_gradients_are_the_same() -> None:
-    plain, shared = pair()
-    x = torch.randn(1, 1, 40, requires_grad=True)
-    mine, theirs = (torch.autograd.grad(f(x).square().sum(), [x, plain.weight]) for f in (shared, plain))
-    torch.testing.assert_close(mine, theirs, atol=1e-3, rtol=1e-4)
+@pytest.mark.parametrize("bits", [32, 16, 8])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [1, None])
+def test_same_logits(bits: int, kind: str, threads: int | None) -> None:
+    """All in one call, and by the modules: over FEW tokens, and with a cache of another kind."""
+    model = tiny(**KINDS[kind])
+    twin, plain = speed_up(model, bits=bits, threads=threads), with_rounded_weights(model, bits)
+    ids = tokens(2, 40)
+    right = in_passes(plain, ids, [40], GrowingCache(plain.config, 2))
+    for split, make in (([9, 1, 2, 16, 12], StaticCache), ([38, 1, 1], StaticCache), ([9, 31], GrowingCache)):
+        cache = make(model.config, 2)
+        assert all(n * 2 <= FEW for n in split[:-1]) == (split[0] == 9)
+        torch.testing.assert_close(in_passes(twin, ids, split, cache), right, **BOUND)
+        assert cache.length == 40
 
 
-@pytest.mark.parametrize("mkl", [True, False])
-def test_large_layers_without_bias_are_replaced(mkl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
-    monkeypatch.setattr(fast, "LARGE", 40 * 42)
-    first = nn.Linear(40, 42, bias=False)
-    block = nn.Sequential(first, nn.Linear(40, 42), nn.Linear(40, 41, bias=False))
-    share_large(block)
-    assert [type(layer) for layer in block] == [SharedLinear if mkl else nn.Linear, nn.Linear, nn.Linear]
-    assert block.get_parameter("0.weight") is first.weight
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 16), min_size=1, max_size=8).filter(lambda split: sum(split) <= 40))
+def test_any_split_into_passes(split: list[int]) -> None:
+    ids = tokens(2, sum(split))
+    right = in_passes(MODEL, ids, [sum(split)], GrowingCache(MODEL.config, 2))
+    torch.testing.assert_close(in_passes(TWIN, ids, split, StaticCache(MODEL.config, 2)), right, **BOUND)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_model_says_the_same(tied: bool) -> None:
-    torch.manual_seed(0)
-    model, ids = Transformer(tiny_config(tied=tied, vocab_size=20)), torch.tensor([[7]])
-    plain, names = model(ids), model.state_dict().keys()
-    share_large(model)
-    assert isinstance(model.lm_head, SharedLinear)
-    assert (model.lm_head.weight is model.embed_tokens.weight) == tied
-    assert model.state_dict().keys() == names
-    torch.testing.assert_close(model(ids), plain)
+MODEL = tiny()
+TWIN = speed_up(MODEL, threads=1)
+
+
+def test_the_rows_are_the_models() -> None:
+    """One goes on where the other stopped, on the same cache."""
+    ids, plain, mixed = tokens(1, 12), StaticCache(MODEL.config), StaticCache(MODEL.config)
+    right = in_passes(MODEL, ids, [12], plain)
+    for start, model in ((0, MODEL), (5, TWIN), (6, MODEL), (9, TWIN)):
+        stop = {0: 5, 5: 6, 6: 9, 9: 12}[start]
+        logits = in_passes(model, ids[:, start:stop], [stop - start], mixed)
+        torch.testing.assert_close(logits, right[:, start:stop], **BOUND)
+    for mine, theirs in ((mixed.k, plain.k), (mixed.v, plain.v)):
+        torch.testing.assert_close(mine, theirs, **BOUND)  # unused rows among them: still 0
+
+
+def test_unused_rows_are_not_read() -> None:
+    ids, cache = tokens(2, 7), StaticCache(MODEL.config, 2)
+    cache.k.fill_(1e9)
+    cache.v.fill_(torch.nan)
+    right = in_passes(MODEL, ids, [7], GrowingCache(MODEL.config, 2))
+    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 2], cache), right, **BOUND)
+
+
+def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:
+    class Window(WindowedCache):
+        WINDOW = 3
+
+    ids, seen = tokens(1, 9), []
+    right = in_passes(MODEL, ids, [9], Window(MODEL.config))
+    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], Window(MODEL.config)), right, **BOUND)
+    core: Any = TWIN.layers[1].get_submodule("self_attn.core")
+    with core.register_forward_hook(lambda module, args, out: seen.append(out.shape)):
+        in_passes(TWIN, ids, [5, 4], StaticCache(MODEL.config))
+    assert seen == [(1, 6, 5, 8), (1, 6, 4, 8)]
+
+
+def test_last_only_and_a_pass_that_fails() -> None:
+    ids, cache = tokens(2, 6), StaticCache(MODEL.config, 2, max_len=8)
+    every, last = TWIN(ids, StaticCache(MODEL.config, 2)), TWIN(ids, cache, last_only=True)
+    assert torch.equal(last, every[:, -1:])
+    for wrong, words in ((tokens(2, 3), "expected at most 8"), (torch.full((2, 1), 99), "out of range")):
+        with pytest.raises(ValueError, match=words):
+            TWIN(wrong, cache)
+    with pytest.raises(ValueError, match="made for batch 2"):
+        TWIN(ids[:1], cache)
+    assert cache.length == 6
+
+
+def test_the_model_stays_whole() -> None:
+    model = tiny(tied=True)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    parts = [type(part) for part in model.modules()]
+    twin, ids = speed_up(model, bits=8, threads=1), tokens(1, 3)
+    said = twin(ids)
+    assert [type(part) for part in model.modules()] == parts
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, before[name])
+    with torch.no_grad():
+        for layer in model.layers:
+            for weight in layer.parameters():
+                weight.zero_()
+    assert torch.equal(twin(ids), said)  # and the twin's layers are copies
+
+
+def test_the_shipped_model_says_the_same_diary() -> None:
+    model, tokenizer = load_shipped()
+    prompt = tokenizer.encode("Today weather is so")
+    said = [list(generate(speed_up(model, bits=bits), prompt, 40)) for bits in (32, 16)]
+    assert said == [list(generate(model, prompt, 40))] * 2
+
+
+def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = fast.numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    for taken in ({"1": 1.0, str(most): 2.0}, {"1": 2.0, str(most): 1.0}):
+        timings = {n: fast.Timing((seconds,)) for n, seconds in taken.items()}
+        monkeypatch.setattr(fast, "in_turns", lambda tasks, timings=timings, **_: timings)
+        assert speed_up(MODEL).threads == int(min(taken, key=lambda n: taken[n]))
+
+
+class Experts(nn.Module):
+    """A part that is not known."""
+
+
+def spoiled(what: str) -> Transformer:
+    model = tiny()
+    match what:
+        case "half":
+            return model.to(torch.bfloat16)
+        case "part":
+            model.layers[1].mlp = Experts()
+        case "huge":
+            nn.init.constant_(model.layers[2].get_parameter("mlp.down_proj.weight"), 1e6)
+        case "nan":
+            model.lm_head.weight.data[3, 4] = torch.nan
+    return model
+
+
+@pytest.mark.parametrize(
+    ("what", "settings_", "words"),
+    [
+        ("", {"bits": 4}, "bits is 4; expected 32, 16 or 8"),
+        ("", {"threads": 0}, "threads is 0; expected 1 to"),
+        ("half", {}, "embed_tokens.weight is torch.bfloat16 on cpu; expected float32"),
+        ("part", {}, "layers.1.mlp is of type Experts, which speed_up does not know"),
+        ("huge", {"bits": 16}, "the largest weight is 1e\\+06; expected a number that fits into 16 bits"),
+        ("nan", {"bits": 8}, "the largest weight is nan"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(what: str, settings_: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        speed_up(spoiled(what), **settings_)
+
+
+def test_a_twin_is_not_moved_and_not_made_of_a_twin() -> None:
+    with pytest.raises(ValueError, match="expected no to"):
+        TWIN.to(torch.bfloat16)
+    with pytest.raises(ValueError, match="the model is of type FastTransformer"):
+        speed_up(TWIN)
+
+
+def test_a_processor_that_cannot_read_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast.llvm, "get_host_cpu_features", lambda: {"f16c": False})
+    with pytest.raises(ValueError, match="cannot widen 16-bit numbers"):
+        speed_up(MODEL, bits=16)
+    assert speed_up(MODEL, bits=8, threads=1).bits == 8
+
+
+def test_a_row_of_zeros_stays_one() -> None:
+    model = tiny()
+    with torch.no_grad():
+        model.lm_head.weight[5] = 0
+    assert (speed_up(model, bits=8, threads=1)(tokens(1, 4))[..., 5] == 0).all()

@@ -1,47 +1,246 @@
-"""Faster forms of a model's parts, opt-in: the taught model stays as it is.
+"""A faster twin of a model, opt-in: the taught model stays as it is.
 
-`share_large(model)` lets the cores share each large matrix. On SmolLM2's shape and two idle cores that was
-a fifth less time a token. On cores that are busy with something else it was three to eight times slower,
-because the threads wait for each other.
+A decode step reads every weight once and starts some 20 operators a layer. The twin keeps its weights in
+float32, float16 or int8, so that fewer bytes are read; runs all layers in one compiled call, so that no
+operator is started in between; and lets the cores share each matrix. `kernels` holds the loops.
+
+    passes of up to FEW tokens on a `StaticCache`   one call for all layers
+    longer passes, and other caches                 the taught modules, with `NarrowLinear` for each linear
+
+A hook on the core of attention asks for the modules, too. The rows of the cache stay float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Numbers in a matrix from which on sharing pays: below, waking the other cores takes longer than the product.
-LARGE = 100_000
+from helpers.measure import Timing, in_turns
+from helpers.model import kernels
+from helpers.model.attention import Attention, Core, rotation
+from helpers.model.cache import KVCache, StaticCache
+from helpers.model.transformer import Block, RMSNorm, SwiGLU, Transformer, check_tokens
+
+BITS = (32, 16, 8)
+FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
+KNOWN = (Transformer, Block, Attention, Core, SwiGLU, RMSNorm, nn.Linear, nn.Embedding, nn.ModuleList)
 
 
-class SharedLinear(nn.Linear):
-    """Takes over the matrix of a linear layer without bias; x (…, C) → (…, F) as before.
+def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
+    """Return a twin of a model, for inference on a CPU, batch times new tokens up to 32 at its best.
 
-    MKL, which multiplies matrices for PyTorch on Intel's and AMD's processors, gives the product of a single
-    row to one core, and one core reads memory at less than half the speed of two. A decode step is made of
-    such products, and reading the matrices is its work. In a batch of products each core takes its own: so
-    the matrix is seen as a batch of shares, F / shares rows each. Nothing is copied.
+    Args:
+        model: in float32 on the CPU. It stays as it is; the twin shares its embedding and last norm and has
+            copies of the rest as it is now.
+        bits: of a weight in memory. 32 differs from the model by rounding only. 16 rounds each weight to
+            float16, a part in 2,048 at most. 8 rounds it to one of 255 steps of its row's largest: lossy.
+            What is computed is float32 with all of them.
+        threads: cores that share a matrix; None tries one and all, and takes what is faster now.
+
+    Raises:
+        ValueError: another number of bits or threads, a model that is not of float32 on the CPU, has a part
+            that this does not know, or weights that are no numbers or too large for the bits.
+    """
+    if bits not in BITS:
+        raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
+    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    if threads is not None and threads not in range(1, most + 1):
+        raise ValueError(f"threads is {threads!r}; expected 1 to {most}, or None to let it choose")
+    check_known(model)
+    if bits == 16 and llvm.get_host_cpu_features().get("f16c") is False:
+        raise ValueError("this processor cannot widen 16-bit numbers; expected bits=32 or bits=8 here")
+    twin = FastTransformer(model, bits)
+    twin.threads = faster_threads(twin, most) if threads is None else threads
+    return twin
+
+
+def check_known(model: Transformer) -> None:
+    """Raise ValueError unless each part is of a kind that the twin copies, in float32 on the CPU."""
+    for name, part in model.named_modules():
+        if type(part) not in KNOWN:
+            raise ValueError(
+                f"{name or 'the model'} is of type {type(part).__name__}, which speed_up does not know; "
+                "expected a Transformer as helpers.model builds it: use that one as it is"
+            )
+    for name, weight in model.named_parameters():
+        if weight.dtype != torch.float32 or not weight.is_cpu:
+            raise ValueError(
+                f"{name} is {weight.dtype} on {weight.device}; expected float32 on the CPU: load the model "
+                "with dtype=torch.float32"
+            )
+
+
+def faster_threads(twin: FastTransformer, most: int) -> int:
+    """Return how many threads make a decode step faster now, 1 or all: beside busy programs all may wait."""
+
+    def step(threads: int) -> Callable[[], Any]:
+        def run() -> None:
+            twin.threads = threads
+            with torch.inference_mode():
+                twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
+
+        return run
+
+    timings: dict[str, Timing] = in_turns({str(n): step(n) for n in sorted({1, most})}, turns=5, at_least=0)
+    return int(min(timings, key=lambda n: timings[n].median))
+
+
+def narrowed(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a matrix (F, C) in so many bits, as `kernels` reads it, and the scale of each row (F,)."""
+    largest = np.abs(weight).max()
+    if not largest <= (np.finfo(np.float16 if bits == 16 else np.float32).max):
+        raise ValueError(f"the largest weight is {largest:g}; expected a number that fits into {bits} bits")
+    ones = np.ones(len(weight), np.float32)
+    if bits == 32:
+        return weight.copy(), ones
+    if bits == 16:
+        return weight.astype(np.float16).view(np.uint16), ones
+    scale = np.abs(weight).max(axis=1) / np.float32(127)
+    steps = weight / np.where(scale > 0, scale, 1)[:, None]
+    return np.rint(steps).astype(np.int8), scale
+
+
+class NarrowLinear(nn.Module):
+    """A linear layer whose matrix lies in memory in fewer bits; x (…, C) → (…, F).
+
+    Args:
+        matrix, scale, bias: (F, C), (F,), (F,), as `narrowed` makes them.
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
-        self.weight = linear.weight
+    def __init__(self, matrix: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> None:
+        super().__init__()
+        self.matrix, self.scale, self.bias = matrix, scale, bias
 
     def forward(self, x: Tensor) -> Tensor:
-        shares = torch.get_num_threads()
-        single = x.numel() == self.in_features and x.dtype == torch.float32 and x.is_cpu
-        if not single or shares == 1 or self.out_features % shares:
-            return super().forward(x)
-        row = x.reshape(1, 1, -1).expand(shares, -1, -1)  # (shares, 1, C)
-        matrices = self.weight.unflatten(0, (shares, -1)).transpose(1, 2)  # (shares, C, F / shares)
-        return torch.bmm(row, matrices).view(*x.shape[:-1], -1)
+        rows = np.ascontiguousarray(x.detach().reshape(-1, x.shape[-1]).numpy())
+        times = self.few if len(rows) <= FEW else self.many
+        return times(rows).view(*x.shape[:-1], -1)
+
+    def few(self, rows: np.ndarray) -> Tensor:
+        """rows (N, C) → (N, F), by the kernel."""
+        out = np.empty((len(rows), len(self.matrix)), np.float32)
+        kernels.product(rows, self.matrix, self.scale, self.bias, out)
+        return torch.from_numpy(out)
+
+    def many(self, rows: np.ndarray) -> Tensor:
+        """rows (N, C) → (N, F), by MKL, which multiplies float32: the matrix is widened for it."""
+        matrix = self.matrix
+        if matrix.dtype != np.float32:
+            matrix = np.empty(self.matrix.shape, np.float32)
+            kernels.widen(self.matrix, self.scale, matrix)
+        return F.linear(torch.from_numpy(rows), torch.from_numpy(matrix), torch.from_numpy(self.bias))
 
 
-def share_large(module: nn.Module) -> None:
-    """Replace a model's large linear layers without bias by `SharedLinear`, in place, where MKL is in use."""
-    if not torch.backends.mkl.is_available():
-        return
-    for parent in list(module.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear and child.bias is None and child.weight.numel() >= LARGE:
-                setattr(parent, name, SharedLinear(child))
+def stacked(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrices:
+    """Return what is one product in each layer, its linear layers below each other, for all layers."""
+    matrices, scales, biases = [], [], []
+    for linears in layers:
+        matrix, scale = narrowed(np.concatenate([x.weight.detach().numpy() for x in linears]), bits)
+        bias = [torch.zeros(x.out_features) if x.bias is None else x.bias.detach() for x in linears]
+        matrices.append(matrix)
+        scales.append(scale)
+        biases.append(torch.cat(bias).numpy())
+    return np.stack(matrices), np.stack(scales), np.stack(biases)
+
+
+def linears(matrices: kernels.Matrices, layer: int, olds: Sequence[nn.Linear]) -> list[NarrowLinear]:
+    """Return the linear layers that were stacked, each on its rows; nothing is copied."""
+    ends = np.cumsum([old.out_features for old in olds])
+    return [
+        NarrowLinear(*(part[layer, end - old.out_features : end] for part in matrices))
+        for end, old in zip(ends, olds, strict=True)
+    ]
+
+
+class FastTransformer(Transformer):
+    """The twin that `speed_up` makes; used like any `Transformer`, but not trained, saved or moved.
+
+    Attributes:
+        bits: of a weight in memory.
+        threads: cores that share a matrix.
+    """
+
+    def __init__(self, model: Transformer, bits: int) -> None:
+        nn.Module.__init__(self)  # no weights are drawn
+        self.config, self.frequencies = model.config, model.frequencies
+        self.embed_tokens, self.norm = model.embed_tokens, model.norm
+        self.bits, self.threads = bits, 1
+        blocks: list[Any] = list(model.layers)
+        attention, mlp = [b.self_attn for b in blocks], [b.mlp for b in blocks]
+        self.qkv = stacked(((a.q_proj, a.k_proj, a.v_proj) for a in attention), bits)
+        self.o = stacked(((a.o_proj,) for a in attention), bits)
+        self.gate_up = stacked(((m.gate_proj, m.up_proj) for m in mlp), bits)
+        self.down = stacked(((m.down_proj,) for m in mlp), bits)
+        norms = [(b.input_layernorm.weight, b.post_attention_layernorm.weight) for b in blocks]
+        self.norms = np.stack([[weight.detach().numpy() for weight in pair] for pair in norms])
+        self.last_norm, self.eps = model.norm.weight.detach().numpy(), np.float32(model.norm.eps)
+        self.layers = nn.ModuleList(self.block(layer, block) for layer, block in enumerate(blocks))
+        self.lm_head: Any = NarrowLinear(*(part[0] for part in stacked([[model.lm_head]], bits)))
+
+    def block(self, layer: int, plain: Any) -> Block:
+        """Return a layer made of the taught modules, on rows of the stacked matrices."""
+        with torch.device("meta"):  # sizes, and no memory
+            block: Any = Block(self.config, layer)
+        block.input_layernorm = deepcopy(plain.input_layernorm)
+        block.post_attention_layernorm = deepcopy(plain.post_attention_layernorm)
+        attention, mlp, old = block.self_attn, block.mlp, plain.self_attn
+        attention.q_proj, attention.k_proj, attention.v_proj = linears(
+            self.qkv, layer, (old.q_proj, old.k_proj, old.v_proj)
+        )
+        (attention.o_proj,) = linears(self.o, layer, (old.o_proj,))
+        mlp.gate_proj, mlp.up_proj = linears(self.gate_up, layer, (plain.mlp.gate_proj, plain.mlp.up_proj))
+        (mlp.down_proj,) = linears(self.down, layer, (plain.mlp.down_proj,))
+        return block
+
+    def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
+        """Run new tokens through every layer; arguments, result and errors as in `Transformer`."""
+        numba.set_num_threads(self.threads)
+        blocks: list[Any] = list(self.layers)
+        hooked = any(block.self_attn.core._forward_hooks for block in blocks)
+        if type(cache) is not StaticCache or tokens.numel() > FEW or hooked:
+            with torch.no_grad():
+                return super().forward(tokens, cache, last_only=last_only)
+        check_tokens(tokens, self.config.vocab_size)
+        self.fitting(cache, len(tokens))
+        x = self.in_one_call(tokens, cache)  # (B, T, C)
+        x = np.ascontiguousarray(x[:, -1:] if last_only else x)
+        normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)
+        kernels.norm(x.reshape(normed.shape), self.last_norm, self.eps, normed)
+        logits = self.lm_head.few(normed).view(*x.shape[:2], -1)
+        cache.advance(tokens.shape[1])
+        return logits
+
+    def in_one_call(self, tokens: Tensor, cache: StaticCache) -> np.ndarray:
+        """Run ids (B, T) through all layers, (B, T, C); their rows are in the cache, and do not count yet."""
+        B, T = tokens.shape
+        x = F.embedding(tokens, self.embed_tokens.weight).detach().numpy()
+        cos, sin = rotation(cache.positions(T), self.frequencies, torch.float32)
+        kernels.layers(
+            x.reshape(B * T, -1),
+            cos[0].repeat(B, 1).numpy(),
+            sin[0].repeat(B, 1).numpy(),
+            cache.k.numpy(),
+            cache.v.numpy(),
+            cache.length,
+            self.eps,
+            np.float32(self.config.head_dim**-0.5),
+            self.norms,
+            self.qkv,
+            self.o,
+            self.gate_up,
+            self.down,
+        )
+        return x
+
+    def _apply(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(
+            "a fast twin is float32 on the CPU; expected no to(), half() or cuda(): change the model"
+        )

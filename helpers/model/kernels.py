@@ -1,0 +1,230 @@
+"""Loops over the numbers of a model, compiled by Numba for this machine's processor when they first run.
+
+A matrix lies in memory as float32, as the bits of float16 (seen as uint16), or as int8 with one scale a row.
+Each number is widened to float32 in the register where it is used: memory delivers the narrow form only.
+Sums are in float32, several at a time, so their last digits differ from PyTorch's. A loop over `prange` is
+shared by the cores.
+
+Letters: B sequences, T new tokens each, N = B · T, C and F widths, H heads, D width of a head, S rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
+
+Array = np.ndarray
+Four = tuple[np.float32, np.float32, np.float32, np.float32]
+Matrices = tuple[Array, Array, Array]  # of one product in every layer: (L, F, C), scales and biases (L, F)
+
+ALONE: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy", "cache": True}
+SHARED: Any = ALONE | {"parallel": True}
+
+
+def widened(context: Any, number: Any) -> tuple[Any, Any]:
+    """Return a number as float32; a uint16 holds the bits of a float16."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if signature.args[0] == types.uint16:
+            return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+        return context.cast(builder, args[0], signature.args[0], types.float32)
+
+    return types.float32(number), code
+
+
+wide: Any = intrinsic(widened)
+
+
+@njit(**ALONE)
+def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
+    """Dot products of a row x (C,) with four rows of a matrix."""
+    xa = xb = xc = xd = np.float32(0)
+    for i in range(x.shape[0]):
+        xa += wide(a[i]) * x[i]
+        xb += wide(b[i]) * x[i]
+        xc += wide(c[i]) * x[i]
+        xd += wide(d[i]) * x[i]
+    return xa, xb, xc, xd
+
+
+@njit(**ALONE)
+def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
+    """Dot products of two rows x, y (C,) with four rows of a matrix, each of which is read once for both."""
+    xa = xb = xc = xd = ya = yb = yc = yd = np.float32(0)
+    for i in range(x.shape[0]):
+        ai, bi, ci, di = wide(a[i]), wide(b[i]), wide(c[i]), wide(d[i])
+        xa += ai * x[i]
+        xb += bi * x[i]
+        xc += ci * x[i]
+        xd += di * x[i]
+        ya += ai * y[i]
+        yb += bi * y[i]
+        yc += ci * y[i]
+        yd += di * y[i]
+    return (xa, xb, xc, xd), (ya, yb, yc, yd)
+
+
+@njit(**SHARED)
+def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
+    """x (N, C) times a matrix (F, C), each of its rows times its scale, plus the bias → out (N, F).
+
+    Four rows of the matrix at a time, far from each other: memory delivers four streams faster than one.
+    """
+    N, F = out.shape
+    quarter = (F + 3) // 4
+    for row in prange(quarter):
+        a, b = matrix[row], matrix[min(row + quarter, F - 1)]
+        c, d = matrix[min(row + 2 * quarter, F - 1)], matrix[min(row + 3 * quarter, F - 1)]
+        for n in range(0, N, 2):
+            if n + 1 < N:
+                first, second = two_by_four(x[n], x[n + 1], a, b, c, d)
+            else:
+                first = one_by_four(x[n], a, b, c, d)
+                second = first
+            for i in range(4):
+                f = row + i * quarter
+                if f < F:
+                    out[n, f] = first[i] * scale[f] + bias[f]
+                    if n + 1 < N:
+                        out[n + 1, f] = second[i] * scale[f] + bias[f]
+
+
+@njit(**SHARED)
+def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
+    """silu(gate · x) · (up · x): x (N, C), matrix (2F, C) with the gate's rows first → out (N, F)."""
+    N, F = out.shape
+    half = (F + 1) // 2
+    for row in prange(half):
+        other = min(row + half, F - 1)
+        a, b, c, d = matrix[row], matrix[other], matrix[F + row], matrix[F + other]
+        for n in range(0, N, 2):
+            if n + 1 < N:
+                first, second = two_by_four(x[n], x[n + 1], a, b, c, d)
+            else:
+                first = one_by_four(x[n], a, b, c, d)
+                second = first
+            for i in range(2):
+                f = row + i * half
+                if f < F:
+                    out[n, f] = silu(first[i] * scale[f]) * first[2 + i] * scale[F + f]
+                    if n + 1 < N:
+                        out[n + 1, f] = silu(second[i] * scale[f]) * second[2 + i] * scale[F + f]
+
+
+@njit(**ALONE)
+def silu(x: Any) -> Any:
+    """x / (1 + exp(-x))"""
+    return x / (np.float32(1) + np.exp(-x))
+
+
+@njit(**SHARED)
+def widen(matrix: Array, scale: Array, out: Array) -> None:
+    """A matrix (F, C) in float32, each row times its scale → out (F, C)."""
+    for f in prange(matrix.shape[0]):
+        for i in range(matrix.shape[1]):
+            out[f, i] = wide(matrix[f, i]) * scale[f]
+
+
+@njit(**ALONE)
+def norm(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
+    """RMS norm of each row of x (N, C) → out (N, C)."""
+    N, C = x.shape
+    for n in range(N):
+        total = np.float32(0)
+        for i in range(C):
+            total += x[n, i] * x[n, i]
+        factor = np.float32(1) / np.sqrt(total / np.float32(C) + eps)
+        for i in range(C):
+            out[n, i] = weight[i] * (x[n, i] * factor)
+
+
+@njit(**ALONE)
+def rotate(x: Array, cos: Array, sin: Array, out: Array) -> None:
+    """Turn the pairs (i, i + D / 2) of one head x (D,) by the angles of its position (D,) → out (D,)."""
+    half = x.shape[0] // 2
+    for i in range(half):
+        out[i] = x[i] * cos[i] - x[half + i] * sin[i]
+        out[half + i] = x[half + i] * cos[i] + x[i] * sin[i]
+
+
+@njit(**SHARED)
+def attend(q: Array, k: Array, v: Array, length: int, scale: np.float32, out: Array) -> None:
+    """Attention of new tokens: q (N, H, D), k and v (B, Hkv, S, D) with the new rows from `length` on.
+
+    New token t of each sequence sees the rows up to length + t. Contexts → out (N, H, D).
+    """
+    N, H, D = q.shape
+    B, Hkv = k.shape[:2]
+    T = N // B
+    for job in prange(N * H):
+        n, h = job // H, job % H
+        keys, values = k[n // T, h * Hkv // H], v[n // T, h * Hkv // H]
+        S = length + n % T + 1
+        weights = np.empty(S, np.float32)
+        top = np.float32(-np.inf)
+        for s in range(S):
+            score = np.float32(0)
+            for i in range(D):
+                score += q[n, h, i] * keys[s, i]
+            weights[s] = score * scale
+            top = max(top, weights[s])
+        total = np.float32(0)
+        for s in range(S):
+            weights[s] = np.exp(weights[s] - top)
+            total += weights[s]
+        out[n, h] = 0
+        for s in range(S):
+            for i in range(D):
+                out[n, h, i] += weights[s] * values[s, i]
+        for i in range(D):
+            out[n, h, i] /= total
+
+
+@njit(**ALONE)
+def layers(
+    x: Array,
+    cos: Array,
+    sin: Array,
+    k: Array,
+    v: Array,
+    length: int,
+    eps: np.float32,
+    scale: np.float32,
+    norms: Array,
+    qkv: Matrices,
+    o: Matrices,
+    gate_up: Matrices,
+    down: Matrices,
+) -> None:
+    """All layers in one call: x (N, C), in place; k, v (L, B, Hkv, rows, D) get the new rows.
+
+    norms (L, 2, C): before attention, before the MLP. q, k and v are one product, gate and up are one.
+    """
+    L, B, Hkv, _, D = k.shape
+    N, C = x.shape
+    T, H = N // B, o[0].shape[2] // D
+    normed, added = np.empty((N, C), np.float32), np.empty((N, C), np.float32)
+    rows, inner = np.empty((N, qkv[0].shape[1]), np.float32), np.empty((N, down[0].shape[2]), np.float32)
+    q, contexts = np.empty((N, H, D), np.float32), np.empty((N, H, D), np.float32)
+    for layer in range(L):
+        norm(x, norms[layer, 0], eps, normed)
+        product(normed, qkv[0][layer], qkv[1][layer], qkv[2][layer], rows)
+        for n in range(N):
+            heads = rows[n].reshape(-1, D)
+            b, position = n // T, length + n % T
+            for h in range(H):
+                rotate(heads[h], cos[n], sin[n], q[n, h])
+            for h in range(Hkv):
+                rotate(heads[H + h], cos[n], sin[n], k[layer, b, h, position])
+                v[layer, b, h, position] = heads[H + Hkv + h]
+        attend(q, k[layer], v[layer], length, scale, contexts)
+        product(contexts.reshape(N, -1), o[0][layer], o[1][layer], o[2][layer], added)
+        x += added
+        norm(x, norms[layer, 1], eps, normed)
+        gated_product(normed, gate_up[0][layer], gate_up[1][layer], inner)
+        product(inner, down[0][layer], down[1][layer], down[2][layer], added)
+        x += added
