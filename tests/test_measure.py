@@ -53,6 +53,18 @@ def test_a_turn_is_long_enough(sleep: Callable[[float], None]) -> None:
     assert seconds_of(lambda: sleep(0.25), 3) == 0.25
 
 
+def test_a_turn_does_not_last_for_ever(sleep: Callable[[float], None]) -> None:
+    waits = iter([2**-10] * 60 + [1.0] * 1000)  # from some call on, the machine is busy
+    calls = []
+
+    def task() -> None:
+        calls.append(1)
+        sleep(next(waits))
+
+    assert in_turns({"task": task}, turns=2, at_least=2**-5)["task"].seconds[1] == 1.0
+    assert len(calls) < 70
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_garbage_collector_is_on_again(fails: bool) -> None:
     calls = []

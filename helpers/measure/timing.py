@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,12 +34,16 @@ class Timing:
         return f"Timing({in_words(self.median)}, median of {len(self.seconds)})"
 
 
-def seconds_of(task: Task, calls: int = 1) -> float:
-    """Return the seconds of one call, as the mean of so many calls in a row."""
-    start = time.perf_counter()
-    for _ in range(calls):
+def seconds_of(task: Task, calls: int = 1, most: float = math.inf) -> float:
+    """Return the seconds of one call, as the mean of so many calls, or fewer once `most` seconds are over.
+
+    A task whose threads have to wait for a busy machine can take a thousand times as long as before.
+    """
+    start, done, seconds = time.perf_counter(), 0, 0.0
+    while done < calls and seconds <= most:
         task()
-    return (time.perf_counter() - start) / calls
+        done, seconds = done + 1, time.perf_counter() - start
+    return seconds / done
 
 
 def calls_for(task: Task, at_least: float = 0.02) -> int:
@@ -69,7 +74,7 @@ def in_turns(tasks: Mapping[str, Task], turns: int = 9, at_least: float = 0.02) 
     try:
         for _ in range(turns):
             for name, task in tasks.items():
-                taken[name].append(seconds_of(task, calls[name]))
+                taken[name].append(seconds_of(task, calls[name], most=10 * at_least))
     finally:
         if collecting:
             gc.enable()
