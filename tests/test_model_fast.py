@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from helpers.model import fast
 from helpers.model.cache import GrowingCache, StaticCache, WindowedCache
-from helpers.model.fast import FEW, speed_up
+from helpers.model.fast import FEW, FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
 from helpers.model.transformer import Transformer
@@ -110,6 +110,26 @@ def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:
     with core.register_forward_hook(lambda module, args, out: seen.append(out.shape)):
         in_passes(TWIN, ids, [5, 4], StaticCache(MODEL.config))
     assert seen == [(1, 6, 5, 8), (1, 6, 4, 8)]
+
+
+def test_one_call_for_small_passes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which way a pass goes: by tokens, and by tokens times rows."""
+    calls = []
+
+    def in_one_call(*_: Any) -> Any:
+        calls.append("one")
+        return fast.np.zeros((1, 1, 30), "float32")
+
+    monkeypatch.setattr(FastTransformer, "in_one_call", in_one_call)
+    monkeypatch.setattr(fast, "PAIRS", 32 * 33)
+    model = tiny(max_seq_len=80)
+    twin = speed_up(model, threads=1)
+    for rows, T, one in ((0, 32, True), (1, 32, True), (2, 32, False), (0, 33, False), (79, 1, True)):
+        calls.clear()
+        cache = StaticCache(model.config)
+        cache.length = rows
+        twin(tokens(1, T), cache, last_only=True)
+        assert bool(calls) == one
 
 
 def test_last_only_and_a_pass_that_fails() -> None:

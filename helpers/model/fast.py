@@ -4,8 +4,8 @@ A decode step reads every weight once and starts some 20 operators a layer. The 
 float32, float16 or int8, so that fewer bytes are read; runs all layers in one compiled call, so that no
 operator is started in between; and lets the cores share each matrix. `kernels` holds the loops.
 
-    passes of up to FEW tokens on a `StaticCache`   one call for all layers
-    longer passes, and other caches                 the taught modules, with `NarrowLinear` for each linear
+    passes of a few tokens over rows of a `StaticCache`   one call for all layers
+    longer passes, longer contexts and other caches       the taught modules, each linear a `NarrowLinear`
 
 A hook on the core of attention asks for the modules, too. The rows of the cache stay float32.
 """
@@ -31,6 +31,7 @@ from helpers.model.transformer import Block, RMSNorm, SwiGLU, Transformer, check
 
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
+PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention beats PyTorch's
 KNOWN = (Transformer, Block, Attention, Core, SwiGLU, RMSNorm, nn.Linear, nn.Embedding, nn.ModuleList)
 
 
@@ -203,9 +204,7 @@ class FastTransformer(Transformer):
     def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; arguments, result and errors as in `Transformer`."""
         numba.set_num_threads(self.threads)
-        blocks: list[Any] = list(self.layers)
-        hooked = any(block.self_attn.core._forward_hooks for block in blocks)
-        if type(cache) is not StaticCache or tokens.numel() > FEW or hooked:
+        if type(cache) is not StaticCache or not self.one_call_pays(tokens, cache):
             with torch.no_grad():
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)
@@ -217,6 +216,13 @@ class FastTransformer(Transformer):
         logits = self.lm_head.few(normed).view(*x.shape[:2], -1)
         cache.advance(tokens.shape[1])
         return logits
+
+    def one_call_pays(self, tokens: Tensor, cache: StaticCache) -> bool:
+        """Whether the pass is small enough, and nobody wants to watch the core of attention."""
+        rows = cache.length + tokens.shape[-1]
+        blocks: list[Any] = list(self.layers)
+        hooked = any(block.self_attn.core._forward_hooks for block in blocks)
+        return tokens.numel() <= FEW and tokens.numel() * rows <= PAIRS and not hooked
 
     def in_one_call(self, tokens: Tensor, cache: StaticCache) -> np.ndarray:
         """Run ids (B, T) through all layers, (B, T, C); their rows are in the cache, and do not count yet."""
