@@ -112,6 +112,20 @@ def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:
     assert seen == [(1, 6, 5, 8), (1, 6, 4, 8)]
 
 
+def test_scores_that_lie_far_apart() -> None:
+    """e^x of their differences is over the largest float32, or 0."""
+    model = tiny()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.get_parameter("self_attn.q_proj.weight").mul_(30)
+    ids = tokens(1, 12)
+    right = in_passes(model, ids, [12], GrowingCache(model.config))
+    twin = speed_up(model, threads=1)
+    torch.testing.assert_close(
+        in_passes(twin, ids, [6, 6], StaticCache(model.config)), right, atol=5e-3, rtol=0
+    )
+
+
 def test_one_call_for_small_passes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which way a pass goes: by tokens, and by tokens times rows."""
     calls = []
