@@ -233,6 +233,7 @@ def test_a_step_on_a_card() -> None:
     assert "to do the arithmetic 0.0152 ms" in shown
     rows_shown = cells(explorer.static_html())
     assert rows_shown[0] == ["card", "1 user", "8 users", "64 users"]
+    assert rows_shown[1] == ["RTX 4090", "15.2 ms", "17.0 ms", "no room"]
     assert rows_shown[3] == ["H100", "4.6 ms", "5.1 ms", "9.5 ms"]
 
 

@@ -136,13 +136,21 @@ def _name_lines(sheet: Sheet, lines: Mapping[str, Sequence[Point]]) -> None:
 
 
 def _name_dots(sheet: Sheet, places: Mapping[str, Point], left: float, right: float) -> None:
-    """Write each name beside its dot, in the right half below it."""
+    """Write each name beside its dot, below or above it: where it covers no dot and no other name."""
+    taken = [(x - 6, x + 6, y) for x, y in places.values()]
     for name, (x, y) in places.items():
-        half = text_width(name, SMALL) / 2
-        if x < (left + right) / 2:
-            sheet.note(x + 12, y + 4, name, colour="query")
-        else:
-            sheet.note(min(x, right - half), y + 18, name, at="center", colour="query")
+        wide = text_width(name, SMALL)
+        middle = min(max(x - wide / 2, left + 4), right - wide)
+        spots = [(x + 12, y + 3), *((middle, y + down) for down in (18, 37, 56, -17))]
+        free = [
+            (start, height)
+            for start, height in spots
+            if start + wide <= right
+            and all(start + wide < a or b < start or abs(height - c) > 14 for a, b, c in taken)
+        ]
+        start, height = (free or spots)[0]
+        taken.append((start, start + wide, height))
+        sheet.note(start, height, name, colour="query")
 
 
 def waterfall(steps: Mapping[str, Point], floor: float, title: str) -> Picture:
