@@ -43,9 +43,6 @@ class Work:
         check_least(0, operations=self.operations)
         check_over(0, nbytes=self.nbytes)
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.operations + other.operations, self.nbytes + other.nbytes)
-
     @property
     def intensity(self) -> float:
         """Operations for each byte."""
