@@ -250,7 +250,8 @@ def test_rows_by_tokens_bend_at_the_window_and_mark_the_weights() -> None:
         dots = [line for line in curves(figure) if line.get_marker() == "o"]
         assert [list(line.get_xdata()) for line in dots] == [[n] for n in heavy.values()]
     assert (
-        "Mistral-7B v0.1: 128 KiB at 1 token, 0.500 GiB at 1,000,000, fewer than the weights" in picture.alt
+        "Mistral-7B v0.1: 1,280 KiB at 10 tokens, 0.500 GiB at 1,000,000, fewer than the weights"
+        in picture.alt
     )
 
 
