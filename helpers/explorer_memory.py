@@ -47,8 +47,8 @@ class UsersOnCards(Explorer):
         return (
             '<div class="grid"><span class="soft">card</span><span></span>'
             f'<span class="soft number">users that fit</span>{rows}</div>'
-            f'<p class="soft">{key}, in a frame as wide as the card, its GB taken as GiB (an H100 has 0.35 '
-            "GiB less). Bytes needed, nothing else: nothing for a pass, no rows laid out for later.</p>"
+            f'<p class="soft">{key}, in a frame as wide as the card, its GB taken as GiB (drivers show up '
+            "to 2 GiB less). Bytes needed, nothing else: nothing for a pass, no rows laid out for later.</p>"
         )
 
     def say(self, *, users: int, **settings: Any) -> str:
