@@ -47,8 +47,8 @@ class UsersOnCards(Explorer):
         return (
             '<div class="grid"><span class="soft">card</span><span></span>'
             f'<span class="soft number">users that fit</span>{rows}</div>'
-            f'<p class="soft">{key}, in a frame as wide as the card. Bytes needed, nothing else: no scratch '
-            "space, no rows laid out for later.</p>"
+            f'<p class="soft">{key}, in a frame as wide as the card, its GB taken as GiB (drivers show up '
+            "to 2 GiB less). Bytes needed, nothing else: nothing for a pass, no rows laid out for later.</p>"
         )
 
     def say(self, *, users: int, **settings: Any) -> str:
@@ -78,7 +78,7 @@ class UsersOnCards(Explorer):
             *(f"{n}, {c.memory_nbytes // GIB} GiB" for n, c in CARDS.items()),
         ]
         return (
-            "<p>Users that fit, 8,192 tokens each, 2-byte numbers.</p>"
+            "<p>Users that fit, 8,192 tokens each, 2-byte numbers, a card's GB taken as GiB.</p>"
             + Table(rows, names, columns, corner="model")._repr_html_()
         )
 

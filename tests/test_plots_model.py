@@ -249,9 +249,9 @@ def test_rows_by_tokens_bend_at_the_window_and_mark_the_weights() -> None:
         assert at[gpt][256] - at[gpt][128] == 128 * 36 * 1024
         dots = [line for line in curves(figure) if line.get_marker() == "o"]
         assert [list(line.get_xdata()) for line in dots] == [[n] for n in heavy.values()]
-    assert (
-        "Mistral-7B v0.1: 128 KiB at 1 token, 0.500 GiB at 1,000,000, fewer than the weights" in picture.alt
-    )
+    flat = "Mistral-7B v0.1: 1,280 KiB at 10 tokens, 0.500 GiB at 1,000,000, fewer than the weights"
+    assert flat in picture.alt
+    assert picture.alt.count("more than it can read") == 2
 
 
 @pytest.mark.parametrize("places", [[10.0] * 3, [300.0, 299.0, 298.0], [50.0, 250.0], [90.0, 100.0, 95.0]])

@@ -65,8 +65,9 @@ cache_bytes = Exercise(
     right=counting(),
     wrong=[
         Wrong(
-            "the window is not used: such a layer keeps min(tokens, window) rows.",
+            "a layer with a window keeps min(tokens, window) rows: no more, and at first fewer.",
             counting(rows=lambda layer, tokens, layers: tokens),
+            counting(rows=lambda layer, tokens, layers: getattr(layer, "window", tokens)),
         ),
         Wrong("the window was taken for every layer: full layers have none.", counting(rows=smallest_window)),
         Wrong(
@@ -130,7 +131,10 @@ users_that_fit = Exercise(
             "not rounded down: a part of a user does not fit.",
             *[partial(users, rounded=rounded) for rounded in (math.ceil, round, float)],
         ),
-        Wrong("GB, not GiB: a GiB is 2**30 bytes, a GB 10**9.", partial(users, gib=10**9)),
+        Wrong(
+            "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
+            *[partial(users, gib=gib, least=least) for gib in (10**9, 1) for least in (0, -math.inf)],
+        ),
         Wrong("fewer than 0: where the weights alone do not fit, give 0.", partial(users, least=-math.inf)),
     ],
     said="65 users of 8,192 tokens fit into 80 GiB beside Llama-3.1-8B, 72 of 1,024 into 24, none into 8.",
@@ -143,6 +147,12 @@ def line(readings: Readings) -> Fit:
     (t1, b1), (t2, b2) = readings
     per_token = (b2 - b1) / (t2 - t1)
     return b1 - per_token * t1, per_token
+
+
+def spread(n: int, m: int, readings: Readings) -> Fit:
+    """Divide reading n by its tokens, and take their share off reading m."""
+    per_token = readings[n][1] / readings[n][0]
+    return readings[m][1] - per_token * readings[m][0], per_token
 
 
 def fit_case(fixed: int, per_token: int, *tokens: int) -> Case:
@@ -165,7 +175,7 @@ fit_log = Exercise(
     wrong=[
         Wrong(
             "one reading was divided by its tokens: that spreads the fixed bytes. Divide differences.",
-            *[lambda readings, n=n: (0, readings[n][1] / readings[n][0]) for n in (0, 1)],
+            *[partial(spread, n, m) for n in (0, 1) for m in (0, 1)],
         ),
         Wrong(
             "the fixed bytes were dropped: they are what is left of a reading without its tokens' share.",
@@ -177,6 +187,10 @@ fit_log = Exercise(
             lambda readings: (readings[1][1], line(readings)[1]),
         ),
         Wrong("the other way round: the fixed bytes first.", lambda readings: line(readings)[::-1]),
+        Wrong(
+            "a reading is a pair, (tokens, bytes): unpack them as (t1, b1), (t2, b2).",
+            lambda readings: line([*zip(*readings, strict=True)]),
+        ),
         Wrong(
             "tokens a byte: divide bytes by tokens.",
             lambda readings: (line(readings)[0], 1 / line(readings)[1]),

@@ -114,8 +114,8 @@ class Card:
 
     Attributes:
         name: as people say it.
-        memory_nbytes: bytes of memory. Makers print GB and mean GiB, as memory comes in powers of two: the
-            driver of an "80 GB" A100 reports 81,920 MiB, that of an H100 81,559.
+        memory_nbytes: the GB on its data sheet, taken as GiB. The driver of an "80 GB" A100 shows just that,
+            81,920 MiB; that of an H100 a little less, 81,559.
         flops_per_second: operations a second on 2-byte numbers, without sparsity.
         bytes_per_second: bandwidth of its memory.
         source: whose data sheet says so.

@@ -101,7 +101,7 @@ def narrowed(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"the largest weight is {largest:g}; expected a number that fits into {bits} bits")
     ones = np.ones(len(weight), np.float32)
     if bits == 32:
-        return weight.copy(), ones
+        return weight, ones
     if bits == 16:
         return weight.astype(np.float16).view(np.uint16), ones
     scale = np.abs(weight).max(axis=1) / np.float32(127)

@@ -11,14 +11,14 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of
 from helpers.cost.models import PublishedModel
 from helpers.plots.canvas import Picture, Sheet, apart
-from helpers.plots.words import SMALL, counted, digits, need, shorten, tenths
+from helpers.plots.words import SMALL, counted, need, shorten, tenths
 
 LEAST, MOST = 10, 10**6  # tokens at the left and the right edge
 TICKS = {2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**35: "32 GiB", 2**40: "1 TiB"}
 
 
 def tokens_as_heavy(model: PublishedModel) -> int | None:
-    """Return how many tokens' rows take as many bytes as the weights; None if not even MOST tokens' do."""
+    """Return the least number of tokens whose rows take as many bytes as the weights; None if over MOST."""
     weights, low, high = nbytes_of(model.n_parameters), 0, MOST
     if cache_nbytes(model.layers, MOST) < weights:
         return None
@@ -61,9 +61,11 @@ def rows_by_tokens(models: Sequence[PublishedModel]) -> Picture:
         sheet.note(38, base + 90, "longer than the model can read")
 
     def told(model: PublishedModel) -> str:
-        tokens, end = heavy[model.name], f"{tenths(last[model.name] / GIB)} GiB at {MOST:,}"
+        tokens, kib = heavy[model.name], cache_nbytes(model.layers, LEAST) / 1024
+        ends = f"{kib:,.0f} KiB at {LEAST} tokens, {tenths(last[model.name] / GIB)} GiB at {MOST:,}"
         marked = f"as many as the weights at {tokens:,}" if tokens else "fewer than the weights all the way"
-        return f"{model.name}: {digits(cache_nbytes(model.layers, 1) / 1024)} KiB at 1 token, {end}, {marked}"
+        marked += ", more than it can read" * bool(tokens and tokens > model.max_seq_len)
+        return f"{model.name}: {ends}, {marked}"
 
     alt = f"Bytes of rows against tokens, both logarithmic. {'; '.join(map(told, models))}."
     return Picture(draw, alt, {"last": last, "heavy": heavy})
