@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from helpers.model.shipped import load as load_shipped
 from helpers.model.transformer import Transformer
 from tests.tiny import SCALING, in_passes, tiny, tokens
 
+ROOT = Path(__file__).resolve().parents[1]
 # Logits up to 30, sums of up to 50 float32 numbers in another order, three layers deep.
 BOUND: Any = {"atol": 2e-4, "rtol": 0.0}
 KINDS: dict[str, dict[str, Any]] = {
@@ -187,6 +191,19 @@ def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> 
         timings = {n: fast.Timing((seconds,)) for n, seconds in taken.items()}
         monkeypatch.setattr(fast, "in_turns", lambda tasks, timings=timings, **_: timings)
         assert speed_up(MODEL).threads == int(min(taken, key=lambda n: taken[n]))
+
+
+def test_pytorchs_threads_stay() -> None:
+    """In a process of its own: Numba starts its threads once."""
+    code = """if True:
+        import torch
+        from helpers.model.fast import speed_up
+        from tests.tiny import tiny, tokens
+        torch.set_num_threads(1)
+        speed_up(tiny())(tokens(1, 3))
+        print(torch.get_num_threads())"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert run.stdout == "1\n", run.stderr
 
 
 class Experts(nn.Module):

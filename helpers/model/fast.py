@@ -58,6 +58,9 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
     check_known(model)
     if bits == 16 and llvm.get_host_cpu_features().get("f16c") is False:
         raise ValueError("this processor cannot widen 16-bit numbers; expected bits=32 or bits=8 here")
+    of_torch = torch.get_num_threads()
+    numba.set_num_threads(1)  # the first call starts Numba's threads, and sets PyTorch's number as well
+    torch.set_num_threads(of_torch)
     twin = FastTransformer(model, bits)
     twin.threads = faster_threads(twin, most) if threads is None else threads
     return twin
