@@ -110,7 +110,7 @@ Runner = Ours | Theirs | llama.Llama
 
 
 class Stream:
-    """Reads as many bytes as the weights have, once a token; of three ways the fastest, as one may mislead."""
+    """Reads as many bytes as the weights have, once a token; the fastest of three ways: one may mislead."""
 
     def __init__(self, nbytes: int) -> None:
         numbers = torch.ones(nbytes // 4)
