@@ -31,10 +31,8 @@ class Llama:
 
     Args:
         llama: `library()`.
-        path: the file.
-        bits: of a weight in it.
-        threads: of prompts and of single tokens.
-        max_len: rows of its cache, 16 bits an element by default.
+        path, bits: the file, and the bits of a weight in it.
+        threads, max_len: cores that it may use; rows of its cache, which has 16 bits an element by default.
     """
 
     def __init__(self, llama: Any, path: Path, bits: int, threads: int, max_len: int) -> None:
@@ -69,6 +67,5 @@ class Llama:
         return np.diff(times).tolist(), said
 
     def close(self) -> None:
-        """Give its memory back."""
         self.llama.llama_free(self.context)
         self.llama.llama_model_free(self.model)
