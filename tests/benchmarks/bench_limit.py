@@ -165,9 +165,8 @@ def errors_of(runners: Mapping[str, Runner], prompt: Tensor) -> dict[str, float]
         right = logits if right is None else right
         errors[name] = error = float(abs(logits - right).max() / abs(right).max())
         if not error <= (most := TOLERANCE[runner.bits]):
-            raise SystemExit(
-                f"{name}: logits are off by {error:.2%} of the largest; expected {most:.1%} at most"
-            )
+            told = f"logits are off by {error:.2%} of the largest; expected {most:.1%} at most"
+            raise SystemExit(f"{name}: {told}")
     return errors
 
 
@@ -224,6 +223,7 @@ def show_times(taken: Mapping[str, np.ndarray], errors: Mapping[str, float]) -> 
     for name, seconds in taken.items():
         quarters = "–".join(map(base.milliseconds, np.percentile(seconds[STEPS], [25, 75])))
         step, first = (base.milliseconds(float(np.median(seconds[which]))) for which in (STEPS, FIRST))
+        first = "" if name.startswith("bytes") else first
         rows.append([name, step, quarters, first, f"{errors[name]:.2%}" if name in errors else ""])
     heads = ["", "ms a token", "quarters", f"TTFT {PROMPT}, ms", "logits off, of the largest"]
     table("What that is made of", heads, rows)
