@@ -132,8 +132,11 @@ def plain_model(name: str) -> Transformer | None:
     return checkpoints.load(found.path, dtype=torch.float32) if found else None
 
 
-def ours_of(model: Transformer) -> dict[str, Runner]:
-    return {name: Ours(make(model), bits) for name, (bits, make) in OURS.items()}
+def ours_of(model: Transformer) -> Mapping[str, Runner]:
+    """The plain model and its twins, which choose their threads by the load at the time: they are printed."""
+    made = {name: Ours(make(model), bits) for name, (bits, make) in OURS.items()}
+    print("\nThreads of each:", *[getattr(its.model, "threads", "all") for its in made.values()])
+    return made
 
 
 @contextmanager
@@ -155,8 +158,7 @@ def others_of(model: Transformer, threads: int) -> Iterator[dict[str, Runner]]:
 def errors_of(runners: Mapping[str, Runner], prompt: Tensor) -> dict[str, float]:
     """By what share of the largest logit each is off the first: in a prefill, a pass of some tokens, of one.
 
-    Raises:
-        SystemExit: one is off by more than its tolerance.
+    SystemExit where that is over its tolerance.
     """
     right, errors = None, {}
     for name, runner in runners.items():
@@ -184,7 +186,7 @@ def bench(name: str, model: Transformer, threads: int, turns: int) -> None:
     V, size = model.config.vocab_size, model.config.n_parameters
     prompt = torch.randint(1, V, (1, PROMPT), generator=torch.Generator().manual_seed(0))
     with others_of(model, threads) as others:
-        runners = ours_of(model) | others
+        runners = {**ours_of(model), **others}
         errors = errors_of(runners, prompt)
         streams = {f"bytes, {bits} bits": Stream(size * bits // 8) for bits in KINDS}
         taken = play_in_turns({**runners, **streams}, prompt, NEW_TOKENS[name], turns)
@@ -246,13 +248,10 @@ def show_widths(runners: Mapping[str, Runner], prompt: Tensor) -> None:
 def neighbours(n: int) -> Iterator[None]:
     """Keep n processors busy meanwhile; a neighbour ends when this process does."""
     busy = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
-    others = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(n)]
-    try:
+    with ExitStack() as stack:
+        for _ in range(n):  # on leaving, each is killed, then waited for
+            stack.callback(stack.enter_context(subprocess.Popen([sys.executable, "-c", busy])).kill)
         yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 def main() -> None:
