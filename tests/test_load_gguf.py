@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
 
 from helpers.model.attention import rope_frequencies
@@ -22,6 +21,7 @@ from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenize
 from helpers.model.load.gguf import opened
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
+from tests.gguf_file import write
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -29,77 +29,6 @@ torch.set_num_threads(1)
 # Rows of quantised tensors are cut into blocks of 32; no two sizes are equal.
 SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 24, "n_heads": 4, "n_kv_heads": 2}
 SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
-NAMES = {
-    "embed_tokens": "token_embd",
-    "lm_head": "output",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "o_proj": "attn_output",
-} | {f"{x}_proj": f"attn_{x}" for x in "qkv"}
-
-KEYS = {
-    "block_count": "n_layers",
-    "context_length": "max_seq_len",
-    "embedding_length": "hidden_size",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "n_heads",
-    "attention.head_count_kv": "n_kv_heads",
-    "attention.layer_norm_rms_epsilon": "norm_eps",
-    "rope.freq_base": "rope_theta",
-    "vocab_size": "vocab_size",
-} | dict.fromkeys(["attention.key_length", "attention.value_length", "rope.dimension_count"], "head_dim")
-
-
-def name_in_gguf(name: str) -> str:
-    """Return llama.cpp's name of a tensor."""
-    if name == "norm.weight":
-        return "output_norm.weight"
-    parts = [part for part in name.split(".") if part not in ("self_attn", "mlp")]
-    parts = [NAMES.get(part, part.replace("layers", "blk")) for part in parts]
-    return ".".join(f"ffn_{x.removesuffix('_proj')}" if x.endswith("_proj") else x for x in parts)
-
-
-def in_pairs(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Permute the rows of q and k as llama.cpp's converter does for a Llama."""
-    split = weight.reshape(n_heads, 2, len(weight) // n_heads // 2, *weight.shape[1:])
-    return split.swapaxes(1, 2).reshape(weight.shape)
-
-
-def write(
-    path: Path,
-    model: Transformer,
-    kind: GGMLQuantizationType = GGMLQuantizationType.F32,
-    metadata: dict[str, Any] | None = None,
-    tensors: dict[str, np.ndarray | None] | None = None,
-) -> Path:
-    """Write a model as llama.cpp's converter would; `metadata` and `tensors` change what is in the file."""
-    config, arch = model.config, "qwen2" if model.config.qkv_bias else "llama"
-    stored: dict[str, Any] = {name_in_gguf(k): x.numpy() for k, x in model.state_dict().items()}
-    if config.tied:
-        del stored["output.weight"]
-    for name, weight in stored.items():
-        if arch == "llama" and re.search(r"attn_[qk]", name):
-            n_heads = config.n_heads if "attn_q" in name else config.n_kv_heads
-            stored[name] = in_pairs(weight, n_heads)
-    writer = GGUFWriter(path, arch)
-    known: dict[str, Any] = {f"{arch}.{key}": getattr(config, name) for key, name in KEYS.items()}
-    known |= metadata or {}
-    for key, value in known.items():
-        if value is not ...:
-            add: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
-            add |= {str: writer.add_string, list: writer.add_array}
-            add[type(value)](key, value)
-    for name, weight in (stored | (tensors or {})).items():
-        if weight is not None:
-            quantised = weight.ndim == 2 and weight.dtype == np.float32
-            raw = gguf.quantize(weight, kind) if quantised else weight
-            writer.add_tensor(name, raw, raw_dtype=kind if quantised else None)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
 
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
 

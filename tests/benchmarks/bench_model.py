@@ -145,13 +145,19 @@ def our_player(model: Transformer, make_cache: type[KVCache]) -> Player:
     return play
 
 
+def theirs_of(folder: Path) -> Any:
+    """The model of a folder in `transformers`, in float32; it does not stop before it is told to."""
+    load: Any = transformers.AutoModelForCausalLM.from_pretrained
+    model = load(folder, dtype=torch.float32).eval()
+    model.generation_config.eos_token_id = None
+    model.generation_config.pad_token_id = 0
+    return model
+
+
 def players_of(name: str) -> dict[str, Player]:
     """All that are compared, by name; the first is what the goals are stated against."""
     with folder_of(name) as folder:
-        load: Any = transformers.AutoModelForCausalLM.from_pretrained
-        ours, theirs = checkpoints.load(folder), load(folder, dtype=torch.float32).eval()
-    theirs.generation_config.eos_token_id = None  # it must not stop
-    theirs.generation_config.pad_token_id = 0
+        ours, theirs = checkpoints.load(folder), theirs_of(folder)
     return {
         "transformers, dynamic": their_player(theirs),
         "transformers, static": their_player(theirs, cache_implementation="static", disable_compile=True),
