@@ -93,7 +93,7 @@ def faster_threads(twin: FastTransformer, most: int) -> int:
 
         return run
 
-    timings: dict[str, Timing] = in_turns({str(n): step(n) for n in sorted({1, most})}, turns=5, at_least=0)
+    timings: dict[str, Timing] = in_turns({str(n): step(n) for n in sorted({1, most})}, turns=9, at_least=0)
     return int(min(timings, key=lambda n: timings[n].median))
 
 
