@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import explorer_limit, explorer_memory, explorers, toy
+from helpers import explorers, toy
 from helpers.cost.models import CARDS, MODELS
+from helpers.explorers import reply, step, words
 from helpers.sampling import next_probabilities
 
 LOGITS = toy.step(toy.PROMPT)
@@ -23,8 +24,8 @@ EVIL = "<img src=x onerror=alert(1)>"
 MAKE = [
     partial(explorers.next_word, LOGITS),
     explorers.cost_of_reply,
-    explorer_memory.users_on_cards,
-    explorer_limit.step_on_card,
+    explorers.users_on_cards,
+    explorers.step_on_card,
 ]
 
 
@@ -68,7 +69,7 @@ def test_a_word_is_in_or_there_is_a_reason(
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
     for p in after:
-        assert not p or explorers.percent(p) in unescape(plain(html))
+        assert not p or words.percent(p) in unescape(plain(html))
     assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
 
 
@@ -140,7 +141,7 @@ def test_cost_of_reply_as_a_table() -> None:
 
 
 def test_users_on_cards_shows_what_fits() -> None:
-    explorer = explorer_memory.users_on_cards()
+    explorer = explorers.users_on_cards()
     settings: dict[str, Any] = {"model": "Llama-3.1-8B", "tokens": 8192, "weight_bytes": 2, "row_bytes": 2}
     assert (
         explorer.say(users=65, **settings) == "Weights 15.0 GiB, rows 1.0 GiB a user: 80.0 GiB for 65 users."
@@ -156,7 +157,7 @@ def test_users_on_cards_shows_what_fits() -> None:
 
 
 def test_users_on_cards_draws_every_setting_within_its_frames() -> None:
-    explorer = explorer_memory.users_on_cards()
+    explorer = explorers.users_on_cards()
     for model, tokens, users in itertools.product(MODELS, (256, 2**20), (1, 1024)):
         for each in (0.5, 4):
             html = explorer.draw(model=model, tokens=tokens, users=users, weight_bytes=each, row_bytes=each)
@@ -167,8 +168,8 @@ def test_users_on_cards_draws_every_setting_within_its_frames() -> None:
 
 def test_every_length_of_the_sliders_can_be_drawn() -> None:
     explorer = explorers.cost_of_reply()
-    for prompt, reply in itertools.product(explorers.LENGTHS, repeat=2):
-        html = explorer.draw(prompt=prompt, reply=reply) + explorer.say(prompt=prompt, reply=reply)
+    for asked, said in itertools.product(reply.LENGTHS, repeat=2):
+        html = explorer.draw(prompt=asked, reply=said) + explorer.say(prompt=asked, reply=said)
         assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
         assert "nan" not in html
 
@@ -209,22 +210,22 @@ def test_two_outputs_the_same_in_every_run(make: Any, monkeypatch: pytest.Monkey
 
 
 def test_counts_and_ratios_in_few_digits() -> None:
-    told = [explorers.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
+    told = [reply.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
     assert told == ["66", "171,700", "1.17 million", "222 million", "1 trillion"]
-    assert [explorers.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
-    told = [explorers.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
+    assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
+    told = [words.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert told == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
 
 
 def test_a_step_on_a_card() -> None:
-    explorer = explorer_limit.step_on_card()
+    explorer = explorers.step_on_card()
     one: dict[str, Any] = {"card": "H100", "model": "Llama-3.1-8B", "bits": 2, "tokens": 100, "users": 1}
     assert explorer.say(**one) == "At least 4.48 ms a step, 223 tokens a second; bound by the memory."
     many = one | {"users": 1024, "tokens": 1}
     assert "tokens a second, " in explorer.say(**many)
     assert explorer.say(**many).endswith(" of all users together; bound by the arithmetic.")
     assert explorer.say(**(one | {"model": "Llama-3.1-70B"})).endswith("do not fit on one H100.")
-    work, rows = explorer_limit.work_of_step("Llama-3.1-8B", 2, 2000, 8)
+    work, rows = step.work_of_step("Llama-3.1-8B", 2, 2000, 8)
     assert rows == 8 * 2000 * 128 * 1024
     numbers = MODELS["Llama-3.1-8B"].n_parameters - 128256 * 4096  # the embedding is looked up
     assert work.operations == 8 * (2 * numbers + 32 * 4 * 2000 * 32 * 128)
@@ -238,8 +239,8 @@ def test_a_step_on_a_card() -> None:
 
 
 def test_every_setting_of_a_step_on_a_card_can_be_drawn() -> None:
-    explorer = explorer_limit.step_on_card()
-    names = CARDS, explorer_limit.DENSE, explorer_limit.BITS.values(), (1, 128_000), (1, 1024)
+    explorer = explorers.step_on_card()
+    names = CARDS, step.DENSE, step.BITS.values(), (1, 128_000), (1, 1024)
     for setting in itertools.product(*names):
         settings: dict[str, Any] = dict(
             zip(("card", "model", "bits", "tokens", "users"), setting, strict=True)

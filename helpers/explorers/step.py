@@ -7,8 +7,8 @@ from typing import Any
 from helpers.cost.bytes import cache_nbytes, nbytes_of, read_by_step
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Work, attention, bound_by, seconds_at_least
-from helpers.explorer_memory import BITS
-from helpers.explorers import Explorer, _knob
+from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.users import BITS
 from helpers.tables import Table
 
 DENSE = ("SmolLM2-135M", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B")
@@ -35,11 +35,11 @@ class StepOnCard(Explorer):
         """Start with the prediction of notebook 10."""
         tokens, users = ([(f"{n:,}", n) for n in numbers] for numbers in (TOKENS, USERS))
         return {
-            "card": _knob("Dropdown", "card", options=[(n, n) for n in CARDS], value="H100"),
-            "model": _knob("Dropdown", "model", options=[(n, n) for n in DENSE], value="Llama-3.1-8B"),
-            "bits": _knob("SelectionSlider", "bits a number", options=list(BITS.items()), value=2),
-            "tokens": _knob("SelectionSlider", "tokens each", options=tokens, value=100),
-            "users": _knob("SelectionSlider", "users", options=users, value=1),
+            "card": knob("Dropdown", "card", options=[(n, n) for n in CARDS], value="H100"),
+            "model": knob("Dropdown", "model", options=[(n, n) for n in DENSE], value="Llama-3.1-8B"),
+            "bits": knob("SelectionSlider", "bits a number", options=list(BITS.items()), value=2),
+            "tokens": knob("SelectionSlider", "tokens each", options=tokens, value=100),
+            "users": knob("SelectionSlider", "users", options=users, value=1),
         }
 
     def draw(self, card: str, **settings: Any) -> str:
@@ -103,6 +103,3 @@ def _bar(name: str, seconds: float, longest: float) -> str:
         f'<div class="bar work" style="width:{100 * seconds / longest:.2f}%"></div></span>'
         f'<span class="number">{1000 * seconds:,.3g} ms</span>'
     )
-
-
-step_on_card = StepOnCard  # as the notebook calls it

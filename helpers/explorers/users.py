@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS
-from helpers.explorers import Explorer, _knob
+from helpers.explorers.explorer import Explorer, knob
 from helpers.tables import Table
 
 BITS = {"4": 0.5, "8": 1, "16": 2, "32": 4}
@@ -23,13 +23,13 @@ class UsersOnCards(Explorer):
         """Start with the prediction of notebook 09."""
         bits = {"options": list(BITS.items()), "value": 2}
         return {
-            "model": _knob("Dropdown", "model", options=[(n, n) for n in MODELS], value="Llama-3.1-8B"),
-            "weight_bytes": _knob("SelectionSlider", "bits, weights", **bits),
-            "row_bytes": _knob("SelectionSlider", "bits, rows", **bits),
-            "tokens": _knob(
+            "model": knob("Dropdown", "model", options=[(n, n) for n in MODELS], value="Llama-3.1-8B"),
+            "weight_bytes": knob("SelectionSlider", "bits, weights", **bits),
+            "row_bytes": knob("SelectionSlider", "bits, rows", **bits),
+            "tokens": knob(
                 "SelectionSlider", "tokens each", options=[(f"{n:,}", n) for n in TOKENS], value=8192
             ),
-            "users": _knob("SelectionSlider", "users", options=[(f"{n:,}", n) for n in USERS], value=65),
+            "users": knob("SelectionSlider", "users", options=[(f"{n:,}", n) for n in USERS], value=65),
         }
 
     def sizes(self, model: str, tokens: int, weight_bytes: float, row_bytes: float) -> tuple[int, int]:
@@ -103,6 +103,3 @@ def _card(name: str, memory: int, weights: int, each: int, users: int) -> str:
 def gib(nbytes: float) -> str:
     """Write bytes as GiB, or as MiB where they are few."""
     return f"{nbytes / GIB:,.1f} GiB" if nbytes >= GIB else f"{nbytes / 2**20:,.1f} MiB"
-
-
-users_on_cards = UsersOnCards  # as the notebook calls it

@@ -1,0 +1,135 @@
+"""What every explorer has: knobs over a picture, a static table, a reset, and manners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import anywidget
+import ipywidgets as widgets  # type: ignore[import-untyped]
+
+from helpers import outputs
+
+STYLE = """<style>
+.wid-explorer { --wid-gen: #8a3a8f; --wid-ink: var(--jp-ui-font-color1, #1b1f24);
+  --wid-soft: #57606a; --wid-line: #afb8c1; max-width: 600px; padding: 2px 4px; color: var(--wid-ink);
+  font: 13px/1.4 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; font-variant-numeric: tabular-nums; }
+body[data-jp-theme-light="false"] .wid-explorer, body.vscode-dark .wid-explorer,
+html[theme="dark"] .wid-explorer { --wid-gen: #d79ade; --wid-soft: #a3adb8; --wid-line: #57606a; }
+.wid-explorer p { margin: 6px 0; }
+.wid-explorer .soft { color: var(--wid-soft); }
+.wid-explorer .grid { display: grid; grid-template-columns: max-content minmax(40px, 1fr) max-content;
+  gap: 2px 8px; align-items: center; margin: 6px 0; }
+.wid-explorer .grid > .wide { grid-column: 1 / -1; margin-top: 8px; }
+.wid-explorer .note { grid-column: 2 / -1; margin: -2px 0 4px; }
+.wid-explorer .number { text-align: right; white-space: nowrap; }
+.wid-explorer .four { grid-template-columns: max-content minmax(40px, 1fr) max-content max-content; }
+.wid-explorer .last { grid-column: 4; }
+.wid-explorer .bar { height: 9px; border-radius: 1px; }
+.wid-explorer .before { border: 1px solid var(--wid-line); box-sizing: border-box; }
+.wid-explorer .after { background: var(--wid-gen); margin-top: 1px; }
+.wid-explorer .work { background: var(--wid-ink); }
+.wid-explorer .word { unicode-bidi: isolate; overflow-wrap: anywhere; max-width: 110px; }
+</style>"""
+
+# What ipywidgets leave out: JupyterLab takes letters typed on a slider for commands ("d d" deletes the cell),
+# sliders have no accessible name, a slider of choices reads out its index, and nothing tells of a change.
+MANNERS = """
+function mend(box) {
+  for (const one of box.querySelectorAll("button, [tabindex], [contenteditable]"))
+    one.dataset.lmSuppressShortcuts = "true";  // on what has the focus: an ancestor's is looked at too late
+  for (const row of box.querySelectorAll(".widget-slider")) {
+    const handle = row.querySelector("[role=slider]");
+    const shown = row.querySelector(".widget-readout");
+    if (!handle || !shown) continue;
+    const label = row.querySelector(".widget-label");
+    if (label) handle.setAttribute("aria-label", label.textContent);
+    if (label) shown.setAttribute("aria-label", `${label.textContent}, type a value`);
+    if (handle.getAttribute("aria-valuetext") !== shown.textContent)
+      handle.setAttribute("aria-valuetext", shown.textContent);
+  }
+  box.querySelector(".wid-said")?.setAttribute("aria-live", "polite");
+}
+function render({ el }) {
+  let watch, frame;
+  const begin = () => {
+    const box = el.closest(".wid-knobs");
+    if (!box) { frame = requestAnimationFrame(begin); return; }  // not in the page yet
+    watch = new MutationObserver(() => mend(box));
+    const what = { subtree: true, childList: true, characterData: true, attributeFilter: ["aria-valuetext"] };
+    watch.observe(box, what);
+    mend(box);
+  };
+  begin();
+  return () => { watch?.disconnect(); cancelAnimationFrame(frame); };
+}
+export default { render };
+"""
+
+
+class Manners(anywidget.AnyWidget):
+    """An invisible widget that mends its neighbours in the page: see MANNERS."""
+
+    _esm = MANNERS
+
+
+class Explorer:
+    """Knobs over a picture in HTML; a subclass says which knobs, and draws.
+
+    As the last expression of a cell it shows two outputs: a table, and the live form in its place while
+    a kernel is there.
+    """
+
+    title: str
+    knobs: Callable[[], dict[str, Any]]  # makes the ipywidgets that turn, by the name of the setting
+    say: Callable[..., str]  # gives one sentence of HTML on what these settings do
+    draw: Callable[..., str]  # gives the picture for these settings, as HTML
+    static_html: Callable[[], str]  # gives the plain table that readers see who have no kernel
+
+    @cached_property
+    def widget(self) -> Any:
+        """The live form, made on first use: knobs, a reset button, the sentence and the picture."""
+        knobs = self.knobs()
+        start = {name: knob.value for name, knob in knobs.items()}
+        whole = widgets.Layout(width="100%", margin="0")
+        said, picture = widgets.HTML(layout=whole), widgets.HTML(layout=whole)
+        said.add_class("wid-said")
+        reset = widgets.Button(description="Reset", tooltip="Back to the first settings")
+
+        def redraw(_: Any = None) -> None:
+            settings = {name: knob.value for name, knob in knobs.items()}
+            said.value = f'<div class="wid-explorer">{self.say(**settings)}</div>'
+            picture.value = f'{STYLE}<div class="wid-explorer">{self.draw(**settings)}</div>'
+
+        def back(_: Any) -> None:
+            for name, knob in knobs.items():
+                knob.value = start[name]
+
+        for knob in knobs.values():
+            knob.observe(redraw, names="value")
+        reset.on_click(back)
+        redraw()
+        parts = [*knobs.values(), reset, said, picture, Manners(layout=widgets.Layout(display="none"))]
+        box = widgets.VBox(parts, layout=widgets.Layout(width="100%"))
+        box.add_class("wid-knobs")
+        return box
+
+    def __repr__(self) -> str:
+        return self.title
+
+    def _ipython_display_(self) -> None:
+        outputs.show(self.static_html(), self.widget, repr(self))
+
+
+def knob(kind: str, label: str, **settings: Any) -> Any:
+    """An ipywidgets slider with its label in words."""
+    slider = getattr(widgets, kind)
+    tooltip = "tooltip" if "tooltip" in slider.class_trait_names() else "description_tooltip"  # ipywidgets 7
+    return slider(
+        description=label,
+        layout=widgets.Layout(width="100%", max_width="460px"),
+        style={"description_width": "104px"},
+        **{tooltip: label},
+        **settings,
+    )

@@ -1,0 +1,130 @@
+"""An explorer: which word comes next, after temperature, top-k and top-p?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.explorers.explorer import Explorer, knob
+from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
+from helpers.tables import Table
+
+DRAWS = 20
+SEED = 0
+
+
+def percent(p: float) -> str:
+    """Write a probability: 72.3%; what is not quite 0 or 1 as <0.1% or >99.9%."""
+    if 0 < p < 0.0005:
+        return "<0.1%"
+    return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
+
+
+class NextWord(Explorer):
+    """Probabilities of the next word before and after temperature, top-k and top-p.
+
+    Args:
+        logits: one number a word, (V,).
+        words: their names; the toy's vocabulary unless told otherwise.
+
+    Raises:
+        ValueError: the logits are no row of numbers, or there are not as many words.
+    """
+
+    title = "Explorer: the next word, by temperature, top-k and top-p"
+
+    def __init__(self, logits: Sequence[float] | np.ndarray, words: Sequence[str] = toy.VOCABULARY) -> None:
+        self.logits = check_logits(np.asarray(logits, dtype=float))
+        self.words = list(map(str, words))
+        if len(self.words) != len(self.logits):
+            raise ValueError(
+                f"{len(self.logits)} logits came with {len(self.words)} words; expected one word for each: "
+                "pass words=[…]"
+            )
+
+    def knobs(self) -> dict[str, Any]:
+        V = len(self.words)
+        return {
+            "temperature": knob("FloatSlider", "temperature", value=1.0, min=0.1, max=3.0, step=0.1),
+            "top_k": knob("IntSlider", f"top-k of {V}", value=V, min=1, max=V),
+            "top_p": knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
+        }
+
+    def after(self, **settings: Any) -> np.ndarray:
+        """Return each word's probability, (V,); settings and errors as in `next_probabilities`."""
+        return next_probabilities(self.logits, **settings)
+
+    def why_out(
+        self, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    ) -> list[str | None]:
+        """Say for each word which setting took it out, None for a word that is in; errors as in `after`."""
+        left = self.after(temperature=temperature, top_k=top_k, top_p=top_p) > 0
+        scaled = (self.logits - self.logits.max()) / temperature
+        by_k = scaled if top_k is None else keep_top_k(scaled, top_k)
+        by_p = by_k if top_p is None or top_p >= 1 else keep_top_p(by_k, top_p)
+        why: list[str | None] = []
+        for n, is_in in enumerate(left):
+            cut = "top-k" if np.isneginf(by_k[n]) else "top-p" if np.isneginf(by_p[n]) else "temperature"
+            why.append(None if is_in else cut)
+        return why
+
+    def draw(self, **settings: Any) -> str:
+        after, why = self.after(**settings), self.why_out(**settings)
+        rows = [
+            _word_row(word, p, q, reason, settings)
+            for word, p, q, reason in zip(self.words, softmax(self.logits), after, why, strict=True)
+        ]
+        return (
+            '<div class="grid"><span class="soft">word</span>'
+            '<span class="soft">frame: before, filled: after</span>'
+            f'<span class="soft number">before → after</span>{"".join(rows)}</div>'
+            f'<p class="soft">{self._draws(after)}</p>'
+        )
+
+    def say(self, **settings: Any) -> str:
+        before, after = softmax(self.logits), self.after(**settings)
+        top, n_in = int(after.argmax()), int((after > 0).sum())
+        first = f"<b>{escape(self.words[top])}</b>"
+        moved = f"{first} goes from {escape(percent(before[top]))} to {escape(percent(after[top]))}"
+        if np.allclose(before, after):
+            moved = f"the probabilities are the model's own, {first} first with {escape(percent(after[top]))}"
+        return f"{n_in} of {len(after)} words can be drawn; {moved}."
+
+    def _draws(self, after: np.ndarray) -> str:
+        """What 20 draws give: always with the same seed, so that only the settings change them."""
+        drawn = np.random.default_rng(SEED).choice(len(after), size=DRAWS, p=after)
+        times = [(word, int((drawn == n).sum())) for n, word in enumerate(self.words)]
+        seen = ", ".join(f"{escape(word)} {count}" for word, count in times if count)
+        return f"{DRAWS} draws, seed {SEED}: {seen}"
+
+    def static_html(self) -> str:
+        """Each word's probability at a few settings."""
+        settings: dict[str, dict[str, Any]] = {f"temp. {t:g}": {"temperature": t} for t in (1.0, 0.5, 2.0)}
+        settings |= {"top-k 2": {"top_k": min(2, len(self.words))}, "top-p 0.9": {"top_p": 0.9}}
+        after = np.transpose([self.after(**setting) for setting in settings.values()])  # (V, settings)
+        rows = [[percent(p) if p else "out" for p in row] for row in after]
+        return (
+            "<p>Probability of the next word; without a kernel, at a few settings.</p>"
+            + Table(rows, self.words, list(settings), corner="word")._repr_html_()
+        )
+
+
+def _word_row(word: str, before: float, after: float, why: str | None, settings: dict[str, Any]) -> str:
+    """One word: its name, two bars, two numbers, and why it is out."""
+    told = {
+        "top-k": f"top-k keeps the {settings.get('top_k')} largest",
+        "top-p": f"larger ones reach top-p {settings.get('top_p') or 0:g}",
+        "temperature": "rounds to 0 at this temperature",
+    }
+    number = escape(f"{percent(before)} → {'out' if why else percent(after)}")
+    row = (
+        f'<span class="word">{escape(word)}</span>'
+        f'<span aria-hidden="true"><div class="bar before" style="width:{100 * before:.1f}%"></div>'
+        f'<div class="bar after" style="width:{100 * after:.1f}%"></div></span>'
+        f'<span class="number">{number}</span>'
+    )
+    return row + (f'<span class="note soft">{told[why]}</span>' if why else "")
