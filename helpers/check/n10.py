@@ -88,6 +88,7 @@ bound_by = Exercise(
         bound_case(1, 2, CARDS["H100"], "an H100"),
         bound_case(128, 2, CARDS["H100"], "an H100"),
         bound_case(2048, 2, CARDS["H100"], "an H100"),
+        bound_case(8192, 2, CARDS["A100"], "an A100"),
         bound_case(8, 4, LAPTOP, "a laptop"),
         bound_case(64, 4, LAPTOP, "a laptop"),
         bound_case(1, 0.5, CARDS["B200"], "a B200"),
@@ -95,11 +96,16 @@ bound_by = Exercise(
     right=bounding(roofline.bound_by),
     wrong=[
         Wrong(
+            "memory, whatever comes in: compare two times, that of the bytes and that of the operations.",
+            lambda *_: "memory",
+        ),
+        Wrong(
             "the other way round: few operations a byte leave the arithmetic waiting for the memory.",
             bounding(lambda work, machine: other(by(work, machine))),
         ),
         Wrong(
-            "the ridge upside down: it is operations a second over bytes a second.",
+            "arithmetic, whatever comes in, as with the ridge upside down: it is operations over bytes.",
+            lambda *_: "arithmetic",
             bounding(lambda work, m: by(work, Roof(m.bytes_per_second, m.flops_per_second))),
         ),
         Wrong(
@@ -111,6 +117,10 @@ bound_by = Exercise(
             "1 operation a byte is no bound: the machine's ridge is.",
             bounding(lambda work, machine: "memory" if work.intensity < 1 else "arithmetic"),
             bounding(lambda work, machine: "memory" if work.intensity <= 1 else "arithmetic"),
+        ),
+        Wrong(
+            'the two words are "memory" and "arithmetic".',
+            bounding(lambda work, machine: by(work, machine).replace("arithmetic", "compute")),
         ),
     ],
     said="128 tokens at 2 bytes keep an H100 waiting for its memory, 2,048 do not.",
@@ -159,15 +169,16 @@ predict_step = Exercise(
             lambda operators, start, nbytes, bandwidth: max(operators * start, nbytes / bandwidth),
         ),
         Wrong(
-            "upside down: bytes are divided by bytes a second.",
+            "bytes are divided by bytes a second.",
             lambda operators, start, nbytes, bandwidth: operators * start + bandwidth / nbytes,
+            lambda operators, start, nbytes, bandwidth: operators * start + nbytes * bandwidth,
         ),
         Wrong(
             "milliseconds: everything that comes in is in seconds.",
             lambda operators, start, nbytes, bandwidth: 1000 * (operators * start + nbytes / bandwidth),
         ),
     ],
-    said="0.81 ms for ours, nearly all of it starting; 49.42 ms for 135 M, nearly all of it bytes.",
+    said="0.81 ms for ours, most of it starting; 49.42 ms for 135 M, most of it bytes.",
     tell=lambda got, expected: f"gives {show(got / 1000)} ms; expected {show(expected / 1000)} ms",
 )
 
@@ -193,11 +204,8 @@ batch_at_ridge = Exercise(
     right=batch,
     wrong=[
         Wrong(
-            "twice too many: each number of the matrix gives 2 operations a token.",
+            "each number of the matrix gives 2 operations a token, no more and no fewer.",
             partial(batch, operations=1),
-        ),
-        Wrong(
-            "half too few: each number of the matrix gives 2 operations a token, not 4.",
             partial(batch, operations=4),
         ),
         Wrong(
@@ -210,6 +218,14 @@ batch_at_ridge = Exercise(
             partial(batch, rounded=math.floor),
             partial(batch, rounded=float),
             partial(batch, rounded=round),
+        ),
+        Wrong(
+            "one too many where it comes out even: round up, and no further.",
+            partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
+        ),
+        Wrong(
+            "2T / s has to reach the ridge: so T is the ridge times s / 2, not times 2 / s.",
+            lambda machine, each: batch(machine, 4 / each),
         ),
         Wrong(
             "the ridge upside down: it is operations a second over bytes a second.",
