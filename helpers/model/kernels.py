@@ -68,6 +68,15 @@ def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> t
     return (xa, xb, xc, xd), (ya, yb, yc, yd)
 
 
+@njit(**ALONE)
+def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
+    """Dot products of rows n and n + 1 of x (N, C) with four rows of a matrix; the last row stands twice."""
+    if n + 1 < x.shape[0]:
+        return two_by_four(x[n], x[n + 1], a, b, c, d)
+    last = one_by_four(x[n], a, b, c, d)
+    return last, last
+
+
 @njit(**SHARED)
 def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
     """x (N, C) times a matrix (F, C), each of its rows times its scale, plus the bias → out (N, F).
@@ -80,11 +89,7 @@ def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> N
         a, b = matrix[row], matrix[min(row + quarter, F - 1)]
         c, d = matrix[min(row + 2 * quarter, F - 1)], matrix[min(row + 3 * quarter, F - 1)]
         for n in range(0, N, 2):
-            if n + 1 < N:
-                first, second = two_by_four(x[n], x[n + 1], a, b, c, d)
-            else:
-                first = one_by_four(x[n], a, b, c, d)
-                second = first
+            first, second = next_by_four(x, n, a, b, c, d)
             for i in range(4):
                 f = row + i * quarter
                 if f < F:
@@ -102,11 +107,7 @@ def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
         other = min(row + half, F - 1)
         a, b, c, d = matrix[row], matrix[other], matrix[F + row], matrix[F + other]
         for n in range(0, N, 2):
-            if n + 1 < N:
-                first, second = two_by_four(x[n], x[n + 1], a, b, c, d)
-            else:
-                first = one_by_four(x[n], a, b, c, d)
-                second = first
+            first, second = next_by_four(x, n, a, b, c, d)
             for i in range(2):
                 f = row + i * half
                 if f < F:
