@@ -83,7 +83,10 @@ def check_known(model: Transformer) -> None:
 
 
 def faster_threads(twin: FastTransformer, most: int) -> int:
-    """Return how many threads make a decode step faster now, 1 or all: beside busy programs all may wait."""
+    """Return how many threads make a decode step faster now, 1 or all: beside busy programs all may wait.
+
+    A turn is 20 ms or longer, so that it sees a neighbour take the core away.
+    """
 
     def step(threads: int) -> Callable[[], Any]:
         def run() -> None:
@@ -93,7 +96,7 @@ def faster_threads(twin: FastTransformer, most: int) -> int:
 
         return run
 
-    timings: dict[str, Timing] = in_turns({str(n): step(n) for n in sorted({1, most})}, turns=9, at_least=0)
+    timings: dict[str, Timing] = in_turns({str(n): step(n) for n in sorted({1, most})}, turns=9)
     return int(min(timings, key=lambda n: timings[n].median))
 
 
