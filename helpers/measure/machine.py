@@ -113,9 +113,7 @@ def reading(nbytes: int, width: int, device: str) -> dict[str, tuple[Task, int]]
     import torch
     from torch.nn.functional import linear
 
-    x = torch.ones(
-        nbytes // 8 * 2, device=device
-    )  # even, so that it has two halves and can be read as float64
+    x = torch.ones(nbytes // 8 * 2, device=device)  # as many as make two halves, and float64 numbers
     width = min(width, len(x))
     matrix, token = x[: len(x) // width * width].view(-1, width), torch.ones(1, width, device=device)
     rounds = max(1, AT_ONCE // nbytes)

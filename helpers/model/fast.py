@@ -103,7 +103,7 @@ def faster_threads(twin: FastTransformer, most: int) -> int:
 def narrowed(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a matrix (F, C) in so many bits, as `kernels` reads it, and the scale of each row (F,)."""
     largest = np.abs(weight).max()
-    if not largest <= (np.finfo(np.float16 if bits == 16 else np.float32).max):
+    if not largest <= np.finfo(np.float16 if bits == 16 else np.float32).max:  # NaN, too
         raise ValueError(f"the largest weight is {largest:g}; expected a number that fits into {bits} bits")
     ones = np.ones(len(weight), np.float32)
     if bits == 32:
