@@ -5,7 +5,11 @@ Each number is widened to float32 in the register where it is used: memory deliv
 Sums are in float32, several at a time, so their last digits differ from PyTorch's. A loop over `prange` is
 shared by the cores.
 
-Letters: B sequences, T new tokens each, N = B · T, C and F widths, H heads, D width of a head, S rows.
+Rows of a cache lie in pages (P, Hkv, R, D), R rows each; `tables` (B, …) has the pages of each sequence in
+order. A cache laid out beforehand is the same with one long page a sequence.
+
+Letters: B sequences, T columns each, N = B · T, C and F widths, H heads, D width of a head, S rows. A
+sequence's new tokens are its last columns; those before them are padding, which writes nothing.
 """
 
 from __future__ import annotations
@@ -152,36 +156,50 @@ def rotate(x: Array, cos: Array, sin: Array, out: Array) -> None:
         out[half + i] = x[half + i] * cos[i] + x[i] * sin[i]
 
 
-@njit(**SHARED)
-def attend(q: Array, k: Array, v: Array, length: int, scale: np.float32, out: Array) -> None:
-    """Attention of new tokens: q (N, H, D), k and v (B, Hkv, S, D) with the new rows from `length` on.
+@njit(**ALONE)
+def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
+    """The sequence of token n of (B · T), and its position there; -1 for padding."""
+    b = n // T
+    column = n % T - (T - new[b])
+    return b, lengths[b] + column if column >= 0 else -1
 
-    New token t of each sequence sees the rows up to length + t. Contexts → out (N, H, D).
+
+@njit(**SHARED)
+def attend(
+    q: Array, k: Array, v: Array, tables: Array, lengths: Array, new: Array, scale: np.float32, out: Array
+) -> None:
+    """Attention of new tokens: q (N, H, D) over the rows of their sequence, their own the last.
+
+    Contexts → out (N, H, D), of padding 0.
     """
     N, H, D = q.shape
-    B, Hkv = k.shape[:2]
-    T = N // B
+    Hkv, R = k.shape[1:3]
+    T = N // tables.shape[0]
     for job in prange(N * H):
         n, h = job // H, job % H
-        keys, values = k[n // T, h * Hkv // H], v[n // T, h * Hkv // H]
-        S = length + n % T + 1
-        weights = np.empty(S, np.float32)
+        kv = h * Hkv // H
+        b, position = place(n, T, lengths, new)
+        weights = np.empty(position + 1, np.float32)
         top = np.float32(-np.inf)
-        for s in range(S):
-            score = np.float32(0)
-            for i in range(D):
-                score += q[n, h, i] * keys[s, i]
-            weights[s] = score * scale
-            top = max(top, weights[s])
+        for start in range(0, position + 1, R):
+            keys = k[tables[b, start // R], kv]
+            for s in range(min(R, position + 1 - start)):
+                score = np.float32(0)
+                for i in range(D):
+                    score += q[n, h, i] * keys[s, i]
+                weights[start + s] = score * scale
+                top = max(top, weights[start + s])
         total = np.float32(0)
-        for s in range(S):
+        for s in range(position + 1):
             weights[s] = np.exp(weights[s] - top)
             total += weights[s]
         out[n, h] = 0
-        for s in range(S):
-            for i in range(D):
-                out[n, h, i] += weights[s] * values[s, i]
-        for i in range(D):
+        for start in range(0, position + 1, R):
+            values = v[tables[b, start // R], kv]
+            for s in range(min(R, position + 1 - start)):
+                for i in range(D):
+                    out[n, h, i] += weights[start + s] * values[s, i]
+        for i in range(D if position >= 0 else 0):
             out[n, h, i] /= total
 
 
@@ -192,7 +210,9 @@ def layers(
     sin: Array,
     k: Array,
     v: Array,
-    length: int,
+    tables: Array,
+    lengths: Array,
+    new: Array,
     eps: np.float32,
     scale: np.float32,
     norms: Array,
@@ -201,13 +221,14 @@ def layers(
     gate_up: Matrices,
     down: Matrices,
 ) -> None:
-    """All layers in one call: x (N, C), in place; k, v (L, B, Hkv, rows, D) get the new rows.
+    """All layers in one call: x (N, C), in place; pages k, v (L, P, Hkv, R, D) get the new rows.
 
-    norms (L, 2, C): before attention, before the MLP. q, k and v are one product, gate and up are one.
+    lengths, new (B,): rows of each sequence so far, and its new tokens. norms (L, 2, C): before attention,
+    before the MLP. q, k and v are one product, gate and up are one.
     """
-    L, B, Hkv, _, D = k.shape
+    L, _, Hkv, R, D = k.shape
     N, C = x.shape
-    T, H = N // B, o[0].shape[2] // D
+    T, H = N // tables.shape[0], o[0].shape[2] // D
     normed, added = np.empty((N, C), np.float32), np.empty((N, C), np.float32)
     rows, inner = np.empty((N, qkv[0].shape[1]), np.float32), np.empty((N, down[0].shape[2]), np.float32)
     q, contexts = np.empty((N, H, D), np.float32), np.empty((N, H, D), np.float32)
@@ -216,13 +237,14 @@ def layers(
         product(normed, qkv[0][layer], qkv[1][layer], qkv[2][layer], rows)
         for n in range(N):
             heads = rows[n].reshape(-1, D)
-            b, position = n // T, length + n % T
             for h in range(H):
                 rotate(heads[h], cos[n], sin[n], q[n, h])
-            for h in range(Hkv):
-                rotate(heads[H + h], cos[n], sin[n], k[layer, b, h, position])
-                v[layer, b, h, position] = heads[H + Hkv + h]
-        attend(q, k[layer], v[layer], length, scale, contexts)
+            b, position = place(n, T, lengths, new)
+            for h in range(Hkv if position >= 0 else 0):
+                page, row = tables[b, position // R], position % R
+                rotate(heads[H + h], cos[n], sin[n], k[layer, page, h, row])
+                v[layer, page, h, row] = heads[H + Hkv + h]
+        attend(q, k[layer], v[layer], tables, lengths, new, scale, contexts)
         product(contexts.reshape(N, -1), o[0][layer], o[1][layer], o[2][layer], added)
         x += added
         norm(x, norms[layer, 1], eps, normed)
