@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.model.attention import Attention
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.cache import GrowingCache, KVCache
 from helpers.model.cache.base import Sizes
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -87,45 +87,6 @@ class MaskedCache(GrowingCache):
     def mask(self, T: int, layer: int = 0) -> Tensor:
         S = self.length + T
         return torch.tensor([[self.seen(k, q, layer) for k in range(S)] for q in range(self.length, S)])
-
-
-class RaggedCache(StaticCache):
-    """Sequences of unequal length, each with positions, mask and rows of its own.
-
-    Before a pass `counts` may say how many of the T new tokens of each sequence are real; the rest, at its
-    end, only fill the tensor up.
-    """
-
-    def allocate(self) -> None:
-        super().allocate()
-        self.counts: Tensor | None = None
-        self.keep(torch.zeros(self.batch, dtype=torch.int64))
-
-    def positions(self, T: int) -> Tensor:
-        self.check_room(T)
-        return self.lengths[:, None] + torch.arange(T)
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        self.check_rows(layer, k, v)
-        for b, positions in enumerate(self.positions(k.shape[2])):
-            self.k[layer, b, :, positions], self.v[layer, b, :, positions] = k[b], v[b]
-        S = self.length + k.shape[2]
-        return self.k[layer, :, :, :S], self.v[layer, :, :, :S]
-
-    def mask(self, T: int, layer: int = 0) -> Tensor:
-        return (torch.arange(self.length + T) <= self.positions(T)[..., None])[:, None]
-
-    def advance(self, T: int) -> None:
-        super().advance(T)
-        self.keep(self.lengths + (T if self.counts is None else self.counts))
-
-    def truncate(self, length: int | Sequence[int]) -> None:
-        self.keep(torch.tensor(length).expand(self.batch))
-
-    def keep(self, lengths: Tensor) -> None:
-        self.lengths, self.length = lengths, int(lengths.max())
-        for b, length in enumerate(lengths):
-            self.k[:, b, :, length:] = self.v[:, b, :, length:] = POISON
 
 
 class UnevenConfig(ModelConfig):

@@ -36,7 +36,7 @@ ROOM = replies.test_rows_allow_so_many_tokens
 FIELDS = replies.test_a_reply_read_back_field_by_field
 IN_USE = replies.test_a_cache_in_use_is_refused_and_serves_again_after_reset
 EQUAL, PLAIN = equal.test_equal_to_transformers, equal.test_equal_without_a_cache
-LEAVE, RAGGED = kinds.test_rows_leave_and_positions_stay, kinds.test_sequences_of_unequal_length
+LEAVE = kinds.test_rows_leave_and_positions_stay
 NARROW = kinds.test_values_narrower_than_keys
 COUNTS, WEIGHTS = recording.test_what_it_counts, recording.test_the_weights_are_those_of_the_model
 GOLDEN = recording.test_golden_numbers_through_the_real_core
@@ -69,9 +69,6 @@ planted("positions count twice", [GREEDY, SPLIT], "gpt-neox PR#363; tiny-llm PR#
 )
 planted("rows kept used as position", [LEAVE], "VeloxQuant-MLX #389")(
     edit(Transformer.forward, "cache.positions(T)", "cache.n_kept + torch.arange(T)")
-)
-planted("one position for all sequences", [RAGGED], "unsloth #3699")(
-    edit(Transformer.forward, "cache.positions(T)", "cache.length + torch.arange(T)")
 )
 planted("every layer has the mask of the first", [LEAVE])(
     edit(Attention.forward, "cache.mask(x.shape[1], self.layer)", "cache.mask(x.shape[1])")

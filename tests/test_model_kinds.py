@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowedCache
 from helpers.model.generate import generate
-from tests.doubles import MaskedCache, RaggedCache, WindowCache, uneven_model
+from tests.doubles import MaskedCache, WindowCache, uneven_model
 from tests.tiny import failing, in_passes, tiny, tokens
 
 torch.set_num_threads(1)
@@ -103,31 +103,8 @@ def test_values_narrower_than_keys(kind: type[KVCache], n_kv_heads: int) -> None
         in_passes(model, ids, [11], plain)
 
 
-@pytest.mark.parametrize("fill", [0, 7])
-def test_sequences_of_unequal_length(fill: int) -> None:
-    """Prompts of 9 and 4, a step each, chunks, cut back to different lengths, and on: as each alone."""
-    texts, cache = tokens(2, 20, seed=3), RaggedCache(CONFIG, 2, **DOUBLE)
-    said = torch.zeros(2, 20, CONFIG.vocab_size, dtype=torch.float64)
-    for counts in [(9, 4), (1, 1), (1, 3), (2, 0), None, (1, 1), (3, 5), (6, 11)]:
-        if counts is None:
-            cache.truncate([10, 3])
-            continue
-        new, at = torch.full((2, max(counts)), fill), cache.lengths.tolist()
-        for b, (n, T) in enumerate(zip(at, counts, strict=True)):
-            new[b, :T] = texts[b, n : n + T]
-        cache.counts = torch.tensor(counts)
-        logits = MODEL(new, cache)
-        for b, (n, T) in enumerate(zip(at, counts, strict=True)):
-            said[b, n : n + T] = logits[b, :T]
-        assert cache.lengths.tolist() == [n + T for n, T in zip(at, counts, strict=True)]
-    same(said, MODEL(texts))
-
-
-@pytest.mark.parametrize(
-    "cache", [WindowCache(CONFIG, [4, None, 7], 1, **DOUBLE), RaggedCache(CONFIG, **DOUBLE)]
-)
-def test_a_pass_that_fails_leaves_every_kind_as_it_was(cache: KVCache) -> None:
-    ids = tokens(1, 12)
+def test_a_pass_that_fails_leaves_a_window_as_it_was() -> None:
+    ids, cache = tokens(1, 12), WindowCache(CONFIG, [4, None, 7], 1, **DOUBLE)
     expected = in_passes(MODEL, ids, [5, 4, 3], cache)
     cache.reset()
     first = in_passes(MODEL, ids[:, :5], [5], cache)

@@ -2,7 +2,18 @@
 
 from helpers.model.cache.base import KVCache, Sizes
 from helpers.model.cache.growing import GrowingCache
+from helpers.model.cache.paged import PagedCache, Pages
+from helpers.model.cache.ragged import RaggedCache
 from helpers.model.cache.static import StaticCache
 from helpers.model.cache.windowed import WindowedCache
 
-__all__ = ["GrowingCache", "KVCache", "Sizes", "StaticCache", "WindowedCache"]
+__all__ = [
+    "GrowingCache",
+    "KVCache",
+    "PagedCache",
+    "Pages",
+    "RaggedCache",
+    "Sizes",
+    "StaticCache",
+    "WindowedCache",
+]

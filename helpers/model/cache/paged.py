@@ -1,0 +1,100 @@
+"""A cache whose rows lie in pages of one pool: a sequence takes a page when it needs one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers.arguments import check_whole
+from helpers.model.cache.base import Sizes
+from helpers.model.cache.ragged import Pass, RaggedCache
+
+
+class Pages:
+    """A pool of pages, each of `page_size` rows of every layer; caches share it.
+
+    Args:
+        sizes: layers, KV heads, widths of a key and a value: a `ModelConfig`.
+        n_pages: pages in the pool.
+        page_size: rows in a page.
+        dtype: of keys and values: the model's.
+        device: where they lie: the model's.
+
+    Attributes:
+        k, v: keys and values, (L, n_pages, Hkv, page_size, D) and (…, Dv).
+
+    Source: paged attention, Kwon et al. 2023, arXiv:2309.06180.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        n_pages: int,
+        page_size: int = 16,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.page_size = check_whole("page_size", page_size)
+        shape = (sizes.n_layers, check_whole("n_pages", n_pages), sizes.n_kv_heads, self.page_size)
+        self.k, self.v = (
+            torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
+        )
+
+    @property
+    def page_nbytes(self) -> int:
+        """Bytes of one page, in all layers."""
+        return (self.k.nbytes + self.v.nbytes) // self.k.shape[1]
+
+
+class PagedCache(RaggedCache):
+    """Row i of a sequence lies in page tables[b][i // page_size], as row i % page_size of it.
+
+    Args:
+        pages: the pool; None lays out one of its own, in which every sequence has pages for max_len rows.
+        tables: numbers of pages, a list for each sequence. Whoever owns the pool makes and lengthens them.
+        lengths: tokens whose rows are in the pages already, of each sequence; None for 0.
+        page_size: rows a page, of a pool of its own.
+
+    Other arguments as in `KVCache`.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        batch: int = 1,
+        max_len: int | None = None,
+        *,
+        pages: Pages | None = None,
+        tables: Sequence[list[int]] = (),
+        lengths: Sequence[int] | None = None,
+        page_size: int = 16,
+        **rest: Any,
+    ) -> None:
+        if pages is None:
+            each = math.ceil((max_len or sizes.max_seq_len) / check_whole("page_size", page_size))
+            pages = Pages(sizes, batch * each, page_size, **rest)
+            tables = [[*range(b * each, (b + 1) * each)] for b in range(batch)]
+        if len(tables) != batch:
+            raise ValueError(f"{len(tables)} tables came with a batch of {batch}; expected one a sequence")
+        self.pages, self.page_size, self.tables = pages, pages.page_size, [*tables]
+        super().__init__(sizes, batch, max_len, dtype=pages.k.dtype, device=pages.k.device)
+        self.start(lengths or [0] * batch)
+
+    def allocate(self) -> None:
+        """The pool is laid out."""
+        self.k, self.v = self.pages.k, self.pages.v
+
+    def read(self, storage: Tensor, found: Pass) -> Tensor:
+        """Return copies of rows of one layer in order, (B, Hkv, S, D)."""
+        rows = storage.flatten(0, 2).index_select(0, found.shown)
+        return rows.view(self.batch, storage.shape[1], found.mask.shape[-1], storage.shape[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pages in its tables, each once."""
+        return len({page for table in self.tables for page in table}) * self.pages.page_nbytes
