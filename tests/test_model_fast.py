@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.model import fast
-from helpers.model.cache import GrowingCache, StaticCache, WindowedCache
+from helpers.model.cache import GrowingCache, PagedCache, Pages, RaggedCache, StaticCache, WindowedCache
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
@@ -100,6 +100,26 @@ def test_unused_rows_are_not_read() -> None:
     cache.v.fill_(torch.nan)
     right = in_passes(MODEL, ids, [7], GrowingCache(MODEL.config, 2))
     torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 2], cache), right, **BOUND)
+
+
+@pytest.mark.parametrize("split", [[(5, 2, 0), (1, 1, 4), (1, 1, 1), (0, 7, 2)], [(14, 3, 1), (1, 1, 1)]])
+def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, int, int]]) -> None:
+    """Padding at the left; in the pages and rows that are not in use lies poison."""
+    ids = tokens(3, 15)
+    right = in_passes(MODEL, ids, [15], GrowingCache(MODEL.config, 3))
+    pages = Pages(MODEL.config, 20, page_size=3)
+    tables = torch.arange(15).flip(0).view(5, 3).T.tolist()
+    for cache in (PagedCache(MODEL.config, 3, pages=pages, tables=tables), RaggedCache(MODEL.config, 3, 15)):
+        cache.k.fill_(1e9)
+        cache.v.fill_(1e9)
+        for new in split:
+            ends = enumerate(zip(cache.lengths, new, strict=True))
+            T, parts = max(new), [(b, at, at + n) for b, (at, n) in ends]
+            cache.expect(new)
+            padded = [[0] * (T - stop + at) + ids[b, at:stop].tolist() for b, at, stop in parts]
+            said = TWIN(torch.tensor(padded), cache)
+            for b, at, stop in parts:
+                torch.testing.assert_close(said[b, T - stop + at :], right[b, at:stop], **BOUND)
 
 
 def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:

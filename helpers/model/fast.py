@@ -4,8 +4,8 @@ A decode step reads every weight once and starts some 20 operators a layer. The 
 float32, float16 or int8, so that fewer bytes are read; runs all layers in one compiled call, so that no
 operator is started in between; and lets the cores share each matrix. `kernels` holds the loops.
 
-    passes of a few tokens over rows of a `StaticCache`   one call for all layers
-    longer passes, longer contexts and other caches       the taught modules, each linear a `NarrowLinear`
+    passes of a few tokens over rows laid out, or in pages  one call for all layers
+    longer passes, longer contexts and other caches         the taught modules, each linear a `NarrowLinear`
 
 A hook on the core of attention asks for the modules, too. The rows of the cache stay float32.
 """
@@ -26,12 +26,13 @@ from torch import Tensor, nn
 from helpers.measure import Timing, in_turns
 from helpers.model import kernels
 from helpers.model.attention import Attention, Core, rotation
-from helpers.model.cache import KVCache, StaticCache
+from helpers.model.cache import KVCache, PagedCache, RaggedCache, StaticCache
 from helpers.model.transformer import Block, RMSNorm, SwiGLU, Transformer, check_tokens
 
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
 PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention beats PyTorch's
+LAID_OUT = (StaticCache, RaggedCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
 KNOWN = (Transformer, Block, Attention, Core, SwiGLU, RMSNorm, nn.Linear, nn.Embedding, nn.ModuleList)
 
 
@@ -158,6 +159,14 @@ def stacked(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrice
     return np.stack(matrices), np.stack(scales), np.stack(biases)
 
 
+def whereabouts(cache: Any, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the pages of each sequence (B, …), its rows so far and its new tokens (B,), for `kernels`."""
+    if isinstance(cache, RaggedCache):
+        return cache.in_table(), np.array(cache.lengths), np.array(cache.new_of(T))
+    B = cache.batch  # a page of max_len rows for each
+    return np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)
+
+
 def linears(matrices: kernels.Matrices, layer: int, olds: Sequence[nn.Linear]) -> list[NarrowLinear]:
     """Return the linear layers that were stacked, each on its rows; nothing is copied."""
     ends = np.cumsum([old.out_features for old in olds])
@@ -210,7 +219,7 @@ class FastTransformer(Transformer):
     def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; arguments, result and errors as in `Transformer`."""
         numba.set_num_threads(self.threads)
-        if type(cache) is not StaticCache or not self.one_call_pays(tokens, cache):
+        if cache is None or type(cache) not in LAID_OUT or not self.one_call_pays(tokens, cache):
             with torch.no_grad():
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)
@@ -223,27 +232,24 @@ class FastTransformer(Transformer):
         cache.advance(tokens.shape[1])
         return logits
 
-    def one_call_pays(self, tokens: Tensor, cache: StaticCache) -> bool:
+    def one_call_pays(self, tokens: Tensor, cache: Any) -> bool:
         """Whether the pass is small enough, and nobody wants to watch the core of attention."""
         rows = cache.length + tokens.shape[-1]
         blocks: list[Any] = list(self.layers)
         hooked = any(block.self_attn.core._forward_hooks for block in blocks)
         return tokens.numel() <= FEW and tokens.numel() * rows <= PAIRS and not hooked
 
-    def in_one_call(self, tokens: Tensor, cache: StaticCache) -> np.ndarray:
+    def in_one_call(self, tokens: Tensor, cache: Any) -> np.ndarray:
         """Run ids (B, T) through all layers, (B, T, C); their rows are in the cache, and do not count yet."""
         B, T = tokens.shape
         x = F.embedding(tokens, self.embed_tokens.weight).detach().numpy()
-        cos, sin = rotation(cache.positions(T), self.frequencies, torch.float32)
+        cos, sin = rotation(cache.positions(T), self.frequencies, torch.float32)  # (B or 1, 1, T, D)
         kernels.layers(
             x.reshape(B * T, -1),
-            cos[0].repeat(B, 1).numpy(),
-            sin[0].repeat(B, 1).numpy(),
+            *(turn.expand(B, -1, -1, -1).reshape(B * T, -1).numpy() for turn in (cos, sin)),
             cache.k.numpy(),
             cache.v.numpy(),
-            np.arange(B)[:, None],
-            np.full(B, cache.length),
-            np.full(B, T),
+            *whereabouts(cache, T),
             self.eps,
             np.float32(self.config.head_dim**-0.5),
             self.norms,

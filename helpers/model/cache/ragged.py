@@ -15,17 +15,15 @@ from helpers.model.cache.static import StaticCache
 
 @dataclass(frozen=True)
 class Pass:
-    """Where everything of one pass of T columns stands; worked out once for all layers.
+    """Where the rows of one pass of T columns lie; worked out once for all layers.
 
     Attributes:
-        positions: of each column, (B, T).
         mask: which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass.
         new: rows of (B * Hkv * T, D) that hold new tokens, (N,).
         to: rows of the flattened storage that they go to, (N,).
         shown: rows of the flattened storage to hand out in order, (B * Hkv * S,).
     """
 
-    positions: Tensor
     mask: Tensor
     new: Tensor
     to: Tensor
@@ -79,43 +77,52 @@ class RaggedCache(StaticCache):
         made_for, found = self._pass
         wanted = (T, self._expected, torch.is_inference_mode_enabled())
         if found is None or made_for != wanted:
-            self.check_room(T)
             found = self.planned(T)
             self._pass = wanted, found
         return found
 
     def planned(self, T: int) -> Pass:
         """Work out a pass."""
-        Hkv, before = self.sizes.n_kv_heads, np.array(self.lengths)[:, None]
-        ends = before + np.array(self.new_of(T))[:, None]
-        at = ends - T + np.arange(T)  # (B, T): the last column is the newest, padding lies before `before`
-        b, t = (at >= before).nonzero()
-        heads, keys = np.arange(Hkv), np.arange(ends.max())
-        positions = at.clip(min=0)  # padding sees the first rows of its sequence: softmax stays finite
+        Hkv, at = self.sizes.n_kv_heads, self.columns(T)
+        b, t = (at >= np.array(self.lengths)[:, None]).nonzero()
+        heads, keys = np.arange(Hkv), np.arange(at[:, -1].max() + 1)
+        seen = at.clip(min=0)  # padding sees the first rows of its sequence: softmax stays finite
         # Behind the end of a shorter sequence stands its newest row again: no row but its own is read.
-        shown = np.minimum(keys, positions[:, -1:])  # (B, S)
+        shown = np.minimum(keys, seen[:, -1:])  # (B, S)
         every = np.arange(self.batch)[:, None, None]
         arrays = (
-            positions,
-            (keys <= positions[..., None])[:, None],
+            (keys <= seen[..., None])[:, None],
             (b[:, None] * Hkv + heads) * T + t[:, None],
             self.places(b[:, None], heads, at[b, t][:, None]),
             self.places(every, heads[:, None], shown[:, None]),
         )
-        found = [torch.from_numpy(array).to(self.device) for array in arrays]
-        return Pass(*found[:2], *(x.flatten() for x in found[2:]))
+        mask, *rows = (torch.from_numpy(array).to(self.device) for array in arrays)
+        return Pass(mask, *(x.flatten() for x in rows))
+
+    def columns(self, T: int) -> np.ndarray:
+        """Return where T columns stand, (B, T): the last is the newest token, padding lies before `lengths`.
+
+        ValueError if they do not fit.
+        """
+        self.check_room(T)
+        ends = np.array(self.lengths) + np.array(self.new_of(T))
+        return ends[:, None] - T + np.arange(T)
+
+    def in_table(self) -> np.ndarray:
+        """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0."""
+        table = np.zeros((self.batch, max(map(len, self.tables))), int)
+        for row, pages in zip(table, self.tables, strict=True):
+            row[: len(pages)] = pages
+        return table
 
     def places(self, b: np.ndarray, head: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Return which row of the flattened storage, (pages * Hkv * page_size, D), holds position `at`."""
-        tables = np.zeros((self.batch, max(map(len, self.tables))), int)
-        for row, table in zip(tables, self.tables, strict=True):
-            row[: len(table)] = table
-        page, offset = tables[b, at // self.page_size], at % self.page_size
+        page, offset = self.in_table()[b, at // self.page_size], at % self.page_size
         return (page * self.sizes.n_kv_heads + head) * self.page_size + offset
 
     def positions(self, T: int) -> Tensor:
         """Return where T columns stand in each sequence, from 0, (B, T). ValueError if they do not fit."""
-        return self.plan(T).positions
+        return torch.from_numpy(self.columns(T).clip(min=0)).to(self.device)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         """Return (B, 1, T, S): True where a column may look at a row that `append` hands out."""
