@@ -211,16 +211,16 @@ EACH = test_each_says_what_it_says_alone
 STEPS = test_prompts_of_unequal_length_then_steps
 
 planted("one position for all sequences", [EACH, STEPS], "unsloth #3699")(
-    edit(RaggedCache.positions, "clip(min=0)", "clip(min=0)[:1].repeat(self.batch, 0)")
+    edit(RaggedCache.positions, "clamp(min=0)", "clamp(min=0)[:1].repeat(self.batch, 1)")
 )
 planted("padding stores rows and is visible", [EACH])(
-    edit(RaggedCache.planned, "(at >= np.array(self.lengths)[:, None])", "(at >= 0)")
+    edit(RaggedCache.planned, "at >= torch.tensor(self.lengths, device=self.device)[:, None]", "at >= 0")
 )
 planted("expected counts outlive their pass", [test_positions_and_mask])(
     edit(RaggedCache.start, "self._expected: list[int] | None = None", "vars(self).setdefault('_expected')")
 )
 planted("rows behind the end are read", [EACH, STEPS], "tt-metal #41215")(
-    edit(RaggedCache.planned, "np.minimum(keys, seen[:, -1:])", "keys + 0 * seen[:, -1:]")
+    edit(RaggedCache.planned, "torch.minimum(keys, seen[:, -1:])", "keys + 0 * seen[:, -1:]")
 )
 planted("pages are read in the order of the pool", [EACH, STEPS])(
     edit(RaggedCache.in_table, "row[: len(pages)] = pages", "row[: len(pages)] = sorted(pages)")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.cache.base import Sizes
-from helpers.model.cache.ragged import Pass, RaggedCache
+from helpers.model.cache.ragged import Pass, RaggedCache, rows_of
 
 
 class Pages:
@@ -44,6 +44,7 @@ class Pages:
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
         )
+        self.rows = rows_of(self.k, self.v)
 
     @property
     def page_nbytes(self) -> int:
@@ -87,12 +88,13 @@ class PagedCache(RaggedCache):
 
     def allocate(self) -> None:
         """The pool is laid out."""
-        self.k, self.v = self.pages.k, self.pages.v
+        self.k, self.v, self.rows = self.pages.k, self.pages.v, self.pages.rows
 
-    def read(self, storage: Tensor, found: Pass) -> Tensor:
-        """Return copies of rows of one layer in order, (B, Hkv, S, D)."""
-        rows = storage.flatten(0, 2).index_select(0, found.shown)
-        return rows.view(self.batch, storage.shape[1], found.mask.shape[-1], storage.shape[-1])
+    def read(self, layer: int, found: Pass) -> tuple[Tensor, Tensor]:
+        """Return keys and values of one layer in order, (B, Hkv, S, D): copies."""
+        k, v = (rows.index_select(0, found.shown) for rows in self.rows[layer])
+        k_shape, v_shape = self.shapes(found.mask.shape[-1])
+        return k.view(k_shape), v.view(v_shape)
 
     @property
     def nbytes(self) -> int:

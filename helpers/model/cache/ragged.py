@@ -19,15 +19,20 @@ class Pass:
 
     Attributes:
         mask: which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass.
-        new: rows of (B * Hkv * T, D) that hold new tokens, (N,).
+        new: rows of (B * Hkv * T, D) that hold new tokens, (N,); None where all do.
         to: rows of the flattened storage that they go to, (N,).
         shown: rows of the flattened storage to hand out in order, (B * Hkv * S,).
     """
 
     mask: Tensor
-    new: Tensor
+    new: Tensor | None
     to: Tensor
     shown: Tensor
+
+
+def rows_of(k: Tensor, v: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return the rows of each layer below each other, (pages * Hkv * page_size, D), of k and of v: views."""
+    return [(keys.flatten(0, 2), values.flatten(0, 2)) for keys, values in zip(k, v, strict=True)]
 
 
 class RaggedCache(StaticCache):
@@ -43,10 +48,13 @@ class RaggedCache(StaticCache):
         tables: for each sequence the pages that its rows lie in. Here it is one page of max_len rows.
     """
 
+    _slots: tuple[list[list[int]], Tensor] = [], torch.empty(0)
+
     def allocate(self) -> None:
         """Lay out a page of max_len rows for each sequence."""
         super().allocate()
         self.page_size, self.tables = self.max_len, [[b] for b in range(self.batch)]
+        self.rows = rows_of(self.k, self.v)
         self.start([0] * self.batch)
 
     def start(self, lengths: Sequence[int]) -> None:
@@ -83,46 +91,51 @@ class RaggedCache(StaticCache):
 
     def planned(self, T: int) -> Pass:
         """Work out a pass."""
-        Hkv, at = self.sizes.n_kv_heads, self.columns(T)
-        b, t = (at >= np.array(self.lengths)[:, None]).nonzero()
-        heads, keys = np.arange(Hkv), np.arange(at[:, -1].max() + 1)
-        seen = at.clip(min=0)  # padding sees the first rows of its sequence: softmax stays finite
+        at, Hkv = self.columns(T), self.sizes.n_kv_heads
+        seen = at.clamp(min=0)  # padding sees the first rows of its sequence: softmax stays finite
+        S = max(length + n for length, n in zip(self.lengths, self.new_of(T), strict=True))
+        keys = torch.arange(S, device=self.device)
         # Behind the end of a shorter sequence stands its newest row again: no row but its own is read.
-        shown = np.minimum(keys, seen[:, -1:])  # (B, S)
-        every = np.arange(self.batch)[:, None, None]
-        arrays = (
-            (keys <= seen[..., None])[:, None],
-            (b[:, None] * Hkv + heads) * T + t[:, None],
-            self.places(b[:, None], heads, at[b, t][:, None]),
-            self.places(every, heads[:, None], shown[:, None]),
+        to, shown = (
+            self.slots().gather(2, at[:, None].expand(-1, Hkv, -1)).flatten()
+            for at in (seen, torch.minimum(keys, seen[:, -1:]))
         )
-        mask, *rows = (torch.from_numpy(array).to(self.device) for array in arrays)
-        return Pass(mask, *(x.flatten() for x in rows))
+        mask = (keys <= seen[..., None])[:, None]
+        if min(self.new_of(T)) == T:
+            return Pass(mask, None, to, shown)
+        stored = at >= torch.tensor(self.lengths, device=self.device)[:, None]  # and padding is not
+        new = stored[:, None].expand(-1, Hkv, -1).flatten().nonzero()[:, 0]
+        return Pass(mask, new, to[new], shown)
 
-    def columns(self, T: int) -> np.ndarray:
+    def columns(self, T: int) -> Tensor:
         """Return where T columns stand, (B, T): the last is the newest token, padding lies before `lengths`.
 
         ValueError if they do not fit.
         """
         self.check_room(T)
-        ends = np.array(self.lengths) + np.array(self.new_of(T))
-        return ends[:, None] - T + np.arange(T)
+        first = [length + n - T for length, n in zip(self.lengths, self.new_of(T), strict=True)]
+        return torch.tensor(first, device=self.device)[:, None] + torch.arange(T, device=self.device)
+
+    def slots(self) -> Tensor:
+        """Return which row of the flattened storage holds each position, (B, Hkv, rows of its pages)."""
+        made_for, slots = self._slots
+        if made_for != self.tables:
+            heads = torch.arange(self.sizes.n_kv_heads)[:, None, None]
+            page = torch.from_numpy(self.in_table())[:, None, :, None] * len(heads) + heads
+            slots = (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
+            self._slots = [[*table] for table in self.tables], slots
+        return slots
 
     def in_table(self) -> np.ndarray:
         """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0."""
-        table = np.zeros((self.batch, max(map(len, self.tables))), int)
+        table = np.zeros((self.batch, max(map(len, self.tables)) or 1), int)
         for row, pages in zip(table, self.tables, strict=True):
             row[: len(pages)] = pages
         return table
 
-    def places(self, b: np.ndarray, head: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Return which row of the flattened storage, (pages * Hkv * page_size, D), holds position `at`."""
-        page, offset = self.in_table()[b, at // self.page_size], at % self.page_size
-        return (page * self.sizes.n_kv_heads + head) * self.page_size + offset
-
     def positions(self, T: int) -> Tensor:
         """Return where T columns stand in each sequence, from 0, (B, T). ValueError if they do not fit."""
-        return torch.from_numpy(self.columns(T).clip(min=0)).to(self.device)
+        return self.columns(T).clamp(min=0)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         """Return (B, 1, T, S): True where a column may look at a row that `append` hands out."""
@@ -132,14 +145,15 @@ class RaggedCache(StaticCache):
         """Write the new rows of each sequence behind its own; see `KVCache.append`. S is the longest."""
         self.check_rows(layer, k, v)
         found = self.plan(k.shape[2])
-        for storage, rows in ((self.k, k), (self.v, v)):
-            new = rows.flatten(0, 2).index_select(0, found.new)  # (N, D)
-            storage[layer].flatten(0, 2).index_copy_(0, found.to, new)
-        return self.read(self.k[layer], found), self.read(self.v[layer], found)
+        for stored, rows in zip(self.rows[layer], (k, v), strict=True):
+            new = rows.flatten(0, 2)
+            stored.index_copy_(0, found.to, new if found.new is None else new[found.new])  # (N, D)
+        return self.read(layer, found)
 
-    def read(self, storage: Tensor, found: Pass) -> Tensor:
-        """Return rows of one layer in order, (B, Hkv, S, D)."""
-        return storage[:, :, : found.mask.shape[-1]]
+    def read(self, layer: int, found: Pass) -> tuple[Tensor, Tensor]:
+        """Return keys and values of one layer in order, (B, Hkv, S, D): views."""
+        S = found.mask.shape[-1]
+        return self.k[layer, :, :, :S], self.v[layer, :, :, :S]
 
     def advance(self, T: int) -> None:
         """Count the new tokens of each sequence; the model calls it once a pass."""
