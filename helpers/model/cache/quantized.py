@@ -56,8 +56,8 @@ class QuantizedCache(GrowingCache):
     """Keeps the newest rows in full and rounds the others, `group` at a time, packed to the byte.
 
     Rows are rounded in `advance`, once there are `full + group` in full. So a pass sees its own rows in full,
-    and the result depends on how a text is cut into passes. `append` hands out plain keys and values, which it
-    works out anew in every pass.
+    and the result depends on how a text is cut into passes. `append` hands out plain keys and values, worked
+    out anew in every pass.
 
     A row of a head, of D numbers of s bytes, then takes D · bits / 8 bytes. By token, each of its rows has a
     smallest number and a step, 2 · s bytes; by channel, each column of a group has: 2 · D · s / group bytes a
@@ -90,7 +90,7 @@ class QuantizedCache(GrowingCache):
     ) -> None:
         self.bits = pair("bits", bits, BITS)
         widths = sizes.k_dim, sizes.v_dim
-        # Rows without numbers (latent rows have no values) have no largest one: by channel, there are 0 scales.
+        # Rows without numbers (latent rows have no values) have no largest one; of columns there are 0.
         self.dims = [
             BY[b] if width else -2 for b, width in zip(pair("by", by, tuple(BY)), widths, strict=True)
         ]
