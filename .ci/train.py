@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from helpers.model import evaluate, shipped
-from helpers.model.cache import WindowedCache
+from helpers.model.cache import WindowCache
 from helpers.model.load import save
 from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
@@ -32,7 +33,7 @@ def report(model: Transformer, tokenizer: Tokenizer) -> None:
     long_gap = evaluate.held_out_diaries(DIARIES, seed=2, quiet=64)
     for name, diaries in {"any": any_gap, "over 64": long_gap}.items():
         share = evaluate.share_signed_right(model, tokenizer, diaries)
-        windowed = evaluate.share_signed_right(model, tokenizer, diaries, WindowedCache)
+        windowed = evaluate.share_signed_right(model, tokenizer, diaries, partial(WindowCache, window=16))
         print(f"signed right, gap {name}: {share:.1%}, last 16 tokens only: {windowed:.1%}")
     print(f"chance: {evaluate.CHANCE:.2%}")
 

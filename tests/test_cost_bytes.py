@@ -27,10 +27,10 @@ from helpers.cost.bytes import (
 )
 from helpers.cost.models import CARDS, MODELS
 from helpers.model import shipped
-from helpers.model.cache import GrowingCache, StaticCache
+from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from helpers.model.published import FILE
 from helpers.model.transformer import Transformer
-from tests.doubles import WindowCache, uneven_model
+from tests.doubles import uneven_model
 from tests.tiny import tiny, tokens
 
 LLAMAS = "SmolLM2-135M, Llama-2-7B, Mistral-7B v0.1, Qwen2.5-7B, Llama-3.1-8B, Llama-3.1-70B, Qwen1.5-72B"
@@ -62,8 +62,7 @@ def test_rows_of_windows_are_those_of_a_cache_that_lets_go(T: int) -> None:
     cache = WindowCache(model.config, windows)
     for one in tokens(1, T)[0]:
         model(one[None, None], cache)
-    # What the next token will see: the row that leaves with it has left already.
-    layers: list[Kind] = [Window(*heads, window - 1) if window else Full(*heads) for window in windows]
+    layers: list[Kind] = [Window(*heads, window) if window else Full(*heads) for window in windows]
     assert cache.nbytes == cache_nbytes(layers, T, 4)
 
 

@@ -10,16 +10,17 @@ from torch import Tensor
 
 from helpers.model import attention, generate, train
 from helpers.model.attention import Attention
-from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowedCache
+from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.load import config
 from helpers.model.transformer import Transformer
 from helpers.recording.model import ModelDecoder
-from tests import doubles, test_load, test_shipped, test_train
+from tests import test_load, test_train
 from tests import test_model_attention as parts
 from tests import test_model_cache as caches
 from tests import test_model_equal as equal
 from tests import test_model_generate as replies
 from tests import test_model_kinds as kinds
+from tests import test_model_smaller as smaller
 from tests import test_recording_model as recording
 from tests.planted import Bug, Planted, edit, together
 
@@ -36,13 +37,10 @@ ROOM = replies.test_rows_allow_so_many_tokens
 FIELDS = replies.test_a_reply_read_back_field_by_field
 IN_USE = replies.test_a_cache_in_use_is_refused_and_serves_again_after_reset
 EQUAL, PLAIN = equal.test_equal_to_transformers, equal.test_equal_without_a_cache
-LEAVE = kinds.test_rows_leave_and_positions_stay
 NARROW = kinds.test_values_narrower_than_keys
 COUNTS, WEIGHTS = recording.test_what_it_counts, recording.test_the_weights_are_those_of_the_model
 GOLDEN = recording.test_golden_numbers_through_the_real_core
 BY_HAND = test_train.test_three_steps_by_hand
-SIXTEEN = test_shipped.test_the_window_shows_sixteen_tokens_in_prefill_and_decode
-REACH = test_shipped.test_the_window_cannot_reach_back_through_the_layers
 
 # --- masks and positions ---
 
@@ -67,10 +65,7 @@ planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983")(
 planted("positions count twice", [GREEDY, SPLIT], "gpt-neox PR#363; tiny-llm PR#46")(
     edit(Transformer.forward, "cache.positions(T)", "cache.positions(T) + cache.length")
 )
-planted("rows kept used as position", [LEAVE], "VeloxQuant-MLX #389")(
-    edit(Transformer.forward, "cache.positions(T)", "cache.n_kept + torch.arange(T)")
-)
-planted("every layer has the mask of the first", [LEAVE])(
+planted("every layer has the mask of the first", [smaller.test_a_window_is_the_model_under_a_mask])(
     edit(Attention.forward, "cache.mask(x.shape[1], self.layer)", "cache.mask(x.shape[1])")
 )
 
@@ -97,8 +92,8 @@ planted("reset does nothing", [RESET, IN_USE], "candle-vllm #6")(
 planted("rejected tokens left in the cache", [HALF_WAY, RESET], "mlx-lm PR#1109")(
     edit(
         GrowingCache.append,
-        *("self.k[layer][:, :, : self.length]", "self.k[layer]"),
-        *("self.v[layer][:, :, : self.length]", "self.v[layer]"),
+        *("self.k[layer][:, :, :n]", "self.k[layer]"),
+        *("self.v[layer][:, :, :n]", "self.v[layer]"),
         *("return self.k[layer], self.v[layer]", "S = self.length + k.shape[2]; return ROWS"),
         *("ROWS", "self.k[layer][:, :, :S], self.v[layer][:, :, :S]"),
     )
@@ -107,7 +102,7 @@ planted("truncate does not forget", [RESET, MASK], "mlx-lm PR#1109")(
     edit(KVCache.truncate, "self.length = length", "pass")
 )
 planted("a negative trim lengthens", [caches.test_truncate_refuses_more_than_there_is], "mlx-lm #1868")(
-    edit(KVCache.truncate, "not 0 <= length <= self.length", "length > self.length")
+    edit(KVCache.check_length, "not 0 <= length <= self.length", "length > self.length")
 )
 
 
@@ -151,12 +146,6 @@ planted("expanded heads cached under GQA", [caches.test_bytes], "SnapKV #16 #29"
 
 planted("values as wide as keys", [NARROW])(
     edit(KVCache.shapes, "T, self.sizes.v_dim)", "T, self.sizes.k_dim)")
-)
-planted("a ring breaks causality", [LEAVE], "litgpt #2182")(
-    edit(doubles.WindowCache.seen, "(keys <= queries) & near", "near")
-)
-planted("rows are let go of before the pass has looked", [LEAVE], "mlx-lm #1914")(
-    edit(doubles.WindowCache.append, "return keys", "keys[:, :, 0] = 0; return keys")
 )
 
 # --- attention and the blocks ---
@@ -226,15 +215,6 @@ planted("the recorder is told of other keys than were used", [COUNTS, WEIGHTS])(
 planted("gradients add up from step to step", [BY_HAND])(edit(train.update, "optimizer.zero_grad()", "pass"))
 planted("targets are the tokens themselves", [test_train.test_the_target_of_a_token_is_the_one_after_it])(
     edit(train.next_token_loss, "texts[:, 1:]", "texts[:, :-1]")
-)
-planted("decode ignores the sliding window", [SIXTEEN], "nanochat #452")(
-    edit(WindowedCache.mask, "return super()", "if T == 1: return super().mask(T, layer)\n    return super()")
-)
-planted("the window shows a token too few", [SIXTEEN, REACH], "transformers #37574")(
-    edit(WindowedCache.mask, "- self.WINDOW", "- self.WINDOW + 1")
-)
-planted("the window shows a token too many", [SIXTEEN, REACH], "transformers #37574")(
-    edit(WindowedCache.mask, "- self.WINDOW", "- self.WINDOW - 1")
 )
 
 # --- checkpoints ---

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.model import fast
-from helpers.model.cache import GrowingCache, PagedCache, Pages, RaggedCache, StaticCache, WindowedCache
+from helpers.model.cache import GrowingCache, PagedCache, Pages, RaggedCache, StaticCache, WindowCache
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
@@ -123,12 +123,9 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
 
 
 def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:
-    class Window(WindowedCache):
-        WINDOW = 3
-
     ids, seen = tokens(1, 9), []
-    right = in_passes(MODEL, ids, [9], Window(MODEL.config))
-    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], Window(MODEL.config)), right, **BOUND)
+    right = in_passes(MODEL, ids, [9], WindowCache(MODEL.config, 3))
+    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], WindowCache(MODEL.config, 3)), right, **BOUND)
     core: Any = TWIN.layers[1].get_submodule("self_attn.core")
     with core.register_forward_hook(lambda module, args, out: seen.append(out.shape)):
         in_passes(TWIN, ids, [5, 4], StaticCache(MODEL.config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,19 @@ import torch
 
 from helpers import corpus
 from helpers.model import evaluate, shipped
-from helpers.model.cache import GrowingCache, KVCache, WindowedCache
+from helpers.model.cache import GrowingCache, KVCache, WindowCache
 from helpers.model.config import ModelConfig
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 N = 200
+SIXTEEN = partial(WindowCache, window=16)
 LONG = 64  # quiet words before "Signed": the name and the city last stood more tokens back than that
 
 
 class Scripted:
-    """Says certain words, whatever it is given, and keeps what that was."""
+    """Says certain words, one after each pass of one token, whatever that is, and keeps what it was given."""
 
     config = shipped.CONFIG
 
@@ -32,7 +34,8 @@ class Scripted:
 
     def __call__(self, tokens: torch.Tensor, cache: object, *, last_only: bool) -> torch.Tensor:
         self.given.append(tokens[0].tolist())
-        return torch.nn.functional.one_hot(torch.tensor([[next(self.ids)]]), self.config.vocab_size).float()
+        word = next(self.ids) if tokens.shape[1] == 1 else 0
+        return torch.nn.functional.one_hot(torch.tensor([[word]]), self.config.vocab_size).float()
 
 
 DIARY = corpus.Diary("Mia", "Oslo", tuple("Mia writes from Oslo . Signed by Mia from Oslo . <eos>".split()))
@@ -46,7 +49,8 @@ def test_signed_right_is_name_and_city(said: str, right: bool) -> None:
     tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(said)
     assert evaluate.signs_right(model, tokenizer, DIARY, GrowingCache(shipped.CONFIG)) is right  # type: ignore[arg-type]
     prompt = tokenizer.encode("Mia writes from Oslo . Signed by")
-    assert model.given == [prompt, *([i] for i in tokenizer.encode(said)[:2])]  # the third is not run
+    passes = [prompt[:-1], prompt[-1:], *([i] for i in tokenizer.encode(said)[:2])]  # the third is not run
+    assert model.given == passes
 
 
 def test_the_share_is_of_all_diaries_each_through_a_cache_of_its_own() -> None:
@@ -115,7 +119,7 @@ def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer])
     diaries = held_out_diaries(N, seed=2, quiet=LONG)
     assert all(diary.gap > LONG for diary in diaries)
     full = share_signed_right(*loaded, diaries)
-    windowed = share_signed_right(*loaded, diaries, WindowedCache)
+    windowed = share_signed_right(*loaded, diaries, SIXTEEN)
     print(f"gap over {LONG}: {full:.1%}; the last 16 tokens alone: {windowed:.1%}; chance {CHANCE:.2%}")
     assert full >= 0.95
     assert windowed < 0.20
@@ -126,33 +130,23 @@ def test_the_window_is_what_is_tested(loaded: tuple[Transformer, Tokenizer]) -> 
     near = [diary for diary in held_out_diaries(10 * N, seed=3, quiet=0) if diary.gap <= 4]
     both = [diary for diary in near if {diary.name, diary.city} <= set(diary.prompt.split()[-14:])]
     assert len(both) >= 20
-    assert share_signed_right(*loaded, both[:40], WindowedCache) > 0.5
-
-
-@pytest.mark.parametrize(("length", "T"), [(0, 40), (40, 1), (10, 5), (3, 2), (15, 1), (16, 1)])
-def test_the_window_shows_sixteen_tokens_in_prefill_and_decode(length: int, T: int) -> None:
-    cache = WindowedCache(shipped.CONFIG)
-    cache.advance(length)
-    mask = cache.mask(T)
-    for row, query in enumerate(range(length, length + T)):
-        visible = [key for key in range(length + T) if query - 16 < key <= query]
-        assert mask[row].nonzero().flatten().tolist() == visible
+    assert share_signed_right(*loaded, both[:40], SIXTEEN) > 0.5
 
 
 def test_the_window_cannot_reach_back_through_the_layers() -> None:
     """Through L layers a row reaches L · 15 tokens back: fewer than stand between name and signature."""
     torch.manual_seed(0)
     model = Transformer(shipped.CONFIG)
-    reach = shipped.CONFIG.n_layers * (WindowedCache.WINDOW - 1)
+    reach = shipped.CONFIG.n_layers * 15
     tokens = torch.tensor([random.Random(0).choices(range(shipped.CONFIG.vocab_size), k=reach + 2)])
 
     def last(changed: int) -> torch.Tensor:
         other = tokens.clone()
         other[0, changed] += 1 if other[0, changed] == 0 else -1
-        return model(other, WindowedCache(shipped.CONFIG))[0, -1]
+        return model(other, SIXTEEN(shipped.CONFIG))[0, -1]
 
     with torch.inference_mode():
-        same = model(tokens, WindowedCache(shipped.CONFIG))[0, -1]
+        same = model(tokens, SIXTEEN(shipped.CONFIG))[0, -1]
         assert torch.equal(last(0), same)
         assert not torch.equal(last(1), same)
     assert reach < LONG

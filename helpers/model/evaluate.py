@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 
 from helpers import corpus
 from helpers.corpus import Diary
@@ -34,12 +35,18 @@ def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3
 
 @torch.inference_mode()
 def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: KVCache) -> list[str]:
-    """Return the n words that a model says after a prompt, always the likeliest, through an empty cache."""
-    new, said = tokenizer.encode(prompt), []
+    """Return the n words that a model says after a prompt, always the likeliest, through an empty cache.
+
+    The prompt's last token is a pass of its own: what a cache dropped or rounded shows in later passes only.
+    """
+    *before, newest = tokenizer.encode(prompt)
+    if before:
+        model(torch.tensor([before]), cache, last_only=True)
+    said: list[int] = []
     for _ in range(n):
-        logits = model(torch.tensor([new]), cache, last_only=True)  # (1, 1, V)
-        new = [int(logits.argmax())]
-        said += new
+        logits = model(torch.tensor([[newest]]), cache, last_only=True)  # (1, 1, V)
+        newest = int(logits.argmax())
+        said.append(newest)
     return tokenizer.words(said)
 
 
@@ -58,7 +65,24 @@ def share_signed_right(
     """Return the share of diaries, 0 to 1, that the model signs right; `CHANCE` is what guessing gets.
 
     Args:
-        make_cache: makes an empty cache for each diary: `WindowedCache` shows what the old rows are for.
+        make_cache: makes an empty cache for each diary: a `WindowCache` shows what the old rows are for.
     """
     right = [signs_right(model, tokenizer, diary, make_cache(model.config)) for diary in diaries]
     return sum(right) / len(right)
+
+
+@torch.inference_mode()
+def loss_through(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    diaries: Sequence[Diary],
+    make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
+    chunk: int = 8,
+) -> float:
+    """Return the mean loss of every next word of diaries, in nats a token, read `chunk` tokens a pass."""
+    losses = []
+    for diary in diaries:
+        ids, cache = torch.tensor([tokenizer.encode(diary.text)]), make_cache(model.config)
+        logits = torch.cat([model(new, cache) for new in ids[:, :-1].split(chunk, dim=1)], dim=1)  # (1, T, V)
+        losses.append(F.cross_entropy(logits[0], ids[0, 1:], reduction="none"))
+    return float(torch.cat(losses).mean())

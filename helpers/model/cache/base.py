@@ -127,8 +127,7 @@ class KVCache:
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, to go on from there. ValueError if there are fewer."""
-        if not is_whole(length) or not 0 <= length <= self.length:
-            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
+        self.check_length(length)
         self.length = length
         self.changes += 1
 
@@ -162,6 +161,11 @@ class KVCache:
         """Return the shapes of T rows of keys and of values, of one layer."""
         B, Hkv = self.batch, self.sizes.n_kv_heads
         return (B, Hkv, T, self.sizes.k_dim), (B, Hkv, T, self.sizes.v_dim)
+
+    def check_length(self, length: int) -> None:
+        """Raise ValueError unless so many tokens are stored."""
+        if not is_whole(length) or not 0 <= length <= self.length:
+            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if T new tokens do not fit."""

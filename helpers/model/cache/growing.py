@@ -18,15 +18,20 @@ class GrowingCache(KVCache):
             for shape in self.shapes(0)
         )
 
+    def rows_of(self, layer: int) -> int:
+        """Rows of `k` and `v` that count: the first ones. More are what a pass that failed left behind."""
+        return self.length
+
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store new rows behind a copy of the old ones; see `KVCache.append`."""
         self.check_rows(layer, k, v)
-        # Only the first `length` rows count: more are what a pass that failed left behind.
-        self.k[layer] = torch.cat([self.k[layer][:, :, : self.length], k], dim=2)  # (B, Hkv, S, D)
-        self.v[layer] = torch.cat([self.v[layer][:, :, : self.length], v], dim=2)
+        n = self.rows_of(layer)
+        self.k[layer] = torch.cat([self.k[layer][:, :, :n], k], dim=2)  # (B, Hkv, S, D)
+        self.v[layer] = torch.cat([self.v[layer][:, :, :n], v], dim=2)
         return self.k[layer], self.v[layer]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows stored; those of rows that were cut off are freed by the next append."""
-        return sum(rows[:, :, : self.length].nbytes for rows in [*self.k, *self.v])
+        layers = enumerate(zip(self.k, self.v, strict=True))
+        return sum(x[:, :, : self.rows_of(layer)].nbytes for layer, kv in layers for x in kv)

@@ -1,0 +1,102 @@
+"""A cache that lets old rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers.arguments import check_whole
+from helpers.model.cache.base import Sizes
+from helpers.model.cache.growing import GrowingCache
+
+
+class WindowCache(GrowingCache):
+    """Keeps the rows of the newest tokens, and of the first few; beside each row where its token stands.
+
+    A query sees the newest `window` positions, its own among them, and the first `sinks` of the text. Rows
+    leave with `advance`, after the whole pass has looked. A layer then holds the newest `window` rows and
+    `sinks` more: one more than the next query sees, so that a pass of one token can be taken back.
+
+    Args:
+        sizes: of the model.
+        window: positions, for every layer, or one number a layer; None there keeps every row.
+        sinks: first positions of the text that stay: no more than the smallest window.
+        rest: batch, max_len (tokens, not rows), dtype and device, as in `KVCache`.
+
+    Raises:
+        ValueError: a window is no whole number over 0, there is not one a layer, or there are too many sinks.
+
+    Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
+    """
+
+    def __init__(
+        self, sizes: Sizes, window: int | Sequence[int | None] = 16, sinks: int = 0, *args: Any, **rest: Any
+    ) -> None:
+        windows = list(window) if isinstance(window, Sequence) else [window] * sizes.n_layers
+        if len(windows) != sizes.n_layers:
+            raise ValueError(
+                f"{len(windows)} windows; expected one for each of {sizes.n_layers} layers, None for all rows"
+            )
+        # A window as long as the longest text hides nothing.
+        self.windows = [sizes.max_seq_len if w is None else check_whole("window", w) for w in windows]
+        self.sinks = check_whole("sinks", sinks, least=0)
+        if self.sinks > min(self.windows):
+            raise ValueError(
+                f"sinks is {sinks}; expected at most {min(self.windows)}, as many as the smallest window"
+            )
+        super().__init__(sizes, *args, **rest)
+
+    def allocate(self) -> None:
+        """Start without rows."""
+        super().allocate()
+        self.at = [torch.empty(0, dtype=torch.int64, device=self.device)] * self.n_layers
+
+    def rows_of(self, layer: int) -> int:
+        """Rows kept."""
+        return len(self.at[layer])
+
+    def mask(self, T: int, layer: int = 0) -> Tensor:
+        """Return (T, S): which rows each new token sees, by where they stand, not where they lie."""
+        queries = self.positions(T)[:, None]
+        keys = torch.cat([self.at[layer], queries[:, 0]])  # (S,)
+        return (keys <= queries) & self.near(keys, queries, layer)
+
+    def near(self, keys: Tensor, queries: Tensor | int, layer: int) -> Tensor:
+        """Say which positions are in the window of a query, or sinks."""
+        return (keys > queries - self.windows[layer]) | (keys < self.sinks)
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored, and let go of the rows that have left the window."""
+        new = self.positions(T)
+        super().advance(T)
+        for layer, at in enumerate(self.at):
+            at = torch.cat([at, new])
+            self.keep(layer, at, self.near(at, self.length - 1, layer))
+
+    def keep(self, layer: int, at: Tensor, kept: Tensor) -> None:
+        """Keep some rows of a layer: a copy, so that the memory of the others is freed."""
+        self.at[layer] = at[kept]
+        rows = kept.nonzero()[:, 0]
+        self.k[layer], self.v[layer] = (x.index_select(2, rows) for x in (self.k[layer], self.v[layer]))
+
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` tokens. ValueError where rows that the next query sees have left."""
+        self.check_length(length)
+        before = torch.arange(length, device=self.device)
+        for layer, at in enumerate(self.at):
+            if not torch.isin(before[self.near(before, length, layer)], at).all():
+                raise ValueError(
+                    f"length is {length}, and rows that its next token sees have left the window; expected "
+                    f"{self.length - 1} or {self.length} tokens, or reset() and run the text again"
+                )
+        super().truncate(length)
+        for layer, at in enumerate(self.at):
+            self.keep(layer, at, at < length)
+
+    @property
+    def n_kept(self) -> int:
+        """Rows stored, in the layer that keeps most of them."""
+        return max(map(len, self.at))

@@ -1,0 +1,359 @@
+"""Caches that keep less: rows that leave, rows that are rounded. The references share no code with them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from helpers.model.cache import GrowingCache, KVCache, QuantizedCache, WindowCache
+from helpers.model.cache import quantized as module
+from helpers.model.cache.quantized import dequantize, pack, quantize, unpack
+from helpers.model.generate import generate
+from helpers.model.transformer import Transformer
+from tests.doubles import POISON, MaskedCache, uneven_model
+from tests.planted import Bug, Planted, edit
+from tests.tiny import in_passes, tiny, tokens
+
+torch.set_num_threads(1)
+planted = Planted()
+
+MODEL = tiny(dtype=torch.float64).requires_grad_(False)
+CONFIG = MODEL.config
+DOUBLE: dict[str, Any] = {"dtype": torch.float64}
+WINDOWS: list[tuple[Any, int]] = [(4, 0), ([4, None, 7], 0), ([5, 3, None], 2), ([1, 6, 6], 1), (3, 3)]
+splits = st.lists(st.integers(1, 14), min_size=1, max_size=8)
+
+
+def same(got: Tensor, expected: Tensor, bound: float = 1e-12) -> None:
+    torch.testing.assert_close(got, expected, rtol=0, atol=bound)  # float64, sums in another order
+
+
+def visible(window: Any, sinks: int, batch: int = 1, config: Any = CONFIG) -> MaskedCache:
+    """Keeps all rows and shows itself and before, if near enough or a sink, pair by pair."""
+
+    def seen(key: int, query: int, layer: int) -> bool:
+        width = window[layer] if isinstance(window, list) else window
+        return key <= query and (width is None or query - key < width or key < sinks)
+
+    return MaskedCache(config, seen, batch=batch, **DOUBLE)
+
+
+def poisoned(model: Transformer, ids: Tensor, split: list[int], cache: KVCache) -> Tensor:
+    """Run ids in passes; before each, a pass of three tokens has failed and left its rows behind."""
+    out = []
+    for chunk in ids.split(split, dim=1):
+        if cache.length + 3 <= cache.max_len:
+            for layer in range(cache.n_layers):
+                cache.append(
+                    layer, *(torch.full(shape, POISON, dtype=cache.dtype) for shape in cache.shapes(3))
+                )
+        out.append(in_passes(model, chunk, [chunk.shape[1]], cache))
+    return torch.cat(out, dim=1)
+
+
+def within(split: list[int], most: int) -> list[int]:
+    return [n for i, n in enumerate(split) if sum(split[: i + 1]) <= most]
+
+
+# Rows that leave.
+
+
+@given(split=splits, case=st.sampled_from(WINDOWS), batch=st.integers(1, 2), seed=st.integers(0, 99))
+@settings(max_examples=60, phases=[Phase.generate])  # no shrinking: planted bugs fail it often
+def test_a_window_is_the_model_under_a_mask(split: list[int], case: Any, batch: int, seed: int) -> None:
+    split, (window, sinks) = within(split, 40), case
+    ids, cache = tokens(batch, sum(split), seed), WindowCache(CONFIG, window, sinks, batch, **DOUBLE)
+    expected = MODEL(ids, visible(window, sinks, batch))
+    same(poisoned(MODEL, ids, split, cache), expected)
+    kept, n = [], sum(split)
+    for layer in range(3):
+        width = window[layer] if isinstance(window, list) else window
+        at = [p for p in range(n) if width is None or p >= n - width or p < sinks]
+        assert cache.at[layer].tolist() == at
+        kept.append(len(at))
+    assert (cache.length, cache.n_kept) == (n, max(kept))
+    assert cache.nbytes == sum(kept) * batch * 3 * (8 + 8) * 8
+    assert (
+        sum(x.untyped_storage().nbytes() for x in [*cache.k, *cache.v]) == cache.nbytes
+    )  # nothing held besides
+
+
+def test_a_window_is_not_what_is_run_without_one() -> None:
+    ids = tokens(1, 24)
+    for window, sinks in WINDOWS:
+        assert (MODEL(ids, visible(window, sinks)) - MODEL(ids))[:, -1].abs().max() > 0.1
+
+
+def test_a_window_of_few_rows_takes_a_text_of_many_tokens() -> None:
+    """Capacity is not position: 6 rows in every layer, and the reply ends at the model's longest."""
+    cache, prompt = WindowCache(CONFIG, 6, **DOUBLE), [3, 1, 4, 1, 5]
+    reply = generate(MODEL, prompt, 100, cache=cache)
+    said = list(reply)
+    assert (len(said), reply.stop_reason, cache.length, cache.n_kept) == (36, "cache full", 40, 6)
+    assert repr(cache).startswith("WindowCache(6 of 40 rows, 3 layers of (1, 3, 8), float64, 6,912 bytes")
+    everything = MODEL(torch.tensor([[*prompt, *said[:-1]]]), visible(6, 0))
+    assert everything[0, 4:].argmax(-1).tolist() == said
+
+
+@pytest.mark.parametrize(("window", "sinks"), WINDOWS, ids=str)
+@pytest.mark.parametrize("length", [1, 3, 4, 12, 20])
+def test_a_pass_of_one_token_can_be_taken_back(window: Any, sinks: int, length: int) -> None:
+    ids, cache = tokens(1, 30), WindowCache(CONFIG, window, sinks, **DOUBLE)
+    expected = MODEL(ids, visible(window, sinks))
+    in_passes(MODEL, ids[:, :length], [length], cache)
+    in_passes(MODEL, tokens(1, 1, seed=5), [1], cache)
+    cache.truncate(length)
+    assert cache.length == length
+    same(in_passes(MODEL, ids[:, length:], [3, 27 - length], cache), expected[:, length:])
+    cache.reset()
+    assert (cache.n_kept, cache.nbytes) == (0, 0)
+    same(in_passes(MODEL, ids, [5, 25], cache), expected)
+
+
+def test_a_window_does_not_go_back_where_rows_have_left() -> None:
+    cache = WindowCache(CONFIG, [4, None, 7], **DOUBLE)
+    in_passes(MODEL, tokens(1, 12), [10, 2], cache)
+    before = repr(cache), cache.changes, [at.tolist() for at in cache.at]
+    with pytest.raises(
+        ValueError, match=r"length is 10, and rows .* have left the window; expected 11 or 12"
+    ):
+        cache.truncate(10)
+    with pytest.raises(ValueError, match="length is 13; expected 0 to 12"):
+        cache.truncate(13)
+    assert before == (repr(cache), cache.changes, [at.tolist() for at in cache.at])
+
+
+# Rows that are rounded.
+
+
+def rounded(x: np.ndarray, bits: int, by: str) -> np.ndarray:
+    """One head's group of rows (group, D), each number the nearest of 2 ** bits levels."""
+    out = np.empty_like(x)
+    for line, new in zip(*((x, out) if by == "token" else (x.T, out.T)), strict=True):
+        levels = np.linspace(line.min(), line.max(), 2**bits)
+        new[:] = [levels[np.abs(levels - number).argmin()] for number in line]
+    return out
+
+
+@pytest.mark.parametrize("dim", [-1, -2])
+@pytest.mark.parametrize("bits", module.BITS)
+def test_a_number_comes_back_within_half_a_step(bits: int, dim: int) -> None:
+    x = torch.randn(2, 3, 16, 5, generator=torch.Generator().manual_seed(bits), **DOUBLE)
+    x[0, 0] = 3.7  # constant rows and columns come back as they were
+    levels, low, step = quantize(x, bits, dim)
+    assert (levels.dtype, levels.shape, int(levels.max())) == (torch.uint8, x.shape, 2**bits - 1)
+    assert len(set(levels[1].flatten().tolist())) <= 2**bits
+    back = dequantize(levels, low, step)
+    half = (x.amax(dim, keepdim=True) - x.amin(dim, keepdim=True)) / (2**bits - 1) / 2
+    assert ((back - x).abs() <= half + 1e-12).all()
+    assert torch.equal(back[0, 0], x[0, 0])
+    packed = pack(levels, bits)
+    assert packed.shape == (2, 3, 16 * bits // 8, 5)
+    assert torch.equal(unpack(packed, bits), levels)
+
+
+@pytest.mark.parametrize("split", [[40], [1] * 40, [19, 1, 1, 12, 7], [3, 30, 7]], ids=str)
+@pytest.mark.parametrize("full", [1, 9])
+@pytest.mark.parametrize("by", ["token", "channel", ("channel", "token")], ids=str)
+@pytest.mark.parametrize("bits", [8, 2, (4, 1)], ids=str)
+def test_rows_rounded_once_and_no_more(bits: Any, by: Any, full: int, split: list[int]) -> None:
+    """Beside a plain cache whose old rows are overwritten after each pass, by what rounding makes of them."""
+    ids = tokens(2, 40)
+    cache = QuantizedCache(CONFIG, bits, by, group=8, full=full, batch=2, **DOUBLE)
+    plain, done = GrowingCache(CONFIG, 2, **DOUBLE), 0
+    for chunk in ids.split(split, dim=1):
+        expected = in_passes(MODEL, chunk, [chunk.shape[1]], plain)
+        same(poisoned(MODEL, chunk, [chunk.shape[1]], cache), expected, 1e-9)
+        while plain.length - done >= full + 8:
+            for n, rows in enumerate((plain.k, plain.v)):
+                setting = [one if isinstance(one, tuple) else (one, one) for one in (bits, by)]
+                for x in [head for layer in rows for one in layer for head in one]:
+                    x[done : done + 8] = torch.from_numpy(
+                        rounded(x[done : done + 8].numpy(), setting[0][n], setting[1][n])
+                    )
+            done += 8
+    assert (cache.length, cache.n_kept, cache.n_rounded) == (40, 40, done)
+
+
+@pytest.mark.parametrize(
+    ("bits", "by", "row"),
+    [  # bytes of a rounded row of one head, K and V: 8 numbers each, and scales of 8 bytes a number
+        (8, "token", 2 * (8 + 16)),
+        (1, "token", 2 * (1 + 16)),
+        (4, "channel", 2 * (4 + 2 * 8 * 8 / 16)),
+        ((2, 8), ("channel", "token"), 2 + 2 * 8 * 8 / 16 + 8 + 16),
+    ],
+    ids=str,
+)
+def test_rounded_bytes_to_the_byte(bits: Any, by: Any, row: float) -> None:
+    cache = QuantizedCache(CONFIG, bits, by, group=16, full=2, batch=2, **DOUBLE)
+    in_passes(MODEL, tokens(2, 37), [30, 7], cache)
+    assert cache.n_rounded == 32
+    assert cache.nbytes == 2 * 3 * 3 * (32 * row + 5 * 128)
+    held = [*cache.k, *cache.v, *(part for rows in cache.rounded for layer in rows for part in layer)]
+    assert (
+        sum({x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in held}.values())
+        == cache.nbytes
+    )
+
+
+def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
+    ids, cache = tokens(1, 30), QuantizedCache(CONFIG, 2, group=8, **DOUBLE)
+    in_passes(MODEL, ids[:, :17], [17], cache)
+    kept = [x.clone() for x in cache.append(1, *torch.zeros(2, 1, 3, 1, 8, **DOUBLE))]
+    cache.truncate(16)
+    again = cache.append(1, *torch.zeros(2, 1, 3, 1, 8, **DOUBLE))
+    assert all(torch.equal(a[:, :, :16], b[:, :, :16]) for a, b in zip(again, kept, strict=True))
+    with pytest.raises(
+        ValueError, match=r"length is 15, and 16 tokens are rounded .* expected 16 to 16, or reset"
+    ):
+        cache.truncate(15)
+    first = in_passes(MODEL, ids[:, 16:], [14], cache)
+    cache.reset()
+    assert (cache.nbytes, cache.n_rounded) == (0, 0)
+    in_passes(MODEL, ids[:, :16], [16], cache)
+    assert first.isfinite().all()
+
+
+# Both.
+
+
+@pytest.mark.parametrize("v_dim", [5, 0])
+@pytest.mark.parametrize(
+    "settings", [(WindowCache, 4), (QuantizedCache, 4), (QuantizedCache, 1, "channel")], ids=str
+)
+def test_values_of_another_width_or_none(settings: Any, v_dim: int) -> None:
+    kind, *rest = settings
+    sizes: Any = SimpleNamespace(n_layers=2, n_kv_heads=3, k_dim=8, v_dim=v_dim, max_seq_len=60)
+    cache = kind(sizes, *rest)
+    for T in (40, 1, 1):
+        for layer in range(2):
+            k, v = torch.randn(1, 3, T, 8), torch.randn(1, 3, T, v_dim)
+            keys, values = cache.append(layer, k, v)
+            assert torch.equal(keys[:, :, -T:], k)
+            assert torch.equal(values[:, :, -T:], v)
+            assert keys.shape[2] == values.shape[2] == cache.mask(T, layer).shape[1]
+        cache.advance(T)
+    if v_dim:
+        model = uneven_model().requires_grad_(False)
+        got = in_passes(model, tokens(1, 12), [5, 7], WindowCache(model.config, 4, **DOUBLE))
+        same(got, model(tokens(1, 12), visible(4, 0, config=model.config)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "told"),
+    [
+        (WindowCache, {"window": 0}, "window is 0; expected a whole number, 1 or more"),
+        (WindowCache, {"window": [4, 2.5, None]}, "window is 2.5; expected a whole number"),
+        (WindowCache, {"window": [4, 4]}, "2 windows; expected one for each of 3 layers"),
+        (WindowCache, {"window": [4, None, 7], "sinks": 5}, "sinks is 5; expected at most 4"),
+        (WindowCache, {"sinks": -1}, "sinks is -1; expected a whole number, 0 or more"),
+        (QuantizedCache, {"bits": 3.5}, "bits is 3.5; expected one of 8, 4, 2, 1, or a pair"),
+        (QuantizedCache, {"bits": True}, "bits is True; expected one of"),
+        (QuantizedCache, {"bits": (8, 3)}, r"bits is \(8, 3\); expected one of"),
+        (QuantizedCache, {"by": "head"}, "by is 'head'; expected one of 'token', 'channel'"),
+        (QuantizedCache, {"group": 12}, "group is 12; expected a multiple of 8"),
+        (QuantizedCache, {"full": 0}, "full is 0; expected a whole number, 1 or more"),
+        (QuantizedCache, {"batch": 0}, "batch is 0; expected"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(kind: Any, given: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        kind(CONFIG, **given)
+
+
+# Bugs, some shipped: each must be caught by the tests above.
+
+UNDER_A_MASK, BACK = test_a_window_is_the_model_under_a_mask, test_a_pass_of_one_token_can_be_taken_back
+HALF, ONCE = test_a_number_comes_back_within_half_a_step, test_rows_rounded_once_and_no_more
+
+planted("rows kept used as position", [UNDER_A_MASK], "VeloxQuant-MLX #389")(
+    edit(Transformer.forward, "cache.positions(T)", "cache.n_kept + torch.arange(T)")
+)
+planted("rows kept used as position, in the mask", [UNDER_A_MASK])(
+    edit(WindowCache.mask, "self.at[layer]", "torch.arange(len(self.at[layer]))")
+)
+planted("a window one too short", [UNDER_A_MASK], "transformers #37574")(
+    edit(WindowCache.near, "keys > queries - self.windows[layer]", "keys > queries - self.windows[layer] + 1")
+)
+planted("a window one too long", [UNDER_A_MASK], "transformers #37574")(
+    edit(WindowCache.near, "keys > queries", "keys >= queries")
+)
+planted("sinks counted inside the window", [UNDER_A_MASK])(
+    edit(WindowCache.near, "self.windows[layer])", "self.windows[layer] + min(self.sinks, self.length))")
+)
+planted("decode ignores the sliding window", [UNDER_A_MASK], "nanochat #452")(
+    edit(
+        WindowCache.near,
+        "return (",
+        "if isinstance(queries, torch.Tensor) and len(queries) == 1: return keys >= 0\n    return (",
+    )
+)
+planted("a ring breaks causality", [UNDER_A_MASK], "litgpt #2182")(
+    edit(WindowCache.mask, "(keys <= queries) & self", "self")
+)
+planted("a prompt longer than the window loses rows before it has looked", [UNDER_A_MASK], "litgpt #2182")(
+    edit(
+        WindowCache.mask,
+        "return (keys <= queries) & self.near(keys, queries, layer)",
+        "return (keys <= queries) & self.near(keys, self.length + T - 1, layer)",
+    )
+)
+planted("several tokens trimmed as if one came", [UNDER_A_MASK], "mlx-lm #1914")(
+    edit(
+        WindowCache.advance,
+        "self.near(at, self.length - 1, layer)",
+        "(torch.arange(len(at)) > 0) | (at < max(self.length - self.windows[layer], self.sinks) == 0)",
+    )
+)
+planted("the window is masked and the rows are kept", [UNDER_A_MASK], "mlx-lm #1914")(
+    edit(WindowCache.advance, "self.near(at, self.length - 1, layer)", "at >= 0")
+)
+planted("the memory of rows that left is not freed", [UNDER_A_MASK, test_rounded_bytes_to_the_byte])(
+    lambda patch: (
+        edit(WindowCache.keep, "x.index_select(2, rows)", "x[:, :, len(at) - len(rows) :]")(patch),
+        edit(module.QuantizedCache.advance, ".clone()", "")(patch),
+    )[-1]
+)
+planted("one row too few to go back", [BACK])(
+    edit(WindowCache.advance, "self.length - 1, layer", "self.length, layer")
+)
+planted("rows of the last pass stay after truncate", [BACK], "mlx-lm PR#1109")(
+    edit(WindowCache.truncate, "at < length", "at >= 0")
+)
+planted("levels 2 ** bits", [HALF])(edit(quantize, "2**bits - 1)\n", "2**bits)\n"))
+planted("rounded before the shift", [HALF])(edit(quantize, "(x - low)", "(x.round() - low)"))
+planted("cut off, not rounded", [HALF])(edit(quantize, ".round()", ""))
+planted("one scale for all", [ONCE, test_rounded_bytes_to_the_byte])(
+    edit(quantize, "x.aminmax(dim=dim, keepdim=True)", "(y.reshape((1,) * x.ndim) for y in x.aminmax())")
+)
+planted("by token and by channel changed places", [ONCE])(
+    edit(module.QuantizedCache.round, "self.dims[which]", "-3 - self.dims[which]")
+)
+planted("settings of K taken for V", [ONCE])(
+    edit(module.QuantizedCache.round, "quantize(groups, self.bits[which]", "quantize(groups, self.bits[0]")
+)
+planted("rows are stored a byte each", [test_rounded_bytes_to_the_byte])(
+    lambda patch: (
+        edit(pack, "8 // bits", "1")(patch),
+        edit(unpack, "return (", "return packed\n    return (")(patch),
+    )[-1]
+)
+planted("the scales are not counted", [test_rounded_bytes_to_the_byte])(
+    edit(module.QuantizedCache.nbytes, "for part in layer", "for part in layer[:1]")
+)
+planted("rounded rows stay after reset", [test_rounded_rows_stay_and_the_newest_can_be_taken_back])(
+    edit(module.QuantizedCache.truncate, "self.allocate()", "pass")
+)
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+    assert bug.missed_by() == []
