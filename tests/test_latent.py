@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.cost.bytes import Latent, cache_nbytes, layers_of, weights_by_part
+from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.config import LatentConfig
 from helpers.model.fast import speed_up
@@ -66,7 +67,9 @@ def test_both_forms_are_one_function(
 def test_absorbed_attention_works_on_the_rows() -> None:
     """What goes into the core: rows for one KV head, or keys and values for each. The logits are equal."""
     model, seen, said = tiny_latent(), [], []
-    model.layers[1].self_attn.core.register_forward_hook(lambda _, given, out: seen.append((*given, out)))
+    model.get_submodule("layers.1.self_attn.core").register_forward_hook(
+        lambda _, given, out: seen.append((*given, out))
+    )
     for absorbed in (False, True):
         model.absorb(absorbed)
         said.append(model(tokens(2, 7)))
@@ -76,7 +79,7 @@ def test_absorbed_attention_works_on_the_rows() -> None:
         [(2, 6, 7, 12), (2, 6, 7, 12), (2, 6, 7, 8), (2, 6, 7, 8)],
         [(2, 6, 7, 9), (2, 1, 7, 9), (2, 1, 7, 5), (2, 6, 7, 5)],
     ]
-    assert {block.self_attn.core.scale for block in model.layers} == {12**-0.5}
+    assert {module.scale for module in model.modules() if isinstance(module, Core)} == {12**-0.5}
 
 
 def test_the_cache_holds_the_rows_and_nothing_else() -> None:

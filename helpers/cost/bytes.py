@@ -152,7 +152,7 @@ class Shape(Protocol):
 
 
 def layers_of(model: Any) -> Sequence[Kind]:
-    """Return the kind of each layer: `model.layers`, or of a `ModelConfig` latent or full attention in all."""
+    """Return the kind of each layer: `model.layers`; in all of a `ModelConfig`, latent or full attention."""
     if hasattr(model, "layers"):
         return model.layers
     if hasattr(model, "rank"):

@@ -85,8 +85,9 @@ class LatentTransformer(Transformer):
 
     def absorb(self, on: bool = True) -> None:
         """Switch every layer to the absorbed form, or back to the expanded one."""
-        for block in self.layers:
-            block.self_attn.absorbed = on
+        for module in self.modules():
+            if isinstance(module, LatentAttention):
+                module.absorbed = on
 
 
 def model_of(config: ModelConfig) -> Transformer:

@@ -26,7 +26,7 @@ CONFIG = ModelConfig(
     eos_ids=(VOCABULARY.index(corpus.EOS),),
 )
 
-VARIANTS = {  # alike but for what a token leaves in the cache; trained on the same batches, from the same seed
+VARIANTS = {  # alike but for what a token leaves in the cache; trained on the same batches
     "gqa": CONFIG,
     "mha": replace(CONFIG, n_kv_heads=4),
     "mqa": replace(CONFIG, n_kv_heads=1),
