@@ -1,4 +1,4 @@
-"""Sizes of a decoder of Llama's family, frozen: MHA, GQA and MQA differ by `n_kv_heads` alone, MLA by more."""
+"""Sizes of a decoder of the Llama family, frozen: MHA, GQA and MQA differ by `n_kv_heads`, MLA by more."""
 
 from __future__ import annotations
 
