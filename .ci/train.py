@@ -1,7 +1,8 @@
 """Make the shipped checkpoint from nothing: `python .ci/train.py` (under 20 minutes on two cores).
 
-Trains on weather diaries, says what the model has learned, and writes config.json, model.safetensors and
-tokenizer.json into `helpers/weights/`.
+Trains on weather diaries, says what the model has learned, and writes config.json and model.safetensors into
+`helpers/weights/`, and tokenizer.json beside them. `--variant mqa` makes one of the others in
+`shipped.VARIANTS`, in a folder of its own; all share the tokenizer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 
 from helpers.model import evaluate, shipped
 from helpers.model.cache import WindowCache
+from helpers.model.latent import model_of
 from helpers.model.load import save
 from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
@@ -43,20 +45,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=shipped.FOLDER)
+    parser.add_argument("--variant", choices=shipped.VARIANTS, default="gqa")
+    parser.add_argument("--folder", type=Path)
     options = parser.parse_args(arguments)
+    folder = options.folder or shipped.folder_of(options.variant)
     torch.manual_seed(options.seed)
     # The same sums in the same order on any number of cores; and two threads on busy cores were slower.
     torch.set_num_threads(1)
-    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Transformer(shipped.CONFIG)
+    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), model_of(shipped.VARIANTS[options.variant])
     start = time.perf_counter()
     losses = train(model, batches(tokenizer, options.seed), options.steps)
     end = sum(losses[-100:]) / len(losses[-100:])
     print(f"{options.steps} steps in {time.perf_counter() - start:.0f} s, loss {losses[0]:.2f} → {end:.3f}")
     report(model, tokenizer)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    save(model, options.folder)
-    tokenizer.save(options.folder)
+    save(model, folder)
+    if options.variant == "gqa":
+        tokenizer.save(folder)
 
 
 if __name__ == "__main__":

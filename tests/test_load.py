@@ -17,10 +17,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from helpers.model.config import Llama3Scaling
+from helpers.model.config import LatentConfig, Llama3Scaling
+from helpers.model.latent import LatentTransformer
 from helpers.model.load import CheckpointError, load, safetensors, save
 from helpers.model.load.config import ARCHITECTURES, CONFIG_FILE, SIZES, read_config
 from helpers.model.load.safetensors import INDEX, WEIGHTS
+from tests.tiny import SIZES as TINY
 from tests.tiny import tiny, tokens
 
 torch.set_num_threads(1)
@@ -146,7 +148,7 @@ del THEIRS["head_dim"]  # theirs may be None
 
 
 @pytest.mark.parametrize("key", [*THEIRS, "head_dim", "rope_theta", "eos_token_id"])
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2"])
 def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind: str, key: str) -> None:
     in_one_file(tmp_path)
     full: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 4, "hidden_size": 64}
@@ -216,6 +218,27 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     assert load(folder, max_seq_len=16).config.max_seq_len == 16
     refused(folder, "max_seq_len is 41; expected at most max_position_embeddings, 40", max_seq_len=41)
     refused(folder, "max_seq_len is 1.5; expected a whole number", max_seq_len=1.5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"first_k_dense_replace": 2}, "first_k_dense_replace 2 is not supported; expected 3: "),
+        ({"first_k_dense_replace": ...}, "first_k_dense_replace 'missing' is not supported"),
+        ({"q_lora_rank": 7}, "q_lora_rank 7 is not supported; expected None"),
+        ({"rope_interleave": ...}, "rope_interleave 'missing' is not supported; expected False"),
+        ({"v_head_dim": 6}, "v_head_dim 6 is not supported; expected 8"),
+        ({"kv_lora_rank": ...}, "kv_lora_rank is None; expected a whole number"),
+        ({"hidden_size": ...}, "hidden_size is None; expected a whole number"),
+        ({"qk_rope_head_dim": 6}, "head_dim 4 is not supported; expected 6"),
+    ],
+    ids=str,
+)
+def test_a_latent_config_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    sizes = TINY | {"n_kv_heads": 1, "rank": 5, "rope_dim": 4}
+    save(LatentTransformer(LatentConfig(**sizes)), tmp_path)
+    change_config(tmp_path, **changed)
+    refused(tmp_path, told)
 
 
 # Files.

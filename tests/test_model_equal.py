@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MistralConfig, Qwen2Config
 from transformers.utils import logging
 
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
@@ -46,6 +46,14 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
+LATENT = {
+    "kv_lora_rank": 5,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "q_lora_rank": None,
+}
+LATENT |= {"first_k_dense_replace": 3, "rope_interleave": False, "num_key_value_heads": 6, "head_dim": 4}
 CONFIGS = {
     "llama, MHA": LlamaConfig(**BASE, num_key_value_heads=6),
     "llama, GQA, tied": LlamaConfig(**BASE, num_key_value_heads=3, tie_word_embeddings=True),
@@ -60,6 +68,10 @@ CONFIGS = {
     "mistral, MQA, wide window": MistralConfig(**BASE, num_key_value_heads=1, sliding_window=40),
     "qwen2, GQA, biases": Qwen2Config(**BASE, num_key_value_heads=3),
     "qwen2, MHA, biases, tied": Qwen2Config(**BASE, num_key_value_heads=6, tie_word_embeddings=True),
+    "deepseek-v3, dense": DeepseekV3Config(**(BASE | LATENT)),
+    "deepseek-v3, dense, tied, llama3 rope": DeepseekV3Config(
+        **(BASE | LATENT), tie_word_embeddings=True, rope_parameters=LLAMA3
+    ),
 }
 SPLITS = {"prefill": [23], "chunks": [7, 1, 10, 5], "token by token": [1] * 23}
 

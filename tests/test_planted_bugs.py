@@ -255,7 +255,7 @@ planted(
     [REFUSES, test_recorder.test_rounding_passes_and_a_small_lie_does_not],
 )(edit(Recorder._check_output, "if len(wrong):", "if False:"))
 planted("one layer's counts stand for all", [REFUSES])(
-    edit(Recorder._count, "if visible != self._part.visible:", "if False:")
+    edit(Recorder._count, "if visible != part.visible:", "if False:")
 )
 planted("compare skips what a head says", [DIFFERENCE])(edit(compare._result, "in trace.recorded:", "in []:"))
 planted("compare takes NaN for equal", [DIFFERENCE])(

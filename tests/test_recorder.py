@@ -64,7 +64,7 @@ def a_pass(
 ) -> None:
     """Run a pass of the stand-in model; `change` may spoil what a layer hands over."""
     model, rows, T = recorder.trace.model, list(range(cache.n_kept)) if cache else [], len(tokens)
-    recorder.open_pass(phase, tokens, cache)
+    recorder.open_pass(phase, {0: tokens}, cache)
     for layer in range(model.n_layers):
         _, k, v = tensors(layer, [*rows, *tokens], model)
         S = k.shape[2]
@@ -79,14 +79,13 @@ def a_pass(
             recorder.attention(**seen)
     if cache:
         cache.n_kept += T if advance is None else advance
-    if says is None:
-        recorder.close_pass()
-    else:
-        recorder.close_pass([(says, 1.0, 1.0)], Token(says, 9, tokens[-1] + 1, "generated"))
+    recorder.close_pass()
+    if says is not None:
+        recorder.say([(says, 1.0, 1.0)], Token(says, 9, tokens[-1] + 1, "generated"))
 
 
 def begun(model: Model = GQA, **settings: Any) -> Recorder:
-    recorder = Recorder(model, [Token(f"t{i}", i, i, "prompt") for i in range(5)], **settings)
+    recorder = Recorder(model, [[Token(f"t{i}", i, i, "prompt") for i in range(5)]], **settings)
     recorder.begin_run("cached", "growing")
     return recorder
 
@@ -114,6 +113,7 @@ def test_grouped_heads(with_sink: bool) -> None:
     a_pass(recorder, [0, 1], cache, sink=sink)
     a_pass(recorder, [2, 3, 4], cache, sink=sink, says="a")
     a_pass(recorder, [5], cache, "decode", sink=sink, says="b")
+    recorder.trace.sequences[0].tokens.append(Token("c", 9, 7, "draft"))
     a_pass(recorder, [6, 7], cache, "verify", sink=sink)
     trace = recorder.trace
     for layer in range(2):
@@ -134,7 +134,7 @@ def test_grouped_heads(with_sink: bool) -> None:
     assert passes[3].parts[0].visible == [[(0, 7)], [(0, 8)]]
     assert [p.parts[0].kept for p in passes] == [(0, 2), (2, 5), (5, 6), (6, 8)]
     assert [(out.query, out.chosen) for p in passes for out in p.parts[0].out] == [(4, 5), (5, 6)]
-    assert [token.text for token in trace.sequences[0].tokens[5:]] == ["a", "b"]
+    assert [token.text for token in trace.sequences[0].tokens[5:]] == ["a", "b", "c"]
 
 
 def test_a_window_leaves_a_gap() -> None:
@@ -246,11 +246,11 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "a batch of two": (
         lambda layer, s: s.update({n: np.repeat(s[n], 2, axis=0) for n in ("q", "k", "v")}),
-        "scores of shape (2, 6, 5, 5) came in; expected (1, 6, 5, 5): 5 queries of one sequence, 5 rows",
+        "scores of shape (2, 6, 5, 5) came in; expected (1, 6, 5, 5): sequences 1, queries 5, rows kept and new 5",
     ),
     "a mask for other rows": (
         in_layer_1(mask=lambda m: m[:, :4], output=lambda o: 0),
-        "mask of shape (5, 4) came in; expected (5, 5)",
+        "mask of shape (1, 1, 5, 4) came in; expected (1, 1, 5, 5)",
     ),
     "another mask in each layer": (
         lambda layer, s: s.update(mask=one_key(layer)),
@@ -275,13 +275,13 @@ def test_refuses(name: str) -> None:
 
 @pytest.mark.parametrize("advance", [0, 10, 4])
 def test_refuses_a_cache_that_was_not_advanced_once(advance: int) -> None:
-    says = f"5 rows were appended, the cache went from 0 to {advance} rows: was it advanced once"
+    says = f"the cache keeps {advance} rows, 5 were recorded; expected some of these, the newest among them"
     with pytest.raises(TraceError, match=says):
         a_pass(begun(), range(5), Rows(n_kept=0), advance=advance)
 
 
 def test_refuses_a_cache_that_was_not_reset() -> None:
-    with pytest.raises(TraceError, match=r"scores of shape \(1, 6, 5, 8\) came in; expected \(1, 6, 5, 5\)"):
+    with pytest.raises(TraceError, match="the cache keeps 3 rows, 0 were recorded; .* was it reset before"):
         a_pass(begun(), range(5), Rows(n_kept=3))
 
 

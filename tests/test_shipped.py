@@ -90,6 +90,23 @@ def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer
     assert model.config.max_seq_len == 2048
 
 
+@pytest.mark.parametrize("variant", [name for name in shipped.VARIANTS if name != "gqa"])
+def test_the_variants_differ_in_what_a_token_leaves(variant: str) -> None:
+    """Each in a small folder of its own, with the tokenizer of all; and each has learned to copy."""
+    files = list(shipped.folder_of(variant).iterdir())
+    assert {path.name for path in files} == {"config.json", "model.safetensors"}
+    assert sum(path.stat().st_size for path in files) < 4_000_000
+    model, tokenizer = shipped.load(variant)
+    assert model.config == shipped.VARIANTS[variant]
+    assert vars(shipped.CONFIG).items() - vars(model.config).items() <= {("n_kv_heads", 2)}
+    assert share_signed_right(model, tokenizer, held_out_diaries(20, seed=1)) >= 0.95
+
+
+def test_bytes_a_token_of_the_variants() -> None:
+    nbytes = {name: config.cache_nbytes_per_token() for name, config in shipped.VARIANTS.items()}
+    assert nbytes == {"gqa": 2048, "mha": 4096, "mqa": 1024}
+
+
 def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
     """The prompt of the series has four tokens and goes on as in the toy."""
     model, tokenizer = loaded

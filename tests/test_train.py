@@ -186,3 +186,6 @@ def test_one_command_makes_the_checkpoint(
     out = capsys.readouterr().out
     assert "2 steps in " in out
     assert "chance: 0.04%" in out
+    command.main(["--variant", "mqa", "--steps", "2", "--folder", str(folder / "mqa")])
+    assert {path.name for path in (folder / "mqa").iterdir()} == {"config.json", "model.safetensors"}
+    assert load(folder / "mqa").config == shipped.VARIANTS["mqa"]

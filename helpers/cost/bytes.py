@@ -152,9 +152,11 @@ class Shape(Protocol):
 
 
 def layers_of(model: Any) -> Sequence[Kind]:
-    """Return the kind of each layer: `model.layers`, or full attention in all of a `ModelConfig`."""
+    """Return the kind of each layer: `model.layers`; in all of a `ModelConfig`, latent or full attention."""
     if hasattr(model, "layers"):
         return model.layers
+    if hasattr(model, "rank"):
+        return [Latent(model.rank, model.rope_dim)] * model.n_layers
     return [Full(model.n_kv_heads, model.k_dim, model.v_dim)] * model.n_layers
 
 

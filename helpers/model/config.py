@@ -1,4 +1,4 @@
-"""Sizes of a decoder of the Llama family, frozen: MHA, GQA and MQA differ by `n_kv_heads` alone."""
+"""Sizes of a decoder of the Llama family, frozen: MHA, GQA and MQA differ by `n_kv_heads`, MLA by more."""
 
 from __future__ import annotations
 
@@ -95,14 +95,65 @@ class ModelConfig:
     @property
     def n_parameters(self) -> int:
         """Numbers to learn; a tied matrix counts once."""
-        C, D, H, Hkv = self.hidden_size, self.head_dim, self.n_heads, self.n_kv_heads
-        attention = 2 * C * H * D + 2 * C * Hkv * D + self.qkv_bias * (H + 2 * Hkv) * D
-        block = attention + 3 * C * self.intermediate_size + 2 * C
+        C = self.hidden_size
+        block = self.attention_parameters + 3 * C * self.intermediate_size + 2 * C
         return (1 if self.tied else 2) * self.vocab_size * C + self.n_layers * block + C
 
+    @property
+    def attention_parameters(self) -> int:
+        """Numbers to learn in the attention of one layer."""
+        C, D, H, Hkv = self.hidden_size, self.head_dim, self.n_heads, self.n_kv_heads
+        return 2 * C * H * D + 2 * C * Hkv * D + self.qkv_bias * (H + 2 * Hkv) * D
+
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Bytes that one token's keys and values take: 2 · L · Hkv · D · bytes an element."""
-        return 2 * self.n_layers * self.n_kv_heads * self.head_dim * element_bytes
+        """Bytes that one token's keys and values take: L · Hkv · (Dk + Dv) · bytes an element."""
+        return self.n_layers * self.n_kv_heads * (self.k_dim + self.v_dim) * element_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentConfig(ModelConfig):
+    """Sizes of a model with latent attention (MLA), without query compression. Errors as in `ModelConfig`.
+
+    `head_dim` is the width of a value, and of the part of a query or key that is not rotated. For the cache
+    there is one KV head, whose keys are the rows; values have no width, as they are made of the same rows.
+
+    Args:
+        rank: numbers of a row of which the keys and values of every head are made.
+        rope_dim: rotated numbers of a row, a piece of key that all heads share; even.
+
+    Source: DeepSeek-AI 2024, arXiv:2405.04434.
+    """
+
+    n_kv_heads: int = 1
+    rank: int
+    rope_dim: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rank", "rope_dim"):
+            object.__setattr__(self, name, check_whole(name, getattr(self, name)))
+        if self.rope_dim % 2:
+            raise ValueError(f"rope_dim is {self.rope_dim}; expected an even number: RoPE turns pairs")
+        if self.n_kv_heads != 1 or self.qkv_bias:
+            told = f"n_kv_heads is {self.n_kv_heads} and qkv_bias {self.qkv_bias}"
+            raise ValueError(f"{told}; expected 1 and False: all heads share one row, and nothing is added")
+
+    @property
+    def k_dim(self) -> int:
+        """Width of a row: the latent, then the rotated piece."""
+        return self.rank + self.rope_dim
+
+    @property
+    def v_dim(self) -> int:
+        """0: values are made of the first `rank` numbers of the rows."""
+        return 0
+
+    @property
+    def attention_parameters(self) -> int:
+        """Numbers to learn in the attention of one layer, the norm of the latent among them."""
+        C, D, H, rank = self.hidden_size, self.head_dim, self.n_heads, self.rank
+        queries, rows = C * H * (D + self.rope_dim), C * self.k_dim + rank
+        return queries + rows + rank * H * 2 * D + H * D * C
 
 
 def check_positive(name: str, value: object) -> None:

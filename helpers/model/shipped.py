@@ -1,7 +1,8 @@
-"""The small model of this project: its sizes, and its trained weights from the package."""
+"""The small model of this project and its variants: their sizes, and trained weights from the package."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from helpers import corpus
@@ -25,7 +26,18 @@ CONFIG = ModelConfig(
     eos_ids=(VOCABULARY.index(corpus.EOS),),
 )
 
+VARIANTS = {  # alike but for what a token leaves in the cache; trained on the same batches
+    "gqa": CONFIG,
+    "mha": replace(CONFIG, n_kv_heads=4),
+    "mqa": replace(CONFIG, n_kv_heads=1),
+}
 
-def load() -> tuple[Transformer, Tokenizer]:
-    """Return the trained model and its tokenizer, from the files in the package; `.ci/train.py` made them."""
-    return checkpoints.load(FOLDER), Tokenizer.load(FOLDER)
+
+def folder_of(variant: str) -> Path:
+    """Return the folder of a variant's weights; KeyError if there is none of this name."""
+    return FOLDER if VARIANTS[variant] is CONFIG else FOLDER / variant
+
+
+def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
+    """Return a trained model and its tokenizer, from the files in the package; `.ci/train.py` made them."""
+    return checkpoints.load(folder_of(variant)), Tokenizer.load(FOLDER)

@@ -37,15 +37,16 @@ def record_run(
     tokens, replayed = sequence.tokens[: sequence.prompt], sequence.tokens[sequence.prompt :]
     recorder.begin_run(*("uncached", "none") if cache is None else ("cached", kind))
     if training:
-        recorder.open_pass("training", range(len(tokens)), target=list(range(1, len(tokens) + 1)))
+        recorder.open_pass("training", {0: range(len(tokens))}, target=list(range(1, len(tokens) + 1)))
         decoder.run(tokens, None)
         recorder.close_pass()
     for emitted in range(len(replayed) or max_new):
         first = len(tokens) - 1 if emitted and cache is not None else 0
-        recorder.open_pass("decode" if emitted else "prefill", range(first, len(tokens)), cache)
+        recorder.open_pass("decode" if emitted else "prefill", {0: range(first, len(tokens))}, cache)
         logits = decoder.run(tokens[first:], cache)
         token = replayed[emitted] if replayed else decoder.next_token(logits, tokens[-1].position + 1)
-        recorder.close_pass(decoder.top(logits, token), token, decoder.how)
+        recorder.close_pass()
+        recorder.say(decoder.top(logits, token), token, decoder.how)
         tokens.append(token)
         if decoder.is_over(token, cache):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ def record_model(
         tokenizer: gives the ids of a text and the text of an id.
         max_new: tokens at most; it stops earlier at `<eos>` and when the cache is full.
         recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
-        cache: an empty one to run with; None makes a growing one.
+        cache: an empty one to run with; None makes a growing one. The run without runs a copy that it drops.
         training: begin each run with the training reference, as pass 0.
         uncached: run without the cache too.
         n_top: candidates kept of each row of logits, the chosen one among them.
@@ -65,12 +66,11 @@ def record_model(
     choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     cache = empty_cache(model) if cache is None else cache
     check_empty(model, cache, len(tokens))
-    kind = type(cache).__name__.removesuffix("Cache").lower()  # GrowingCache → "growing"
-    recorder = Recorder(describe(model, name), tokens, recorded=recorded)
+    recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
     how = say_settings(temperature, top_k, top_p)
-    decoder = ModelDecoder(recorder, model, tokenizer, n_top, choose, how)
+    decoder = ModelDecoder(recorder, model, deepcopy(cache), tokenizer, n_top, choose, how)
     for one in (cache, None) if uncached else (cache,):
-        record_run(recorder, decoder, one, kind, max_new, training)
+        record_run(recorder, decoder, one, kind_of(cache), max_new, training)
     return recorder.trace
 
 
@@ -80,6 +80,7 @@ class ModelDecoder:
 
     recorder: Recorder
     model: Transformer
+    empty: KVCache  # of the kind that the run without a cache drops
     tokenizer: Tokenizer | None
     n_top: int
     choose: Chooser
@@ -87,7 +88,7 @@ class ModelDecoder:
 
     def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
         """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
-        kept = empty_cache(self.model) if cache is None else cache
+        kept = deepcopy(self.empty) if cache is None else cache
         watched: Any = Watched(kept, self.recorder)
         with ExitStack() as hooks:
             for module in self.model.modules():
@@ -97,9 +98,7 @@ class ModelDecoder:
 
     def attended(self, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
         """Show the recorder what went into the core of attention and what came out."""
-        q, k, v, mask = map(as_array, given)
-        mask = mask.reshape(mask.shape[-2:])
-        self.recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
+        self.recorder.attention(**seen_by(core, given, contexts))
 
     def next_token(self, logits: np.ndarray, position: int) -> Token:
         """Choose the next id, and make its token."""
@@ -108,16 +107,33 @@ class ModelDecoder:
 
     def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]:
         """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
-        best = np.argsort(-logits, kind="stable")[: self.n_top].tolist()
-        if chosen.id not in best:
-            best[-1] = chosen.id
-        p = softmax(logits.astype(float))
-        return [(text_of(self.tokenizer, i), float(logits[i]), float(p[i])) for i in best]
+        assert chosen.id is not None  # a model's tokens have one
+        return candidates(logits, chosen.id, self.n_top, self.tokenizer)
 
     def is_over(self, token: Token, cache: KVCache | None) -> bool:
         """Whether the token ends the reply, or the cache is full."""
         full = cache is not None and cache.length == cache.max_len
         return full or token.id in self.model.config.eos_ids
+
+
+def seen_by(core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> dict[str, Any]:
+    """Return what `Recorder.attention` asks for, of one call of the core of attention."""
+    names = ("q", "k", "v", "mask")
+    return dict(zip(names, map(as_array, given), strict=True)) | {
+        "scale": core.scale,
+        "output": as_array(contexts),
+    }
+
+
+def candidates(
+    logits: np.ndarray, chosen: int, n_top: int, tokenizer: Tokenizer | None
+) -> list[tuple[str, float, float]]:
+    """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
+    best = np.argsort(-logits, kind="stable")[:n_top].tolist()
+    if chosen not in best:
+        best[-1] = chosen
+    p = softmax(logits.astype(float))
+    return [(text_of(tokenizer, i), float(logits[i]), float(p[i])) for i in best]
 
 
 def as_array(x: Tensor) -> np.ndarray:
@@ -132,6 +148,11 @@ def empty_cache(model: Transformer) -> KVCache:
     return GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
 
 
+def kind_of(cache: KVCache) -> str:
+    """Return what a trace calls a cache: of a GrowingCache, "growing"."""
+    return type(cache).__name__.removesuffix("Cache").lower()
+
+
 def describe(model: Transformer, name: str) -> Model:
     """Return the sizes of a model as a trace has them."""
     config = model.config
@@ -142,7 +163,7 @@ def describe(model: Transformer, name: str) -> Model:
         n_kv_heads=config.n_kv_heads,
         k_dim=config.k_dim,
         v_dim=config.v_dim,
-        scale=config.head_dim**-0.5,
+        scale=next(module.scale for module in model.modules() if isinstance(module, Core)),
         head_names=None,
         element_bytes=model.embed_tokens.weight.element_size(),
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from helpers.sampling import softmax
 from helpers.trace import (
+    Drop,
     Model,
     Output,
     Part,
@@ -35,17 +37,26 @@ AGAIN = {8: 1e-3, 4: 1e-3, 2: 0.1}
 ROUNDING = {8: 1e-9, 4: 1e-5, 2: 4e-2}
 
 
+SAY = {
+    "rejected": "{} drafted tokens were not taken: their rows leave the cache.",
+    "window": "{} rows leave the cache: the window has moved on.",
+    "preempted": "{} rows leave the cache, to make room for others.",
+}
+
+
 class Recorder:
     """Writes a trace while a decoder runs.
 
-    The loop:    begin_run, then for each pass open_pass … close_pass; `trace` is whole after each.
+    The loop:    begin_run, then for each pass open_pass … close_pass, and `say` for each token that came of
+                 it; `trace` is whole after each. `settle` at the end, where rows may leave after a pass.
     The watcher: `append` for what enters the cache, `attention` for what attention was given and gave, layer
                  by layer. It looks on from outside: the decoder knows nothing of it.
-    Everything counted is counted at those two places. Token indices and layers are from 0.
+    Everything counted is counted at those two places, and the cache is asked which rows it keeps: those that
+    it has let go are written down as a drop. Token indices, layers and sequences are from 0.
 
     Args:
         model: what runs.
-        prompt: the prompt's tokens.
+        prompts: the tokens of each sequence's prompt.
         recorded: (layer, head) pairs whose attention weights are kept, each once; None keeps all.
         values: keep the contents of K, V and the contexts too (only for something as small as the toy).
     """
@@ -53,7 +64,7 @@ class Recorder:
     def __init__(
         self,
         model: Model,
-        prompt: Sequence[Token],
+        prompts: Sequence[Sequence[Token]],
         *,
         recorded: Sequence[tuple[int, int]] | None = None,
         values: bool = False,
@@ -66,7 +77,8 @@ class Recorder:
                     f"recorded has {pair}; expected each pair once, layers 0 to {model.n_layers - 1}, "
                     f"heads 0 to {model.n_heads - 1}"
                 )
-        self.trace = Trace(model, recorded, [TokenSequence(len(prompt), list(prompt))], [])
+        sequences = [TokenSequence(len(prompt), list(prompt)) for prompt in prompts]
+        self.trace = Trace(model, recorded, sequences, [])
         if values:
             no_keys = model.k_dim is None
             layers = range(model.n_layers)
@@ -75,29 +87,49 @@ class Recorder:
     def begin_run(self, name: str, cache: str) -> None:
         """Start a run; a second run replays the tokens of the first."""
         self.trace.runs.append(Run(name, cache, []))
-        self._rows: list[int] = []  # which token each row of the cache belongs to
-        self._seen: set[int] = set()  # tokens run so far, training aside
+        everyone = range(len(self.trace.sequences))
+        self._rows: dict[int, list[int]] = {n: [] for n in everyone}  # which tokens' rows the cache keeps
+        self._seen: dict[int, set[int]] = {n: set() for n in everyone}  # tokens run so far, training aside
+        self._latest: dict[int, Part] = {}
 
     def open_pass(
-        self, phase: str, tokens: Sequence[int], cache: Any = None, target: list[int] | None = None
+        self,
+        phase: str,
+        tokens: Mapping[int, Sequence[int]],
+        cache: Any = None,
+        target: list[int] | None = None,
     ) -> None:
-        """Announce a pass over these tokens; `cache` has `n_kept`, None where none stays after the pass."""
-        self._tokens, self._cache = list(tokens), cache
-        self._read = [] if cache is None else list(self._rows)
+        """Announce a pass.
+
+        Args:
+            phase: training, prefill, decode or verify.
+            tokens: which tokens of each sequence run, in the order of the batch.
+            cache: what keeps the rows (see `places_kept`); None where none stays after the pass.
+            target: in training, the token that each query should predict.
+
+        Raises:
+            TraceError: the cache keeps rows that were not recorded.
+        """
+        self._tokens, self._cache = {n: list(run) for n, run in tokens.items()}, cache
+        self.settle()
         self._appended: Counter[int] = Counter()  # rows of each layer
-        self._part = Part(
-            sequence=0,
-            new=gather(token for token in tokens if token not in self._seen),
+        self._pass = Pass(phase, [self._part(n, target) for n, run in tokens.items() if run], [], {})
+
+    def _part(self, n: int, target: list[int] | None) -> Part:
+        """Return a sequence's share of the open pass, as far as it is known before it."""
+        run, read = self._tokens[n], [] if self._cache is None else self._rows[n]
+        return Part(
+            sequence=n,
+            new=gather(set(run) - self._seen[n]),
             visible=[],
-            read=gather(self._read),
-            written=gather([] if cache is None else tokens),
-            kept=(0, 0) if cache is None else (cache.n_kept, cache.n_kept),
-            repeated=gather(token for token in tokens if token in self._seen),
+            read=gather(read),
+            written=gather([] if self._cache is None else run),
+            kept=(0, 0) if self._cache is None else (len(read), len(read) + len(run)),
+            repeated=gather(set(run) & self._seen[n]),
             target=target,
             contexts={},
             out=[],
         )
-        self._pass = Pass(phase, [self._part], [], {})
 
     def append(self, layer: int, n_rows: int) -> None:
         """Count the new rows of a layer."""
@@ -118,14 +150,15 @@ class Recorder:
         """Take what went into the attention of the next layer, and what came out.
 
         Args:
-            q: queries, (1, H, T, D), or None with `scores` given.
-            k: keys of every visible row, (1, Hkv, S, D), or None with `scores` given.
-            v: values of every visible row, (1, Hkv, S, Dv).
-            mask: the causal mask, (T, S), True where a query may look.
+            q: queries, (B, H, T, D), or None with `scores` given; a sequence's stand at the right.
+            k: keys of every visible row, (B, Hkv, S, D), or None with `scores` given; a sequence's stand at
+                the left.
+            v: values of every visible row, (B, Hkv, S, Dv).
+            mask: the causal mask, (T, S) or (B, 1, T, S), True where a query may look.
             scale: what q · k is multiplied by.
             sink: one score a head, added to the softmax's row and dropped after it, (H,), or None.
-            output: what the run went on with, (1, H, T, Dv).
-            scores: where rules take the place of q · k: scores before the causal mask, (1, H, T, S).
+            output: what the run went on with, (B, H, T, Dv).
+            scores: where rules take the place of q · k: scores before the causal mask, (B, H, T, S).
 
         Raises:
             TraceError: weights · v is not the output, the shapes do not fit the open pass, a token that ran
@@ -135,21 +168,26 @@ class Recorder:
         if q is not None and k is not None:
             scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
         assert scores is not None  # rules hand over theirs
-        self._check_shapes(layer, scores=scores, v=v, mask=mask, output=output)
-        weights = attention_weights(scores, mask, sink)
-        self._check_output(layer, weights, v, output)
-        self._count(layer, mask)
-        self._keep_rows(layer, mask, weights, output)
+        masks = np.broadcast_to(mask, (len(self._tokens), 1, *mask.shape[-2:]))
+        self._check_shapes(layer, scores=scores, v=v, mask=masks, output=output)
+        counts: Counter[str] = Counter()
+        for b, part in self._shares():
+            run, S = self._tokens[part.sequence], len(self._columns(part.sequence))
+            new, rows = np.s_[b : b + 1, :, -len(run) :], np.s_[b : b + 1, :, :S]
+            seen = masks[b, 0, -len(run) :, :S]
+            weights = attention_weights(scores[new][..., :S], seen, sink)
+            self._check_output(layer, weights, v[rows], output[new])
+            counts.update(self._count(layer, part, seen))
+            self._keep_rows(layer, part, seen, weights, output[new])
+        self._pass.counts = {**counts, "products": scores[:, 0].size}
         if self.trace.values is not None:
             self._keep_contents(self.trace.values[layer], k, v)
         arrays = {"q": q, "k": k, "v": v, "scores": scores}
         shapes = {name: None if array is None else list(array.shape) for name, array in arrays.items()}
         self._pass.shapes.append({"layer": layer, **shapes})
 
-    def close_pass(
-        self, top: Sequence[tuple[str, float, float]] = (), chosen: Token | None = None, how: str = "greedy"
-    ) -> None:
-        """Finish the pass: the last query's candidates and the token chosen, or nothing in training.
+    def close_pass(self) -> None:
+        """Finish the pass.
 
         Raises:
             TraceError: attention did not come from each layer, or the cache did not keep what was appended.
@@ -158,37 +196,95 @@ class Recorder:
         if n_layers != expected:
             raise TraceError(f"attention came from {n_layers} layers; expected each of {expected} once")
         if self._cache is not None:
-            before, after = self._part.kept[0], self._cache.n_kept
-            if after - before != len(self._tokens):
+            for n, run in self._tokens.items():
+                self._rows[n] += run
+        dropped = self._dropped(newest=True)
+        self.trace.runs[-1].events += [self._pass, *dropped]
+        for part in self._pass.parts:
+            self._latest[part.sequence] = part
+            if self._pass.phase != "training":
+                self._seen[part.sequence].update(self._tokens[part.sequence])
+
+    def say(
+        self,
+        top: Sequence[tuple[str, float, float]],
+        chosen: Token,
+        how: str = "greedy",
+        *,
+        sequence: int = 0,
+        query: int | None = None,
+    ) -> int:
+        """Write down the token that came of the last pass in which a sequence ran; return its index.
+
+        It is the token that stands behind its query already, where that is the same one (replayed, or a draft
+        that was taken), or a new one.
+
+        Args:
+            top: the candidates: text, logit, probability.
+            chosen: the token.
+            how: it was chosen, such as "greedy".
+            query: whose logits gave it; None for the newest token's.
+        """
+        part, tokens = self._latest[sequence], self.trace.sequences[sequence].tokens
+        query = part.queries[-1] if query is None else query
+        index = query + 1
+        if index == len(tokens) or replace(tokens[index], origin=chosen.origin) != chosen:
+            index = len(tokens)
+            tokens.append(chosen)
+        part.out.append(Output(query, list(top), index, how))
+        return index
+
+    def settle(self) -> None:
+        """Write down which rows have left the cache since the last pass, of the sequences that were in it."""
+        self.trace.runs[-1].events += self._dropped()
+
+    def _dropped(self, newest: bool = False) -> list[Drop]:
+        """Ask the cache which rows it keeps, and return the others; `newest` must be kept after a pass."""
+        drops = []
+        for b, n in enumerate(self._tokens if self._cache is not None else []):
+            tokens, rows, kept = self.trace.sequences[n].tokens, self._rows[n], places_kept(self._cache, b)
+            place = {token: tokens[token].position - tokens[0].position for token in rows}
+            if not kept <= {*place.values()} or (newest and rows and place[rows[-1]] not in kept):
                 raise TraceError(
-                    f"{len(self._tokens)} rows were appended, the cache went from {before} to {after} rows: "
-                    "was it advanced once, after the last layer?"
+                    f"the cache keeps {len(kept)} rows, {len(rows)} were recorded; expected some of these, "
+                    "the newest among them: was it reset before, and advanced once, after the last layer?"
                 )
-            self._part.kept = (before, after)
-            self._rows += self._tokens
-        if chosen is not None:
-            sequence, query = self.trace.sequences[0].tokens, self._tokens[-1]
-            if query + 1 == len(sequence):  # otherwise it is replayed
-                sequence.append(chosen)
-            self._part.out.append(Output(query, list(top), query + 1, how))
-        self.trace.runs[-1].events.append(self._pass)
-        if self._pass.phase != "training":
-            self._seen.update(self._tokens)
+            gone = [token for token in rows if place[token] not in kept]
+            self._rows[n] = [token for token in rows if place[token] in kept]
+            if gone:
+                drafts = all(tokens[token].origin == "draft" for token in gone)
+                why = "rejected" if drafts else "window" if self._rows[n] else "preempted"
+                drops.append(Drop(n, gather(gone), why, SAY[why].format(len(gone))))
+        return drops
+
+    def _shares(self) -> list[tuple[int, Part]]:
+        """The open pass's parts, each with its place in the batch."""
+        parts = {part.sequence: part for part in self._pass.parts}
+        return [(b, parts[n]) for b, n in enumerate(self._tokens) if n in parts]
+
+    def _columns(self, n: int) -> list[int]:
+        """Which tokens' rows attention sees of a sequence in the open pass: kept and new."""
+        return (self._rows[n] if self._cache is not None else []) + self._tokens[n]
 
     def _check_shapes(self, layer: int, **arrays: np.ndarray) -> None:
         """One new row a token, and what every head and query needs over all rows, kept and new."""
-        T, H = len(self._tokens), self.trace.model.n_heads
+        B, H, T = len(self._tokens), self.trace.model.n_heads, max(map(len, self._tokens.values()))
         if self._appended[layer] != T:
             raise TraceError(
                 f"layer {layer} appended {self._appended[layer]} rows; expected {T}, one a token"
             )
-        (_, Hkv, _, Dv), S = arrays["v"].shape, len(self._read) + T
-        expected = {"mask": (T, S), "v": (1, Hkv, S, Dv), "scores": (1, H, T, S), "output": (1, H, T, Dv)}
+        (_, Hkv, _, Dv), S = arrays["v"].shape, max(len(self._columns(n)) for n in self._tokens)
+        expected = {
+            "mask": (B, 1, T, S),
+            "v": (B, Hkv, S, Dv),
+            "scores": (B, H, T, S),
+            "output": (B, H, T, Dv),
+        }
         for name, array in arrays.items():
             if array.shape != expected[name]:
                 raise TraceError(
-                    f"{name} of shape {array.shape} came in; expected {expected[name]}: {T} queries of one "
-                    f"sequence, {S} rows kept and new"
+                    f"{name} of shape {array.shape} came in; expected {expected[name]}: sequences {B}, "
+                    f"queries {T}, rows kept and new {S}"
                 )
 
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
@@ -204,36 +300,38 @@ class Recorder:
                 f"output by {off[0, head, query].max():.3g}; the mask, scale or sink is not the run's"
             )
 
-    def _count(self, layer: int, mask: np.ndarray) -> None:
-        """Write down who looks at whom and how much that is; it must be the same in every layer."""
-        columns = self._read + self._tokens
+    def _count(self, layer: int, part: Part, mask: np.ndarray) -> dict[str, int]:
+        """Write down who looks at whom, the same in every layer; return how much that is."""
+        columns = self._columns(part.sequence)
         visible = [gather(columns[j] for j in np.flatnonzero(row)) for row in mask]
-        (T, S), n_new = mask.shape, self._appended[layer]
-        counts = {"positions": T, "kv_rows": n_new, "rows_read": S - n_new}
-        counts |= {"pairs": int(mask.sum()), "products": T * S}
         if not self._pass.shapes:
-            self._part.visible, self._pass.counts = visible, counts
-        if visible != self._part.visible:
+            part.visible = visible
+        if visible != part.visible:
             raise TraceError(
-                f"layer {layer} looks at {visible}, the layers before it at {self._part.visible}; expected "
+                f"layer {layer} looks at {visible}, the layers before it at {part.visible}; expected "
                 "the same: a trace has one mask a pass"
             )
+        T, S = mask.shape
+        return {"positions": T, "kv_rows": T, "rows_read": S - T, "pairs": int(mask.sum())}
 
-    def _keep_rows(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
+    def _keep_rows(
+        self, layer: int, part: Part, mask: np.ndarray, weights: np.ndarray, output: np.ndarray
+    ) -> None:
         """Keep every row of the recorded heads' weights, and, with `values`, the contexts of new tokens."""
         allowed = FULL * AGAIN[self.trace.model.element_bytes]
-        new = [query for query, token in enumerate(self._tokens) if token not in self._seen]
+        n, tokens = part.sequence, self._tokens[part.sequence]
+        new = [query for query, token in enumerate(tokens) if token not in self._seen[n]]
         for head in (head for of_layer, head in self.trace.recorded if of_layer == layer):
-            for query, token in enumerate(self._tokens):
+            for query, token in enumerate(tokens):
                 row = _in_16_bits(weights[0, head, query][mask[query]])
-                kept = self.trace.weights.setdefault(weight_key(0, token, layer, head), row)
+                kept = self.trace.weights.setdefault(weight_key(n, token, layer, head), row)
                 if len(kept) != len(row) or np.abs(kept.astype(int) - row.astype(int)).max() > allowed:
                     raise TraceError(
                         f"token {token}, layer {layer}, head {head}: run again, it got other weights: "
                         "record the two runs as two traces and compare them"
                     )
             if self.trace.values is not None:
-                self._part.contexts[f"{layer}.{head}"] = output[0, head, new].tolist()
+                part.contexts[f"{layer}.{head}"] = output[0, head, new].tolist()
 
     def _keep_contents(self, kept: Values, k: np.ndarray | None, v: np.ndarray) -> None:
         """Keep new rows of K and V; row i is token i's, because the toy drops none."""
@@ -249,8 +347,25 @@ class Recorder:
             stored += listed[len(stored) :]
 
 
+def places_kept(cache: Any, b: int) -> set[int]:
+    """Return where the tokens stand in sequence b of a batch, from 0, whose rows a cache keeps.
+
+    A window says it in `at`, a list a layer; sequences of unequal length have `lengths`; else it is the first
+    `n_kept`. TraceError if layers keep different rows.
+    """
+    if hasattr(cache, "at"):
+        kept, *others = ({*at.tolist()} for at in cache.at)
+        if any(other != kept for other in others):
+            raise TraceError(
+                "the layers keep different rows; expected the same window in each: a trace has one mask "
+                "a pass"
+            )
+        return kept
+    return {*range(cache.lengths[b] if hasattr(cache, "lengths") else cache.n_kept)}
+
+
 def _per_query_head(rows: np.ndarray, n_heads: int) -> np.ndarray:
-    """Repeat (1, Hkv, S, D) to (1, H, S, D): each KV head serves H / Hkv query heads."""
+    """Repeat (B, Hkv, S, D) to (B, H, S, D): each KV head serves H / Hkv query heads."""
     return np.repeat(rows, n_heads // rows.shape[1], axis=1)
 
 

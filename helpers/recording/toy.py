@@ -60,7 +60,7 @@ def record_toy(
     prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
     k_dim, scale = (None, None) if rules else (2, 1.0)
     model = Model("toy", n_layers, len(HEADS), 1, k_dim, 1, scale, list(HEADS), 8)
-    recorder = Recorder(model, prompt, values=True)
+    recorder = Recorder(model, [prompt], values=True)
     decoder = ToyDecoder(recorder, carried, rules, ban_eos, choose, how)
     for one in (None,) if rules else (cache, None):
         record_run(recorder, decoder, one, "growing", max_new, training)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from helpers.arguments import check_whole
-from helpers.model.config import Llama3Scaling, ModelConfig
+from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig
 from helpers.model.load.files import read_json, reading
 
 CONFIG_FILE = "config.json"
@@ -17,6 +17,7 @@ ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "deepseek_v3": "DeepseekV3ForCausalLM",
 }
 SIZES = {  # a key of config.json, and our name for it
     "num_hidden_layers": "n_layers",
@@ -28,6 +29,8 @@ SIZES = {  # a key of config.json, and our name for it
     "vocab_size": "vocab_size",
     "max_position_embeddings": "max_seq_len",
 }
+LATENT_SIZES = {key: name for key, name in SIZES.items() if name not in ("n_kv_heads", "head_dim")}
+LATENT_SIZES |= {"kv_lora_rank": "rank", "qk_rope_head_dim": "rope_dim", "qk_nope_head_dim": "head_dim"}
 # What `transformers` takes for a key that is missing.
 LLAMA: dict[str, Any] = dict(
     zip(SIZES, (32, 32, None, None, 4096, 11_008, 32_000, 2048), strict=True),
@@ -45,6 +48,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
     "mistral": LLAMA | WINDOW | MISTRAL,
     "qwen2": LLAMA | WINDOW | QWEN2 | {"eos_token_id": None},
+    "deepseek_v3": LLAMA | dict.fromkeys(LATENT_SIZES) | {"eos_token_id": 1},  # sizes must be told
 }
 # Keys that make another function of the model, and the values with which they do not.
 HARMLESS: dict[str, tuple[Any, ...]] = {
@@ -78,11 +82,12 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
             f"hidden_size {C} is no multiple of num_attention_heads {heads}; expected a head_dim"
         )
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
-    sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in SIZES.items()}
+    kind_of_config, keys = (LatentConfig, LATENT_SIZES) if kind == "deepseek_v3" else (ModelConfig, SIZES)
+    sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
     window = window_of(data, sizes["n_layers"])
     sizes["max_seq_len"] = context(sizes["max_seq_len"], window, max_seq_len)
     rope, eos = rope_of(data), data["eos_token_id"]
-    return ModelConfig(
+    config = kind_of_config(
         **sizes,
         rope_theta=rope["rope_theta"],
         rope_scaling=scaling_of(rope),
@@ -91,18 +96,24 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
         qkv_bias=kind == "qwen2",
         eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,),
     )
+    if isinstance(config, LatentConfig):
+        refuse_unequal(data, fixed_by(config))
+    return config
 
 
 def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     """Return config.json for a model."""
-    kind, rope = "qwen2" if config.qkv_bias else "llama", None
+    kind, rope, keys = "qwen2" if config.qkv_bias else "llama", None, SIZES
+    if isinstance(config, LatentConfig):
+        kind, keys = "deepseek_v3", LATENT_SIZES
     if config.rope_scaling is not None:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
         rope[ORIGINAL] = rope.pop("original_max_seq_len")
     return {
         "architectures": [ARCHITECTURES[kind]],
         "model_type": kind,
-        **{theirs: getattr(config, ours) for theirs, ours in SIZES.items()},
+        **{theirs: getattr(config, ours) for theirs, ours in keys.items()},
+        **(fixed_by(config) if isinstance(config, LatentConfig) else {}),
         "rope_theta": config.rope_theta,
         "rope_scaling": rope,
         "rms_norm_eps": config.norm_eps,
@@ -112,6 +123,28 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
         "eos_token_id": list(config.eos_ids) or None,
         "torch_dtype": str(dtype).removeprefix("torch."),
     }
+
+
+def fixed_by(config: LatentConfig) -> dict[str, Any]:
+    """Return the keys with which a DeepSeek-V3 of these sizes is the function of ours, and no other."""
+    return {
+        "first_k_dense_replace": config.n_layers,  # no experts in any
+        "q_lora_rank": None,  # queries are not compressed
+        "rope_interleave": False,  # pairs as in Llama
+        "v_head_dim": config.head_dim,
+        "num_key_value_heads": config.n_heads,
+        "head_dim": config.rope_dim,
+    }
+
+
+def refuse_unequal(data: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raise ValueError for a key that is missing or has another value."""
+    for key, value in expected.items():
+        if data.get(key, "missing") != value:
+            raise ValueError(
+                f"{key} {data.get(key, 'missing')!r} is not supported; expected {value!r}: no mixture of "
+                "experts, queries not compressed, values as wide as keys, RoPE's pairs as in Llama"
+            )
 
 
 def size(data: dict[str, Any], key: str, default: int | None = None) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.config import ModelConfig
+from helpers.model.latent import model_of
 from helpers.model.load.files import CheckpointError
 from helpers.model.transformer import Transformer
 
@@ -50,7 +51,7 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         if not torch.equal(weights[READOUT], weights[EMBEDDING]):
             raise CheckpointError(f"{READOUT} is not {EMBEDDING}, though the config says that they are tied")
     with torch.device("meta"):  # no memory, no drawing of weights that are replaced at once
-        model = Transformer(config)
+        model = model_of(config)
     try:
         model.load_state_dict(weights, strict=True, assign=True)
     except RuntimeError as error:

@@ -1,0 +1,198 @@
+"""Record the passes of a model that something else drives: a reply with drafts, or an engine's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from helpers.model.attention import Core
+from helpers.model.cache import KVCache
+from helpers.model.transformer import Transformer
+from helpers.recording.loop import Watched
+from helpers.recording.model import (
+    as_array,
+    candidates,
+    describe,
+    empty_cache,
+    kind_of,
+    seen_by,
+    text_of,
+    tokens_of,
+)
+from helpers.recording.recorder import Recorder
+from helpers.sampling import say_settings
+from helpers.tokenizer import Tokenizer
+from helpers.trace import Token, Trace, TraceError
+
+Who = Callable[[Any], Sequence[int]]
+
+
+def record_reply(
+    model: Transformer,
+    prompt: str | Sequence[int],
+    reply: Callable[[list[int], KVCache], Iterable[int]],
+    tokenizer: Tokenizer | None = None,
+    *,
+    recorded: Sequence[tuple[int, int]] | None = None,
+    cache: KVCache | None = None,
+    how: str = "greedy",
+    n_top: int = 5,
+    name: str = "model",
+) -> Trace:
+    """Record the passes of the model behind a reply, drafts among them; those of a draft model are left out.
+
+    Args:
+        reply: starts it, given the prompt's ids and the cache; it may be `generate`, or `speculate`, as in
+            `lambda ids, cache: speculate(model, ids, 24, LookUp(), cache=cache)`.
+        how: its tokens are chosen, in words.
+
+    Other arguments and errors as in `record_model`.
+    """
+    tokens = tokens_of(model, prompt, tokenizer)
+    cache = empty_cache(model) if cache is None else cache
+    recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
+    recorder.begin_run("cached", kind_of(cache))
+    with Watcher(recorder, model, lambda seen: [0] * (seen is cache), tokenizer, n_top) as watcher:
+        for token in reply([token.id for token in tokens if token.id is not None], cache):
+            watcher.say(token, how)
+    return recorder.trace
+
+
+def record_engine(
+    engine: Any,
+    tokenizer: Tokenizer | None = None,
+    *,
+    recorded: Sequence[tuple[int, int]] | None = None,
+    n_top: int = 5,
+    name: str = "model",
+) -> Trace:
+    """Run the requests that wait in an engine until all are done; each is a sequence of the trace.
+
+    Args:
+        engine: a `serve.Engine` without sharing: rows that another request wrote are not in a text's trace.
+
+    Other arguments as in `record_model`. A request that had to give up its pages drops its rows where it
+    runs again.
+    """
+    requests = [one.request for one in engine.scheduler.waiting]
+    number = {request.id: n for n, request in enumerate(requests)}
+    prompts = [tokens_of(engine.model, request.prompt, tokenizer) for request in requests]
+
+    def who(cache: Any) -> list[int]:
+        owners = {id(one.table): number[one.request.id] for one in engine.scheduler.running}
+        return [owners[id(table)] for table in cache.tables]
+
+    recorder = Recorder(describe(engine.model, name), prompts, recorded=recorded)
+    recorder.begin_run("cached", "paged")
+    with Watcher(recorder, engine.model, who, tokenizer, n_top) as watcher:
+        while engine.scheduler.waiting or engine.scheduler.running:
+            for key, token in engine.step().items():
+                request = requests[number[key]]
+                how = say_settings(request.temperature, request.top_k, request.top_p)
+                watcher.say(token, how, sequence=number[key])
+    return recorder.trace
+
+
+class Watcher:
+    """While it is entered, passes of a model are recorded; `say` tells it what came of them.
+
+    A pass runs tokens of the text so far, and then drafts: those that `say` has not told of.
+
+    Args:
+        recorder: has begun a run.
+        model: whose passes they are.
+        who: given a pass's cache, the sequence in each row of its batch; nobody, and it is not recorded.
+        tokenizer: gives the text of a token.
+        n_top: candidates kept of each row of logits.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        model: Transformer,
+        who: Who,
+        tokenizer: Tokenizer | None = None,
+        n_top: int = 5,
+    ) -> None:
+        self.recorder, self.model, self.who = recorder, model, who
+        self.tokenizer, self.n_top = tokenizer, n_top
+        self.sequences = recorder.trace.sequences
+        self.text = {
+            n: list(range(one.prompt)) for n, one in enumerate(self.sequences)
+        }  # without rejected drafts
+        self.asked: dict[int, list[int]] = {}  # of the last pass, the queries whose logits may give a token
+        self.logits: dict[int, np.ndarray] = {}  # of the last pass, (T, V), or the last row alone
+        self.batch: list[int] = []  # sequences of the pass that runs now
+
+    def __enter__(self) -> Watcher:
+        cores = [module for module in self.model.modules() if isinstance(module, Core)]
+        self.hooks = [core.register_forward_hook(self.attended) for core in cores]
+        self.hooks += [self.model.register_forward_pre_hook(self.before)]
+        self.hooks += [self.model.register_forward_hook(self.after)]
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trail: TracebackType | None) -> None:
+        for hook in self.hooks:
+            hook.remove()
+        if error is None:
+            self.recorder.settle()
+
+    def before(self, model: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Open the pass, and watch its cache. A model of the first layers has these hooks too: not its."""
+        self.batch = [*self.who(given[1])] if model is self.model else []
+        if not self.batch:
+            return None
+        ids, cache, *rest = given
+        T, lengths, new = ids.shape[1], [cache.length], [ids.shape[1]]
+        if hasattr(cache, "new_of"):  # sequences of unequal length
+            lengths, new = cache.lengths, cache.new_of(T)
+        rows = zip(self.batch, ids.tolist(), lengths, new, strict=True)
+        tokens = {n: self.tokens_at(start, row[T - count :], n) for n, row, start, count in rows}
+        self.recorder.open_pass(self.phase(tokens), tokens, cache)
+        return ids, Watched(cache, self.recorder), *rest
+
+    def tokens_at(self, start: int, ids: list[int], n: int) -> list[int]:
+        """Return which tokens of a sequence these ids are, from place `start`; those not told are drafts."""
+        tokens, text = self.sequences[n].tokens, self.text[n]
+        run = text[start : start + len(ids)]
+        self.asked[n] = run[-1:]
+        for i in ids[len(run) :]:
+            self.asked[n].append(len(tokens))
+            run.append(len(tokens))
+            tokens.append(Token(text_of(self.tokenizer, i), i, start + len(run) - 1, "draft"))
+        if [tokens[i].id for i in run] != ids:
+            raise TraceError(
+                f"sequence {n} runs ids {ids} from {start} on; expected its text: `say` each token"
+            )
+        return run
+
+    def phase(self, tokens: dict[int, list[int]]) -> str:
+        """Return what a pass is called: it verifies drafts, or decodes one token of a reply, or prefills."""
+        if any(len(self.asked[n]) > 1 for n in tokens):
+            return "verify"
+        ones = [len(run) == 1 and run[0] >= self.sequences[n].prompt for n, run in tokens.items()]
+        return "decode" if any(ones) else "prefill"
+
+    def attended(self, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
+        """Show the recorder what went into the core of attention and what came out."""
+        if self.batch:
+            self.recorder.attention(**seen_by(core, given, contexts))
+
+    def after(self, model: Any, given: tuple[Any, ...], logits: Tensor) -> None:
+        """Close the pass, and keep its logits until `say` tells what came of them."""
+        if self.batch:
+            self.recorder.close_pass()
+            self.logits |= zip(self.batch, as_array(logits), strict=True)
+            self.batch = []
+
+    def say(self, chosen: int, how: str = "greedy", sequence: int = 0) -> None:
+        """Tell the next token of a sequence; of a pass with drafts several may come, one after another."""
+        left, text = self.asked[sequence], self.text[sequence]
+        row, query = self.logits[sequence][-len(left)], left.pop(0)
+        token = Token(text_of(self.tokenizer, chosen), chosen, len(text), "generated")
+        top = candidates(row, chosen, self.n_top, self.tokenizer)
+        text.append(self.recorder.say(top, token, how, sequence=sequence, query=query))

@@ -1,0 +1,160 @@
+"""Latent attention: two forms of one function, over every cache; its sizes, its file, and planted bugs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.cost.bytes import Latent, cache_nbytes, layers_of, weights_by_part
+from helpers.model.attention import Core
+from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.config import LatentConfig
+from helpers.model.fast import speed_up
+from helpers.model.latent import LatentAttention, LatentTransformer
+from helpers.model.load import load, save
+from tests import test_model_equal as equal
+from tests.planted import Bug, Planted, edit
+from tests.tiny import SIZES, enlarge, failing, in_passes, tokens
+
+torch.set_num_threads(1)
+
+# Logits up to 6 in float64. The two forms multiply the same matrices in another order.
+BOUND = 1e-11
+DOUBLE: dict[str, Any] = {"dtype": torch.float64}
+
+
+def config_of(**changed: Any) -> LatentConfig:
+    """Sizes of which no two are equal: heads of 8, of which nothing is rotated, and rows of 5 and 4."""
+    return LatentConfig(**(SIZES | {"n_kv_heads": 1, "rank": 5, "rope_dim": 4} | changed))
+
+
+def tiny_latent(**changed: Any) -> LatentTransformer:
+    """A small model in float64 with large weights, in the expanded form."""
+    torch.manual_seed(0)
+    model = LatentTransformer(config_of(**changed)).double().requires_grad_(False)
+    enlarge(model)
+    return model
+
+
+@pytest.mark.parametrize("kind", [GrowingCache, StaticCache])
+@given(
+    split=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=6),
+    batch=st.integers(1, 3),
+    n_heads=st.integers(1, 5),
+    rank=st.integers(1, 7),
+    head_dim=st.sampled_from([2, 6]),
+)
+@settings(max_examples=25)
+def test_both_forms_are_one_function(
+    kind: type[KVCache], split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
+) -> None:
+    """However the tokens are split, and even where the form changes from pass to pass."""
+    model = tiny_latent(n_heads=n_heads, rank=rank, head_dim=head_dim, max_seq_len=54)
+    ids, cache = tokens(batch, sum(T for T, _ in split)), kind(model.config, batch, **DOUBLE)
+    expected, said = model(ids), []
+    for chunk, (_, absorbed) in zip(ids.split([T for T, _ in split], 1), split, strict=True):
+        model.absorb(absorbed)
+        said.append(model(chunk, cache))
+    torch.testing.assert_close(torch.cat(said, 1), expected, rtol=0, atol=BOUND)
+    assert expected.abs().max() > 1
+
+
+def test_absorbed_attention_works_on_the_rows() -> None:
+    """What goes into the core: rows for one KV head, or keys and values for each. The logits are equal."""
+    model, seen, said = tiny_latent(), [], []
+    model.get_submodule("layers.1.self_attn.core").register_forward_hook(
+        lambda _, given, out: seen.append((*given, out))
+    )
+    for absorbed in (False, True):
+        model.absorb(absorbed)
+        said.append(model(tokens(2, 7)))
+    torch.testing.assert_close(*said, rtol=0, atol=BOUND)
+    shapes = [[tuple(x.shape) for x in (q, k, v, out)] for q, k, v, _, out in seen]
+    assert shapes == [
+        [(2, 6, 7, 12), (2, 6, 7, 12), (2, 6, 7, 8), (2, 6, 7, 8)],
+        [(2, 6, 7, 9), (2, 1, 7, 9), (2, 1, 7, 5), (2, 6, 7, 5)],
+    ]
+    assert {module.scale for module in model.modules() if isinstance(module, Core)} == {12**-0.5}
+
+
+def test_the_cache_holds_the_rows_and_nothing_else() -> None:
+    model, ids = tiny_latent(), tokens(2, 11)
+    cache = GrowingCache(model.config, 2, **DOUBLE)
+    in_passes(model, ids, [4, 7], cache)
+    a_token = 3 * (5 + 4)
+    assert model.config.cache_nbytes_per_token() == a_token * 4
+    assert cache.nbytes == 2 * 11 * a_token * 8
+    assert layers_of(model.config) == [Latent(5, 4)] * 3
+    assert 2 * cache_nbytes(layers_of(model.config), 11, 4) == cache.nbytes / 2
+    assert model.config.n_parameters == sum(p.numel() for p in model.parameters())
+    with pytest.raises(ValueError, match="as a dense model of the Llama family it would have"):
+        weights_by_part(model.config)
+
+
+def test_a_pass_that_fails_leaves_the_rows_as_they_were() -> None:
+    model, ids = tiny_latent(), tokens(1, 9)
+    cache = StaticCache(model.config, **DOUBLE)
+    in_passes(model, ids[:, :4], [4], cache)
+    with failing(model, "layers.2.self_attn.core"), pytest.raises(KeyboardInterrupt):
+        model(ids[:, 4:].flip(1), cache)
+    torch.testing.assert_close(model(ids[:, 4:], cache), model(ids)[:, 4:], rtol=0, atol=BOUND)
+
+
+def test_every_bit_is_saved(tmp_path: Path) -> None:
+    model = tiny_latent(tied=True)
+    save(model, tmp_path)
+    loaded = load(tmp_path)
+    assert isinstance(loaded, LatentTransformer)
+    assert loaded.config == model.config
+    assert all(torch.equal(x, model.state_dict()[name]) for name, x in loaded.state_dict().items())
+    assert torch.equal(loaded(tokens(1, 9)), model(tokens(1, 9)))
+
+
+def test_the_fast_path_refuses_it_by_name() -> None:
+    with pytest.raises(ValueError, match="of type LatentTransformer, which speed_up does not know"):
+        speed_up(tiny_latent())
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"rank": 0}, "rank is 0; expected a whole number, 1 or more"),
+        ({"rope_dim": 3}, "rope_dim is 3; expected an even number"),
+        ({"n_kv_heads": 2}, "n_kv_heads is 2 and qkv_bias False; expected 1 and False"),
+        ({"qkv_bias": True}, "n_kv_heads is 1 and qkv_bias True"),
+    ],
+)
+def test_sizes_that_do_not_fit(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        config_of(**changed)
+
+
+planted = Planted()
+FORMS, ROWS = test_absorbed_attention_works_on_the_rows, test_the_cache_holds_the_rows_and_nothing_else
+EQUAL = equal.test_equal_without_a_cache
+planted("scale of the absorbed width", [FORMS])(
+    edit(LatentAttention.__init__, "scale=sum(self.widths)", "scale=config.k_dim")
+)
+planted("rows rotated twice", [EQUAL])(
+    edit(LatentAttention.forward, "rotate(q_rope, *cos_sin)", "rotate(rotate(q_rope, *cos_sin), *cos_sin)")
+)
+planted("the latent is not normed", [EQUAL])(
+    edit(LatentAttention.forward, "self.kv_a_layernorm(latent)", "latent")
+)
+planted("keys and values of a head swapped in one form", [FORMS])(
+    edit(LatentAttention.absorb, "to_k, to_v =", "to_v, to_k =")
+)
+planted("values are whole rows", [FORMS])(edit(LatentAttention.absorb, "[..., : self.row_widths[0]]", ""))
+planted("rope width forgotten in the bytes", [ROWS])(
+    edit(LatentConfig.k_dim, "self.rank + self.rope_dim", "self.rank")
+)
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_a_planted_bug_is_caught(bug: Bug) -> None:
+    assert bug.missed_by() == []
