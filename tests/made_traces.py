@@ -198,13 +198,15 @@ class _Maker:
         return self.outs[query]
 
 
-def shapes(n_layers: int, heads: int, kv_heads: int, new: int, keys: int) -> list[dict[str, Any]]:
+def shapes(
+    n_layers: int, heads: int, kv_heads: int, new: int, keys: int, batch: int = 1
+) -> list[dict[str, Any]]:
     """What each layer works on in a pass."""
     one = {
-        "q": [1, heads, new, 2],
-        "k": [1, kv_heads, keys, 2],
-        "v": [1, kv_heads, keys, 1],
-        "scores": [1, heads, new, keys],
+        "q": [batch, heads, new, 2],
+        "k": [batch, kv_heads, keys, 2],
+        "v": [batch, kv_heads, keys, 1],
+        "scores": [batch, heads, new, keys],
     }
     return [{"layer": layer, **one} for layer in range(n_layers)]
 
@@ -223,9 +225,9 @@ def together(first: Trace, second: Trace) -> Trace:
                 continue
             a, b = passes
             counts = {name: a.counts[name] + b.counts[name] for name in a.counts}
-            T, S = counts["positions"], counts["positions"] + counts["rows_read"]
-            sizes = shapes(len(a.shapes), first.model.n_heads, first.model.n_kv_heads, T, S)
-            events.append(Pass(a.phase, [*a.parts, *b.parts], sizes, {**counts, "products": T * S}))
+            T, S = (max(one.shapes[0]["scores"][n] for one in passes) for n in (2, 3))
+            sizes = shapes(len(a.shapes), first.model.n_heads, first.model.n_kv_heads, T, S, batch=2)
+            events.append(Pass(a.phase, [*a.parts, *b.parts], sizes, {**counts, "products": 2 * T * S}))
         runs.append(Run(one.name, one.cache, events))
     return replace(
         first,

@@ -100,14 +100,14 @@ def _check_outputs(trace: Trace, event: Pass, part: Part) -> None:
 
 
 def _check_counts(trace: Trace, event: Pass) -> None:
-    T = sum(len(part.queries) for part in event.parts)
-    S = T + sum(len(spread(part.read)) for part in event.parts)
+    new, read = zip(*((len(part.queries), len(spread(part.read))) for part in event.parts), strict=True)
+    B, T, S = len(new), max(new), max(map(sum, zip(new, read, strict=True)))
     pairs = sum(len(spread(visible)) for part in event.parts for visible in part.visible)
-    counts = {"positions": T, "kv_rows": T, "rows_read": S - T, "pairs": pairs, "products": T * S}
-    assert event.counts == counts
+    counts = {"positions": sum(new), "kv_rows": sum(new), "rows_read": sum(read), "pairs": pairs}
+    assert event.counts == counts | {"products": B * T * S}
     model: Any = trace.model
     H, Hkv, D, Dv = model.n_heads, model.n_kv_heads, model.k_dim, model.v_dim
-    sizes = {"q": [1, H, T, D], "k": [1, Hkv, S, D], "v": [1, Hkv, S, Dv], "scores": [1, H, T, S]}
+    sizes = {"q": [B, H, T, D], "k": [B, Hkv, S, D], "v": [B, Hkv, S, Dv], "scores": [B, H, T, S]}
     for layer, shape in enumerate(event.shapes):
         known = {name: None if None in size else size for name, size in sizes.items()}
         assert shape == {"layer": layer, **known}

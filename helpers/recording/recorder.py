@@ -38,9 +38,9 @@ ROUNDING = {8: 1e-9, 4: 1e-5, 2: 4e-2}
 
 
 SAY = {
-    "rejected": "{} drafted tokens were not taken: their rows leave the cache.",
-    "window": "{} rows leave the cache: the window has moved on.",
-    "preempted": "{} rows leave the cache, to make room for others.",
+    "rejected": "Out of the cache: {}, of drafts that were not taken.",
+    "window": "Out of the cache: {}, as the window has moved on.",
+    "preempted": "Out of the cache: {}, to make room for others.",
 }
 
 
@@ -254,7 +254,9 @@ class Recorder:
             if gone:
                 drafts = all(tokens[token].origin == "draft" for token in gone)
                 why = "rejected" if drafts else "window" if self._rows[n] else "preempted"
-                drops.append(Drop(n, gather(gone), why, SAY[why].format(len(gone))))
+                drops.append(
+                    Drop(n, gather(gone), why, SAY[why].format(f"{len(gone)} row{'s' * (len(gone) > 1)}"))
+                )
         return drops
 
     def _shares(self) -> list[tuple[int, Part]]:

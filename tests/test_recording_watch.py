@@ -1,0 +1,198 @@
+"""Traces of rows that leave, of drafts and of several sequences: what a pass alone, in full, would show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.model.cache import RaggedCache, WindowCache
+from helpers.model.generate import generate, run
+from helpers.model.speculate import Drafter, DraftModel, FirstLayers, LookUp, speculate
+from helpers.recording import recorder, watch
+from helpers.recording.model import ModelDecoder, describe, record_model, tokens_of
+from helpers.recording.recorder import Recorder
+from helpers.recording.watch import Watcher, record_engine, record_reply
+from helpers.serve.engine import Engine
+from helpers.stepper import Stepper
+from helpers.trace import Drop, Trace, TraceError, compare, spread
+from tests import oracle
+from tests.planted import Bug, Planted, edit
+from tests.test_latent import tiny_latent
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+
+MODEL = tiny(dtype=torch.float64).requires_grad_(False)
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def drops(trace: Trace) -> list[tuple[int, list[int], str]]:
+    events = (event for run in trace.runs for event in run.events if isinstance(event, Drop))
+    return [(event.sequence, spread(event.rows), event.why) for event in events]
+
+
+def same_weights(trace: Trace, sequence: int, alone: Trace) -> None:
+    """Of every token in the text, against the same text as `record_model` records it by itself."""
+    tokens = trace.sequences[sequence].tokens
+    taken = {
+        out.chosen
+        for p in trace.runs[0].passes
+        for part in p.parts
+        for out in part.out
+        if part.sequence == sequence
+    }
+    text = [i for i, token in enumerate(tokens) if token.origin == "prompt" or i in taken]
+    assert [tokens[i].id for i in text] == [token.id for token in alone.sequences[0].tokens]
+    for place, i in enumerate(text[:-1]):
+        for layer, head in trace.recorded:
+            got = trace.attention_weights(i, layer, head, sequence)
+            np.testing.assert_allclose(got, alone.attention_weights(place, layer, head), atol=2e-5)
+
+
+@pytest.mark.parametrize(("window", "sinks"), [(1, 0), (4, 0), (4, 2)])
+def test_rows_that_leave_a_window(window: int, sinks: int) -> None:
+    cache = WindowCache(MODEL.config, window, sinks, dtype=torch.float64)
+    trace = record_model(MODEL, PROMPT, max_new=4, cache=cache)
+    oracle.check(trace)
+    assert [one.cache for one in trace.runs] == ["window", "none"]
+    assert str(compare(trace.only("cached"), trace.only("uncached"))) == "equal"
+    first = list(range(sinks, len(PROMPT) - window))
+    assert drops(trace) == [(0, first, "window"), *((0, [n - window], "window") for n in range(8, 11))]
+    seen = [spread(p.parts[0].visible[-1]) for p in trace.run("cached").steps]
+    assert seen == [[*range(sinks), *range(n - window + 1, n + 1)] for n in range(7, 11)]
+    assert "<table" in Stepper(trace).static_html()
+
+
+def test_windows_in_some_layers_have_no_place_in_a_trace() -> None:
+    cache = WindowCache(MODEL.config, [4, None, 4], dtype=torch.float64)
+    with pytest.raises(TraceError, match="the same.*: a trace has one mask a pass"):
+        record_model(MODEL, PROMPT, cache=cache, training=False)
+
+
+DRAFTERS: dict[str, Any] = {
+    "look-up": LookUp,
+    "first layers": lambda: FirstLayers(MODEL, 2),
+    "the model itself": lambda: DraftModel(MODEL),
+    "another model": lambda: DraftModel(tiny(seed=1, n_layers=2, dtype=torch.float64).requires_grad_(False)),
+}
+
+
+@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_drafts(name: str, k: int) -> None:
+    replies: list[Any] = []
+    drafter: Drafter = DRAFTERS[name]()
+
+    def reply(ids: list[int], cache: Any) -> Any:
+        replies.append(speculate(MODEL, ids, 12, drafter, k, cache=cache))
+        return replies[0]
+
+    trace = record_reply(MODEL, PROMPT, reply)
+    oracle.check(trace)
+    same_weights(trace, 0, record_model(MODEL, PROMPT, max_new=12))
+    rounds, passes = replies[0].rounds, trace.runs[0].passes
+    assert [len(p.parts[0].queries) for p in passes[1:]] == [one.drafted + 1 for one in rounds[1:]]
+    assert [len(p.parts[0].out) for p in passes] == [one.accepted + 1 for one in rounds]
+    assert {p.phase for p in passes[1:]} <= {"verify", "decode"}
+    rejected = [one.drafted - one.accepted for one in rounds]
+    assert [(len(rows), why) for _, rows, why in drops(trace)] == [(n, "rejected") for n in rejected if n]
+    assert sum(token.origin == "draft" for token in trace.sequences[0].tokens) == sum(
+        r.drafted for r in rounds
+    )
+    assert Trace.from_json(trace.to_json()).to_json() == trace.to_json()
+
+
+def test_a_reply_without_drafts_is_what_record_model_records() -> None:
+    trace = record_reply(MODEL, PROMPT, lambda ids, cache: generate(MODEL, ids, 5, cache=cache))
+    alone = record_model(MODEL, PROMPT, max_new=5, training=False, uncached=False)
+    assert [str(compare(trace, alone, what)) for what in ("result", "work")] == ["equal", "equal"]
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in MODEL.modules())
+
+
+def test_sequences_of_unequal_length_in_one_pass() -> None:
+    """Prompts of 8 and 3 in one pass, padding on the left; then both decode; then one alone."""
+    prompts = [PROMPT, [7, 7, 2]]
+    cache = RaggedCache(MODEL.config, 2, dtype=torch.float64)
+    watched = Recorder(describe(MODEL, "two"), [tokens_of(MODEL, prompt, None) for prompt in prompts])
+    watched.begin_run("cached", "ragged")
+    with Watcher(watched, MODEL, lambda cache: [0, 1]) as watcher:
+        new, text = [8, 3], [[*prompt] for prompt in prompts]
+        for step in range(3):
+            cache.expect(new)
+            T = max(new)
+            ids = [([0] * T + one)[-T:] if n else [0] * T for n, one in zip(new, text, strict=True)]
+            logits = run(MODEL, torch.tensor(ids), cache)
+            for n in (0, 1)[: 2 - step // 2]:
+                text[n].append(int(logits[n].argmax()))
+                watcher.say(text[n][-1], sequence=n)
+            new = [1, 1] if step < 1 else [1, 0]
+    trace = watched.trace
+    assert [[part.sequence for part in p.parts] for p in trace.runs[0].passes] == [[0, 1], [0, 1], [0]]
+    assert [p.counts["positions"] for p in trace.runs[0].passes] == [11, 2, 1]
+    for n, prompt in enumerate(prompts):
+        same_weights(trace, n, record_model(MODEL, prompt, max_new=3 - n, uncached=False))
+
+
+@pytest.mark.parametrize(("n_pages", "budget"), [(30, None), (30, 5), (6, 6)])
+def test_requests_of_an_engine(n_pages: int, budget: int | None) -> None:
+    prompts = [PROMPT, [7, 7, 2], [5] * 6]
+    engine = Engine(MODEL, 2, budget, n_pages=n_pages, page_size=3, sharing=False)
+    for n, prompt in enumerate(prompts):
+        engine.add(f"request {n}", prompt, 6)
+    trace = record_engine(engine)
+    oracle.check(trace)
+    for n, prompt in enumerate(prompts):
+        same_weights(trace, n, record_model(MODEL, prompt, max_new=6, uncached=False))
+    assert {why for _, _, why in drops(trace)} == ({"preempted"} if n_pages == 6 else set())
+    assert max(len(p.parts) for p in trace.runs[0].passes) == 2
+    assert "<table" in Stepper(trace).static_html()
+
+
+def test_latent_attention_in_both_forms() -> None:
+    """The same weights, though one attends with keys of every head and the other on the rows."""
+    model, traces = tiny_latent(), []
+    for absorbed in (False, True):
+        model.absorb(absorbed)
+        traces.append(record_model(model, PROMPT, max_new=4))
+    assert str(compare(*traces)) == "equal"
+    assert [trace.runs[0].passes[0].shapes[0]["k"] for trace in traces] == [[1, 6, 8, 12], [1, 1, 8, 9]]
+    assert traces[0].model.scale == 12**-0.5
+    assert "<table" in Stepper(traces[1]).static_html()
+
+
+def test_what_was_not_told_is_noticed() -> None:
+    def silent(ids: list[int], cache: Any) -> Any:
+        run(MODEL, torch.tensor([ids]), cache)
+        run(MODEL, torch.tensor([[2]]), cache)
+        run(MODEL, torch.tensor([[3, 3]]), cache)
+        return []
+
+    with pytest.raises(TraceError, match="runs ids"):
+        record_reply(MODEL, PROMPT, silent)
+
+
+planted = Planted()
+WINDOW = test_rows_that_leave_a_window
+planted("rows kept are counted, not asked for", [WINDOW])(
+    edit(recorder.places_kept, 'hasattr(cache, "at")', "False")
+)
+planted("rows that left stay in the record", [WINDOW, test_drafts])(
+    edit(Recorder._dropped, "if place[token] in kept]", "]")
+)
+planted("a rejected draft is taken for the text", [test_drafts])(
+    edit(Recorder.say, "replace(tokens[index], origin=chosen.origin) != chosen", "False")
+)
+planted("padding is recorded", [test_sequences_of_unequal_length_in_one_pass])(
+    edit(watch.Watcher.before, "row[T - count :]", "row[:count]")
+)
+planted("the run without a cache forgets the window", [WINDOW])(
+    edit(ModelDecoder.run, "deepcopy(self.empty)", "empty_cache(self.model)")
+)
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_a_planted_bug_is_caught(bug: Bug) -> None:
+    assert bug.missed_by() == []
