@@ -352,17 +352,11 @@ class Recorder:
 def places_kept(cache: Any, b: int) -> set[int]:
     """Return where the tokens stand in sequence b of a batch, from 0, whose rows a cache keeps.
 
-    A window says it in `at`, a list a layer; sequences of unequal length have `lengths`; else it is the first
-    `n_kept`. TraceError if layers keep different rows.
+    A window says it in `at`, layer by layer, and all keep the same where all show the same; sequences of
+    unequal length have `lengths`; else it is the first `n_kept`.
     """
     if hasattr(cache, "at"):
-        kept, *others = ({*at.tolist()} for at in cache.at)
-        if any(other != kept for other in others):
-            raise TraceError(
-                "the layers keep different rows; expected the same window in each: a trace has one mask "
-                "a pass"
-            )
-        return kept
+        return {*cache.at[0].tolist()}
     return {*range(cache.lengths[b] if hasattr(cache, "lengths") else cache.n_kept)}
 
 

@@ -164,7 +164,7 @@ class Watcher:
             self.asked[n].append(len(tokens))
             run.append(len(tokens))
             tokens.append(Token(text_of(self.tokenizer, i), i, start + len(run) - 1, "draft"))
-        if [tokens[i].id for i in run] != ids:
+        if start > len(text) or [tokens[i].id for i in run] != ids:
             raise TraceError(
                 f"sequence {n} runs ids {ids} from {start} on; expected its text: `say` each token"
             )
