@@ -125,7 +125,7 @@ planted("the whole history is fed again", [LONG, COUNTS])(
     edit(
         loop.record_run,
         *("first = len(tokens) - 1 if emitted and cache is not None else 0", "first = 0"),
-        *("len(tokens)), cache)", "len(tokens)), None)", "tokens[first:], cache)", "tokens[first:], None)"),
+        *("len(tokens))}, cache)", "len(tokens))}, None)", "tokens[first:], cache)", "tokens[first:], None)"),
     )
 )
 

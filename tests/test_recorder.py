@@ -246,7 +246,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "a batch of two": (
         lambda layer, s: s.update({n: np.repeat(s[n], 2, axis=0) for n in ("q", "k", "v")}),
-        "scores of shape (2, 6, 5, 5) came in; expected (1, 6, 5, 5): sequences 1, queries 5, rows kept and new 5",
+        "scores of shape (2, 6, 5, 5) came in; expected (1, 6, 5, 5): sequences 1, queries 5, rows",
     ),
     "a mask for other rows": (
         in_layer_1(mask=lambda m: m[:, :4], output=lambda o: 0),
@@ -281,7 +281,7 @@ def test_refuses_a_cache_that_was_not_advanced_once(advance: int) -> None:
 
 
 def test_refuses_a_cache_that_was_not_reset() -> None:
-    with pytest.raises(TraceError, match="the cache keeps 3 rows, 0 were recorded; .* was it reset before"):
+    with pytest.raises(TraceError, match="the cache keeps 3 rows, 0 were recorded"):
         a_pass(begun(), range(5), Rows(n_kept=3))
 
 
