@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from helpers.cost.bytes import Latent, cache_nbytes, layers_of, weights_by_part
 from helpers.model.attention import Core
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.cache import (
+    GrowingCache,
+    PagedCache,
+    QuantizedCache,
+    RaggedCache,
+    StaticCache,
+    WindowCache,
+)
 from helpers.model.config import LatentConfig
 from helpers.model.fast import speed_up
 from helpers.model.latent import LatentAttention, LatentTransformer
@@ -41,7 +48,10 @@ def tiny_latent(**changed: Any) -> LatentTransformer:
     return model
 
 
-@pytest.mark.parametrize("kind", [GrowingCache, StaticCache])
+KINDS: list[Any] = [GrowingCache, StaticCache, WindowCache, QuantizedCache, RaggedCache, PagedCache]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @given(
     split=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=6),
     batch=st.integers(1, 3),
@@ -51,17 +61,21 @@ def tiny_latent(**changed: Any) -> LatentTransformer:
 )
 @settings(max_examples=25)
 def test_both_forms_are_one_function(
-    kind: type[KVCache], split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
+    kind: Any, split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
 ) -> None:
-    """However the tokens are split, and even where the form changes from pass to pass."""
+    """However the tokens are split, even where the form changes from pass to pass, and in every cache."""
     model = tiny_latent(n_heads=n_heads, rank=rank, head_dim=head_dim, max_seq_len=54)
-    ids, cache = tokens(batch, sum(T for T, _ in split)), kind(model.config, batch, **DOUBLE)
-    expected, said = model(ids), []
-    for chunk, (_, absorbed) in zip(ids.split([T for T, _ in split], 1), split, strict=True):
+    sizes, said = [T for T, _ in split], []
+    ids, cache = tokens(batch, sum(sizes)), kind(model.config, batch=batch, **DOUBLE)
+    lossy = kind in (WindowCache, QuantizedCache)
+    same = kind(model.config, batch=batch, **DOUBLE)
+    expected = in_passes(model, ids, sizes, same) if lossy else model(ids)
+    for chunk, (_, absorbed) in zip(ids.split(sizes, 1), split, strict=True):
         model.absorb(absorbed)
         said.append(model(chunk, cache))
     torch.testing.assert_close(torch.cat(said, 1), expected, rtol=0, atol=BOUND)
     assert expected.abs().max() > 1
+    assert cache.nbytes == same.nbytes > 0 or not lossy
 
 
 def test_absorbed_attention_works_on_the_rows() -> None:
