@@ -36,6 +36,7 @@ class Engine:
     Attributes:
         replies: token ids of each request so far, by its id.
         times: when each came, and when its tokens came, by its id.
+        ran: tokens of each that ran in each of its steps, by its id.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Engine:
         self.pages = Pages(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         self.replies: dict[Hashable, list[int]] = {}
         self.times: dict[Hashable, Times] = {}
+        self.ran: dict[Hashable, list[int]] = {}
 
     def add(self, id: Hashable, prompt: Sequence[int], max_new: int, **settings: Any) -> None:
         """Let a request wait; nothing runs yet.
@@ -75,7 +77,8 @@ class Engine:
         if len(prompt):
             check_tokens(torch.tensor([request.prompt]), V)
         one = self.scheduler.add(request)
-        self.choosers[one], self.replies[id], self.times[id] = choose, [], Times(time.perf_counter())
+        self.choosers[one], self.replies[id], self.ran[id] = choose, [], []
+        self.times[id] = Times(time.perf_counter())
 
     def cancel(self, id: Hashable) -> None:
         """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
@@ -103,6 +106,8 @@ class Engine:
         for one, token in chosen.items():
             self.replies[one.request.id].append(token)
             self.times[one.request.id].tokens.append(now)
+        for one, n in plan:
+            self.ran[one.request.id].append(n)
         for one in self.scheduler.ran(plan, chosen):
             del self.choosers[one]
         return {one.request.id: token for one, token in chosen.items()}
@@ -120,8 +125,13 @@ class Engine:
         logits = run(self.model, tokens, cache).float().cpu().numpy()
         return {one: row for (one, n), row in zip(part, logits, strict=True) if n == one.n_left}
 
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits or runs."""
+        return bool(self.choosers)
+
     def run_all(self) -> dict[Hashable, list[int]]:
         """Run steps until nobody waits or runs; return all replies, by id."""
-        while self.choosers:
+        while self.busy:
             self.step()
         return self.replies
