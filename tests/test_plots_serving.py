@@ -42,5 +42,5 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     for runs, told in [({}, "0 steps"), ({"a": []}, "0 steps"), ({"a": [{}] * 21}, "21 steps")]:
         with pytest.raises(ValueError, match=f"{told} in the longest run; expected 1 to 20"):
             plots.slots(runs, 2)
-    with pytest.raises(ValueError, match=r"slots \\[2\\] are taken; expected 0 to 1"):
+    with pytest.raises(ValueError, match=r"slots \[2\] are taken; expected 0 to 1"):
         plots.slots({"a": [{2: "A"}]}, 2)

@@ -62,8 +62,8 @@ class PeopleInLine(Explorer):
     def knobs(self) -> dict[str, Any]:
         rates, slots = ([(f"{n:,}", n) for n in numbers] for numbers in (RATES, SLOTS))
         return {
-            "rate": knob("SelectionSlider", "a second", options=rates, value=5),
-            "slots": knob("SelectionSlider", "slots", options=slots, value=16),
+            "rate": knob("SelectionSlider", "a second", options=rates, value=20),
+            "slots": knob("SelectionSlider", "slots", options=slots, value=4),
         }
 
     def draw(self, rate: float, slots: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from helpers.plots.canvas import Picture, Sheet
 from helpers.plots.measured import curves
-from helpers.plots.words import counted, need, told
+from helpers.plots.words import counted, need, shorten, told
 
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
 
@@ -31,7 +31,8 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
         left, high = (18.0, 26.0) if sheet.narrow else (74.0, 30.0)
         wide, top = (sheet.width - left - 18) / longest, 22.0
         for name, steps in runs.items():
-            sheet.text(18, top, f"{name}: {counted(len(steps), 'step')}", bold=True)
+            heading = f"{name}: {counted(len(steps), 'step')}"
+            sheet.text(18, top, shorten(heading, sheet.width - 36, bold=True), bold=True)
             for slot in range(n_slots):
                 y = top + 20 + high * slot
                 if not sheet.narrow:
@@ -70,7 +71,7 @@ def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float)
     x, y, wide, high = x + 1.5, y + 1.5, wide - 3, high - 3
     if who:
         sheet.box(x, y, wide, high, fill="generated fill", edge="generated")
-        return sheet.text(x + wide / 2, y + high / 2, who, at="center")
+        return sheet.text(x + wide / 2, y + high / 2, shorten(who, wide - 4), at="center")
     sheet.box(x, y, wide, high, edge="line")
     for n in range(1, int((wide + high) / 9)):
         low, far = 9.0 * n - high, 9.0 * n
@@ -81,9 +82,7 @@ def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float)
 def throughput(batches: Sequence[int], predicted: Sequence[float], measured: Sequence[float]) -> Picture:
     """Draw the tokens a second of all users together against the batch, predicted and measured."""
     series = {"predicted": predicted, "measured": measured}
-    return curves(
-        "tokens a second, all users together", "a second", "users in a step", batches, series, log=True
-    )
+    return curves("tokens a second, all users", "", "users in a step", batches, series, log=True)
 
 
 def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -> Picture:
