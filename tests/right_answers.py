@@ -13,6 +13,7 @@ from torch import Tensor
 from helpers import toy
 from helpers.cost.bytes import GIB, Full, Latent, Window, cache_nbytes, users_that_fit
 from helpers.sampling import softmax
+from helpers.serve.blocks import Blocks
 
 
 def future_by_rows(prefill: Callable[[Any], np.ndarray]) -> bool:
@@ -116,6 +117,21 @@ def bytes_by_match(layers: list[Any], tokens: int) -> int:
     return total
 
 
+def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
+    """Number the tokens of each sequence, and give padding -1 and nothing to look at."""
+    T = max(lengths)
+    positions = [[*[-1] * (T - n), *range(n)] for n in lengths]
+    mask = [[[0 <= key <= query for key in row] for query in row] for row in positions]
+    return positions, torch.tensor(mask)
+
+
+def shared_by_blocks(old: list[int], new: list[int], size: int) -> int:
+    """Let the pool's own bookkeeping say it."""
+    blocks = Blocks(len(old) // size + 1, size)
+    blocks.written([*range(len(old) // size)], old)
+    return len(blocks.share(new))
+
+
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "pick_even": [
@@ -206,4 +222,17 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "batch_at_ridge": [lambda m, each: -int(-m.flops_per_second * each // (2 * m.bytes_per_second))],
+    "ragged": [ragged_by_loops],
+    "next_step": [
+        lambda waiting, running, budget: [
+            max(0, min(n, budget - running - sum(waiting[:i]))) for i, n in enumerate(waiting)
+        ],
+    ],
+    "shared_blocks": [shared_by_blocks],
+    "idle": [
+        lambda replies, slots: sum(
+            max(replies[n // slots * slots :][:slots]) - reply
+            for n, reply in enumerate([*replies, *[0] * (-len(replies) % slots)])
+        ),
+    ],
 }

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from helpers import explorers, toy
 from helpers.cost.models import CARDS, MODELS
-from helpers.explorers import reply, step, words
+from helpers.explorers import reply, serving, step, words
 from helpers.sampling import next_probabilities
 
 LOGITS = toy.step(toy.PROMPT)
@@ -26,6 +26,7 @@ MAKE = [
     explorers.cost_of_reply,
     explorers.users_on_cards,
     explorers.step_on_card,
+    explorers.people_in_line,
 ]
 
 
@@ -247,3 +248,21 @@ def test_every_setting_of_a_step_on_a_card_can_be_drawn() -> None:
         )
         html = explorer.draw(**settings) + explorer.say(**settings)
         assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
+
+
+def test_people_in_line() -> None:
+    """One slot serves two requests a second, and no more: each has some 100 tokens of 4.5 ms."""
+    explorer = explorers.people_in_line()
+    alone, crowded = serving.served(1, 64), serving.served(100, 64)
+    assert 0.0045 < alone["TPOT, half of them"] < 0.0046  # notebook 10's floor, 4.48 ms, and rows
+    assert crowded["TPOT, half of them"] > 1.5 * alone["TPOT, half of them"]
+    assert serving.served(5, 1)["TTFT, half of them"] > 1000 * serving.served(5, 4)["TTFT, half of them"]
+    assert 215 < serving.served(5, 1)["tokens a second"] < 223
+    assert explorer.say(rate=5, slots=1).startswith("218 tokens a second. Half of them wait 13.6 s for the")
+    rows = cells(explorer.static_html())
+    assert rows[0] == ["slots", "1 a second", "5 a second", "20 a second"]
+    assert rows[1][2] == "13.6 s, 4.5 ms"
+    for rate, slots in itertools.product(serving.RATES, serving.SLOTS):
+        widths = re.findall(r"width:([\d.]+)%", explorer.draw(rate=rate, slots=slots))
+        assert len(widths) == 3
+        assert max(map(float, widths)) == 100

@@ -34,7 +34,7 @@ ROOMS = {
     "07": MODEL,
     "08": MODEL,
     "09": MODEL,
-    "10": MODEL,
+    "1": MODEL,
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

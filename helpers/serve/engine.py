@@ -1,0 +1,137 @@
+"""An engine: a model that runs what a scheduler says, over pages that all requests share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from helpers.model.cache import PagedCache, Pages
+from helpers.model.generate import run
+from helpers.model.transformer import Transformer, check_tokens
+from helpers.sampling import Chooser, chooser
+from helpers.serve.blocks import Blocks
+from helpers.serve.scheduler import Plan, Scheduler
+from helpers.serve.sequence import Request, Running
+from helpers.serve.simulation import Times
+
+
+class Engine:
+    """Serves requests with one model.
+
+    In a step, those that have one token to run are one pass, (B, 1), and each longer text is a pass of its
+    own, (1, T). Engines on a GPU put both into one.
+
+    Args:
+        model: what runs.
+        slots: requests that run at the same time, at most.
+        budget: tokens of a step, at most; None for no limit.
+        n_pages, page_size: the pool. The scheduler decides whose they are.
+        sharing: whether pages that hold the same beginning are shared.
+        kind: `Scheduler`, or `Static`.
+
+    Attributes:
+        replies: token ids of each request so far, by its id.
+        times: when each came, and when its tokens came, by its id.
+        ran: tokens of each that ran in each of its steps, by its id.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        slots: int = 8,
+        budget: int | None = None,
+        *,
+        n_pages: int,
+        page_size: int = 16,
+        sharing: bool = True,
+        kind: type[Scheduler] = Scheduler,
+    ) -> None:
+        config, weight = model.config, model.embed_tokens.weight
+        blocks = Blocks(n_pages, page_size, sharing=sharing)
+        self.model, self.choosers = model, dict[Running, Chooser]()
+        self.scheduler = kind(blocks, slots, budget, ends=config.eos_ids, max_len=config.max_seq_len)
+        self.pages = Pages(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
+        self.replies: dict[Hashable, list[int]] = {}
+        self.times: dict[Hashable, Times] = {}
+        self.ran: dict[Hashable, list[int]] = {}
+
+    def add(self, id: Hashable, prompt: Sequence[int], max_new: int, **settings: Any) -> None:
+        """Let a request wait; nothing runs yet.
+
+        Args:
+            id: tells it from those that wait or run.
+            prompt: token ids.
+            max_new: tokens at most.
+            settings: temperature, top_k, top_p and seed, as in `generate`.
+
+        Raises:
+            ValueError: an id that is taken, a prompt that is empty or has an id out of range, settings that
+                make no sense, or a text that can get too long for the model or the pool.
+        """
+        V, request = self.model.config.vocab_size, Request(id, [*prompt], max_new, **settings)
+        choose = chooser(V, request.temperature, request.top_k, request.top_p, request.seed)
+        if len(prompt):
+            check_tokens(torch.tensor([request.prompt]), V)
+        one = self.scheduler.add(request)
+        self.choosers[one], self.replies[id], self.ran[id] = choose, [], []
+        self.times[id] = Times(time.perf_counter())
+
+    def cancel(self, id: Hashable) -> None:
+        """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
+        self.scheduler.cancel(id)
+        self.choosers = {one: choose for one, choose in self.choosers.items() if one.request.id != id}
+
+    def step(self) -> dict[Hashable, int]:
+        """Run one step; return the new token of each request that got one.
+
+        Raises:
+            ValueError: NaN or infinity in the logits; nothing of this step counts.
+        """
+        plan = self.scheduler.step()
+        together = [(one, n) for one, n in plan if n == 1]
+        passes = [together] if together else []
+        rows: dict[Running, np.ndarray] = {}
+        for part in passes + [[pair] for pair in plan if pair[1] > 1]:
+            rows |= self.run(part)
+        if not all(np.isfinite(row).all() for row in rows.values()):
+            raise ValueError(
+                "the logits hold NaN or infinity; expected numbers: look for them in the weights"
+            )
+        chosen = {one: self.choosers[one](row) for one, row in rows.items()}
+        now = time.perf_counter()
+        for one, token in chosen.items():
+            self.replies[one.request.id].append(token)
+            self.times[one.request.id].tokens.append(now)
+        for one, n in plan:
+            self.ran[one.request.id].append(n)
+        for one in self.scheduler.ran(plan, chosen):
+            del self.choosers[one]
+        return {one.request.id: token for one, token in chosen.items()}
+
+    def run(self, part: Plan) -> dict[Running, np.ndarray]:
+        """Run one pass of equally many tokens each; return the logits (V,) of those that get a token now."""
+        tokens = torch.tensor([one.tokens[one.n_run : one.n_run + n] for one, n in part])
+        cache = PagedCache(
+            self.model.config,
+            len(part),
+            pages=self.pages,
+            tables=[one.table for one, _ in part],
+            lengths=[one.n_run for one, _ in part],
+        )
+        logits = run(self.model, tokens, cache).float().cpu().numpy()
+        return {one: row for (one, n), row in zip(part, logits, strict=True) if n == one.n_left}
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits or runs."""
+        return bool(self.choosers)
+
+    def run_all(self) -> dict[Hashable, list[int]]:
+        """Run steps until nobody waits or runs; return all replies, by id."""
+        while self.busy:
+            self.step()
+        return self.replies

@@ -1,0 +1,183 @@
+"""Who runs in the next step: a scheduler for requests that come and go.
+
+A request *waits* until there is a slot and room for its text, then it *runs* until its reply ends. Each step:
+
+1.  Every running request whose newest token is all that it has to run gets that one token, oldest first.
+2.  What is left of the budget goes to longer texts, oldest first: to those that run, then to those that
+    wait, in the order in which they came. A text that does not fit in the budget runs in chunks.
+3.  A request that begins takes pages for all of its text, first those that hold its beginning already.
+    Later it takes a page whenever its newest token needs one.
+4.  Where no page is free, the youngest running request goes back to wait, first in line. Its pages are
+    free, its tokens are kept: prompt and reply so far run again as a prompt when it comes back.
+
+So the oldest request always gets on, and nobody overtakes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Hashable, Mapping
+
+from helpers.arguments import check_whole
+from helpers.serve.blocks import Blocks
+from helpers.serve.sequence import Request, Running
+
+Plan = list[tuple[Running, int]]  # who runs, and how many tokens
+
+
+class Scheduler:
+    """Decides who runs, and never looks at a model.
+
+    Args:
+        blocks: the pages.
+        slots: requests that run at the same time, at most.
+        budget: tokens of a step, at most; None for no limit, so that every prompt runs whole.
+        ends: tokens that end a reply.
+        max_len: tokens of a text that the model reads at most; None for no limit.
+
+    Attributes:
+        waiting, running: requests in the order in which they came.
+        sent_back: how often somebody had to give up pages.
+
+    Raises:
+        ValueError: a size makes no sense, or the budget is smaller than the slots.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        slots: int,
+        budget: int | None = None,
+        *,
+        ends: Collection[int] = (),
+        max_len: int | None = None,
+    ) -> None:
+        self.blocks, self.slots = blocks, check_whole("slots", slots)
+        self.budget, self.ends, self.max_len = budget or math.inf, frozenset(ends), max_len
+        if budget is not None and check_whole("budget", budget) < slots:
+            raise ValueError(
+                f"budget is {budget}; expected {slots} or more, a token for each slot: or the running wait"
+            )
+        self.waiting: deque[Running] = deque()
+        self.running: list[Running] = []
+        self.sent_back = 0
+
+    def add(self, request: Request) -> Running:
+        """Let a request wait.
+
+        Raises:
+            TypeError: its id has no hash.
+            ValueError: its id is taken, its prompt is empty, max_new is no whole number over 0, or its text
+                can get longer than the model reads, or than all pages hold.
+        """
+        if request.id in {one.request.id for one in [*self.waiting, *self.running]}:
+            raise ValueError(
+                f"id {request.id!r} is taken; expected another, or wait until that one has ended"
+            )
+        if not len(request.prompt):
+            raise ValueError(f"the prompt of {request.id!r} is empty; expected at least one token")
+        n_rows = len(request.prompt) + check_whole("max_new", request.max_new) - 1  # the last is not run
+        if self.max_len is not None and n_rows > self.max_len:
+            raise ValueError(
+                f"{request.id!r} may run {n_rows} tokens; the model reads {self.max_len} at most"
+            )
+        if (needed := self.blocks.needed(n_rows)) > self.blocks.n_blocks:
+            raise ValueError(
+                f"{request.id!r} may run {n_rows} tokens, which take {needed} pages of {self.blocks.size}; "
+                f"the pool has {self.blocks.n_blocks}: ask for less, or lay out more"
+            )
+        self.waiting.append(Running(request, list(request.prompt)))
+        return self.waiting[-1]
+
+    def cancel(self, id: Hashable) -> None:
+        """Forget a request and free its pages. ValueError if nobody has this id."""
+        for one in [*self.waiting, *self.running]:
+            if one.request.id == id:
+                return self.leave(one)
+        raise ValueError(f"nobody with id {id!r} waits or runs; expected the id of a request that does")
+
+    def step(self) -> Plan:
+        """Return who runs in this step, and how many tokens; empty if nobody waits or runs."""
+        plan: Plan = []
+        for newest in [one for one in self.running if one.n_left == 1]:
+            if self.make_room(newest):
+                plan.append((newest, 1))
+        texts = [one for one in self.running if one.n_left > 1]
+        left = self.budget - len(plan)
+        while left and (one := texts.pop(0) if texts else self.begin()):
+            n = int(min(one.n_left, left))
+            plan.append((one, n))
+            left -= n
+        return plan
+
+    def make_room(self, one: Running) -> bool:
+        """Take a page if the newest token needs one; return whether it still runs."""
+        while one.slot is not None and len(one.table) < self.blocks.needed(one.n_run + 1):
+            if self.blocks.free:
+                one.table.append(self.blocks.take())
+            else:
+                self.send_back(self.running[-1])
+        return one.slot is not None
+
+    def begin(self) -> Running | None:
+        """Let the first that waits begin, if there is a slot and if there are pages for all of its text."""
+        if not self.waiting or len(self.running) == self.slots:
+            return None
+        one, blocks = self.waiting[0], self.blocks
+        table = blocks.share(one.tokens)
+        one.n_run = len(table) * blocks.size
+        missing = blocks.needed(len(one.tokens)) - len(table)
+        if missing > len(blocks.free):
+            blocks.release(table)
+            return None
+        one.table = table + [blocks.take() for _ in range(missing)]
+        one.slot = min({*range(self.slots)} - {other.slot for other in self.running})
+        self.running.append(self.waiting.popleft())
+        return one
+
+    def ran(self, plan: Plan, chosen: Mapping[Running, int]) -> list[Running]:
+        """Count what has run, and return those whose reply has ended.
+
+        Args:
+            plan: what `step` returned. Until this is called nothing of it counts.
+            chosen: the next token of each whose known tokens have all run.
+        """
+        for one, n in plan:
+            one.n_run += n
+            if one.n_run % self.blocks.size < n:  # a page is full
+                self.blocks.written(one.table, one.tokens[: one.n_run])
+            one.tokens += [chosen[one]] if one in chosen else []
+        over = [one for one in chosen if self.has_ended(one)]
+        for one in over:
+            self.leave(one)
+        return over
+
+    def has_ended(self, one: Running) -> bool:
+        """Whether a reply has come to its end."""
+        return one.tokens[-1] in self.ends or len(one.reply) == one.request.max_new
+
+    def leave(self, one: Running) -> None:
+        """Free the pages and the slot of a request, or its place in line."""
+        self.blocks.release(one.table)
+        self.waiting.remove(one) if one.slot is None else self.running.remove(one)
+        one.slot, one.n_run = None, 0
+
+    def send_back(self, one: Running) -> None:
+        """Let a running request wait again, first in line."""
+        self.leave(one)
+        self.waiting.appendleft(one)
+        self.sent_back += 1
+
+
+class Static(Scheduler):
+    """Batches as servers had them first: those that begin together, and nobody else until all have ended."""
+
+    def step(self) -> Plan:
+        """Return who runs in this step; see `Scheduler.step`."""
+        self.closed = bool(self.running)
+        return super().step()
+
+    def begin(self) -> Running | None:
+        """Let the first that waits begin, if nobody ran before this step."""
+        return None if self.closed else super().begin()

@@ -1,0 +1,54 @@
+"""A request, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asks for.
+
+    Args:
+        id: tells it from the others.
+        prompt: token ids, at least one.
+        max_new: tokens of the reply at most.
+        temperature, top_k, top_p, seed: as in `generate`; None for the temperature is greedy.
+    """
+
+    id: Hashable
+    prompt: Sequence[int]
+    max_new: int
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+
+@dataclass(eq=False)
+class Running:
+    """A request on its way: its text so far, and where the rows of it lie.
+
+    Attributes:
+        tokens: prompt and reply so far. They are kept when the request has to give up its pages.
+        n_run: tokens whose rows are in its pages.
+        table: the pages, in the order of the text.
+        slot: where it runs; None while it waits.
+    """
+
+    request: Request
+    tokens: list[int]
+    n_run: int = 0
+    table: list[int] = field(default_factory=list)
+    slot: int | None = None
+
+    @property
+    def n_left(self) -> int:
+        """Tokens that are known and have not been run: the prompt at first, then the newest alone."""
+        return len(self.tokens) - self.n_run
+
+    @property
+    def reply(self) -> list[int]:
+        """Tokens of the reply so far."""
+        return self.tokens[len(self.request.prompt) :]

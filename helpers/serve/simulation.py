@@ -1,0 +1,72 @@
+"""A scheduler on a clock of its own: requests arrive, a step takes what a formula says, no model runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from helpers.serve.scheduler import Plan, Scheduler
+from helpers.serve.sequence import Request
+
+
+@dataclass
+class Times:
+    """When a request came and when its tokens came, in seconds."""
+
+    arrived: float
+    tokens: list[float] = field(default_factory=list)
+
+    @property
+    def ttft(self) -> float:
+        """Time to first token, waiting among it."""
+        return self.tokens[0] - self.arrived
+
+    @property
+    def tpot(self) -> float:
+        """Time per output token after the first; 0 for a reply of one token."""
+        return (self.tokens[-1] - self.tokens[0]) / max(1, len(self.tokens) - 1)
+
+    @property
+    def longest_gap(self) -> float:
+        """The longest wait between two tokens that follow each other; 0 for a reply of one token."""
+        return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)
+
+
+def simulate(
+    scheduler: Scheduler, arrivals: Sequence[tuple[float, Request]], seconds_of: Callable[[Plan], float]
+) -> dict[Hashable, Times]:
+    """Serve requests that arrive at such times; every reply has max_new tokens.
+
+    Args:
+        scheduler: an empty one.
+        arrivals: seconds and request, in order.
+        seconds_of: what a step takes, by its plan.
+
+    Returns:
+        The times of each request, by its id.
+    """
+    now, times, coming = 0.0, {}, list(reversed(arrivals))
+    while coming or scheduler.waiting or scheduler.running:
+        if not (scheduler.waiting or scheduler.running):
+            now = max(now, coming[-1][0])
+        while coming and coming[-1][0] <= now:
+            arrived, request = coming.pop()
+            times[request.id] = Times(arrived)
+            scheduler.add(request)
+        plan = scheduler.step()
+        now += seconds_of(plan)
+        done = [one for one, n in plan if n == one.n_left]
+        for one in done:
+            times[one.request.id].tokens.append(now)
+        scheduler.ran(plan, dict.fromkeys(done, -1))  # a token that ends nothing
+    return times
+
+
+def poisson(n: int, rate: float, seed: int, make: Callable[[int], Request]) -> list[tuple[float, Request]]:
+    """Return n requests that arrive independently of each other, `rate` a second on average."""
+    rng, now, arrivals = random.Random(seed), 0.0, []
+    for number in range(n):
+        now += rng.expovariate(rate)
+        arrivals.append((now, make(number)))
+    return arrivals

@@ -1,0 +1,153 @@
+"""The engine with a real model: every reply is, token for token, what `generate` says alone."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from helpers.model.generate import generate
+from helpers.model.transformer import Transformer
+from helpers.serve.engine import Engine
+from helpers.serve.scheduler import Scheduler, Static
+from tests.planted import Bug, Planted, edit
+from tests.tiny import failing, tiny
+
+torch.set_num_threads(1)
+planted = Planted()
+
+MODEL = tiny(dtype=torch.float64, eos_ids=(4,)).requires_grad_(False)
+SAMPLED: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.8, "seed": 5},
+    {"temperature": 1.5, "top_k": 7, "top_p": 0.9, "seed": 6},
+]
+
+
+class Poisoned(Engine):
+    """Puts NaN into every row that nobody may read: not written yet, or of a page that is free and lost."""
+
+    def step(self) -> Any:
+        blocks, used = self.scheduler.blocks, torch.zeros(self.pages.k.shape[1], self.pages.page_size)
+        used[[*blocks.holds]] = 1
+        for one in self.scheduler.running:
+            for at in range(one.n_run):
+                used[one.table[at // blocks.size], at % blocks.size] = 1
+        for x in (self.pages.k, self.pages.v):
+            x.transpose(1, 2).transpose(0, 1)[:, :, used == 0] = math.nan
+        return super().step()
+
+
+prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
+
+
+@given(
+    asked=st.lists(st.tuples(prompts, st.integers(1, 9), st.sampled_from(SAMPLED)), min_size=1, max_size=6),
+    size=st.integers(1, 5),
+    extra=st.integers(0, 10),
+    slots=st.integers(1, 4),
+    spare=st.none() | st.integers(0, 6),
+    kind=st.sampled_from([Scheduler, Scheduler, Static]),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_each_says_what_it_says_alone(
+    asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
+) -> None:
+    """Random arrivals, lengths, budgets, pages, pools, cancellations; greedy and sampled; nothing is left."""
+    n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n, _ in asked)
+    budget = None if spare is None else slots + spare
+    engine = Poisoned(MODEL, slots, budget, n_pages=n_pages, page_size=size, sharing=seed % 4 > 0, kind=kind)
+    rng, coming, cancelled = random.Random(seed), [*enumerate(asked)], []
+    while coming or engine.choosers:
+        while coming and rng.random() < 0.6:
+            id, (prompt, max_new, chance) = coming.pop(0)
+            engine.add(id, prompt, max_new, **chance)
+        if engine.choosers and rng.random() < 0.05:
+            cancelled.append(rng.choice([*engine.choosers]).request.id)
+            engine.cancel(cancelled[-1])
+        engine.step()
+    for id, (prompt, max_new, chance) in enumerate(asked):
+        alone = list(generate(MODEL, prompt, max_new, **chance))
+        said = engine.replies[id]
+        assert said == (alone[: len(said)] if id in cancelled else alone)
+        assert len(engine.times[id].tokens) == len(said)
+    assert engine.scheduler.blocks.owners == [0] * n_pages
+
+
+def engine_of(model: Transformer = MODEL, **changed: Any) -> Engine:
+    return Engine(model, 2, **({"n_pages": 12, "page_size": 4} | changed))
+
+
+def test_a_request_harms_no_other() -> None:
+    """A pass that fails, a wrong request, one that is cancelled: the other says what it says alone."""
+    engine, alone = engine_of(), list(generate(MODEL, [5, 6, 7], 8))
+    engine.add("a", [5, 6, 7], 8)
+    engine.add("b", [7, 7, 6, 5, 5], 8, temperature=1.0)
+    engine.step()
+    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
+        engine.step()
+    for wrong, told in [
+        (("b", [1], 1), "id 'b' is taken"),
+        ((["c"], [1], 1), "unhashable"),
+        (("c", [1, 19], 1), "token id 19 is out of range"),
+        (("c", [], 1), "the prompt of 'c' is empty"),
+        (("c", [1] * 30, 12), "may run 41 tokens; the model reads 40"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=told):
+            engine.add(*wrong)
+    with pytest.raises(ValueError, match="temperature is 0"):
+        engine.add("c", [1], 1, temperature=0)
+    engine.step()
+    engine.cancel("b")
+    with pytest.raises(ValueError, match="nobody with id 'b'"):
+        engine.cancel("b")
+    assert engine.run_all()["a"] == alone
+    assert engine.step() == {}
+
+
+def test_logits_that_are_no_numbers_end_a_step_and_undo_it() -> None:
+    model = tiny()
+    engine = engine_of(model)
+    engine.add("a", [5, 6], 3, temperature=1.0, seed=2)
+    engine.step()
+    weight = model.norm.weight.detach().clone()
+    model.norm.weight.data[0] = math.nan
+    with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
+        engine.step()
+    model.norm.weight.data.copy_(weight)
+    assert engine.run_all()["a"] == list(generate(model, [5, 6], 3, temperature=1.0, seed=2))
+
+
+def test_a_shared_beginning_runs_once() -> None:
+    engine, ran = engine_of(), []
+    for id in "ab":
+        engine.add(id, [5, 6, 7, 5, 6, 7, 5, 6, 7], 2)
+        plan = engine.scheduler.step()
+        ran.append(plan[0][1])
+        engine.run_all()
+    assert ran == [9, 1]  # two pages of 4 are found, and the last token has to run
+    assert engine.replies["a"] == engine.replies["b"]
+
+
+EACH = test_each_says_what_it_says_alone
+planted("everybody stands where the longest does", [EACH], "unsloth #3699")(
+    edit(Engine.run, "[one.n_run for one, _ in part]", "[max(one.n_run for one, _ in part)] * len(part)")
+)
+planted("logits of a prompt that has not ended are used", [EACH])(
+    edit(Engine.run, "if n == one.n_left", "if True")
+)
+planted("tables of another request", [EACH])(
+    edit(Engine.run, "one.table for one, _ in part", "part[0][0].table for _ in part")
+)
+planted("one seed for all", [EACH])(edit(Engine.add, "request.seed", "0"))
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+    assert bug.missed_by() == []
