@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from statistics import linear_regression
 from typing import Any
 
@@ -116,6 +117,12 @@ def bytes_by_match(layers: list[Any], tokens: int) -> int:
     return total
 
 
+def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
+    """Take pairs while they agree."""
+    taken = [x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(drafted, chosen, strict=False))]
+    return np.array([*taken, chosen[len(taken)]])
+
+
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "pick_even": [
@@ -206,4 +213,15 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "batch_at_ridge": [lambda m, each: -int(-m.flops_per_second * each // (2 * m.bytes_per_second))],
+    "accept": [accept_by_takewhile],
+    "rows_to_drop": [lambda k, a: [k - a, k - a - 1]],
+    "expected_tokens": [
+        lambda alpha, k: k + 1 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha),
+        lambda alpha, k: 1 + sum(np.cumprod([alpha] * k)),
+    ],
+    "accept_or_resample": [
+        lambda p, q, token, u: (
+            None if u < min(1, p[token] / q[token]) else (p - np.minimum(p, q)) / (1 - np.minimum(p, q).sum())
+        ),
+    ],
 }

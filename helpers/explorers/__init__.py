@@ -3,6 +3,7 @@
 Each has a static form, a plain table that reads without a kernel, and a live one made of ipywidgets.
 """
 
+from helpers.explorers.drafts import DraftsThatPay
 from helpers.explorers.reply import CostOfReply
 from helpers.explorers.step import StepOnCard
 from helpers.explorers.users import UsersOnCards
@@ -10,3 +11,4 @@ from helpers.explorers.words import NextWord
 
 # As the notebooks call them: what they show is what counts there.
 cost_of_reply, next_word, step_on_card, users_on_cards = CostOfReply, NextWord, StepOnCard, UsersOnCards
+drafts_that_pay = DraftsThatPay
