@@ -1,8 +1,8 @@
-"""From one row of logits to the next token: softmax, greedy, temperature, top-k, top-p."""
+"""From one row of logits to the next token: softmax, greedy, temperature, top-k, top-p; drafted tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -101,7 +101,67 @@ def sample(
     Args:
         rng: where the chance comes from: `np.random.default_rng(seed)` draws the same words each time.
     """
-    weights = next_probabilities(logits, temperature, top_k, top_p)
+    return draw(next_probabilities(logits, temperature, top_k, top_p), rng)
+
+
+def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
+    """Keep the drafted words up to the first that a model would not have chosen, and put its own there.
+
+    Args:
+        drafted: k words.
+        chosen: what the model chooses in the place of each, and after the last: k + 1 words.
+
+    Returns:
+        New words, 1 to k + 1.
+    """
+    a = 0
+    while a < len(drafted) and drafted[a] == chosen[a]:
+        a += 1
+    return [*drafted[:a], chosen[a]]
+
+
+def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np.ndarray | None:
+    """Judge a drafted word so that what stands in its place is distributed as p, whatever q is.
+
+    Args:
+        p: the model's probabilities, (V,).
+        q: those that the word was drawn with, (V,).
+        token: the drafted word.
+        u: a random number, 0 or more and under 1.
+
+    Returns:
+        None if the word is taken. Otherwise the probabilities of the word to draw in its place, (V,).
+
+    Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
+    """
+    if u * q[token] < p[token]:  # with a chance of min(1, p / q)
+        return None
+    rest = np.maximum(p - q, 0)
+    return rest / rest.sum()
+
+
+def accept_sampled(
+    drafted: Sequence[int], p: np.ndarray, q: np.ndarray, rng: np.random.Generator
+) -> list[int]:
+    """Judge drafted words one after the other; return those taken, and one more that is drawn.
+
+    Args:
+        drafted: k words.
+        p: the model's probabilities in the place of each, and after the last, (k + 1, V).
+        q: those that each was drawn with, (k, V).
+
+    Returns:
+        New words, 1 to k + 1, distributed as if each had been drawn from the model.
+    """
+    for n, token in enumerate(drafted):
+        rest = accept_or_resample(p[n], q[n], token, rng.random())
+        if rest is not None:
+            return [*drafted[:n], draw(rest, rng)]
+    return [*drafted, draw(p[-1], rng)]
+
+
+def draw(weights: np.ndarray, rng: np.random.Generator) -> int:
+    """Draw an index with these probabilities, (V,)."""
     return int(rng.choice(len(weights), p=weights))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from statistics import linear_regression
 from typing import Any
 
@@ -132,6 +133,12 @@ def shared_by_blocks(old: list[int], new: list[int], size: int) -> int:
     return len(blocks.share(new))
 
 
+def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
+    """Take pairs while they agree."""
+    taken = [x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(drafted, chosen, strict=False))]
+    return np.array([*taken, chosen[len(taken)]])
+
+
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "pick_even": [
@@ -233,6 +240,17 @@ RIGHT: dict[str, list[Any]] = {
         lambda replies, slots: sum(
             max(replies[n // slots * slots :][:slots]) - reply
             for n, reply in enumerate([*replies, *[0] * (-len(replies) % slots)])
+        ),
+    ],
+    "accept": [accept_by_takewhile],
+    "rows_to_drop": [lambda k, a: [k - a, k - a - 1]],
+    "expected_tokens": [
+        lambda alpha, k: k + 1 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha),
+        lambda alpha, k: 1 + sum(np.cumprod([alpha] * k)),
+    ],
+    "accept_or_resample": [
+        lambda p, q, token, u: (
+            None if u < min(1, p[token] / q[token]) else (p - np.minimum(p, q)) / (1 - np.minimum(p, q).sum())
         ),
     ],
 }

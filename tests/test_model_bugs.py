@@ -204,7 +204,7 @@ planted("the last prompt token is fed twice", [GREEDY, FIELDS], "text-generation
     )
 )
 planted("only the first of several eos ids ends a reply", [FIELDS])(
-    edit(generate.generate, "frozenset(ends)", "frozenset(list(ends)[:1])")
+    edit(generate.prepared, "frozenset(ends)", "frozenset(list(ends)[:1])")
 )
 
 # --- recording, training, signing ---

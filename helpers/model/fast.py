@@ -243,12 +243,13 @@ class FastTransformer(Transformer):
         """Run ids (B, T) through all layers, (B, T, C); their rows are in the cache, and do not count yet."""
         B, T = tokens.shape
         x = F.embedding(tokens, self.embed_tokens.weight).detach().numpy()
+        L = len(self.layers)  # a draft has the first few of the cache's layers
         cos, sin = rotation(cache.positions(T), self.frequencies, torch.float32)  # (B or 1, 1, T, D)
         kernels.layers(
             x.reshape(B * T, -1),
             *(turn.expand(B, -1, -1, -1).reshape(B * T, -1).numpy() for turn in (cos, sin)),
-            cache.k.numpy(),
-            cache.v.numpy(),
+            cache.k[:L].numpy(),
+            cache.v[:L].numpy(),
             *whereabouts(cache, T),
             self.eps,
             np.float32(self.config.head_dim**-0.5),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import reprlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_tokens
 from helpers.sampling import Chooser, chooser
 
+Choice = TypeVar("Choice")
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
@@ -130,11 +132,23 @@ def generate(
             While it runs: NaN or infinity in the logits, or a cache that something else has used since the
             last token; the cache is as before that pass.
     """
+    tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
+    choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
+    return Generation(steps(model, tokens, max_new, (cache, cache.changes), ends, choose))
+
+
+def prepared(
+    model: Transformer,
+    prompt: Tokens,
+    max_new: int,
+    cache: KVCache | None,
+    eos_ids: Collection[int] | None,
+) -> tuple[Tensor, KVCache, frozenset[int]]:
+    """Return the ids (1, P) of a reply, its cache and what ends it; arguments and errors as in `generate`."""
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
         raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: use prefill and decode_step")
     check_whole("max_new", max_new)
-    choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
     ends = model.config.eos_ids if eos_ids is None else eos_ids
     check_eos(ends, model.config.vocab_size)
     if cache is None:
@@ -142,7 +156,7 @@ def generate(
         rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
         cache = StaticCache(model.config, max_len=rows, dtype=weight.dtype, device=weight.device)
     check_empty(model, cache, tokens.shape[1])
-    return Generation(steps(model, tokens, max_new, (cache, cache.changes), frozenset(ends), choose))
+    return tokens, cache, frozenset(ends)
 
 
 def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
@@ -166,11 +180,7 @@ def steps(
     cache, changes = cache_as_left
     stop = None
     for emitted in range(1, max_new + 1):
-        if cache.changes != changes:
-            raise ValueError(
-                f"the cache, with {cache.length} tokens now, is not as this reply left it; something else "
-                "has used or reset it. Make a cache for each reply"
-            )
+        check_as_left(cache, changes)
         length = cache.length
         begun = time.perf_counter()
         logits = run(model, tokens, cache)
@@ -189,8 +199,19 @@ def steps(
         tokens = torch.tensor([[token]])
 
 
-def choose_from(logits: Tensor, cache: KVCache, length: int, choose: Chooser) -> int:
-    """Choose from logits (1, V), the one wait for the device; if they are no numbers the pass is undone."""
+def check_as_left(cache: KVCache, changes: int) -> None:
+    """Raise ValueError unless the cache has changed so often as when its reply left it."""
+    if cache.changes != changes:
+        raise ValueError(
+            f"the cache, with {cache.length} tokens now, is not as this reply left it; something else "
+            "has used or reset it. Make a cache for each reply"
+        )
+
+
+def choose_from(
+    logits: Tensor, cache: KVCache, length: int, choose: Callable[[np.ndarray], Choice]
+) -> Choice:
+    """Choose from logits (1, …, V), the one wait for the device; if they are no numbers, undo the pass."""
     row = logits[0].float().cpu().numpy()
     if np.isfinite(row).all():
         return choose(row)

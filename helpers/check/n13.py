@@ -1,0 +1,203 @@
+"""Exercises of notebook 13, speculative decoding: `from helpers.check import n13 as check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers import sampling
+from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.cost import drafts
+
+Words = list[int]
+
+
+def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
+    """Count the drafted words up to the first that the model would not have chosen."""
+    return len(sampling.accept(drafted, chosen)) - 1
+
+
+accept = Exercise(
+    name="accept",
+    todo="let accept return the new words: drafted ones that are taken, and one of the model's own.",
+    cases=[
+        Case(([5, 6, 7, 8], [5, 6, 1, 9, 2])),
+        Case(([5, 6, 7], [5, 1, 7, 3])),
+        Case(([5, 6], [5, 6, 7]), trap="where every draft is taken, the model's word comes after the last."),
+        Case(([5, 6], [4, 6, 7])),
+        Case(([], [3]), trap="without a draft the model's own word is all there is."),
+    ],
+    right=sampling.accept,
+    wrong=[
+        Wrong(
+            "the model's own word is missing: the pass has chosen it too, behind the last that agrees.",
+            lambda d, c: d[: agreeing(d, c)],
+        ),
+        Wrong(
+            "words behind the first that differs are no use: they were chosen after another text.",
+            lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[agreeing(d, c)]],
+            lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
+            lambda d, c: [*c],
+        ),
+        Wrong(
+            "the refused draft was kept: the model's own word stands in its place.",
+            lambda d, c: [*d[: agreeing(d, c) + 1], c[agreeing(d, c)]],
+            lambda d, c: d[: agreeing(d, c) + 1],
+        ),
+        Wrong(
+            "all drafts taken is the best case: k words, and one more behind them.",
+            lambda d, c: [*d[: agreeing(d, c)], *c[agreeing(d, c) : len(d)][:1]],
+            lambda d, c: [*d[: -(len(d) - agreeing(d, c))], c[agreeing(d, c)]],
+        ),
+        Wrong(
+            "the words, not how many there are.",
+            agreeing,
+            lambda d, c: agreeing(d, c) + 1,
+        ),
+    ],
+    said="of 4 drafts the first two agree: 3 new words. All of k taken: k + 1.",
+)
+
+rows_to_drop = Exercise(
+    name="rows_to_drop",
+    todo="let rows_to_drop return two numbers: for the model's cache, and for the draft model's.",
+    cases=[Case((4, 2)), Case((4, 0)), Case((4, 3)), Case((4, 4)), Case((1, 1)), Case((7, 2))],
+    right=lambda k, a: (k - a, k - 1 - a),
+    wrong=[
+        Wrong(
+            "the draft model has not run its last word: it has a row less than the model.",
+            lambda k, a: (k - a, k - a),
+        ),
+        Wrong(
+            "where all were taken the draft model is a row short: -1, not 0.",
+            lambda k, a: (k - a, max(0, k - 1 - a)),
+            lambda k, a: (k - a, abs(k - 1 - a)),
+        ),
+        Wrong(
+            "the model's own word has no row yet, and the newest word before the drafts keeps its row.",
+            lambda k, a: (k - a + 1, k - a),
+            lambda k, a: (k - a - 1, k - 2 - a),
+            lambda k, a: (k - a + 1, k - 1 - a),
+        ),
+        Wrong("rows that stay, not rows that go.", lambda k, a: (a, a), lambda k, a: (a + 1, a + 1)),
+        Wrong(
+            "the other way round: the model's cache first.",
+            lambda k, a: (k - 1 - a, k - a),
+        ),
+        Wrong(
+            "only the rows of words that were taken may stay.",
+            lambda k, a: (k, k - 1),
+            lambda k, a: (0, 0),
+        ),
+    ],
+    said="of 4 drafts 2 are taken: 2 rows and 1. All 4 taken: none, and the draft model is a row short.",
+)
+
+
+def powers(first: int, last: Callable[[int], int]) -> Callable[[float, int], float]:
+    """Return the sum of alpha^n for n from first to last(k)."""
+    return lambda alpha, k: sum(alpha**n for n in range(first, last(k) + 1))
+
+
+expected_tokens = Exercise(
+    name="expected_tokens",
+    todo="let expected_tokens return how many words a pass gives on average.",
+    cases=[
+        Case((0.5, 1)),
+        Case((0.8, 4)),
+        Case((0.0, 4), trap="where no draft is taken, a pass still gives one word."),
+        Case((1.0, 4), trap="where every draft is taken, the closed form divides 0 by 0: there it is k + 1."),
+        Case((0.9, 8)),
+    ],
+    right=drafts.expected_tokens,
+    wrong=[
+        Wrong(
+            "a draft counts only if all before it were taken, too: the second with alpha · alpha.",
+            lambda alpha, k: 1 + k * alpha,
+            lambda alpha, k: (k + 1) * alpha,
+        ),
+        Wrong("the model's own word is missing.", powers(1, lambda k: k)),
+        Wrong("a word too few: with k drafts a pass gives up to k + 1.", powers(0, lambda k: k - 1)),
+        Wrong("a word too many: with k drafts a pass gives k + 1 at most.", powers(0, lambda k: k + 1)),
+        Wrong(
+            "the chance that all are taken is not the number of words.",
+            lambda alpha, k: alpha**k,
+            lambda alpha, k: 1 + k * alpha**k,
+            lambda alpha, k: 1 + alpha**k,
+        ),
+        Wrong(
+            "upside down.",
+            lambda alpha, k: 1 / drafts.expected_tokens(alpha, k),
+        ),
+    ],
+    said="with a chance of 0.8 for each, 4 drafts give 3.36 words a pass, and 8 of 0.9 give 6.13.",
+)
+
+Judge = Callable[[Any, Any, int, float], Any]
+
+
+def rest(p: Any, q: Any) -> Any:
+    """Return what p has over q, unscaled."""
+    return np.maximum(p - q, 0)
+
+
+def refusing(instead: Callable[[Any, Any], Any]) -> Judge:
+    """Return a rule that takes a word with min(1, p / q), and otherwise gives what `instead` says."""
+    return lambda p, q, token, u: None if u * q[token] < p[token] else instead(p, q)
+
+
+def taking(takes: Callable[[Any, Any, int, float], bool]) -> Judge:
+    """Return a rule that takes a word by another test, and otherwise gives the scaled rest."""
+    return lambda p, q, token, u: None if takes(p, q, token, u) else rest(p, q) / rest(p, q).sum()
+
+
+def drafted_case(p: Sequence[float], q: Sequence[float], token: int, u: float) -> Case:
+    """Return probabilities, a drafted word, and a random number."""
+    return Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}")
+
+
+accept_or_resample = Exercise(
+    name="accept_or_resample",
+    todo="let accept_or_resample return None, or the probabilities of the word to draw instead.",
+    cases=[
+        drafted_case([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], 0, 0.6),
+        drafted_case([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], 0, 0.15),
+        drafted_case([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], 2, 0.99),
+        drafted_case([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5),
+        drafted_case([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15),
+        drafted_case([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
+    ],
+    right=sampling.accept_or_resample,
+    wrong=[
+        Wrong(
+            "no residual: drawing from p again gives words that were drafted often a second chance.",
+            refusing(lambda p, q: p),
+        ),
+        Wrong(
+            "the residual is not scaled: probabilities sum to 1.",
+            refusing(rest),
+        ),
+        Wrong(
+            "upside down: a word that p likes more than q is always taken, min(1, p / q).",
+            taking(lambda p, q, token, u: u * p[token] < q[token]),
+        ),
+        Wrong(
+            "comparing with the best word of p is right for greedy replies; a drawn one gets biased.",
+            taking(lambda p, q, token, u: token == p.argmax()),
+            lambda p, q, token, u: None if token == p.argmax() else p,
+        ),
+        Wrong(
+            "what q has over p has to become 0, not its size and no minus.",
+            refusing(lambda p, q: abs(p - q) / abs(p - q).sum()),
+            refusing(lambda p, q: p - q),
+            refusing(lambda p, q: rest(q, p) / rest(q, p).sum()),
+        ),
+        Wrong(
+            "taken with p, not with p / q: the word has come with a chance of q already.",
+            taking(lambda p, q, token, u: u < p[token]),
+        ),
+    ],
+    said="a word that p likes more is always taken; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
+)

@@ -1,0 +1,46 @@
+"""What speculation gives and costs: words a pass, and the time of a round, as shares of a pass of one word.
+
+Source: Leviathan et al. 2022, arXiv:2211.17192.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helpers.arguments import check_whole
+from helpers.cost.roofline import check_least
+
+Cost = Callable[[int], float]
+
+
+def expected_tokens(alpha: float, k: int) -> float:
+    """Return the words that a pass gives on average, 1 to k + 1: those taken, and one of the model's own.
+
+    Args:
+        alpha: the chance that a drafted word is taken if all before it were, 0 to 1, the same for each.
+        k: words drafted.
+
+    Raises:
+        ValueError: alpha is no number from 0 to 1, or k is no whole number, 0 or more.
+    """
+    check_whole("k", k, least=0)
+    check_least(0, alpha=alpha)
+    if alpha > 1:
+        raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
+    return sum(alpha**n for n in range(k + 1))  # (1 - alpha^(k+1)) / (1 - alpha), and k + 1 where alpha is 1
+
+
+def speed_up(alpha: float, k: int, draft: float, verify: Cost) -> float:
+    """Return how many times as fast as word by word a reply is.
+
+    Args:
+        alpha, k: as in `expected_tokens`.
+        draft: the time of a drafted word, as a share of a pass of one word.
+        verify: gives the time of a pass over so many words, as a multiple of a pass of one.
+    """
+    return expected_tokens(alpha, k) / (k * draft + verify(k + 1))
+
+
+def best_k(alpha: float, draft: float, verify: Cost, most: int = 16) -> int:
+    """Return the k, 0 (no drafts) to `most`, with the largest speed-up; of equal ones the least."""
+    return max(range(most + 1), key=lambda k: speed_up(alpha, k, draft, verify))
