@@ -35,9 +35,7 @@ AGAIN = {8: 1e-3, 4: 1e-3, 2: 0.1}
 # A context is an average, so all errors scale with |v|. Measured with torch, 512 keys and scores up to 36:
 # 1e-6 in float32, 0.004 in bfloat16, 0.03 where the scores themselves are rounded to bfloat16.
 ROUNDING = {8: 1e-9, 4: 1e-5, 2: 4e-2}
-
-
-SAY = {
+SAY = {  # why rows leave the cache
     "rejected": "Out of the cache: {}, of drafts that were not taken.",
     "window": "Out of the cache: {}, as the window has moved on.",
     "preempted": "Out of the cache: {}, to make room for others.",
@@ -112,19 +110,21 @@ class Recorder:
         """
         self._tokens, self._cache = {n: list(run) for n, run in tokens.items()}, cache
         self.settle()
+        read = {n: [] if cache is None else self._rows[n] for n in tokens}
+        self._columns = {n: read[n] + run for n, run in self._tokens.items()}  # whose rows attention sees
         self._appended: Counter[int] = Counter()  # rows of each layer
-        self._pass = Pass(phase, [self._part(n, target) for n, run in tokens.items() if run], [], {})
+        self._pass = Pass(phase, [self._part(n, read[n], target) for n in tokens], [], {})
 
-    def _part(self, n: int, target: list[int] | None) -> Part:
+    def _part(self, n: int, read: list[int], target: list[int] | None) -> Part:
         """Return a sequence's share of the open pass, as far as it is known before it."""
-        run, read = self._tokens[n], [] if self._cache is None else self._rows[n]
+        run, stays = self._tokens[n], self._cache is not None
         return Part(
             sequence=n,
             new=gather(set(run) - self._seen[n]),
             visible=[],
             read=gather(read),
-            written=gather([] if self._cache is None else run),
-            kept=(0, 0) if self._cache is None else (len(read), len(read) + len(run)),
+            written=gather(run if stays else []),
+            kept=(len(read), len(read) + len(run)) if stays else (0, 0),
             repeated=gather(set(run) & self._seen[n]),
             target=target,
             contexts={},
@@ -171,10 +171,10 @@ class Recorder:
         masks = np.broadcast_to(mask, (len(self._tokens), 1, *mask.shape[-2:]))
         self._check_shapes(layer, scores=scores, v=v, mask=masks, output=output)
         counts: Counter[str] = Counter()
-        for b, part in self._shares():
-            run, S = self._tokens[part.sequence], len(self._columns(part.sequence))
-            new, rows = np.s_[b : b + 1, :, -len(run) :], np.s_[b : b + 1, :, :S]
-            seen = masks[b, 0, -len(run) :, :S]
+        for b, part in enumerate(self._pass.parts):
+            S, first = len(self._columns[part.sequence]), masks.shape[2] - len(self._tokens[part.sequence])
+            new, rows = np.s_[b : b + 1, :, first:], np.s_[b : b + 1, :, :S]
+            seen = masks[b, 0, first:, :S]
             weights = attention_weights(scores[new][..., :S], seen, sink)
             self._check_output(layer, weights, v[rows], output[new])
             counts.update(self._count(layer, part, seen))
@@ -195,9 +195,9 @@ class Recorder:
         n_layers, expected = len(self._pass.shapes), self.trace.model.n_layers
         if n_layers != expected:
             raise TraceError(f"attention came from {n_layers} layers; expected each of {expected} once")
+        self._pass.parts = [part for part in self._pass.parts if part.queries]
         if self._cache is not None:
-            for n, run in self._tokens.items():
-                self._rows[n] += run
+            self._rows.update(self._columns)
         dropped = self._dropped(newest=True)
         self.trace.runs[-1].events += [self._pass, *dropped]
         for part in self._pass.parts:
@@ -254,19 +254,9 @@ class Recorder:
             if gone:
                 drafts = all(tokens[token].origin == "draft" for token in gone)
                 why = "rejected" if drafts else "window" if self._rows[n] else "preempted"
-                drops.append(
-                    Drop(n, gather(gone), why, SAY[why].format(f"{len(gone)} row{'s' * (len(gone) > 1)}"))
-                )
+                told = SAY[why].format("1 row" if len(gone) == 1 else f"{len(gone)} rows")
+                drops.append(Drop(n, gather(gone), why, told))
         return drops
-
-    def _shares(self) -> list[tuple[int, Part]]:
-        """The open pass's parts, each with its place in the batch."""
-        parts = {part.sequence: part for part in self._pass.parts}
-        return [(b, parts[n]) for b, n in enumerate(self._tokens) if n in parts]
-
-    def _columns(self, n: int) -> list[int]:
-        """Which tokens' rows attention sees of a sequence in the open pass: kept and new."""
-        return (self._rows[n] if self._cache is not None else []) + self._tokens[n]
 
     def _check_shapes(self, layer: int, **arrays: np.ndarray) -> None:
         """One new row a token, and what every head and query needs over all rows, kept and new."""
@@ -275,7 +265,7 @@ class Recorder:
             raise TraceError(
                 f"layer {layer} appended {self._appended[layer]} rows; expected {T}, one a token"
             )
-        (_, Hkv, _, Dv), S = arrays["v"].shape, max(len(self._columns(n)) for n in self._tokens)
+        (_, Hkv, _, Dv), S = arrays["v"].shape, max(map(len, self._columns.values()))
         expected = {
             "mask": (B, 1, T, S),
             "v": (B, Hkv, S, Dv),
@@ -304,7 +294,7 @@ class Recorder:
 
     def _count(self, layer: int, part: Part, mask: np.ndarray) -> dict[str, int]:
         """Write down who looks at whom, the same in every layer; return how much that is."""
-        columns = self._columns(part.sequence)
+        columns = self._columns[part.sequence]
         visible = [gather(columns[j] for j in np.flatnonzero(row)) for row in mask]
         if not self._pass.shapes:
             part.visible = visible
