@@ -153,14 +153,15 @@ def test_requests_of_an_engine(n_pages: int, budget: int | None) -> None:
 
 def test_latent_attention_in_both_forms() -> None:
     """The same weights, though one attends with keys of every head and the other on the rows."""
-    model, traces = tiny_latent(), []
-    for absorbed in (False, True):
-        model.absorb(absorbed)
-        traces.append(record_model(model, PROMPT, max_new=4))
-    assert str(compare(*traces)) == "equal"
-    assert [trace.runs[0].passes[0].shapes[0]["k"] for trace in traces] == [[1, 6, 8, 12], [1, 1, 8, 9]]
-    assert traces[0].model.scale == 12**-0.5
-    assert "<table" in Stepper(traces[1]).static_html()
+    model = tiny_latent()
+    expanded = record_model(model, PROMPT, max_new=4)
+    model.absorb()
+    absorbed = record_model(model, PROMPT, max_new=4)
+    assert str(compare(expanded, absorbed)) == "equal"
+    shapes = [trace.runs[0].passes[0].shapes[0]["k"] for trace in (expanded, absorbed)]
+    assert shapes == [[1, 6, 8, 12], [1, 1, 8, 9]]
+    assert expanded.model.scale == 12**-0.5
+    assert "<table" in Stepper(absorbed).static_html()
 
 
 def test_what_was_not_told_is_noticed() -> None:

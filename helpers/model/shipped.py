@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helpers import corpus
 from helpers.model import load as checkpoints
-from helpers.model.config import ModelConfig
+from helpers.model.config import LatentConfig, ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
@@ -30,6 +30,8 @@ VARIANTS = {  # alike but for what a token leaves in the cache; trained on the s
     "gqa": CONFIG,
     "mha": replace(CONFIG, n_kv_heads=4),
     "mqa": replace(CONFIG, n_kv_heads=1),
+    # Half of a row is rotated: with 16 rotated numbers names were copied after as many steps, cities never.
+    "mla": LatentConfig(**vars(CONFIG) | {"n_kv_heads": 1, "rank": 32, "rope_dim": 32}),
 }
 
 
