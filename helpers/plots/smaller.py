@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from matplotlib.ticker import LogLocator, NullLocator
@@ -11,7 +12,7 @@ from helpers.plots.measured import checked
 from helpers.plots.words import SMALL, digits, need, shorten, text_width, told
 
 Point = tuple[float, float]
-ROOM, LONGEST = 17, 200  # px from one line of names to the next, and of a name
+HIGH, ROOM, LONGEST = 210, 17, 200  # px of the plot, from one line of names to the next, and of a name
 
 
 def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Picture:
@@ -30,29 +31,37 @@ def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Pi
     signed = checked("signed", [count for _, count in dots.values()])
     need(bool((sizes > 0).all()), f"bytes are {sizes}; expected numbers over 0")
     need(bool((signed <= most).all()), f"signed are {signed}; expected at most {most}")
-    names = sorted(dots, key=lambda name: dots[name])
 
     def draw(sheet: Sheet) -> None:
         left, right = 44.0, sheet.width - 20.0
-        top = 48.0 + ROOM * sum(signed > most / 2)  # names of dots at the top stand above the plot
+        low, high = sizes.min() / 1.5, sizes.max() * 2.5
+        across = (right - left) / math.log(high / low)
+        dots_at = {
+            name: (left + across * math.log(nbytes / low), HIGH * (1.0 - count / most))
+            for name, (nbytes, count) in sorted(dots.items(), key=lambda item: item[1])
+        }
+        names_at = flags(dots_at, right)
+        top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may stand above the plot
         sheet.text(18, 20, f"signed right, of {most}", bold=True)
-        axes = sheet.plot(left, top, right, top + 220)
-        axes.set(xscale="log", xlim=(sizes.min() / 1.5, sizes.max() * 2.5), ylim=(-most / 25, most))
+        axes = sheet.plot(left, top, right, top + HIGH * 1.04)
+        axes.set(xscale="log", xlim=(low, high), ylim=(-most * 0.04, most))
         axes.xaxis.set_major_locator(LogLocator(2, numticks=8))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter("{x:,g}")
-        sheet.note(right, top + 262, "bytes a token", at="right")
-        places = {name: sheet.at(axes, *dots[name]) for name in names}
-        for name, (x, y) in flags(places, right).items():
-            at_x, at_y = places[name]
-            sheet.line((at_x, at_y), (at_x, y - 6), colour="line", width=1)
-            sheet.note(x, y, shorten(name, LONGEST, SMALL), colour=_colour(name, own))
-        for name, (x, y) in places.items():
-            sheet.disc(x, y, 5, _colour(name, own))
+        sheet.note(right, top + HIGH + 50, "bytes a token", at="right")
+        for name, (x, y) in names_at.items():
+            pole, foot = dots_at[name]
+            sheet.line((pole, top + foot), (pole, top + y - 6), colour="line", width=1)
+            sheet.note(x, top + y, shorten(name, LONGEST, SMALL), colour=_colour(name, own))
+        for name, (x, y) in dots_at.items():
+            sheet.disc(x, top + y, 5, _colour(name, own))
 
-    said = "; ".join(f"{told(n)}: {digits(dots[n][0])} bytes, {dots[n][1]:g} signed" for n in names)
+    said = "; ".join(
+        f"{told(n)}: {digits(dots[n][0])} bytes, {dots[n][1]:g} signed"
+        for n in sorted(dots, key=lambda name: dots[name])
+    )
     alt = f"Bytes a token, logarithmic, against diaries signed right, of {most}. {said}."
-    return Picture(draw, alt, {name: tuple(map(float, dots[name])) for name in names})
+    return Picture(draw, alt, {name: tuple(map(float, dot)) for name, dot in dots.items()})
 
 
 def _colour(name: str, own: str | None) -> str:
