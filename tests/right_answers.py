@@ -139,6 +139,25 @@ def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
     return np.array([*taken, chosen[len(taken)]])
 
 
+def rounding_to_the_nearest(x: Tensor, bits: int, dim: int) -> list[Tensor]:
+    """Look for the nearest of all levels, line by line."""
+    lines = x if dim == -1 else x.T
+    low, high = lines.min(1, keepdim=True).values, lines.max(1, keepdim=True).values
+    step = (high - low) / (2**bits - 1)
+    places = low + step * torch.arange(2**bits)  # (lines, levels)
+    levels = (lines[..., None] - places[:, None]).abs().argmin(-1)
+    return [part if dim == -1 else part.T for part in (levels, low, step)]
+
+
+def best_by_loop(budget: float, variants: list[tuple[str, float, float]]) -> str | None:
+    """Go from few bytes to many, and take each that signs more than the one before."""
+    name, most = None, -1.0
+    for one, nbytes, signed in sorted(variants, key=lambda variant: variant[1]):
+        if nbytes <= budget and signed > most:
+            name, most = one, signed
+    return name
+
+
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "pick_even": [
@@ -229,6 +248,10 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "batch_at_ridge": [lambda m, each: -int(-m.flops_per_second * each // (2 * m.bytes_per_second))],
+    "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
+    "quantize": [rounding_to_the_nearest],
+    "best_under": [best_by_loop],
+    "absorb": [lambda q, to_k, latents: q @ (latents @ to_k.T).T / q.shape[1] ** 0.5],
     "ragged": [ragged_by_loops],
     "next_step": [
         lambda waiting, running, budget: [

@@ -25,6 +25,7 @@ TAUGHT = {
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
     "05_projections": ["attend", "add_sink"],
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
+    "11_smaller_caches": ["dequantize", "quantize"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
@@ -35,6 +36,7 @@ ROOMS = {
     "08": MODEL,
     "09": MODEL,
     "1": MODEL,
+    "11": (*MODEL, "model.cache.quantized"),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -111,7 +113,7 @@ def taught(notebook: dict[str, Any], stem: str = "01_four_heads") -> list[tuple[
 def room_of(name: str, stem: str) -> ModuleType | None:
     """The module that defines it (not one that only imports it)."""
     start = max((start for start in ROOMS if stem.startswith(start)), key=len)
-    if ROOMS[start] is MODEL:
+    if MODEL[0] in ROOMS[start]:
         pytest.importorskip("torch", reason="Part II needs PyTorch")
     for room in map(importlib.import_module, (f"helpers.{room}" for room in ROOMS[start])):
         if getattr(getattr(room, name, None), "__module__", None) == room.__name__:

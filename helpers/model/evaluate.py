@@ -77,7 +77,7 @@ def loss_through(
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
-    chunk: int = 8,
+    chunk: int = 16,
 ) -> float:
     """Return the mean loss of every next word of diaries, in nats a token, read `chunk` tokens a pass."""
     losses = []
