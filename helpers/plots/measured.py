@@ -86,8 +86,12 @@ def curves(
     series: Mapping[str, Sequence[float]],
     *,
     log: bool,
+    log_y: bool = False,
 ) -> Picture:
-    """Draw a line for each series, named at its end; where the sheet is narrow, named above."""
+    """Draw a line for each series, named at its end; where the sheet is narrow, named above.
+
+    log and log_y make the axes logarithmic; log_y needs values over 0.
+    """
     n, room = len(series), len(_STYLES)
     right = len(xs) >= 2 and xs[0] > 0 and list(xs) == sorted(set(xs)) and 1 <= n <= room
     told_of = f"{across}: {list(xs)}, and {n} series; expected 2 or more that grow from over 0"
@@ -100,9 +104,8 @@ def curves(
         right, base = sheet.width - (80 if sheet.narrow else 206), top + 226
         sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
         axes = sheet.plot(66, top, right, base)
-        axes.set(ylim=(0, most))
-        if log:
-            log_axes(axes.xaxis)
+        log_axes(*[axis for axis, wanted in ((axes.xaxis, log), (axes.yaxis, log_y)) if wanted])
+        axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if log_y else (0, most))
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]

@@ -87,5 +87,6 @@ def throughput(batches: Sequence[int], predicted: Sequence[float], measured: Seq
 
 def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -> Picture:
     """Draw what a budget of tokens does to a long prompt and to those who run beside it, milliseconds."""
-    series = {"first token of the long prompt": ttft, "longest wait of the others": gap}
-    return curves("milliseconds", "ms", "tokens of a step, at most", budgets, series, log=True)
+    series = {"TTFT of the long prompt": ttft, "longest wait of others": gap}
+    across = "tokens of a step, at most"
+    return curves("milliseconds", "ms", across, budgets, series, log=True, log_y=True)
