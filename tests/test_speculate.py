@@ -202,12 +202,12 @@ class ForkError(Exception):
 
 def every_way(run: Callable[[Any], Any]) -> dict[Any, Fraction]:
     """Run with every way that chance can go; return the exact probability of each result."""
-    results: Counter[Any] = Counter()
+    results: Any = Counter()
     ways: list[tuple[tuple[Any, ...], Fraction]] = [((), Fraction(1))]
     while ways:
         way, weight = ways.pop()
         try:
-            results[run(Chance(way))] += weight  # type: ignore[assignment]
+            results[run(Chance(way))] += weight
         except ForkError as fork:
             ways += [((*way, x), weight * w) for x, w in fork.args[0].items()]
     return {result: weight for result, weight in results.items() if weight}

@@ -24,6 +24,7 @@ TAUGHT = {
     "00_start_here": [],
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
     "05_projections": ["attend", "add_sink"],
+    "13_speculation": ["accept", "accept_or_resample", "expected_tokens"],
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
@@ -35,6 +36,8 @@ ROOMS = {
     "08": MODEL,
     "09": MODEL,
     "1": MODEL,
+    "10": MODEL,
+    "13": ("sampling", "cost.drafts"),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
