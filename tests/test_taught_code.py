@@ -36,7 +36,6 @@ ROOMS = {
     "08": MODEL,
     "09": MODEL,
     "1": MODEL,
-    "10": MODEL,
     "13": ("sampling", "cost.drafts"),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
