@@ -27,6 +27,7 @@ MAKE = [
     explorers.users_on_cards,
     explorers.step_on_card,
     explorers.people_in_line,
+    explorers.drafts_that_pay,
 ]
 
 

@@ -26,6 +26,7 @@ TAUGHT = {
     "05_projections": ["attend", "add_sink"],
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
     "11_smaller_caches": ["dequantize", "quantize"],
+    "13_speculation": ["accept", "accept_or_resample", "expected_tokens"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
@@ -37,6 +38,7 @@ ROOMS = {
     "09": MODEL,
     "1": MODEL,
     "11": (*MODEL, "model.cache.quantized"),
+    "13": ("sampling", "cost.drafts"),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

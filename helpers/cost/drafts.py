@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from helpers.arguments import check_whole
-from helpers.cost.roofline import check_least
+from helpers.arguments import check_whole, is_number
 
 Cost = Callable[[int], float]
 
@@ -23,11 +22,15 @@ def expected_tokens(alpha: float, k: int) -> float:
     Raises:
         ValueError: alpha is no number from 0 to 1, or k is no whole number, 0 or more.
     """
+    check_share(alpha)
     check_whole("k", k, least=0)
-    check_least(0, alpha=alpha)
-    if alpha > 1:
-        raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
     return sum(alpha**n for n in range(k + 1))  # (1 - alpha^(k+1)) / (1 - alpha), and k + 1 where alpha is 1
+
+
+def check_share(alpha: float) -> None:
+    """Raise ValueError unless it is a number from 0 to 1."""
+    if not is_number(alpha) or not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
 
 
 def speed_up(alpha: float, k: int, draft: float, verify: Cost) -> float:

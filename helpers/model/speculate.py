@@ -354,7 +354,7 @@ def speculate(
 
     Raises:
         ValueError: as in `generate`; or a drafter that does not fit (another vocabulary, another model's
-            layers), a k under 1, a cache whose rows leave; at once. While it runs: a draft without the
+            layers), a k under 1, a cache that cannot go back; at once. While it runs: a draft without the
             probabilities it was drawn with.
     """
     check_whole("k", k)
@@ -370,9 +370,9 @@ def speculate(
 
 
 def check_goes_back(cache: KVCache) -> None:
-    """Raise ValueError if rows that are needed after a step back may have left the cache."""
+    """Raise ValueError if rows that are needed after a step back may be gone."""
     if not cache.goes_back:
         raise ValueError(
-            f"a {type(cache).__name__} came in, whose rows leave; expected a cache that can forget the rows "
-            "of words that were not taken, such as a StaticCache"
+            f"a {type(cache).__name__} came in, whose rows leave or are rounded; expected one that can go "
+            "back by any number of rows, such as a StaticCache"
         )

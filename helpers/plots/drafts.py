@@ -40,22 +40,21 @@ def speed_by_acceptance(
     def draw(sheet: Sheet) -> None:
         right = sheet.width - 80
         sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
-        axes = sheet.plot(44, 44, right, 304)
+        sheet.note(18, 42, "dashed: word by word; dots: measured")
+        axes = sheet.plot(44, 64, right, 324)
         axes.set(xlim=(0, 1), ylim=(0, most))
-        sheet.note(right, 346, "share of the drafts that are taken", at="right")
+        sheet.note(right, 366, "share of the drafts that are taken", at="right")
         level = sheet.at(axes, 0, 1)[1]
         sheet.line((44, level), (right, level), colour="soft", dashes=(0, (5, 4)))
-        sheet.note(50, level - 10, "word by word")
         ends = [sheet.at(axes, 1, line[-1])[1] for line in lines.values()]
-        for (k, line), y in zip(lines.items(), apart(ends, 18, 40, 300), strict=True):
+        for (k, line), y in zip(lines.items(), apart(ends, 18, 60, 320), strict=True):
             axes.plot(SHARES, line, color="ink", lw=1.6)
             sheet.note(right + 8, y, f"k = {k}", colour="ink")
-        for name, (x, y) in dots.items():
-            axes.plot([x], [y], "o", color="query", ms=9)
-            px, py = sheet.at(axes, x, y)
-            sheet.note(
-                px + (10 if x < 0.8 else -10), py, name, at="left" if x < 0.8 else "right", colour="query"
-            )
+        axes.plot(*zip(*dots.values(), strict=True), "o", color="query", ms=9)
+        places = [sheet.at(axes, *dot) for dot in dots.values()]
+        heights = apart([y + 9 for _, y in places], 17, 72, 316)
+        for name, (x, _), y in zip(dots, places, heights, strict=True):
+            sheet.note(x + 9, y, name, colour="query")
 
     said = "; ".join(f"k = {k} from {digits(y[0])} at 0 to {digits(y[-1])} at 1" for k, y in lines.items())
     drawn = "; ".join(f"{told(name)}: {digits(y)} times at {digits(x)}" for name, (x, y) in dots.items())

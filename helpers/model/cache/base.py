@@ -51,7 +51,7 @@ class KVCache:
     Attributes:
         length: tokens seen.
         changes: goes up with every `advance` and `truncate`: who left it can tell whether it was used.
-        goes_back: whether `truncate` reaches every earlier length; not where rows leave.
+        goes_back: whether `truncate` reaches every earlier length; not where rows leave or are rounded.
 
     Raises:
         ValueError: batch or max_len is no whole number over 0, or max_len is over max_seq_len.

@@ -78,6 +78,8 @@ class QuantizedCache(GrowingCache):
     Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys by channel, values by token, the newest in full).
     """
 
+    goes_back = False
+
     def __init__(
         self,
         sizes: Sizes,

@@ -32,6 +32,8 @@ class WindowCache(GrowingCache):
     Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
     """
 
+    goes_back = False
+
     def __init__(
         self, sizes: Sizes, window: int | Sequence[int | None] = 16, sinks: int = 0, *args: Any, **rest: Any
     ) -> None:

@@ -1,0 +1,99 @@
+"""What drafts give and cost: closed forms against games played out, the figure and the explorer of 13."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers import explorers, plots
+from helpers.cost import drafts
+from helpers.explorers.drafts import MOST, SHARES, verify
+from tests.pictures import check_form, words
+from tests.test_explorers import cells, plain
+
+DOTS = {"k = 1": (0.72, 1.4), "k = 4": (0.7, 1.5), "k = 8": (0.95, 0.6)}
+
+
+def draw(**changed: Any) -> plots.Picture:
+    given: dict[str, Any] = {
+        "draft": 0.3,
+        "verify": lambda T: 1 + 0.05 * (T - 1),
+        "dots": DOTS,
+        "title": "ours",
+    }
+    return plots.speed_by_acceptance(**(given | changed))
+
+
+def test_words_a_pass_are_those_of_games_played_out() -> None:
+    rng = np.random.default_rng(0)
+    for alpha, k in ((0.3, 1), (0.8, 4), (0.95, 8)):
+        taken = rng.random((20_000, k)) < alpha
+        counted = 1 + np.cumprod(taken, axis=1).sum(axis=1).mean()
+        assert drafts.expected_tokens(alpha, k) == pytest.approx(counted, rel=0.02)
+    assert drafts.expected_tokens(1.0, 7) == 8
+    assert drafts.expected_tokens(0.0, 7) == drafts.expected_tokens(0.9, 0) == 1
+
+
+def test_when_drafts_pay() -> None:
+    free = partial(verify, more=0.0)
+    assert drafts.speed_up(0.5, 1, 0.0, free) == 1.5
+    assert drafts.speed_up(0.5, 2, 0.25, free) == pytest.approx(1.75 / 1.5)
+    assert drafts.best_k(0.9, 0.0, free) == 16
+    assert drafts.best_k(0.3, 0.5, free) == 0
+    assert drafts.best_k(1.0, 0.0, partial(verify, more=1.0)) == 0  # each word costs a pass: no gain at best
+    best = drafts.best_k(0.7, 0.15, partial(verify, more=0.05))
+    speeds = [drafts.speed_up(0.7, k, 0.15, partial(verify, more=0.05)) for k in range(17)]
+    assert speeds[best] == max(speeds)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: drafts.expected_tokens(1.1, 2), "alpha is 1.1; expected a share"),
+        (lambda: drafts.expected_tokens(-0.1, 2), "alpha is -0.1"),
+        (lambda: drafts.expected_tokens(0.5, -1), "k is -1"),
+        (lambda: draw(dots={}), "no dots"),
+        (lambda: draw(dots={"a": (1.2, 1.0)}), "expected shares from 0 to 1"),
+        (lambda: draw(dots={"a": (0.5, float("nan"))}), "speeds over 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(use: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        use()
+
+
+def test_the_figure_shows_its_numbers() -> None:
+    picture = draw()
+    check_form(picture, draw())
+    assert picture.numbers == DOTS
+    assert "k = 4: 1.50 times at 0.70" in picture.alt
+    for figure in (picture.figure, picture.narrow):
+        lines = figure.axes[0].child_axes[0].lines
+        curves = [line for line in lines if line.get_marker() == "None"]
+        ends = [line.get_ydata()[-1] for line in curves]  # type: ignore[index]
+        assert ends == pytest.approx([(k + 1) / (0.3 * k + 1 + 0.05 * k) for k in (1, 2, 4, 8)])
+        (drawn,) = (line for line in lines if line.get_marker() == "o")
+        np.testing.assert_array_equal(drawn.get_xydata(), [*DOTS.values()])
+        assert {"dashed: word by word; dots: measured", "k = 2", *DOTS} <= set(words(figure))
+
+
+def test_drafts_that_pay() -> None:
+    explorer = explorers.drafts_that_pay()
+    first: dict[str, Any] = {"k": 4, "alpha": 0.7, "draft": 0.15, "more": 0.05}
+    assert plain(explorer.say(**first)) == (
+        "2.77 words on average in the time of 1.80 passes: 1.54 times, faster ; the best k is 3."
+    )
+    assert "the best is to draft nothing" in explorer.say(**first | {"draft": 1.0})
+    assert "slower" in explorer.say(**first | {"draft": 1.0})
+    assert "k = 4 1.54 times k = 5" in plain(explorer.draw(**first))
+    rows = {row[0]: row[1:] for row in cells(explorer.static_html())}
+    assert rows["0%"][-1] == "4.66 times, k = 12"
+    assert rows["75%"][:2] == ["nothing", "nothing"]
+    for k, alpha, draft, more in itertools.product((1, MOST), (0.0, 1.0), SHARES[::5], SHARES[::5]):
+        html = explorer.draw(k=k, alpha=alpha, draft=draft, more=more)
+        assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
