@@ -59,7 +59,7 @@ def run_ranks(
             `Wire` knows which rank it is.
         n: ranks, of one thread each.
         args: the same for every rank; they and the results travel as pickles.
-        deadline_seconds: after which all ranks are ended; none waits for another longer than two thirds of it.
+        deadline_seconds: after which all are ended; none waits for another longer than two thirds of it.
         port: where the ranks find each other; 0 takes a free one.
 
     Raises:
