@@ -12,6 +12,7 @@ from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise, Wrong
 from helpers.cost.models import MODELS
+from helpers.parallel.heads import heads_of as shared
 
 Lists = tuple[list[int], list[int]]
 
@@ -50,13 +51,6 @@ bytes_to_send = Exercise(
     ],
     said="131,072,000 for 1,000 tokens of Llama-3.1-8B: 128 KiB a token.",
 )
-
-
-def shared(rank: int, world: int, n_heads: int, n_kv_heads: int) -> Lists:
-    """Return the query heads and the KV heads of a rank."""
-    each, group = n_heads // world, n_heads // n_kv_heads
-    queries = [*range(rank * each, (rank + 1) * each)]
-    return queries, sorted({head // group for head in queries})
 
 
 def with_kv(kv_of: Callable[..., Any]) -> Callable[..., Lists]:

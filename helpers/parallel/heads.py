@@ -95,4 +95,5 @@ def heads_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Sh
     model = load_share(folder, wire)
     rows = len(prompt) + max_new - 1
     cache = StaticCache(model.config, max_len=rows, dtype=model.embed_tokens.weight.dtype)
-    return wire.share(list(generate(model, prompt, max_new, cache=cache)), model, cache)
+    reply = generate(model, prompt, max_new, cache=cache)
+    return wire.share(list(reply), model, cache, reply.tpot_seconds)

@@ -101,4 +101,5 @@ def rows_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Sha
     """Say a reply together, each rank with its share of the rows and all of the weights."""
     model = load_merging(folder, wire)
     cache = RowsOfRank(model.config, wire.rank, wire.world, dtype=model.embed_tokens.weight.dtype)
-    return wire.share(list(generate(model, prompt, max_new, cache=cache)), model, cache)
+    reply = generate(model, prompt, max_new, cache=cache)
+    return wire.share(list(reply), model, cache, reply.tpot_seconds)

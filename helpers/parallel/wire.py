@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,12 +23,14 @@ class Share:
         words: ids that it says.
         weights, rows: bytes that it holds.
         sent: bytes that it handed over, by what they are for.
+        tpot_seconds: time per output token after the first, or None.
     """
 
     words: list[int]
     weights: int
     rows: int
     sent: dict[str, int]
+    tpot_seconds: float | None = None
 
 
 class Wire:
@@ -66,12 +70,43 @@ class Wire:
         dist.all_gather(everyone, x)
         return torch.stack(everyone)
 
-    def share(self, words: list[int], model: Transformer, cache: KVCache) -> Share:
+    def share(
+        self, words: list[int], model: Transformer, cache: KVCache, tpot_seconds: float | None = None
+    ) -> Share:
         """Return what this rank did."""
         weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
-        return Share(words, weights, cache.nbytes, dict(self.sent))
+        return Share(words, weights, cache.nbytes, dict(self.sent), tpot_seconds)
 
     def counted(self, x: Tensor, what: str) -> Tensor:
         """Count a tensor, and return it as one block of memory."""
         self.sent[what] += x.nbytes
         return x.contiguous()
+
+
+def time_messages(wire: Wire, sizes: Sequence[int], turns: int = 30) -> list[tuple[float, float]]:
+    """Return, for each size in bytes, the seconds to send so much and to add it up, each the best of turns.
+
+    A message goes to rank 1 and back, so that one clock sees both ends; half of that is one way.
+    """
+
+    def there_and_back() -> None:
+        if wire.rank == 0:
+            wire.send(x, 1, "message")
+        if wire.rank < 2:
+            wire.receive((len(x),), x.dtype, 1 - wire.rank)
+        if wire.rank == 1:
+            wire.send(x, 0, "message")
+
+    def best(task: Callable[[], object]) -> float:
+        seconds = []
+        for _ in range(turns):
+            begun = time.perf_counter()
+            task()
+            seconds.append(time.perf_counter() - begun)
+        return min(seconds)
+
+    found = []
+    for nbytes in sizes:
+        x = torch.ones(nbytes // 4)
+        found.append((best(there_and_back) / 2, best(lambda: wire.add(x, "sum"))))  # noqa: B023 - run at once
+    return found
