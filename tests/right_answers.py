@@ -276,4 +276,23 @@ RIGHT: dict[str, list[Any]] = {
             None if u < min(1, p[token] / q[token]) else (p - np.minimum(p, q)) / (1 - np.minimum(p, q).sum())
         ),
     ],
+    "bytes_to_send": [
+        lambda model, n_prompt, each: n_prompt * cache_nbytes(model.layers, 1, each),
+    ],
+    "heads_of": [
+        lambda rank, world, H, Hkv: (
+            [h for h in range(H) if h * world // H == rank],
+            [*dict.fromkeys(h * Hkv // H for h in range(H) if h * world // H == rank)],
+        ),
+    ],
+    "merge": [
+        lambda o1, lse1, o2, lse2: o2 + (lse1 - lse2).sigmoid()[:, None] * (o1 - o2),
+        lambda o1, lse1, o2, lse2: (
+            (lse1 - torch.logaddexp(lse1, lse2)).exp()[:, None] * o1
+            + (lse2 - torch.logaddexp(lse1, lse2)).exp()[:, None] * o2
+        ),
+    ],
+    "machines_needed": [
+        lambda requests, prompt, reply, a, b: [-(-requests * prompt // a), -(-requests * (reply - 1) // b)],
+    ],
 }

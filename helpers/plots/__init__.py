@@ -5,6 +5,7 @@ from helpers.plots.cached import cache_bytes, copied_rows
 from helpers.plots.canvas import Picture
 from helpers.plots.drafts import speed_by_acceptance
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
+from helpers.plots.machines import two_ranks
 from helpers.plots.measured import growth, loss_curve, margins, time_per_token
 from helpers.plots.memory import rows_by_tokens
 from helpers.plots.model import clock_hands, mask_pair, residual_stream, who_moves

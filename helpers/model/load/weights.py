@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from helpers.model.config import ModelConfig
 from helpers.model.latent import model_of
@@ -50,7 +52,7 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         weights = {READOUT: weights[EMBEDDING]} | weights
         if not torch.equal(weights[READOUT], weights[EMBEDDING]):
             raise CheckpointError(f"{READOUT} is not {EMBEDDING}, though the config says that they are tied")
-    with torch.device("meta"):  # no memory, no drawing of weights that are replaced at once
+    with torch.device("meta"), Undrawn():  # no memory, and no weights drawn that are replaced at once
         model = model_of(config)
     try:
         model.load_state_dict(weights, strict=True, assign=True)
@@ -59,6 +61,13 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         raise CheckpointError(f"the weights do not fit the config: {told}") from None
     model.tie()
     return model
+
+
+class Undrawn(TorchFunctionMode):
+    """Draws no numbers: for a tensor on `meta`, which has none, PyTorch would import things for seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return None if func is nn.init.normal_ else func(*args, **(kwargs or {}))
 
 
 def check_amount(config: ModelConfig, weights: dict[str, Tensor]) -> None:

@@ -1,0 +1,209 @@
+"""Exercises of notebook 14, two machines: `from helpers.check import n14 as check`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.cost.models import MODELS
+from helpers.parallel.heads import heads_of as shared
+
+Lists = tuple[list[int], list[int]]
+
+
+def row_bytes(
+    model: Any, n_prompt: int, each: int, *, heads: str = "n_kv_heads", of: float = 2, more: int = 0
+) -> float:
+    """Return the bytes of `n_prompt + more` rows of so many heads, `of` lists each."""
+    return (n_prompt + more) * of * model.n_layers * getattr(model, heads) * model.head_dim * each
+
+
+bytes_to_send = Exercise(
+    name="bytes_to_send",
+    todo="let bytes_to_send return the bytes of the rows that travel.",
+    cases=[
+        Case(
+            (MODELS[name], tokens, each),
+            f"bytes_to_send for {name}, {tokens:,} tokens, {each} bytes a number",
+        )
+        for name, tokens, each in [("Llama-3.1-8B", 1, 2), ("Llama-3.1-8B", 1000, 2), ("SmolLM2-135M", 17, 4)]
+    ],
+    right=row_bytes,
+    wrong=[
+        Wrong("query heads: only KV heads have rows.", partial(row_bytes, heads="n_heads")),
+        Wrong("K or V alone: a row is both.", partial(row_bytes, of=1)),
+        Wrong(
+            "a row too many: the first word of the reply has been chosen, and has not run.",
+            partial(row_bytes, more=1),
+        ),
+        Wrong("numbers, not bytes.", lambda model, n_prompt, each: row_bytes(model, n_prompt, 1)),
+        Wrong(
+            "one layer: each layer has rows of its own.",
+            lambda model, n_prompt, each: row_bytes(model, n_prompt, each) / model.n_layers,
+        ),
+        Wrong("one row: each token of the prompt has one.", lambda model, _, each: row_bytes(model, 1, each)),
+    ],
+    said="131,072,000 for 1,000 tokens of Llama-3.1-8B: 128 KiB a token.",
+)
+
+
+def with_kv(kv_of: Callable[..., Any]) -> Callable[..., Lists]:
+    """Return a `heads_of` whose query heads are right."""
+    return lambda rank, world, H, Hkv: (shared(rank, world, H, Hkv)[0], [*kv_of(rank, world, H, Hkv)])
+
+
+def dealt(rank: int, world: int, n_heads: int, n_kv_heads: int) -> Lists:
+    """Deal the query heads out one by one; the KV heads are those that they need."""
+    queries = [*range(rank, n_heads, world)]
+    return queries, sorted({head // (n_heads // n_kv_heads) for head in queries})
+
+
+heads_of = Exercise(
+    name="heads_of",
+    todo="let heads_of return two lists: query heads and KV heads.",
+    cases=[Case(args) for args in [(0, 2, 4, 2), (1, 2, 8, 4), (3, 4, 4, 2), (2, 8, 32, 8), (5, 16, 32, 8)]],
+    right=shared,
+    wrong=[
+        Wrong(
+            "dealt out one by one: heads that lie side by side share a KV head, so they stay together.",
+            dealt,
+            lambda rank, world, H, Hkv: (dealt(rank, world, H, Hkv)[0], [*range(rank, Hkv, world)]),
+        ),
+        Wrong(
+            "with more ranks than KV heads a rank's share of them comes out as none; it needs a whole one.",
+            with_kv(lambda rank, world, H, Hkv: range(rank * (Hkv // world), (rank + 1) * (Hkv // world))),
+        ),
+        Wrong(
+            "the rank's number is taken for that of a KV head: with more ranks than KV heads there is none.",
+            with_kv(
+                lambda rank, world, H, Hkv: range(
+                    rank * max(1, Hkv // world), (rank + 1) * max(1, Hkv // world)
+                )
+            ),
+        ),
+        Wrong(
+            "all KV heads: a rank needs those that serve its query heads.",
+            with_kv(lambda rank, world, H, Hkv: range(Hkv)),
+        ),
+        Wrong(
+            "query head h is served by KV head h // (n_heads / n_kv_heads), not by the rest of a division.",
+            with_kv(lambda rank, world, H, Hkv: sorted({h % Hkv for h in shared(rank, world, H, Hkv)[0]})),
+        ),
+        Wrong(
+            "a KV head for each query head: several query heads share one.",
+            with_kv(lambda rank, world, H, Hkv: [h // (H // Hkv) for h in shared(rank, world, H, Hkv)[0]]),
+        ),
+    ],
+    said="rank 5 of 16 has query heads 10 and 11, and KV head 2, which rank 4 holds as well.",
+)
+
+
+def found(scores: list[float]) -> tuple[Tensor, Tensor]:
+    """Return the context of one head over rows of these scores, and the log of the sum of exponentials."""
+    s = torch.tensor(scores, dtype=torch.float64)
+    rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(s)]
+    return (s.softmax(-1) @ rows)[None], s.logsumexp(-1)[None]
+
+
+def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:
+    """Return two shares of the rows, by their scores."""
+    return Case((*found(one), *found(two)), f"merge for {label}", trap)
+
+
+def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Tensor]:
+    """Return a `merge` with such weights, from both lse."""
+
+    def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> Tensor:
+        w1, w2 = weights(lse1, lse2)
+        return w1[:, None] * o1 + w2[:, None] * o2
+
+    return merge
+
+
+def exponentials(a: Tensor, b: Tensor) -> Any:
+    """Return both weights, with the larger lse taken off first."""
+    return torch.stack([a, b]).softmax(0)
+
+
+OVERFLOW = "e to the power of 1,000 is infinite: take the larger lse off both first, as softmax does."
+
+merge = Exercise(
+    name="merge",
+    todo="let merge return the contexts over both shares, (H, D).",
+    cases=[
+        merge_case("2 and 2 rows", [1.0, 3.0], [2.0, 0.0]),
+        merge_case("1 row and 4", [0.5], [1.0, 1.0, 1.0, 1.0]),
+        merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
+        merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW),
+    ],
+    right=weighing(exponentials),
+    wrong=[
+        Wrong(
+            "averaged: the share with the larger scores counts for more.",
+            weighing(lambda a, b: (0 * a + 0.5, 0 * b + 0.5)),
+        ),
+        Wrong(
+            "lse is a logarithm: the weights are its exponentials.",
+            weighing(lambda a, b: (a / (a + b), b / (a + b))),
+        ),
+        Wrong(
+            "the weights do not sum to 1: divide by the sum of both.",
+            weighing(lambda a, b: (a.exp(), b.exp())),
+        ),
+        Wrong("the weights are the wrong way round.", weighing(lambda a, b: reversed(exponentials(a, b)))),
+        Wrong(
+            OVERFLOW, weighing(lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp())))
+        ),
+    ],
+    said="the context over all rows, as if they had lain together.",
+)
+
+
+def needed(
+    requests: float, prompt: int, reply: int, prefill_rate: float, decode_rate: float, *,
+    rounded: Callable[[float], float] = math.ceil, first: int = 1,
+) -> tuple[float, float]:  # fmt: skip
+    """Return the machines for prompts and for replies, of which prefill says so many words."""
+    return rounded(requests * prompt / prefill_rate), rounded(requests * (reply - first) / decode_rate)
+
+
+machines_needed = Exercise(
+    name="machines_needed",
+    todo="let machines_needed return two whole numbers: machines for prefill, and for decode.",
+    cases=[
+        Case(args)
+        for args in [(10, 1000, 201, 20_000, 2_000), (7, 500, 101, 3_000, 650), (20, 999, 501, 10_000, 1_000)]
+    ],
+    right=needed,
+    wrong=[
+        Wrong(
+            "rounded down or not at all: a part of a machine cannot be had.",
+            partial(needed, rounded=math.floor),
+            partial(needed, rounded=float),
+            partial(needed, rounded=round),
+        ),
+        Wrong(
+            "the first word of each reply comes from prefill: decode says one word less.",
+            partial(needed, first=0),
+        ),
+        Wrong(
+            "the two rates are swapped.",
+            lambda requests, prompt, reply, a, b: needed(requests, prompt, reply, b, a),
+        ),
+        Wrong(
+            "the machines of one request a second: there are more.",
+            lambda requests, *others: needed(1, *others),
+        ),
+        Wrong(
+            "rounded up for one request, and then multiplied: machines serve several at a time.",
+            lambda requests, *others: tuple(requests * n for n in needed(1, *others)),
+        ),
+    ],
+    said="10 requests a second need 1 and 1, and 20 with longer replies need 2 and 10.",
+)

@@ -1,0 +1,96 @@
+"""A fleet on paper: the scheduler of `serve` on many machines and a clock of its own; no model runs.
+
+A step takes a share of what the card can do at best, by bytes and arithmetic. Machines do both prefill and
+decode, or some do the one and some the other, and rows travel between them. Requests are dealt out in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from helpers.cost.models import Card, PublishedModel
+from helpers.cost.roofline import Work, seconds_at_least
+from helpers.serve.blocks import Blocks
+from helpers.serve.scheduler import Plan, Scheduler
+from helpers.serve.sequence import Request
+from helpers.serve.simulation import Times, simulate
+
+Arrivals = Sequence[tuple[float, Request]]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine of a fleet, and the link to the next; weights and rows in 16 bits.
+
+    Args:
+        model, card: a dense model of one kind of layer, and what runs it.
+        share: of what the card can do at best, 0 to 1.
+        link: bytes a second to another machine.
+        slots: requests that run at the same time, at most.
+        budget: tokens of a step, at most.
+    """
+
+    model: PublishedModel
+    card: Card
+    share: float
+    link: float
+    slots: int
+    budget: int
+
+    def step(self, plan: Plan) -> float:
+        """Return the seconds of a step: weights once, all rows, the arithmetic of all its tokens."""
+        return self.seconds(sum(n for _, n in plan), plan)
+
+    def decode_step(self, plan: Plan) -> float:
+        """Return the seconds of a step of those whose rows came by the link: one token of each."""
+        return self.seconds(len(plan), plan)
+
+    def seconds(self, tokens: int, plan: Plan) -> float:
+        """Return the seconds that so many tokens take, and the rows that this plan reads."""
+        model = self.model
+        weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
+        rows = model.cache_nbytes_per_token() * sum(one.n_run + n for one, n in plan)
+        return seconds_at_least(Work(tokens * weights, weights + rows), self.card) / self.share
+
+    def serve(
+        self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]
+    ) -> dict[Hashable, Times]:
+        """Deal requests out to n machines like this; return the times of each."""
+        times: dict[Hashable, Times] = {}
+        for first in range(n):
+            rows = max(len(request.prompt) + request.max_new for _, request in arrivals)
+            blocks = Blocks(self.slots * -(-rows // 16), 16, sharing=False)  # room for all
+            times |= simulate(Scheduler(blocks, self.slots, self.budget), arrivals[first::n], seconds_of)
+        return times
+
+
+def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
+    """Serve requests by n machines, each of which runs prompts and replies."""
+    return list(machine.serve(arrivals, n, machine.step).values())
+
+
+def apart(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[Times]:
+    """Serve requests by machines that run prompts, and others that go on from their rows.
+
+    Args:
+        arrivals: every reply is of two words or more.
+    """
+    prompts = [(arrived, replace(request, max_new=1)) for arrived, request in arrivals]
+    first = machine.serve(prompts, n_prefill, machine.step)
+    handed = []
+    for _, request in arrivals:
+        sent = len(request.prompt) * machine.model.cache_nbytes_per_token() / machine.link
+        rest = replace(request, prompt=[*request.prompt, 0], max_new=request.max_new - 1)
+        handed.append((first[request.id].tokens[0] + sent, rest))
+    handed.sort(key=lambda pair: pair[0])
+    whole = replace(machine, budget=10**9)
+    later = whole.serve(handed, n_decode, machine.decode_step)
+    return [Times(one.arrived, one.tokens + later[id].tokens) for id, one in first.items()]
+
+
+def longest(seconds: Iterable[float], share: float = 0.99) -> float:
+    """Return the time that this share of them does not exceed."""
+    ordered = sorted(seconds)
+    return ordered[math.ceil(share * len(ordered)) - 1]

@@ -1,0 +1,48 @@
+"""Prefill here, decode there: one rank runs the prompt and sends its rows, another goes on from them.
+
+Source: DistServe, Zhong et al. 2024, arXiv:2401.09670.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from helpers.model.cache import StaticCache
+from helpers.model.generate import decode_step, prefill
+from helpers.model.load import load
+from helpers.model.transformer import Transformer
+from helpers.parallel.wire import Share, Wire
+
+
+def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Share:
+    """Run the prompt in rank 0, and the reply from its second word on in rank 1."""
+    model = load(folder)
+    if wire.rank == 0:
+        return prefill_here(wire, model, prompt)
+    return decode_there(wire, model, len(prompt), max_new)
+
+
+def prefill_here(wire: Wire, model: Transformer, prompt: list[int]) -> Share:
+    """Run the prompt; send the first word of the reply and, layer by layer, the rows."""
+    cache = StaticCache(model.config, max_len=len(prompt), dtype=model.embed_tokens.weight.dtype)
+    first = prefill(model, prompt, cache).argmax()
+    wire.send(first, 1, "first word")
+    for k, v in zip(cache.k, cache.v, strict=True):
+        wire.send(torch.stack([k, v]), 1, "rows")
+    return wire.share([int(first)], model, cache)
+
+
+def decode_there(wire: Wire, model: Transformer, n_prompt: int, max_new: int) -> Share:
+    """Receive the first word, and the rows of a prompt that was never run here; say the other words."""
+    dtype = model.embed_tokens.weight.dtype
+    cache = StaticCache(model.config, max_len=n_prompt + max_new - 1, dtype=dtype)
+    words = [int(wire.receive((), torch.int64, 0))]
+    for layer in range(cache.n_layers):
+        k, v = wire.receive((2, *cache.shapes(n_prompt)[0]), dtype, 0)
+        cache.append(layer, k, v)
+    cache.advance(n_prompt)
+    while len(words) < max_new and words[-1] not in model.config.eos_ids:
+        words.append(int(decode_step(model, words[-1:], cache).argmax()))
+    return wire.share(words[1:], model, cache)

@@ -1,0 +1,175 @@
+"""Start ranks: processes on this machine that share nothing, run one task together, and are gone at its end.
+
+    words = run_ranks(handover, 2, folder, prompt)  # what each rank gave
+
+They talk over gloo, on this machine's loopback. On Linux a server that has imported PyTorch forks them, so
+that only the first start takes seconds; it ends with this process. Elsewhere each rank imports PyTorch anew.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import wait
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from helpers.arguments import check_whole, is_number
+from helpers.parallel.wire import Wire
+
+HOST = "127.0.0.1"
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}
+GRACE = 1.0  # seconds for the others to say what they saw, once a rank has failed
+LOST = re.compile(r"closed by peer|reset by peer|broken pipe|timed out", re.IGNORECASE)
+AROUND = re.compile(
+    r"\[\S+\.cc:\d+\] | \[[\d.]+\]:\d+|\. This is typically .*", re.DOTALL
+)  # gloo's own words
+
+
+class RankError(RuntimeError):
+    """Ranks could not be started, or one raised, died, or did not end in time; all of them are gone."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rank ended: what its task gave, or how it failed; the lowest `order` is the likeliest cause."""
+
+    value: Any = None
+    failure: str = ""
+    order: int = 0
+
+
+def run_ranks(
+    task: Callable[..., Any], n: int, *args: Any, deadline_seconds: float = 60.0, port: int = 0
+) -> list[Any]:
+    """Run `task(wire, *args)` in n processes at once; return what each gave, in the order of ranks.
+
+    Args:
+        task: a function of a module that can be imported: a process that starts afresh has nothing else. Its
+            `Wire` knows which rank it is.
+        n: ranks, of one thread each.
+        args: the same for every rank; they and the results travel as pickles.
+        deadline_seconds: after which all are ended; none waits for another longer than two thirds of it.
+        port: where the ranks find each other; 0 takes a free one.
+
+    Raises:
+        ValueError: n or the deadline makes no sense, or the task stands in a cell of a notebook.
+        RankError: the port is taken, or a rank raised, died or did not end in time: it says which, and what
+            the others saw of it. No process and no port is left, not on Ctrl-C either.
+    """
+    check_whole("n", n)
+    if not is_number(deadline_seconds) or deadline_seconds <= 0:
+        raise ValueError(f"deadline_seconds is {deadline_seconds!r}; expected a number of seconds over 0")
+    if task.__module__ == "__main__":
+        raise ValueError(f"{task.__name__} stands in a cell; expected a function of a module, to be imported")
+    deadline = time.monotonic() + deadline_seconds
+    store = open_store(port, deadline_seconds)
+    processes, pipes = [], []
+    try:
+        job = pickle.dumps((task, args)), n, store.port, deadline
+        for rank in range(n):
+            process, pipe = start(rank, *job)
+            processes.append(process)
+            pipes.append(pipe)
+        said = listen(processes, pipes, deadline)
+        outcomes = [said.get(rank, Outcome(failure="was still running", order=2)) for rank in range(n)]
+    finally:
+        del store  # and its port with it: a traceback that somebody keeps would keep both
+        for process in processes:
+            process.kill()
+            process.join()
+            process.close()
+        for pipe in pipes:
+            pipe.close()
+    if any(outcome.failure for outcome in outcomes):
+        raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: {told(outcomes)}")
+    return [outcome.value for outcome in outcomes]
+
+
+def open_store(port: int, seconds: float) -> dist.TCPStore:
+    """Open the port where ranks find each other. RankError if it is taken."""
+    try:
+        patience = timedelta(seconds=seconds)
+        return dist.TCPStore(HOST, port, is_master=True, wait_for_workers=False, timeout=patience)
+    except dist.DistNetworkError as error:
+        raise RankError(
+            f"port {port} cannot be opened ({error}); expected a free one: leave `port` out, and one is found"
+        ) from None
+
+
+def start(rank: int, job: bytes, n: int, port: int, deadline: float) -> tuple[Any, Any]:
+    """Start one rank; return its process, and the pipe on which it says how it ended."""
+    context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    context.set_forkserver_preload(["torch"])  # nothing of ours: it would be as old as the server
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=be_rank, args=(rank, job, n, port, deadline, theirs), daemon=True)
+    process.start()
+    theirs.close()  # so that the pipe ends with the rank
+    return process, ours
+
+
+def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any) -> None:
+    """Be one rank: meet the others, run the task, say what it gave or what it raised."""
+    try:
+        torch.set_num_threads(1)
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK.get(sys.platform, ""))
+        # Shorter than the deadline, so that who waits in vain can say so, and the other is found out.
+        patience = timedelta(seconds=max(0.1, 2 / 3 * (deadline - time.monotonic())))
+        store = dist.TCPStore(HOST, port, is_master=False, timeout=patience)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=n, timeout=patience)
+        task, args = pickle.loads(job)
+        dist.barrier()  # all are there: a rank that fails at once would else leave others to look for it
+        said = pickle.dumps(Outcome(task(Wire(), *args)))
+        dist.barrier()  # nobody leaves while another may still need it
+    except BaseException as error:  # Ctrl-C as well: who started this rank wants to know
+        text = AROUND.sub("", str(error))
+        order = 3 if LOST.search(text) else 1  # a connection that is lost follows from another's failure
+        said = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {text}", order=order))
+    pipe.send_bytes(said)
+
+
+def listen(processes: Sequence[Any], pipes: Sequence[Any], deadline: float) -> dict[int, Outcome]:
+    """Return how ranks ended, up to the deadline, and up to GRACE after the first failure."""
+    outcomes: dict[int, Outcome] = {}
+    open_pipes = list(pipes)
+    while open_pipes:
+        ready: list[Any] = wait(open_pipes, max(0.0, deadline - time.monotonic()))
+        if not ready:
+            break
+        for pipe in ready:
+            rank = pipes.index(pipe)
+            try:
+                outcomes[rank] = pickle.loads(pipe.recv_bytes())
+            except EOFError:
+                outcomes[rank] = died(processes[rank])
+            open_pipes.remove(pipe)
+            if outcomes[rank].failure:
+                deadline = min(deadline, time.monotonic() + GRACE)
+    return outcomes
+
+
+def died(process: Any) -> Outcome:
+    """Return how a rank ended that left without a word."""
+    process.join(GRACE)
+    code = process.exitcode or 0
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+    return Outcome(failure=how)
+
+
+def told(outcomes: Sequence[Outcome]) -> str:
+    """Say in one line how ranks failed, the likeliest cause first."""
+    ranks: dict[str, list[int]] = {}
+    for rank, outcome in sorted(enumerate(outcomes), key=lambda pair: pair[1].order):
+        if outcome.failure:
+            ranks.setdefault(outcome.failure, []).append(rank)
+    return "; ".join(f"rank {', '.join(map(str, who))} {failure}" for failure, who in ranks.items())

@@ -1,0 +1,112 @@
+"""What ranks say to each other, with every byte counted that they hand over."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from helpers.model.cache import KVCache
+from helpers.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank did.
+
+    Attributes:
+        words: ids that it says.
+        weights, rows: bytes that it holds.
+        sent: bytes that it handed over, by what they are for.
+        tpot_seconds: time per output token after the first, or None.
+    """
+
+    words: list[int]
+    weights: int
+    rows: int
+    sent: dict[str, int]
+    tpot_seconds: float | None = None
+
+
+class Wire:
+    """One rank's end of the line to the others, over torch.distributed; a run has started it.
+
+    Attributes:
+        rank, world: which of how many this is, from 0.
+        sent: bytes that this rank has handed over, by what they are for. With two ranks that is what leaves
+            it, but for some 50 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much,
+            and to gather, n - 1 times.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.sent: Counter[str] = Counter()
+
+    def send(self, x: Tensor, to: int, what: str) -> None:
+        """Send a tensor to a rank, and wait until it takes it."""
+        dist.send(self.counted(x, what), to)
+
+    def receive(self, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
+        """Wait for a tensor of a rank; sizes and type do not travel with it."""
+        x = torch.empty(shape, dtype=dtype)
+        dist.recv(x, source)
+        return x
+
+    def add(self, x: Tensor, what: str) -> Tensor:
+        """Return the sum of what all ranks bring, the same bits on each."""
+        x = self.counted(x, what).clone()
+        dist.all_reduce(x)
+        return x
+
+    def gather(self, x: Tensor, what: str) -> Tensor:
+        """Return what all ranks bring, (n, …), in their order."""
+        x = self.counted(x, what)
+        everyone = [torch.empty_like(x) for _ in range(self.world)]
+        dist.all_gather(everyone, x)
+        return torch.stack(everyone)
+
+    def share(
+        self, words: list[int], model: Transformer, cache: KVCache, tpot_seconds: float | None = None
+    ) -> Share:
+        """Return what this rank did."""
+        weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
+        return Share(words, weights, cache.nbytes, dict(self.sent), tpot_seconds)
+
+    def counted(self, x: Tensor, what: str) -> Tensor:
+        """Count a tensor, and return it as one block of memory."""
+        self.sent[what] += x.nbytes
+        return x.contiguous()
+
+
+def time_messages(wire: Wire, sizes: Sequence[int], turns: int = 30) -> list[tuple[float, float]]:
+    """Return, for each size in bytes, the seconds to send so much and to add it up, each the best of turns.
+
+    A message goes to rank 1 and back, so that one clock sees both ends; half of that is one way.
+    """
+
+    def there_and_back() -> None:
+        if wire.rank == 0:
+            wire.send(x, 1, "message")
+        if wire.rank < 2:
+            wire.receive((len(x),), x.dtype, 1 - wire.rank)
+        if wire.rank == 1:
+            wire.send(x, 0, "message")
+
+    def best(task: Callable[[], object]) -> float:
+        seconds = []
+        for _ in range(turns):
+            begun = time.perf_counter()
+            task()
+            seconds.append(time.perf_counter() - begun)
+        return min(seconds)
+
+    found = []
+    for nbytes in sizes:
+        x = torch.ones(nbytes // 4)
+        found.append((best(there_and_back) / 2, best(lambda: wire.add(x, "sum"))))  # noqa: B023 - run at once
+    return found

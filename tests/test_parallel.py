@@ -1,0 +1,265 @@
+"""Ranks: the same words as one machine, every byte counted, and nothing left behind when one fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.model import shipped
+from helpers.model.attention import attend
+from helpers.model.cache import StaticCache
+from helpers.model.generate import generate
+from helpers.model.load import save
+from helpers.parallel import ranks
+from helpers.parallel.handover import handover
+from helpers.parallel.heads import heads_apart, heads_of, share_config, share_of
+from helpers.parallel.ranks import RankError, run_ranks
+from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
+from tests import rank_tasks
+from tests.tiny import in_passes, tiny, tiny_config, tokens
+
+SPLITS = ([9], [1] * 9, [3, 1, 5])
+# Ranks, and models whose heads and MLP they can share out: GQA, more ranks than KV heads, biases.
+SHARED: dict[int, list[dict[str, Any]]] = {
+    2: [{"n_kv_heads": 2}, {"n_kv_heads": 1, "qkv_bias": True}],
+    3: [{"intermediate_size": 24}],
+    4: [{"n_heads": 8, "n_kv_heads": 2, "intermediate_size": 24, "tied": True}],
+}
+PLANTED = {
+    "one sum forgotten": rank_tasks.heads_logits,
+    "heads dealt out": rank_tasks.heads_logits,
+    "everyone has rank 0's KV heads": rank_tasks.heads_logits,
+    "merged by plain average": rank_tasks.rows_logits,
+    "weights not exponentiated": rank_tasks.rows_logits,
+    "positions restarted": rank_tasks.rows_logits,
+    "rows counted as positions": rank_tasks.rows_logits,
+}
+
+
+def stored(folder: Path, **sizes: Any) -> tuple[Path, Any]:
+    """Return a small model, and the folder that holds it."""
+    model = tiny(dtype=torch.float64, **sizes)
+    save(model, folder)
+    return folder, model
+
+
+@pytest.mark.parametrize("n", SHARED)
+def test_ranks_give_the_logits_of_one_machine(n: int, tmp_path: Path) -> None:
+    ids, jobs, expected = tokens(2, 9), [], []
+    for number, sizes in enumerate(SHARED[n]):
+        folder, model = stored(tmp_path / str(number), **sizes)
+        for split in SPLITS:
+            one = in_passes(model, ids, split, StaticCache(model.config, 2, dtype=torch.float64))
+            for task in (rank_tasks.heads_logits, rank_tasks.rows_logits):
+                jobs.append((task, (folder, ids, split), ""))
+                expected.append(one)
+    for results in run_ranks(rank_tasks.several, n, jobs):
+        for (task, (_, _, split), _), logits, one in zip(jobs, results, expected, strict=True):
+            torch.testing.assert_close(logits, one, rtol=0, atol=1e-9, msg=f"{task.__name__}, {split}")
+
+
+def test_planted_bugs_are_caught(tmp_path: Path) -> None:
+    ids = tokens(2, 9)
+    folder, model = stored(tmp_path, n_heads=8, n_kv_heads=2, intermediate_size=24)
+    right = in_passes(model, ids, [3, 1, 5], StaticCache(model.config, 2, dtype=torch.float64))
+    prompt = ids[0].tolist()
+    words = list(generate(model, prompt, 12))
+    jobs: list[rank_tasks.Job] = [(handover, (folder, prompt, 12), "")]
+    jobs.append((handover, (folder, prompt, 12), "rows received and not counted"))
+    jobs += [(task, (folder, ids, [3, 1, 5]), bug) for bug, task in PLANTED.items()]
+    assert {bug for _, _, bug in jobs} == {"", *rank_tasks.BUGS}
+    results = run_ranks(rank_tasks.several, 2, jobs)
+    (here, here_bug, *_), (there, there_bug, *logits) = results
+    assert here.words + there.words == words
+    assert here_bug.words + there_bug.words != words
+    missed = [bug for bug, one in zip(PLANTED, logits, strict=True) if torch.allclose(one, right, atol=1e-3)]
+    assert missed == []
+
+
+def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
+    model, tokenizer = shipped.load()
+    prompt = tokenizer.encode("Mia writes from Oslo . Mia swam in the lake . It was sunny . Signed by")
+    alone = list(generate(model, prompt, 4))
+    assert tokenizer.decode(alone) == "Mia from Oslo ."
+    args, rows = (shipped.FOLDER, prompt, 4), 20 * 2048
+    jobs = [(task, args, "") for task in (handover, heads_apart, rows_apart)]
+    (here, heads, kept), (there, *others) = run_ranks(rank_tasks.several, 2, jobs)
+    assert here.words + there.words == alone
+    assert [one.words for one in (heads, kept, *others)] == [alone] * 4
+    # 17 rows of 2,048 bytes; two sums a layer of 128 numbers a token; four heads' context and lse.
+    assert kept.sent == {
+        "first word": 8,
+        "rows": 17 * 2048,
+        "sums": 20 * 4 * 2 * 128 * 4,
+        "contexts": 20 * 4 * 4 * 33 * 4,
+    }
+    assert [one.rows for one in (heads, kept, *others)] == [rows // 2] * 4
+    assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
+
+
+def test_bytes_counted_are_those_that_leave() -> None:
+    if sys.platform != "linux":
+        pytest.skip("the record of a connection is Linux's")
+    n, numbers = 3, 50_000
+    for rank, counted in enumerate(run_ranks(rank_tasks.bytes_by_kernel, n, numbers)):
+        factors = {"send": 1.0 if rank == 0 else 0, "add": 2 * (n - 1) / n, "gather": n - 1.0}
+        for what, (ours, kernels) in counted.items():
+            assert ours == (4 * numbers if what != "send" or rank == 0 else 0)
+            assert 0 <= kernels - factors[what] * 4 * numbers < 2000, (rank, what, kernels)
+
+
+# Shares, without ranks.
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.data())
+def test_heads_are_shared_out_with_their_groups(kv: int, group: int, times: int, data: Any) -> None:
+    world = data.draw(st.sampled_from([n for n in range(1, kv * group + 1) if (kv * group) % n == 0]))
+    config = tiny_config(n_heads=kv * group, n_kv_heads=kv, intermediate_size=world * times)
+    if kv % world and world % kv:
+        with pytest.raises(ValueError, match=f"{world} ranks for {kv} KV heads"):
+            share_config(config, 0, world)
+        return
+    owned = [heads_of(rank, world, kv * group, kv) for rank in range(world)]
+    assert [head for queries, _ in owned for head in queries] == list(range(kv * group))
+    for rank, (queries, kv_heads) in enumerate(owned):
+        share = share_config(config, rank, world)
+        each = share.n_heads // share.n_kv_heads
+        assert [kv_heads[i // each] for i in range(share.n_heads)] == [head // group for head in queries]
+
+
+def test_a_share_of_the_weights_is_cut_as_it_is_used() -> None:
+    model = tiny(n_kv_heads=2, qkv_bias=True)
+    shares = [share_of(model.state_dict(), model.config, rank, 2) for rank in range(2)]
+    for name, whole in model.state_dict().items():
+        part, parts = name.split(".")[-2], [share[name] for share in shares]
+        if part in ("o_proj", "down_proj"):
+            torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+        elif part.endswith("_proj"):
+            torch.testing.assert_close(torch.cat(parts), whole)
+        else:
+            torch.testing.assert_close(parts, [whole, whole])
+
+
+@given(st.integers(1, 7), st.integers(0, 6), st.integers(1, 4), st.integers(0, 1000))
+def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    S = before + T
+    q, k, v = (
+        torch.randn(2, H, rows, 8, dtype=torch.float64, generator=draw)
+        for H, rows in ((6, T), (3, S), (3, S))
+    )
+    mask = torch.ones(T, S, dtype=torch.bool).tril(before)
+    owner = torch.randint(n, (S,), generator=draw)  # some may own nothing
+    shares = [
+        attend_apart(q * 9, k[:, :, mine], v[:, :, mine], mask[:, mine], 0.3)
+        for mine in (owner == i for i in range(n))
+    ]
+    found = merged(*(torch.stack(parts) for parts in zip(*shares, strict=True)))
+    torch.testing.assert_close(found, attend(q * 9, k, v, mask, 0.3), rtol=0, atol=1e-12)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 30))
+def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> None:
+    config, rows = tiny_config(), torch.randn(2, 1, 3, sum(split), 8)
+    caches = [RowsOfRank(config, rank, world) for rank in range(world)]
+    whole = StaticCache(config)
+    for k, v in zip(*(x.split(split, dim=2) for x in rows), strict=True):
+        for cache in (whole, *caches):
+            handed = cache.append(1, k, v)
+            assert handed[0].shape[2] == cache.mask(k.shape[2]).shape[1]
+            cache.advance(k.shape[2])
+    keys = torch.zeros_like(rows[0])
+    for rank, cache in enumerate(caches):
+        keys[:, :, rank::world] = cache.k[1]
+        torch.testing.assert_close(cache.mask(0)[:, :0], whole.mask(0)[:, :0])
+    torch.testing.assert_close(keys, rows[0])
+    for cache in caches:
+        cache.truncate(min(cut, sum(split)))
+    assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
+
+
+# Ranks that fail.
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raise", "rank 1 raised LookupError: no such thing; rank 0 raised "),
+        ("kill", "rank 1 was killed by SIGKILL; rank 0 raised "),
+        ("leave", "rank 1 left with exit code 3; rank 0 raised "),
+        ("hang", "rank 1 was still running; rank 0 raised RuntimeError: Timed out waiting"),
+        ("give what cannot be sent", "rank 1 raised AttributeError: Can't pickle"),
+    ],
+)
+def test_a_rank_that_fails_is_named_and_nothing_is_left(how: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(RankError) as caught:
+        run_ranks(rank_tasks.fail, 2, how, tmp_path, deadline_seconds=10 if how != "hang" else 3)
+    assert said in str(caught.value)
+    assert_nothing_left(tmp_path)
+
+
+def assert_nothing_left(folder: Path) -> None:
+    """The ranks that left a note are gone."""
+    pids = [int(path.name) for path in folder.iterdir()]
+    assert len(pids) == 2
+    assert all(map(gone, pids))
+    assert multiprocessing.active_children() == []
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listen = ranks.listen
+
+    def interrupted(*args: Any) -> Any:
+        listen(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ranks, "listen", interrupted)
+    with socket.socket() as probe:
+        probe.bind((ranks.HOST, 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(KeyboardInterrupt):
+        run_ranks(rank_tasks.fail, 2, "", tmp_path, port=port)
+    assert_nothing_left(tmp_path)
+    with socket.create_server((ranks.HOST, port)):  # it is free again
+        pass
+
+
+def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
+    with socket.create_server((ranks.HOST, 0)) as taken, pytest.raises(RankError, match="cannot be opened"):
+        run_ranks(rank_tasks.fail, 2, "", tmp_path, port=taken.getsockname()[1])
+    for n, seconds, task, message in (
+        (0, 5, rank_tasks.fail, "n is 0"),
+        (2.5, 5, rank_tasks.fail, "n is 2.5"),
+        (2, -1, rank_tasks.fail, "deadline_seconds is -1"),
+        (2, 5, of_a_cell(), "stands in a cell"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_ranks(task, n, deadline_seconds=seconds)  # type: ignore[arg-type]
+    for world, what in ((4, "n_heads 6"), (2, "3 KV heads"), (3, "intermediate_size 22")):
+        with pytest.raises(ValueError, match=f"{world} ranks for {what}"):
+            share_config(tiny_config(), 0, world)
+
+
+def of_a_cell() -> Callable[..., Any]:
+    """Return a function as a notebook's cell defines it."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("def task(wire): ...", names)
+    return names["task"]
