@@ -99,7 +99,7 @@ def index(diary: Trace) -> str:
         Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
     )
     books = Section(
-        "Eleven notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step "
+        "Fifteen notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step "
         "through.",
         heading="Work it out yourself",
         links=(*notebooks(), *more),
