@@ -1,4 +1,4 @@
-"""`bench_limit.py` compares one model with itself: llama.cpp gives our logits, other weights are refused."""
+"""What the benchmarks compare is the same: llama.cpp's logits, the words of `transformers`' engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from helpers.model import shipped
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from tests.benchmarks import llama
+from tests.benchmarks import bench_model, bench_serving, llama
 from tests.benchmarks.bench_limit import KINDS, LONGEST, PROMPT, TOLERANCE, Ours, errors_of
 from tests.gguf_file import write
 
@@ -33,3 +33,15 @@ def test_other_weights_are_refused() -> None:
     models = {"ours": shipped.load()[0], "other": Transformer(shipped.CONFIG)}
     with pytest.raises(SystemExit, match=r"other: logits are off by .*; expected 0\.3% at most"):
         errors_of({name: Ours(model, 32) for name, model in models.items()}, IDS)
+
+
+def test_transformers_says_what_our_engine_says() -> None:
+    """Eight requests of unequal length through its continuous batching, pages and all, 3 at a time."""
+    model = shipped.load()[0]
+    asked = bench_serving.requests(model, 8)
+    with bench_model.folder_of("shipped") as folder:
+        other = bench_model.theirs_of(folder)
+    said = bench_serving.theirs(other, 3, asked)
+    other.destroy_cached_continuous_batching_manager()
+    assert said == bench_serving.replies_of(model, 3, asked)
+    assert [len(reply) for reply in said] == [bench_serving.NEW] * 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,8 @@ def test_a_block_for_each_request_and_each_idle_stretch() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    for runs, told in [({}, "0 steps"), ({"a": []}, "0 steps"), ({"a": [{}] * 21}, "21 steps")]:
+    cases: list[Any] = [({}, "0 steps"), ({"a": []}, "0 steps"), ({"a": [{}] * 21}, "21 steps")]
+    for runs, told in cases:
         with pytest.raises(ValueError, match=f"{told} in the longest run; expected 1 to 20"):
             plots.slots(runs, 2)
     with pytest.raises(ValueError, match=r"slots \[2\] are taken; expected 0 to 1"):
