@@ -25,6 +25,7 @@ TAUGHT = {
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
     "05_projections": ["attend", "add_sink"],
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
+    "14_two_machines": ["share_of"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
@@ -35,6 +36,7 @@ ROOMS = {
     "08": MODEL,
     "09": MODEL,
     "1": MODEL,
+    "14": ("parallel.heads",),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
