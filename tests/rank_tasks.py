@@ -82,8 +82,8 @@ def heads_dealt_out() -> Patches:
 
 
 def kv_heads_of_rank_0() -> Patches:
-    right = heads.heads_of
-    return [(heads, "heads_of", lambda rank, *sizes: (right(rank, *sizes)[0], right(0, *sizes)[1]))]
+    right = heads.heads_of_rank
+    return [(heads, "heads_of_rank", lambda rank, *sizes: (right(rank, *sizes)[0], right(0, *sizes)[1]))]
 
 
 def positions_restarted() -> Patches:

@@ -15,16 +15,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.cost.models import CARDS, MODELS
 from helpers.model import shipped
 from helpers.model.attention import attend
 from helpers.model.cache import StaticCache
 from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
+from helpers.parallel.fleet import Machine, apart, longest, together
 from helpers.parallel.handover import handover
-from helpers.parallel.heads import heads_apart, heads_of, share_config, share_of
+from helpers.parallel.heads import heads_apart, heads_of_rank, share_config, share_of
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
+from helpers.parallel.wire import time_messages
+from helpers.serve.sequence import Request
 from tests import rank_tasks
 from tests.tiny import in_passes, tiny, tiny_config, tokens
 
@@ -105,6 +109,7 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
     }
     assert [one.rows for one in (heads, kept, *others)] == [rows // 2] * 4
     assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
+    assert all(seconds > 0 for seconds in run_ranks(time_messages, 2, [4, 4000])[0][1])
 
 
 def test_bytes_counted_are_those_that_leave() -> None:
@@ -129,7 +134,7 @@ def test_heads_are_shared_out_with_their_groups(kv: int, group: int, times: int,
         with pytest.raises(ValueError, match=f"{world} ranks for {kv} KV heads"):
             share_config(config, 0, world)
         return
-    owned = [heads_of(rank, world, kv * group, kv) for rank in range(world)]
+    owned = [heads_of_rank(rank, world, kv * group, kv) for rank in range(world)]
     assert [head for queries, _ in owned for head in queries] == list(range(kv * group))
     for rank, (queries, kv_heads) in enumerate(owned):
         share = share_config(config, rank, world)
@@ -186,6 +191,25 @@ def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> No
     for cache in caches:
         cache.truncate(min(cut, sum(split)))
     assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
+
+
+# The fleet, without ranks.
+
+
+def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
+    machine = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], share=0.5, link=1e9, slots=4, budget=100)
+    asked = [(0.5 * n, Request(n, [0] * (50 + 30 * n), 2 + n % 5)) for n in range(9)]
+    for times in (together(machine, asked, 2), apart(machine, asked, 2, 3)):
+        assert sorted(len(one.tokens) for one in times) == sorted(request.max_new for _, request in asked)
+        assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
+    (alone,) = apart(machine, asked[:1], 1, 1)  # 50 tokens, a reply of 2
+    sent = 50 * 131_072 / 1e9
+    steps = machine.seconds(50, 50) + machine.seconds(1, 51)
+    assert alone.tokens[-1] == pytest.approx(steps + sent)
+    assert machine.seconds(1, 0) == pytest.approx(2 * 15.01e9 / 3.35e12, rel=1e-3)  # bytes, at half the speed
+    assert machine.seconds(1000, 0) == pytest.approx(2 * 1000 * 15.01e9 / 989.4e12, rel=1e-3)  # arithmetic
+    assert machine.rates(1000, 1)[0] == pytest.approx(1000 / machine.seconds(1000, 1000))
+    assert longest(range(1, 101)) == 99
 
 
 # Ranks that fail.

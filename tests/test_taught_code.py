@@ -27,6 +27,7 @@ TAUGHT = {
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
     "11_smaller_caches": ["dequantize", "quantize"],
     "13_speculation": ["accept", "accept_or_resample", "expected_tokens"],
+    "14_two_machines": ["share_of"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
@@ -39,6 +40,7 @@ ROOMS = {
     "1": MODEL,
     "11": (*MODEL, "model.cache.quantized"),
     "13": ("sampling", "cost.drafts"),
+    "14": ("parallel.heads",),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

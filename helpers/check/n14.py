@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise, Wrong
 from helpers.cost.models import MODELS
-from helpers.parallel.heads import heads_of as shared
+from helpers.parallel.heads import heads_of_rank as shared
 
 Lists = tuple[list[int], list[int]]
 

@@ -41,29 +41,37 @@ class Machine:
 
     def step(self, plan: Plan) -> float:
         """Return the seconds of a step: weights once, all rows, the arithmetic of all its tokens."""
-        return self.seconds(sum(n for _, n in plan), plan)
+        return self.seconds(sum(n for _, n in plan), rows_of(plan))
 
     def decode_step(self, plan: Plan) -> float:
         """Return the seconds of a step of those whose rows came by the link: one token of each."""
-        return self.seconds(len(plan), plan)
+        return self.seconds(len(plan), rows_of(plan))
 
-    def seconds(self, tokens: int, plan: Plan) -> float:
-        """Return the seconds that so many tokens take, and the rows that this plan reads."""
+    def seconds(self, tokens: int, rows: int) -> float:
+        """Return the seconds of a step that runs so many tokens and reads so many rows."""
         model = self.model
         weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
-        rows = model.cache_nbytes_per_token() * sum(one.n_run + n for one, n in plan)
-        return seconds_at_least(Work(tokens * weights, weights + rows), self.card) / self.share
+        read = weights + rows * model.cache_nbytes_per_token()
+        return seconds_at_least(Work(tokens * weights, read), self.card) / self.share
 
-    def serve(
-        self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]
-    ) -> dict[Hashable, Times]:
+    def rates(self, prompt: int, reply: int) -> tuple[float, float]:
+        """Return the tokens a second of prompts, one after the other, and of replies, all slots busy."""
+        rows = self.slots * (prompt + reply // 2)  # halfway through the replies
+        return prompt / self.seconds(prompt, prompt), self.slots / self.seconds(self.slots, rows)
+
+    def serve(self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of each."""
+        longest_text = max(len(request.prompt) + request.max_new for _, request in arrivals)
         times: dict[Hashable, Times] = {}
         for first in range(n):
-            rows = max(len(request.prompt) + request.max_new for _, request in arrivals)
-            blocks = Blocks(self.slots * -(-rows // 16), 16, sharing=False)  # room for all
-            times |= simulate(Scheduler(blocks, self.slots, self.budget), arrivals[first::n], seconds_of)
+            pages = Blocks(self.slots, longest_text, sharing=False)  # room for every slot
+            times |= simulate(Scheduler(pages, self.slots, self.budget), arrivals[first::n], seconds_of)
         return times
+
+
+def rows_of(plan: Plan) -> int:
+    """Return the rows that a step reads."""
+    return sum(one.n_run + n for one, n in plan)
 
 
 def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:

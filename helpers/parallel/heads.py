@@ -26,7 +26,7 @@ from helpers.model.transformer import Transformer
 from helpers.parallel.wire import Share, Wire
 
 
-def heads_of(rank: int, world: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
+def heads_of_rank(rank: int, world: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
     """Return the query heads of a rank, and the KV heads that serve them."""
     each, group = n_heads // world, n_heads // n_kv_heads
     queries = list(range(rank * each, (rank + 1) * each))
@@ -40,7 +40,7 @@ def share_of(weights: Mapping[str, Any], config: ModelConfig, rank: int, world: 
         weights: by the model's names, tensors or what can be cut like them, so that no more is read.
         config: the whole model's.
     """
-    queries, kv_heads = heads_of(rank, world, config.n_heads, config.n_kv_heads)
+    queries, kv_heads = heads_of_rank(rank, world, config.n_heads, config.n_kv_heads)
     D, width = config.head_dim, config.intermediate_size // world
     q, kv = (slice(heads[0] * D, (heads[-1] + 1) * D) for heads in (queries, kv_heads))
     mlp = slice(rank * width, (rank + 1) * width)
@@ -68,13 +68,13 @@ def share_config(config: ModelConfig, rank: int, world: int) -> ModelConfig:
             f"{world} ranks for {config.n_kv_heads} KV heads; expected as many, a number that divides them, "
             "or a multiple, where several ranks hold the same one"
         )
-    queries, kv_heads = heads_of(rank, world, config.n_heads, config.n_kv_heads)
+    queries, kv_heads = heads_of_rank(rank, world, config.n_heads, config.n_kv_heads)
     width = config.intermediate_size // world
     return replace(config, n_heads=len(queries), n_kv_heads=len(kv_heads), intermediate_size=width)
 
 
 def load_share(folder: Path, wire: Wire) -> Transformer:
-    """Load a rank's share of a checkpoint, of one file, and no more; add up what the ranks' parts give.
+    """Load a rank's share of a checkpoint of one file, and no more of it.
 
     Raises:
         ValueError: the model cannot be shared out among so many ranks.
@@ -82,12 +82,17 @@ def load_share(folder: Path, wire: Wire) -> Transformer:
     config = read_config(folder, None)
     own = share_config(config, wire.rank, wire.world)
     with safe_open(folder / WEIGHTS, framework="pt") as file:
-        weights = {name.removeprefix(PREFIX): file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        weights = {name.removeprefix(PREFIX): file.get_slice(name) for name in sorted(file.keys())}
         model = assemble(own, share_of(weights, config, wire.rank, wire.world))
-    for name, part in model.named_modules():
-        if name.endswith(("o_proj", "down_proj")):
-            part.register_forward_hook(lambda *of_linear: wire.add(of_linear[-1], "sums"))
+    add_up(model, wire)
     return model
+
+
+def add_up(model: Transformer, wire: Wire) -> None:
+    """Let what `o_proj` and `down_proj` give be the sum of all ranks' parts."""
+    for name, linear in model.named_modules():
+        if name.endswith(("o_proj", "down_proj")):
+            linear.register_forward_hook(lambda linear, x, part: wire.add(part, "sums"))
 
 
 def heads_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Share:
