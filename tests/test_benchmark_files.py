@@ -37,7 +37,7 @@ def test_other_weights_are_refused() -> None:
 
 
 def test_transformers_says_what_our_engine_says() -> None:
-    """Eight requests of unequal length, 3 at a time: its continuous batching, ours, and ours with the twin."""
+    """Eight requests of unequal length, 3 at a time: its continuous batching, ours, and ours by the twin."""
     model = shipped.load()[0]
     asked = bench_serving.requests(model, 8)
     with bench_model.folder_of("shipped") as folder:
