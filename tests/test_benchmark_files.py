@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from helpers.model import shipped
+from helpers.model.fast import speed_up
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
 from tests.benchmarks import bench_model, bench_serving, llama
@@ -36,7 +37,7 @@ def test_other_weights_are_refused() -> None:
 
 
 def test_transformers_says_what_our_engine_says() -> None:
-    """Eight requests of unequal length through its continuous batching, pages and all, 3 at a time."""
+    """Eight requests of unequal length, 3 at a time: its continuous batching, ours, and ours by the twin."""
     model = shipped.load()[0]
     asked = bench_serving.requests(model, 8)
     with bench_model.folder_of("shipped") as folder:
@@ -44,4 +45,5 @@ def test_transformers_says_what_our_engine_says() -> None:
     said = bench_serving.theirs(other, 3, asked)
     other.destroy_cached_continuous_batching_manager()
     assert said == bench_serving.replies_of(model, 3, asked)
+    assert said == bench_serving.replies_of(speed_up(model, threads=1), 3, asked)
     assert [len(reply) for reply in said] == [bench_serving.NEW] * 8

@@ -92,13 +92,15 @@ def test_a_request_harms_no_other() -> None:
     engine.step()
     with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
         engine.step()
-    for wrong, told in [
+    refused: list[tuple[Any, str]] = [
         (("b", [1], 1), "id 'b' is taken"),
         ((["c"], [1], 1), "unhashable"),
         (("c", [1, 19], 1), "token id 19 is out of range"),
-        (("c", [], 1), "the prompt of 'c' is empty"),
+        (("c", [], 1), "the prompt is empty"),
+        (("c", [[1], [2]], 1), "2 sequences came in; expected one"),
         (("c", [1] * 30, 12), "may run 41 tokens; the model reads 40"),
-    ]:
+    ]
+    for wrong, told in refused:
         with pytest.raises((ValueError, TypeError), match=told):
             engine.add(*wrong)
     with pytest.raises(ValueError, match="temperature is 0"):

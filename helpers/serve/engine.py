@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import torch
 
 from helpers.model.cache import PagedCache, Pages
-from helpers.model.generate import run
-from helpers.model.transformer import Transformer, check_tokens
+from helpers.model.generate import Tokens, as_tokens, run
+from helpers.model.transformer import Transformer
 from helpers.sampling import Chooser, chooser
 from helpers.serve.blocks import Blocks
 from helpers.serve.scheduler import Plan, Scheduler
@@ -59,7 +59,7 @@ class Engine:
         self.times: dict[Hashable, Times] = {}
         self.ran: dict[Hashable, list[int]] = {}
 
-    def add(self, id: Hashable, prompt: Sequence[int], max_new: int, **settings: Any) -> None:
+    def add(self, id: Hashable, prompt: Tokens, max_new: int, **settings: Any) -> None:
         """Let a request wait; nothing runs yet.
 
         Args:
@@ -69,13 +69,16 @@ class Engine:
             settings: temperature, top_k, top_p and seed, as in `generate`.
 
         Raises:
-            ValueError: an id that is taken, a prompt that is empty or has an id out of range, settings that
+            TypeError: the id has no hash.
+            ValueError: an id that is taken, a prompt that is empty or no row of ids in range, settings that
                 make no sense, or a text that can get too long for the model or the pool.
         """
-        V, request = self.model.config.vocab_size, Request(id, [*prompt], max_new, **settings)
+        V = self.model.config.vocab_size
+        tokens = as_tokens(prompt, V)
+        if len(tokens) != 1:
+            raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
+        request = Request(id, tokens[0].tolist(), max_new, **settings)
         choose = chooser(V, request.temperature, request.top_k, request.top_p, request.seed)
-        if len(prompt):
-            check_tokens(torch.tensor([request.prompt]), V)
         one = self.scheduler.add(request)
         self.choosers[one], self.replies[id], self.ran[id] = choose, [], []
         self.times[id] = Times(time.perf_counter())
