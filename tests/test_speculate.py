@@ -388,8 +388,9 @@ def test_a_cache_in_use_is_refused_now_and_later() -> None:
         ask(DraftModel(MODEL, cache), cache=cache)
     reply = ask(LookUp(), cache=cache)
     next(reply)
-    with pytest.raises(ValueError, match="holds 5 tokens"):
-        ask(LookUp(), cache=cache)
+    for use in (lambda: ask(LookUp(), cache=cache), lambda: DraftModel(MODEL, cache)):
+        with pytest.raises(ValueError, match="holds 5 tokens"):
+            use()
     cache.truncate(4)
     with pytest.raises(ValueError, match="not as this reply left it"):
         list(reply)
