@@ -368,7 +368,10 @@ def speculate(
     drafter.check_fits(model, cache)
 
     def draft(text: list[int], room: int) -> Draft:
-        return drafter.propose(text, min(k, room), cache, sampler)
+        made = drafter.propose(text, min(k, room), cache, sampler)
+        if len(made.tokens) > min(k, room):
+            raise ValueError(f"{len(made.tokens)} words were drafted; expected {min(k, room)} at most")
+        return made
 
     return Speculation(model, tokens[0].tolist(), max_new, draft, cache, ends, sampler)
 
