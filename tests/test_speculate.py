@@ -354,6 +354,13 @@ def test_transformers_says_the_same(diaries: Any, tmp_path: Any) -> None:
 # --- refused, and unharmed ---
 
 
+class Chatters(LookUp):
+    """Drafts more than it is asked for."""
+
+    def propose(self, *_: Any) -> Draft:
+        return Draft([1] * 9)
+
+
 def ask(drafter: Drafter, **given: Any) -> Speculation:
     return speculate.speculate(MODEL, PROMPT, 5, drafter, **given)
 
@@ -375,6 +382,7 @@ def ask(drafter: Drafter, **given: Any) -> Speculation:
         (lambda: next(ask(LookUp(), cache=StaticCache(OTHER.config, dtype=F64))), "made for n_layers 2"),
         (lambda: list(ask(Says(SAID), temperature=1.0)), "q has shape None; expected"),
         (lambda: list(ask(Says(SAID, np.ones((2, 3))), temperature=1.0)), r"q has shape \(2, 3\)"),
+        (lambda: list(ask(Chatters())), "9 words were drafted; expected 3 at most"),
     ],
 )
 def test_refused(make: Callable[[], Any], message: str) -> None:
@@ -388,8 +396,9 @@ def test_a_cache_in_use_is_refused_now_and_later() -> None:
         ask(DraftModel(MODEL, cache), cache=cache)
     reply = ask(LookUp(), cache=cache)
     next(reply)
-    with pytest.raises(ValueError, match="holds 5 tokens"):
-        ask(LookUp(), cache=cache)
+    for use in (lambda: ask(LookUp(), cache=cache), lambda: DraftModel(MODEL, cache)):
+        with pytest.raises(ValueError, match="holds 5 tokens"):
+            use()
     cache.truncate(4)
     with pytest.raises(ValueError, match="not as this reply left it"):
         list(reply)

@@ -39,7 +39,9 @@ accept = Exercise(
             "words behind the first that differs are no use: they were chosen after another text.",
             lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[agreeing(d, c)]],
             lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
+            lambda d, c: (same := [x for x, y in zip(d, c, strict=False) if x == y]) + [c[len(same)]],
             lambda d, c: [*c],
+            lambda d, c: [*d],
         ),
         Wrong(
             "the refused draft was kept: the model's own word stands in its place.",
@@ -69,6 +71,7 @@ rows_to_drop = Exercise(
         Wrong(
             "the draft model has not run its last word: it has a row less than the model.",
             lambda k, a: (k - a, k - a),
+            lambda k, a: (k - a, k - a + 1),
         ),
         Wrong(
             "where all were taken the draft model is a row short: -1, not 0.",
@@ -117,6 +120,7 @@ expected_tokens = Exercise(
             "a draft counts only if all before it were taken, too: the second with alpha · alpha.",
             lambda alpha, k: 1 + k * alpha,
             lambda alpha, k: (k + 1) * alpha,
+            lambda alpha, k: k * alpha,
         ),
         Wrong("the model's own word is missing.", powers(1, lambda k: k)),
         Wrong("a word too few: with k drafts a pass gives up to k + 1.", powers(0, lambda k: k - 1)),
@@ -128,8 +132,9 @@ expected_tokens = Exercise(
             lambda alpha, k: 1 + alpha**k,
         ),
         Wrong(
-            "upside down.",
-            lambda alpha, k: 1 / drafts.expected_tokens(alpha, k),
+            "1 / (1 - alpha) is for drafts without end: with k of them there are k + 1 words at most.",
+            lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else np.inf,
+            lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else k + 1,
         ),
     ],
     said="with a chance of 0.8 for each, 4 drafts give 3.36 words a pass, and 8 of 0.9 give 6.13.",
@@ -192,6 +197,7 @@ accept_or_resample = Exercise(
             "what q has over p has to become 0, not its size and no minus.",
             refusing(lambda p, q: abs(p - q) / abs(p - q).sum()),
             refusing(lambda p, q: p - q),
+            refusing(lambda p, q: (p - q) / (p - q).sum()),
             refusing(lambda p, q: rest(q, p) / rest(q, p).sum()),
         ),
         Wrong(

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
-from helpers.model.generate import Generation, Tokens, check_as_left, choose_from, prepared
+from helpers.model.generate import Generation, Tokens, check_as_left, check_empty, choose_from, prepared
 from helpers.model.transformer import Transformer
 from helpers.sampling import (
     accept,
@@ -196,12 +196,16 @@ class DraftModel:
 
     Attributes:
         seen: the words whose rows the cache holds.
+
+    Raises:
+        ValueError: the cache is in use, or another model's.
     """
 
     def __init__(self, model: Transformer, cache: KVCache | None = None) -> None:
         weight = model.embed_tokens.weight
         if cache is None:
             cache = StaticCache(model.config, dtype=weight.dtype, device=weight.device)
+        check_empty(model, cache, 1)
         self.model, self.cache, self.seen = model, cache, list[int]()
 
     def check_fits(self, model: Transformer, cache: KVCache) -> None:
@@ -364,7 +368,10 @@ def speculate(
     drafter.check_fits(model, cache)
 
     def draft(text: list[int], room: int) -> Draft:
-        return drafter.propose(text, min(k, room), cache, sampler)
+        made = drafter.propose(text, min(k, room), cache, sampler)
+        if len(made.tokens) > min(k, room):
+            raise ValueError(f"{len(made.tokens)} words were drafted; expected {min(k, room)} at most")
+        return made
 
     return Speculation(model, tokens[0].tolist(), max_new, draft, cache, ends, sampler)
 
