@@ -122,7 +122,8 @@ def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any
     """Be one rank: meet the others, run the task, say what it gave or what it raised."""
     try:
         torch.set_num_threads(1)
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK.get(sys.platform, ""))
+        if sys.platform in LOOPBACK:  # elsewhere gloo looks for an address by itself
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
         # Shorter than the deadline, so that who waits in vain can say so, and the other is found out.
         patience = timedelta(seconds=max(0.1, 2 / 3 * (deadline - time.monotonic())))
         store = dist.TCPStore(HOST, port, is_master=False, timeout=patience)

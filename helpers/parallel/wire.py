@@ -58,7 +58,7 @@ class Wire:
         return x
 
     def add(self, x: Tensor, what: str) -> Tensor:
-        """Return the sum of what all ranks bring, the same bits on each."""
+        """Return the sum of what all ranks bring."""
         x = self.counted(x, what).clone()
         dist.all_reduce(x)
         return x
