@@ -30,6 +30,7 @@ from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
 from helpers.parallel.wire import time_messages
 from helpers.serve.sequence import Request
 from tests import rank_tasks
+from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
 
 SPLITS = ([9], [1] * 9, [3, 1, 5])
@@ -121,6 +122,19 @@ def test_bytes_counted_are_those_that_leave() -> None:
         for what, (ours, kernels) in counted.items():
             assert ours == (4 * numbers if what != "send" or rank == 0 else 0)
             assert 0 <= kernels - factors[what] * 4 * numbers < 2000, (rank, what, kernels)
+
+
+def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:
+    model = tiny_latent()
+    save(model, tmp_path)
+    ids, prompt = tokens(2, 9), tokens(1, 9)[0].tolist()
+    right = in_passes(model, ids, [3, 1, 5], StaticCache(model.config, 2, dtype=torch.float64))
+    jobs = [(rank_tasks.rows_logits, (tmp_path, ids, [3, 1, 5]), ""), (handover, (tmp_path, prompt, 9), "")]
+    (logits, here), (_, there) = run_ranks(rank_tasks.several, 2, jobs)
+    torch.testing.assert_close(logits, right, rtol=0, atol=1e-9)
+    assert here.words + there.words == list(generate(model, prompt, 9))
+    with pytest.raises(ValueError, match="latent rows serve all heads"):
+        share_config(model.config, 0, 2)
 
 
 # Shares, without ranks.

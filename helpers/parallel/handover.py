@@ -30,19 +30,19 @@ def prefill_here(wire: Wire, model: Transformer, prompt: list[int]) -> Share:
     first = prefill(model, prompt, cache).argmax()
     wire.send(first, 1, "first word")
     for k, v in zip(cache.k, cache.v, strict=True):
-        wire.send(torch.stack([k, v]), 1, "rows")
+        wire.send(torch.cat([k, v], dim=-1), 1, "rows")
     return wire.share([int(first)], model, cache)
 
 
 def decode_there(wire: Wire, model: Transformer, n_prompt: int, max_new: int) -> Share:
     """Receive the first word, and the rows of a prompt that was never run here; say the other words."""
-    dtype = model.embed_tokens.weight.dtype
-    cache = StaticCache(model.config, max_len=n_prompt + max_new - 1, dtype=dtype)
+    config, dtype = model.config, model.embed_tokens.weight.dtype
+    cache = StaticCache(config, max_len=n_prompt + max_new - 1, dtype=dtype)
     words = [int(wire.receive((), torch.int64, 0))]
     for layer in range(cache.n_layers):
-        k, v = wire.receive((2, *cache.shapes(n_prompt)[0]), dtype, 0)
-        cache.append(layer, k, v)
+        rows = wire.receive((1, config.n_kv_heads, n_prompt, config.k_dim + config.v_dim), dtype, 0)
+        cache.append(layer, *rows.split([config.k_dim, config.v_dim], dim=-1))
     cache.advance(n_prompt)
-    while len(words) < max_new and words[-1] not in model.config.eos_ids:
+    while len(words) < max_new and words[-1] not in config.eos_ids:
         words.append(int(decode_step(model, words[-1:], cache).argmax()))
     return wire.share(words[1:], model, cache)

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from helpers.model.cache import StaticCache
-from helpers.model.config import ModelConfig
+from helpers.model.config import LatentConfig, ModelConfig
 from helpers.model.generate import generate
 from helpers.model.load.config import read_config
 from helpers.model.load.safetensors import PREFIX, WEIGHTS
@@ -57,8 +57,10 @@ def share_config(config: ModelConfig, rank: int, world: int) -> ModelConfig:
     """Return the sizes of a rank's model.
 
     Raises:
-        ValueError: heads or MLP cannot be shared out evenly among so many ranks.
+        ValueError: heads or MLP cannot be shared out evenly among so many ranks, or the rows are latent.
     """
+    if isinstance(config, LatentConfig):
+        raise ValueError("latent rows serve all heads; expected a model with KV heads, or rows apart")
     sizes = {"n_heads": config.n_heads, "intermediate_size": config.intermediate_size}
     for name, size in sizes.items():
         if size % world:

@@ -56,7 +56,7 @@ def run_ranks(
 
     Args:
         task: a function of a module that can be imported: a process that starts afresh has nothing else. Its
-            `Wire` knows which rank it is.
+            `Wire` knows which rank it is. (A script has to call this under `if __name__ == "__main__":`.)
         n: ranks, of one thread each.
         args: the same for every rank; they and the results travel as pickles.
         deadline_seconds: after which all are ended; none waits for another longer than two thirds of it.

@@ -17,6 +17,7 @@ from torch import Tensor
 from helpers.model.attention import Attention, Core
 from helpers.model.cache import GrowingCache, Sizes
 from helpers.model.generate import generate
+from helpers.model.latent import LatentAttention
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
 from helpers.parallel.wire import Share, Wire
@@ -92,7 +93,7 @@ def load_merging(folder: Path, wire: Wire) -> Transformer:
     """Load a whole model that attends to the rows of all ranks."""
     model = load(folder)
     for part in model.modules():
-        if isinstance(part, Attention):
+        if isinstance(part, Attention | LatentAttention):
             part.core = MergingCore(part.core.scale, wire)
     return model
 

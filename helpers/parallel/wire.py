@@ -39,7 +39,7 @@ class Wire:
     Attributes:
         rank, world: which of how many this is, from 0.
         sent: bytes that this rank has handed over, by what they are for. With two ranks that is what leaves
-            it, but for some 50 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much,
+            it, but for some 100 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much,
             and to gather, n - 1 times.
     """
 
