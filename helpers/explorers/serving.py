@@ -86,7 +86,7 @@ class PeopleInLine(Explorer):
         )
 
     def static_html(self) -> str:
-        """The medians of the time to first token and of the time per token, for three rates and four slots."""
+        """The medians of time to first token and time per token, for three rates and four slots."""
         rates, rows = (1, 20, 100), []
         for slots in (1, 4, 16, 64):
             found = [served(rate, slots) for rate in rates]
