@@ -41,13 +41,13 @@ def test_words_a_pass_are_those_of_games_played_out() -> None:
 
 def test_when_drafts_pay() -> None:
     free = partial(verify, more=0.0)
-    assert drafts.speed_up(0.5, 1, 0.0, free) == 1.5
-    assert drafts.speed_up(0.5, 2, 0.25, free) == pytest.approx(1.75 / 1.5)
+    assert drafts.times_as_fast(0.5, 1, 0.0, free) == 1.5
+    assert drafts.times_as_fast(0.5, 2, 0.25, free) == pytest.approx(1.75 / 1.5)
     assert drafts.best_k(0.9, 0.0, free) == 16
     assert drafts.best_k(0.3, 0.5, free) == 0
     assert drafts.best_k(1.0, 0.0, partial(verify, more=1.0)) == 0  # each word costs a pass: no gain at best
     best = drafts.best_k(0.7, 0.15, partial(verify, more=0.05))
-    speeds = [drafts.speed_up(0.7, k, 0.15, partial(verify, more=0.05)) for k in range(17)]
+    speeds = [drafts.times_as_fast(0.7, k, 0.15, partial(verify, more=0.05)) for k in range(17)]
     assert speeds[best] == max(speeds)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from helpers.cost.drafts import best_k, expected_tokens, speed_up
+from helpers.cost.drafts import best_k, expected_tokens, times_as_fast
 from helpers.explorers.explorer import Explorer, knob
 from helpers.tables import Table
 
@@ -34,7 +34,7 @@ class DraftsThatPay(Explorer):
         }
 
     def draw(self, *, k: int, alpha: float, draft: float, more: float) -> str:
-        speeds = [speed_up(alpha, n, draft, partial(verify, more=more)) for n in range(MOST + 1)]
+        speeds = [times_as_fast(alpha, n, draft, partial(verify, more=more)) for n in range(MOST + 1)]
         rows = "".join(_bar(n, speed, max(speeds), chosen=n == k) for n, speed in enumerate(speeds))
         return (
             f'<div class="grid">{rows}</div><p class="soft">Costs are shares of a pass over one word: of a '
@@ -59,7 +59,7 @@ class DraftsThatPay(Explorer):
         rows = []
         for draft in prices:
             best = [best_k(alpha, draft, cost, MOST) for alpha in shares]
-            speeds = [speed_up(alpha, n, draft, cost) for alpha, n in zip(shares, best, strict=True)]
+            speeds = [times_as_fast(alpha, n, draft, cost) for alpha, n in zip(shares, best, strict=True)]
             rows.append(
                 [
                     f"{speed:.2f} times, k = {n}" if n else "nothing"
