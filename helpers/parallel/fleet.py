@@ -52,7 +52,9 @@ class Machine:
         model, tokens, rows, pairs = self.model, 0, 0, 0
         for new, length in texts:
             tokens, rows = tokens + new, rows + length
-            pairs += new * length - new * (new - 1) // 2  # of a query and a key, as in cost.roofline.attention
+            pairs += (
+                new * length - new * (new - 1) // 2
+            )  # of a query and a key
         weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
         operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
         read = weights + rows * model.cache_nbytes_per_token()
@@ -61,7 +63,9 @@ class Machine:
     def rates(self, prompt: int, reply: int) -> tuple[float, float]:
         """Return the tokens a second of prompts, one after the other, and of replies, all slots busy."""
         halfway = prompt + reply // 2
-        return prompt / self.seconds([(prompt, prompt)]), self.slots / self.seconds([(1, halfway)] * self.slots)
+        return prompt / self.seconds([(prompt, prompt)]), self.slots / self.seconds(
+            [(1, halfway)] * self.slots
+        )
 
     def serve(self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of each."""
