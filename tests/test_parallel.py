@@ -218,11 +218,13 @@ def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
         assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
     (alone,) = apart(machine, asked[:1], 1, 1)  # 50 tokens, a reply of 2
     sent = 50 * 131_072 / 1e9
-    steps = machine.seconds(50, 50) + machine.seconds(1, 51)
+    steps = machine.seconds([(50, 50)]) + machine.seconds([(1, 51)])
     assert alone.tokens[-1] == pytest.approx(steps + sent)
-    assert machine.seconds(1, 0) == pytest.approx(2 * 15.01e9 / 3.35e12, rel=1e-3)  # bytes, at half the speed
-    assert machine.seconds(1000, 0) == pytest.approx(2 * 1000 * 15.01e9 / 989.4e12, rel=1e-3)  # arithmetic
-    assert machine.rates(1000, 1)[0] == pytest.approx(1000 / machine.seconds(1000, 1000))
+    read = 15.01e9 + 2 * 131_072  # bytes of the weights and of two rows
+    assert machine.seconds([(1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-3)  # at half the speed
+    pairs = 1000 * 1001 // 2 * 4 * 4096 * 32  # operations of attention, in all layers
+    assert machine.seconds([(1000, 1000)]) == pytest.approx(2 * (15.01e12 + pairs) / 989.4e12, rel=1e-3)
+    assert machine.rates(1000, 1)[0] == pytest.approx(1000 / machine.seconds([(1000, 1000)]))
     assert longest(range(1, 101)) == 99
 
 

@@ -151,6 +151,7 @@ merge = Exercise(
     todo="let merge return the contexts over both shares, (H, D).",
     cases=[
         merge_case("2 and 2 rows", [1.0, 3.0], [2.0, 0.0]),
+        merge_case("3 rows and none", [0.5, 1.0, 2.0], [], "lse -inf is a weight of 0."),
         merge_case("1 row and 4", [0.5], [1.0, 1.0, 1.0, 1.0]),
         merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
         merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW),

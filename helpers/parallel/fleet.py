@@ -40,24 +40,32 @@ class Machine:
     budget: int
 
     def step(self, plan: Plan) -> float:
-        """Return the seconds of a step: weights once, all rows, the arithmetic of all its tokens."""
-        return self.seconds(sum(n for _, n in plan), rows_of(plan))
+        """Return the seconds of a step: weights and all rows read once, the arithmetic of all its tokens."""
+        return self.seconds([(n, one.n_run + n) for one, n in plan])
 
     def decode_step(self, plan: Plan) -> float:
         """Return the seconds of a step of those whose rows came by the link: one token of each."""
-        return self.seconds(len(plan), rows_of(plan))
+        return self.seconds([(1, one.n_run + n) for one, n in plan])
 
-    def seconds(self, tokens: int, rows: int) -> float:
-        """Return the seconds of a step that runs so many tokens and reads so many rows."""
-        model = self.model
+    def seconds(self, texts: Iterable[tuple[int, int]]) -> float:
+        """Return the seconds of a step that runs, of each text, so many tokens, the newest of so many."""
+        model, tokens, rows, pairs = self.model, 0, 0, 0
+        for new, length in texts:
+            tokens, rows = tokens + new, rows + length
+            pairs += (
+                new * length - new * (new - 1) // 2
+            )  # of a query and a key
         weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
+        operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
         read = weights + rows * model.cache_nbytes_per_token()
-        return seconds_at_least(Work(tokens * weights, read), self.card) / self.share
+        return seconds_at_least(Work(operations, read), self.card) / self.share
 
     def rates(self, prompt: int, reply: int) -> tuple[float, float]:
         """Return the tokens a second of prompts, one after the other, and of replies, all slots busy."""
-        rows = self.slots * (prompt + reply // 2)  # halfway through the replies
-        return prompt / self.seconds(prompt, prompt), self.slots / self.seconds(self.slots, rows)
+        halfway = prompt + reply // 2
+        return prompt / self.seconds([(prompt, prompt)]), self.slots / self.seconds(
+            [(1, halfway)] * self.slots
+        )
 
     def serve(self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of each."""
@@ -67,11 +75,6 @@ class Machine:
             pages = Blocks(self.slots, longest_text, sharing=False)  # room for every slot
             times |= simulate(Scheduler(pages, self.slots, self.budget), arrivals[first::n], seconds_of)
         return times
-
-
-def rows_of(plan: Plan) -> int:
-    """Return the rows that a step reads."""
-    return sum(one.n_run + n for one, n in plan)
 
 
 def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:

@@ -8,6 +8,8 @@ Source: Megatron-LM, Shoeybi et al. 2019, arXiv:1909.08053.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -97,10 +99,22 @@ def add_up(model: Transformer, wire: Wire) -> None:
             linear.register_forward_hook(lambda linear, x, part: wire.add(part, "sums"))
 
 
-def heads_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Share:
-    """Say a reply together, each rank with its share of a checkpoint's heads."""
+def heads_apart(
+    wire: Wire, folder: Path, prompt: list[int], max_new: int, dies_after: int | None = None
+) -> Share:
+    """Say a reply together, each rank with its share of a checkpoint's heads.
+
+    Args:
+        dies_after: words of the reply after which rank 1 is killed, to see what becomes of the others.
+    """
     model = load_share(folder, wire)
     rows = len(prompt) + max_new - 1
     cache = StaticCache(model.config, max_len=rows, dtype=model.embed_tokens.weight.dtype)
-    reply = generate(model, prompt, max_new, cache=cache)
-    return wire.share(list(reply), model, cache, reply.tpot_seconds)
+    reply, words = generate(model, prompt, max_new, cache=cache), list[int]()
+    for word in reply:
+        words.append(word)
+        if len(words) == 1:
+            wire.waited = 0.0  # as the time per token: from the second word on
+        if wire.rank == 1 and len(words) == dies_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return wire.share(words, model, cache, reply.tpot_seconds)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,7 @@ class Share:
         words: ids that it says.
         weights, rows: bytes that it holds.
         sent: bytes that it handed over, by what they are for.
+        waited: seconds that it spent in sums and in gathering; with heads apart, after the first word.
         tpot_seconds: time per output token after the first, or None.
     """
 
@@ -30,6 +32,7 @@ class Share:
     weights: int
     rows: int
     sent: dict[str, int]
+    waited: float
     tpot_seconds: float | None = None
 
 
@@ -41,11 +44,13 @@ class Wire:
         sent: bytes that this rank has handed over, by what they are for. With two ranks that is what leaves
             it, but for some 100 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much,
             and to gather, n - 1 times.
+        waited: seconds spent in sums and gathering so far.
     """
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.sent: Counter[str] = Counter()
+        self.waited = 0.0
 
     def send(self, x: Tensor, to: int, what: str) -> None:
         """Send a tensor to a rank, and wait until it takes it."""
@@ -60,14 +65,16 @@ class Wire:
     def add(self, x: Tensor, what: str) -> Tensor:
         """Return the sum of what all ranks bring."""
         x = self.counted(x, what).clone()
-        dist.all_reduce(x)
+        with self.timed():
+            dist.all_reduce(x)
         return x
 
     def gather(self, x: Tensor, what: str) -> Tensor:
         """Return what all ranks bring, (n, …), in their order."""
         x = self.counted(x, what)
         everyone = [torch.empty_like(x) for _ in range(self.world)]
-        dist.all_gather(everyone, x)
+        with self.timed():
+            dist.all_gather(everyone, x)
         return torch.stack(everyone)
 
     def share(
@@ -75,7 +82,14 @@ class Wire:
     ) -> Share:
         """Return what this rank did."""
         weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
-        return Share(words, weights, cache.nbytes, dict(self.sent), tpot_seconds)
+        return Share(words, weights, cache.nbytes, dict(self.sent), self.waited, tpot_seconds)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add the seconds of what is done inside to `waited`."""
+        begun = time.perf_counter()
+        yield
+        self.waited += time.perf_counter() - begun
 
     def counted(self, x: Tensor, what: str) -> Tensor:
         """Count a tensor, and return it as one block of memory."""
