@@ -149,12 +149,12 @@ def rounding_to_the_nearest(x: Tensor, bits: int, dim: int) -> list[Tensor]:
     return [part if dim == -1 else part.T for part in (levels, low, step)]
 
 
-def best_by_loop(budget: float, variants: list[tuple[str, float, float]]) -> str | None:
-    """Go from few bytes to many, and take each that signs more than the one before."""
-    name, most = None, -1.0
-    for one, nbytes, signed in sorted(variants, key=lambda variant: variant[1]):
-        if nbytes <= budget and signed > most:
-            name, most = one, signed
+def best_by_loop(budget: float, variants: list[tuple[str, float, float, float]]) -> str | None:
+    """Go from few bytes to many, and take each that signs more than the best, or as many at a lower loss."""
+    name, best = None, (-1.0, 0.0)
+    for one, nbytes, signed, loss in sorted(variants, key=lambda variant: variant[1]):
+        if nbytes <= budget and (signed, -loss) > best:
+            name, best = one, (signed, -loss)
     return name
 
 

@@ -25,7 +25,7 @@ TAUGHT = {
     "04_kv_cache": ["make_qkv", "attention", "KVCache"],
     "05_projections": ["attend", "add_sink"],
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
-    "11_smaller_caches": ["dequantize", "quantize"],
+    "11_smaller_caches": ["quantize"],
     "13_speculation": ["accept", "accept_or_resample", "expected_tokens"],
     "14_two_machines": ["share_of"],
 }

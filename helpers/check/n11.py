@@ -13,7 +13,7 @@ from helpers.check.exercise import Case, Exercise, Wrong
 from helpers.model.cache import quantized
 
 Rounded = tuple[Tensor, Tensor, Tensor]
-Variant = tuple[str, float, float]
+Variant = tuple[str, float, float, float]
 
 
 def kept(length: int, window: int, sinks: int) -> list[int]:
@@ -144,14 +144,21 @@ def best(
     variants: Sequence[Variant],
     *,
     fits: Callable[[float, float], bool] = lambda nbytes, budget: nbytes <= budget,
-    order: Callable[[Variant], Any] = lambda variant: (-variant[2], variant[1]),
+    order: Callable[[float, float, float], Any] = lambda nbytes, signed, loss: (-signed, loss, nbytes),
 ) -> str | None:
     """Return the name of the first that fits, in an order."""
-    found = sorted([one for one in variants if fits(one[1], budget)], key=order)
+    found = sorted([one for one in variants if fits(one[1], budget)], key=lambda one: order(*one[1:]))
     return found[0][0] if found else None
 
 
-CANDIDATES = [("A", 4000, 18), ("B", 2048, 20), ("C", 256, 0), ("D", 320, 16), ("E", 800, 20), ("F", 704, 20)]
+CANDIDATES = [
+    ("A", 4000, 18, 0.7),
+    ("B", 2048, 20, 0.71),
+    ("C", 256, 0, 1.49),
+    ("D", 320, 16, 0.9),
+    ("E", 704, 20, 1.26),
+    ("F", 800, 20, 0.71),
+]
 
 best_under = Exercise(
     name="best_under",
@@ -160,7 +167,7 @@ best_under = Exercise(
         Case(
             (budget, CANDIDATES), f"best_under({budget:,}, …)", "where none fits, give None." * (budget < 256)
         )
-        for budget in (4096, 800, 500, 320, 300, 100)
+        for budget in (4096, 800, 750, 320, 300, 100)
     ],
     right=best,
     wrong=[
@@ -170,21 +177,28 @@ best_under = Exercise(
             partial(best, fits=lambda nbytes, budget: nbytes < budget),
         ),
         Wrong(
-            "of those that sign equally many, take the one with the fewest bytes.",
-            partial(best, order=lambda variant: -variant[2]),
-            partial(best, order=lambda variant: (-variant[2], -variant[1])),
+            "of those that sign equally many, take the one with the lowest loss.",
+            partial(best, order=lambda nbytes, signed, loss: -signed),
+            partial(best, order=lambda nbytes, signed, loss: (-signed, nbytes)),
+            partial(best, order=lambda nbytes, signed, loss: (-signed, -loss)),
         ),
         Wrong(
-            "the smallest, or the largest, that fits; the one that signs most is asked for.",
-            partial(best, order=lambda variant: variant[1]),
-            partial(best, order=lambda variant: -variant[1]),
+            "of those that sign equally many at the same loss, take the one with the fewest bytes.",
+            partial(best, order=lambda nbytes, signed, loss: (-signed, loss)),
+            partial(best, order=lambda nbytes, signed, loss: (-signed, loss, -nbytes)),
+        ),
+        Wrong(
+            "the smallest, the largest or the one with the lowest loss; that which signs most is asked for.",
+            partial(best, order=lambda nbytes, signed, loss: nbytes),
+            partial(best, order=lambda nbytes, signed, loss: -nbytes),
+            partial(best, order=lambda nbytes, signed, loss: loss),
         ),
         Wrong(
             "the whole line; its name is asked for.",
             lambda *args: next((v for v in CANDIDATES if v[0] == best(*args)), None),
         ),
     ],
-    said="F under 4,096 bytes and under 800, D under 500, C under 300, none under 100.",
+    said="F under 4,096 bytes and under 800, E under 750, D under 320, C under 300, none under 100.",
 )
 
 
