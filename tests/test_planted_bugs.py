@@ -224,7 +224,7 @@ planted(
     "greedy takes the last of equals",
     [test_sampling.test_greedy_takes_the_first_of_equals, test_toy.test_ties_go_to_the_first_word],
 )(edit(sampling.greedy, "return int(", "return len(logits) - 1 - int(", "(logits)))", "(logits)[::-1]))"))
-planted("chance without a seed", SEED)(edit(sampling.sample, "rng.ch", "np.random.default_rng().ch"))
+planted("chance without a seed", SEED)(edit(sampling.draw, "rng.ch", "np.random.default_rng().ch"))
 planted(
     "the generator restarts for each token", [test_sampling.test_a_chooser_draws_on_and_on_from_one_generator]
 )(edit(sampling.chooser, "sample(logits, rng", "sample(logits, np.random.default_rng(seed)"))

@@ -17,9 +17,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "slots": lambda: plots.slots({"static": STATIC, "continuous": FULL}, 2),
     "slots, one step": lambda: plots.slots({"w" * 80: [{}]}, 1),
     "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
-    "throughput": lambda: plots.throughput(
-        [1, 2, 4, 8], [1000.0, 1900, 3600, 6000], [990.0, 1800, 3300, 5100]
-    ),
     "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
 }
 

@@ -33,7 +33,7 @@ def check_share(alpha: float) -> None:
         raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
 
 
-def speed_up(alpha: float, k: int, draft: float, verify: Cost) -> float:
+def times_as_fast(alpha: float, k: int, draft: float, verify: Cost) -> float:
     """Return how many times as fast as word by word a reply is.
 
     Args:
@@ -45,5 +45,5 @@ def speed_up(alpha: float, k: int, draft: float, verify: Cost) -> float:
 
 
 def best_k(alpha: float, draft: float, verify: Cost, most: int = 16) -> int:
-    """Return the k, 0 (no drafts) to `most`, with the largest speed-up; of equal ones the least."""
-    return max(range(most + 1), key=lambda k: speed_up(alpha, k, draft, verify))
+    """Return the k, 0 (no drafts) to `most`, with which a reply is fastest; of equal ones the least."""
+    return max(range(most + 1), key=lambda k: times_as_fast(alpha, k, draft, verify))

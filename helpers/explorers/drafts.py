@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from helpers.cost.drafts import best_k, expected_tokens, speed_up
+from helpers.cost.drafts import best_k, expected_tokens, times_as_fast
 from helpers.explorers.explorer import Explorer, knob
 from helpers.tables import Table
 
@@ -19,12 +19,12 @@ def verify(words: int, more: float) -> float:
 
 
 class DraftsThatPay(Explorer):
-    """Words a pass, and times as fast, by k, acceptance, and what drafts and longer passes cost."""
+    """Words a pass, and times as fast, by k, share taken, and what drafts and longer passes cost."""
 
-    title = "Explorer: when drafts pay, by k, acceptance, and what they cost"
+    title = "Explorer: when drafts pay, by k, the share taken, and what they cost"
 
     def knobs(self) -> dict[str, Any]:
-        """Start with first layers much as notebook 13 measures them."""
+        """Start with the numbers of notebook 13's second prediction."""
         shares = [(f"{share:.0%}", share) for share in SHARES]
         return {
             "k": knob("IntSlider", "drafts, k", value=4, min=1, max=MOST),
@@ -34,7 +34,7 @@ class DraftsThatPay(Explorer):
         }
 
     def draw(self, *, k: int, alpha: float, draft: float, more: float) -> str:
-        speeds = [speed_up(alpha, n, draft, partial(verify, more=more)) for n in range(MOST + 1)]
+        speeds = [times_as_fast(alpha, n, draft, partial(verify, more=more)) for n in range(MOST + 1)]
         rows = "".join(_bar(n, speed, max(speeds), chosen=n == k) for n, speed in enumerate(speeds))
         return (
             f'<div class="grid">{rows}</div><p class="soft">Costs are shares of a pass over one word: of a '
@@ -42,24 +42,24 @@ class DraftsThatPay(Explorer):
         )
 
     def say(self, *, k: int, alpha: float, draft: float, more: float) -> str:
-        cost = partial(verify, more=more)
-        words, took = expected_tokens(alpha, k), k * draft + cost(k + 1)
-        best = best_k(alpha, draft, cost, MOST)
+        words, took = expected_tokens(alpha, k), k * draft + verify(k + 1, more)
         verdict = "faster" if words > took else "slower" if words < took else "as fast as word by word"
-        advice = f"the best k is {best}" if best else "the best is to draft nothing"
+        brings, needed = alpha ** (k + 1), (draft + more) * words / took
         return (
             f"{words:.2f} words on average in the time of {took:.2f} passes: {words / took:.2f} times, "
-            f"<b>{verdict}</b>; {advice}."
+            f"<b>{verdict}</b>. A draft more brings {brings:.2f} words, and has to bring more than "
+            f"{draft + more:.2f} passes × {words / took:.2f} = {needed:.2f}: it "
+            f"{'pays' if brings > needed else 'does not pay'}."
         )
 
     def static_html(self) -> str:
         """The best k, and what it gives, for drafts of several prices and shares taken."""
-        prices, shares = (0.0, 0.05, 0.15, 0.4, 0.75), (0.3, 0.5, 0.7, 0.9)
+        prices, shares = (0.02, 0.05, 0.15, 0.4, 0.75), (0.3, 0.5, 0.7, 0.9)
         cost = partial(verify, more=0.05)
         rows = []
         for draft in prices:
-            best = [best_k(alpha, draft, cost, MOST) for alpha in shares]
-            speeds = [speed_up(alpha, n, draft, cost) for alpha, n in zip(shares, best, strict=True)]
+            best = [best_k(alpha, draft, cost) for alpha in shares]
+            speeds = [times_as_fast(alpha, n, draft, cost) for alpha, n in zip(shares, best, strict=True)]
             rows.append(
                 [
                     f"{speed:.2f} times, k = {n}" if n else "nothing"
@@ -67,8 +67,8 @@ class DraftsThatPay(Explorer):
                 ]
             )
         return (
-            f"<p>The best k up to {MOST}, where each word more costs 5% of a pass, by the share of drafts "
-            "taken.</p>"
+            "<p>The best k, and what it gives, if each word more in a pass costs 5% of one. The dearer a "
+            "draft, the fewer pay, down to none.</p>"
             + Table(
                 rows,
                 [f"{price:.0%}" for price in prices],

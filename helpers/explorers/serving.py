@@ -1,4 +1,4 @@
-"""An explorer: how long do people wait, by how many come and how many slots there are?"""
+"""An explorer: how long do requests wait, by how many come and how many slots there are?"""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ MODEL, CARD = MODELS["Llama-3.1-8B"], CARDS["H100"]
 WEIGHTS, ROW = 2 * (MODEL.n_parameters - MODEL.vocab_size * MODEL.hidden_size), MODEL.cache_nbytes_per_token()
 RATES, SLOTS = (1, 2, 5, 10, 20, 50, 100), (1, 2, 4, 8, 16, 32, 64)
 N = 100  # requests of one run
+ABOUT = (
+    f"{N} requests for {MODEL.name} on one H100, 16 bits: prompts of 100 to 900 tokens, replies of 20 to "
+    "180. Simulated: our scheduler, a step as long as bytes and arithmetic take at the least (4.5 ms and "
+    "more), 1,024 tokens a step at most, pages enough."
+)
 
 
 def seconds_of(plan: Plan) -> float:
@@ -36,8 +41,8 @@ def served(rate: float, slots: int) -> dict[str, float]:
     """Serve N requests that arrive at random, from one seed; return what became of them.
 
     Returns:
-        Seconds that half of them wait for the first token, and 99 in 100, and half for each token after it;
-        then the tokens a second of all together.
+        Seconds to the first token, the median and what 99 in 100 wait at most, and the median for each token
+        after it; then the tokens a second of all together.
     """
     rng = random.Random(0)
     sizes = [(round(rng.uniform(100, 900)), round(rng.uniform(20, 180))) for _ in range(N)]
@@ -47,9 +52,9 @@ def served(rate: float, slots: int) -> dict[str, float]:
     ttft, tpot = ([getattr(one, name) for one in times] for name in ("ttft", "tpot"))
     end, said = max(one.tokens[-1] for one in times), sum(len(one.tokens) for one in times)
     return {
-        "TTFT, half of them": median(ttft),
+        "TTFT, median": median(ttft),
         "TTFT, 99 in 100": sorted(ttft)[round(0.99 * N) - 1],
-        "TPOT, half of them": median(tpot),
+        "TPOT, median": median(tpot),
         "tokens a second": said / end,
     }
 
@@ -70,29 +75,25 @@ class PeopleInLine(Explorer):
         found = served(rate, slots)
         seconds = {name: t for name, t in found.items() if name.startswith("T")}
         bars = "".join(_bar(name, t, max(seconds.values())) for name, t in seconds.items())
-        return (
-            f'<div class="grid">{bars}</div><p class="soft">{N} requests for {MODEL.name} on one H100, 16 '
-            "bits: prompts of 100 to 900 tokens, replies of 20 to 180. Simulated: our scheduler, a step as "
-            "long as bytes and arithmetic take at the least, 1,024 tokens a step at most, pages enough.</p>"
-        )
+        return f'<div class="grid">{bars}</div><p class="soft">{ABOUT}</p>'
 
     def say(self, rate: float, slots: int) -> str:
         found = served(rate, slots)
         return (
-            f"{found['tokens a second']:,.0f} tokens a second. Half of them wait "
-            f"{say_seconds(found['TTFT, half of them'])} for the first token, then "
-            f"{say_seconds(found['TPOT, half of them'])} for each."
+            f"{found['tokens a second']:,.0f} tokens a second. The median wait is "
+            f"{say_seconds(found['TTFT, median'])} for the first token, then "
+            f"{say_seconds(found['TPOT, median'])} for each."
         )
 
     def static_html(self) -> str:
-        """The time to first token of half of them and the time per token, for three rates and four slots."""
-        rates, rows = (1, 5, 20), []
+        """The medians of time to first token and time per token, for three rates and four slots."""
+        rates, rows = (1, 20, 100), []
         for slots in (1, 4, 16, 64):
             found = [served(rate, slots) for rate in rates]
-            names = ("TTFT, half of them", "TPOT, half of them")
+            names = ("TTFT, median", "TPOT, median")
             rows.append([", ".join(say_seconds(one[name]) for name in names) for one in found])
         return (
-            "<p>Half of them wait so long for the first token, and then for each.</p>"
+            f"<p>The median wait for the first token, and then for each. {ABOUT}</p>"
             + Table(rows, (1, 4, 16, 64), [f"{n} a second" for n in rates], corner="slots")._repr_html_()
         )
 

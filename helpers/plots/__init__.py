@@ -10,5 +10,5 @@ from helpers.plots.measured import growth, loss_curve, margins, time_per_token
 from helpers.plots.memory import rows_by_tokens
 from helpers.plots.model import clock_hands, mask_pair, residual_stream, who_moves
 from helpers.plots.passes import pause_and_drip, triangle
-from helpers.plots.serving import slots, stall, throughput
+from helpers.plots.serving import slots, stall
 from helpers.plots.smaller import variants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from helpers.cost.drafts import speed_up
+from helpers.cost.drafts import times_as_fast
 from helpers.plots.canvas import Picture, Sheet, apart
 from helpers.plots.words import digits, need, shorten, told
 
@@ -23,7 +23,7 @@ def speed_by_acceptance(
 
     Args:
         draft, verify: the time of a drafted word, and of a pass over so many words, as in
-            `helpers.cost.drafts.speed_up`.
+            `helpers.cost.drafts.times_as_fast`.
         dots: (share taken, times as fast) of what was measured, by name.
         title: which drafts.
         ks: words drafted for a pass.
@@ -34,7 +34,7 @@ def speed_by_acceptance(
     need(bool(dots), "no dots; expected one or more")
     inside = all(0 <= x <= 1 and 0 < y < 100 for x, y in dots.values())
     need(inside, f"dots are {dict(dots)}; expected shares from 0 to 1, and speeds over 0")
-    lines = {k: [speed_up(share, k, draft, verify) for share in SHARES] for k in ks}
+    lines = {k: [times_as_fast(share, k, draft, verify) for share in SHARES] for k in ks}
     most = 1.1 * max(*(line[-1] for line in lines.values()), *(y for _, y in dots.values()), 1.0)
 
     def draw(sheet: Sheet) -> None:

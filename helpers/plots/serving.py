@@ -1,4 +1,4 @@
-"""Figures of serving: who has which slot when, what a batch brings, what a long prompt costs the others."""
+"""Figures of serving: who has which slot when, what a long prompt costs the others."""
 
 from __future__ import annotations
 
@@ -77,12 +77,6 @@ def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float)
         low, far = 9.0 * n - high, 9.0 * n
         start = (x + max(low, 0), y + high + min(low, 0))
         sheet.line(start, (x + min(far, wide), y + max(far - wide, 0)), colour="line", width=1)
-
-
-def throughput(batches: Sequence[int], predicted: Sequence[float], measured: Sequence[float]) -> Picture:
-    """Draw the tokens a second of all users together against the batch, predicted and measured."""
-    series = {"predicted": predicted, "measured": measured}
-    return curves("tokens a second, all users", "", "users in a step", batches, series, log=True)
 
 
 def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -> Picture:

@@ -45,7 +45,7 @@ class Engine:
         slots: int = 8,
         budget: int | None = None,
         *,
-        n_pages: int,
+        n_pages: int = 256,
         page_size: int = 16,
         sharing: bool = True,
         kind: type[Scheduler] = Scheduler,

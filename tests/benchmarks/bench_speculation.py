@@ -74,7 +74,7 @@ def predicted(model: Transformer, drafter: Drafter, shares: Mapping[int, float])
         tasks["draft"] = one_pass(drafter.first, 1)
     times = {name: timing.median for name, timing in in_turns(tasks, turns=7).items()}
     draft = times.get("draft", 0.0) / times["1"]
-    return [drafts.speed_up(shares[k], k, draft, lambda T: times[str(T)] / times["1"]) for k in KS]
+    return [drafts.times_as_fast(shares[k], k, draft, lambda T: times[str(T)] / times["1"]) for k in KS]
 
 
 def our_say(model: Transformer, drafter: Drafter) -> Say:
