@@ -25,6 +25,6 @@ def test_each_head_and_row_is_drawn_where_it_is() -> None:
         assert len(boxes(figure, "value fill")) == 2 * 17
         assert words(figure).count("512 bytes") == 2
     assert picture.numbers == {"sum": 512, "token": 4096}
-    assert "Rank 1 holds query heads 2 and 3 of 4, KV head 1 of 2 with 17 rows" in picture.alt
+    assert "Rank 1 holds query heads 2 and 3 of 4, KV head 1 of 2 with its part of 17 rows" in picture.alt
     with pytest.raises(ValueError, match="3 ranks; expected 2"):
         plots.two_ranks([*HALVES, HALVES[0]], 17, 4, 512)

@@ -52,9 +52,7 @@ class Machine:
         model, tokens, rows, pairs = self.model, 0, 0, 0
         for new, length in texts:
             tokens, rows = tokens + new, rows + length
-            pairs += (
-                new * length - new * (new - 1) // 2
-            )  # of a query and a key
+            pairs += new * length - new * (new - 1) // 2  # of a query and a key
         weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
         operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
         read = weights + rows * model.cache_nbytes_per_token()

@@ -37,9 +37,7 @@ def two_ranks(held: Sequence[Heads], tokens: int, n_layers: int, sum_nbytes: int
             _slots(sheet, x, 158, width, "KV heads", n_kv_heads, kv_heads, "key")
             for n, _ in enumerate(kv_heads):
                 _rows(sheet, x, 220 + 16 * n, width, min(tokens, 24))
-            sheet.note(
-                x, 234 + 16 * len(kv_heads), counted(tokens, "row") + (" each" if len(kv_heads) > 1 else "")
-            )
+            sheet.note(x, 234 + 16 * len(kv_heads), f"its part of {counted(tokens, 'row')}")
             _half(sheet, x, 330, width, rank)
             _whole(sheet, x, 418, width, "readout")
         middle = places[0] + width + gap / 2
@@ -51,7 +49,7 @@ def two_ranks(held: Sequence[Heads], tokens: int, n_layers: int, sum_nbytes: int
     said = [
         f"Rank {rank} holds query head{'s' * (len(q) > 1)} {listed([*map(str, q)])} of {n_heads}, KV "
         f"head{'s' * (len(kv) > 1)} {listed([*map(str, kv)])} of {n_kv_heads} with "
-        f"{counted(tokens, 'row')}{' each' * (len(kv) > 1)}, half of each MLP, and all of the rest"
+        f"its part of {counted(tokens, 'row')}, half of each MLP, and all of the rest"
         for rank, (q, kv) in enumerate(held)
     ]
     step = 2 * n_layers * sum_nbytes
