@@ -61,6 +61,8 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield "no kernelspec named python3 (JupyterLab would ask the reader for a kernel)"
     if not cells or cells[0].source != bootstrap(root):
         yield "its first code cell is not the one that .ci/launch.py writes"
+    elif not cells[0].metadata.get("jupyter", {}).get("source_hidden"):
+        yield "its first code cell is not folded (in JupyterLab: View, Collapse Selected Code)"
     prose = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     if badges(f"notebooks/{path.name}", root) not in prose:
         yield "no badges, or not those that .ci/launch.py writes"

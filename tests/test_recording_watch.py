@@ -17,6 +17,7 @@ from helpers.recording.recorder import Recorder
 from helpers.recording.watch import Watcher, record_engine, record_reply
 from helpers.serve.engine import Engine
 from helpers.stepper import Stepper
+from helpers.stepper.static import _Picture
 from helpers.trace import Drop, Trace, TraceError, compare, spread
 from tests import oracle
 from tests.planted import Bug, Planted, edit
@@ -103,6 +104,11 @@ def test_drafts(name: str, k: int) -> None:
         r.drafted for r in rounds
     )
     assert Trace.from_json(trace.to_json()).to_json() == trace.to_json()
+    at = [i for i, event in enumerate(trace.runs[0].events) if not isinstance(event, Drop)]
+    for index, one in zip(at, rounds, strict=True):  # the static form strikes refused drafts out
+        said = _Picture(trace, trace.runs[0], index, set(), 0).render()
+        assert (f"Drafts accepted: {one.accepted} of {one.drafted}." in said) == bool(one.drafted)
+        assert said.partition("</tr>")[0].count("<s>") == one.drafted - one.accepted
 
 
 def test_a_reply_without_drafts_is_what_record_model_records() -> None:

@@ -47,6 +47,7 @@ SPOILT: dict[str, Spoil] = {
     "error": with_outputs(output("error", ename="E", evalue="", traceback=[])),
     "timing": lambda book: book.cells[1].metadata.update(execution={"iopub.execute_input": "2026"}),
     "bootstrap": lambda book: book.cells[1].update(source=bootstrap() + "  # changed"),
+    "folded": lambda book: book.cells[1].metadata.pop("jupyter"),
     "badges": lambda book: book.cells[0].update(source="# No badges"),
     "kernel": lambda book: book.metadata.pop("kernelspec"),
 }
@@ -57,7 +58,9 @@ def good_notebook() -> nbformat.NotebookNode:
     """A notebook without a fault, to be saved as made.ipynb."""
     cells = [
         nbformat.v4.new_markdown_cell("# Made\n\n" + badges("notebooks/made.ipynb")),
-        nbformat.v4.new_code_cell(bootstrap(), execution_count=1),
+        nbformat.v4.new_code_cell(
+            bootstrap(), execution_count=1, metadata={"jupyter": {"source_hidden": True}}
+        ),
         nbformat.v4.new_code_cell("1 + 1", execution_count=2),
     ]
     kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}

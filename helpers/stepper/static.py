@@ -69,6 +69,9 @@ class _Table:
         self.part = _part(event)
         self.tokens = trace.sequences[0].tokens
         self.queries = self.part.queries
+        given = {out.chosen for out in self.part.out}
+        self.drafts = [t for t in spread(self.part.new) if self.tokens[t].origin == "draft"]
+        self.refused = {draft for draft in self.drafts if draft not in given}
         self.visible = dict(zip(self.queries, self.part.visible, strict=True))
         self.there = [*self.part.read, *self.part.written, *self.part.new, *self.part.repeated]
         self.width = max(stop for _, stop in self.there)
@@ -241,10 +244,12 @@ class _Table:
             return ""
         out = self.part.out[-1]
         word = self.tokens[out.chosen].text
+        taken = {"drafts": len(self.drafts), "accepted": len(self.drafts) - len(self.refused)}
+        fates = f" {fill(VIEW['sentences']['fates'], **taken)}" if self.drafts else ""
         said = [percent(p) for text, _, p in out.top if text == word][:1]
         said += [html.escape(out.how), VIEW["labels"]["shares"]] if out.how != "greedy" else []
         aside = f" ({'; '.join(said)})" if said and "prediction" in self.panels else ""
-        return fill(SAY["next"], word=_word(word), aside=aside)
+        return fates + fill(SAY["next"], word=_word(word), aside=aside)
 
     def render(self) -> str:
         lines = [self.head(), *map(self.row, self.shown), *self.bands()]
@@ -274,6 +279,7 @@ class _Picture(_Table):
 
     def word(self, token: int, tag: str = "div") -> str:
         word = _word(self.tokens[token].text, SHORT)
+        word = f"<s>{word}</s>" if token in self.refused else word
         return word if self.tokens[token].origin == "prompt" else _box(word, "gen", "gen", tag=tag)
 
     def looks(self, query: int) -> str:
