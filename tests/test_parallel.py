@@ -110,6 +110,13 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
     }
     assert [one.rows for one in (heads, kept, *others)] == [rows // 2] * 4
     assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
+    # Seconds in the sums of three words after the first: part of what those words took.
+    assert all(0 < one.waited < 3 * one.tpot_seconds for one in (heads, others[0]))
+
+
+def test_a_rank_that_is_killed_in_a_reply() -> None:
+    with pytest.raises(RankError, match="heads_apart in 2 ranks, 20 s at most: rank 1 was killed by SIGKILL"):
+        run_ranks(heads_apart, 2, shipped.FOLDER, [1, 2, 3], 8, 2, deadline_seconds=20)
     assert all(seconds > 0 for seconds in run_ranks(time_messages, 2, [4, 4000])[0][1])
 
 
