@@ -121,9 +121,8 @@ class Watcher:
         self.recorder, self.model, self.who = recorder, model, who
         self.tokenizer, self.n_top = tokenizer, n_top
         self.sequences = recorder.trace.sequences
-        self.text = {
-            n: list(range(one.prompt)) for n, one in enumerate(self.sequences)
-        }  # without rejected drafts
+        # The text of each sequence: rejected drafts are not in it.
+        self.text = {n: list(range(one.prompt)) for n, one in enumerate(self.sequences)}
         self.asked: dict[int, list[int]] = {}  # of the last pass, the queries whose logits may give a token
         self.logits: dict[int, np.ndarray] = {}  # of the last pass, (T, V), or the last row alone
         self.batch: list[int] = []  # sequences of the pass that runs now
