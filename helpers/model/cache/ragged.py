@@ -18,12 +18,14 @@ class Pass:
     """Where the rows of one pass of T columns lie; worked out once for all layers.
 
     Attributes:
+        positions: where the columns stand in their sequences, from 0, (B, T).
         mask: which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass.
         new: rows of (B * Hkv * T, D) that hold new tokens, (N,); None where all do.
         to: rows of the flattened storage that they go to, (N,).
         shown: rows of the flattened storage to hand out in order, (B * Hkv * S,).
     """
 
+    positions: Tensor
     mask: Tensor
     new: Tensor | None
     to: Tensor
@@ -90,31 +92,29 @@ class RaggedCache(StaticCache):
         return found
 
     def planned(self, T: int) -> Pass:
-        """Work out a pass."""
-        at, Hkv = self.columns(T), self.sizes.n_kv_heads
-        seen = at.clamp(min=0)  # padding sees the first rows of its sequence: softmax stays finite
-        S = max(length + n for length, n in zip(self.lengths, self.new_of(T), strict=True))
+        """Work out a pass. ValueError if it does not fit."""
+        self.check_room(T)
+        new, slots = self.new_of(T), self.slots()
+        ends = [length + n for length, n in zip(self.lengths, new, strict=True)]
+        S = max(ends)
         keys = torch.arange(S, device=self.device)
+        if min(ends) == S and min(new) == T:  # all alike, as a batch of one is: nothing is looked up
+            at, shown = keys[S - T :].expand(self.batch, -1), slots[..., :S]
+            to = shown[..., S - T :]
+            return Pass(at, keys <= at[:, None, :, None], None, to.flatten(), shown.flatten())
+        at = torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
+        seen = at.clamp(min=0)  # padding sees the first rows of its sequence: softmax stays finite
         # Behind the end of a shorter sequence stands its newest row again: no row but its own is read.
         to, shown = (
-            self.slots().gather(2, at[:, None].expand(-1, Hkv, -1)).flatten()
+            slots.gather(2, at[:, None].expand(-1, slots.shape[1], -1)).flatten()
             for at in (seen, torch.minimum(keys, seen[:, -1:]))
         )
-        mask = (keys <= seen[..., None])[:, None]
-        if min(self.new_of(T)) == T:
-            return Pass(mask, None, to, shown)
-        stored = at >= torch.tensor(self.lengths, device=self.device)[:, None]  # and padding is not
-        new = stored[:, None].expand(-1, Hkv, -1).flatten().nonzero()[:, 0]
-        return Pass(mask, new, to[new], shown)
-
-    def columns(self, T: int) -> Tensor:
-        """Return where T columns stand, (B, T): the last is the newest token, padding lies before `lengths`.
-
-        ValueError if they do not fit.
-        """
-        self.check_room(T)
-        first = [length + n - T for length, n in zip(self.lengths, self.new_of(T), strict=True)]
-        return torch.tensor(first, device=self.device)[:, None] + torch.arange(T, device=self.device)
+        rows = None
+        if min(new) < T:  # padding is not stored
+            stored = at >= torch.tensor(self.lengths, device=self.device)[:, None]
+            rows = stored[:, None].expand(-1, slots.shape[1], -1).flatten().nonzero()[:, 0]
+            to = to[rows]
+        return Pass(seen, keys <= seen[:, None, :, None], rows, to, shown)
 
     def slots(self) -> Tensor:
         """Return which row of the flattened storage holds each position, (B, Hkv, rows of its pages)."""
@@ -135,7 +135,7 @@ class RaggedCache(StaticCache):
 
     def positions(self, T: int) -> Tensor:
         """Return where T columns stand in each sequence, from 0, (B, T). ValueError if they do not fit."""
-        return self.columns(T).clamp(min=0)
+        return self.plan(T).positions
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         """Return (B, 1, T, S): True where a column may look at a row that `append` hands out."""
