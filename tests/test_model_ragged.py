@@ -214,7 +214,7 @@ EACH = test_each_says_what_it_says_alone
 STEPS = test_prompts_of_unequal_length_then_steps
 
 planted("one position for all sequences", [EACH, STEPS], "unsloth #3699")(
-    edit(RaggedCache.planned, "Pass(seen,", "Pass(seen[:1].repeat(self.batch, 1),")
+    edit(RaggedCache.positions, "clamp(min=0)", "clamp(min=0)[:1].repeat(self.batch, 1)")
 )
 planted("padding stores rows and is visible", [EACH])(
     edit(RaggedCache.planned, "at >= torch.tensor(self.lengths, device=self.device)[:, None]", "at >= 0")

@@ -18,14 +18,12 @@ class Pass:
     """Where the rows of one pass of T columns lie; worked out once for all layers.
 
     Attributes:
-        positions: where the columns stand in their sequences, from 0, (B, T).
         mask: which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass.
         new: rows of (B * Hkv * T, D) that hold new tokens, (N,); None where all do.
         to: rows of the flattened storage that they go to, (N,).
         shown: rows of the flattened storage to hand out in order, (B * Hkv * S,).
     """
 
-    positions: Tensor
     mask: Tensor
     new: Tensor | None
     to: Tensor
@@ -93,16 +91,14 @@ class RaggedCache(StaticCache):
 
     def planned(self, T: int) -> Pass:
         """Work out a pass. ValueError if it does not fit."""
-        self.check_room(T)
-        new, slots = self.new_of(T), self.slots()
-        ends = [length + n for length, n in zip(self.lengths, new, strict=True)]
-        S = max(ends)
+        at, slots = self.columns(T), self.slots()
+        S = max(length + n for length, n in zip(self.lengths, self.new_of(T), strict=True))
         keys = torch.arange(S, device=self.device)
-        if min(ends) == S and min(new) == T:  # all alike, as a batch of one is: nothing is looked up
-            at, shown = keys[S - T :].expand(self.batch, -1), slots[..., :S]
+        padded = min(self.new_of(T)) < T
+        if not padded and min(self.lengths) == S - T:  # all alike, as a batch of one is: nothing is looked up
+            shown = slots[..., :S]
             to = shown[..., S - T :]
-            return Pass(at, keys <= at[:, None, :, None], None, to.flatten(), shown.flatten())
-        at = torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
+            return Pass(keys <= at[:, None, :, None], None, to.flatten(), shown.flatten())
         seen = at.clamp(min=0)  # padding sees the first rows of its sequence: softmax stays finite
         # Behind the end of a shorter sequence stands its newest row again: no row but its own is read.
         to, shown = (
@@ -110,11 +106,23 @@ class RaggedCache(StaticCache):
             for at in (seen, torch.minimum(keys, seen[:, -1:]))
         )
         rows = None
-        if min(new) < T:  # padding is not stored
+        if padded:  # and not stored
             stored = at >= torch.tensor(self.lengths, device=self.device)[:, None]
             rows = stored[:, None].expand(-1, slots.shape[1], -1).flatten().nonzero()[:, 0]
             to = to[rows]
-        return Pass(seen, keys <= seen[:, None, :, None], rows, to, shown)
+        return Pass(keys <= seen[:, None, :, None], rows, to, shown)
+
+    def columns(self, T: int) -> Tensor:
+        """Return where T columns stand, (B, T): the last is the newest token, padding lies before `lengths`.
+
+        ValueError if they do not fit.
+        """
+        self.check_room(T)
+        ends = [length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)]
+        if min(ends) == max(ends):
+            return torch.arange(ends[0] - T, ends[0], device=self.device).expand(self.batch, -1)
+        at = torch.tensor(ends, device=self.device)[:, None]
+        return at + torch.arange(-T, 0, device=self.device)
 
     def slots(self) -> Tensor:
         """Return which row of the flattened storage holds each position, (B, Hkv, rows of its pages)."""
@@ -135,7 +143,7 @@ class RaggedCache(StaticCache):
 
     def positions(self, T: int) -> Tensor:
         """Return where T columns stand in each sequence, from 0, (B, T). ValueError if they do not fit."""
-        return self.plan(T).positions
+        return self.columns(T).clamp(min=0)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         """Return (B, 1, T, S): True where a column may look at a row that `append` hands out."""
