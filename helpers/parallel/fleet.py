@@ -26,7 +26,7 @@ class Machine:
 
     Args:
         model, card: a dense model of one kind of layer, and what runs it.
-        share: of what the card can do at best, 0 to 1.
+        speed: what it reaches of the card's best, 0 to 1.
         link: bytes a second to another machine.
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most.
@@ -34,7 +34,7 @@ class Machine:
 
     model: PublishedModel
     card: Card
-    share: float
+    speed: float
     link: float
     slots: int
     budget: int
@@ -56,14 +56,7 @@ class Machine:
         weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
         operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
         read = weights + rows * model.cache_nbytes_per_token()
-        return seconds_at_least(Work(operations, read), self.card) / self.share
-
-    def rates(self, prompt: int, reply: int) -> tuple[float, float]:
-        """Return the tokens a second of prompts, one after the other, and of replies, all slots busy."""
-        halfway = prompt + reply // 2
-        return prompt / self.seconds([(prompt, prompt)]), self.slots / self.seconds(
-            [(1, halfway)] * self.slots
-        )
+        return seconds_at_least(Work(operations, read), self.card) / self.speed
 
     def serve(self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of each."""
