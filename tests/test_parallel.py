@@ -22,13 +22,14 @@ from helpers.model.cache import StaticCache
 from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
-from helpers.parallel.fleet import Machine, apart, longest, together
+from helpers.parallel.fleet import Machine, apart, random_arrivals, slowest, together
 from helpers.parallel.handover import handover
 from helpers.parallel.heads import heads_apart, heads_of_rank, share_config, share_of
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
 from helpers.parallel.wire import time_messages
 from helpers.serve.sequence import Request
+from helpers.serve.simulation import Times
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
@@ -238,7 +239,11 @@ def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
     assert machine.seconds([(1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-3)  # at half the speed
     pairs = 1000 * 1001 // 2 * 4 * 4096 * 32  # operations of attention, in all layers
     assert machine.seconds([(1000, 1000)]) == pytest.approx(2 * (15.01e12 + pairs) / 989.4e12, rel=1e-3)
-    assert longest(range(1, 101)) == 99
+    some = [Times(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
+    assert slowest(some) == pytest.approx([99, 198, 297])
+    for _, request in random_arrivals(50, 9.0, 40, 10, 0):
+        assert 20 <= len(request.prompt) <= 60
+        assert 5 <= request.max_new <= 15
 
 
 # Ranks that fail.

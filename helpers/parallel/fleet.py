@@ -7,6 +7,7 @@ decode, or some do the one and some the other, and rows travel between them. Req
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from helpers.cost.roofline import Work, seconds_at_least
 from helpers.serve.blocks import Blocks
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
-from helpers.serve.simulation import Times, simulate
+from helpers.serve.simulation import Times, poisson, simulate
 
 Arrivals = Sequence[tuple[float, Request]]
 
@@ -68,6 +69,17 @@ class Machine:
         return times
 
 
+def random_arrivals(n: int, rate: float, prompt: int, reply: int, seed: int) -> Arrivals:
+    """Return n requests, `rate` a second, with texts of half to one and a half times these lengths."""
+    rng = random.Random(seed)
+
+    def request(number: int) -> Request:
+        n_prompt, max_new = (rng.randint(mean // 2, mean * 3 // 2) for mean in (prompt, reply))
+        return Request(number, [0] * n_prompt, max_new)
+
+    return poisson(n, rate, seed, request)
+
+
 def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
     """Serve requests by n machines, each of which runs prompts and replies."""
     return list(machine.serve(arrivals, n, machine.step).values())
@@ -92,7 +104,22 @@ def apart(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -
     return [Times(one.arrived, one.tokens + later[id].tokens) for id, one in first.items()]
 
 
-def longest(seconds: Iterable[float], share: float = 0.99) -> float:
-    """Return the time that this share of them does not exceed."""
-    ordered = sorted(seconds)
-    return ordered[math.ceil(share * len(ordered)) - 1]
+def slowest(times: Sequence[Times], of: float = 0.99) -> list[float]:
+    """Return the ms that this part of requests does not exceed: TTFT, TPOT, longest wait for a next word."""
+    kinds = zip(*((one.ttft, one.tpot, one.longest_gap) for one in times), strict=True)
+    return [1000 * sorted(kind)[math.ceil(of * len(times)) - 1] for kind in kinds]
+
+
+def against_first(found: Sequence[Sequence[Sequence[float]]]) -> list[list[str]]:
+    """Return a line for each way to serve: lowest to highest of each kind, and how often the first is longer.
+
+    Args:
+        found: of each way, at each seed, what `slowest` gives.
+    """
+    lines = []
+    for seeds in found:
+        ranges = [f"{min(kind):.0f} to {max(kind):.0f}" for kind in zip(*seeds, strict=True)]
+        pairs = [list(zip(*both, strict=True)) for both in zip(found[0], seeds, strict=True)]
+        longer = [sum(a > b for a, b in kind) for kind in zip(*pairs, strict=True)]
+        lines.append([*ranges, ", ".join(map(str, longer)) if seeds is not found[0] else ""])
+    return lines

@@ -71,7 +71,7 @@ def attend_apart(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) ->
 
 
 def merged(contexts: Tensor, lse: Tensor) -> Tensor:
-    """Merge the contexts (n, B, H, T, Dv) of n shares of the rows, whose lse is (n, B, H, T)."""
+    """Merge the contexts (n, B, H, T, Dv) of n parts of the rows, whose lse is (n, B, H, T)."""
     return (lse.softmax(dim=0)[..., None] * contexts).sum(dim=0)
 
 
