@@ -213,8 +213,8 @@ machines_needed = Exercise(
         ),
         Wrong(
             "a machine that is busy for half of the time runs half of its rate: divide by load.",
-            lambda *others: needed(*others[:-1], 1),
-            lambda *others: needed(*others[:-1], 1 / others[-1]),
+            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, a, b, 1),
+            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, a, b, 1 / load),
         ),
         Wrong(
             "the two rates are swapped.",
