@@ -293,6 +293,9 @@ RIGHT: dict[str, list[Any]] = {
         ),
     ],
     "machines_needed": [
-        lambda requests, prompt, reply, a, b: [-(-requests * prompt // a), -(-requests * (reply - 1) // b)],
+        lambda requests, prompt, reply, a, b, load: [
+            -(-requests * prompt // (a * load)),
+            -(-requests * (reply - 1) // (b * load)),
+        ],
     ],
 }

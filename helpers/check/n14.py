@@ -89,7 +89,7 @@ heads_of = Exercise(
             lambda rank, world, H, Hkv: (dealt(rank, world, H, Hkv)[0], [*range(rank, Hkv, world)]),
         ),
         Wrong(
-            "with more ranks than KV heads a rank's share of them comes out as none; it needs a whole one.",
+            "with more ranks than KV heads a rank's part of them comes out as none; it needs a whole one.",
             with_kv(lambda rank, world, H, Hkv: range(rank * (Hkv // world), (rank + 1) * (Hkv // world))),
         ),
         Wrong(
@@ -125,7 +125,7 @@ def found(scores: list[float]) -> tuple[Tensor, Tensor]:
 
 
 def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:
-    """Return two shares of the rows, by their scores."""
+    """Return two parts of the rows, by their scores."""
     return Case((*found(one), *found(two)), f"merge for {label}", trap)
 
 
@@ -148,7 +148,7 @@ OVERFLOW = "e to the power of 1,000 is infinite: take the larger lse off both fi
 
 merge = Exercise(
     name="merge",
-    todo="let merge return the contexts over both shares, (H, D).",
+    todo="let merge return the contexts over the rows of both, (H, D).",
     cases=[
         merge_case("2 and 2 rows", [1.0, 3.0], [2.0, 0.0]),
         merge_case("3 rows and none", [0.5, 1.0, 2.0], [], "lse -inf is a weight of 0."),
@@ -159,8 +159,8 @@ merge = Exercise(
     right=weighing(exponentials),
     wrong=[
         Wrong(
-            "averaged: the share with the larger scores counts for more.",
-            weighing(lambda a, b: (0 * a + 0.5, 0 * b + 0.5)),
+            "averaged: the part with the larger scores counts for more.",
+            weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
         ),
         Wrong(
             "lse is a logarithm: the weights are its exponentials.",
@@ -180,11 +180,12 @@ merge = Exercise(
 
 
 def needed(
-    requests: float, prompt: int, reply: int, prefill_rate: float, decode_rate: float, *,
+    requests: float, prompt: int, reply: int, prefill_rate: float, decode_rate: float, load: float, *,
     rounded: Callable[[float], float] = math.ceil, first: int = 1,
 ) -> tuple[float, float]:  # fmt: skip
     """Return the machines for prompts and for replies, of which prefill says so many words."""
-    return rounded(requests * prompt / prefill_rate), rounded(requests * (reply - first) / decode_rate)
+    work = requests * prompt / prefill_rate, requests * (reply - first) / decode_rate
+    return rounded(work[0] / load), rounded(work[1] / load)
 
 
 machines_needed = Exercise(
@@ -192,7 +193,11 @@ machines_needed = Exercise(
     todo="let machines_needed return two whole numbers: machines for prefill, and for decode.",
     cases=[
         Case(args)
-        for args in [(10, 1000, 201, 20_000, 2_000), (7, 500, 101, 3_000, 650), (20, 999, 501, 10_000, 1_000)]
+        for args in [
+            (10, 1000, 201, 20_000, 2_000, 0.5),
+            (7, 500, 101, 3_000, 650, 0.8),
+            (20, 999, 501, 10_000, 1_000, 0.7),
+        ]
     ],
     right=needed,
     wrong=[
@@ -207,8 +212,13 @@ machines_needed = Exercise(
             partial(needed, first=0),
         ),
         Wrong(
+            "a machine that is busy for half of the time runs half of its rate: divide by load.",
+            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, a, b, 1),
+            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, a, b, 1 / load),
+        ),
+        Wrong(
             "the two rates are swapped.",
-            lambda requests, prompt, reply, a, b: needed(requests, prompt, reply, b, a),
+            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, b, a, load),
         ),
         Wrong(
             "the machines of one request a second: there are more.",
@@ -219,5 +229,5 @@ machines_needed = Exercise(
             lambda requests, *others: tuple(requests * n for n in needed(1, *others)),
         ),
     ],
-    said="10 requests a second need 1 and 1, and 20 with longer replies need 2 and 10.",
+    said="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
 )

@@ -7,6 +7,7 @@ decode, or some do the one and some the other, and rows travel between them. Req
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from helpers.cost.roofline import Work, seconds_at_least
 from helpers.serve.blocks import Blocks
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
-from helpers.serve.simulation import Times, simulate
+from helpers.serve.simulation import Times, poisson, simulate
 
 Arrivals = Sequence[tuple[float, Request]]
 
@@ -26,7 +27,7 @@ class Machine:
 
     Args:
         model, card: a dense model of one kind of layer, and what runs it.
-        share: of what the card can do at best, 0 to 1.
+        speed: what it reaches of the card's best, 0 to 1.
         link: bytes a second to another machine.
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most.
@@ -34,7 +35,7 @@ class Machine:
 
     model: PublishedModel
     card: Card
-    share: float
+    speed: float
     link: float
     slots: int
     budget: int
@@ -56,14 +57,7 @@ class Machine:
         weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
         operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
         read = weights + rows * model.cache_nbytes_per_token()
-        return seconds_at_least(Work(operations, read), self.card) / self.share
-
-    def rates(self, prompt: int, reply: int) -> tuple[float, float]:
-        """Return the tokens a second of prompts, one after the other, and of replies, all slots busy."""
-        halfway = prompt + reply // 2
-        return prompt / self.seconds([(prompt, prompt)]), self.slots / self.seconds(
-            [(1, halfway)] * self.slots
-        )
+        return seconds_at_least(Work(operations, read), self.card) / self.speed
 
     def serve(self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of each."""
@@ -73,6 +67,17 @@ class Machine:
             pages = Blocks(self.slots, longest_text, sharing=False)  # room for every slot
             times |= simulate(Scheduler(pages, self.slots, self.budget), arrivals[first::n], seconds_of)
         return times
+
+
+def random_arrivals(n: int, rate: float, prompt: int, reply: int, seed: int) -> Arrivals:
+    """Return n requests, `rate` a second, with texts of half to one and a half times these lengths."""
+    rng = random.Random(seed)
+
+    def request(number: int) -> Request:
+        n_prompt, max_new = (rng.randint(mean // 2, mean * 3 // 2) for mean in (prompt, reply))
+        return Request(number, [0] * n_prompt, max_new)
+
+    return poisson(n, rate, seed, request)
 
 
 def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
@@ -99,7 +104,22 @@ def apart(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -
     return [Times(one.arrived, one.tokens + later[id].tokens) for id, one in first.items()]
 
 
-def longest(seconds: Iterable[float], share: float = 0.99) -> float:
-    """Return the time that this share of them does not exceed."""
-    ordered = sorted(seconds)
-    return ordered[math.ceil(share * len(ordered)) - 1]
+def slowest(times: Sequence[Times], of: float = 0.99) -> list[float]:
+    """Return the ms that this part of requests does not exceed: TTFT, TPOT, longest wait for a next word."""
+    kinds = zip(*((one.ttft, one.tpot, one.longest_gap) for one in times), strict=True)
+    return [1000 * sorted(kind)[math.ceil(of * len(times)) - 1] for kind in kinds]
+
+
+def against_first(found: Sequence[Sequence[Sequence[float]]]) -> list[list[str]]:
+    """Return a line for each way to serve: lowest to highest of each kind, and how often the first is longer.
+
+    Args:
+        found: of each way, at each seed, what `slowest` gives.
+    """
+    lines = []
+    for seeds in found:
+        ranges = [f"{min(kind):.0f} to {max(kind):.0f}" for kind in zip(*seeds, strict=True)]
+        pairs = [list(zip(*both, strict=True)) for both in zip(found[0], seeds, strict=True)]
+        longer = [sum(a > b for a, b in kind) for kind in zip(*pairs, strict=True)]
+        lines.append([*ranges, ", ".join(map(str, longer)) if seeds is not found[0] else ""])
+    return lines

@@ -13,10 +13,10 @@ from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from helpers.parallel.wire import Share, Wire
+from helpers.parallel.wire import Report, Wire
 
 
-def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Share:
+def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
     """Run the prompt in rank 0, and the reply from its second word on in rank 1."""
     model = load(folder)
     if wire.rank == 0:
@@ -24,17 +24,17 @@ def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Share
     return decode_there(wire, model, len(prompt), max_new)
 
 
-def prefill_here(wire: Wire, model: Transformer, prompt: list[int]) -> Share:
+def prefill_here(wire: Wire, model: Transformer, prompt: list[int]) -> Report:
     """Run the prompt; send the first word of the reply and, layer by layer, the rows."""
     cache = StaticCache(model.config, max_len=len(prompt), dtype=model.embed_tokens.weight.dtype)
     first = prefill(model, prompt, cache).argmax()
     wire.send(first, 1, "first word")
     for k, v in zip(cache.k, cache.v, strict=True):
         wire.send(torch.cat([k, v], dim=-1), 1, "rows")
-    return wire.share([int(first)], model, cache)
+    return wire.report([int(first)], model, cache)
 
 
-def decode_there(wire: Wire, model: Transformer, n_prompt: int, max_new: int) -> Share:
+def decode_there(wire: Wire, model: Transformer, n_prompt: int, max_new: int) -> Report:
     """Receive the first word, and the rows of a prompt that was never run here; say the other words."""
     config, dtype = model.config, model.embed_tokens.weight.dtype
     cache = StaticCache(config, max_len=n_prompt + max_new - 1, dtype=dtype)
@@ -45,4 +45,4 @@ def decode_there(wire: Wire, model: Transformer, n_prompt: int, max_new: int) ->
     cache.advance(n_prompt)
     while len(words) < max_new and words[-1] not in config.eos_ids:
         words.append(int(decode_step(model, words[-1:], cache).argmax()))
-    return wire.share(words[1:], model, cache)
+    return wire.report(words[1:], model, cache)

@@ -25,7 +25,7 @@ from helpers.model.load.config import read_config
 from helpers.model.load.safetensors import PREFIX, WEIGHTS
 from helpers.model.load.weights import assemble
 from helpers.model.transformer import Transformer
-from helpers.parallel.wire import Share, Wire
+from helpers.parallel.wire import Report, Wire
 
 
 def heads_of_rank(rank: int, world: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
@@ -100,12 +100,19 @@ def add_up(model: Transformer, wire: Wire) -> None:
 
 
 def heads_apart(
-    wire: Wire, folder: Path, prompt: list[int], max_new: int, dies_after: int | None = None
-) -> Share:
+    wire: Wire,
+    folder: Path,
+    prompt: list[int],
+    max_new: int,
+    stops_after: int | None = None,
+    by: str = "SIGKILL",
+) -> Report:
     """Say a reply together, each rank with its share of a checkpoint's heads.
 
     Args:
-        dies_after: words of the reply after which rank 1 is killed, to see what becomes of the others.
+        stops_after: words of the reply after which rank 1 sends itself a signal, to see what becomes of the
+            others.
+        by: the signal: SIGKILL ends it, SIGSTOP lets it hang.
     """
     model = load_share(folder, wire)
     rows = len(prompt) + max_new - 1
@@ -113,8 +120,6 @@ def heads_apart(
     reply, words = generate(model, prompt, max_new, cache=cache), list[int]()
     for word in reply:
         words.append(word)
-        if len(words) == 1:
-            wire.waited = 0.0  # as the time per token: from the second word on
-        if wire.rank == 1 and len(words) == dies_after:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return wire.share(words, model, cache, reply.tpot_seconds)
+        if wire.rank == 1 and len(words) == stops_after:
+            os.kill(os.getpid(), getattr(signal, by))
+    return wire.report(words, model, cache, reply.tpot_seconds)

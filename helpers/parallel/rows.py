@@ -20,7 +20,7 @@ from helpers.model.generate import generate
 from helpers.model.latent import LatentAttention
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from helpers.parallel.wire import Share, Wire
+from helpers.parallel.wire import Report, Wire
 
 
 class RowsOfRank(GrowingCache):
@@ -71,7 +71,7 @@ def attend_apart(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) ->
 
 
 def merged(contexts: Tensor, lse: Tensor) -> Tensor:
-    """Merge the contexts (n, B, H, T, Dv) of n shares of the rows, whose lse is (n, B, H, T)."""
+    """Merge the contexts (n, B, H, T, Dv) of n parts of the rows, whose lse is (n, B, H, T)."""
     return (lse.softmax(dim=0)[..., None] * contexts).sum(dim=0)
 
 
@@ -98,9 +98,9 @@ def load_merging(folder: Path, wire: Wire) -> Transformer:
     return model
 
 
-def rows_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Share:
+def rows_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
     """Say a reply together, each rank with its share of the rows and all of the weights."""
     model = load_merging(folder, wire)
     cache = RowsOfRank(model.config, wire.rank, wire.world, dtype=model.embed_tokens.weight.dtype)
     reply = generate(model, prompt, max_new, cache=cache)
-    return wire.share(list(reply), model, cache, reply.tpot_seconds)
+    return wire.report(list(reply), model, cache, reply.tpot_seconds)

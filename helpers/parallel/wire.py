@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,14 +16,13 @@ from helpers.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class Share:
+class Report:
     """What one rank did.
 
     Attributes:
         words: ids that it says.
         weights, rows: bytes that it holds.
         sent: bytes that it handed over, by what they are for.
-        waited: seconds that it spent in sums and in gathering; with heads apart, after the first word.
         tpot_seconds: time per output token after the first, or None.
     """
 
@@ -32,7 +30,6 @@ class Share:
     weights: int
     rows: int
     sent: dict[str, int]
-    waited: float
     tpot_seconds: float | None = None
 
 
@@ -44,13 +41,11 @@ class Wire:
         sent: bytes that this rank has handed over, by what they are for. With two ranks that is what leaves
             it, but for some 100 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much,
             and to gather, n - 1 times.
-        waited: seconds spent in sums and gathering so far.
     """
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.sent: Counter[str] = Counter()
-        self.waited = 0.0
 
     def send(self, x: Tensor, to: int, what: str) -> None:
         """Send a tensor to a rank, and wait until it takes it."""
@@ -65,31 +60,22 @@ class Wire:
     def add(self, x: Tensor, what: str) -> Tensor:
         """Return the sum of what all ranks bring."""
         x = self.counted(x, what).clone()
-        with self.timed():
-            dist.all_reduce(x)
+        dist.all_reduce(x)
         return x
 
     def gather(self, x: Tensor, what: str) -> Tensor:
         """Return what all ranks bring, (n, …), in their order."""
         x = self.counted(x, what)
         everyone = [torch.empty_like(x) for _ in range(self.world)]
-        with self.timed():
-            dist.all_gather(everyone, x)
+        dist.all_gather(everyone, x)
         return torch.stack(everyone)
 
-    def share(
+    def report(
         self, words: list[int], model: Transformer, cache: KVCache, tpot_seconds: float | None = None
-    ) -> Share:
+    ) -> Report:
         """Return what this rank did."""
         weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
-        return Share(words, weights, cache.nbytes, dict(self.sent), self.waited, tpot_seconds)
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Add the seconds of what is done inside to `waited`."""
-        begun = time.perf_counter()
-        yield
-        self.waited += time.perf_counter() - begun
+        return Report(words, weights, cache.nbytes, dict(self.sent), tpot_seconds)
 
     def counted(self, x: Tensor, what: str) -> Tensor:
         """Count a tensor, and return it as one block of memory."""
