@@ -240,5 +240,5 @@ absorb = Exercise(
             lambda *args: scores(*args).softmax(-1),
         ),
     ],
-    said="the same scores as with the keys made, and no key was.",
+    said="the same scores as with the keys made. In the absorbed form none is made.",
 )

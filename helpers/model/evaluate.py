@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from helpers import corpus
 from helpers.corpus import Diary
@@ -72,17 +73,22 @@ def share_signed_right(
 
 
 @torch.inference_mode()
-def loss_through(
+def each_next_word(
     model: Transformer,
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
     chunk: int = 16,
-) -> float:
-    """Return the mean loss of every next word of diaries, in nats a token, read `chunk` tokens a pass."""
-    losses = []
+) -> tuple[Tensor, Tensor]:
+    """Read diaries, `chunk` tokens a pass; return what each of their N next words got.
+
+    Returns:
+        The loss of the word, in nats, and the probability of `<eos>` in its place, (N,) each.
+    """
+    losses, p_eos = [], []
     for diary in diaries:
         ids, cache = torch.tensor([tokenizer.encode(diary.text)]), make_cache(model.config)
-        logits = torch.cat([model(new, cache) for new in ids[:, :-1].split(chunk, dim=1)], dim=1)  # (1, T, V)
-        losses.append(F.cross_entropy(logits[0], ids[0, 1:], reduction="none"))
-    return float(torch.cat(losses).mean())
+        logits = torch.cat([model(new, cache) for new in ids[:, :-1].split(chunk, dim=1)], dim=1)[0]  # (T, V)
+        losses.append(F.cross_entropy(logits, ids[0, 1:], reduction="none"))
+        p_eos.append(logits.softmax(-1)[:, tokenizer.eos_id])
+    return torch.cat(losses), torch.cat(p_eos)
