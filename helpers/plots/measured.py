@@ -108,10 +108,9 @@ def curves(
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if log_y else (0, most))
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
-        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
-        for k, ((name, y), place) in enumerate(
-            zip(lines.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
-        ):
+        ends = [ending(sheet, axes, xs, y) for y in lines.values()]
+        places = apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10)
+        for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
             fill, dashes = _STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
             axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
@@ -124,6 +123,12 @@ def curves(
     alt = f"{told(title)} against {across}. {said}."
     numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in lines.items()}
     return Picture(draw, alt, {"at": list(xs), **numbers})
+
+
+def ending(sheet: Sheet, axes: Axes, xs: Sequence[float], y: np.ndarray) -> float:
+    """Return the height at which a line ends; of two that end on one spot the one that ran higher is higher."""
+    heights = [sheet.at(axes, *point)[1] for point in zip(xs, y, strict=True)]
+    return round(heights[-1] / 4) * 4 + float(np.mean(heights)) / 1000
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
