@@ -262,7 +262,8 @@ def test_people_in_line() -> None:
     said = explorer.say(rate=7, slots=1)
     assert said.startswith("1 slot serves 2.24 a second at most; 7 come. <b>The line grows</b> as long as")
     assert "line" not in explorer.say(rate=25, slots=16)
-    assert [explorer.draw(rate=7, slots=n).count("line grows") for n in (1, 4)] == [2, 0]
+    assert [explorer.draw(rate=7, slots=n).count('"bar before"') for n in (1, 4)] == [2, 0]
+    assert ["hollow" in explorer.draw(rate=7, slots=n) for n in (1, 4)] == [True, False]
     rows = cells(explorer.static_html())
     assert rows[0] == ["slots", "serve at most", "1 a second", "7 a second", "25 a second", "60 a second"]
     grows = [[cell.startswith("line grows") for cell in row[2:]] for row in rows[1:]]

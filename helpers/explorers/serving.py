@@ -92,12 +92,10 @@ class PeopleInLine(Explorer):
     def draw(self, rate: float, slots: int) -> str:
         found = served(rate, slots)
         seconds = {name: t for name, t in found.items() if name.startswith("T")}
-        hollow = "TTFT" if line_grows(rate, slots) else "nothing"
-        bars = "".join(
-            _bar(name, t, max(seconds.values()), hollow=name.startswith(hollow))
-            for name, t in seconds.items()
-        )
-        return f'<div class="grid">{bars}</div><p class="soft">{ABOUT}</p>'
+        hollow = {name for name in seconds if name.startswith("TTFT") and line_grows(rate, slots)}
+        bars = "".join(_bar(name, t, max(seconds.values()), name in hollow) for name, t in seconds.items())
+        told = "A hollow bar grows as long as requests come. " if hollow else ""
+        return f'<div class="grid">{bars}</div><p class="soft">{told}{ABOUT}</p>'
 
     def say(self, rate: float, slots: int) -> str:
         found = served(rate, slots)
@@ -134,7 +132,7 @@ def say_seconds(seconds: float) -> str:
 
 
 def _bar(name: str, seconds: float, longest: float, hollow: bool) -> str:
-    name, kind = (f"{name}, line grows", "before") if hollow else (name, "work")
+    kind = "before" if hollow else "work"
     return (
         f'<span class="soft">{name}</span><span aria-hidden="true">'
         f'<div class="bar {kind}" style="width:{100 * seconds / longest:.2f}%"></div></span>'
