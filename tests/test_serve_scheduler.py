@@ -251,7 +251,7 @@ def test_a_simulation_keeps_time() -> None:
 def test_how_full_the_pages_were() -> None:
     """Two texts of 5 rows and pages of 2, 8 rows in all: the second is sent back and runs 4 tokens again."""
     crowd = [Request(name, [1] * 3, 3) for name in "ab"]
-    names = ["run at a time", "rows in use", "steps", "times sent back", "run again"]
+    names = ["run at a time", "share of rows in use", "steps", "times sent back", "share run again"]
     pages = fill(Scheduler(Blocks(4, 2, sharing=False), 2), crowd)
     assert [*pages] == names
     assert [*pages.values()] == pytest.approx([1.5, 5 / 8, 4, 1, 4 / 10])

@@ -88,10 +88,10 @@ def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
     needed = sum(len(one.prompt) + one.max_new - 1 for one in requests)  # a reply's last token is not run
     return {
         "run at a time": sum(running) / len(running),
-        "rows in use": sum(in_use) / len(in_use) if in_use else 0.0,
+        "share of rows in use": sum(in_use) / len(in_use) if in_use else 0.0,
         "steps": len(running),
         "times sent back": scheduler.sent_back,
-        "run again": ran / needed - 1,
+        "share run again": ran / needed - 1,
     }
 
 
