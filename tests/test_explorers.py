@@ -254,16 +254,21 @@ def test_every_setting_of_a_step_on_a_card_can_be_drawn() -> None:
 def test_people_in_line() -> None:
     """One slot serves two requests a second, and no more: each has some 100 tokens of 4.5 ms."""
     explorer = explorers.people_in_line()
-    alone, crowded = serving.served(1, 64), serving.served(100, 64)
+    alone, crowded = serving.served(1, 64), serving.served(60, 64)
     assert 0.0045 < alone["TPOT, median"] < 0.0046  # notebook 10's floor, 4.48 ms, and rows
-    assert crowded["TPOT, median"] > 1.5 * alone["TPOT, median"]
-    assert serving.served(5, 1)["TTFT, median"] > 1000 * serving.served(5, 4)["TTFT, median"]
-    assert 215 < serving.served(5, 1)["tokens a second"] < 223
-    assert explorer.say(rate=5, slots=1).startswith("218 tokens a second. The median wait is 13.6 s for the")
+    assert crowded["TPOT, median"] > 1.3 * alone["TPOT, median"]
+    assert [serving.most(n) for n in (1, 16)] == pytest.approx([2.24, 29.6], rel=0.005)  # 1 / (100 × 4.5 ms)
+    assert [serving.line_grows(rate, 16) for rate in (25, 45)] == [False, True]
+    said = explorer.say(rate=7, slots=1)
+    assert said.startswith("1 slot serves 2.24 a second at most; 7 come. <b>The line grows</b> as long as")
+    assert "line" not in explorer.say(rate=25, slots=16)
+    assert [explorer.draw(rate=7, slots=n).count('"bar before"') for n in (1, 4)] == [2, 0]
+    assert ["hollow" in explorer.draw(rate=7, slots=n) for n in (1, 4)] == [True, False]
     rows = cells(explorer.static_html())
-    assert rows[0] == ["slots", "1 a second", "20 a second", "100 a second"]
-    assert rows[1][2] == "22.0 s, 4.5 ms"
-    assert [row[3] for row in rows[3:]] == ["1.0 s, 5.35 ms", "28.5 ms, 7.33 ms"]  # the trade
+    assert rows[0] == ["slots", "serve at most", "1 a second", "7 a second", "25 a second", "60 a second"]
+    grows = [[cell.startswith("line grows") for cell in row[2:]] for row in rows[1:]]
+    assert grows == [[n > slots for n in range(4)] for slots in range(4)]
+    assert rows[4][1:3] + rows[4][5:] == ["70.7 a second", "9.12 ms, 4.51 ms", "12.6 ms, 6.26 ms"]
     for rate, slots in itertools.product(serving.RATES, serving.SLOTS):
         widths = re.findall(r"width:([\d.]+)%", explorer.draw(rate=rate, slots=slots))
         assert len(widths) == 3

@@ -9,7 +9,7 @@ import pytest
 
 from helpers import plots
 from helpers.plots.serving import blocks
-from tests.pictures import check_form, words
+from tests.pictures import check_form, texts, words
 
 STATIC = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
@@ -34,6 +34,13 @@ def test_a_block_for_each_request_and_each_idle_stretch() -> None:
     assert "continuous: 3 steps, 0 of 6 places idle" in picture.alt
     for figure in (picture.figure, picture.narrow):
         assert [sum(word == who for word in words(figure)) for who in "ABCD"] == [2, 2, 2, 2]
+
+
+def test_of_two_lines_that_end_on_one_spot_the_one_that_ran_higher_is_named_above() -> None:
+    for gap in ([5.0, 12, 64.01], [5.0, 12, 63.99]):
+        figure = plots.stall([16, 64, 256], [900.0, 300, 64], gap).figure
+        heights = {text.get_text(): text.get_window_extent().y0 for text in texts(figure)}
+        assert heights["TTFT of the long prompt"] > heights["longest wait of others"]
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

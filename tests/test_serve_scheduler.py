@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from helpers.serve.blocks import Blocks
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Running
-from helpers.serve.simulation import poisson, simulate
+from helpers.serve.simulation import fill, poisson, simulate
 from tests.planted import Bug, Planted, edit
 
 planted = Planted()
@@ -246,6 +246,17 @@ def test_a_simulation_keeps_time() -> None:
     arrivals = poisson(400, 2.0, 0, lambda n: Request(n, [1], 1))
     assert arrivals == poisson(400, 2.0, 0, lambda n: Request(n, [1], 1))
     assert 160 < arrivals[-1][0] < 240
+
+
+def test_how_full_the_pages_were() -> None:
+    """Two texts of 5 rows and pages of 2, 8 rows in all: the second is sent back and runs 4 tokens again."""
+    crowd = [Request(name, [1] * 3, 3) for name in "ab"]
+    names = ["run at a time", "share of rows in use", "steps", "times sent back", "share run again"]
+    pages = fill(Scheduler(Blocks(4, 2, sharing=False), 2), crowd)
+    assert [*pages] == names
+    assert [*pages.values()] == pytest.approx([1.5, 5 / 8, 4, 1, 4 / 10])
+    reserved = fill(Scheduler(Blocks(1, 8, sharing=False), 2), crowd)
+    assert [*reserved.values()] == pytest.approx([1, (3 + 4 + 5) / 24, 6, 0, 0])
 
 
 EACH, FOUND = test_each_says_what_it_says_alone, test_pages_are_found_when_full_and_written

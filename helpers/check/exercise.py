@@ -189,7 +189,7 @@ class Exercise:
         verb = "gives" if self.is_function else "is"
         pairs = [(verb, got, expected)]
         if isinstance(expected, dict):
-            pairs = [(verb, got[verb], wanted) for verb, wanted in expected.items()]
+            pairs = [(verb, got.get(verb), wanted) for verb, wanted in expected.items()]
         for verb, value, wanted in pairs:
             trap = case.trap if value is None or has_nan(value) else ""
             if problem := kind_differs(value, wanted, case.wanted):

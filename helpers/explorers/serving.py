@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 from statistics import median
@@ -13,17 +14,17 @@ from helpers.explorers.explorer import Explorer, knob
 from helpers.serve.blocks import Blocks
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
-from helpers.serve.simulation import poisson, simulate
+from helpers.serve.simulation import Times, poisson, simulate
 from helpers.tables import Table
 
 MODEL, CARD = MODELS["Llama-3.1-8B"], CARDS["H100"]
 WEIGHTS, ROW = 2 * (MODEL.n_parameters - MODEL.vocab_size * MODEL.hidden_size), MODEL.cache_nbytes_per_token()
-RATES, SLOTS = (1, 2, 5, 10, 20, 50, 100), (1, 2, 4, 8, 16, 32, 64)
-N = 100  # requests of one run
+RATES, SLOTS = (1, 2, 4, 7, 15, 25, 45, 60), (1, 2, 4, 8, 16, 32, 64)
+N, MANY = 100, 600  # requests of one run; of one that says how many are served a second at most
 ABOUT = (
     f"{N} requests for {MODEL.name} on one H100, 16 bits: prompts of 100 to 900 tokens, replies of 20 to "
-    "180. Simulated: our scheduler, a step as long as bytes and arithmetic take at the least (4.5 ms and "
-    "more), 1,024 tokens a step at most, pages enough."
+    "180. Simulated: our scheduler; a step takes as long as its bytes or its arithmetic, whichever is longer "
+    "(4.5 ms or more); 1,024 tokens a step at most, pages enough."
 )
 
 
@@ -36,19 +37,24 @@ def seconds_of(plan: Plan) -> float:
     return seconds_at_least(Work(sum(n for _, n in plan) * WEIGHTS, WEIGHTS + rows), CARD)
 
 
+def run(rate: float, slots: int, n: int) -> list[Times]:
+    """Serve n requests that arrive at random, from one seed; all at once if the rate is endless."""
+    rng = random.Random(0)
+    sizes = [(round(rng.uniform(100, 900)), round(rng.uniform(20, 180))) for _ in range(n)]
+    arrivals = poisson(n, rate, 0, lambda n: Request(n, [0] * sizes[n][0], sizes[n][1]))
+    scheduler = Scheduler(Blocks(10**6, sharing=False), slots, max(1024, slots))
+    return [*simulate(scheduler, arrivals, seconds_of).values()]
+
+
 @cache
 def served(rate: float, slots: int) -> dict[str, float]:
-    """Serve N requests that arrive at random, from one seed; return what became of them.
+    """Serve N requests.
 
     Returns:
         Seconds to the first token, the median and what 99 in 100 wait at most, and the median for each token
         after it; then the tokens a second of all together.
     """
-    rng = random.Random(0)
-    sizes = [(round(rng.uniform(100, 900)), round(rng.uniform(20, 180))) for _ in range(N)]
-    arrivals = poisson(N, rate, 0, lambda n: Request(n, [0] * sizes[n][0], sizes[n][1]))
-    scheduler = Scheduler(Blocks(10**5, sharing=False), slots, max(1024, slots))
-    times = list(simulate(scheduler, arrivals, seconds_of).values())
+    times = run(rate, slots, N)
     ttft, tpot = ([getattr(one, name) for one in times] for name in ("ttft", "tpot"))
     end, said = max(one.tokens[-1] for one in times), sum(len(one.tokens) for one in times)
     return {
@@ -59,6 +65,18 @@ def served(rate: float, slots: int) -> dict[str, float]:
     }
 
 
+@cache
+def most(slots: int) -> float:
+    """Return how many requests a second so many slots serve at most: while somebody always waits."""
+    ends = sorted(one.tokens[-1] for one in run(math.inf, slots, MANY))
+    return (MANY - slots) / ends[MANY - slots - 1]  # those that run last have nobody behind them
+
+
+def line_grows(rate: float, slots: int) -> bool:
+    """Whether more requests arrive than are served: then the wait says only how many have come."""
+    return rate > most(slots)
+
+
 class PeopleInLine(Explorer):
     """Times to first token and per token, by requests a second and slots, from a simulated scheduler."""
 
@@ -67,35 +85,45 @@ class PeopleInLine(Explorer):
     def knobs(self) -> dict[str, Any]:
         rates, slots = ([(f"{n:,}", n) for n in numbers] for numbers in (RATES, SLOTS))
         return {
-            "rate": knob("SelectionSlider", "a second", options=rates, value=20),
+            "rate": knob("SelectionSlider", "a second", options=rates, value=25),
             "slots": knob("SelectionSlider", "slots", options=slots, value=4),
         }
 
     def draw(self, rate: float, slots: int) -> str:
         found = served(rate, slots)
         seconds = {name: t for name, t in found.items() if name.startswith("T")}
-        bars = "".join(_bar(name, t, max(seconds.values())) for name, t in seconds.items())
-        return f'<div class="grid">{bars}</div><p class="soft">{ABOUT}</p>'
+        hollow = {name for name in seconds if name.startswith("TTFT") and line_grows(rate, slots)}
+        bars = "".join(_bar(name, t, max(seconds.values()), name in hollow) for name, t in seconds.items())
+        told = "A hollow bar grows as long as requests come. " if hollow else ""
+        return f'<div class="grid">{bars}</div><p class="soft">{told}{ABOUT}</p>'
 
     def say(self, rate: float, slots: int) -> str:
         found = served(rate, slots)
+        serve = f"{slots} slot{'s serve' if slots > 1 else ' serves'} {most(slots):.3g} a second at most"
+        wait = f"The median wait is {say_seconds(found['TTFT, median'])} for the first token"
+        if line_grows(rate, slots):
+            wait = f"<b>The line grows</b> as long as requests come; here {N} came. {wait}"
         return (
-            f"{found['tokens a second']:,.0f} tokens a second. The median wait is "
-            f"{say_seconds(found['TTFT, median'])} for the first token, then "
-            f"{say_seconds(found['TPOT, median'])} for each."
+            f"{serve}; {rate} come. {wait}, then {say_seconds(found['TPOT, median'])} for each. "
+            f"All together: {found['tokens a second']:,.0f} tokens a second."
         )
 
     def static_html(self) -> str:
-        """The medians of time to first token and time per token, for three rates and four slots."""
-        rates, rows = (1, 20, 100), []
+        """The medians of time to first token and time per token, for four rates and four slots."""
+        rates, rows = (1, 7, 25, 60), []
         for slots in (1, 4, 16, 64):
-            found = [served(rate, slots) for rate in rates]
-            names = ("TTFT, median", "TPOT, median")
-            rows.append([", ".join(say_seconds(one[name]) for name in names) for one in found])
+            rows.append([f"{most(slots):.3g} a second", *[_medians(rate, slots) for rate in rates]])
+        columns = ["serve at most", *[f"{n} a second" for n in rates]]
         return (
-            f"<p>The median wait for the first token, and then for each. {ABOUT}</p>"
-            + Table(rows, (1, 4, 16, 64), [f"{n} a second" for n in rates], corner="slots")._repr_html_()
+            "<p>The median wait for the first token, and then for each, by how many come. Where more come "
+            f"than are served, the line grows as long as they come. {ABOUT}</p>"
+            + Table(rows, (1, 4, 16, 64), columns, corner="slots")._repr_html_()
         )
+
+
+def _medians(rate: float, slots: int) -> str:
+    first, each = (served(rate, slots)[name] for name in ("TTFT, median", "TPOT, median"))
+    return f"{'line grows' if line_grows(rate, slots) else say_seconds(first)}, {say_seconds(each)}"
 
 
 def say_seconds(seconds: float) -> str:
@@ -103,9 +131,10 @@ def say_seconds(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 1 else f"{1000 * seconds:,.3g} ms"
 
 
-def _bar(name: str, seconds: float, longest: float) -> str:
+def _bar(name: str, seconds: float, longest: float, hollow: bool) -> str:
+    kind = "before" if hollow else "work"
     return (
         f'<span class="soft">{name}</span><span aria-hidden="true">'
-        f'<div class="bar work" style="width:{100 * seconds / longest:.2f}%"></div></span>'
+        f'<div class="bar {kind}" style="width:{100 * seconds / longest:.2f}%"></div></span>'
         f'<span class="number">{say_seconds(seconds)}</span>'
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,14 +108,15 @@ def curves(
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if log_y else (0, most))
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
-        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
-        for k, ((name, y), place) in enumerate(
-            zip(lines.items(), apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10), strict=True)
-        ):
+        ends = ending(sheet, axes, xs, lines.values())
+        lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
+        places = apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10)
+        for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
             fill, dashes = _STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
             axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
-            _name_line(sheet, right, place, k, name, f"{digits(y[-1], 2)} {unit}".strip())
+            again = sheet.narrow and lasts[k] in lasts[:k]  # where no name stands beside it, once is enough
+            _name_line(sheet, right, place, k, name, "" if again else lasts[k])
 
     said = "; ".join(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,g}' for x, t in zip(xs, y, strict=True))}"
@@ -124,6 +125,15 @@ def curves(
     alt = f"{told(title)} against {across}. {said}."
     numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in lines.items()}
     return Picture(draw, alt, {"at": list(xs), **numbers})
+
+
+def ending(sheet: Sheet, axes: Axes, xs: Sequence[float], lines: Iterable[np.ndarray]) -> list[float]:
+    """Return the heights at which lines end; where all end on one spot, in the order in which they ran."""
+    heights = [[sheet.at(axes, *point)[1] for point in zip(xs, y, strict=True)] for y in lines]
+    ends = [height[-1] for height in heights]
+    if max(ends) - min(ends) > 4:  # px
+        return ends
+    return [ends[0] + float(np.mean(height)) / 1000 for height in heights]
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:

@@ -63,6 +63,38 @@ def simulate(
     return times
 
 
+def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
+    """Serve requests that all come at once, and count.
+
+    Args:
+        scheduler: an empty one, without a budget.
+
+    Returns:
+        Means of its steps: requests that run, and the share of all rows in use while some wait. Then the
+        steps, how often somebody was sent back, and the tokens that ran again as a share of those needed.
+    """
+    running, ran, in_use = [], 0, []
+    blocks = scheduler.blocks
+
+    def note(plan: Plan) -> float:
+        nonlocal ran
+        running.append(len(plan))
+        ran += sum(n for _, n in plan)
+        if scheduler.waiting:
+            in_use.append(sum(one.n_run + n for one, n in plan) / (blocks.n_blocks * blocks.size))
+        return 1.0
+
+    simulate(scheduler, [(0.0, request) for request in requests], note)
+    needed = sum(len(one.prompt) + one.max_new - 1 for one in requests)  # a reply's last token is not run
+    return {
+        "run at a time": sum(running) / len(running),
+        "share of rows in use": sum(in_use) / len(in_use) if in_use else 0.0,
+        "steps": len(running),
+        "times sent back": scheduler.sent_back,
+        "share run again": ran / needed - 1,
+    }
+
+
 def poisson(n: int, rate: float, seed: int, make: Callable[[int], Request]) -> list[tuple[float, Request]]:
     """Return n requests that arrive independently of each other, `rate` a second on average."""
     rng, now, arrivals = random.Random(seed), 0.0, []
