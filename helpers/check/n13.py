@@ -110,9 +110,12 @@ def priced(alpha: float, k: int, draft: float, more: float, trap: str = "") -> C
     return Case((alpha, k, draft, lambda words: 1 + (words - 1) * more), label, trap)
 
 
-def over_cost(words: Callable[[float, int], float]) -> Callable[[float, int, float, drafts.Cost], float]:
-    """Return an answer with the right cost and these words."""
-    return lambda alpha, k, draft, verify: words(alpha, k) / (k * draft + verify(k + 1))
+def speed(
+    words: Callable[[float, int], float] = lambda alpha, k: powers(alpha, 0, k),
+    cost: Callable[..., float] = lambda alpha, k, draft, verify: k * draft + verify(k + 1),
+) -> Callable[..., float]:
+    """Return an answer with these words over this cost, each the right one unless told otherwise."""
+    return lambda alpha, k, draft, verify: words(alpha, k) / cost(alpha, k, draft, verify)
 
 
 times_as_fast = Exercise(
@@ -129,31 +132,27 @@ times_as_fast = Exercise(
     wrong=[
         Wrong(
             "a draft counts only if all before it were taken, too: the second with alpha · alpha.",
-            over_cost(lambda alpha, k: 1 + k * alpha),
-            over_cost(lambda alpha, k: (k + 1) * alpha),
-            over_cost(lambda alpha, k: k * alpha),
+            speed(lambda alpha, k: 1 + k * alpha),
+            speed(lambda alpha, k: k * alpha),
         ),
-        Wrong("the model's own word is missing.", over_cost(lambda alpha, k: powers(alpha, 1, k))),
+        Wrong("the model's own word is missing.", speed(lambda alpha, k: powers(alpha, 1, k))),
         Wrong(
             "with k drafts a pass gives k + 1 words at most: 1, alpha and so on to alpha^k.",
-            over_cost(lambda alpha, k: powers(alpha, 0, k - 1)),
-            over_cost(lambda alpha, k: powers(alpha, 0, k + 1)),
-            over_cost(lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else np.inf),
+            speed(lambda alpha, k: powers(alpha, 0, k - 1)),
+            speed(lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else np.inf),
         ),
         Wrong(
             "a pass runs the newest word, too: verify(k + 1).",
-            lambda alpha, k, draft, verify: powers(alpha, 0, k) / (k * draft + verify(k)),
+            speed(cost=lambda alpha, k, draft, verify: k * draft + verify(k)),
         ),
         Wrong(
-            "each of the k drafts costs `draft`, taken or not.",
-            lambda alpha, k, draft, verify: powers(alpha, 0, k) / verify(k + 1),
-            lambda alpha, k, draft, verify: powers(alpha, 0, k) / (draft + verify(k + 1)),
-            lambda alpha, k, draft, verify: powers(alpha, 0, k) / (alpha * k * draft + verify(k + 1)),
+            "the cost is that of all k drafts, taken or not, and of the pass.",
+            speed(cost=lambda alpha, k, draft, verify: 1),
+            speed(cost=lambda alpha, k, draft, verify: k * draft),
+            speed(cost=lambda alpha, k, draft, verify: verify(k + 1)),
+            speed(cost=lambda alpha, k, draft, verify: draft + verify(k + 1)),
         ),
-        Wrong(
-            "words over cost: under 1 it is slower.",
-            lambda alpha, k, draft, verify: (k * draft + verify(k + 1)) / powers(alpha, 0, k),
-        ),
+        Wrong("words over cost: under 1 it is slower.", lambda *case: 1 / drafts.times_as_fast(*case)),
     ],
     said="4 drafts at a chance of 0.8 give 3.36 words in 1.2 + 1.2 passes: 1.4 times. At 0 it is slower.",
 )
