@@ -267,9 +267,11 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "accept": [accept_by_takewhile],
     "rows_to_drop": [lambda k, a: [k - a, k - a - 1]],
-    "expected_tokens": [
-        lambda alpha, k: k + 1 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha),
-        lambda alpha, k: 1 + sum(np.cumprod([alpha] * k)),
+    "times_as_fast": [
+        lambda alpha, k, draft, verify: (
+            (k + 1 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha)) / (verify(k + 1) + k * draft)
+        ),
+        lambda alpha, k, draft, verify: (1 + sum(np.cumprod([alpha] * k))) / (verify(1 + k) + draft * k),
     ],
     "accept_or_resample": [
         lambda p, q, token, u: (

@@ -16,6 +16,7 @@ from helpers.explorers.drafts import MOST, SHARES, verify
 from tests.pictures import check_form, words
 from tests.test_explorers import cells, plain
 
+FREE = partial(verify, more=0.0)  # a word more in a pass costs nothing
 DOTS = {"k = 1": (0.72, 1.4), "k = 4": (0.7, 1.5), "k = 8": (0.95, 0.6)}
 
 
@@ -34,17 +35,16 @@ def test_words_a_pass_are_those_of_games_played_out() -> None:
     for alpha, k in ((0.3, 1), (0.8, 4), (0.95, 8)):
         taken = rng.random((20_000, k)) < alpha
         counted = 1 + np.cumprod(taken, axis=1).sum(axis=1).mean()
-        assert drafts.expected_tokens(alpha, k) == pytest.approx(counted, rel=0.02)
-    assert drafts.expected_tokens(1.0, 7) == 8
-    assert drafts.expected_tokens(0.0, 7) == drafts.expected_tokens(0.9, 0) == 1
+        assert drafts.times_as_fast(alpha, k, 0.0, FREE) == pytest.approx(counted, rel=0.02)
+    assert drafts.times_as_fast(1.0, 7, 0.0, FREE) == 8
+    assert drafts.times_as_fast(0.0, 7, 0.0, FREE) == drafts.times_as_fast(0.9, 0, 0.0, FREE) == 1
 
 
 def test_when_drafts_pay() -> None:
-    free = partial(verify, more=0.0)
-    assert drafts.times_as_fast(0.5, 1, 0.0, free) == 1.5
-    assert drafts.times_as_fast(0.5, 2, 0.25, free) == pytest.approx(1.75 / 1.5)
-    assert drafts.best_k(0.9, 0.0, free) == 16
-    assert drafts.best_k(0.3, 0.5, free) == 0
+    assert drafts.times_as_fast(0.5, 1, 0.0, FREE) == 1.5
+    assert drafts.times_as_fast(0.5, 2, 0.25, FREE) == pytest.approx(1.75 / 1.5)
+    assert drafts.best_k(0.9, 0.0, FREE) == 16
+    assert drafts.best_k(0.3, 0.5, FREE) == 0
     assert drafts.best_k(1.0, 0.0, partial(verify, more=1.0)) == 0  # each word costs a pass: no gain at best
     best = drafts.best_k(0.7, 0.15, partial(verify, more=0.05))
     speeds = [drafts.times_as_fast(0.7, k, 0.15, partial(verify, more=0.05)) for k in range(17)]
@@ -54,9 +54,9 @@ def test_when_drafts_pay() -> None:
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda: drafts.expected_tokens(1.1, 2), "alpha is 1.1; expected a share"),
-        (lambda: drafts.expected_tokens(-0.1, 2), "alpha is -0.1"),
-        (lambda: drafts.expected_tokens(0.5, -1), "k is -1"),
+        (lambda: drafts.times_as_fast(1.1, 2, 0.0, FREE), "alpha is 1.1; expected a share"),
+        (lambda: drafts.times_as_fast(-0.1, 2, 0.0, FREE), "alpha is -0.1"),
+        (lambda: drafts.times_as_fast(0.5, -1, 0.0, FREE), "k is -1"),
         (lambda: draw(dots={}), "no dots"),
         (lambda: draw(dots={"a": (1.2, 1.0)}), "expected shares from 0 to 1"),
         (lambda: draw(dots={"a": (0.5, float("nan"))}), "speeds over 0"),

@@ -26,7 +26,7 @@ TAUGHT = {
     "05_projections": ["attend", "add_sink"],
     "06_transformer": "rotate Attention RMSNorm SwiGLU Block Transformer next_token_loss update".split(),
     "11_smaller_caches": ["quantize"],
-    "13_speculation": ["accept", "accept_or_resample", "expected_tokens"],
+    "13_speculation": ["accept", "accept_or_resample", "times_as_fast"],
     "14_two_machines": ["share_of"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")

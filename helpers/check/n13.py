@@ -99,45 +99,62 @@ rows_to_drop = Exercise(
 )
 
 
-def powers(first: int, last: Callable[[int], int]) -> Callable[[float, int], float]:
-    """Return the sum of alpha^n for n from first to last(k)."""
-    return lambda alpha, k: sum(alpha**n for n in range(first, last(k) + 1))
+def powers(alpha: float, first: int, last: int) -> float:
+    """Return the sum of alpha^n for n from first to last."""
+    return sum(alpha**n for n in range(first, last + 1))
 
 
-expected_tokens = Exercise(
-    name="expected_tokens",
-    todo="let expected_tokens return how many words a pass gives on average.",
+def priced(alpha: float, k: int, draft: float, more: float, trap: str = "") -> Case:
+    """Return a case in which each word more in a pass costs `more`, told in numbers."""
+    label = f"times_as_fast({alpha}, {k}, {draft}, verify), where verify({k + 1}) is {1 + k * more:g},"
+    return Case((alpha, k, draft, lambda words: 1 + (words - 1) * more), label, trap)
+
+
+def speed(
+    words: Callable[[float, int], float] = lambda alpha, k: powers(alpha, 0, k),
+    cost: Callable[..., float] = lambda alpha, k, draft, verify: k * draft + verify(k + 1),
+) -> Callable[..., float]:
+    """Return an answer with these words over this cost, each the right one unless told otherwise."""
+    return lambda alpha, k, draft, verify: words(alpha, k) / cost(alpha, k, draft, verify)
+
+
+times_as_fast = Exercise(
+    name="times_as_fast",
+    todo="let times_as_fast return the words that a pass gives on average, over what the round costs.",
     cases=[
-        Case((0.5, 1)),
-        Case((0.8, 4)),
-        Case((0.0, 4), trap="where no draft is taken, a pass still gives one word."),
-        Case((1.0, 4), trap="where every draft is taken, the closed form divides 0 by 0: there it is k + 1."),
-        Case((0.9, 8)),
+        priced(0.5, 1, 0.25, 0.125),
+        priced(0.8, 4, 0.3, 0.05),
+        priced(0.0, 4, 0.25, 0.5, trap="where no draft is taken, a pass still gives one word."),
+        priced(1.0, 4, 0.2, 0.1, trap="where alpha is 1 the closed form divides 0 by 0: k + 1 words."),
+        priced(0.9, 8, 0.05, 0.2),
     ],
-    right=drafts.expected_tokens,
+    right=drafts.times_as_fast,
     wrong=[
         Wrong(
             "a draft counts only if all before it were taken, too: the second with alpha · alpha.",
-            lambda alpha, k: 1 + k * alpha,
-            lambda alpha, k: (k + 1) * alpha,
-            lambda alpha, k: k * alpha,
+            speed(lambda alpha, k: 1 + k * alpha),
+            speed(lambda alpha, k: k * alpha),
         ),
-        Wrong("the model's own word is missing.", powers(1, lambda k: k)),
-        Wrong("a word too few: with k drafts a pass gives up to k + 1.", powers(0, lambda k: k - 1)),
-        Wrong("a word too many: with k drafts a pass gives k + 1 at most.", powers(0, lambda k: k + 1)),
+        Wrong("the model's own word is missing.", speed(lambda alpha, k: powers(alpha, 1, k))),
         Wrong(
-            "the chance that all are taken is not the number of words.",
-            lambda alpha, k: alpha**k,
-            lambda alpha, k: 1 + k * alpha**k,
-            lambda alpha, k: 1 + alpha**k,
+            "with k drafts a pass gives k + 1 words at most: 1, alpha and so on to alpha^k.",
+            speed(lambda alpha, k: powers(alpha, 0, k - 1)),
+            speed(lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else np.inf),
         ),
         Wrong(
-            "1 / (1 - alpha) is for drafts without end: with k of them there are k + 1 words at most.",
-            lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else np.inf,
-            lambda alpha, k: 1 / (1 - alpha) if alpha < 1 else k + 1,
+            "a pass runs the newest word, too: verify(k + 1).",
+            speed(cost=lambda alpha, k, draft, verify: k * draft + verify(k)),
         ),
+        Wrong(
+            "the cost is that of all k drafts, taken or not, and of the pass.",
+            speed(cost=lambda alpha, k, draft, verify: 1),
+            speed(cost=lambda alpha, k, draft, verify: k * draft),
+            speed(cost=lambda alpha, k, draft, verify: verify(k + 1)),
+            speed(cost=lambda alpha, k, draft, verify: draft + verify(k + 1)),
+        ),
+        Wrong("words over cost: under 1 it is slower.", lambda *case: 1 / drafts.times_as_fast(*case)),
     ],
-    said="with a chance of 0.8 for each, 4 drafts give 3.36 words a pass, and 8 of 0.9 give 6.13.",
+    said="4 drafts at a chance of 0.8 give 3.36 words in 1.2 + 1.2 passes: 1.4 times. At 0 it is slower.",
 )
 
 Judge = Callable[[Any, Any, int, float], Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from helpers.cost.drafts import best_k, expected_tokens, times_as_fast
+from helpers.cost.drafts import best_k, times_as_fast
 from helpers.explorers.explorer import Explorer, knob
 from helpers.tables import Table
 
@@ -42,13 +42,14 @@ class DraftsThatPay(Explorer):
         )
 
     def say(self, *, k: int, alpha: float, draft: float, more: float) -> str:
-        words, took = expected_tokens(alpha, k), k * draft + verify(k + 1, more)
-        verdict = "faster" if words > took else "slower" if words < took else "as fast as word by word"
-        brings, needed = alpha ** (k + 1), (draft + more) * words / took
+        speed = times_as_fast(alpha, k, draft, partial(verify, more=more))
+        took = k * draft + verify(k + 1, more)
+        verdict = "faster" if speed > 1 else "slower" if speed < 1 else "as fast as word by word"
+        brings, needed = alpha ** (k + 1), (draft + more) * speed
         return (
-            f"{words:.2f} words on average in the time of {took:.2f} passes: {words / took:.2f} times, "
+            f"{speed * took:.2f} words on average in the time of {took:.2f} passes: {speed:.2f} times, "
             f"<b>{verdict}</b>. A draft more brings {brings:.2f} words, and has to bring more than "
-            f"{draft + more:.2f} passes × {words / took:.2f} = {needed:.2f}: it "
+            f"{draft + more:.2f} passes × {speed:.2f} = {needed:.2f}: it "
             f"{'pays' if brings > needed else 'does not pay'}."
         )
 
