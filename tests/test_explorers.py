@@ -268,7 +268,7 @@ def test_people_in_line() -> None:
     assert rows[0] == ["slots", "serve at most", "1 a second", "7 a second", "25 a second", "60 a second"]
     grows = [[cell.startswith("line grows") for cell in row[2:]] for row in rows[1:]]
     assert grows == [[n > slots for n in range(4)] for slots in range(4)]
-    assert rows[4][1:3] + rows[4][5:] == ["70.7 a second", "9.12 ms, 4.51 ms", "12.6 ms, 6.26 ms"]
+    assert rows[4][1:3] + rows[4][5:] == ["71.1 a second", "8.91 ms, 4.51 ms", "12.8 ms, 6.29 ms"]
     for rate, slots in itertools.product(serving.RATES, serving.SLOTS):
         widths = re.findall(r"width:([\d.]+)%", explorer.draw(rate=rate, slots=slots))
         assert len(widths) == 3

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from helpers.cost.models import CARDS, MODELS
 from helpers.serve.blocks import Blocks
+from helpers.serve.fleet import Machine, against_first, apart, random_arrivals, slowest, together
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Running
-from helpers.serve.simulation import fill, poisson, simulate
+from helpers.serve.simulation import Times, fill, poisson, simulate
 from tests.planted import Bug, Planted, edit
 
 planted = Planted()
@@ -257,6 +259,32 @@ def test_how_full_the_pages_were() -> None:
     assert [*pages.values()] == pytest.approx([1.5, 5 / 8, 4, 1, 4 / 10])
     reserved = fill(Scheduler(Blocks(1, 8, sharing=False), 2), crowd)
     assert [*reserved.values()] == pytest.approx([1, (3 + 4 + 5) / 24, 6, 0, 0])
+
+
+def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
+    machine = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], speed=0.5, link=1e9, slots=4, budget=100)
+    asked = [(0.5 * n, Request(n, [0] * (50 + 30 * n), 2 + n % 5)) for n in range(9)]
+    for times in (together(machine, asked, 2), apart(machine, asked, 2, 3)):
+        assert sorted(len(one.tokens) for one in times) == sorted(request.max_new for _, request in asked)
+        assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
+    (alone,) = apart(machine, asked[:1], 1, 1)  # 50 tokens, a reply of 2
+    sent = 50 * 131_072 / 1e9
+    steps = machine.seconds([(50, 50)]) + machine.seconds([(1, 51)])
+    assert alone.tokens[-1] == pytest.approx(steps + sent)
+    read = 15.01e9 + 2 * 131_072  # bytes of the weights and of two rows
+    assert machine.seconds([(1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-3)  # at half the speed
+    pairs = 1000 * 1001 // 2 * 4 * 4096 * 32  # operations of attention, in all layers
+    assert machine.seconds([(1000, 1000)]) == pytest.approx(2 * (15.01e12 + pairs) / 989.4e12, rel=1e-3)
+    some = [Times(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
+    assert slowest(some) == pytest.approx([99, 198, 297])
+    for _, request in random_arrivals(50, 9.0, 40, 10, 0):
+        assert 20 <= len(request.prompt) <= 60
+        assert 5 <= request.max_new <= 15
+    ways = [[[1, 5, 9], [2, 6, 9]], [[2, 4, 9], [1, 5, 8]]]  # at two seeds
+    assert against_first(ways) == [
+        ["1 to 2", "5 to 6", "9 to 9", ""],
+        ["1 to 2", "4 to 5", "8 to 9", "1, 2, 1"],
+    ]
 
 
 EACH, FOUND = test_each_says_what_it_says_alone, test_pages_are_found_when_full_and_written

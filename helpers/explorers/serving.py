@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 import math
-import random
 from functools import cache
 from statistics import median
 from typing import Any
 
 from helpers.cost.models import CARDS, MODELS
-from helpers.cost.roofline import Work, seconds_at_least
 from helpers.explorers.explorer import Explorer, knob
-from helpers.serve.blocks import Blocks
-from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request
-from helpers.serve.simulation import Times, poisson, simulate
+from helpers.serve.fleet import Machine, random_arrivals, slowest, together
+from helpers.serve.simulation import Times
 from helpers.tables import Table
 
 MODEL, CARD = MODELS["Llama-3.1-8B"], CARDS["H100"]
-WEIGHTS, ROW = 2 * (MODEL.n_parameters - MODEL.vocab_size * MODEL.hidden_size), MODEL.cache_nbytes_per_token()
 RATES, SLOTS = (1, 2, 4, 7, 15, 25, 45, 60), (1, 2, 4, 8, 16, 32, 64)
 N, MANY = 100, 600  # requests of one run; of one that says how many are served a second at most
 ABOUT = (
-    f"{N} requests for {MODEL.name} on one H100, 16 bits: prompts of 100 to 900 tokens, replies of 20 to "
-    "180. Simulated: our scheduler; a step takes as long as its bytes or its arithmetic, whichever is longer "
+    f"{N} requests for {MODEL.name} on one H100, 16 bits: prompts of 250 to 750 tokens, replies of 50 to "
+    "150. Simulated: our scheduler; a step takes as long as its bytes or its arithmetic, whichever is longer "
     "(4.5 ms or more); 1,024 tokens a step at most, pages enough."
 )
 
 
-def seconds_of(plan: Plan) -> float:
-    """Return what a step takes on the card at the least, in 16 bits: weights once, all rows, arithmetic.
-
-    A number of the weights is 2 bytes, and 2 operations for each token.
-    """
-    rows = ROW * sum(one.n_run + n for one, n in plan)
-    return seconds_at_least(Work(sum(n for _, n in plan) * WEIGHTS, WEIGHTS + rows), CARD)
-
-
 def run(rate: float, slots: int, n: int) -> list[Times]:
     """Serve n requests that arrive at random, from one seed; all at once if the rate is endless."""
-    rng = random.Random(0)
-    sizes = [(round(rng.uniform(100, 900)), round(rng.uniform(20, 180))) for _ in range(n)]
-    arrivals = poisson(n, rate, 0, lambda n: Request(n, [0] * sizes[n][0], sizes[n][1]))
-    scheduler = Scheduler(Blocks(10**6, sharing=False), slots, max(1024, slots))
-    return [*simulate(scheduler, arrivals, seconds_of).values()]
+    machine = Machine(MODEL, CARD, speed=1, link=math.inf, slots=slots, budget=1024)
+    return together(machine, random_arrivals(n, rate, prompt=500, reply=100, seed=0), 1)
 
 
 @cache
@@ -59,7 +42,7 @@ def served(rate: float, slots: int) -> dict[str, float]:
     end, said = max(one.tokens[-1] for one in times), sum(len(one.tokens) for one in times)
     return {
         "TTFT, median": median(ttft),
-        "TTFT, 99 in 100": sorted(ttft)[round(0.99 * N) - 1],
+        "TTFT, 99 in 100": slowest(times)[0] / 1000,
         "TPOT, median": median(tpot),
         "tokens a second": said / end,
     }

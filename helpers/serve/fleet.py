@@ -1,4 +1,4 @@
-"""A fleet on paper: the scheduler of `serve` on many machines and a clock of its own; no model runs.
+"""A fleet on paper: the scheduler on one or many machines and a clock of its own; no model runs.
 
 A step takes a share of what the card can do at best, by bytes and arithmetic. Machines do both prefill and
 decode, or some do the one and some the other, and rows travel between them. Requests are dealt out in turn.
