@@ -36,7 +36,7 @@ def test_a_block_for_each_request_and_each_idle_stretch() -> None:
         assert [sum(word == who for word in words(figure)) for who in "ABCD"] == [2, 2, 2, 2]
 
 
-def test_of_two_lines_that_end_on_one_spot_the_one_that_ran_higher_is_named_above() -> None:
+def test_of_two_lines_that_end_on_one_spot_the_first_is_named_above() -> None:
     for gap in ([5.0, 12, 64.01], [5.0, 12, 63.99]):
         figure = plots.stall([16, 64, 256], [900.0, 300, 64], gap).figure
         heights = {text.get_text(): text.get_window_extent().y0 for text in texts(figure)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,9 @@ def curves(
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if log_y else (0, most))
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
         sheet.note(right, base + 42, across, at="right")
-        ends = ending(sheet, axes, xs, lines.values())
+        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
+        if max(ends) - min(ends) <= 4:  # px: on one spot, so in the order in which they came
+            ends = [ends[0]] * n
         lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
         places = apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
@@ -125,15 +127,6 @@ def curves(
     alt = f"{told(title)} against {across}. {said}."
     numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in lines.items()}
     return Picture(draw, alt, {"at": list(xs), **numbers})
-
-
-def ending(sheet: Sheet, axes: Axes, xs: Sequence[float], lines: Iterable[np.ndarray]) -> list[float]:
-    """Return the heights at which lines end; where all end on one spot, in the order in which they ran."""
-    heights = [[sheet.at(axes, *point)[1] for point in zip(xs, y, strict=True)] for y in lines]
-    ends = [height[-1] for height in heights]
-    if max(ends) - min(ends) > 4:  # px
-        return ends
-    return [ends[0] + float(np.mean(height)) / 1000 for height in heights]
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
