@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.model import fast
-from helpers.model.cache import GrowingCache, PagedCache, Pages, RaggedCache, StaticCache, WindowCache
+from helpers.model.cache import GrowingCache, PagedCache, PagePool, RaggedCache, StaticCache, WindowCache
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
@@ -107,9 +107,9 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
     """Padding at the left; in the pages and rows that are not in use lies poison."""
     ids = tokens(3, 15)
     right = in_passes(MODEL, ids, [15], GrowingCache(MODEL.config, 3))
-    pages = Pages(MODEL.config, 20, page_size=3)
+    pool = PagePool(MODEL.config, 20, page_size=3)
     tables = torch.arange(15).flip(0).view(5, 3).T.tolist()
-    for cache in (PagedCache(MODEL.config, 3, pages=pages, tables=tables), RaggedCache(MODEL.config, 3, 15)):
+    for cache in (PagedCache(MODEL.config, 3, pool=pool, tables=tables), RaggedCache(MODEL.config, 3, 15)):
         cache.k.fill_(1e9)
         cache.v.fill_(1e9)
         for new in split:

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.model.cache import KVCache, PagedCache, Pages, RaggedCache
+from helpers.model.cache import KVCache, PagedCache, PagePool, RaggedCache
 from helpers.model.generate import decode_step, generate, prefill
 from tests import doubles
 from tests.planted import Bug, Planted, edit
@@ -50,9 +50,9 @@ class PoisonedPages(PagedCache):
     """Takes pages out of order and when it needs them; what no sequence has written is NaN."""
 
     def __init__(self, config: Any, batch: int, size: int = 3, **rest: Any) -> None:
-        pages = Pages(config, batch * math.ceil(30 / size), size, **rest)
-        self.free = random.Random(1).sample(range(pages.k.shape[1]), pages.k.shape[1])
-        super().__init__(config, batch, pages=pages, tables=[[] for _ in range(batch)])
+        pool = PagePool(config, batch * math.ceil(30 / size), size, **rest)
+        self.free = random.Random(1).sample(range(pool.k.shape[1]), pool.k.shape[1])
+        super().__init__(config, batch, pool=pool, tables=[[] for _ in range(batch)])
 
     def start(self, lengths: Any) -> None:
         super().start(lengths)
@@ -165,12 +165,12 @@ def test_a_pass_that_fails_leaves_it_as_it_was(kind: type[KVCache]) -> None:
 
 def test_two_sequences_read_one_page() -> None:
     """A shared beginning: the second sequence's table begins with the first one's page."""
-    pages = Pages(CONFIG, 4, 4, **DOUBLE)
+    pool = PagePool(CONFIG, 4, 4, **DOUBLE)
     ids = torch.cat([TEXTS[:1, :4].expand(2, 4), TEXTS[:2, 4:9]], 1)
-    prefill(MODEL, ids[:1, :4], PagedCache(CONFIG, pages=pages, tables=[[2]]))
-    cache = PagedCache(CONFIG, 2, pages=pages, tables=[[2, 0], [2, 3]], lengths=[4, 4])
+    prefill(MODEL, ids[:1, :4], PagedCache(CONFIG, pool=pool, tables=[[2]]))
+    cache = PagedCache(CONFIG, 2, pool=pool, tables=[[2, 0], [2, 3]], lengths=[4, 4])
     same(MODEL(ids[:, 4:8], cache), MODEL(ids[:, :8])[:, 4:])
-    assert cache.nbytes == 3 * pages.page_nbytes == 3 * 4 * CONFIG.cache_nbytes_per_token(8)
+    assert cache.nbytes == 3 * pool.page_nbytes == 3 * 4 * CONFIG.cache_nbytes_per_token(8)
 
 
 def test_v_dim_of_0() -> None:
@@ -201,13 +201,13 @@ def test_wrong_use_is_refused() -> None:
         with pytest.raises(ValueError, match=r"expected 0 to \[8, 2\]"):
             cache.truncate(length)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="1 tables came with a batch of 2"):
-        PagedCache(CONFIG, 2, pages=Pages(CONFIG, 3), tables=[[0]])
-    full = PagedCache(CONFIG, pages=Pages(CONFIG, 3, 4), tables=[[0, 2]], lengths=[7])
+        PagedCache(CONFIG, 2, pool=PagePool(CONFIG, 3), tables=[[0]])
+    full = PagedCache(CONFIG, pool=PagePool(CONFIG, 3, 4), tables=[[0, 2]], lengths=[7])
     with pytest.raises(ValueError, match="2 new tokens after 7 make 9 in sequence 0; expected at most 8"):
         prefill(tiny(), [1, 2], full)
     for name, sizes in (("n_pages", (0, 4)), ("page_size", (3, 0))):
         with pytest.raises(ValueError, match=f"{name} is 0; expected"):
-            Pages(CONFIG, *sizes)
+            PagePool(CONFIG, *sizes)
 
 
 EACH = test_each_says_what_it_says_alone

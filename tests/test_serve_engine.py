@@ -33,12 +33,12 @@ class Poisoned(Engine):
     """Puts NaN into every row that nobody may read: not written yet, or of a page that is free and lost."""
 
     def step(self) -> Any:
-        blocks, used = self.scheduler.blocks, torch.zeros(self.pages.k.shape[1], self.pages.page_size)
+        blocks, used = self.scheduler.blocks, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
         used[[*blocks.holds]] = 1
         for one in self.scheduler.running:
             for at in range(one.n_run):
                 used[one.table[at // blocks.size], at % blocks.size] = 1
-        for x in (self.pages.k, self.pages.v):
+        for x in (self.pool.k, self.pool.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, used == 0] = math.nan
         return super().step()
 

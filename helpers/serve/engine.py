@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers.model.cache import PagedCache, Pages
+from helpers.model.cache import PagedCache, PagePool
 from helpers.model.generate import Tokens, as_tokens, run
 from helpers.model.transformer import Transformer
 from helpers.sampling import Chooser, chooser
@@ -54,7 +54,7 @@ class Engine:
         blocks = Blocks(n_pages, page_size, sharing=sharing)
         self.model, self.choosers = model, dict[Running, Chooser]()
         self.scheduler = kind(blocks, slots, budget, ends=config.eos_ids, max_len=config.max_seq_len)
-        self.pages = Pages(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
+        self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         self.replies: dict[Hashable, list[int]] = {}
         self.times: dict[Hashable, Times] = {}
         self.ran: dict[Hashable, list[int]] = {}
@@ -121,7 +121,7 @@ class Engine:
         cache = PagedCache(
             self.model.config,
             len(part),
-            pages=self.pages,
+            pool=self.pool,
             tables=[one.table for one, _ in part],
             lengths=[one.n_run for one, _ in part],
         )

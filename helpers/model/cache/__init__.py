@@ -2,20 +2,8 @@
 
 from helpers.model.cache.base import KVCache, Sizes
 from helpers.model.cache.growing import GrowingCache
-from helpers.model.cache.paged import PagedCache, Pages
+from helpers.model.cache.paged import PagedCache, PagePool
 from helpers.model.cache.quantized import QuantizedCache
 from helpers.model.cache.ragged import RaggedCache
 from helpers.model.cache.static import StaticCache
 from helpers.model.cache.window import WindowCache
-
-__all__ = [
-    "GrowingCache",
-    "KVCache",
-    "PagedCache",
-    "Pages",
-    "QuantizedCache",
-    "RaggedCache",
-    "Sizes",
-    "StaticCache",
-    "WindowCache",
-]

@@ -14,8 +14,10 @@ from helpers.model.cache.base import Sizes
 from helpers.model.cache.ragged import Pass, RaggedCache, rows_of
 
 
-class Pages:
-    """A pool of pages, each of `page_size` rows of every layer; caches share it.
+class PagePool:
+    """Pages of `page_size` rows of every layer, which caches share.
+
+    Engines such as vLLM call them KV cache blocks, and the table of a sequence its block table.
 
     Args:
         sizes: layers, KV heads, widths of a key and a value: a `ModelConfig`.
@@ -56,7 +58,7 @@ class PagedCache(RaggedCache):
     """Row i of a sequence lies in page tables[b][i // page_size], as row i % page_size of it.
 
     Args:
-        pages: the pool; None lays out one of its own, in which every sequence has pages for max_len rows.
+        pool: None lays out one of its own, in which every sequence has pages for max_len rows.
         tables: numbers of pages, a list for each sequence. Whoever owns the pool makes and lengthens them.
         lengths: tokens whose rows are in the pages already, of each sequence; None for 0.
         page_size: rows a page, of a pool of its own.
@@ -70,25 +72,25 @@ class PagedCache(RaggedCache):
         batch: int = 1,
         max_len: int | None = None,
         *,
-        pages: Pages | None = None,
+        pool: PagePool | None = None,
         tables: Sequence[list[int]] = (),
         lengths: Sequence[int] | None = None,
         page_size: int = 16,
         **rest: Any,
     ) -> None:
-        if pages is None:
+        if pool is None:
             each = math.ceil((max_len or sizes.max_seq_len) / check_whole("page_size", page_size))
-            pages = Pages(sizes, batch * each, page_size, **rest)
+            pool = PagePool(sizes, batch * each, page_size, **rest)
             tables = [[*range(b * each, (b + 1) * each)] for b in range(batch)]
         if len(tables) != batch:
             raise ValueError(f"{len(tables)} tables came with a batch of {batch}; expected one a sequence")
-        self.pages, self.page_size, self.tables = pages, pages.page_size, [*tables]
-        super().__init__(sizes, batch, max_len, dtype=pages.k.dtype, device=pages.k.device)
+        self.pool, self.page_size, self.tables = pool, pool.page_size, [*tables]
+        super().__init__(sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
         self.start(lengths or [0] * batch)
 
     def allocate(self) -> None:
         """The pool is laid out."""
-        self.k, self.v, self.rows = self.pages.k, self.pages.v, self.pages.rows
+        self.k, self.v, self.rows = self.pool.k, self.pool.v, self.pool.rows
 
     def read(self, layer: int, found: Pass) -> tuple[Tensor, Tensor]:
         """Return keys and values of one layer in order, (B, Hkv, S, D): copies."""
@@ -99,4 +101,4 @@ class PagedCache(RaggedCache):
     @property
     def nbytes(self) -> int:
         """Bytes of the pages in its tables, each once."""
-        return len({page for table in self.tables for page in table}) * self.pages.page_nbytes
+        return len({page for table in self.tables for page in table}) * self.pool.page_nbytes
