@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT))
 from helpers.model import shipped  # noqa: E402
 from helpers.recording.diary import PATH  # noqa: E402
 from helpers.recording.model import record_model  # noqa: E402
+from helpers.sampling import Sampling  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
 
 PROMPT = "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice ."
@@ -26,7 +27,7 @@ def record() -> Trace:
     model, tokenizer = shipped.load()
     name = "weather diaries"
     trace = record_model(
-        model, PROMPT, tokenizer, max_new=WORDS, training=False, temperature=1.0, seed=SEED, name=name
+        model, PROMPT, tokenizer, max_new=WORDS, training=False, sampling=Sampling(1.0, seed=SEED), name=name
     )
     for run in trace.runs:
         for step in run.passes:

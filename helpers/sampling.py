@@ -3,15 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.arguments import check_whole, is_number, is_whole
+from helpers.arguments import check_whole, is_number
 
 Chooser = Callable[[np.ndarray], int]
 
 # Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
 ROUNDING = 1e-9  # as a share of p, so that the largest word stays whatever p is
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a reply chooses its tokens: the likeliest without a temperature (greedy), else they are drawn.
+
+    Args:
+        temperature, top_k, top_p: as in `next_probabilities`; None for the temperature is greedy.
+        seed: of the draws: the same one draws the same tokens again.
+
+    Raises:
+        ValueError: a setting is out of range, or stands without a temperature.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        T, k, p = self.temperature, self.top_k, self.top_p
+        if T is None and (k is not None or p is not None):
+            raise ValueError(
+                "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
+            )
+        if T is not None and not (is_number(T) and T > 0):
+            raise ValueError(
+                f"temperature is {T!r}; expected a number over 0, or None for the likeliest token"
+            )
+        if p is not None and not (is_number(p) and 0 < p <= 1):
+            raise ValueError(f"top_p is {p!r}; expected a number over 0 and at most 1, or None")
+        if k is not None:
+            check_whole("top_k", k)
+        check_whole("seed", self.seed, least=0)
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Raise ValueError unless so many tokens can be kept."""
+        if self.top_k is not None and self.top_k > vocab_size:
+            raise ValueError(
+                f"top_k is {self.top_k}; expected at most {vocab_size} (the vocabulary), or None"
+            )
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Return the probability of each token, (V,); where it is greedy, the model's own."""
+        return next_probabilities(logits, self.temperature or 1.0, self.top_k, self.top_p)
+
+    def __str__(self) -> str:
+        """In words: "greedy", or "sampled, temperature 0.8, top-k 5"."""
+        settings = {"temperature": self.temperature, "top-k": self.top_k, "top-p": self.top_p}
+        named = [f"{name} {value:g}" for name, value in settings.items() if value is not None]
+        return ", ".join(["greedy" if self.temperature is None else "sampled", *named])
+
+
+GREEDY = Sampling()
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -78,7 +133,7 @@ def next_probabilities(
         ValueError: a setting is out of range, or the logits are no row of numbers.
     """
     logits = check_logits(logits)
-    check_settings(len(logits), temperature, top_k, top_p)
+    Sampling(temperature, top_k, top_p).check_fits(len(logits))
     peak = logits[np.isfinite(logits)].max()
     with np.errstate(over="ignore"):  # a tiny temperature sends the others to -inf, as it should
         logits = (logits - peak) / temperature
@@ -165,31 +220,13 @@ def draw(weights: np.ndarray, rng: np.random.Generator) -> int:
     return int(rng.choice(len(weights), p=weights))
 
 
-def chooser(
-    n_words: int, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
-) -> Chooser:
-    """Return a function from logits (V,) to an index: greedy without a temperature, else it draws.
-
-    Raises:
-        ValueError: a setting is out of range for `n_words`, or stands without a temperature.
-    """
-    check_whole("seed", seed, least=0)
-    if temperature is None:
-        if top_k is not None or top_p is not None:
-            raise ValueError(
-                "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
-            )
+def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
+    """Return a function from logits (V,) to an index. ValueError if top_k is over `vocab_size`."""
+    sampling.check_fits(vocab_size)
+    if sampling.temperature is None:
         return greedy
-    check_settings(n_words, temperature, top_k, top_p)
-    rng = np.random.default_rng(seed)
-    return lambda logits: sample(logits, rng, temperature, top_k, top_p)
-
-
-def say_settings(temperature: float | None, top_k: int | None, top_p: float | None) -> str:
-    """Say how words are chosen: "greedy", or "sampled, temperature 0.8, top-k 5"."""
-    settings = {"temperature": temperature, "top-k": top_k, "top-p": top_p}
-    named = [f"{name} {value:g}" for name, value in settings.items() if value is not None]
-    return ", ".join(["greedy" if temperature is None else "sampled", *named])
+    rng = np.random.default_rng(sampling.seed)
+    return lambda logits: draw(sampling.probabilities(logits), rng)
 
 
 def check_logits(logits: np.ndarray) -> np.ndarray:
@@ -209,17 +246,3 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
             "logits need at least one finite number and no +inf; every word is banned or one overflowed"
         )
     return row
-
-
-def check_settings(n_words: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    """Raise ValueError unless the sampling settings make sense for a vocabulary of `n_words`."""
-    if not (is_number(temperature) and temperature > 0):
-        raise ValueError(
-            f"temperature is {temperature!r}; expected a number over 0: for the top word always, use greedy"
-        )
-    if top_k is not None and not (is_whole(top_k) and 1 <= top_k <= n_words):
-        raise ValueError(
-            f"top_k is {top_k}; expected a whole number from 1 to {n_words} (the vocabulary), or None"
-        )
-    if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
-        raise ValueError(f"top_p is {top_p!r}; expected a number over 0 and at most 1, or None")

@@ -14,7 +14,7 @@ from helpers.model import transformer
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.transformer import Transformer
-from helpers.sampling import next_probabilities
+from helpers.sampling import Sampling, next_probabilities
 from tests.tiny import tiny, tokens
 
 torch.set_num_threads(1)
@@ -197,11 +197,10 @@ def test_a_cache_that_something_else_used_is_noticed(meanwhile: str, kind: type[
 def test_a_reply_read_back_field_by_field() -> None:
     """Two layers that differ, two tokens that end it, sampling: against everything run again, by hand."""
     model = tiny(seed=5, n_layers=2, dtype=torch.float64)
-    settings: dict[str, Any] = {"temperature": 1.3, "top_k": 9, "top_p": 0.95}
     rng, ids = np.random.default_rng(11), list(PROMPT)
     with torch.no_grad():
         while len(ids) < 25:
-            p = next_probabilities(model(torch.tensor([ids]))[0, -1].numpy(), **settings)
+            p = next_probabilities(model(torch.tensor([ids]))[0, -1].numpy(), 1.3, 9, 0.95)
             ids.append(int(rng.choice(19, p=p)))
         whole = GrowingCache(model.config, dtype=torch.float64)
         model(torch.tensor([ids]), whole)
@@ -209,9 +208,10 @@ def test_a_reply_read_back_field_by_field() -> None:
     assert len(set(said)) > 5, "one word again and again would agree with many a mistake"
     ends = {said[12], said[7]}
     expected = said[: min(map(said.index, ends)) + 1]
+    sampling = Sampling(1.3, 9, 0.95, seed=11)
     for first in (ends, sorted(ends), sorted(ends, reverse=True)):
         cache = StaticCache(model.config, dtype=torch.float64)
-        reply = generate(model, PROMPT, 20, cache=cache, eos_ids=first, seed=11, **settings)
+        reply = generate(model, PROMPT, 20, cache=cache, eos_ids=first, sampling=sampling)
         assert list(reply) == reply.tokens == expected
         assert (reply.stop_reason, len(reply.seconds)) == ("eos", len(expected))
         assert (cache.length, cache.changes) == (len(PROMPT) + len(expected) - 1, len(expected))
@@ -233,21 +233,21 @@ def test_one_wait_for_the_device_a_token(monkeypatch: pytest.MonkeyPatch) -> Non
 
         monkeypatch.setattr(torch.Tensor, name, counted)
     monkeypatch.setattr(transformer, "check_tokens", lambda *given: None)  # on a GPU it asks for no number
-    for settings in ({}, {"temperature": 0.8, "top_k": 5}):
-        reply = generate(tiny(), PROMPT, 10, eos_ids=[], **settings)  # type: ignore[arg-type]
+    for sampling in (Sampling(), Sampling(0.8, 5)):
+        reply = generate(tiny(), PROMPT, 10, eos_ids=[], sampling=sampling)
         waits.clear()
         assert len(list(reply)) == 10
         assert waits == ["cpu"] * 10
 
 
 def test_sampling_repeats_with_its_seed() -> None:
-    def say(**settings: Any) -> list[int]:
-        return list(generate(tiny(), PROMPT, 30, **settings))
+    def say(*settings: Any, **named: Any) -> list[int]:
+        return list(generate(tiny(), PROMPT, 30, sampling=Sampling(*settings, **named)))
 
-    assert say(temperature=1.0, seed=1) == say(temperature=1.0, seed=1) != say(temperature=1.0, seed=2)
-    assert say(temperature=1.0) == say(temperature=1.0, seed=0)
-    for settings in ({"temperature": 1e-4}, {"temperature": 1.0, "top_k": 1}):
-        assert say(**settings) == without_cache(tiny(), PROMPT, 30)
+    assert say(1.0, seed=1) == say(1.0, seed=1) != say(1.0, seed=2)
+    assert say(1.0) == say(1.0, seed=0)
+    for settings in ((1e-4,), (1.0, 1)):
+        assert say(*settings) == without_cache(tiny(), PROMPT, 30)
 
 
 def test_numpy_s_ids_are_taken() -> None:
@@ -270,7 +270,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [[1, 2, 5], [3, 4, 5]]}, "2 sequences came in; expected one"),
     ({"prompt": [[1, 2], [3]]}, r"the sequences of a batch are not of equal lengths"),
     ({"max_new": 0}, "max_new is 0"),
-    ({"temperature": 1.0, "top_k": 20}, "top_k is 20; expected a whole number from 1 to 19"),
+    ({"sampling": Sampling(1.0, 20)}, "top_k is 20; expected at most 19"),
     ({"eos_ids": 3}, r"eos_ids is 3; expected a list of ids, such as \[3\]"),
     ({"eos_ids": [99]}, "eos id 99 is out of range; expected 0 to 18"),
 ]

@@ -227,7 +227,7 @@ planted(
 planted("chance without a seed", SEED)(edit(sampling.draw, "rng.ch", "np.random.default_rng().ch"))
 planted(
     "the generator restarts for each token", [test_sampling.test_a_chooser_draws_on_and_on_from_one_generator]
-)(edit(sampling.chooser, "sample(logits, rng", "sample(logits, np.random.default_rng(seed)"))
+)(edit(sampling.chooser, "(logits), rng", "(logits), np.random.default_rng(sampling.seed)"))
 
 # --- the record and its comparison ---
 

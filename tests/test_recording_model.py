@@ -16,6 +16,7 @@ from helpers.model.generate import generate
 from helpers.recording.diary import load_diary
 from helpers.recording.model import record_model
 from helpers.recording.toy import record_toy
+from helpers.sampling import Sampling
 from helpers.stepper import Stepper
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare
@@ -102,9 +103,9 @@ def test_words_and_candidates() -> None:
 
 
 def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
-    trace = record_model(tiny(), PROMPT, max_new=10, n_top=1, temperature=3.0, seed=4)
+    trace = record_model(tiny(), PROMPT, max_new=10, n_top=1, sampling=Sampling(3.0, seed=4))
     said = [token.id for token in trace.sequences[0].tokens[5:]]
-    assert said == list(generate(tiny(), PROMPT, 10, temperature=3.0, seed=4))
+    assert said == list(generate(tiny(), PROMPT, 10, sampling=Sampling(3.0, seed=4)))
     assert said != list(generate(tiny(), PROMPT, 10))
     assert trace.run("uncached").passes[1].parts[0].out[0].how == "sampled, temperature 3"
     oracle.check(trace)
@@ -162,7 +163,7 @@ def through_attend(
     return contexts[0, :, :, 0].T.numpy()
 
 
-@pytest.mark.parametrize("settings", [{}, {"n_layers": 3, "ban_eos": True}, {"temperature": 0.8, "seed": 3}])
+@pytest.mark.parametrize("settings", [{}, {"n_layers": 3, "ban_eos": True}, {"sampling": Sampling(0.8)}])
 def test_the_toy_through_the_real_core(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     by_hand, calls = record_toy(**settings), []
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import sampling
+from helpers.sampling import Sampling
 
 FEW = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 numbers = st.integers(-3000, 3000).map(lambda n: n / 100)  # apart enough to stay apart when rounded
@@ -187,43 +188,43 @@ def test_frequencies_follow_the_probabilities(temperature: float, k: int | None,
 
 def test_a_chooser_draws_on_and_on_from_one_generator() -> None:
     logits, rng = np.array([1.0, 0.5, 0.2, -1]), np.random.default_rng(5)
-    choose = sampling.chooser(4, 1.3, 3, 0.95, seed=5)
+    choose = sampling.chooser(Sampling(1.3, 3, 0.95, seed=5), 4)
     drawn = [choose(logits) for _ in range(40)]
     assert drawn == [sampling.sample(logits, rng, 1.3, 3, 0.95) for _ in range(40)]
     assert set(drawn) == {0, 1, 2}
-    assert {sampling.chooser(4, None, None, None, seed)(logits) for seed in range(5)} == {0}
+    assert {sampling.chooser(Sampling(seed=seed), 4)(logits) for seed in range(5)} == {0}
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ((None, 2, None, 0), "top_k or top_p came without a temperature; expected one"),
-        ((None, None, 0.5, 0), "top_k or top_p came without a temperature; expected one"),
-        ((1.0, 5, None, 0), "top_k is 5; expected a whole number from 1 to 4"),
+        ((None, 2), "top_k or top_p came without a temperature; expected one"),
+        ((None, None, 0.5), "top_k or top_p came without a temperature; expected one"),
+        ((1.0, 5), "top_k is 5; expected at most 4"),
         ((None, None, None, -1), "seed is -1; expected a whole number, 0 or more"),
     ],
 )
 def test_a_chooser_refuses_at_once(given: tuple[Any, ...], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        sampling.chooser(4, *given)
+        sampling.chooser(Sampling(*given), 4)
 
 
 def test_settings_in_words() -> None:
-    assert sampling.say_settings(None, None, None) == "greedy"
-    assert sampling.say_settings(0.8, 5, None) == "sampled, temperature 0.8, top-k 5"
-    assert sampling.say_settings(1.0, None, 0.95) == "sampled, temperature 1, top-p 0.95"
+    assert str(Sampling()) == "greedy"
+    assert str(Sampling(0.8, 5)) == "sampled, temperature 0.8, top-k 5"
+    assert str(Sampling(1.0, None, 0.95)) == "sampled, temperature 1, top-p 0.95"
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"temperature": 0}, "temperature is 0; expected a number over 0: for the top word always, use"),
+        ({"temperature": 0}, "temperature is 0; expected a number over 0, or None for the likeliest token"),
         ({"temperature": math.nan}, "temperature is nan; expected a number over 0"),
         ({"temperature": "hot"}, "temperature is 'hot'; expected a number over 0"),
         ({"temperature": True}, "temperature is True; expected a number over 0"),
         ({"temperature": 10**400}, "expected a number over 0"),
-        ({"top_k": 0}, "top_k is 0; expected a whole number from 1 to 3"),
-        ({"top_k": 4}, "top_k is 4; expected a whole number from 1 to 3 (the vocabulary), or None"),
+        ({"top_k": 0}, "top_k is 0; expected a whole number, 1 or more"),
+        ({"top_k": 4}, "top_k is 4; expected at most 3 (the vocabulary), or None"),
         ({"top_k": 1.5}, "top_k is 1.5; expected a whole number"),
         ({"top_p": 0.0}, "top_p is 0.0; expected a number over 0 and at most 1, or None"),
         ({"top_p": 1.01}, "top_p is 1.01; expected a number over 0 and at most 1"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
+from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
 from helpers.serve.scheduler import Scheduler, Static
 from tests.planted import Bug, Planted, edit
@@ -22,11 +23,7 @@ torch.set_num_threads(1)
 planted = Planted()
 
 MODEL = tiny(dtype=torch.float64, eos_ids=(4,)).requires_grad_(False)
-SAMPLED: list[dict[str, Any]] = [
-    {},
-    {"temperature": 0.8, "seed": 5},
-    {"temperature": 1.5, "top_k": 7, "top_p": 0.9, "seed": 6},
-]
+SAMPLED = [Sampling(), Sampling(0.8, seed=5), Sampling(1.5, 7, 0.9, seed=6)]
 
 
 class Poisoned(Engine):
@@ -67,13 +64,13 @@ def test_each_says_what_it_says_alone(
     while coming or engine.choosers:
         while coming and rng.random() < 0.6:
             id, (prompt, max_new, chance) = coming.pop(0)
-            engine.add(id, prompt, max_new, **chance)
+            engine.add(id, prompt, max_new, chance)
         if engine.choosers and rng.random() < 0.05:
             cancelled.append(rng.choice([*engine.choosers]).request.id)
             engine.cancel(cancelled[-1])
         engine.step()
     for id, (prompt, max_new, chance) in enumerate(asked):
-        alone = list(generate(MODEL, prompt, max_new, **chance))
+        alone = list(generate(MODEL, prompt, max_new, sampling=chance))
         said = engine.replies[id]
         assert said == (alone[: len(said)] if id in cancelled else alone)
         assert len(engine.times[id].tokens) == len(said)
@@ -88,7 +85,7 @@ def test_a_request_harms_no_other() -> None:
     """A pass that fails, a wrong request, one that is cancelled: the other says what it says alone."""
     engine, alone = engine_of(), list(generate(MODEL, [5, 6, 7], 8))
     engine.add("a", [5, 6, 7], 8)
-    engine.add("b", [7, 7, 6, 5, 5], 8, temperature=1.0)
+    engine.add("b", [7, 7, 6, 5, 5], 8, Sampling(1.0))
     engine.step()
     with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
         engine.step()
@@ -103,8 +100,8 @@ def test_a_request_harms_no_other() -> None:
     for wrong, told in refused:
         with pytest.raises((ValueError, TypeError), match=told):
             engine.add(*wrong)
-    with pytest.raises(ValueError, match="temperature is 0"):
-        engine.add("c", [1], 1, temperature=0)
+    with pytest.raises(ValueError, match="top_k is 20"):
+        engine.add("c", [1], 1, Sampling(1.0, 20))
     engine.step()
     engine.cancel("b")
     with pytest.raises(ValueError, match="nobody with id 'b'"):
@@ -116,14 +113,14 @@ def test_a_request_harms_no_other() -> None:
 def test_logits_that_are_no_numbers_end_a_step_and_undo_it() -> None:
     model = tiny()
     engine = engine_of(model)
-    engine.add("a", [5, 6], 3, temperature=1.0, seed=2)
+    engine.add("a", [5, 6], 3, Sampling(1.0, seed=2))
     engine.step()
     weight = model.norm.weight.detach().clone()
     model.norm.weight.data[0] = math.nan
     with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
         engine.step()
     model.norm.weight.data.copy_(weight)
-    assert engine.run_all()["a"] == list(generate(model, [5, 6], 3, temperature=1.0, seed=2))
+    assert engine.run_all()["a"] == list(generate(model, [5, 6], 3, sampling=Sampling(1.0, seed=2)))
 
 
 def test_a_shared_beginning_runs_once() -> None:
@@ -147,7 +144,9 @@ planted("logits of a prompt that has not ended are used", [EACH])(
 planted("tables of another request", [EACH])(
     edit(Engine.run, "one.table for one, _ in part", "part[0][0].table for _ in part")
 )
-planted("one seed for all", [EACH])(edit(Engine.add, "request.seed", "0"))
+planted("one seed for all", [EACH])(
+    edit(Engine.add, "chooser(sampling", "chooser(Sampling(sampling.temperature)")
+)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

@@ -24,7 +24,7 @@ from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
 from helpers.model.speculate import Draft, Drafter, DraftModel, FirstLayers, LookUp, Speculation
 from helpers.model.transformer import Transformer
-from helpers.sampling import accept, accept_or_resample, accept_sampled, draw, next_probabilities
+from helpers.sampling import Sampling, accept, accept_or_resample, accept_sampled, draw, next_probabilities
 from tests.planted import Bug, Planted, edit
 from tests.tiny import tiny
 
@@ -270,7 +270,7 @@ def surprise(drafter: Drafter, n: int = 500) -> float:
         p = [next_probabilities(row, 1.5, None, None)[x] for row, x in zip(logits, text, strict=True)]
         exact[text] = float(np.prod(p))
     made = [
-        tuple(speculate.speculate(SMALL, [1, 2], 3, drafter, 2, eos_ids=[], temperature=1.5, seed=s))
+        tuple(speculate.speculate(SMALL, [1, 2], 3, drafter, 2, eos_ids=[], sampling=Sampling(1.5, seed=s)))
         for s in range(n)
     ]
     counts = Counter(made)
@@ -305,10 +305,8 @@ def test_a_wrong_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_words_drawn_with_a_seed_are_the_same_again() -> None:
     def reply(seed: int) -> list[int]:
-        made = speculate.speculate(
-            MODEL, PROMPT, 20, FirstLayers(MODEL, 1), 3, temperature=1.0, top_k=5, top_p=0.9, seed=seed
-        )
-        return list(made)
+        sampling = Sampling(1.0, 5, 0.9, seed)
+        return list(speculate.speculate(MODEL, PROMPT, 20, FirstLayers(MODEL, 1), 3, sampling=sampling))
 
     assert reply(1) == reply(1) != reply(2)
 
@@ -377,11 +375,10 @@ def ask(drafter: Drafter, **given: Any) -> Speculation:
         (lambda: FirstLayers(MODEL, 0), "n is 0"),
         (lambda: ask(LookUp(), cache=WindowCache(MODEL.config, dtype=F64)), "WindowCache.* rows leave"),
         (lambda: ask(DraftModel(MODEL, WindowCache(MODEL.config, dtype=F64))), "WindowCache.* rows leave"),
-        (lambda: ask(LookUp(), temperature=0.0), "temperature is 0.0"),
-        (lambda: ask(LookUp(), top_k=3), "without a temperature"),
+        (lambda: ask(LookUp(), sampling=Sampling(1.0, 20)), "top_k is 20; expected at most 19"),
         (lambda: next(ask(LookUp(), cache=StaticCache(OTHER.config, dtype=F64))), "made for n_layers 2"),
-        (lambda: list(ask(Says(SAID), temperature=1.0)), "q has shape None; expected"),
-        (lambda: list(ask(Says(SAID, np.ones((2, 3))), temperature=1.0)), r"q has shape \(2, 3\)"),
+        (lambda: list(ask(Says(SAID), sampling=Sampling(1.0))), "q has shape None; expected"),
+        (lambda: list(ask(Says(SAID, np.ones((2, 3))), sampling=Sampling(1.0))), r"q has shape \(2, 3\)"),
         (lambda: list(ask(Chatters())), "9 words were drafted; expected 3 at most"),
     ],
 )

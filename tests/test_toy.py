@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from helpers import sampling, toy
 from helpers.recording.toy import record_toy
+from helpers.sampling import Sampling
 
 FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 SUMS = 1e-12  # float64 sums of 512 numbers, in another order: 512 × 2e-16, as a share of the largest
@@ -412,7 +413,7 @@ record: Any = record_toy  # so that the type checker lets wrong types through
         (lambda: toy.KVCache(n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
         (lambda: toy.KVCache(max_len=0), "max_len is 0; expected a whole number, 1 or more"),
         (lambda: record(form="rule"), "form is 'rule'; expected 'dots' or 'rules'"),
-        (lambda: record(top_k=2), "without a temperature; expected one: pass temperature="),
+        (lambda: record(sampling=Sampling(1.0, 5)), "top_k is 5; expected at most 4"),
     ],
 )
 def test_bad_input(call: Callable[[], Any], says: str) -> None:
@@ -451,8 +452,8 @@ def test_the_longest_prompt_and_the_fullest_cache() -> None:
 
 
 def test_sampling_with_a_seed_reproduces() -> None:
-    settings = {"max_new": 12, "ban_eos": True, "temperature": 1.5, "top_k": 3, "top_p": 0.95}
-    first, again, other = (record_toy(**settings, seed=seed) for seed in (1, 1, 2))  # type: ignore[arg-type]
+    settings = [Sampling(1.5, 3, 0.95, seed) for seed in (1, 1, 2)]
+    first, again, other = (record_toy(max_new=12, ban_eos=True, sampling=each) for each in settings)
     said = [[token.text for token in trace.sequences[0].tokens[4:]] for trace in (first, again, other)]
     assert said[0] == said[1]
     assert said[0] != said[2]

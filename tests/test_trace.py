@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.recording.toy import record_toy
+from helpers.sampling import Sampling
 from helpers.trace import Drop, Other, Trace, TraceError, gather, spread
 from tests import oracle
 from tests.made_traces import HOSTILE
@@ -25,7 +26,7 @@ SETTINGS = st.fixed_dictionaries(
         "ban_eos": st.booleans(),
         "training": st.booleans(),
         "form": st.sampled_from(["dots", "rules"]),
-        "temperature": st.none() | st.floats(0.1, 5),
+        "sampling": st.builds(Sampling, st.none() | st.floats(0.1, 5)),
     }
 )
 WORDS = st.tuples(st.text(min_size=1) | st.sampled_from(HOSTILE), st.floats(-1e9, 1e9))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.recording.toy import record_toy
+from helpers.sampling import Sampling
 from helpers.trace import Drop, Other, Trace, compare
 
 
@@ -19,7 +20,7 @@ def long() -> Trace:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
-@pytest.mark.parametrize("settings", [{}, {"ban_eos": True}, {"temperature": 1.3, "seed": 4}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"ban_eos": True}, {"sampling": Sampling(1.3, seed=4)}], ids=str)
 def test_cached_and_uncached_give_the_same_result(settings: dict[str, Any], n_layers: int) -> None:
     trace = record_toy(n_layers=n_layers, **settings)
     same = compare(trace.only("cached"), trace.only("uncached"))

@@ -15,7 +15,7 @@ from helpers.arguments import check_whole
 from helpers.model.cache import KVCache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_tokens
-from helpers.sampling import Chooser, chooser
+from helpers.sampling import GREEDY, Chooser, Sampling, chooser
 
 Choice = TypeVar("Choice")
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
@@ -108,10 +108,7 @@ def generate(
     *,
     cache: KVCache | None = None,
     eos_ids: Collection[int] | None = None,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 0,
+    sampling: Sampling = GREEDY,
 ) -> Generation:
     """Say token after token, until `<eos>`, `max_new` tokens, or a full cache.
 
@@ -122,18 +119,18 @@ def generate(
         cache: an empty one; None makes a preallocated one of the right size. S rows allow S - P + 1 tokens,
             because the newest token has not been run.
         eos_ids: tokens that end the reply; None takes the config's.
-        temperature: over 0 samples, with top_k, top_p and seed as in `sampling`; None is greedy.
+        sampling: how tokens are chosen.
 
     Returns:
         A `Generation`: iterate over it. Nothing has run yet.
 
     Raises:
-        ValueError: a wrong prompt, maximum or setting, or a cache that is in use or does not fit; at once.
-            While it runs: NaN or infinity in the logits, or a cache that something else has used since the
-            last token; the cache is as before that pass.
+        ValueError: a wrong prompt or maximum, a top_k over the vocabulary, or a cache that is in use or does
+            not fit; at once. While it runs: NaN or infinity in the logits, or a cache that something else has
+            used since the last token; the cache is as before that pass.
     """
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
-    choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
+    choose = chooser(sampling, model.config.vocab_size)
     return Generation(steps(model, tokens, max_new, (cache, cache.changes), ends, choose))
 
 

@@ -28,14 +28,7 @@ from helpers.arguments import check_whole
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import Generation, Tokens, check_as_left, check_empty, choose_from, prepared
 from helpers.model.transformer import Transformer
-from helpers.sampling import (
-    accept,
-    accept_sampled,
-    chooser,
-    draw,
-    greedy,
-    next_probabilities,
-)
+from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, draw, greedy
 
 
 @dataclass(frozen=True)
@@ -73,33 +66,30 @@ class Drafter(Protocol):
 
 
 class Sampler:
-    """How a reply chooses words: `pick` one for a draft, `judge` drafted ones. Settings as in `generate`."""
+    """How a reply chooses tokens: `pick` one for a draft, `judge` drafted ones."""
 
-    def __init__(
-        self, n_words: int, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
-    ) -> None:
-        chooser(n_words, temperature, top_k, top_p, seed)  # refuses what cannot be
-        self.n_words, self.greedy = n_words, temperature is None
-        self.settings = (1.0 if temperature is None else temperature, top_k, top_p)
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, sampling: Sampling, vocab_size: int) -> None:
+        sampling.check_fits(vocab_size)
+        self.sampling, self.vocab_size, self.greedy = sampling, vocab_size, sampling.temperature is None
+        self.rng = np.random.default_rng(sampling.seed)
 
     def pick(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
         """Choose a word from logits (V,); return it and the probabilities it was drawn with, (V,)."""
         if self.greedy:
             return greedy(logits), None
-        q = next_probabilities(logits, *self.settings)
+        q = self.sampling.probabilities(logits)
         return draw(q, self.rng), q
 
     def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
         """Return the new words, 1 to d + 1, from the model's logits in the places of d drafts, (d + 1, V)."""
         if self.greedy:
             return accept(draft.tokens, logits.argmax(axis=-1).tolist())
-        p = np.array([next_probabilities(row, *self.settings) for row in logits])
+        p = np.array([self.sampling.probabilities(row) for row in logits])
         return accept_sampled(draft.tokens, p, draft.q, self.rng)
 
     def check(self, draft: Draft) -> None:
         """Raise ValueError if words will be drawn and the draft's q is missing: the text would be biased."""
-        wanted, got = (len(draft.tokens), self.n_words), np.shape(draft.q) if draft.q is not None else None
+        wanted, got = (len(draft.tokens), self.vocab_size), np.shape(draft.q) if draft.q is not None else None
         if not self.greedy and draft.tokens and got != wanted:
             raise ValueError(
                 f"the draft's q has shape {got}; expected {wanted}: the probabilities that each word was "
@@ -126,7 +116,7 @@ class LookUp:
         tokens = follow(text, self.longest)[:k]
         if sampler.greedy:
             return Draft(tokens)
-        q = np.zeros((len(tokens), sampler.n_words))
+        q = np.zeros((len(tokens), sampler.vocab_size))
         q[np.arange(len(tokens)), tokens] = 1
         return Draft(tokens, q)
 
@@ -339,10 +329,7 @@ def speculate(
     *,
     cache: KVCache | None = None,
     eos_ids: Collection[int] | None = None,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 0,
+    sampling: Sampling = GREEDY,
 ) -> Speculation:
     """Say what `generate` says, and leave its cache as it would, in fewer passes of the model.
 
@@ -363,7 +350,7 @@ def speculate(
     """
     check_whole("k", k)
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
-    sampler = Sampler(model.config.vocab_size, temperature, top_k, top_p, seed)
+    sampler = Sampler(sampling, model.config.vocab_size)
     check_goes_back(cache)
     drafter.check_fits(model, cache)
 

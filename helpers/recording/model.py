@@ -19,7 +19,7 @@ from helpers.model.generate import as_tokens, check_empty, run
 from helpers.model.transformer import Transformer
 from helpers.recording.loop import Watched, record_run
 from helpers.recording.recorder import Recorder
-from helpers.sampling import Chooser, chooser, say_settings, softmax
+from helpers.sampling import GREEDY, Chooser, Sampling, chooser, softmax
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Model, Token, Trace
 
@@ -35,10 +35,7 @@ def record_model(
     training: bool = True,
     uncached: bool = True,
     n_top: int = 5,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 0,
+    sampling: Sampling = GREEDY,
     name: str = "model",
 ) -> Trace:
     """Run a prompt with the cache, then its tokens again without, and return the record of both runs.
@@ -53,7 +50,7 @@ def record_model(
         training: begin each run with the training reference, as pass 0.
         uncached: run without the cache too.
         n_top: candidates kept of each row of logits, the chosen one among them.
-        temperature: sample, with top_k, top_p and seed as in `sampling`; None is greedy.
+        sampling: how tokens are chosen.
         name: the model's, in the trace.
 
     Raises:
@@ -63,12 +60,11 @@ def record_model(
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
     tokens = tokens_of(model, prompt, tokenizer)
-    choose = chooser(model.config.vocab_size, temperature, top_k, top_p, seed)
+    choose = chooser(sampling, model.config.vocab_size)
     cache = empty_cache(model) if cache is None else cache
     check_empty(model, cache, len(tokens))
     recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
-    how = say_settings(temperature, top_k, top_p)
-    decoder = ModelDecoder(recorder, model, deepcopy(cache), tokenizer, n_top, choose, how)
+    decoder = ModelDecoder(recorder, model, deepcopy(cache), tokenizer, n_top, choose, str(sampling))
     for one in (cache, None) if uncached else (cache,):
         record_run(recorder, decoder, one, kind_of(cache), max_new, training)
     return recorder.trace

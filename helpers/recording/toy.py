@@ -12,7 +12,7 @@ from helpers import toy
 from helpers.arguments import check_whole
 from helpers.recording.loop import Watched, record_run
 from helpers.recording.recorder import Recorder
-from helpers.sampling import Chooser, chooser, say_settings, softmax
+from helpers.sampling import GREEDY, Chooser, Sampling, chooser, softmax
 from helpers.toy import EOS, HEADS, NUMBERS, PROMPT, SINK, VOCABULARY, KVCache
 from helpers.trace import Model, Token, Trace
 
@@ -26,10 +26,7 @@ def record_toy(
     ban_eos: bool = False,
     training: bool = True,
     form: str = "dots",
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 0,
+    sampling: Sampling = GREEDY,
 ) -> Trace:
     """Run a prompt with the cache, then again without it, and return the record of both runs.
 
@@ -42,7 +39,7 @@ def record_toy(
         training: begin each run with the training reference, as pass 0.
         form: "dots" runs keys and values through a cache; "rules" runs the rules of notebooks 01 to 03,
             which have no keys: its one run is the one without a cache.
-        temperature: sample at this temperature, with top_k, top_p and seed; None is greedy.
+        sampling: how words are chosen.
 
     Raises:
         ValueError: a wrong prompt (see `toy.check_prompt`) or setting.
@@ -51,8 +48,8 @@ def record_toy(
     n_layers, max_new = check_whole("n_layers", n_layers), check_whole("max_new", max_new)
     if form not in ("dots", "rules"):
         raise ValueError(f"form is {form!r}; expected 'dots' or 'rules'")
-    choose = chooser(len(VOCABULARY), temperature, top_k, top_p, seed)
-    how = say_settings(temperature, top_k, top_p) + (f", {EOS} banned" if ban_eos else "")
+    choose = chooser(sampling, len(VOCABULARY))
+    how = str(sampling) + (f", {EOS} banned" if ban_eos else "")
     rules = form == "rules"
     cache = KVCache(n_layers)
     if not rules:

@@ -24,7 +24,7 @@ from helpers.recording.model import (
     tokens_of,
 )
 from helpers.recording.recorder import Recorder
-from helpers.sampling import say_settings
+from helpers.sampling import GREEDY, Sampling
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Token, Trace, TraceError
 
@@ -39,7 +39,7 @@ def record_reply(
     *,
     recorded: Sequence[tuple[int, int]] | None = None,
     cache: KVCache | None = None,
-    how: str = "greedy",
+    sampling: Sampling = GREEDY,
     n_top: int = 5,
     name: str = "model",
 ) -> Trace:
@@ -48,7 +48,7 @@ def record_reply(
     Args:
         reply: starts it, given the prompt's ids and the cache; it may be `generate`, or `speculate`, as in
             `lambda ids, cache: speculate(model, ids, 24, LookUp(), cache=cache)`.
-        how: its tokens are chosen, in words.
+        sampling: how the reply chooses its tokens, for the record.
 
     Other arguments and errors as in `record_model`.
     """
@@ -58,7 +58,7 @@ def record_reply(
     recorder.begin_run("cached", kind_of(cache))
     with Watcher(recorder, model, lambda seen: [0] * (seen is cache), tokenizer, n_top) as watcher:
         for token in reply([token.id for token in tokens if token.id is not None], cache):
-            watcher.say(token, how)
+            watcher.say(token, str(sampling))
     return recorder.trace
 
 
@@ -92,8 +92,7 @@ def record_engine(
         while engine.scheduler.waiting or engine.scheduler.running:
             for key, token in engine.step().items():
                 request = requests[number[key]]
-                how = say_settings(request.temperature, request.top_k, request.top_p)
-                watcher.say(token, how, sequence=number[key])
+                watcher.say(token, str(request.sampling), sequence=number[key])
     return recorder.trace
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ import torch
 from helpers.model.cache import PagedCache, PagePool
 from helpers.model.generate import Tokens, as_tokens, run
 from helpers.model.transformer import Transformer
-from helpers.sampling import Chooser, chooser
+from helpers.sampling import GREEDY, Chooser, Sampling, chooser
 from helpers.serve.blocks import Blocks
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Running
@@ -59,26 +58,26 @@ class Engine:
         self.times: dict[Hashable, Times] = {}
         self.ran: dict[Hashable, list[int]] = {}
 
-    def add(self, id: Hashable, prompt: Tokens, max_new: int, **settings: Any) -> None:
+    def add(self, id: Hashable, prompt: Tokens, max_new: int, sampling: Sampling = GREEDY) -> None:
         """Let a request wait; nothing runs yet.
 
         Args:
             id: tells it from those that wait or run.
             prompt: token ids.
             max_new: tokens at most.
-            settings: temperature, top_k, top_p and seed, as in `generate`.
+            sampling: how its tokens are chosen.
 
         Raises:
             TypeError: the id has no hash.
-            ValueError: an id that is taken, a prompt that is empty or no row of ids in range, settings that
-                make no sense, or a text that can get too long for the model or the pool.
+            ValueError: an id that is taken, a prompt that is empty or no row of ids in range, a top_k over
+                the vocabulary, or a text that can get too long for the model or the pool.
         """
         V = self.model.config.vocab_size
         tokens = as_tokens(prompt, V)
         if len(tokens) != 1:
             raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
-        request = Request(id, tokens[0].tolist(), max_new, **settings)
-        choose = chooser(V, request.temperature, request.top_k, request.top_p, request.seed)
+        request = Request(id, tokens[0].tolist(), max_new, sampling)
+        choose = chooser(sampling, V)
         one = self.scheduler.add(request)
         self.choosers[one], self.replies[id], self.ran[id] = choose, [], []
         self.times[id] = Times(time.perf_counter())

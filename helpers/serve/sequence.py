@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from helpers.sampling import GREEDY, Sampling
+
 
 @dataclass(frozen=True)
 class Request:
@@ -14,16 +16,13 @@ class Request:
         id: tells it from the others.
         prompt: token ids, at least one.
         max_new: tokens of the reply at most.
-        temperature, top_k, top_p, seed: as in `generate`; None for the temperature is greedy.
+        sampling: how its tokens are chosen.
     """
 
     id: Hashable
     prompt: Sequence[int]
     max_new: int
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 0
+    sampling: Sampling = GREEDY
 
 
 @dataclass(eq=False)

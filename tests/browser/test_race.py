@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from helpers.recording.diary import load_diary
+from helpers.sampling import Sampling
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
 from helpers.trace import Run, Trace
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 RACED: dict[str, Callable[[], Trace]] = {
     "diary": load_diary,
-    "sampled": lambda: record_toy(temperature=1.0, seed=3, ban_eos=True),
+    "sampled": lambda: record_toy(sampling=Sampling(1.0, seed=3), ban_eos=True),
     "drop": lambda: with_event(DROP, 3),
     "fewer": with_fewer_passes,
     "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
