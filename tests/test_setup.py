@@ -31,10 +31,11 @@ def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> s
 
 
 def environment(folder: Path, python: str, *install: str) -> Path:
-    """Make a virtual environment with these requirements; return its python."""
-    run(python, "-m", "venv", folder, cwd=folder.parent)
+    """Make a virtual environment with pip and these requirements; return its python."""
     made = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    run(made, "-m", "pip", "install", "-q", "--disable-pip-version-check", *install, cwd=folder)
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    run(*uv, "venv", "--seed", "--python", python, folder, cwd=folder.parent)
+    run(*uv, "pip", "install", "--python", made, *install, cwd=folder.parent)
     return made
 
 
@@ -182,47 +183,3 @@ def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path) -> None:
     assert {"tests/test_toy.py", "tests/test_sampling.py"} <= set(files)
     options = ["-o", "addopts=", "-o", "filterwarnings=default", "--import-mode=importlib", "-q", "-x"]
     run(python, "-m", "pytest", *options, *files, cwd=clone, env=without(os.environ, "PYTHONPATH", "CI"))
-
-
-OFFLINE = '''
-import sys
-
-
-def offline(event, args):
-    """Raise for whatever would leave this machine; a str is the path of a local socket."""
-    if event in ("socket.connect", "socket.sendto"):
-        host = args[1][0] if isinstance(args[1], tuple) else "localhost"
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        host = args[0] or "localhost"
-    else:
-        return
-    if str(host) not in ("localhost", "::1") and not str(host).startswith("127."):
-        raise OSError(f"the network is out of reach: {host}")
-
-
-sys.addaudithook(offline)
-'''
-ASK_THE_NETWORK = """\
-import socket
-for host in ("192.0.2.1", "nowhere.invalid"):
-    try:
-        print(socket.create_connection((host, 80), timeout=1))
-    except OSError as error:
-        print(error)"""
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_elsewhere_and_offline(notebook: Path, tmp_path: Path) -> None:
-    """It runs in a directory that is not its own, with nothing beside it and no network, and stays quiet."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/sitecustomize.py").write_text(OFFLINE)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    book = nbformat.read(notebook, as_version=4)
-    book.cells.append(nbformat.v4.new_code_cell(ASK_THE_NETWORK))
-    execute(book, elsewhere, os.environ | {"PYTHONPATH": str(tmp_path / "site")})
-    assert list(bad_outputs(book)) == []
-    told = book.cells[-1].outputs[0].text
-    assert told.splitlines() == [
-        f"the network is out of reach: {host}" for host in ("192.0.2.1", "nowhere.invalid")
-    ]

@@ -1,8 +1,11 @@
-"""Fixtures that find what the tests need outside Python."""
+"""How the tests are run: what is fixed for all of them, what they find outside Python, what is run first."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -39,3 +42,24 @@ def pypi() -> None:
     """PyPI is within reach of this machine's pip."""
     if not pypi_answers():
         lacking("pip cannot reach PyPI from here")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, Any, list[pytest.Collector]]:
+    """Let a notebook that nbval found be one of ours."""
+    found = yield
+    if file_path.suffix == ".ipynb" and found:
+        from tests.notebook import Notebook
+
+        return [Notebook.from_parent(parent, path=file_path)]
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Let a cell fail that writes to stderr, though its outputs may be ignored."""
+    yield
+    outputs = getattr(item, "test_outputs", None) or []
+    assert not [out.text for out in outputs if out.get("name") == "stderr"]

@@ -1,0 +1,69 @@
+"""The exercises as the notebooks have them, and what each has to say in the kernel that ran its notebook."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from helpers.check.exercise import Exercise
+
+ROLES = ("exercise", "check", "solution")
+DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
+FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def asked(path: Path) -> dict[str, dict[str, str]]:
+    """Return the exercises of a notebook, complete or not: by name and role the source of the cell."""
+    found: dict[str, dict[str, str]] = {}
+    for cell in nbformat.read(path, as_version=4).cells:
+        for tag in cell.metadata.get("tags", []):
+            role, _, name = tag.partition("-")
+            if role in ROLES:
+                assert role not in found.setdefault(name, {}), f"{path.name}: two cells are tagged {tag}"
+                found[name][role] = cell.source
+    return found
+
+
+def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
+    """Answer an exercise in every way that it knows, with the names that its notebook left.
+
+    Raises:
+        AssertionError: it does not say of an answer what it promises.
+    """
+    cells = asked(Path(path))[exercise]
+    assert cells.keys() == set(ROLES), f"of {ROLES} {exercise} has only {sorted(cells)}"
+    (solution,) = FENCE.findall("".join(DETAILS.findall(cells["solution"])))  # one fence in the folded part
+    assert len(solution.splitlines()) < 10
+    expect("Not solved yet: ", shown(cells["check"], cells["exercise"], names))
+    expect("Right: ", shown(cells["check"], solution, names))
+    (arguments,) = re.findall(rf"check\.{exercise}\((.*)\)", cells["check"])
+    module = importlib.import_module(f"helpers.check.n{Path(path).name[:2]}")
+    given, whole = arguments.split(", "), getattr(module, exercise)
+    checkers = [(whole, given)] if isinstance(whole, Exercise) else [(vars(module)[n], [n]) for n in given]
+    for checker, written in checkers:
+        for wrong, answer in [(one, answer) for one in checker.wrong for answer in one.answers]:
+            answers = dict(zip(written, answer if len(written) > 1 else [answer], strict=True))
+            said = shown(cells["check"], solution, names, answers)
+            expect("Not right yet: ", said)
+            assert said.endswith(f"\nLikely reason: {wrong.reason}"), f"{wrong.reason!r} was expected: {said}"
+
+
+def expect(beginning: str, said: str) -> None:
+    """AssertionError if this is said otherwise."""
+    assert said.startswith(beginning), f"{beginning!r} was expected: {said}"
+
+
+def shown(check: str, source: str, names: dict[str, Any], answers: dict[str, Any] | None = None) -> str:
+    """Run a source in place of the stub, and then the check cell; return what that shows."""
+    names = dict(names)
+    exec(compile(source, "<written>", "exec"), names)
+    names |= answers or {}
+    *before, last = ast.parse(check).body
+    assert isinstance(last, ast.Expr), "a check has to end with the call, to show its answer"
+    exec(compile(ast.Module(before, []), "<check>", "exec"), names)
+    return repr(eval(compile(ast.Expression(last.value), "<check>", "eval"), names))

@@ -1,0 +1,87 @@
+"""A notebook as pytest runs it: once, in a folder not its own, offline, its exercises asked at the end.
+
+nbval compares each cell with its stored output. Behind the last one the same kernel is asked what else has to
+hold: that nothing leaves this machine, and that each exercise says what it promises to each answer.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_output
+from nbval.plugin import IPyNbCell, IPyNbFile
+
+from tests.exercises import asked
+from tests.machine import ROOT
+
+# Run by every Python that finds it, so by the processes that a kernel starts as well.
+OFFLINE = '''
+import sys
+
+
+def offline(event, args):
+    """Raise for whatever would leave this machine; a str is the path of a local socket."""
+    if event in ("socket.connect", "socket.sendto"):
+        host = args[1][0] if isinstance(args[1], tuple) else "localhost"
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        host = args[0] or "localhost"
+    else:
+        return
+    if str(host) not in ("localhost", "::1") and not str(host).startswith("127."):
+        raise OSError(f"the network is out of reach: {host}")
+
+
+sys.addaudithook(offline)
+'''
+ASK_THE_NETWORK = """\
+import socket
+for host in ("192.0.2.1", "nowhere.invalid"):
+    try:
+        print(socket.create_connection((host, 80), timeout=1))
+    except OSError as error:
+        print(error)"""
+REFUSED = "the network is out of reach: 192.0.2.1\nthe network is out of reach: nowhere.invalid\n"
+ASK_AN_EXERCISE = """\
+import sys
+sys.path.insert(0, {root!r})
+from tests.exercises import keep_promises
+keep_promises({path!r}, {name!r}, globals())"""
+
+
+class Notebook(IPyNbFile):
+    """The cells of a notebook, and what its kernel is asked behind them."""
+
+    def setup(self) -> None:
+        """Start the kernel in an empty folder, offline."""
+        self.folder = tempfile.TemporaryDirectory()
+        site, elsewhere = Path(self.folder.name, "site"), Path(self.folder.name, "elsewhere")
+        site.mkdir()
+        elsewhere.mkdir()
+        (site / "sitecustomize.py").write_text(OFFLINE)
+        beside = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", os.pathsep.join(beside))
+            patch.setattr(self, "path", elsewhere / self.path.name)  # nbval starts a kernel beside this
+            super().setup()
+
+    def collect(self) -> Iterator[IPyNbCell]:
+        """Yield nbval's cells, then those that ask."""
+        cells = list(super().collect())
+        yield from cells
+        told = new_output("stream", name="stdout", text=REFUSED)
+        asks = {"offline": new_code_cell(ASK_THE_NETWORK, execution_count=1, outputs=[told])}
+        for name in asked(self.path):
+            source = ASK_AN_EXERCISE.format(root=str(ROOT), path=str(self.path), name=name)
+            asks[f"exercise {name}"] = new_code_cell(source)
+        for n, (name, cell) in enumerate(asks.items(), len(cells)):
+            options = defaultdict(bool, check=True)
+            yield IPyNbCell.from_parent(self, name=name, cell_num=n, cell=cell, options=options)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.folder.cleanup()
