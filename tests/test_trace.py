@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
-from helpers.trace import Drop, Other, Trace, TraceError, gather, spread
+from helpers.trace import Drop, Other, Trace, TraceError, compare, gather, record, spread
 from tests import oracle
-from tests.made_traces import HOSTILE
+from tests.machine import ROOT
+from tests.made_traces import HOSTILE, UNEQUAL
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "helpers/trace/schema.json").read_text(encoding="utf-8")))
 
 SETTINGS = st.fixed_dictionaries(
     {
@@ -106,8 +110,8 @@ def test_unknown_keys_are_ignored() -> None:
 MISSING = object()
 PART = ("runs", 0, "events", 1, "parts", 0)
 DAMAGED: list[tuple[tuple[Any, ...], Any, str]] = [
-    (("version",), 2, "'watch-it-decode-trace', 2]; expected ['watch-it-decode-trace', 1]: record it again"),
-    (("format",), MISSING, "got format and version [None, 1]; expected ['watch-it-decode-trace', 1]"),
+    (("version",), 1, "'watch-it-decode-trace', 1]; expected ['watch-it-decode-trace', 2]: record it again"),
+    (("format",), MISSING, "got format and version [None, 2]; expected ['watch-it-decode-trace', 2]"),
     (("model",), MISSING, "trace: got no field 'model'; expected Trace: save or record it again"),
     (("sequences", 0, "tokens", 3, "origin"), MISSING, "trace.sequences[0].tokens[3]: got no field 'origin'"),
     ((*PART, "target"), MISSING, "trace.runs[0].events[1].parts[0]: got no field 'target'; expected Part"),
@@ -140,6 +144,36 @@ def test_a_field_that_is_missing_or_of_another_kind_is_named(
         place[path[-1]] = value
     with pytest.raises(TraceError, match=re.escape(says)):
         Trace.from_json(json.dumps(data))
+    assert not SCHEMA.is_valid(data)
+
+
+def test_the_schema_holds_for_every_trace_that_is_shipped_and_any_other() -> None:
+    files = [path for folder in ("helpers", ".ci") for path in (ROOT / folder).rglob("*.json")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    shipped = [text for text in texts if text.startswith('{"format":"watch-it-decode')]
+    assert len(shipped) == 2  # the diary and the published model
+    made = (a_trace(), record_toy(form="rules"), UNEQUAL["drafts"](), UNEQUAL["sequences"]())
+    for text in (*shipped, *(trace.to_json() for trace in made)):
+        SCHEMA.validate(json.loads(text))
+
+
+def test_the_schema_requires_every_field() -> None:
+    SCHEMA.check_schema(SCHEMA.schema)
+    kinds = {name: kind for name, kind in vars(record).items() if is_dataclass(kind)}
+    for name, kind in kinds.items():
+        places = SCHEMA.schema["$defs"][name]
+        names = ({"format", "version"} if kind is Trace else set()) | {field.name for field in fields(kind)}
+        assert set(places["required"]) == set(places["properties"]) == names
+
+
+def test_the_example_on_the_page_is_what_is_recorded() -> None:
+    text = (ROOT / "helpers/trace/FORMAT.md").read_text(encoding="utf-8")
+    example = text.partition("```json")[2].partition("```")[0]
+    SCHEMA.validate(json.loads(example))
+    recorded = record_toy(["weather", "so"], max_new=2, training=False).only("cached")
+    assert [str(compare(Trace.from_json(example), recorded, what)) for what in ("result", "work")] == [
+        "equal"
+    ] * 2
 
 
 def test_a_whole_number_may_stand_for_a_float() -> None:

@@ -1,9 +1,8 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
 One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests). Its JSON
-form, version 1, is these dataclasses as objects, tuples as lists, plus `"format"` and `"version"`. One thing
-differs: `"weights"` is {"encoding": "u16-base64", "rows": {"sequence.token.layer.head": "…"}}, each row the
-little-endian 16-bit integers weight × 65535 of its visible tokens, in order. Other keys are ignored.
+form is these dataclasses as objects, tuples as lists; FORMAT.md shows a whole one, schema.json says it to
+machines.
 
 A token is named by its index in its sequence, which only grows; ranges are half-open, [[0, 4]] holds 0 to 3.
 """
@@ -21,7 +20,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 FORMAT = "watch-it-decode-trace"
-VERSION = 1
+VERSION = 2
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
 
 Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3

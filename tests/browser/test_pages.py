@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from helpers.recording.diary import load_diary
+from helpers.stepper import Race, Stepper, WhatIf
+from helpers.stepper.page import Section, save
+from helpers.trace.record import FORMAT, VERSION
 
 pytestmark = pytest.mark.browser
 VIEWS = ".wid-race, .wid-stepper, .wid-what_if"
@@ -39,6 +43,21 @@ def test_pages_come_to_life_and_never_scroll_sideways(folder: Path, page: Page, 
             page.set_viewport_size({"width": width, "height": height})
             page.evaluate("new Promise(requestAnimationFrame)")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path.name, width)
+    assert problems == []
+
+
+@pytest.mark.parametrize("view", [Stepper, Race])
+def test_a_trace_of_another_version_is_refused_in_the_page(
+    view: type[Stepper | Race], page: Page, tmp_path: Path, problems: list[str]
+) -> None:
+    """In a sentence, in its place; what stands beside it lives."""
+    old = json.dumps(json.loads(load_diary().to_json()) | {"version": 1})
+    made = type("Old", (view,), {"data": old})(load_diary())
+    save(tmp_path / "old.html", "Old", [Section(view=made), Section(view=WhatIf())])
+    page.goto((tmp_path / "old.html").as_uri())
+    page.locator(".wid-what_if").wait_for()
+    said = page.locator("#view0").inner_text()
+    assert said.startswith(f"Nothing to show: got {FORMAT}, version 1; expected {FORMAT}, version {VERSION}.")
     assert problems == []
 
 

@@ -71,6 +71,20 @@ test("work is counted, never computed, and each bar has the scale of its largest
   ]);
 });
 
+test("a trace of another version or kind is refused in a sentence: what was got, expected, and what to do", () => {
+  const { format, version } = load("toy");
+  for (const [changed, got] of [
+    [{ version: version - 1 }, `${format}, version ${version - 1}`],
+    [{ version: String(version) }, `${format}, version "${version}"`],
+    [{ format: "a diary" }, `a diary, version ${version}`],
+    [{ format: undefined, version: undefined, sequences: undefined }, "undefined, version undefined"],
+  ])
+    assert.throws(() => trace.readTrace({ ...load("toy"), ...changed }), {
+      name: "TraceError",
+      message: `Nothing to show: got ${got}; expected ${format}, version ${version}. Record the run again, or open it with the edition that wrote it.`,
+    });
+});
+
 test("ranges and weights", () => {
   assert.deepEqual(trace.gather([0, 1, 5]), [
     [0, 2],

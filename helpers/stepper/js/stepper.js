@@ -2,7 +2,7 @@
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
 import { clippedText, fillText } from "./format.js";
-import { counterpart, headName, headsOf, readTrace } from "./trace.js";
+import { counterpart, headName, headsOf, readSequences } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { fillParts, make, makeButton, makeSelect, Segments, setText } from "./dom.js";
@@ -22,8 +22,9 @@ const SEGMENTS = 9; // more heads than this are in a list
 
 export class StepperView extends View {
   constructor(el, data, options) {
+    const records = readSequences(data);
     super(el, options, "stepper", `Stepper, ${data.model.name}. ${KEYS}`);
-    this.records = data.sequences.map((_, sequence) => readTrace(data, sequence));
+    this.records = records;
     this.panels = new Set(options.panels);
     const [record] = this.records;
     const cached = options.cache && record.withCache !== null;

@@ -2,7 +2,22 @@
 import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
 
+const FORMAT = "watch-it-decode-trace";
+const VERSION = 2;
 const FULL_WEIGHT = 65535;
+
+/** A record that cannot be played; its message is for the reader. */
+export class TraceError extends Error {
+  name = "TraceError";
+}
+
+/** Raise where a record is of another format or version: its fields may mean something else. */
+function checkVersion({ format, version }) {
+  if (format === FORMAT && version === VERSION) return;
+  const expected = `${FORMAT}, version ${VERSION}`;
+  const got = `${format}, version ${JSON.stringify(version)}`;
+  throw new TraceError(fillText(VIEW.labels.refused, { got, expected }));
+}
 
 /** [[0, 2], [5, 6]] -> [0, 1, 5] */
 export function spread(ranges) {
@@ -169,8 +184,9 @@ function readContexts(runs) {
   return found;
 }
 
-/** The record, prepared: runs with and without a cache, histories, contexts, layers and heads. */
+/** The record, prepared: runs with and without a cache, histories, contexts, layers and heads. Or a TraceError. */
 export function readTrace(data, sequence = 0) {
+  checkVersion(data);
   const runs = data.runs.map((run) => readRun(run, sequence));
   const { prompt, tokens } = data.sequences[sequence];
   let columns = prompt;
@@ -194,6 +210,12 @@ export function readTrace(data, sequence = 0) {
     decoded: new Map(),
     means: new Map(),
   };
+}
+
+/** The record of each sequence; the first is there in every trace. */
+export function readSequences(data) {
+  const first = readTrace(data);
+  return data.sequences.map((_, sequence) => (sequence ? readTrace(data, sequence) : first));
 }
 
 export function headsOf(record, layer) {
