@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import multiprocessing
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,20 +278,49 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pass
 
 
+def test_ranks_end_with_the_process_that_started_them() -> None:
+    with contextlib.ExitStack() as closed, socket.create_server((ranks.HOST, 0)) as server:
+        server.settimeout(60)
+        start = "from helpers.parallel.ranks import run_ranks; from tests import rank_tasks; "
+        start += f"run_ranks(rank_tasks.stay, 3, {server.getsockname()[1]})"
+        with subprocess.Popen([sys.executable, "-c", start]) as parent:
+            lines = [closed.enter_context(server.accept()[0]) for _ in range(3)]
+            assert [line.recv(1) for line in lines] == [b"!"] * 3
+            parent.kill()
+        for line in lines:
+            line.settimeout(10)
+            with contextlib.suppress(ConnectionResetError):
+                assert line.recv(1) == b""  # its process is gone
+
+
 def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
     with socket.create_server((ranks.HOST, 0)) as taken, pytest.raises(RankError, match="cannot be opened"):
         run_ranks(rank_tasks.fail, 2, "", tmp_path, port=taken.getsockname()[1])
-    for n, seconds, task, message in (
-        (0, 5, rank_tasks.fail, "n is 0"),
-        (2.5, 5, rank_tasks.fail, "n is 2.5"),
-        (2, -1, rank_tasks.fail, "deadline_seconds is -1"),
-        (2, 5, of_a_cell(), "stands in a cell"),
-    ):
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"n": 0}, "n is 0"),
+        ({"n": 2.5}, "n is 2.5"),
+        ({"deadline_seconds": -1}, "deadline_seconds is -1; expected a number of seconds over 0"),
+        ({"port": "a"}, "port is 'a'; expected a whole number from 0 to 65535, 0 for a free one"),
+        ({"port": 65536}, "port is 65536"),
+        ({"port": -1}, "port is -1"),
+        ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
+        (
+            {"task": functools.partial(rank_tasks.fail)},
+            "^the task is functools.partial.*; give its arguments",
+        ),
+        ({"task": lambda wire: None}, "^the task is <function .*lambda"),
+    ]
+    for settings, message in wrong:
         with pytest.raises(ValueError, match=message):
-            run_ranks(task, n, deadline_seconds=seconds)  # type: ignore[arg-type]
+            run_ranks(**{"task": rank_tasks.fail, "n": 2, "deadline_seconds": 5, **settings})
     for world, what in ((4, "n_heads 6"), (2, "3 KV heads"), (3, "intermediate_size 22")):
         with pytest.raises(ValueError, match=f"{world} ranks for {what}"):
             share_config(tiny_config(), 0, world)
+    reply = shipped.FOLDER, [1], 2
+    for world, task, args in ((1, handover, reply), (3, handover, reply), (1, time_messages, ([4],))):
+        wire: Any = SimpleNamespace(rank=0, world=world)  # each rank sees it, before it waits for another
+        with pytest.raises(ValueError, match=f"{task.__name__} in {world} ranks; expected 2"):
+            task(wire, *args)
 
 
 def of_a_cell() -> Callable[..., Any]:

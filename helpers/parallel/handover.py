@@ -17,7 +17,15 @@ from helpers.parallel.wire import Report, Wire
 
 
 def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
-    """Run the prompt in rank 0, and the reply from its second word on in rank 1."""
+    """Run the prompt in rank 0, and the reply from its second word on in rank 1.
+
+    Raises:
+        ValueError: there are not two ranks.
+    """
+    if wire.world != 2:
+        raise ValueError(
+            f"handover in {wire.world} ranks; expected 2: one runs the prompt, the other goes on"
+        )
     model = load(folder)
     if wire.rank == 0:
         return prefill_here(wire, model, prompt)

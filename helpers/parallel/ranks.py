@@ -3,7 +3,7 @@
     words = run_ranks(handover, 2, folder, prompt)  # what each rank gave
 
 They talk over gloo, on this machine's loopback. On Linux a server that has imported PyTorch forks them, so
-that only the first start takes seconds; it ends with this process. Elsewhere each rank imports PyTorch anew.
+that only the first start takes seconds. Elsewhere each rank imports PyTorch anew. They end with this process.
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ import pickle
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import wait
+from types import FunctionType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from helpers.arguments import check_whole, is_number
+from helpers.arguments import check_whole, is_number, is_whole
 from helpers.parallel.wire import Wire
+
+if sys.platform == "linux":
+    import fcntl
 
 HOST = "127.0.0.1"
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
@@ -63,15 +68,20 @@ def run_ranks(
         port: where the ranks find each other; 0 takes a free one.
 
     Raises:
-        ValueError: n or the deadline makes no sense, or the task stands in a cell of a notebook.
+        ValueError: n, the deadline or the port makes no sense, or a rank could not import the task.
         RankError: the port is taken, or a rank raised, died or did not end in time: it says which, and what
             the others saw of it. No process and no port is left, not on Ctrl-C either.
     """
     check_whole("n", n)
     if not is_number(deadline_seconds) or deadline_seconds <= 0:
         raise ValueError(f"deadline_seconds is {deadline_seconds!r}; expected a number of seconds over 0")
-    if task.__module__ == "__main__":
-        raise ValueError(f"{task.__name__} stands in a cell; expected a function of a module, to be imported")
+    if not is_whole(port) or not 0 <= port < 2**16:
+        raise ValueError(f"port is {port!r}; expected a whole number from 0 to 65535, 0 for a free one")
+    if not isinstance(task, FunctionType) or task.__module__ == "__main__" or "<" in task.__qualname__:
+        raise ValueError(
+            f"the task is {task!r}; expected a function of a module: a rank imports it, and what a cell, a "
+            "function or functools.partial has made cannot be imported; give its arguments after n"
+        )
     deadline = time.monotonic() + deadline_seconds
     store = open_store(port, deadline_seconds)
     processes, pipes = [], []
@@ -120,6 +130,7 @@ def start(rank: int, job: bytes, n: int, port: int, deadline: float) -> tuple[An
 
 def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any) -> None:
     """Be one rank: meet the others, run the task, say what it gave or what it raised."""
+    end_with_parent()
     try:
         torch.set_num_threads(1)
         if sys.platform in LOOPBACK:  # elsewhere gloo looks for an address by itself
@@ -137,6 +148,21 @@ def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any
         order = 3 if LOST.search(text) else 1  # a connection that is lost follows from another's failure
         said = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {text}", order=order))
     pipe.send_bytes(said)
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it ends, which closes a pipe even where it is killed."""
+    parent: Any = multiprocessing.parent_process()
+    if sys.platform == "linux":  # a thread of a stopped process does not run, and a signal ends that, too
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+
+    def wait_for_it() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_for_it, daemon=True).start()
 
 
 def listen(processes: Sequence[Any], pipes: Sequence[Any], deadline: float) -> dict[int, Outcome]:
