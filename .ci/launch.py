@@ -1,45 +1,60 @@
 """How a notebook is launched elsewhere: the text of the badges and of Colab's first cell.
 
-The repository's address is read from pyproject.toml, where it stands once; `stamp.py` changes it there
-and writes these texts again wherever they are used.
+The repository's address and the version are read from pyproject.toml, where they stand once; `stamp.py`
+writes these texts wherever they are used. Colab gets notebook and helpers of one tag, made by `release.py`.
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = "https://github.com/"
 FIRST = "notebooks/00_start_here.ipynb"
 
+# A helpers.py of the reader's own is no package, and another package has no stepper in it.
 BOOTSTRAP = """\
-# On Colab only this notebook is there, so fetch its helpers. Elsewhere this cell does nothing.
-import importlib.util
+# On Colab only this notebook is there, so fetch its helpers. Elsewhere this cell changes nothing.
+import importlib
 import subprocess
 import sys
 
-if importlib.util.find_spec("helpers") is None:
-    repository = "git+{github}{repository}"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", repository], check=True)
-    importlib.invalidate_caches()"""
+try:
+    import helpers.stepper
+except ImportError:
+    source = "git+{github}{repository}@{tag}"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", source], check=True)
+    importlib.invalidate_caches()
+    sys.modules.pop("helpers", None)
+    import helpers.stepper  # if this fails: rename your own helpers.py, which comes first, and restart"""
+
+
+def about(root: Path = ROOT) -> dict[str, Any]:
+    """Return what pyproject.toml says of the project."""
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def repository(root: Path = ROOT) -> str:
     """Return the repository as OWNER/NAME."""
-    with (root / "pyproject.toml").open("rb") as file:
-        address: str = tomllib.load(file)["project"]["urls"]["Repository"]
+    address: str = about(root)["urls"]["Repository"]
     return address.removeprefix(GITHUB)
+
+
+def tag(root: Path = ROOT) -> str:
+    """Return the git tag of this version."""
+    return f"v{about(root)['version']}"
 
 
 def bootstrap(root: Path = ROOT) -> str:
     """Return the source of a notebook's first code cell."""
-    return BOOTSTRAP.format(github=GITHUB, repository=repository(root))
+    return BOOTSTRAP.format(github=GITHUB, repository=repository(root), tag=tag(root))
 
 
 def colab(path: str, root: Path = ROOT) -> str:
     """Return Colab's address of the notebook at this path below the root."""
-    return f"https://colab.research.google.com/github/{repository(root)}/blob/main/{path}"
+    return f"https://colab.research.google.com/github/{repository(root)}/blob/{tag(root)}/{path}"
 
 
 def binder(path: str, root: Path = ROOT) -> str:

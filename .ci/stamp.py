@@ -1,10 +1,11 @@
-"""Write the repository's address everywhere it is used.
+"""Write the repository's address and the version everywhere they are used.
 
-    python .ci/stamp.py OWNER/NAME        # change it
+    python .ci/stamp.py OWNER/NAME        # change the address
+    python .ci/stamp.py                   # after a change in pyproject.toml, of the version for example
     python .ci/stamp.py --check           # change nothing; fail and name what is stale
 
-It stands in one place, pyproject.toml; from there it goes into the README, the badges and the first code
-cell of the notebooks.
+They stand in one place, pyproject.toml; from there they go into the README, CITATION.cff, the badges and the
+first code cell of the notebooks.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from check_notebooks import faults
-from launch import ROOT, page, readme_badges, repository
+import nbformat
+from check_notebooks import code_cells
+from launch import ROOT, about, badges, bootstrap, page, readme_badges, repository
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+")
-STAMPED = ["*.md", "pyproject.toml", ".github/**/*.md", "notebooks/*.ipynb"]
+STAMPED = ["pyproject.toml", "*.md", "CITATION.cff", ".github/**/*.md", "notebooks/*.ipynb"]
 # Where an address of ours can stand. GitHub and its pages have other people's projects too.
 OURS = [
     r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)",
@@ -28,10 +30,13 @@ OURS = [
     r"(?<![\w.-])([\w-]+/watch-it-decode)\b",
 ]
 OUR_PAGE = r"https://[\w-]+\.github\.io/{name}/"
+BADGES = re.compile(r"run it in \[Colab\]\(\S+\) or \[Binder\]\(\S+\)")
+README_BADGES = re.compile(r"^\[!\[Tests\].*\n.*\n.*$", re.MULTILINE)
+CITED = re.compile(r"^version: .*$", re.MULTILINE)
 
 
 def texts(root: Path) -> Iterator[Path]:
-    """Yield the files that the address is written into."""
+    """Yield the files that are written into, pyproject.toml first."""
     for pattern in STAMPED:
         yield from sorted(root.glob(pattern))
 
@@ -41,14 +46,28 @@ def exactly(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){re.escape(text)}(?![\w-])")
 
 
+def current(path: Path, text: str, root: Path) -> str:
+    """Return a file's text with the badges, first cell and version that pyproject.toml gives it."""
+    if path.suffix == ".ipynb":
+        book = nbformat.reads(text, as_version=4)
+        code_cells(book)[0].source = bootstrap(root)
+        for cell in book.cells:
+            cell.source = BADGES.sub(badges(f"notebooks/{path.name}", root), cell.source)
+        return nbformat.writes(book) + "\n"
+    if path.suffix == ".cff":
+        return CITED.sub(f"version: {about(root)['version']}", text)
+    return README_BADGES.sub(readme_badges(root), text)
+
+
 def stamp(new: str, root: Path = ROOT) -> list[Path]:
-    """Replace the address in pyproject.toml and everywhere that it was written to; return what changed."""
+    """Let this be the address, here and everywhere it is written to; return what changed."""
     old, old_page = repository(root), page(root)
     owner, name = new.split("/")
     changed = []
     for path in texts(root):
         before = path.read_text(encoding="utf-8")
         after = exactly(old).sub(new, before).replace(old_page, f"https://{owner}.github.io/{name}/")
+        after = current(path, after, root)
         if after != before:
             path.write_text(after, encoding="utf-8", newline="\n")
             changed.append(path)
@@ -56,32 +75,30 @@ def stamp(new: str, root: Path = ROOT) -> list[Path]:
 
 
 def stale(root: Path = ROOT) -> Iterator[str]:
-    """Name each place whose address, badge or first cell is not that of pyproject.toml."""
-    current, current_page = repository(root), page(root)
-    pages = OUR_PAGE.format(name=re.escape(current.split("/")[1]))
+    """Name each place whose address, badge, first cell or version is not that of pyproject.toml."""
+    ours, our_page = repository(root), page(root)
+    pages = OUR_PAGE.format(name=re.escape(ours.split("/")[1]))
     for path in texts(root):
         text = path.read_text(encoding="utf-8")
-        others = {found for pattern in OURS for found in re.findall(pattern, text)} - {current}
-        others |= set(re.findall(pages, text)) - {current_page}
+        others = {found for pattern in OURS for found in re.findall(pattern, text)} - {ours}
+        others |= set(re.findall(pages, text)) - {our_page}
         for other in sorted(others):
-            yield f"{path.relative_to(root)}: {other}, where pyproject.toml has {current}"
-    if readme_badges(root) not in (root / "README.md").read_text(encoding="utf-8"):
-        yield "README.md: not the badges that .ci/launch.py writes"
-    for path in sorted((root / "notebooks").glob("*.ipynb")):
-        yield from (f"{path.name}: {fault}" for fault in faults(path, root) if "launch.py" in fault)
+            yield f"{path.relative_to(root)}: {other}, where pyproject.toml has {ours}"
+        if not others and current(path, text, root) != text:
+            yield f"{path.relative_to(root)}: not what `python .ci/stamp.py` writes"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("repository", nargs="?", help="OWNER/NAME on GitHub")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("repository", nargs="?", default=repository(), help="OWNER/NAME on GitHub")
     what.add_argument("--check", action="store_true", help="change nothing; fail if something is stale")
-    new = parser.parse_args().repository
-    if new and not NAME.fullmatch(new):
-        parser.error(f"{new!r} is no OWNER/NAME, such as octocat/watch-it-decode")
-    for path in stamp(new) if new else []:
+    given = parser.parse_args()
+    if not NAME.fullmatch(given.repository):
+        parser.error(f"{given.repository!r} is no OWNER/NAME, such as octocat/watch-it-decode")
+    for path in [] if given.check else stamp(given.repository):
         print(f"stamped {path.relative_to(ROOT)}")
     if found := list(stale()):
         sys.exit("\n".join(found))

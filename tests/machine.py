@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# Made here or there, part of no copy of the project.
-MADE = {".git", ".hypothesis", "build", "dist", "node_modules", "__pycache__", ".ipynb_checkpoints"}
+# Made here or there, part of no copy of the project; `.git` is a file in a second worktree.
+MADE = re.compile(
+    r"\.git|build|dist|node_modules|__pycache__|\.DS_Store|\.venv.*|.*\.egg-info|.*_cache"
+    r"|\.(hypothesis|ipynb_checkpoints|jupyter)"
+)
 
 
 def project_files() -> list[Path]:
@@ -25,14 +29,8 @@ def project_files() -> list[Path]:
     found = []
     for folder, folders, files in os.walk(ROOT):
         here = Path(folder)
-        folders[:] = [
-            name
-            for name in folders
-            if name not in MADE
-            and not name.endswith(("_cache", ".egg-info"))
-            and not name.startswith(".venv")
-        ]
-        found += [here / name for name in files if name != ".DS_Store"]
+        folders[:] = [name for name in folders if not MADE.fullmatch(name)]
+        found += [here / name for name in files if not MADE.fullmatch(name)]
     return sorted(found)
 
 

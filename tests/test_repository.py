@@ -13,7 +13,7 @@ from check_notebooks import faults
 from launch import badges, bootstrap
 from packaging.requirements import Requirement
 from packaging.version import Version
-from stamp import stale, stamp
+from stamp import stale, stamp, texts
 
 from tests.machine import NOTEBOOKS, ROOT, prose_of
 
@@ -84,15 +84,18 @@ def test_one_address_everywhere() -> None:
 
 
 def test_stamping_reaches_every_place(tmp_path: Path) -> None:
-    for path in [ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "CONTRIBUTING.md", *NOTEBOOKS]:
+    for path in texts(ROOT):
         copy = tmp_path / path.relative_to(ROOT)
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     stamp("ann-b/another.name", tmp_path)
     assert list(stale(tmp_path)) == []
     old = re.compile(r"OWNER[./]|/watch-it-decode\b")
     for path in tmp_path.rglob("*.*"):
         assert not old.search(path.read_text(encoding="utf-8")), path.name
+    about = tmp_path / "pyproject.toml"
+    about.write_text(about.read_text(encoding="utf-8").replace('version = "', 'version = "1', 1))
+    assert len(list(stale(tmp_path))) == len(NOTEBOOKS) + 2, "and README.md and CITATION.cff"
     stamp("cy/watch-it-decode", tmp_path)
     assert list(stale(tmp_path)) == []
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from check_notebooks import bad_outputs, code_cells
-from launch import GITHUB, bootstrap, repository
+from launch import GITHUB, bootstrap, repository, tag
+from release import obstacles
 from run_notebooks import execute
 
 from tests.machine import NOTEBOOKS, ROOT, find_python, project_files
@@ -120,7 +121,31 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("git", "init", "-q", cwd=folder)
     run("git", "add", "-A", "-f", cwd=folder)
     run("git", *identity, "commit", "-q", "-m", "As it is", cwd=folder)
+    run("git", *identity, "tag", tag(), cwd=folder)
     return folder
+
+
+def test_a_helpers_module_of_the_readers_own_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """The tag is installed, and where that module comes first all the same the error says what to do."""
+    (tmp_path / "helpers.py").write_text("")
+    (tmp_path / "pip.py").write_text("import sys; print(sys.argv)")  # in place of pip
+    (tmp_path / "cell.py").write_text(bootstrap())
+    command = [sys.executable, "cell.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=without(os.environ, "PYTHONPATH"), capture_output=True, text=True
+    )
+    assert f"git+{GITHUB}{repository()}@{tag()}" in done.stdout
+    assert "rename your own helpers.py" in done.stderr
+
+
+def test_only_what_is_committed_told_and_new_is_released(clone: Path) -> None:
+    (told,) = obstacles(clone)
+    assert told == f"{tag()} is there: raise the version in pyproject.toml, run .ci/stamp.py, commit"
+    changes = clone / "CHANGELOG.md"
+    before = changes.read_text(encoding="utf-8")
+    changes.write_text("# Changes\n")
+    assert [line.split()[0] for line in obstacles(clone)] == ["not", tag(), "CHANGELOG.md"]
+    changes.write_text(before, encoding="utf-8")
 
 
 @pytest.mark.pypi
