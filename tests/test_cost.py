@@ -20,8 +20,8 @@ def recorded(prompt: int, reply: int, n_layers: int = 1) -> Trace:
     return record_toy(words, max_new=reply, ban_eos=True, training=False, n_layers=n_layers)
 
 
-def counted(event: Pass) -> counts.Work:
-    return counts.Work(
+def counted(event: Pass) -> counts.Counts:
+    return counts.Counts(
         event.counts["positions"], event.counts["pairs"], event.counts["rows_read"], event.parts[0].kept[1]
     )
 
@@ -33,7 +33,7 @@ def test_every_pass_costs_what_was_counted(prompt: int, reply: int, n_layers: in
     for name, cached in (("cached", True), ("uncached", False)):
         seen = [counted(event) for event in trace.run(name).passes]
         assert counts.passes(prompt, reply, cached) == seen
-        total = counts.Work(
+        total = counts.Counts(
             sum(work.positions for work in seen),
             sum(work.pairs for work in seen),
             sum(work.rows_read for work in seen),

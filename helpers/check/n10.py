@@ -11,7 +11,7 @@ from helpers.check.exercise import Case, Exercise, Wrong
 from helpers.check.result import show
 from helpers.cost import roofline
 from helpers.cost.models import CARDS
-from helpers.cost.roofline import Machine, Roof, Work
+from helpers.cost.roofline import Limits, Roof, Work
 
 Rounded = Callable[[float], float]
 
@@ -59,7 +59,7 @@ intensity = Exercise(
 )
 
 
-def by(work: Work, machine: Machine, *, scale: float = 1) -> str:
+def by(work: Work, machine: Limits, *, scale: float = 1) -> str:
     """Say what bounds work, its bytes counted `scale` times."""
     return roofline.bound_by(Work(work.operations, scale * work.nbytes), machine)
 
@@ -69,14 +69,14 @@ def other(bound: str) -> str:
     return "arithmetic" if bound == "memory" else "memory"
 
 
-def bound_case(T: int, each: float, machine: Machine, name: str) -> Case:
+def bound_case(T: int, each: float, machine: Limits, name: str) -> Case:
     """Return the work of T tokens times a matrix of Llama-3.1-8B's on a machine."""
     work = roofline.product(T, 4096, 14336, each)
     tokens = f"{T:,} token{'s' * (T > 1)}"
     return Case((work.operations, work.nbytes, machine), f"bound_by for {tokens} at {each} bytes on {name}")
 
 
-def bounding(decide: Callable[[Work, Machine], str]) -> Callable[[float, float, Machine], str]:
+def bounding(decide: Callable[[Work, Limits], str]) -> Callable[[float, float, Limits], str]:
     """Return a `bound_by` of the arguments that the notebook's has."""
     return lambda operations, nbytes, machine: decide(Work(operations, nbytes), machine)
 

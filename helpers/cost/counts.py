@@ -13,8 +13,8 @@ from helpers.arguments import is_whole
 
 
 @dataclass(frozen=True)
-class Work:
-    """Counts of one pass or of a whole reply.
+class Counts:
+    """What one pass or a whole reply takes.
 
     Attributes:
         positions: tokens put through the model, counted again if put through again.
@@ -29,13 +29,13 @@ class Work:
     rows_kept: int
 
 
-def prefill(prompt: int, cached: bool = True) -> Work:
+def prefill(prompt: int, cached: bool = True) -> Counts:
     """Return the work of the pass over the whole prompt; ValueError for a count that is not over 0."""
     _check(prompt=prompt)
-    return Work(prompt, _triangular(prompt), 0, prompt if cached else 0)
+    return Counts(prompt, _triangular(prompt), 0, prompt if cached else 0)
 
 
-def decode_step(visible: int, cached: bool = True) -> Work:
+def decode_step(visible: int, cached: bool = True) -> Counts:
     """Return the work of one decode step.
 
     Args:
@@ -47,11 +47,11 @@ def decode_step(visible: int, cached: bool = True) -> Work:
     """
     _check(visible=visible)
     if cached:
-        return Work(1, visible, visible - 1, visible)
-    return Work(visible, _triangular(visible), 0, 0)
+        return Counts(1, visible, visible - 1, visible)
+    return Counts(visible, _triangular(visible), 0, 0)
 
 
-def passes(prompt: int, reply: int, cached: bool = True) -> list[Work]:
+def passes(prompt: int, reply: int, cached: bool = True) -> list[Counts]:
     """Return the work of each pass of a reply: prefill, then reply - 1 decode steps.
 
     Raises:
@@ -62,7 +62,7 @@ def passes(prompt: int, reply: int, cached: bool = True) -> list[Work]:
     return [prefill(prompt, cached), *steps]
 
 
-def whole_reply(prompt: int, reply: int, cached: bool = True) -> Work:
+def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
     """Return the work of all passes of a reply together; `rows_kept` as after the last.
 
     With the cache every token but the last emitted runs once. Without it pass k runs prompt + k tokens,
@@ -75,9 +75,9 @@ def whole_reply(prompt: int, reply: int, cached: bool = True) -> Work:
     last = prompt + reply - 1  # tokens that have run when the reply ends
     if cached:
         rows_read = _triangular(last - 1) - _triangular(prompt - 1)
-        return Work(last, _triangular(last), rows_read, last)
+        return Counts(last, _triangular(last), rows_read, last)
     positions = _triangular(last) - _triangular(prompt - 1)
-    return Work(positions, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
+    return Counts(positions, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
 
 
 def _triangular(n: int) -> int:

@@ -65,6 +65,14 @@ class PublishedModel:
             )
         return kinds
 
+    @property
+    def n_read(self) -> int:
+        """Numbers in the weights that a step of a dense model reads: all but an embedding that it looks up.
+
+        A tied embedding is the readout, too.
+        """
+        return self.n_parameters - (not self.tied) * self.vocab_size * self.hidden_size
+
     def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
         """Bytes of one token's rows. ValueError for a model with windows: there it depends on the tokens."""
         if self.window is not None:

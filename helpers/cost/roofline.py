@@ -7,18 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from helpers.arguments import is_number
-
-
-class Machine(Protocol):
-    """What bounds a machine: a `Card`, or a `Roof` that was measured."""
-
-    @property
-    def flops_per_second(self) -> float: ...
-    @property
-    def bytes_per_second(self) -> float: ...
+from helpers.cost.models import Card
 
 
 @dataclass(frozen=True)
@@ -30,6 +21,9 @@ class Roof:
 
     def __post_init__(self) -> None:
         check_over(0, **vars(self))
+
+
+Limits = Roof | Card  # of a machine, measured or published
 
 
 @dataclass(frozen=True)
@@ -80,22 +74,22 @@ def attention(T: int, S: int, n_heads: int, n_kv_heads: int, head_dim: int, row_
     return Work(4 * pairs * n_heads * head_dim, row_bytes * numbers)
 
 
-def ridge(machine: Machine) -> float:
+def ridge(machine: Limits) -> float:
     """Return the intensity from which on the arithmetic is the limit, operations a byte."""
     return machine.flops_per_second / machine.bytes_per_second
 
 
-def bound_by(work: Work, machine: Machine) -> str:
+def bound_by(work: Work, machine: Limits) -> str:
     """Say which takes longer: "memory", to move the bytes, or "arithmetic", to do the operations."""
     return "memory" if work.intensity < ridge(machine) else "arithmetic"
 
 
-def seconds_at_least(work: Work, machine: Machine) -> float:
+def seconds_at_least(work: Work, machine: Limits) -> float:
     """Return the longer of the two times: the machine can do both at once, and neither faster."""
     return max(work.nbytes / machine.bytes_per_second, work.operations / machine.flops_per_second)
 
 
-def share_of_arithmetic(work: Work, machine: Machine) -> float:
+def share_of_arithmetic(work: Work, machine: Limits) -> float:
     """Return the share of its peak that the machine can use for this work, 0 to 1."""
     return min(1.0, work.intensity / ridge(machine))
 
@@ -117,7 +111,7 @@ def predict_step(operators: int, start: float, nbytes: float, bandwidth: float) 
     return operators * start + nbytes / bandwidth
 
 
-def batch_at_ridge(machine: Machine, element_bytes: float) -> int:
+def batch_at_ridge(machine: Limits, element_bytes: float) -> int:
     """Return how many tokens at once it takes until reading a matrix takes no longer than computing with it.
 
     The tokens' own numbers are left out, as in 2 T / bytes, the intensity while T is small beside the
