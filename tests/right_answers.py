@@ -14,7 +14,7 @@ from torch import Tensor
 from helpers import toy
 from helpers.cost.bytes import GIB, Full, Latent, Window, cache_nbytes, users_that_fit
 from helpers.sampling import softmax
-from helpers.serve.blocks import Blocks
+from helpers.serve.pages import PageManager
 
 
 def future_by_rows(prefill: Callable[[Any], np.ndarray]) -> bool:
@@ -126,11 +126,11 @@ def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
     return positions, torch.tensor(mask)
 
 
-def shared_by_blocks(old: list[int], new: list[int], size: int) -> int:
+def shared_by_pages(old: list[int], new: list[int], size: int) -> int:
     """Let the pool's own bookkeeping say it."""
-    blocks = Blocks(len(old) // size + 1, size)
-    blocks.written([*range(len(old) // size)], old)
-    return len(blocks.share(new))
+    pages = PageManager(len(old) // size + 1, size)
+    pages.written([*range(len(old) // size)], old, 0, len(old))
+    return len(pages.find(new))
 
 
 def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
@@ -258,7 +258,7 @@ RIGHT: dict[str, list[Any]] = {
             max(0, min(n, budget - running - sum(waiting[:i]))) for i, n in enumerate(waiting)
         ],
     ],
-    "shared_blocks": [shared_by_blocks],
+    "shared_pages": [shared_by_pages],
     "idle": [
         lambda replies, slots: sum(
             max(replies[n // slots * slots :][:slots]) - reply

@@ -119,6 +119,7 @@ def test_a_state_is_as_large_at_any_length() -> None:
         (lambda: cache_nbytes([], math.nan), "tokens is nan"),  # type: ignore[arg-type]
         (lambda: cache_nbytes([], 1, 3), "a number of 3 bytes; expected one of 4, 2, 1, 0.5"),
         (lambda: nbytes_of(1, math.nan), "a number of nan bytes"),
+        (lambda: nbytes_of(1, True), "a number of True bytes"),
         (lambda: Full(8, 0, 128), "Full.k_dim is 0; expected a whole number, 1 or more"),
         (lambda: Window(8, 64, 64, -128), "Window.window is -128"),
         (lambda: Latent(512.0, 64), "Latent.rank is 512.0"),  # type: ignore[arg-type]
@@ -140,7 +141,10 @@ def test_what_makes_no_sense_is_refused(call: Any, message: str) -> None:
 
 @pytest.mark.parametrize("name", DENSE)
 def test_parts_add_up_to_the_published_parameters(name: str) -> None:
-    assert sum(weights_by_part(MODELS[name]).values()) == MODELS[name].n_parameters
+    model = MODELS[name]
+    assert sum(weights_by_part(model).values()) == model.n_parameters
+    read = read_by_step(model, 1)
+    assert 2 * model.n_read == sum(read[part] for part in ("attention", "MLP", "norms", "readout"))
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in DENSE])
@@ -195,7 +199,7 @@ def test_users_share_the_weights_and_bring_their_rows() -> None:
     more = {part for part in one if eight[part] == 8 * one[part]}
     assert more == {"embedding", "rows", "new rows"}
     assert all(eight[part] == one[part] for part in set(one) - more)
-    assert one["rows"] == 4096 * 131_072
+    assert (one["rows"], one["new rows"]) == (4096 * 131_072, 131_072)
     assert one["readout"] == 32_000 * 4096
 
 
@@ -215,6 +219,7 @@ def test_users_that_fit() -> None:
     assert users_that_fit(80 * GIB, *sizes) == 65
     assert users_that_fit(15 * GIB, *sizes) == users_that_fit(0, *sizes) == 0
     assert [users_that_fit(n, 3, 7) for n in (9, 10, 16, 17)] == [0, 1, 1, 2]
+    assert users_that_fit(9, 3, 1) == 6
 
 
 def test_cards_have_the_ridge_that_their_data_sheets_give() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers import plots
-from helpers.plots.serving import blocks
+from helpers.plots.serving import stretches
 from tests.pictures import check_form, texts, words
 
 STATIC = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
@@ -27,7 +27,7 @@ def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
 
 
 def test_a_block_for_each_request_and_each_idle_stretch() -> None:
-    assert blocks(STATIC, 0) == [("A", 0, 1), ("", 1, 3), ("C", 3, 4)]
+    assert stretches(STATIC, 0) == [("A", 0, 1), ("", 1, 3), ("C", 3, 4)]
     picture = PICTURES["slots"]()
     assert picture.numbers == {"static": 4, "continuous": 3}
     assert "static: 4 steps, 2 of 8 places idle, slot 1 A 1 idle 2 C 1, slot 2 B 3 D 1" in picture.alt

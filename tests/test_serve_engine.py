@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from typing import Any
 
 import pytest
@@ -30,51 +31,14 @@ class Poisoned(Engine):
     """Puts NaN into every row that nobody may read: not written yet, or of a page that is free and lost."""
 
     def step(self) -> Any:
-        blocks, used = self.scheduler.blocks, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
-        used[[*blocks.holds]] = 1
+        size, used = self.pool.page_size, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
+        used[[*self.scheduler.pages.found.values()]] = 1
         for one in self.scheduler.running:
             for at in range(one.n_run):
-                used[one.table[at // blocks.size], at % blocks.size] = 1
+                used[one.table[at // size], at % size] = 1
         for x in (self.pool.k, self.pool.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, used == 0] = math.nan
         return super().step()
-
-
-prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
-
-
-@given(
-    asked=st.lists(st.tuples(prompts, st.integers(1, 9), st.sampled_from(SAMPLED)), min_size=1, max_size=6),
-    size=st.integers(1, 5),
-    extra=st.integers(0, 10),
-    slots=st.integers(1, 4),
-    spare=st.none() | st.integers(0, 6),
-    kind=st.sampled_from([Scheduler, Scheduler, Static]),
-    seed=st.integers(0, 10**6),
-)
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_each_says_what_it_says_alone(
-    asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
-) -> None:
-    """Random arrivals, lengths, budgets, pages, pools, cancellations; greedy and sampled; nothing is left."""
-    n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n, _ in asked)
-    budget = None if spare is None else slots + spare
-    engine = Poisoned(MODEL, slots, budget, n_pages=n_pages, page_size=size, sharing=seed % 4 > 0, kind=kind)
-    rng, coming, cancelled = random.Random(seed), [*enumerate(asked)], []
-    while coming or engine.choosers:
-        while coming and rng.random() < 0.6:
-            id, (prompt, max_new, chance) = coming.pop(0)
-            engine.add(id, prompt, max_new, chance)
-        if engine.choosers and rng.random() < 0.05:
-            cancelled.append(rng.choice([*engine.choosers]).request.id)
-            engine.cancel(cancelled[-1])
-        engine.step()
-    for id, (prompt, max_new, chance) in enumerate(asked):
-        alone = list(generate(MODEL, prompt, max_new, sampling=chance))
-        said = engine.replies[id]
-        assert said == (alone[: len(said)] if id in cancelled else alone)
-        assert len(engine.times[id].tokens) == len(said)
-    assert engine.scheduler.blocks.owners == [0] * n_pages
 
 
 def engine_of(model: Transformer = MODEL, **changed: Any) -> Engine:
@@ -110,28 +74,93 @@ def test_a_request_harms_no_other() -> None:
     assert engine.step() == {}
 
 
-def test_logits_that_are_no_numbers_end_a_step_and_undo_it() -> None:
+def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
+    """One token gives NaN. It stands in a prompt that runs in chunks, and in a reply."""
     model = tiny()
-    engine = engine_of(model)
-    engine.add("a", [5, 6], 3, Sampling(1.0, seed=2))
-    engine.step()
-    weight = model.norm.weight.detach().clone()
-    model.norm.weight.data[0] = math.nan
-    with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
-        engine.step()
-    model.norm.weight.data.copy_(weight)
-    assert engine.run_all()["a"] == list(generate(model, [5, 6], 3, sampling=Sampling(1.0, seed=2)))
+    reply = list(generate(model, [5, 6, 7], 3))
+    model.embed_tokens.weight.data[reply[1]] = math.nan
+    engine, bad, chance = Engine(model, 3, 9, page_size=4), [7, reply[1], 5, 6, 7], Sampling(1.0, seed=3)
+    engine.add("late", [5, 6, 7], 9)
+    engine.add("good", [5, 6], 7, chance)
+    engine.add("bad", bad, 3)
+    said = engine.run_all()
+    good = list(generate(model, [5, 6], 7, sampling=chance))  # which does not say it
+    assert said == {"late": reply[:2], "good": good, "bad": []}
+    assert [*engine.failed] == ["bad", "late"]
+    with pytest.raises(ValueError, match="the logits of 'bad' hold NaN or infinity; expected numbers"):
+        raise engine.failed["bad"]
+    assert engine.scheduler.pages.find(bad) == []
+    assert not any(engine.scheduler.pages.owners)
+    engine.add("bad", [5], 1)  # its id is free again
+    assert (engine.run_all()["bad"], [*engine.failed]) == (list(generate(model, [5], 1)), ["late"])
+
+
+def test_it_keeps_to_what_it_was_told() -> None:
+    """Three like requests, two slots, five tokens a step; no page is shared, and nothing ends early."""
+    engine, passes = engine_of(budget=5, sharing=False, eos_ids=()), []
+    begun = time.perf_counter()
+    hook = MODEL.register_forward_pre_hook(lambda _, given: passes.append(tuple(given[0].shape)))
+    for id in "abc":
+        engine.add(id, [5, 6, 7, 5, 6, 7], 3)
+    engine.run_all()
+    hook.remove()
+    assert engine.ran == {"a": [5, 1, 1, 1], "b": [4, 2, 1, 1], "c": [4, 2, 1, 1]}
+    assert passes == [
+        *[(1, 5), (1, 1), (1, 4), (1, 1), (1, 2)],
+        *[(2, 1), (1, 1), (1, 4), (1, 2), (1, 1), (1, 1)],  # who has one token to run shares a pass
+    ]
+    for times in engine.times.values():
+        assert begun < times.arrived < times.tokens[0] < times.tokens[1] < time.perf_counter()
+    with pytest.raises(ValueError, match="eos id 19 is out of range"):
+        engine_of(eos_ids=[19])
 
 
 def test_a_shared_beginning_runs_once() -> None:
-    engine, ran = engine_of(), []
+    engine = engine_of()
     for id in "ab":
-        engine.add(id, [5, 6, 7, 5, 6, 7, 5, 6, 7], 2)
-        plan = engine.scheduler.step()
-        ran.append(plan[0][1])
+        engine.add(id, [5, 6, 7, 5, 6, 7, 5, 6, 7], 1)
         engine.run_all()
-    assert ran == [9, 1]  # two pages of 4 are found, and the last token has to run
+    assert engine.ran == {"a": [9], "b": [1]}  # two pages of 4 are found, and the last token has to run
     assert engine.replies["a"] == engine.replies["b"]
+
+
+prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
+
+
+@given(
+    asked=st.lists(st.tuples(prompts, st.integers(1, 9), st.sampled_from(SAMPLED)), min_size=1, max_size=6),
+    size=st.integers(1, 5),
+    extra=st.integers(0, 10),
+    slots=st.integers(1, 4),
+    spare=st.none() | st.integers(0, 6),
+    kind=st.sampled_from([Scheduler, Scheduler, Static]),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_each_says_what_it_says_alone(
+    asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
+) -> None:
+    """Random arrivals, lengths, budgets, pages, pools, cancellations; greedy and sampled; nothing is left."""
+    n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n, _ in asked)
+    budget = None if spare is None else slots + spare
+    ends = None if seed % 3 else ()
+    pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
+    engine = Poisoned(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
+    rng, coming, cancelled = random.Random(seed), [*enumerate(asked)], []
+    while coming or engine.choosers:
+        while coming and rng.random() < 0.6:
+            id, (prompt, max_new, chance) = coming.pop(0)
+            engine.add(id, prompt, max_new, chance)
+        if engine.choosers and rng.random() < 0.05:
+            cancelled.append(rng.choice([*engine.choosers]).request.id)
+            engine.cancel(cancelled[-1])
+        engine.step()
+    for id, (prompt, max_new, chance) in enumerate(asked):
+        alone = list(generate(MODEL, prompt, max_new, eos_ids=ends, sampling=chance))
+        said = engine.replies[id]
+        assert said == (alone[: len(said)] if id in cancelled else alone)
+        assert len(engine.times[id].tokens) == len(said)
+    assert engine.scheduler.pages.owners == [0] * n_pages
 
 
 EACH = test_each_says_what_it_says_alone
@@ -139,7 +168,7 @@ planted("everybody stands where the longest does", [EACH], "unsloth #3699")(
     edit(Engine.run, "[one.n_run for one, _ in part]", "[max(one.n_run for one, _ in part)] * len(part)")
 )
 planted("logits of a prompt that has not ended are used", [EACH])(
-    edit(Engine.run, "if n == one.n_left", "if True")
+    edit(Engine.step, "if n == one.n_left", "if True")
 )
 planted("tables of another request", [EACH])(
     edit(Engine.run, "one.table for one, _ in part", "part[0][0].table for _ in part")

@@ -180,13 +180,13 @@ def shared_case(old: str, new: str, size: int) -> Case:
     """Return two texts, a letter a token."""
     return Case(
         ([*map(ord, old)], [*map(ord, new)], size),
-        f"shared_blocks({old!r}, {new!r}, {size}), a letter a token",
+        f"shared_pages({old!r}, {new!r}, {size}), a letter a token",
     )
 
 
-shared_blocks = Exercise(
-    name="shared_blocks",
-    todo="let shared_blocks return how many pages can be shared.",
+shared_pages = Exercise(
+    name="shared_pages",
+    todo="let shared_pages return how many pages can be shared.",
     cases=[
         shared_case("abcdefgh", "abcdefxy", 2),
         shared_case("abcdefg", "abcdefg", 3),

@@ -37,7 +37,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
                 y = top + 20 + high * slot
                 if not sheet.narrow:
                     sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
-                for who, begin, end in blocks(steps, slot):
+                for who, begin, end in stretches(steps, slot):
                     _block(sheet, who, left + wide * begin, y, wide * (end - begin), high)
             top += 20 + high * n_slots + 34
             sheet.note(left + wide * len(steps), top - 22, "steps", at="right")
@@ -46,7 +46,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
         f"{told(name)}: {counted(len(steps), 'step')}, {idle[name]} of {n_slots * len(steps)} places idle, "
         + ", ".join(
             f"slot {slot + 1} "
-            + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in blocks(steps, slot))
+            + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in stretches(steps, slot))
             for slot in range(n_slots)
         )
         for name, steps in runs.items()
@@ -54,7 +54,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
     return Picture(draw, f"Slots against steps. {alt}.", {name: len(steps) for name, steps in runs.items()})
 
 
-def blocks(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
+def stretches(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
     """Return who has a slot from which step to which; "" for nobody."""
     found: list[tuple[str, int, int]] = []
     for n, step in enumerate(steps):

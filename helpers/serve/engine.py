@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 import torch
 
 from helpers.model.cache import PagedCache, PagePool
+from helpers.model.config import check_eos
 from helpers.model.generate import Tokens, as_tokens, run
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Chooser, Sampling, chooser
-from helpers.serve.blocks import Blocks
+from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request, Running
+from helpers.serve.sequence import Request, Sequence
 from helpers.serve.simulation import Times
 
 
@@ -31,11 +32,13 @@ class Engine:
         n_pages, page_size: the pool. The scheduler decides whose they are.
         sharing: whether pages that hold the same beginning are shared.
         kind: `Scheduler`, or `Static`.
+        eos_ids: tokens that end a reply; None takes the config's.
 
     Attributes:
         replies: token ids of each request so far, by its id.
         times: when each came, and when its tokens came, by its id.
         ran: tokens of each that ran in each of its steps, by its id.
+        failed: the error of each request whose logits were no numbers, by its id; it has ended.
     """
 
     def __init__(
@@ -48,15 +51,19 @@ class Engine:
         page_size: int = 16,
         sharing: bool = True,
         kind: type[Scheduler] = Scheduler,
+        eos_ids: Collection[int] | None = None,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
-        blocks = Blocks(n_pages, page_size, sharing=sharing)
-        self.model, self.choosers = model, dict[Running, Chooser]()
-        self.scheduler = kind(blocks, slots, budget, ends=config.eos_ids, max_len=config.max_seq_len)
+        pages = PageManager(n_pages, page_size, sharing=sharing)
+        ends = config.eos_ids if eos_ids is None else eos_ids
+        check_eos(ends, config.vocab_size)
+        self.model, self.choosers = model, dict[Sequence, Chooser]()
+        self.scheduler = kind(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         self.replies: dict[Hashable, list[int]] = {}
         self.times: dict[Hashable, Times] = {}
         self.ran: dict[Hashable, list[int]] = {}
+        self.failed: dict[Hashable, ValueError] = {}
 
     def add(self, id: Hashable, prompt: Tokens, max_new: int, sampling: Sampling = GREEDY) -> None:
         """Let a request wait; nothing runs yet.
@@ -81,6 +88,7 @@ class Engine:
         one = self.scheduler.add(request)
         self.choosers[one], self.replies[id], self.ran[id] = choose, [], []
         self.times[id] = Times(time.perf_counter())
+        self.failed.pop(id, None)
 
     def cancel(self, id: Hashable) -> None:
         """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
@@ -90,20 +98,22 @@ class Engine:
     def step(self) -> dict[Hashable, int]:
         """Run one step; return the new token of each request that got one.
 
-        Raises:
-            ValueError: NaN or infinity in the logits; nothing of this step counts.
+        A request whose logits hold NaN or infinity ends, which `failed` says: its step does not count, so
+        nobody can find what it wrote. The others go on.
         """
-        plan = self.scheduler.step()
+        plan = self.scheduler.schedule()
         together = [(one, n) for one, n in plan if n == 1]
         passes = [together] if together else []
-        rows: dict[Running, np.ndarray] = {}
+        logits: dict[Sequence, np.ndarray] = {}
         for part in passes + [[pair] for pair in plan if pair[1] > 1]:
-            rows |= self.run(part)
-        if not all(np.isfinite(row).all() for row in rows.values()):
-            raise ValueError(
-                "the logits hold NaN or infinity; expected numbers: look for them in the weights"
+            logits |= self.run(part)
+        for id in [one.request.id for one, row in logits.items() if not np.isfinite(row).all()]:
+            self.failed[id] = ValueError(
+                f"the logits of {id!r} hold NaN or infinity; expected numbers: look for them in the weights"
             )
-        chosen = {one: self.choosers[one](row) for one, row in rows.items()}
+            self.cancel(id)
+        plan = [(one, n) for one, n in plan if one in self.choosers]
+        chosen = {one: self.choosers[one](logits[one]) for one, n in plan if n == one.n_left}
         now = time.perf_counter()
         for one, token in chosen.items():
             self.replies[one.request.id].append(token)
@@ -114,8 +124,11 @@ class Engine:
             del self.choosers[one]
         return {one.request.id: token for one, token in chosen.items()}
 
-    def run(self, part: Plan) -> dict[Running, np.ndarray]:
-        """Run one pass of equally many tokens each; return the logits (V,) of those that get a token now."""
+    def run(self, part: Plan) -> dict[Sequence, np.ndarray]:
+        """Run one pass of equally many tokens each; return the logits (V,) of the last of each.
+
+        Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
+        """
         tokens = torch.tensor([one.tokens[one.n_run : one.n_run + n] for one, n in part])
         cache = PagedCache(
             self.model.config,
@@ -125,7 +138,7 @@ class Engine:
             lengths=[one.n_run for one, _ in part],
         )
         logits = run(self.model, tokens, cache).float().cpu().numpy()
-        return {one: row for (one, n), row in zip(part, logits, strict=True) if n == one.n_left}
+        return {one: row for (one, _), row in zip(part, logits, strict=True)}
 
     @property
     def busy(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from helpers.cost.models import Card, PublishedModel
 from helpers.cost.roofline import Work, seconds_at_least
-from helpers.serve.blocks import Blocks
+from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
 from helpers.serve.simulation import Times, poisson, simulate
@@ -54,7 +54,7 @@ class Machine:
         for new, length in texts:
             tokens, rows = tokens + new, rows + length
             pairs += new * length - new * (new - 1) // 2  # of a query and a key
-        weights = 2 * (model.n_parameters - model.vocab_size * model.hidden_size)  # bytes; operations a token
+        weights = 2 * model.n_read  # bytes; operations a token
         operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
         read = weights + rows * model.cache_nbytes_per_token()
         return seconds_at_least(Work(operations, read), self.card) / self.speed
@@ -64,7 +64,7 @@ class Machine:
         longest_text = max(len(request.prompt) + request.max_new for _, request in arrivals)
         times: dict[Hashable, Times] = {}
         for first in range(n):
-            pages = Blocks(self.slots, longest_text, sharing=False)  # room for every slot
+            pages = PageManager(self.slots, longest_text, sharing=False)  # room for every slot
             times |= simulate(Scheduler(pages, self.slots, self.budget), arrivals[first::n], seconds_of)
         return times
 
@@ -74,7 +74,7 @@ def random_arrivals(n: int, rate: float, prompt: int, reply: int, seed: int) -> 
     rng = random.Random(seed)
 
     def request(number: int) -> Request:
-        n_prompt, max_new = (rng.randint(mean // 2, mean * 3 // 2) for mean in (prompt, reply))
+        n_prompt, max_new = (rng.randint(-(-mean // 2), mean * 3 // 2) for mean in (prompt, reply))
         return Request(number, [0] * n_prompt, max_new)
 
     return poisson(n, rate, seed, request)

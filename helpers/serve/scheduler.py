@@ -20,25 +20,25 @@ from collections import deque
 from collections.abc import Collection, Hashable, Mapping
 
 from helpers.arguments import check_whole
-from helpers.serve.blocks import Blocks
-from helpers.serve.sequence import Request, Running
+from helpers.serve.pages import PageManager
+from helpers.serve.sequence import Request, Sequence
 
-Plan = list[tuple[Running, int]]  # who runs, and how many tokens
+Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
 
 
 class Scheduler:
     """Decides who runs, and never looks at a model.
 
     Args:
-        blocks: the pages.
+        pages: who owns which.
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most; None for no limit, so that every prompt runs whole.
-        ends: tokens that end a reply.
+        eos_ids: tokens that end a reply.
         max_len: tokens of a text that the model reads at most; None for no limit.
 
     Attributes:
         waiting, running: requests in the order in which they came.
-        sent_back: how often somebody had to give up pages.
+        preemptions: how often somebody had to give up pages.
 
     Raises:
         ValueError: a size makes no sense, or the budget is smaller than the slots.
@@ -46,24 +46,24 @@ class Scheduler:
 
     def __init__(
         self,
-        blocks: Blocks,
+        pages: PageManager,
         slots: int,
         budget: int | None = None,
         *,
-        ends: Collection[int] = (),
+        eos_ids: Collection[int] = (),
         max_len: int | None = None,
     ) -> None:
-        self.blocks, self.slots = blocks, check_whole("slots", slots)
-        self.budget, self.ends, self.max_len = budget or math.inf, frozenset(ends), max_len
+        self.pages, self.slots = pages, check_whole("slots", slots)
+        self.budget, self.eos_ids, self.max_len = budget or math.inf, frozenset(eos_ids), max_len
         if budget is not None and check_whole("budget", budget) < slots:
             raise ValueError(
                 f"budget is {budget}; expected {slots} or more, a token for each slot: or the running wait"
             )
-        self.waiting: deque[Running] = deque()
-        self.running: list[Running] = []
-        self.sent_back = 0
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.preemptions = 0
 
-    def add(self, request: Request) -> Running:
+    def add(self, request: Request) -> Sequence:
         """Let a request wait.
 
         Raises:
@@ -82,12 +82,13 @@ class Scheduler:
             raise ValueError(
                 f"{request.id!r} may run {n_rows} tokens; the model reads {self.max_len} at most"
             )
-        if (needed := self.blocks.needed(n_rows)) > self.blocks.n_blocks:
+        pages = self.pages
+        if (needed := pages.needed(n_rows)) > pages.n_pages:
             raise ValueError(
-                f"{request.id!r} may run {n_rows} tokens, which take {needed} pages of {self.blocks.size}; "
-                f"the pool has {self.blocks.n_blocks}: ask for less, or lay out more"
+                f"{request.id!r} may run {n_rows} tokens, which take {needed} pages of {pages.page_size}; "
+                f"the pool has {pages.n_pages}: ask for less, or lay out more"
             )
-        self.waiting.append(Running(request, list(request.prompt)))
+        self.waiting.append(Sequence(request, list(request.prompt)))
         return self.waiting[-1]
 
     def cancel(self, id: Hashable) -> None:
@@ -97,87 +98,87 @@ class Scheduler:
                 return self.leave(one)
         raise ValueError(f"nobody with id {id!r} waits or runs; expected the id of a request that does")
 
-    def step(self) -> Plan:
-        """Return who runs in this step, and how many tokens; empty if nobody waits or runs."""
+    def schedule(self) -> Plan:
+        """Return who runs in the next step, and how many tokens; empty if nobody waits or runs."""
         plan: Plan = []
         for newest in [one for one in self.running if one.n_left == 1]:
             if self.make_room(newest):
                 plan.append((newest, 1))
         texts = [one for one in self.running if one.n_left > 1]
         left = self.budget - len(plan)
-        while left and (one := texts.pop(0) if texts else self.begin()):
+        while left and (texts or self.can_admit()):
+            one = texts.pop(0) if texts else self.admit()
             n = int(min(one.n_left, left))
             plan.append((one, n))
             left -= n
         return plan
 
-    def make_room(self, one: Running) -> bool:
+    def make_room(self, one: Sequence) -> bool:
         """Take a page if the newest token needs one; return whether it still runs."""
-        while one.slot is not None and len(one.table) < self.blocks.needed(one.n_run + 1):
-            if self.blocks.free:
-                one.table.append(self.blocks.take())
+        while one.slot is not None and len(one.table) < self.pages.needed(one.n_run + 1):
+            if self.pages.free:
+                one.table.append(self.pages.take())
             else:
-                self.send_back(self.running[-1])
+                self.preempt(self.running[-1])
         return one.slot is not None
 
-    def begin(self) -> Running | None:
-        """Let the first that waits begin, if there is a slot and if there are pages for all of its text."""
-        if not self.waiting or len(self.running) == self.slots:
-            return None
-        one, blocks = self.waiting[0], self.blocks
-        table = blocks.share(one.tokens)
-        one.n_run = len(table) * blocks.size
-        missing = blocks.needed(len(one.tokens)) - len(table)
-        if missing > len(blocks.free):
-            blocks.release(table)
-            return None
-        one.table = table + [blocks.take() for _ in range(missing)]
+    def can_admit(self) -> bool:
+        """Whether the first that waits can run: there is a slot, and pages for all of its text."""
+        return (
+            bool(self.waiting) and len(self.running) < self.slots and self.pages.fits(self.waiting[0].tokens)
+        )
+
+    def admit(self) -> Sequence:
+        """Let the first that waits run, in pages that hold its beginning already and in free ones."""
+        one, pages = self.waiting.popleft(), self.pages
+        one.table = pages.share(one.tokens)
+        one.n_run = len(one.table) * pages.page_size
+        one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
         one.slot = min({*range(self.slots)} - {other.slot for other in self.running})
-        self.running.append(self.waiting.popleft())
+        self.running.append(one)
         return one
 
-    def ran(self, plan: Plan, chosen: Mapping[Running, int]) -> list[Running]:
+    def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> list[Sequence]:
         """Count what has run, and return those whose reply has ended.
 
         Args:
-            plan: what `step` returned. Until this is called nothing of it counts.
+            plan: what `schedule` returned. Until this is called nothing of it counts.
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
+            self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n)
             one.n_run += n
-            if one.n_run % self.blocks.size < n:  # a page is full
-                self.blocks.written(one.table, one.tokens[: one.n_run])
             one.tokens += [chosen[one]] if one in chosen else []
         over = [one for one in chosen if self.has_ended(one)]
         for one in over:
             self.leave(one)
         return over
 
-    def has_ended(self, one: Running) -> bool:
+    def has_ended(self, one: Sequence) -> bool:
         """Whether a reply has come to its end."""
-        return one.tokens[-1] in self.ends or len(one.reply) == one.request.max_new
+        return one.tokens[-1] in self.eos_ids or len(one.reply) == one.request.max_new
 
-    def leave(self, one: Running) -> None:
+    def leave(self, one: Sequence) -> None:
         """Free the pages and the slot of a request, or its place in line."""
-        self.blocks.release(one.table)
+        self.pages.release(one.table)
         self.waiting.remove(one) if one.slot is None else self.running.remove(one)
         one.slot, one.n_run = None, 0
 
-    def send_back(self, one: Running) -> None:
+    def preempt(self, one: Sequence) -> None:
         """Let a running request wait again, first in line."""
         self.leave(one)
         self.waiting.appendleft(one)
-        self.sent_back += 1
+        self.preemptions += 1
 
 
 class Static(Scheduler):
     """Batches as servers had them first: those that begin together, and nobody else until all have ended."""
 
-    def step(self) -> Plan:
-        """Return who runs in this step; see `Scheduler.step`."""
+    def schedule(self) -> Plan:
+        """Return who runs in the next step; see `Scheduler.schedule`."""
         self.closed = bool(self.running)
-        return super().step()
+        return super().schedule()
 
-    def begin(self) -> Running | None:
-        """Let the first that waits begin, if nobody ran before this step."""
-        return None if self.closed else super().begin()
+    def can_admit(self) -> bool:
+        """Whether the first that waits can run: nobody ran before this step, and there is room."""
+        return not self.closed and super().can_admit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import abc
 from dataclasses import dataclass, field
 
 from helpers.sampling import GREEDY, Sampling
@@ -19,14 +19,14 @@ class Request:
         sampling: how its tokens are chosen.
     """
 
-    id: Hashable
-    prompt: Sequence[int]
+    id: abc.Hashable
+    prompt: abc.Sequence[int]
     max_new: int
     sampling: Sampling = GREEDY
 
 
 @dataclass(eq=False)
-class Running:
+class Sequence:
     """A request on its way: its text so far, and where the rows of it lie.
 
     Attributes:

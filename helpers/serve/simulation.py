@@ -18,14 +18,21 @@ class Times:
     tokens: list[float] = field(default_factory=list)
 
     @property
+    def first(self) -> float:
+        """When the first token came. ValueError if none has."""
+        if not self.tokens:
+            raise ValueError("no token has come yet; expected one: let the request run until it has one")
+        return self.tokens[0]
+
+    @property
     def ttft(self) -> float:
         """Time to first token, waiting among it."""
-        return self.tokens[0] - self.arrived
+        return self.first - self.arrived
 
     @property
     def tpot(self) -> float:
         """Time per output token after the first; 0 for a reply of one token."""
-        return (self.tokens[-1] - self.tokens[0]) / max(1, len(self.tokens) - 1)
+        return -(self.first - self.tokens[-1]) / max(1, len(self.tokens) - 1)
 
     @property
     def longest_gap(self) -> float:
@@ -54,7 +61,7 @@ def simulate(
             arrived, request = coming.pop()
             times[request.id] = Times(arrived)
             scheduler.add(request)
-        plan = scheduler.step()
+        plan = scheduler.schedule()
         now += seconds_of(plan)
         done = [one for one, n in plan if n == one.n_left]
         for one in done:
@@ -74,14 +81,14 @@ def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
         steps, how often somebody was sent back, and the tokens that ran again as a share of those needed.
     """
     running, ran, in_use = [], 0, []
-    blocks = scheduler.blocks
+    pages = scheduler.pages
 
     def note(plan: Plan) -> float:
         nonlocal ran
         running.append(len(plan))
         ran += sum(n for _, n in plan)
         if scheduler.waiting:
-            in_use.append(sum(one.n_run + n for one, n in plan) / (blocks.n_blocks * blocks.size))
+            in_use.append(sum(one.n_run + n for one, n in plan) / (pages.n_pages * pages.page_size))
         return 1.0
 
     simulate(scheduler, [(0.0, request) for request in requests], note)
@@ -90,13 +97,19 @@ def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
         "run at a time": sum(running) / len(running),
         "share of rows in use": sum(in_use) / len(in_use) if in_use else 0.0,
         "steps": len(running),
-        "times sent back": scheduler.sent_back,
+        "times sent back": scheduler.preemptions,
         "share run again": ran / needed - 1,
     }
 
 
 def poisson(n: int, rate: float, seed: int, make: Callable[[int], Request]) -> list[tuple[float, Request]]:
-    """Return n requests that arrive independently of each other, `rate` a second on average."""
+    """Return n requests that arrive independently of each other, `rate` a second on average.
+
+    Raises:
+        ValueError: the rate is no number over 0; it may be infinite: all at once.
+    """
+    if not rate > 0:
+        raise ValueError(f"rate is {rate!r}; expected requests a second, over 0")
     rng, now, arrivals = random.Random(seed), 0.0, []
     for number in range(n):
         now += rng.expovariate(rate)

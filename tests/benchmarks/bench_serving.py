@@ -30,8 +30,8 @@ from helpers.model.cache import PagedCache, StaticCache  # noqa: E402
 from helpers.model.fast import speed_up  # noqa: E402
 from helpers.model.generate import decode_step, prefill  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
-from helpers.serve.blocks import Blocks  # noqa: E402
 from helpers.serve.engine import Engine  # noqa: E402
+from helpers.serve.pages import PageManager  # noqa: E402
 from helpers.serve.scheduler import Scheduler, Static  # noqa: E402
 from helpers.serve.sequence import Request  # noqa: E402
 from tests.benchmarks import bench_model as base  # noqa: E402
@@ -53,8 +53,7 @@ def requests(model: Transformer, n: int, shortest: int = NEW) -> Asked:
 
 def ours(model: Transformer, slots: int, asked: Asked, kind: type[Scheduler] = Scheduler) -> tuple[Said, int]:
     """Let our engine answer; return the replies and the steps. Nothing ends early."""
-    engine, steps = Engine(model, slots, n_pages=POOL, page_size=PAGE, kind=kind), 0
-    engine.scheduler.ends = frozenset()
+    engine, steps = Engine(model, slots, n_pages=POOL, page_size=PAGE, kind=kind, eos_ids=()), 0
     for n, (prompt, max_new) in enumerate(asked):
         engine.add(n, prompt, max_new)
     while engine.busy:
@@ -149,10 +148,11 @@ def show_users() -> None:
     rng, rows = random.Random(0), []
     crowd = [Request(n, [1] * rng.randint(10, 100), rng.randint(10, 100)) for n in range(200)]
     for size in (256, PAGE):
-        scheduler, steps, running = Scheduler(Blocks(2048 // size, size, sharing=False), 200), 0, 0
+        pages = PageManager(2048 // size, size, sharing=False)
+        scheduler, steps, running = Scheduler(pages, 200), 0, 0
         for request in crowd:
             scheduler.add(request)
-        while plan := scheduler.step():
+        while plan := scheduler.schedule():
             steps, running = steps + 1, running + len(plan)
             scheduler.ran(plan, {one: 1 for one, _ in plan})
         rows.append([size, f"{running / steps:.1f}", steps])

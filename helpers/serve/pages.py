@@ -1,0 +1,100 @@
+"""Which page belongs to whom: a free list, owners counted, and full pages found again by what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from helpers.arguments import check_whole
+
+Key = tuple[int, tuple[int, ...]]  # the text before a page, by its number, and the tokens of the page
+
+
+class PageManager:
+    """The pages of a pool, by number; their rows lie in a `PagePool`.
+
+    A page has as many owners as there are tables that it stands in. A page without owners is free; what lies
+    in it stays until somebody takes it, and the page that has been free longest is taken first. A page that
+    is full and written can be found by its tokens and the text before it: a hash of both leads to it, and
+    both are compared. So that no text is compared twice, a text that fills its pages has a number, the same
+    for equal texts. Nobody writes to a full page, so it never has to be copied.
+
+    Engines such as vLLM call it a block manager, a page a block, and the table of a sequence its block table.
+
+    Args:
+        n_pages: pages in the pool.
+        page_size: rows in a page.
+        sharing: whether pages are found again.
+    """
+
+    def __init__(self, n_pages: int, page_size: int = 16, *, sharing: bool = True) -> None:
+        self.n_pages = check_whole("n_pages", n_pages)
+        self.page_size, self.sharing = check_whole("page_size", page_size), sharing
+        self.owners = [0] * n_pages
+        self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
+        self.found: dict[Key, int] = {}  # a page by what it holds
+        self.holds: dict[int, tuple[Key, int]] = {}  # by page, and the number of the text to its end
+        self.numbers = count(1)  # of texts; the empty one has 0
+
+    def needed(self, n_tokens: int) -> int:
+        """Return how many pages so many tokens take."""
+        return -(-n_tokens // self.page_size)
+
+    def find(self, tokens: Sequence[int]) -> list[int]:
+        """Return the pages that hold the beginning of a text, full pages only.
+
+        The last token is left to run, even if all are found: a page holds rows and no logits.
+        """
+        table: list[int] = []
+        text = 0
+        for end in range(self.page_size, len(tokens), self.page_size):
+            page = self.found.get((text, tuple(tokens[end - self.page_size : end])))
+            if page is None:
+                break
+            table.append(page)
+            text = self.holds[page][1]
+        return table
+
+    def fits(self, tokens: Sequence[int]) -> bool:
+        """Whether there are pages for a text: of those found, the ones with an owner need not be free."""
+        owned = sum(self.owners[page] > 0 for page in self.find(tokens))
+        return self.needed(len(tokens)) - owned <= len(self.free)
+
+    def share(self, tokens: Sequence[int]) -> list[int]:
+        """Own and return the pages that hold the beginning of a text."""
+        table = self.find(tokens)
+        for page in table:
+            self.own(page)
+        return table
+
+    def take(self) -> int:
+        """Take the page that has been free longest; what lay in it is lost. The caller knows there is one."""
+        page = next(iter(self.free))
+        if page in self.holds:
+            key, _ = self.holds.pop(page)
+            if self.found.get(key) == page:
+                del self.found[key]
+        self.own(page)
+        return page
+
+    def own(self, page: int) -> None:
+        """Count one owner more."""
+        self.owners[page] += 1
+        self.free.pop(page, None)
+
+    def release(self, table: list[int]) -> None:
+        """Count one owner less of each page, and empty the table. The end of a text is forgotten first."""
+        while table:
+            page = table.pop()
+            self.owners[page] -= 1
+            if not self.owners[page]:
+                self.free[page] = None
+
+    def written(self, table: Sequence[int], tokens: Sequence[int], start: int, end: int) -> None:
+        """Let the pages of a text be found that its tokens from `start` up to `end`, now run, have filled."""
+        size = self.page_size
+        for i in range(start // size, end // size) if self.sharing else ():
+            text = self.holds[table[i - 1]][1] if i else 0
+            key = text, tuple(tokens[i * size : (i + 1) * size])
+            page = self.found.setdefault(key, table[i])  # of equal pages the first is found
+            self.holds[table[i]] = key, next(self.numbers) if page == table[i] else self.holds[page][1]
