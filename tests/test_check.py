@@ -10,7 +10,7 @@ import pytest
 
 from helpers import toy
 from helpers.check import n01, n02, n03, n04
-from helpers.check.exercise import Case, Exercise, Wrong, same
+from helpers.check.exercise import Case, Exercise, same
 from helpers.check.guess import WRITE_ONE, Guess
 from helpers.check.result import NotRightError, Result, describe, show
 from helpers.recording.toy import record_toy
@@ -18,9 +18,9 @@ from helpers.recording.toy import record_toy
 double = Exercise(
     name="double",
     todo="let double return twice the number.",
-    cases=[Case((1,)), Case((3,)), Case((0,), trap="twice nothing is 0.")],
+    cases=[(1,), (3,), Case((0,), trap="twice nothing is 0.")],
     right=lambda x: 2 * x,
-    wrong=[Wrong("one more.", lambda x: x + 1 if x else 0), Wrong("the square.", lambda x: x * x + 1)],
+    wrong=["one more.", lambda x: x + 1 if x else 0, "the square.", lambda x: x * x + 1],
     said="2, 6 and 0.",
 )
 SUMS = Exercise(
@@ -29,7 +29,7 @@ SUMS = Exercise(
     cases=[Case(("a",), "`a`", wanted="1 + 2"), Case(("b",), "`b`")],
     run=lambda answer, name: answer[name],
     right={"a": 3, "b": 7},
-    wrong=[Wrong("multiplied.", {"a": 2, "b": 12})],
+    wrong=["multiplied.", {"a": 2, "b": 12}],
     said="3 and 7.",
 )
 
@@ -37,7 +37,8 @@ SUMS = Exercise(
 def exercise(right: Any, *cases: Case, run: Any = None) -> Exercise:
     """Return an exercise with this right answer."""
     given = {"run": run} if run else {}
-    return Exercise("f", "write f.", cases or [Case((), "f()")], right, [], "so it is.", **given)
+    cases = cases or (Case((), "f()"),)
+    return Exercise("f", "write f.", cases=cases, right=right, wrong=[], said="so it is.", **given)
 
 
 class Odd:

@@ -95,7 +95,7 @@ def test_what_is_said_of_a_right_answer() -> None:
 # Wrong answers that come close.
 
 
-def append_written_first(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def append_written_first(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """Write as many rows as there is room for, and raise then."""
     n_free = cache.max_len - cache.length
     rows = n07.appending()(cache, layer, k[:, :, :n_free], v[:, :, :n_free])

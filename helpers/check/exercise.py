@@ -1,13 +1,13 @@
 """An exercise as data: its cases, its right answer, and the wrong ones that readers give, with the reasons.
 
-    from helpers.check.exercise import Case, Exercise, Wrong
+    from helpers.check.exercise import Case, Exercise
 
     double = Exercise(
         name="double",
         todo="let double return twice the number.",
-        cases=[Case((3,)), Case((0,), trap="twice nothing is 0.")],
+        cases=[(3,), Case((0,), trap="twice nothing is 0.")],
         right=lambda x: 2 * x,
-        wrong=[Wrong("multiplied by itself, not by 2.", lambda x: x * x)],
+        wrong=["multiplied by itself, not by 2.", lambda x: x * x, lambda x: x**2],
         said="6 for 3, and 0 for 0.",
     )
 
@@ -28,9 +28,9 @@ import operator
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,42 +68,53 @@ class Case:
     wanted: str = ""
 
 
-class Wrong:
+class Wrong(NamedTuple):
     """A mistake: what the reader is told, and answers that make it (several where their results differ)."""
 
-    def __init__(self, reason: str, *answers: Any) -> None:
-        self.reason, self.answers = reason, answers
+    reason: str
+    answers: list[Any]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Exercise:
     """An exercise; called with the reader's answer, or several, it says whether that is right.
 
     Args:
         name: what the reader writes.
         todo: what is left to do, for a stub.
-        cases: the inputs; the first that goes wrong is told.
+        cases: the inputs, a `Case` or its arguments alone; the first that goes wrong is told.
         right: the right answer, run when the exercise is made: nobody can redefine what is expected later.
-        wrong: mistakes, those that several readers make first; the first that fits is the likely reason.
+        wrong: reasons, each followed by the answers that it fits, those that several readers make first.
         said: what is said of a right answer, in numbers.
         run: takes an answer and a case's arguments, and gives what is compared.
         tell: says how a value of the right kind and shape differs, "gives …; expected …".
+        shown: writes a number, where two digits are not what a reader wants to see.
     """
 
-    name: str
-    todo: str
-    cases: Sequence[Case]
-    right: Any
-    wrong: Sequence[Wrong]
-    said: str
-    run: Callable[..., Any] = operator.call
-    tell: Callable[[Any, Any], str] | None = None
-    expected: list[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        expected = [self.observe(self.right, case) for case in self.cases]
-        object.__setattr__(self, "expected", expected)
-        for problem in expected:
+    def __init__(
+        self,
+        name: str,
+        todo: str,
+        *,
+        cases: Iterable[Case | tuple[Any, ...]],
+        right: Any,
+        wrong: Iterable[Any],
+        said: str,
+        run: Callable[..., Any] = operator.call,
+        tell: Callable[[Any, Any], str] | None = None,
+        shown: Callable[[Any], str] = show,
+    ) -> None:
+        self.name, self.todo, self.right, self.said = name, todo, right, said
+        self.run, self.tell, self.shown = run, tell, shown
+        self.is_function = callable(right)  # or data
+        self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
+        self.wrong: list[Wrong] = []
+        for one in wrong:
+            if isinstance(one, str):
+                self.wrong.append(Wrong(one, []))
+            else:
+                self.wrong[-1].answers.append(one)
+        self.expected = [self.observe(right, case) for case in self.cases]
+        for problem in self.expected:
             if isinstance(problem, NotRightError):
                 raise problem
 
@@ -123,11 +134,6 @@ class Exercise:
             return Result("not right yet", f"this answer cannot be checked: {raised(error)}.")
         return Result("right", self.said)
 
-    @property
-    def is_function(self) -> bool:
-        """Whether the answer is a function, not data."""
-        return callable(self.right)
-
     def check(self, answer: Any) -> None:
         """Raise NotSolvedError or NotRightError unless the answer is right in every case."""
         if answer is ... or answer is None or (self.is_function and is_stub(answer)):
@@ -139,14 +145,12 @@ class Exercise:
             got.append(self.observe(answer, case))
             if self.is_function and isinstance(got[-1], NotRightError):
                 break  # what raises once may not end in the next case
-        n_right = 0
         for n, (value, wanted) in enumerate(zip(got, self.expected, strict=False)):
             if value is not ... and (problem := self.differs(value, wanted, self.cases[n])):
                 raise self.explained(problem, got, n)
-            n_right += value is not ...
-        if n_right < len(self.cases):
-            blank = next(n for n, value in enumerate(got) if value is ...)
-            so_far = f"{n_right} of {len(self.cases)} are right; next: {self.cases[blank].label}."
+        if blank := [case.label for case, value in zip(self.cases, got, strict=True) if value is ...]:
+            n_right = len(got) - len(blank)
+            so_far = f"{n_right} of {len(got)} are right; next: {blank[0]}."
             raise NotSolvedError(so_far if n_right else self.todo)
 
     def observe(self, answer: Any, case: Case) -> Any:
@@ -187,41 +191,39 @@ class Exercise:
         if isinstance(got, NotRightError):
             return got
         verb = "gives" if self.is_function else "is"
-        pairs = [(verb, got, expected)]
-        if isinstance(expected, dict):
-            pairs = [(verb, got.get(verb), wanted) for verb, wanted in expected.items()]
-        for verb, value, wanted in pairs:
-            trap = case.trap if value is None or has_nan(value) else ""
+        if not isinstance(expected, dict):
+            got, expected = {verb: got}, {verb: expected}
+        for verb, wanted in expected.items():
+            value = got.get(verb)
             if problem := kind_differs(value, wanted, case.wanted):
-                return NotRightError(f"{self.label(case)} {verb} {problem}.", trap)
-            if not same(value, wanted):
-                told = f"{verb} {show(plain(value))}; expected {case.wanted or show(plain(wanted))}"
-                if self.tell is not None and verb == "gives":
-                    told = self.tell(plain(value), plain(wanted))
-                return NotRightError(f"{self.label(case)} {told}.", trap)
+                told = f"{verb} {problem}"
+            elif same(value, wanted):
+                continue
+            elif self.tell is not None and verb == "gives":
+                told = self.tell(plain(value), plain(wanted))
+            else:
+                told = (
+                    f"{verb} {self.shown(plain(value))}; expected {case.wanted or self.shown(plain(wanted))}"
+                )
+            trap = case.trap if value is None or has_nan(value) else ""
+            return NotRightError(f"{self.label(case)} {told}.", trap)
         return None
 
     def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
-        """Give a problem in case n the reason of the first mistake that does the same."""
+        """Give a problem in case n the reason of the first mistake of which some answer does the same."""
         told = [*range(len(got))] if self.is_function else [n]
         if isinstance(got[-1], NotRightError) and len(told) - 1 > n:
             told.pop()  # it raises later on; what it gave before is what is held against the mistakes
-        reason = next((w.reason for w in self.wrong if self.fits(w, got, told)), problem.reason)
+
+        def fits(answer: Any) -> bool:
+            pairs = ((got[n], self.observe(answer, self.cases[n])) for n in told)
+            return all(str(a) == str(b) if isinstance(a, NotRightError) else same(a, b) for a, b in pairs)
+
+        reason = next((one.reason for one in self.wrong if any(map(fits, one.answers))), problem.reason)
         none_is_an_answer = any(expected is None for expected in self.expected)
         if not reason and not none_is_an_answer and any(part is None for part in parts(got[n])):
             reason = NO_RETURN
         return NotRightError(problem.message, reason)
-
-    def fits(self, wrong: Wrong, got: list[Any], told: list[int]) -> bool:
-        """Whether some answer of this mistake does what the reader's does in these cases."""
-
-        def alike(n: int, answer: Any) -> bool:
-            wrong_value = self.observe(answer, self.cases[n])
-            if isinstance(got[n], NotRightError):
-                return str(got[n]) == str(wrong_value)
-            return same(got[n], wrong_value)
-
-        return any(all(alike(n, answer) for n in told) for answer in wrong.answers)
 
 
 def is_stub(function: Any) -> bool:

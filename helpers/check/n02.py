@@ -8,42 +8,36 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.exercise import Case, Exercise, Wrong, same
+from helpers.check.exercise import Case, Exercise, same
 from helpers.check.result import NotRightError, NotSolvedError, describe
 from helpers.sampling import greedy, softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
-LINES = {
-    "A": "word = VOCABULARY[greedy(logits)]",
-    "B": "weights = softmax(scores)",
-    "C": "logits = readout(contexts[0])",
-    "D": "scores = rule_scores(4)",
-    "E": "contexts = (weights @ numbers).T",
-    "F": "logits = readout(contexts[-1])",
-    "G": "hide_future()",
-}
-NOTES = {
-    "D": "(4 heads, 4 queries, 4 keys)",
-    "E": "(4 tokens, 4 heads)",
-    "G": "masks what has been made so far: scores become -inf, weights become 0",
-}
+PRINTED = """\
+A  word = VOCABULARY[greedy(logits)]
+B  weights = softmax(scores)
+C  logits = readout(contexts[0])
+D  scores = rule_scores(4)            # (4 heads, 4 queries, 4 keys)
+E  contexts = (weights @ numbers).T   # (4 tokens, 4 heads)
+F  logits = readout(contexts[-1])
+G  hide_future()                      # masks what has been made so far: scores become -inf, weights become 0
+"""
+LINES = {line[0]: line[3:] for line in PRINTED.splitlines()}
 
 
 def prefill_lines() -> None:
     """Print the seven lines of `order_prefill`, shuffled, each with its letter."""
-    for letter, line in LINES.items():
-        print(f"{letter}  {line:<35}{'# ' + NOTES[letter] if letter in NOTES else ''}".rstrip())
+    print(PRINTED, end="")
 
 
 def hide_future(made: dict[str, Any]) -> None:
     """Mask the scores, and the weights, if they have been made."""
     if "scores" not in made:
         raise NameError(name="scores")
-    mask = toy.causal_mask(T)
-    made["scores"] = np.where(mask, made["scores"], -np.inf)
+    made["scores"] = np.where(toy.causal_mask(T), made["scores"], -np.inf)
     if "weights" in made:
-        made["weights"] = made["weights"] * mask
+        made["weights"] = made["weights"] * toy.causal_mask(T)
 
 
 def run_lines(order: Sequence[str]) -> dict[str, Any]:
@@ -55,10 +49,8 @@ def run_lines(order: Sequence[str]) -> dict[str, Any]:
         try:
             exec(LINES[letter], made)
         except NameError as error:
-            before = ", ".join(order[:n]) or "none"
-            raise NotRightError(
-                f"line {letter} needs `{error.name}`, and no line before it makes it (before it: {before})."
-            ) from None
+            needs = f"line {letter} needs `{error.name}`, and no line before it makes it (before it: "
+            raise NotRightError(f"{needs}{', '.join(order[:n]) or 'none'}).") from None
         if letter == "E":
             made["used"] = made["weights"]
     return made
@@ -101,12 +93,13 @@ order_prefill = Exercise(
     run=order_makes,
     right=list("DGBEFA"),
     wrong=[
-        Wrong("softmax before the mask: 0 on the weights leaves sums of less than 1.", list("DBGEFA")),
-        Wrong(
-            "which token predicts? The next word comes from the last one: no other saw the whole prompt.",
-            list("DGBECA"),
-        ),
-        Wrong("no mask before the contexts: every token sees the future.", list("DBEGFA"), list("DBEFA")),
+        "softmax before the mask: 0 on the weights leaves sums of less than 1.",
+        list("DBGEFA"),
+        "which token predicts? The next word comes from the last one: no other saw the whole prompt.",
+        list("DGBECA"),
+        "no mask before the contexts: every token sees the future.",
+        list("DBEGFA"),
+        list("DBEFA"),
     ],
     said="the weights under `all` sum to 1 for every token, and the last one says `nice`.",
 )
@@ -115,14 +108,12 @@ Prefill = Callable[[Sequence[float]], np.ndarray]
 
 
 def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
-    """Return a prefill whose rows see what they should, or too much."""
+    """Return a prefill whose row t of n sees so many tokens in a head: as many as it should, or too many."""
 
-    def prefill(numbers: Sequence[float]) -> np.ndarray:
-        x, heads = [float(number) for number in numbers], [*enumerate(toy.HEADS)]
-        rows = range(1, len(x) + 1)
-        return np.array([[toy.four_heads(x[: sees(t, len(x), name)])[h] for h, name in heads] for t in rows])
+    def row(t: int, x: Sequence[float]) -> list[float]:
+        return [toy.four_heads([*x[: sees(t, len(x), name)]])[h] for h, name in enumerate(toy.HEADS)]
 
-    return prefill
+    return lambda numbers: np.array([row(t, numbers) for t in range(1, len(numbers) + 1)])
 
 
 def balanced(numbers: Sequence[float]) -> np.ndarray:
@@ -133,7 +124,7 @@ def balanced(numbers: Sequence[float]) -> np.ndarray:
     return np.stack([edge, -edge, moved, -moved], axis=1)
 
 
-PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead: row t of n sees so many tokens
+PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
     "the right prefill": toy.prefill_matrix,
     "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
     "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
@@ -148,11 +139,8 @@ PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead: row t 
 
 def two_runs(rows: Callable[[np.ndarray], Any], last: float = 500.0) -> Callable[[Prefill], bool]:
     """Return a test that changes the last number and compares some of the table."""
-
-    def compare(prefill: Prefill) -> bool:
-        return bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill([*NUMBERS[:-1], last]))))
-
-    return compare
+    changed = [*NUMBERS[:-1], last]
+    return lambda prefill: bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill(changed))))
 
 
 change_future = Exercise(
@@ -161,37 +149,25 @@ change_future = Exercise(
     cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
     right=two_runs(lambda table: table[:-1]),
     wrong=[
-        Wrong(
-            "the line of the changed number, or one after it, is compared too; those may change.",
-            two_runs(lambda table: table),
-            two_runs(lambda table: table[-1]),
-        ),
-        Wrong(
-            "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
-            two_runs(lambda table: table, last=NUMBERS[-1]),
-        ),
-        Wrong(
-            "not every earlier line is compared.",
-            two_runs(lambda table: table[0]),
-            two_runs(lambda table: table[:2]),
-            two_runs(lambda table: table[-2]),
-        ),
-        Wrong(
-            "not all four columns are compared.",
-            two_runs(lambda table: table[:-1, 0]),
-            two_runs(lambda table: table[:-1, 1]),
-            two_runs(lambda table: table[:-1, 3]),
-        ),
-        Wrong(
-            "True and False are swapped: True means that no earlier line changed.",
-            lambda prefill: not two_runs(lambda table: table[:-1])(prefill),
-        ),
-        Wrong(
-            "one number is made of many, a sum, a maximum or a norm; compare each number with its own.",
-            two_runs(lambda table: table[:-1].sum()),
-            two_runs(lambda table: table[:-1].max(axis=1)),
-            two_runs(lambda table: np.linalg.norm(table[:-1])),
-        ),
+        "the line of the changed number, or one after it, is compared too; those may change.",
+        two_runs(lambda table: table),
+        two_runs(lambda table: table[-1]),
+        "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
+        two_runs(lambda table: table, last=NUMBERS[-1]),
+        "not every earlier line is compared.",
+        two_runs(lambda table: table[0]),
+        two_runs(lambda table: table[:2]),
+        two_runs(lambda table: table[-2]),
+        "not all four columns are compared.",
+        two_runs(lambda table: table[:-1, 0]),
+        two_runs(lambda table: table[:-1, 1]),
+        two_runs(lambda table: table[:-1, 3]),
+        "True and False are swapped: True means that no earlier line changed.",
+        lambda prefill: not two_runs(lambda table: table[:-1])(prefill),
+        "one number is made of many, a sum, a maximum or a norm; compare each number with its own.",
+        two_runs(lambda table: table[:-1].sum()),
+        two_runs(lambda table: table[:-1].max(axis=1)),
+        two_runs(lambda table: np.linalg.norm(table[:-1])),
     ],
     said="your test passes two prefills with a mask, and catches all seven that look ahead.",
 )

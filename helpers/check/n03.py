@@ -9,32 +9,31 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.exercise import Case, Exercise
 from helpers.check.result import NotRightError, describe
 from helpers.sampling import greedy
 
 MOST_CALLS = 50
-Logits = Callable[[list[str]], np.ndarray]
+SCRIPT = ["delicious", "warm", toy.EOS]
 Step = Callable[[Sequence[str]], np.ndarray]
 
 
-def toy_logits(words: list[str]) -> np.ndarray:
+def toy_logits(words: Sequence[str]) -> np.ndarray:
     """Run the toy; `<eos>` and words it does not know carry 0."""
     return toy.readout(toy.prefill_matrix([toy.NUMBERS.get(word, 0) for word in words])[-1])
 
 
-def banned_logits(words: list[str]) -> np.ndarray:
+def banned_logits(words: Sequence[str]) -> np.ndarray:
     """Run the toy, and never choose `<eos>`."""
     return np.where([word == toy.EOS for word in toy.VOCABULARY], -np.inf, toy_logits(words))
 
 
-def scripted_logits(words: list[str]) -> np.ndarray:
+def scripted_logits(words: Sequence[str]) -> np.ndarray:
     """Say delicious, warm, `<eos>` after two words, whatever they are."""
-    script = ["delicious", "warm", toy.EOS]
-    return np.array([float(word == script[min(len(words) - 2, 2)]) for word in toy.VOCABULARY])
+    return np.array([float(word == SCRIPT[min(len(words) - 2, 2)]) for word in toy.VOCABULARY])
 
 
-def logged(generate: Any, logits: Logits, prompt: list[str], max_new: int) -> dict[str, Any]:
+def logged(generate: Any, logits: Step, prompt: list[str], max_new: int) -> dict[str, Any]:
     """Run a `generate`, and return its words and on how many words it called `step` each time."""
     lengths: list[int] = []
 
@@ -44,32 +43,22 @@ def logged(generate: Any, logits: Logits, prompt: list[str], max_new: int) -> di
             raise NotRightError(f"generate hands step {got}; expected the list of all words so far.")
         lengths.append(len(words))
         if len(lengths) > MOST_CALLS:
-            raise NotRightError(
-                f"generate calls step over {MOST_CALLS} times; expected {max_new} times at most.",
-                "nothing stops the loop when max_new words are there.",
-            )
+            told = f"generate calls step over {MOST_CALLS} times; expected {max_new} times at most."
+            raise NotRightError(told, "nothing stops the loop when max_new words are there.")
         return logits(list(words))
 
     words = generate(step, prompt, max_new)
     return {"returns": words, "runs step on so many words:": lengths}
 
 
-def choose(logits: np.ndarray) -> str:
-    """Return the word with the largest logit."""
-    return toy.VOCABULARY[greedy(logits)]
-
-
 def eager(step: Step, prompt: list[str], max_new: int, runs_eos: bool = False) -> list[str]:
     """Run each word as soon as it is chosen, and stop one pass too late."""
     words = list(prompt)
     logits = step(words)
-    while len(words) < len(prompt) + max_new:
-        words.append(choose(logits))
-        if words[-1] == toy.EOS and not runs_eos:
-            break
-        logits = step(words)
-        if words[-1] == toy.EOS:
-            break
+    while len(words) < len(prompt) + max_new and words[-1] != toy.EOS:
+        words.append(toy.VOCABULARY[greedy(logits)])
+        if words[-1] != toy.EOS or runs_eos:
+            logits = step(words)
     return words[len(prompt) :]
 
 
@@ -77,7 +66,7 @@ def loop(step: Step, prompt: list[str], max_new: int, stop: str = toy.EOS, newes
     """Say words until one is `stop`, and hand step all of them, or the newest alone."""
     words, fed = list(prompt), list(prompt)
     while len(words) < len(prompt) + max_new and words[-1] != stop:
-        words.append(choose(step(fed)))
+        words.append(toy.VOCABULARY[greedy(step(fed))])
         fed = words[-1:] if newest else words
     return words[len(prompt) :]
 
@@ -89,35 +78,24 @@ generate = Exercise(
         Case((toy_logits, list(toy.PROMPT), 3), "generate on the toy, max_new=3,"),
         Case((banned_logits, list(toy.PROMPT), 3), "generate with `<eos>` banned, max_new=3,"),
         Case((toy_logits, list(toy.PROMPT), 1), "generate on the toy, max_new=1,"),
-        Case(
-            (scripted_logits, ["weather", "is"], 5), "generate with a step that says delicious, warm, <eos>,"
-        ),
+        Case((scripted_logits, ["weather", "is"], 5), f"generate with a step that says {', '.join(SCRIPT)},"),
     ],
     run=logged,
     right=toy.generate,
     wrong=[
-        Wrong(
-            "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call.",
-            partial(loop, stop=""),
-            partial(eager, runs_eos=True),
-        ),
-        Wrong("a pass too many: the logits of the last one were never read.", eager),
-        Wrong(
-            "a word too many: the first pass, over the prompt, emits one of the max_new words already.",
-            lambda step, prompt, max_new: toy.generate(step, prompt, max_new + 1),
-        ),
-        Wrong(
-            "only the newest word is handed to step; without a cache it needs all words so far.",
-            partial(loop, newest=True),
-        ),
-        Wrong(
-            "the prompt is returned too; only the new words are asked for.",
-            lambda step, prompt, max_new: prompt + toy.generate(step, prompt, max_new),
-        ),
-        Wrong(
-            "`<eos>` is left out of the answer; it was chosen, so it counts as emitted.",
-            lambda *args: [word for word in toy.generate(*args) if word != toy.EOS],
-        ),
+        "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call.",
+        partial(loop, stop=""),
+        partial(eager, runs_eos=True),
+        "a pass too many: the logits of the last one were never read.",
+        eager,
+        "a word too many: the first pass, over the prompt, emits one of the max_new words already.",
+        lambda step, prompt, max_new: toy.generate(step, prompt, max_new + 1),
+        "only the newest word is handed to step; without a cache it needs all words so far.",
+        partial(loop, newest=True),
+        "the prompt is returned too; only the new words are asked for.",
+        lambda step, prompt, max_new: prompt + toy.generate(step, prompt, max_new),
+        "`<eos>` is left out of the answer; it was chosen, so it counts as emitted.",
+        lambda *args: [word for word in toy.generate(*args) if word != toy.EOS],
     ],
     said="with max_new=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
 )
@@ -141,23 +119,17 @@ count_work = Exercise(
     run=lambda answers, part: answers[part],
     right=work(PASSES),
     wrong=[
-        Wrong(
-            f"{N_NEW} words take {N_NEW} passes: prefill emits a word too.", work([*PASSES, PASSES[-1] + 1])
-        ),
-        Wrong(
-            "masked products were counted; a query sees itself and what stands before it.",
-            (sum(PASSES), sum(t * t for t in PASSES)),
-        ),
-        Wrong(
-            "that is the cost with a cache; without one, each pass runs all tokens again.",
-            work([PASSES[-1]]),
-            work([PASSES[-1] + 1]),
-        ),
-        Wrong("the prefill is left out; it is one of the passes.", work(PASSES[1:])),
-        Wrong(
-            "the passes run 4 to 11 tokens: the first is the prefill, and the last word is never run.",
-            work([t + 1 for t in PASSES]),
-        ),
+        f"{N_NEW} words take {N_NEW} passes: prefill emits a word too.",
+        work([*PASSES, PASSES[-1] + 1]),
+        "masked products were counted; a query sees itself and what stands before it.",
+        (sum(PASSES), sum(t * t for t in PASSES)),
+        "that is the cost with a cache; without one, each pass runs all tokens again.",
+        work([PASSES[-1]]),
+        work([PASSES[-1] + 1]),
+        "the prefill is left out; it is one of the passes.",
+        work(PASSES[1:]),
+        "the passes run 4 to 11 tokens: the first is the prefill, and the last word is never run.",
+        work([t + 1 for t in PASSES]),
     ],
     said="60 positions and 276 pairs in 8 passes.",
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.exercise import Case, Exercise
 from helpers.check.result import Result, show
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
@@ -32,12 +32,7 @@ def run_steps(
 ) -> dict[str, Any]:
     """Run decode steps on one cache; return the last one's contexts and what the cache holds then.
 
-    Args:
-        decode_step: a reader's.
-        stored: numbers whose rows the cache holds.
-        new: the numbers to run.
-        dropped: how many of the stored rows are truncated again; they still lie behind the others.
-        swapped: whether the keys call even positions odd, which only who reads them can know.
+    So many rows as are dropped still lie behind the others; swapped keys call even positions odd.
     """
     cache = CountingCache()
     toy.run_pass(stored, cache)
@@ -81,22 +76,20 @@ decode_step = Exercise(
     run=run_steps,
     right=toy.decode_step,
     wrong=[
-        Wrong(
-            "attended before appending: a token sees its own row too.", partial(decode, but="attends first")
-        ),
-        Wrong(
-            "not the next position: ask the cache where the new token stands, before you advance it.",
-            partial(decode, at=lambda cache: 1),
-            partial(decode, at=lambda cache: cache.length),
-            partial(decode, at=lambda cache: len(cache.v[0]) + 1),
-        ),
-        Wrong("no cache.advance(1): the next token would overwrite this row.", partial(decode, advance=0)),
-        Wrong("ask for positions and mask before you advance the cache.", partial(decode, but="late mask")),
-        Wrong(
-            "attend to the keys and values that append returns, all rows, not to k and v of the new one.",
-            partial(decode, but="own row alone"),
-        ),
-        Wrong("make_qkv takes arrays, np.array([number]).", partial(decode, but="bare number")),
+        "attended before appending: a token sees its own row too.",
+        partial(decode, but="attends first"),
+        "not the next position: ask the cache where the new token stands, before you advance it.",
+        partial(decode, at=lambda cache: 1),
+        partial(decode, at=lambda cache: cache.length),
+        partial(decode, at=lambda cache: len(cache.v[0]) + 1),
+        "no cache.advance(1): the next token would overwrite this row.",
+        partial(decode, advance=0),
+        "ask for positions and mask before you advance the cache.",
+        partial(decode, but="late mask"),
+        "attend to the keys and values that append returns, all rows, not to k and v of the new one.",
+        partial(decode, but="own row alone"),
+        "make_qkv takes arrays, np.array([number]).",
+        partial(decode, but="bare number"),
     ],
     said="12.5, 14, 10, 10, and 5 rows in the cache; the next step is right too.",
 )
@@ -110,28 +103,20 @@ def stale_rows(layer: int, j: int, n: int) -> set[int]:
 stale = Exercise(
     name="stale",
     todo="let stale return the list of the rows of V that change.",
-    cases=[Case(args) for args in [(1, 2, 5), (2, 2, 5), (2, 4, 6), (3, 2, 4), (1, 6, 6), (2, 3, 3)]],
+    cases=[(1, 2, 5), (2, 2, 5), (2, 4, 6), (3, 2, 4), (1, 6, 6), (2, 3, 3)],
     right=stale_rows,
     wrong=[
-        Wrong(
-            "K and V depend on their own token only in layer 1; deeper, row i carries all tokens up to i.",
-            lambda layer, j, n: [j],
-            lambda layer, j, n: [*range(j, n + 1)] if layer == 2 else [j],
-        ),
-        Wrong(
-            "in layer 1 a row is made from its own token alone (and layers count from 1).",
-            lambda layer, j, n: [*range(j, n + 1)],
-            lambda layer, j, n: [*range(j, n + 1)] if layer == 1 else [j],
-        ),
-        Wrong(
-            "rows before the change are listed; they cannot see a later token.",
-            lambda layer, j, n: [j] if layer == 1 else [*range(1, n + 1)],
-            lambda layer, j, n: [*range(1, n + 1)],
-        ),
-        Wrong(
-            "counted from 0; rows count from 1.",
-            lambda layer, j, n: [row - 1 for row in sorted(stale_rows(layer, j, n))],
-        ),
+        "K and V depend on their own token only in layer 1; deeper, row i carries all tokens up to i.",
+        lambda layer, j, n: [j],
+        lambda layer, j, n: [*range(j, n + 1)] if layer == 2 else [j],
+        "in layer 1 a row is made from its own token alone (and layers count from 1).",
+        lambda layer, j, n: [*range(j, n + 1)],
+        lambda layer, j, n: [*range(j, n + 1)] if layer == 1 else [j],
+        "rows before the change are listed; they cannot see a later token.",
+        lambda layer, j, n: [j] if layer == 1 else [*range(1, n + 1)],
+        lambda layer, j, n: [*range(1, n + 1)],
+        "counted from 0; rows count from 1.",
+        lambda layer, j, n: [row - 1 for row in sorted(stale_rows(layer, j, n))],
     ],
     said="row 2 in layer 1, rows 2, 3, 4, 5 in layer 2, and four other cases.",
 )
@@ -144,14 +129,10 @@ even_at_so = Exercise(
     run=lambda answer: answer,
     right=sum(OSLO[1::2]) / 2,
     wrong=[
-        Wrong(
-            "the old rows were reused, but every position moved: only a prefix is reusable.",
-            sum(NUMBERS[1::2]) / 2,
-        ),
-        Wrong(
-            "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged.",
-            sum(OSLO[::2]) / 3,
-        ),
+        "the old rows were reused, but every position moved: only a prefix is reusable.",
+        sum(NUMBERS[1::2]) / 2,
+        "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged.",
+        sum(OSLO[::2]) / 3,
     ],
     said="5.5 at `so`.",
 )
@@ -162,53 +143,35 @@ def common(old: Sequence[str], new: Sequence[str]) -> int:
     return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
 
 
-def reuse_case(old: str, new: str) -> Case:
-    """Return a case of `reusable`; words stand between spaces."""
-    trap = "one list may be shorter than the other, or empty."
-    return Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", trap)
-
-
+TEXT, SHORTER = "Today weather is so", "one list may be shorter than the other, or empty."
 ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
 reusable = Exercise(
     name="reusable",
     todo="even_at_so, 5.5, is right; now let reusable return how many rows can be kept.",
     cases=[
-        reuse_case("Today weather is so", "Today weather is so nice"),
-        reuse_case("Today weather is so", "Oslo Today weather is so"),
-        reuse_case("Today weather is so", "Today weather was so"),
-        reuse_case("Today weather is so", "Today weather as so"),
-        reuse_case("Today weather is so", "so is weather Today"),
-        reuse_case("so so nice", "so so so nice"),
-        reuse_case("Today weather is so", "Today weather"),
-        reuse_case("Today weather is so", "Today weather is so"),
-        reuse_case("", "Today weather is so"),
+        Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
+        for old, new in [
+            *[(TEXT, f"{TEXT} nice"), (TEXT, f"Oslo {TEXT}"), (TEXT, "Today weather was so")],
+            *[(TEXT, "Today weather as so"), (TEXT, "so is weather Today"), ("so so nice", "so so so nice")],
+            *[(TEXT, "Today weather"), (TEXT, TEXT), ("", TEXT)],
+        ]
     ],
     right=common,
     wrong=[
-        Wrong(
-            f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
-            lambda old, new: len(set(old) & set(new)),
-            lambda old, new: sum(word in new for word in old),
-        ),
-        Wrong(
-            f"words after the first difference were counted; {ONLY_A_PREFIX}",
-            lambda old, new: sum(a == b for a, b in zip(old, new, strict=False)),
-        ),
-        Wrong(
-            "all or nothing: a part of the beginning can be kept too.",
-            lambda old, new: len(old) if new[: len(old)] == old else 0,
-        ),
-        Wrong(
-            "lengths were compared; a row can be kept if its token and all before it are the same.",
-            lambda old, new: len(old),
-            lambda old, new: min(len(old), len(new)),
-            lambda old, new: common(["x" * len(word) for word in old], ["x" * len(word) for word in new]),
-        ),
-        Wrong(
-            "one too few: the last common token's row is right too.",
-            lambda old, new: max(common(old, new) - 1, 0),
-            lambda old, new: min(common(old, new), len(new) - 1),
-        ),
+        f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
+        lambda old, new: len(set(old) & set(new)),
+        lambda old, new: sum(word in new for word in old),
+        f"words after the first difference were counted; {ONLY_A_PREFIX}",
+        lambda old, new: sum(a == b for a, b in zip(old, new, strict=False)),
+        "all or nothing: a part of the beginning can be kept too.",
+        lambda old, new: len(old) if new[: len(old)] == old else 0,
+        "lengths were compared; a row can be kept if its token and all before it are the same.",
+        lambda old, new: len(old),
+        lambda old, new: min(len(old), len(new)),
+        lambda old, new: common(["x" * len(word) for word in old], ["x" * len(word) for word in new]),
+        "one too few: the last common token's row is right too.",
+        lambda old, new: max(common(old, new) - 1, 0),
+        lambda old, new: min(common(old, new), len(new) - 1),
     ],
     said="5.5 at `so`; 4 rows can be kept when `nice` follows, 0 behind Oslo.",
 )
@@ -232,25 +195,26 @@ def tell_mask(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
     return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
 
 
+MASKS = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S
 mask = Exercise(
     name="mask",
     todo="let mask return (T, S), True where one of the T newest tokens may look at one of all S.",
-    cases=[Case(shape) for shape in [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]],
+    cases=MASKS,
     right=causal,
     wrong=[
-        Wrong(
-            "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
-            lambda T, S: np.tri(T, S, dtype=bool),
-        ),
-        Wrong("no mask: a query sees tokens that come after it.", lambda T, S: np.ones((T, S), dtype=bool)),
-        Wrong("upside down: True is where the query may look.", lambda T, S: ~causal(T, S)),
-        Wrong("shifted by one: a query sees itself too.", lambda T, S: causal(T, S, -1)),
-        Wrong("shifted by one: a query does not see the token after it.", lambda T, S: causal(T, S, 1)),
-        Wrong(
-            "the stored tokens are left out; a new token sees all of them, so there are S columns.",
-            lambda T, S: np.tri(T, dtype=bool),
-            lambda T, S: causal(T, S) & (np.arange(S) >= S - T),
-        ),
+        "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
+        lambda T, S: np.tri(T, S, dtype=bool),
+        "no mask: a query sees tokens that come after it.",
+        lambda T, S: np.ones((T, S), dtype=bool),
+        "upside down: True is where the query may look.",
+        lambda T, S: ~causal(T, S),
+        "shifted by one: a query sees itself too.",
+        lambda T, S: causal(T, S, -1),
+        "shifted by one: a query does not see the token after it.",
+        lambda T, S: causal(T, S, 1),
+        "the stored tokens are left out; a new token sees all of them, so there are S columns.",
+        lambda T, S: np.tri(T, dtype=bool),
+        lambda T, S: causal(T, S) & (np.arange(S) >= S - T),
     ],
     said="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
     tell=tell_mask,

@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.exercise import Case, Exercise
 from helpers.check.result import is_tensor, show
 from helpers.cost.models import MODELS
 from helpers.model.attention import attend
-from helpers.model.config import ModelConfig
 from helpers.model.sizes import published
 
 Operation = Callable[[Tensor], Tensor]
@@ -41,17 +40,13 @@ def half_handed_on(x: Tensor) -> Tensor:
 
 
 def up_and_down(start: Tensor) -> Operation:
-    """Return an operation on tokens near `start`: if one moves, even ones grow and odd ones shrink.
-
-    A token takes in the changes of all tokens up to its own. A little of each change itself is added to its
-    square, or a derivative at `start` would be 0.
-    """
+    """Return an operation on tokens near `start`: if one moves, later even ones grow and odd ones shrink."""
 
     def run(x: Tensor) -> Tensor:
         change = x - start
         signs = torch.tensor([1.0, -1.0]).repeat(x.shape[1])[: x.shape[1], None]
-        sums = (change.square() + 1e-3 * change).mean(dim=2, keepdim=True).cumsum(dim=1)
-        return (signs * sums).expand_as(x)
+        squares = change.square() + 1e-3 * change  # of which a derivative at `start` is not 0
+        return (signs * squares.mean(dim=2, keepdim=True).cumsum(dim=1)).expand_as(x)
 
     return run
 
@@ -82,13 +77,7 @@ def moves(
     differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
     fresh: bool = True,
 ) -> Callable[[Operation, Tensor], np.ndarray]:
-    """Return a `who_moves`.
-
-    Args:
-        change: gives a token other numbers.
-        differ: says which tokens (1, T, C) have changed.
-        fresh: whether each change begins with a copy of x.
-    """
+    """Return a `who_moves`: how a token changes, which tokens differ, and whether x is copied each time."""
 
     def who(f: Operation, x: Tensor) -> np.ndarray:
         before, changed, columns = f(x), x.clone(), []
@@ -115,28 +104,22 @@ who_moves = Exercise(
     run=run_moves,
     right=moves(),
     wrong=[
-        Wrong("transposed: line i is what changed, column j what moved it.", lambda f, x: moves()(f, x).T),
-        Wrong(
-            "upside down: True where the token changes.",
-            lambda f, x: ~moves()(f, x),
-            moves(differ=lambda now, before: (now == before).any(dim=-1)),
-        ),
-        Wrong("the changes pile up: for each j begin with a fresh copy of x.", moves(fresh=False)),
-        Wrong(
-            "the change is hidden: an operation may ignore what is added to every number, or a factor. "
-            "Change a token at random, and compare number by number.",
-            moves(lambda token: token + 1),
-            moves(lambda token: 2 * token),
-        ),
-        Wrong(
-            "a number may also change in the other direction: compare with !=, or take abs() first.",
-            moves(differ=lambda now, before: (now > before).any(dim=-1)),
-            moves(differ=lambda now, before: (now < before).any(dim=-1)),
-        ),
-        Wrong(
-            "a token counts as changed if any of its numbers is, not only if all are.",
-            moves(differ=lambda now, before: (now != before).all(dim=-1)),
-        ),
+        "transposed: line i is what changed, column j what moved it.",
+        lambda f, x: moves()(f, x).T,
+        "upside down: True where the token changes.",
+        lambda f, x: ~moves()(f, x),
+        moves(differ=lambda now, before: (now == before).any(dim=-1)),
+        "the changes pile up: for each j begin with a fresh copy of x.",
+        moves(fresh=False),
+        "the change is hidden: an operation may ignore what is added to every number, or a factor. "
+        "Change a token at random, and compare number by number.",
+        moves(lambda token: token + 1),
+        moves(lambda token: 2 * token),
+        "a number may also change in the other direction: compare with !=, or take abs() first.",
+        moves(differ=lambda now, before: (now > before).any(dim=-1)),
+        moves(differ=lambda now, before: (now < before).any(dim=-1)),
+        "a token counts as changed if any of its numbers is, not only if all are.",
+        moves(differ=lambda now, before: (now != before).all(dim=-1)),
     ],
     said="3 of 7 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
     "axis mixes every token with every other.",
@@ -161,43 +144,31 @@ shift_targets = Exercise(
     name="shift_targets",
     todo="let shift_targets return inputs and targets, (B, T) each.",
     cases=[
-        Case(
-            (torch.randperm(B * T, generator=torch.Generator().manual_seed(B)).view(B, T),),
-            label=f"shift_targets on ids {(B, T)}",
-            wanted=f"inputs and targets {(B, T - 1)}",
-        )
+        Case((ids,), f"shift_targets on ids {(B, T)}", wanted=f"inputs and targets {(B, T - 1)}")
         for B, T in [(2, 6), (3, 4), (1, 9), (4, 2)]
+        for ids in [torch.randperm(B * T, generator=torch.Generator().manual_seed(B)).view(B, T)]
     ],
     run=run_shift,
     right=lambda tokens: (tokens[:, :-1], tokens[:, 1:]),
     wrong=[
-        Wrong(
-            "not shifted: the model is asked for the token that it is given. "
-            "One that only repeats it gets a loss near 0.",
-            lambda tokens: (tokens[:, :-1], tokens[:, :-1]),
-            lambda tokens: (tokens[:, 1:], tokens[:, 1:]),
-        ),
-        Wrong("swapped: inputs come first.", lambda tokens: (tokens[:, 1:], tokens[:, :-1])),
-        Wrong(
-            "shifted twice: a target is the very next token.",
-            lambda tokens: (tokens[:, :-2], tokens[:, 2:]),
-            lambda tokens: (tokens[:, :-1], tokens[:, 2:]),
-        ),
-        Wrong("the wrong axis: shift tokens, not sequences.", lambda tokens: (tokens[:-1], tokens[1:])),
-        Wrong(
-            "the last token is an input, but what comes after it is not known: cut it off the inputs.",
-            lambda tokens: (tokens, tokens[:, 1:]),
-            lambda tokens: (tokens, tokens.roll(-1, 1)),
-        ),
+        "not shifted: the model is asked for the token that it is given. "
+        "One that only repeats it gets a loss near 0.",
+        lambda tokens: (tokens[:, :-1], tokens[:, :-1]),
+        lambda tokens: (tokens[:, 1:], tokens[:, 1:]),
+        "swapped: inputs come first.",
+        lambda tokens: (tokens[:, 1:], tokens[:, :-1]),
+        "shifted twice: a target is the very next token.",
+        lambda tokens: (tokens[:, :-2], tokens[:, 2:]),
+        lambda tokens: (tokens[:, :-1], tokens[:, 2:]),
+        "the wrong axis: shift tokens, not sequences.",
+        lambda tokens: (tokens[:-1], tokens[1:]),
+        "the last token is an input, but what comes after it is not known: cut it off the inputs.",
+        lambda tokens: (tokens, tokens[:, 1:]),
+        lambda tokens: (tokens, tokens.roll(-1, 1)),
     ],
     said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
     tell=tell_shift,
 )
-
-
-def per_layer(change: Callable[[ModelConfig], int]) -> Callable[[ModelConfig], int]:
-    """Return a count that is off by so many numbers in each layer."""
-    return lambda config: config.n_parameters + config.n_layers * change(config)
 
 
 def tell_count(got: np.ndarray, expected: np.ndarray) -> str:
@@ -215,27 +186,19 @@ count_parameters = Exercise(
     ],
     right=lambda config: config.n_parameters,
     wrong=[
-        Wrong(
-            "query heads were counted for K and V; they have n_kv_heads.",
-            per_layer(lambda c: 2 * c.hidden_size * (c.n_heads - c.n_kv_heads) * c.head_dim),
-            per_layer(
-                lambda c: 2 * c.hidden_size * (2 * c.hidden_size - (c.n_heads + c.n_kv_heads) * c.head_dim)
-            ),
-        ),
-        Wrong(
-            "the norms were forgotten: C numbers for each, two in a layer and one at the end.",
-            lambda config: config.n_parameters - (2 * config.n_layers + 1) * config.hidden_size,
-        ),
-        Wrong("the norm at the end was forgotten.", lambda config: config.n_parameters - config.hidden_size),
-        Wrong(
-            "a tied matrix was counted twice: embedding and readout are the same numbers.",
-            lambda config: config.n_parameters + config.tied * config.vocab_size * config.hidden_size,
-        ),
-        Wrong(
-            "untied, the readout has a matrix of its own.",
-            lambda config: config.n_parameters - (not config.tied) * config.vocab_size * config.hidden_size,
-        ),
-        Wrong("the MLP has three matrices.", per_layer(lambda c: -c.hidden_size * c.intermediate_size)),
+        "query heads were counted for K and V; they have n_kv_heads.",
+        lambda c: c.n_parameters + 2 * c.n_layers * c.hidden_size * (c.n_heads - c.n_kv_heads) * c.head_dim,
+        lambda c: replace(c, n_kv_heads=c.n_heads, head_dim=c.hidden_size // c.n_heads).n_parameters,
+        "the norms were forgotten: C numbers for each, two in a layer and one at the end.",
+        lambda config: config.n_parameters - (2 * config.n_layers + 1) * config.hidden_size,
+        "the norm at the end was forgotten.",
+        lambda config: config.n_parameters - config.hidden_size,
+        "a tied matrix was counted twice: embedding and readout are the same numbers.",
+        lambda config: config.n_parameters + config.tied * config.vocab_size * config.hidden_size,
+        "untied, the readout has a matrix of its own.",
+        lambda config: config.n_parameters - (not config.tied) * config.vocab_size * config.hidden_size,
+        "the MLP has three matrices.",
+        lambda config: config.n_parameters - config.n_layers * config.hidden_size * config.intermediate_size,
     ],
     said=", ".join(f"{MODELS[name].n_parameters:,} in {name}" for name in PUBLISHED) + ".",
     tell=tell_count,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.exercise import Case, Exercise
 from helpers.check.result import is_tensor, show
 
 N_LAYERS, B, HKV, D = 3, 2, 4, 5
@@ -61,26 +61,18 @@ def appending(
     spare: float = 0,
     counts_in: Sequence[int] = (),
     rows: Callable[[int, int], slice] = lambda length, S: slice(S),
-) -> Callable[[Any, int, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Return an `append`.
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return an `append`: where it writes, rows kept spare, layers that count cache.length up, rows given."""
 
-    Args:
-        start: the row from which it writes, or None for cache.length.
-        spare: rows that it keeps free.
-        counts_in: layers in which it counts cache.length up.
-        rows: which rows it returns, from how many there were and are.
-    """
-
-    def append(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def append(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         length, T = cache.length, k.shape[2]
         if length + T > cache.max_len - spare:
             raise ValueError("too many rows")
         first = length if start is None else start
-        cache.k[layer, :, :, first : first + T] = k
-        cache.v[layer, :, :, first : first + T] = v
+        for buffer, new in ((cache.k, k), (cache.v, v)):
+            buffer[layer, :, :, first : first + T] = new
         cache.length += T * (layer in counts_in)
-        seen = rows(length, length + T)
-        return cache.k[layer, :, :, seen], cache.v[layer, :, :, seen]
+        return tuple(buffer[layer, :, :, rows(length, length + T)] for buffer in (cache.k, cache.v))
 
     return append
 
@@ -89,31 +81,25 @@ append = Exercise(
     name="append",
     todo="let append write k and v into the cache and return views of all rows so far.",
     cases=[
-        Case(
-            (layer, length, T, max_len),
-            label=f"append of {T} row{'s' * (T > 1)} to {length} of {max_len}, layer {layer},",
-        )
-        for length, T, max_len in [(3, 1, 6), (0, 3, 6), (4, 2, 6), (6, 1, 6), (5, 3, 6), (3, 3, 5)]
-        for layer in range(N_LAYERS)
+        Case((at, n, T, room), f"append of {T} row{'s' * (T > 1)} to {n} of {room}, layer {at},")
+        for n, T, room in [(3, 1, 6), (0, 3, 6), (4, 2, 6), (6, 1, 6), (5, 3, 6), (3, 3, 5)]
+        for at in range(N_LAYERS)
     ],
     run=run_append,
     right=appending(),
     wrong=[
-        Wrong(
-            "counted up here; whoever runs the model counts, once, after the last layer.",
-            *[appending(counts_in=layers) for layers in (range(N_LAYERS), [0], [N_LAYERS - 1])],
-        ),
-        Wrong(
-            "the whole buffer: rows that nobody has written yet would be attended to.",
-            appending(rows=lambda length, S: slice(None)),
-        ),
-        Wrong("positions restarted at 0: new rows begin at cache.length.", appending(start=0)),
-        Wrong(
-            "the new rows alone: attention needs the stored ones too.",
-            appending(rows=lambda length, S: slice(length, S)),
-        ),
-        Wrong("the room is not checked: compare with cache.max_len first.", appending(spare=-np.inf)),
-        Wrong("exactly full is allowed: only more than max_len rows are too many.", appending(spare=1)),
+        "counted up here; whoever runs the model counts, once, after the last layer.",
+        *[appending(counts_in=layers) for layers in (range(N_LAYERS), [0], [N_LAYERS - 1])],
+        "the whole buffer: rows that nobody has written yet would be attended to.",
+        appending(rows=lambda length, S: slice(None)),
+        "positions restarted at 0: new rows begin at cache.length.",
+        appending(start=0),
+        "the new rows alone: attention needs the stored ones too.",
+        appending(rows=lambda length, S: slice(length, S)),
+        "the room is not checked: compare with cache.max_len first.",
+        appending(spare=-np.inf),
+        "exactly full is allowed: only more than max_len rows are too many.",
+        appending(spare=1),
     ],
     said="3 + 1 + 2 rows fill the 6 of each layer exactly; more are refused before anything is written.",
     tell=lambda got, expected: "gives other rows than those stored so far and the new ones behind them",
@@ -133,15 +119,14 @@ def largest(a: Tensor, b: Tensor) -> Tensor:
 
 def differ_cases() -> list[Case]:
     """Return logits with margins around once, twice and four times the largest difference."""
-    a = torch.tensor(
-        [
-            [1.0, 2.5, -3.0, 2.35, 0.0, 0.4],  # margin 0.15: between once and twice
-            [4.0, 1.0, 3.0, -2.0, 0.5, 1.5],  # 1.0: safe
-            [0.2, 0.3, 5.0, 1.0, 4.94, 0.0],  # 0.06: under once
-            [-1.0, -0.65, -4.0, -0.4, -2.0, -3.0],  # 0.25: between twice and four times
-            [2.0, 0.1, 1.84, 0.3, 0.4, 0.5],  # 0.16: between once and twice
-        ]
-    )
+    rows = [
+        [1.0, 2.5, -3.0, 2.35, 0.0, 0.4],  # margin 0.15: between once and twice
+        [4.0, 1.0, 3.0, -2.0, 0.5, 1.5],  # 1.0: safe
+        [0.2, 0.3, 5.0, 1.0, 4.94, 0.0],  # 0.06: under once
+        [-1.0, -0.65, -4.0, -0.4, -2.0, -3.0],  # 0.25: between twice and four times
+        [2.0, 0.1, 1.84, 0.3, 0.4, 0.5],  # 0.16: between once and twice
+    ]
+    a = torch.tensor(rows)
     moved, small = torch.zeros_like(a), torch.zeros_like(a)  # a - moved says another word in row 2
     moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, 0.1, 0.02, -0.07
     moved[3, 1], moved[3, 3] = -0.07, 0.06  # the margin of row 3 is 0.12 in a - moved
@@ -164,26 +149,19 @@ may_differ = Exercise(
     cases=differ_cases(),
     right=lambda a, b: (margin(a) <= 2 * largest(a, b)).numpy(),
     wrong=[
-        Wrong(
-            "twice: the best may fall by it, the second rise by it.", lambda a, b: margin(a) <= largest(a, b)
-        ),
-        Wrong(
-            "that is where the two differ now, not where they may.", lambda a, b: a.argmax(-1) != b.argmax(-1)
-        ),
-        Wrong("the other way round: a small margin may flip.", lambda a, b: margin(a) > 2 * largest(a, b)),
-        Wrong(
-            "the largest difference of each token was taken; the largest of all may come at any token.",
-            lambda a, b: margin(a) <= 2 * (a - b).abs().amax(dim=-1),
-        ),
-        Wrong(
-            "differences without their sign: abs() before max(), as a logit may also fall.",
-            lambda a, b: margin(a) <= 2 * (a - b).max(),
-            lambda a, b: margin(a) <= 2 * (b - a).max(),
-        ),
-        Wrong(
-            "a margin of exactly twice the difference may be used up: the two are then level. <=, not <.",
-            lambda a, b: margin(a) < 2 * largest(a, b),
-        ),
+        "twice: the best may fall by it, the second rise by it.",
+        lambda a, b: margin(a) <= largest(a, b),
+        "that is where the two differ now, not where they may.",
+        lambda a, b: a.argmax(-1) != b.argmax(-1),
+        "the other way round: a small margin may flip.",
+        lambda a, b: margin(a) > 2 * largest(a, b),
+        "the largest difference of each token was taken; the largest of all may come at any token.",
+        lambda a, b: margin(a) <= 2 * (a - b).abs().amax(dim=-1),
+        "differences without their sign: abs() before max(), as a logit may also fall.",
+        lambda a, b: margin(a) <= 2 * (a - b).max(),
+        lambda a, b: margin(a) <= 2 * (b - a).max(),
+        "a margin of exactly twice the difference may be used up: the two are then level. <=, not <.",
+        lambda a, b: margin(a) < 2 * largest(a, b),
     ],
     said="3 of 5 tokens may differ, where the margin is at most twice 0.1; so may one that is exactly twice.",
     tell=tell_differ,
@@ -199,38 +177,29 @@ predict_tpot = Exercise(
     name="predict_tpot",
     todo="let predict_tpot fit a line to the measured times and return the one at `context`.",
     cases=[
-        Case(([128, 256, 512, 1024], [3.4, 3.7, 4.9, 6.8], 2048)),
-        Case(([100, 200, 400], [21.5, 21.0, 23.5], 3000)),
-        Case(([64, 128, 192, 256, 512], [1.5, 1.9, 1.7, 2.4, 3.1], 1024)),
-        Case(([50, 500], [8.0, 9.8], 5000)),
+        ([128, 256, 512, 1024], [3.4, 3.7, 4.9, 6.8], 2048),
+        ([100, 200, 400], [21.5, 21.0, 23.5], 3000),
+        ([64, 128, 192, 256, 512], [1.5, 1.9, 1.7, 2.4, 3.1], 1024),
+        ([50, 500], [8.0, 9.8], 5000),
     ],
     right=line,
     wrong=[
-        Wrong(
-            "proportional: the line does not go through 0. A step reads the weights whatever the context is.",
-            lambda x, y, context: y[-1] / x[-1] * context,
-            lambda x, y, context: y[0] / x[0] * context,
-            lambda x, y, context: np.mean(np.divide(y, x)) * context,
-            lambda x, y, context: np.dot(x, y) / np.dot(x, x) * context,
-        ),
-        Wrong(
-            "the last time was repeated; a longer context has more rows to read.", lambda x, y, context: y[-1]
-        ),
-        Wrong(
-            "a line through two of the points: each is off a little; least squares weighs all of them.",
-            lambda x, y, context: line([x[0], x[-1]], [y[0], y[-1]], context),
-            lambda x, y, context: line(x[-2:], y[-2:], context),
-            lambda x, y, context: line(x[:2], y[:2], context),
-        ),
-        Wrong(
-            "the fixed part is left out: slope · context is only what the rows cost.",
-            lambda x, y, context: line(x, y, context) - line(x, y, 0),
-        ),
-        Wrong(
-            "np.polyfit gives the slope first, then the value at 0.",
-            lambda x, y, context: np.polyfit(x, y, 1) @ [1, context],
-        ),
+        "proportional: the line does not go through 0. A step reads the weights whatever the context is.",
+        lambda x, y, context: y[-1] / x[-1] * context,
+        lambda x, y, context: y[0] / x[0] * context,
+        lambda x, y, context: np.mean(np.divide(y, x)) * context,
+        lambda x, y, context: np.dot(x, y) / np.dot(x, x) * context,
+        "the last time was repeated; a longer context has more rows to read.",
+        lambda x, y, context: y[-1],
+        "a line through two of the points: each is off a little; least squares weighs all of them.",
+        lambda x, y, context: line([x[0], x[-1]], [y[0], y[-1]], context),
+        lambda x, y, context: line(x[-2:], y[-2:], context),
+        lambda x, y, context: line(x[:2], y[:2], context),
+        "the fixed part is left out: slope · context is only what the rows cost.",
+        lambda x, y, context: line(x, y, context) - line(x, y, 0),
+        "np.polyfit gives the slope first, then the value at 0.",
+        lambda x, y, context: np.polyfit(x, y, 1) @ [1, context],
     ],
     said="10.79 ms at 2048, less than twice the 6.8 ms at 1024: the weights are read in both.",
-    tell=lambda got, expected: f"gives {show(got)} ms; expected {show(expected)} ms",
+    shown=lambda milliseconds: f"{show(milliseconds)} ms",
 )

@@ -7,20 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.exercise import Case, Exercise
 from helpers.check.result import show
 from helpers.cost import roofline
 from helpers.cost.models import CARDS
 from helpers.cost.roofline import Limits, Roof, Work
 
-Rounded = Callable[[float], float]
-
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 
 
-def matrix_work(
-    T: float, C: float, F: float, each: float, *, operations: float = 2, parts: str = "wxy"
-) -> float:
+def matrix_work(T: int, C: int, F: int, each: float, operations: float = 2, parts: str = "wxy") -> float:
     """Return operations a byte, where the bytes are those of weights (w), what comes in (x) and out (y)."""
     numbers = {"w": C * F, "x": T * C, "y": T * F}
     return operations * T * C * F / (each * sum(numbers[part] for part in parts))
@@ -35,101 +31,65 @@ intensity = Exercise(
     ],
     right=matrix_work,
     wrong=[
-        Wrong(
-            "half the operations: each number of the matrix is multiplied and added once for each token.",
-            partial(matrix_work, operations=1),
-        ),
-        Wrong(
-            "the tokens' own numbers are left out: T · C come in, T · F go out.",
-            partial(matrix_work, parts="w"),
-        ),
-        Wrong(
-            "numbers come in (T · C) and others go out (T · F); one of the two is left out.",
-            partial(matrix_work, parts="wx"),
-            partial(matrix_work, parts="wy"),
-        ),
-        Wrong(
-            "bits, not bytes: a number of 2 bytes has 16 bits.",
-            lambda T, C, F, each: matrix_work(T, C, F, 8 * each),
-        ),
-        Wrong("numbers, not bytes: each number has its size.", lambda T, C, F, each: matrix_work(T, C, F, 1)),
-        Wrong("upside down: operations are divided by bytes.", lambda *args: 1 / matrix_work(*args)),
+        "half the operations: each number of the matrix is multiplied and added once for each token.",
+        partial(matrix_work, operations=1),
+        "the tokens' own numbers are left out: T · C come in, T · F go out.",
+        partial(matrix_work, parts="w"),
+        "numbers come in (T · C) and others go out (T · F); one of the two is left out.",
+        partial(matrix_work, parts="wx"),
+        partial(matrix_work, parts="wy"),
+        "bits, not bytes: a number of 2 bytes has 16 bits.",
+        lambda T, C, F, each: matrix_work(T, C, F, 8 * each),
+        "numbers, not bytes: each number has its size.",
+        lambda T, C, F, each: matrix_work(T, C, F, 1),
+        "upside down: operations are divided by bytes.",
+        lambda *args: 1 / matrix_work(*args),
     ],
     said="1.00 for one token at 2 bytes, 89.04 for 512 and a small matrix: tokens share one reading.",
 )
 
 
-def by(work: Work, machine: Limits, *, scale: float = 1) -> str:
-    """Say what bounds work, its bytes counted `scale` times."""
-    return roofline.bound_by(Work(work.operations, scale * work.nbytes), machine)
-
-
-def other(bound: str) -> str:
-    """Return the other of the two bounds."""
-    return "arithmetic" if bound == "memory" else "memory"
+def by(operations: float, nbytes: float, machine: Limits) -> str:
+    """Say what bounds work."""
+    return roofline.bound_by(Work(operations, nbytes), machine)
 
 
 def bound_case(T: int, each: float, machine: Limits, name: str) -> Case:
     """Return the work of T tokens times a matrix of Llama-3.1-8B's on a machine."""
     work = roofline.product(T, 4096, 14336, each)
-    tokens = f"{T:,} token{'s' * (T > 1)}"
-    return Case((work.operations, work.nbytes, machine), f"bound_by for {tokens} at {each} bytes on {name}")
-
-
-def bounding(decide: Callable[[Work, Limits], str]) -> Callable[[float, float, Limits], str]:
-    """Return a `bound_by` of the arguments that the notebook's has."""
-    return lambda operations, nbytes, machine: decide(Work(operations, nbytes), machine)
+    label = f"bound_by for {T:,} token{'s' * (T > 1)} at {each} bytes on {name}"
+    return Case((work.operations, work.nbytes, machine), label)
 
 
 bound_by = Exercise(
     name="bound_by",
     todo='let bound_by return "memory" or "arithmetic".',
     cases=[
-        bound_case(1, 2, CARDS["H100"], "an H100"),
-        bound_case(128, 2, CARDS["H100"], "an H100"),
-        bound_case(2048, 2, CARDS["H100"], "an H100"),
+        *[bound_case(T, 2, CARDS["H100"], "an H100") for T in (1, 128, 2048)],
         bound_case(8192, 2, CARDS["A100"], "an A100"),
-        bound_case(8, 4, LAPTOP, "a laptop"),
-        bound_case(64, 4, LAPTOP, "a laptop"),
+        *[bound_case(T, 4, LAPTOP, "a laptop") for T in (8, 64)],
         bound_case(1, 0.5, CARDS["B200"], "a B200"),
     ],
-    right=bounding(roofline.bound_by),
+    right=by,
     wrong=[
-        Wrong(
-            "memory, whatever comes in: compare two times, that of the bytes and that of the operations.",
-            lambda *_: "memory",
-        ),
-        Wrong(
-            "the other way round: few operations a byte leave the arithmetic waiting for the memory.",
-            bounding(lambda work, machine: other(by(work, machine))),
-        ),
-        Wrong(
-            "arithmetic, whatever comes in, as with the ridge upside down: it is operations over bytes.",
-            lambda *_: "arithmetic",
-            bounding(lambda work, m: by(work, Roof(m.bytes_per_second, m.flops_per_second))),
-        ),
-        Wrong(
-            "bits for bytes: both counts are in bytes already.",
-            bounding(partial(by, scale=8)),
-            bounding(partial(by, scale=1 / 8)),
-        ),
-        Wrong(
-            "1 operation a byte is no bound: the machine's ridge is.",
-            bounding(lambda work, machine: "memory" if work.intensity < 1 else "arithmetic"),
-            bounding(lambda work, machine: "memory" if work.intensity <= 1 else "arithmetic"),
-        ),
-        Wrong(
-            'the two words are "memory" and "arithmetic".',
-            bounding(lambda work, machine: by(work, machine).replace("arithmetic", "compute")),
-        ),
+        "memory, whatever comes in: compare two times, that of the bytes and that of the operations.",
+        lambda *_: "memory",
+        "the other way round: few operations a byte leave the arithmetic waiting for the memory.",
+        lambda *args: "memory" if by(*args) == "arithmetic" else "arithmetic",
+        "arithmetic, whatever comes in, as with the ridge upside down: it is operations over bytes.",
+        lambda *_: "arithmetic",
+        lambda operations, nbytes, m: by(operations, nbytes, Roof(m.bytes_per_second, m.flops_per_second)),
+        "bits for bytes: both counts are in bytes already.",
+        lambda operations, nbytes, machine: by(operations, 8 * nbytes, machine),
+        lambda operations, nbytes, machine: by(operations, nbytes / 8, machine),
+        "1 operation a byte is no bound: the machine's ridge is.",
+        lambda operations, nbytes, machine: "memory" if operations < nbytes else "arithmetic",
+        lambda operations, nbytes, machine: "memory" if operations <= nbytes else "arithmetic",
+        'the two words are "memory" and "arithmetic".',
+        lambda *args: by(*args).replace("arithmetic", "compute"),
     ],
     said="128 tokens at 2 bytes keep an H100 waiting for its memory, 2,048 do not.",
 )
-
-
-def step_case(name: str, operators: int, start: float, nbytes: float, bandwidth: float) -> Case:
-    """Return the numbers of one decode step."""
-    return Case((operators, start, nbytes, bandwidth), f"predict_step for {name}")
 
 
 def in_microseconds(function: Callable[..., Any], *args: Any) -> Any:
@@ -145,45 +105,33 @@ predict_step = Exercise(
     name="predict_step",
     todo="let predict_step return seconds: operators to start, bytes to read.",
     cases=[
-        step_case("ours", 274, 2.5e-6, 3.05e6, 25e9),
-        step_case("135 M", 1834, 2.5e-6, 538e6, 12e9),
-        step_case("Llama-3.1-8B on an H100", 1954, 4e-6, 15.01e9, 3.35e12),
+        Case((274, 2.5e-6, 3.05e6, 25e9), "predict_step for ours"),
+        Case((1834, 2.5e-6, 538e6, 12e9), "predict_step for 135 M"),
+        Case((1954, 4e-6, 15.01e9, 3.35e12), "predict_step for Llama-3.1-8B on an H100"),
     ],
     right=roofline.predict_step,
     run=in_microseconds,
     wrong=[
-        Wrong(
-            "the start is left out: each operator takes its time before it has read a byte.",
-            lambda operators, start, nbytes, bandwidth: nbytes / bandwidth,
-        ),
-        Wrong(
-            "the bytes are left out: every number has to come from the memory.",
-            lambda operators, start, nbytes, bandwidth: operators * start,
-        ),
-        Wrong(
-            "one start for all: each operator has its own.",
-            lambda operators, start, nbytes, bandwidth: start + nbytes / bandwidth,
-        ),
-        Wrong(
-            "not the larger of the two: an operator that starts does not read yet.",
-            lambda operators, start, nbytes, bandwidth: max(operators * start, nbytes / bandwidth),
-        ),
-        Wrong(
-            "bytes are divided by bytes a second.",
-            lambda operators, start, nbytes, bandwidth: operators * start + bandwidth / nbytes,
-            lambda operators, start, nbytes, bandwidth: operators * start + nbytes * bandwidth,
-        ),
-        Wrong(
-            "milliseconds: everything that comes in is in seconds.",
-            lambda operators, start, nbytes, bandwidth: 1000 * (operators * start + nbytes / bandwidth),
-        ),
+        "the start is left out: each operator takes its time before it has read a byte.",
+        lambda operators, start, nbytes, bandwidth: nbytes / bandwidth,
+        "the bytes are left out: every number has to come from the memory.",
+        lambda operators, start, nbytes, bandwidth: operators * start,
+        "one start for all: each operator has its own.",
+        lambda operators, start, nbytes, bandwidth: start + nbytes / bandwidth,
+        "not the larger of the two: an operator that starts does not read yet.",
+        lambda operators, start, nbytes, bandwidth: max(operators * start, nbytes / bandwidth),
+        "bytes are divided by bytes a second.",
+        lambda operators, start, nbytes, bandwidth: operators * start + bandwidth / nbytes,
+        lambda operators, start, nbytes, bandwidth: operators * start + nbytes * bandwidth,
+        "milliseconds: everything that comes in is in seconds.",
+        lambda operators, start, nbytes, bandwidth: 1000 * (operators * start + nbytes / bandwidth),
     ],
     said="0.81 ms for ours, most of it starting; 49.42 ms for 135 M, most of it bytes.",
-    tell=lambda got, expected: f"gives {show(got / 1000)} ms; expected {show(expected / 1000)} ms",
+    shown=lambda microseconds: f"{show(microseconds / 1000)} ms",
 )
 
 
-def batch(machine: Any, each: float, *, operations: float = 2, rounded: Rounded = math.ceil) -> float:
+def batch(machine: Any, each: float, operations: float = 2, rounded: Any = math.ceil) -> float:
     """Return the tokens at the ridge, with so many operations for each number of the matrix."""
     return rounded(roofline.ridge(machine) * each / operations)
 
@@ -192,45 +140,28 @@ batch_at_ridge = Exercise(
     name="batch_at_ridge",
     todo="let batch_at_ridge return a whole number of tokens.",
     cases=[
-        Case((machine, each), f"batch_at_ridge of {name} at {each} bytes")
-        for name, machine, each in [
-            ("an H100", CARDS["H100"], 2),
-            ("an A100", CARDS["A100"], 2),
-            ("an H100", CARDS["H100"], 1),
-            ("a laptop", LAPTOP, 4),
-            ("a machine that computes little", Roof(40e9, 50e9), 4),
-        ]
+        Case((CARDS["H100"], 2), "batch_at_ridge of an H100 at 2 bytes"),
+        Case((CARDS["A100"], 2), "batch_at_ridge of an A100 at 2 bytes"),
+        Case((CARDS["H100"], 1), "batch_at_ridge of an H100 at 1 bytes"),
+        Case((LAPTOP, 4), "batch_at_ridge of a laptop at 4 bytes"),
+        Case((Roof(40e9, 50e9), 4), "batch_at_ridge of a machine that computes little at 4 bytes"),
     ],
     right=batch,
     wrong=[
-        Wrong(
-            "each number of the matrix gives 2 operations a token, no more and no fewer.",
-            partial(batch, operations=1),
-            partial(batch, operations=4),
-        ),
-        Wrong(
-            "the size of a number is left out: fewer bytes to read need fewer tokens.",
-            lambda machine, each: batch(machine, 1),
-            lambda machine, each: batch(machine, 2),
-        ),
-        Wrong(
-            "rounded down or not at all: a part of a token does not come, and one less is still too few.",
-            partial(batch, rounded=math.floor),
-            partial(batch, rounded=float),
-            partial(batch, rounded=round),
-        ),
-        Wrong(
-            "one too many where it comes out even: round up, and no further.",
-            partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
-        ),
-        Wrong(
-            "2T / s has to reach the ridge: so T is the ridge times s / 2, not times 2 / s.",
-            lambda machine, each: batch(machine, 4 / each),
-        ),
-        Wrong(
-            "the ridge upside down: it is operations a second over bytes a second.",
-            lambda m, each: batch(Roof(m.bytes_per_second, m.flops_per_second), each),
-        ),
+        "each number of the matrix gives 2 operations a token, no more and no fewer.",
+        partial(batch, operations=1),
+        partial(batch, operations=4),
+        "the size of a number is left out: fewer bytes to read need fewer tokens.",
+        lambda machine, each: batch(machine, 1),
+        lambda machine, each: batch(machine, 2),
+        "rounded down or not at all: a part of a token does not come, and one less is still too few.",
+        *[partial(batch, rounded=rounded) for rounded in (math.floor, float, round)],
+        "one too many where it comes out even: round up, and no further.",
+        partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
+        "2T / s has to reach the ridge: so T is the ridge times s / 2, not times 2 / s.",
+        lambda machine, each: batch(machine, 4 / each),
+        "the ridge upside down: it is operations a second over bytes a second.",
+        lambda m, each: batch(Roof(m.bytes_per_second, m.flops_per_second), each),
     ],
     said="296 tokens on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
 )

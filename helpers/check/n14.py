@@ -10,48 +10,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from helpers.check.exercise import Case, Exercise, Wrong
+from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
 from helpers.parallel.heads import heads_of_rank as shared
 
 Lists = tuple[list[int], list[int]]
 
 
-def row_bytes(
-    model: Any, n_prompt: int, each: int, *, heads: str = "n_kv_heads", of: float = 2, more: int = 0
-) -> float:
-    """Return the bytes of `n_prompt + more` rows of so many heads, `of` lists each."""
-    return (n_prompt + more) * of * model.n_layers * getattr(model, heads) * model.head_dim * each
+def row_bytes(model: Any, n_prompt: int, each: int, heads: str = "n_kv_heads", of: float = 2) -> float:
+    """Return the bytes of so many rows of these heads, `of` lists each."""
+    return n_prompt * of * model.n_layers * getattr(model, heads) * model.head_dim * each
 
 
 bytes_to_send = Exercise(
     name="bytes_to_send",
     todo="let bytes_to_send return the bytes of the rows that travel.",
     cases=[
-        Case(
-            (MODELS[name], tokens, each),
-            f"bytes_to_send for {name}, {tokens:,} tokens, {each} bytes a number",
-        )
-        for name, tokens, each in [
-            ("Llama-3.1-8B", 10, 2),
-            ("Llama-3.1-8B", 1000, 2),
-            ("SmolLM2-135M", 17, 4),
-        ]
+        Case((MODELS[name], n, each), f"bytes_to_send for {name}, {n:,} tokens, {each} bytes a number")
+        for name, n, each in [("Llama-3.1-8B", 10, 2), ("Llama-3.1-8B", 1000, 2), ("SmolLM2-135M", 17, 4)]
     ],
     right=row_bytes,
     wrong=[
-        Wrong("query heads: only KV heads have rows.", partial(row_bytes, heads="n_heads")),
-        Wrong("K or V alone: a row is both.", partial(row_bytes, of=1)),
-        Wrong(
-            "a row too many: the first word of the reply has been chosen, and has not run.",
-            partial(row_bytes, more=1),
-        ),
-        Wrong("numbers, not bytes.", lambda model, n_prompt, each: row_bytes(model, n_prompt, 1)),
-        Wrong(
-            "one layer: each layer has rows of its own.",
-            lambda model, n_prompt, each: row_bytes(model, n_prompt, each) / model.n_layers,
-        ),
-        Wrong("one row: each token of the prompt has one.", lambda model, _, each: row_bytes(model, 1, each)),
+        "query heads: only KV heads have rows.",
+        partial(row_bytes, heads="n_heads"),
+        "K or V alone: a row is both.",
+        partial(row_bytes, of=1),
+        "a row too many: the first word of the reply has been chosen, and has not run.",
+        lambda model, n_prompt, each: row_bytes(model, n_prompt + 1, each),
+        "numbers, not bytes.",
+        lambda model, n_prompt, each: row_bytes(model, n_prompt, 1),
+        "one layer: each layer has rows of its own.",
+        lambda model, n_prompt, each: row_bytes(model, n_prompt, each) / model.n_layers,
+        "one row: each token of the prompt has one.",
+        lambda model, _, each: row_bytes(model, 1, each),
     ],
     said="131,072,000 for 1,000 tokens of Llama-3.1-8B: 128 KiB a token.",
 )
@@ -71,47 +62,30 @@ def dealt(rank: int, world: int, n_heads: int, n_kv_heads: int) -> Lists:
 def as_lists(answer: Callable[..., Any], *args: int) -> Any:
     """Run a `heads_of`; a set or a range is as good as a list."""
     given = answer(*args)
-    if not isinstance(given, tuple | list):
-        return given
-    return tuple(sorted(part) if isinstance(part, set | range) else part for part in given)
+    parts = given if isinstance(given, tuple | list) else ()
+    return tuple(sorted(part) if isinstance(part, set | range) else part for part in parts) or given
 
 
 heads_of = Exercise(
     name="heads_of",
     todo="let heads_of return two lists: query heads and KV heads.",
-    cases=[Case(args) for args in [(0, 2, 4, 2), (1, 2, 8, 4), (3, 4, 4, 2), (2, 8, 32, 8), (5, 16, 32, 8)]],
+    cases=[(0, 2, 4, 2), (1, 2, 8, 4), (3, 4, 4, 2), (2, 8, 32, 8), (5, 16, 32, 8)],
     right=shared,
     run=as_lists,
     wrong=[
-        Wrong(
-            "dealt out one by one: heads that lie side by side share a KV head, so they stay together.",
-            dealt,
-            lambda rank, world, H, Hkv: (dealt(rank, world, H, Hkv)[0], [*range(rank, Hkv, world)]),
-        ),
-        Wrong(
-            "with more ranks than KV heads a rank's part of them comes out as none; it needs a whole one.",
-            with_kv(lambda rank, world, H, Hkv: range(rank * (Hkv // world), (rank + 1) * (Hkv // world))),
-        ),
-        Wrong(
-            "the rank's number is taken for that of a KV head: with more ranks than KV heads there is none.",
-            with_kv(
-                lambda rank, world, H, Hkv: range(
-                    rank * max(1, Hkv // world), (rank + 1) * max(1, Hkv // world)
-                )
-            ),
-        ),
-        Wrong(
-            "all KV heads: a rank needs those that serve its query heads.",
-            with_kv(lambda rank, world, H, Hkv: range(Hkv)),
-        ),
-        Wrong(
-            "query head h is served by KV head h // (n_heads / n_kv_heads), not by the rest of a division.",
-            with_kv(lambda rank, world, H, Hkv: sorted({h % Hkv for h in shared(rank, world, H, Hkv)[0]})),
-        ),
-        Wrong(
-            "a KV head for each query head: several query heads share one.",
-            with_kv(lambda rank, world, H, Hkv: [h // (H // Hkv) for h in shared(rank, world, H, Hkv)[0]]),
-        ),
+        "dealt out one by one: heads that lie side by side share a KV head, so they stay together.",
+        dealt,
+        lambda rank, world, H, Hkv: (dealt(rank, world, H, Hkv)[0], [*range(rank, Hkv, world)]),
+        "with more ranks than KV heads a rank's part of them comes out as none; it needs a whole one.",
+        with_kv(lambda rank, world, H, Hkv: range(rank * (Hkv // world), (rank + 1) * (Hkv // world))),
+        "the rank's number is taken for that of a KV head: with more ranks than KV heads there is none.",
+        with_kv(lambda rank, world, H, Hkv: range(rank * (n := max(1, Hkv // world)), rank * n + n)),
+        "all KV heads: a rank needs those that serve its query heads.",
+        with_kv(lambda rank, world, H, Hkv: range(Hkv)),
+        "query head h is served by KV head h // (n_heads / n_kv_heads), not by the rest of a division.",
+        with_kv(lambda rank, world, H, Hkv: sorted({h % Hkv for h in shared(rank, world, H, Hkv)[0]})),
+        "a KV head for each query head: several query heads share one.",
+        with_kv(lambda rank, world, H, Hkv: [h // (H // Hkv) for h in shared(rank, world, H, Hkv)[0]]),
     ],
     said="rank 5 of 16 has query heads 10 and 11, and KV head 2, which rank 4 holds as well.",
 )
@@ -129,14 +103,9 @@ def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -
     return Case((*found(one), *found(two)), f"merge for {label}", trap)
 
 
-def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Tensor]:
+def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
     """Return a `merge` with such weights, from both lse."""
-
-    def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> Tensor:
-        w1, w2 = weights(lse1, lse2)
-        return w1[:, None] * o1 + w2[:, None] * o2
-
-    return merge
+    return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
 
 
 def exponentials(a: Tensor, b: Tensor) -> Any:
@@ -158,33 +127,25 @@ merge = Exercise(
     ],
     right=weighing(exponentials),
     wrong=[
-        Wrong(
-            "averaged: the part with the larger scores counts for more.",
-            weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
-        ),
-        Wrong(
-            "lse is a logarithm: the weights are its exponentials.",
-            weighing(lambda a, b: (a / (a + b), b / (a + b))),
-        ),
-        Wrong(
-            "the weights do not sum to 1: divide by the sum of both.",
-            weighing(lambda a, b: (a.exp(), b.exp())),
-        ),
-        Wrong("the weights are the wrong way round.", weighing(lambda a, b: reversed(exponentials(a, b)))),
-        Wrong(
-            OVERFLOW, weighing(lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp())))
-        ),
+        "averaged: the part with the larger scores counts for more.",
+        weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
+        "lse is a logarithm: the weights are its exponentials.",
+        weighing(lambda a, b: (a / (a + b), b / (a + b))),
+        "the weights do not sum to 1: divide by the sum of both.",
+        weighing(lambda a, b: (a.exp(), b.exp())),
+        "the weights are the wrong way round.",
+        weighing(lambda a, b: exponentials(b, a)),
+        OVERFLOW,
+        weighing(lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp()))),
     ],
     said="the context over all rows, as if they had lain together.",
 )
 
 
-def needed(
-    requests: float, prompt: int, reply: int, prefill_rate: float, decode_rate: float, load: float, *,
-    rounded: Callable[[float], float] = math.ceil, first: int = 1,
-) -> tuple[float, float]:  # fmt: skip
-    """Return the machines for prompts and for replies, of which prefill says so many words."""
-    work = requests * prompt / prefill_rate, requests * (reply - first) / decode_rate
+def needed(*numbers: float, rounded: Callable[[float], float] = math.ceil) -> tuple[float, float]:
+    """Return the machines for prompts, and for replies without their first words."""
+    requests, prompt, reply, prefill_rate, decode_rate, load = numbers
+    work = requests * prompt / prefill_rate, requests * (reply - 1) / decode_rate
     return rounded(work[0] / load), rounded(work[1] / load)
 
 
@@ -192,42 +153,25 @@ machines_needed = Exercise(
     name="machines_needed",
     todo="let machines_needed return two whole numbers: machines for prefill, and for decode.",
     cases=[
-        Case(args)
-        for args in [
-            (10, 1000, 201, 20_000, 2_000, 0.5),
-            (7, 500, 101, 3_000, 650, 0.8),
-            (20, 999, 501, 10_000, 1_000, 0.7),
-        ]
+        (10, 1000, 201, 20_000, 2_000, 0.5),
+        (7, 500, 101, 3_000, 650, 0.8),
+        (20, 999, 501, 10_000, 1_000, 0.7),
     ],
     right=needed,
     wrong=[
-        Wrong(
-            "rounded down or not at all: a part of a machine cannot be had.",
-            partial(needed, rounded=math.floor),
-            partial(needed, rounded=float),
-            partial(needed, rounded=round),
-        ),
-        Wrong(
-            "the first word of each reply comes from prefill: decode says one word less.",
-            partial(needed, first=0),
-        ),
-        Wrong(
-            "a machine that is busy for half of the time runs half of its rate: divide by load.",
-            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, a, b, 1),
-            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, a, b, 1 / load),
-        ),
-        Wrong(
-            "the two rates are swapped.",
-            lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, b, a, load),
-        ),
-        Wrong(
-            "the machines of one request a second: there are more.",
-            lambda requests, *others: needed(1, *others),
-        ),
-        Wrong(
-            "rounded up for one request, and then multiplied: machines serve several at a time.",
-            lambda requests, *others: tuple(requests * n for n in needed(1, *others)),
-        ),
+        "rounded down or not at all: a part of a machine cannot be had.",
+        *[partial(needed, rounded=rounded) for rounded in (math.floor, float, round)],
+        "the first word of each reply comes from prefill: decode says one word less.",
+        lambda requests, prompt, reply, *others: needed(requests, prompt, reply + 1, *others),
+        "a machine that is busy for half of the time runs half of its rate: divide by load.",
+        lambda *numbers: needed(*numbers[:-1], 1),
+        lambda *numbers: needed(*numbers[:-1], 1 / numbers[-1]),
+        "the two rates are swapped.",
+        lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, b, a, load),
+        "the machines of one request a second: there are more.",
+        lambda requests, *others: needed(1, *others),
+        "rounded up for one request, and then multiplied: machines serve several at a time.",
+        lambda requests, *others: tuple(requests * n for n in needed(1, *others)),
     ],
     said="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
 )
