@@ -75,6 +75,9 @@ def test_a_reason_fits_every_case() -> None:
     first = double(lambda x: {1: 2, 3: 4}[x])  # a wrong value is told before what raises later
     assert (first.message, first.reason) == ("double(3) gives 4; expected 6.", "one more.")
     assert "double(3) raises KeyError: 3." in double(lambda x: {1: 2}[x]).message
+    called: list[int] = []
+    double(lambda x: called.append(x) or 1 / 0)  # type: ignore[func-returns-value]
+    assert called == [1]  # what raises once may not end in the next case
 
 
 def test_the_trap_of_a_case_is_told() -> None:
@@ -82,6 +85,7 @@ def test_the_trap_of_a_case_is_told() -> None:
         lambda x: 2 / x * x * x,
         lambda x: 2 * x if x else None,
         lambda x: np.float64(2 * x * x) / x,
+        lambda x: next(2 * n for n in range(x, x + bool(x))),
     ):
         assert double(empty_handed).reason == "twice nothing is 0."
     assert double(lambda x: 2 * x if x else nothing).reason == ""  # type: ignore[name-defined]  # noqa: F821
@@ -117,9 +121,12 @@ def test_data_find_their_reasons_one_by_one() -> None:
         (["nice"], "nice", "'nice' (str); expected a list of words"),
         (["nice"], ["warm"], "warm; expected nice"),
         ({2, 3}, [True, True], "[True, True] (list); expected a list of whole numbers"),
+        ({2, 3}, [2.0, 3.0], "[2.0, 3.0] (list); expected a list of whole numbers"),
+        ({2, 3}, [3, 2, 2], "3, 2, 2; expected 2, 3"),
         ({2, 3}, [3, 4], "3, 4; expected 2, 3"),
         ((1, np.ones(2)), 1, "1 (int); expected 2 parts"),
         ((1, np.ones(2)), (1, 2), "part 2 as 2 (int); expected shape (2,)"),
+        ((1, 2), (1, 2, 3), "(1, 2, 3) (tuple); expected 2 parts"),
         (None, 3, "3 (int); expected None"),
         (3, None, "None; expected one number"),
     ],
@@ -127,6 +134,7 @@ def test_data_find_their_reasons_one_by_one() -> None:
 def test_the_right_answer_says_what_is_expected(right: Any, answer: Any, told: str) -> None:
     assert exercise(lambda: right)(lambda: answer).message == f"f() gives {told}."
     assert exercise(lambda: right)(lambda: right).solved
+    assert exercise(lambda: (1, right))(lambda: (1, ...)).state == "not solved yet"
 
 
 def test_a_run_tells_several_things() -> None:
@@ -139,7 +147,8 @@ def test_a_run_tells_several_things() -> None:
 def test_arguments_are_copies_and_changes_are_told() -> None:
     numbers = np.zeros(2)
     total = exercise(lambda x: x.sum(), Case((numbers,), "f"))
-    assert total(lambda x: x.fill(1) or 0.0).message == "f changes its first argument; expected it as it was."
+    told = "f changes its first argument; expected it as it was."
+    assert total(lambda x: x.fill(0.001) or 0.0).message == told  # however little
     assert numbers.sum() == 0
     assert "second argument" in exercise(lambda x, y: 1, Case((1, [2])))(lambda x, y: y.pop()).message
 
@@ -241,7 +250,56 @@ def test_the_lines_are_printed_with_their_letters(capsys: pytest.CaptureFixture[
 
 def test_a_table_without_a_row_is_told() -> None:
     assert "there is no line `weather`" in n01.table({}).message
-    assert "expected four numbers" in n01.table({"weather": [1, 2]}).message
+    for row in ([1, 2], [20, 20, 10, 15, 0]):
+        assert "expected four numbers" in n01.table({"weather": row}).message
+
+
+def table_but(row: int, column: int) -> Any:
+    """Return a test of a prefill that knows the right table, and overlooks a row, a column or both."""
+    rows = [t for t in range(3) if t != row], [h for h in range(4) if h != column]
+    return n02.two_runs(lambda table: table[np.ix_(*rows)])
+
+
+def appends_twice(cache: toy.KVCache, number: float) -> np.ndarray:
+    """Append a row, take it back, and decode."""
+    cache.append(0, *toy.make_qkv(cache.positions(1), np.array([number]))[1:])
+    return toy.decode_step(cache, number)
+
+
+def makes_keys_again(cache: toy.KVCache, number: float) -> np.ndarray:
+    """Decode, but ask the positions and not the cache for the keys."""
+    q, k, v = toy.make_qkv(cache.positions(1), np.array([number]))
+    (_, values), mask = cache.append(0, k, v), cache.mask(1)
+    cache.advance(1)
+    return toy.attention(q, toy.make_qkv(np.arange(1, len(values) + 1), values)[1], values, mask)[0]
+
+
+CLOSE: list[tuple[Exercise, Any, str]] = [
+    (n02.change_future, table_but(0, 4), "test_future with a prefill whose first token sees all gives True"),
+    (n02.change_future, table_but(1, 4), "with a prefill whose middle token sees all gives True"),
+    (n02.change_future, table_but(3, 1), "with a prefill whose `newest` sees all gives True"),
+    (
+        n02.change_future,
+        lambda prefill: np.allclose(prefill(n02.NUMBERS), toy.prefill_matrix(n02.NUMBERS)),
+        "with a masked prefill of other heads gives False; expected True",
+    ),
+    (n03.generate, lambda step, prompt, max_new: step([]), "hands step no words; expected the list of all"),
+    (n03.generate, lambda step, prompt, max_new: [step(prompt) for _ in iter(int, 1)], "over 50 times"),
+    (
+        n04.decode_step,
+        appends_twice,
+        "decode_step, 14 after 10, 20, 1, 5, appends so many rows: 2; expected 1",
+    ),
+    (n04.decode_step, makes_keys_again, "decode_step on keys that call even positions odd gives"),
+    (n04.mask, lambda T, S: n04.causal(T, S) & (np.arange(S) != 5), "query 2 of 2 see keys 1, 2, 3, 4, 5;"),
+]
+
+
+@pytest.mark.parametrize(("checker", "answer", "told"), CLOSE)
+def test_a_wrong_answer_that_comes_close_is_told(checker: Exercise, answer: Any, told: str) -> None:
+    result = checker(answer)
+    assert result.state == "not right yet"
+    assert told in result.message
 
 
 def test_reuse_rows_asks_for_one_part_after_the_other() -> None:
@@ -261,6 +319,9 @@ def test_show() -> None:
         "NaN": float("nan"),
         "-inf": float("-inf"),
         "1.23e+08": 123456789.0,
+        "999999": 999999.0,
+        "x" * 120: "x" * 120,
+        f"{'x' * 120} …": "x" * 121,
         "nothing": [],
         "0.12, 3": np.array([0.125, 3]),
         "nice, <eos>": ["nice", "<eos>"],
@@ -283,8 +344,11 @@ def test_numbers_that_are_told_apart_look_different() -> None:
     for off in np.linspace(-0.03, 0.03, 61):
         assert same(10 + off, 10) or show(10 + off) != show(10)
     assert same([np.nan, 1], [np.nan, 1])
-    assert not same([np.nan, 1], [0, 1])
-    assert not same({"gives": 1, "leaves": 2}, {"gives": 1, "leaves": 3})
+    told_apart: Any = [([np.nan, 1], [0, 1]), ([1, 1], [True, True]), (10.011, 10)]
+    told_apart += [({"gives": 1, "leaves": 2}, other) for other in ({"gives": 1}, {"gives": 1, "leaves": 3})]
+    for one, other in told_apart:
+        assert not same(one, other)
+        assert not same(other, one)
 
 
 @pytest.mark.parametrize(
@@ -299,6 +363,7 @@ def test_numbers_that_are_told_apart_look_different() -> None:
         (range(2, 4), [2, 3], "You guessed range(2, 4). Right."),
         ({3, 2}, [2, 3], "You guessed {2, 3}. Right."),
         ([3, 2], [2, 3], "You guessed [3, 2]. It is [2, 3]."),
+        ({4, 3, 2}, [2, 3], "You guessed {2, 3, 4}. It is [2, 3]."),
     ],
 )
 def test_a_guess_beside_what_came_out(guess: Any, answer: Any, said: str) -> None:
