@@ -19,6 +19,7 @@ from helpers.model.cache import GrowingCache, PagedCache, PagePool, RaggedCache,
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
+from helpers.model.speculate import first_layers
 from helpers.model.transformer import Transformer
 from tests.tiny import SCALING, in_passes, tiny, tokens
 
@@ -132,6 +133,35 @@ def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:
     assert seen == [(1, 6, 5, 8), (1, 6, 4, 8)]
 
 
+def test_what_a_part_is_hooked_for_happens() -> None:
+    """As where ranks add up their parts of a sum."""
+    ids, model, twin = tokens(1, 9), tiny(), speed_up(MODEL, threads=1)
+    for each in (model, twin):
+        linear = each.get_submodule("layers.1.mlp.down_proj")
+        linear.register_forward_hook(lambda linear, x, part: part * 2)
+        each.get_submodule("lm_head").register_forward_pre_hook(lambda linear, x: (x[0] + 1,))
+    right = in_passes(model, ids, [9], StaticCache(model.config))
+    torch.testing.assert_close(in_passes(twin, ids, [5, 4], StaticCache(model.config)), right, **BOUND)
+
+
+def test_a_draft_runs_the_layers_it_has() -> None:
+    """Of a cache with room for all: the rows of the other layers stay."""
+    ids, cache = tokens(2, 7), StaticCache(MODEL.config, 2)
+    right = in_passes(first_layers(MODEL, 1), ids, [7], GrowingCache(MODEL.config, 2))
+    torch.testing.assert_close(in_passes(first_layers(TWIN, 1), ids, [4, 1, 2], cache), right, **BOUND)
+    assert not cache.k[1:].any()
+
+
+def test_nothing_is_written_outside_the_pool() -> None:
+    """Whoever owns the pool lengthens the tables later."""
+    cache = PagedCache(MODEL.config, pool=PagePool(MODEL.config, 4, page_size=3), tables=[[1]])
+    cache.tables[0].append(9)
+    for model in (MODEL, TWIN):
+        with pytest.raises(ValueError, match=r"tables are \[\[1, 9\]\]; expected pages 0 to 3 of the pool"):
+            in_passes(model, tokens(1, 5), [5], cache)
+    assert (cache.length, cache.pool.k.any()) == (0, False)
+
+
 def test_scores_that_lie_far_apart() -> None:
     """e^x of their differences is over the largest float32, or 0."""
     model = tiny()
@@ -233,6 +263,10 @@ def spoiled(what: str) -> Transformer:
             return model.to(torch.bfloat16)
         case "part":
             model.layers[1].mlp = Experts()
+        case "hook":
+            model.layers[1].get_submodule("self_attn.o_proj").register_forward_hook(print)
+        case "scale":
+            model.get_submodule("layers.2.self_attn.core").scale = 0.5  # type: ignore[assignment]
         case "huge":
             nn.init.constant_(model.layers[2].get_parameter("mlp.down_proj.weight"), 1e6)
         case "nan":
@@ -244,7 +278,10 @@ def spoiled(what: str) -> Transformer:
     ("what", "settings_", "words"),
     [
         ("", {"bits": 4}, "bits is 4; expected 32, 16 or 8"),
+        ("", {"bits": 8.0}, "bits is 8.0; expected 32, 16 or 8"),
         ("", {"threads": 0}, "threads is 0; expected 1 to"),
+        ("hook", {}, "_forward_hooks of layers.1.self_attn.o_proj is .*, which a twin would lack"),
+        ("scale", {}, "scale of layers.2.self_attn.core is 0.5, which a twin would lack"),
         ("half", {}, "embed_tokens.weight is torch.bfloat16 on cpu; expected float32"),
         ("part", {}, "layers.1.mlp is of type Experts, which speed_up does not know"),
         ("huge", {"bits": 16}, "the largest weight is 1e\\+06; expected a number that fits into 16 bits"),

@@ -7,7 +7,7 @@ operator is started in between; and lets the cores share each matrix. `kernels` 
     passes of a few tokens over rows laid out, or in pages  one call for all layers
     longer passes, longer contexts and other caches         the taught modules, each linear a `NarrowLinear`
 
-A hook on the core of attention asks for the modules, too. The rows of the cache stay float32.
+A hook on a part of the twin asks for the modules, too. The rows of the cache stay float32.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from helpers.arguments import is_whole
 from helpers.measure import Timing, in_turns
 from helpers.model import kernels
-from helpers.model.attention import Attention, Core, rotation
+from helpers.model.attention import rotation
 from helpers.model.cache import KVCache, PagedCache, RaggedCache, StaticCache
-from helpers.model.transformer import Block, RMSNorm, SwiGLU, Transformer, check_tokens
+from helpers.model.transformer import Block, Transformer, check_tokens
 
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
 PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention beats PyTorch's
 LAID_OUT = (StaticCache, RaggedCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
-KNOWN = (Transformer, Block, Attention, Core, SwiGLU, RMSNorm, nn.Linear, nn.Embedding, nn.ModuleList)
+COPIED = {"_parameters", "_modules", "training", "config", "frequencies"}  # of each part, as it is
 
 
 def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
@@ -49,12 +50,12 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
 
     Raises:
         ValueError: another number of bits or threads, a model that is not of float32 on the CPU, has a part
-            that this does not know, or weights that are no numbers or too large for the bits.
+            that this does not know or a hook, or weights that are no numbers or too large for the bits.
     """
-    if bits not in BITS:
+    if not is_whole(bits) or bits not in BITS:
         raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    if threads is not None and threads not in range(1, most + 1):
+    if threads is not None and not (is_whole(threads) and 1 <= threads <= most):
         raise ValueError(f"threads is {threads!r}; expected 1 to {most}, or None to let it choose")
     check_known(model)
     if bits == 16 and llvm.get_host_cpu_features().get("f16c") is False:
@@ -68,13 +69,22 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
 
 
 def check_known(model: Transformer) -> None:
-    """Raise ValueError unless each part is of a kind that the twin copies, in float32 on the CPU."""
+    """Raise ValueError unless all but the weights is as a new model has it, in float32 on the CPU."""
+    with torch.device("meta"):  # sizes, and no memory
+        new = {"": Transformer(model.config)}
+        new |= new[""].named_modules()
     for name, part in model.named_modules():
-        if type(part) not in KNOWN:
+        if type(part) is not type(new.get(name)):
             raise ValueError(
                 f"{name or 'the model'} is of type {type(part).__name__}, which speed_up does not know; "
                 "expected a Transformer as helpers.model builds it: use that one as it is"
             )
+        for what, value in vars(part).items():
+            if what not in COPIED and value != vars(new[name]).get(what):
+                raise ValueError(
+                    f"{what} of {name or 'the model'} is {value!r}, which a twin would lack; expected a "
+                    "model that nobody has hooked or changed: use it as it is, or hook the twin"
+                )
     for name, weight in model.named_parameters():
         if weight.dtype != torch.float32 or not weight.is_cpu:
             raise ValueError(
@@ -200,6 +210,8 @@ class FastTransformer(Transformer):
         self.last_norm, self.eps = model.norm.weight.detach().numpy(), np.float32(model.norm.eps)
         self.layers = nn.ModuleList(self.block(layer, block) for layer, block in enumerate(blocks))
         self.lm_head: Any = NarrowLinear(*(part[0] for part in stacked([[model.lm_head]], bits)))
+        parts = [*self.modules()][1:]
+        self.hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
 
     def block(self, layer: int, plain: Any) -> Block:
         """Return a layer made of the taught modules, on rows of the stacked matrices."""
@@ -227,17 +239,15 @@ class FastTransformer(Transformer):
         x = self.in_one_call(tokens, cache)  # (B, T, C)
         x = np.ascontiguousarray(x[:, -1:] if last_only else x)
         normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)
-        kernels.norm(x.reshape(normed.shape), self.last_norm, self.eps, normed)
+        kernels.norm_loop(x.reshape(normed.shape), self.last_norm, self.eps, normed)
         logits = self.lm_head.few(normed).view(*x.shape[:2], -1)
         cache.advance(tokens.shape[1])
         return logits
 
     def one_call_pays(self, tokens: Tensor, cache: Any) -> bool:
-        """Whether the pass is small enough, and nobody wants to watch the core of attention."""
+        """Whether the pass is small enough, and nobody wants to watch a part."""
         rows = cache.length + tokens.shape[-1]
-        blocks: list[Any] = list(self.layers)
-        hooked = any(block.self_attn.core._forward_hooks for block in blocks)
-        return tokens.numel() <= FEW and tokens.numel() * rows <= PAIRS and not hooked
+        return tokens.numel() <= FEW and tokens.numel() * rows <= PAIRS and not any(self.hooks)
 
     def in_one_call(self, tokens: Tensor, cache: Any) -> np.ndarray:
         """Run ids (B, T) through all layers, (B, T, C); their rows are in the cache, and do not count yet."""
@@ -245,7 +255,7 @@ class FastTransformer(Transformer):
         x = F.embedding(tokens, self.embed_tokens.weight).detach().numpy()
         L = len(self.layers)  # a draft has the first few of the cache's layers
         cos, sin = rotation(cache.positions(T), self.frequencies, torch.float32)  # (B or 1, 1, T, D)
-        kernels.layers(
+        kernels.layers_loop(
             x.reshape(B * T, -1),
             *(turn.expand(B, -1, -1, -1).reshape(B * T, -1).numpy() for turn in (cos, sin)),
             cache.k[:L].numpy(),

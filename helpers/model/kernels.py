@@ -3,7 +3,7 @@
 A matrix lies in memory as float32, as the bits of float16 (seen as uint16), or as int8 with one scale a row.
 Each number is widened to float32 in the register where it is used: memory delivers the narrow form only.
 Sums are in float32, several at a time, so their last digits differ from PyTorch's. A loop over `prange` is
-shared by the cores.
+shared by the cores. What repeats a taught function or module has its name and `_loop`.
 
 Rows of a cache lie in pages (P, Hkv, R, D), R rows each; `tables` (B, …) has the pages of each sequence in
 order. A cache laid out beforehand is the same with one long page a sequence.
@@ -135,7 +135,7 @@ def widen(matrix: Array, scale: Array, out: Array) -> None:
 
 
 @njit(**ALONE)
-def norm(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
+def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
     """RMS norm of each row of x (N, C) → out (N, C)."""
     N, C = x.shape
     for n in range(N):
@@ -148,7 +148,7 @@ def norm(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
 
 
 @njit(**ALONE)
-def rotate(x: Array, cos: Array, sin: Array, out: Array) -> None:
+def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
     """Turn the pairs (i, i + D / 2) of one head x (D,) by the angles of its position (D,) → out (D,)."""
     half = x.shape[0] // 2
     for i in range(half):
@@ -165,7 +165,7 @@ def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
 
 
 @njit(**SHARED)
-def attend(
+def attend_loop(
     q: Array, k: Array, v: Array, tables: Array, lengths: Array, new: Array, scale: np.float32, out: Array
 ) -> None:
     """Attention of new tokens: q (N, H, D) over the rows of their sequence, their own the last.
@@ -204,7 +204,7 @@ def attend(
 
 
 @njit(**ALONE)
-def layers(
+def layers_loop(
     x: Array,
     cos: Array,
     sin: Array,
@@ -233,21 +233,21 @@ def layers(
     rows, inner = np.empty((N, qkv[0].shape[1]), np.float32), np.empty((N, down[0].shape[2]), np.float32)
     q, contexts = np.empty((N, H, D), np.float32), np.empty((N, H, D), np.float32)
     for layer in range(L):
-        norm(x, norms[layer, 0], eps, normed)
+        norm_loop(x, norms[layer, 0], eps, normed)
         product(normed, qkv[0][layer], qkv[1][layer], qkv[2][layer], rows)
         for n in range(N):
             heads = rows[n].reshape(-1, D)
             for h in range(H):
-                rotate(heads[h], cos[n], sin[n], q[n, h])
+                rotate_loop(heads[h], cos[n], sin[n], q[n, h])
             b, position = place(n, T, lengths, new)
             for h in range(Hkv if position >= 0 else 0):
                 page, row = tables[b, position // R], position % R
-                rotate(heads[H + h], cos[n], sin[n], k[layer, page, h, row])
+                rotate_loop(heads[H + h], cos[n], sin[n], k[layer, page, h, row])
                 v[layer, page, h, row] = heads[H + Hkv + h]
-        attend(q, k[layer], v[layer], tables, lengths, new, scale, contexts)
+        attend_loop(q, k[layer], v[layer], tables, lengths, new, scale, contexts)
         product(contexts.reshape(N, -1), o[0][layer], o[1][layer], o[2][layer], added)
         x += added
-        norm(x, norms[layer, 1], eps, normed)
+        norm_loop(x, norms[layer, 1], eps, normed)
         gated_product(normed, gate_up[0][layer], gate_up[1][layer], inner)
         product(inner, down[0][layer], down[1][layer], down[2][layer], added)
         x += added
