@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from helpers.model.attention import Attention
-from helpers.model.cache import GrowingCache
+from helpers.model.cache import (
+    GrowingCache,
+    KVCache,
+    PagedCache,
+    QuantizedCache,
+    RaggedCache,
+    StaticCache,
+    SteppedCache,
+    WindowCache,
+)
 from helpers.model.cache.base import Sizes
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from tests.tiny import SIZES, enlarge
 
 POISON = 1e9  # in rows that are not in use: so large that no rounding hides it if one is ever looked at
+
+
+class ByFours(SteppedCache):
+    """Runs out of room often."""
+
+    step = 4
+
+
+# Every kind of cache: those that keep all rows as they are, and those that do not.
+EXACT: dict[str, Callable[..., KVCache]] = {
+    "growing": GrowingCache,
+    "stepped": ByFours,
+    "static": StaticCache,
+    "ragged": RaggedCache,
+    "paged": partial(PagedCache, page_size=3),
+}
+LOSSY: dict[str, Callable[..., KVCache]] = {
+    "window": partial(WindowCache, window=4, sinks=1),
+    "quantized": partial(QuantizedCache, bits=4, group=8),
+}
+KINDS = EXACT | LOSSY
 
 
 class MaskedCache(GrowingCache):

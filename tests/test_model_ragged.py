@@ -16,11 +16,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.model.cache import KVCache, PagedCache, PagePool, RaggedCache
-from helpers.model.generate import decode_step, generate, prefill
-from tests import doubles
+from helpers.model.cache import PagedCache, PagePool, RaggedCache
+from helpers.model.generate import decode_step, prefill
+from tests.doubles import POISON
 from tests.planted import Bug, Planted, edit
-from tests.tiny import failing, in_passes, tiny, tokens
+from tests.tiny import tiny, tiny_config, tokens
 
 torch.set_num_threads(1)
 planted = Planted()
@@ -43,7 +43,7 @@ class Poisoned(RaggedCache):
     def start(self, lengths: Any) -> None:
         super().start(lengths)
         for b, length in enumerate(self.lengths):
-            self.k[:, b, :, length:] = self.v[:, b, :, length:] = doubles.POISON
+            self.k[:, b, :, length:] = self.v[:, b, :, length:] = POISON
 
 
 class PoisonedPages(PagedCache):
@@ -141,28 +141,6 @@ def test_positions_and_mask() -> None:
     assert (cache.lengths, cache.length, cache.changes) == ([2, 2], 2, 2)
 
 
-@pytest.mark.parametrize("kind", [RaggedCache, PagedCache])
-def test_one_sequence_is_served_like_by_any_cache(kind: type[KVCache]) -> None:
-    ids = tokens(1, 20)
-    cache = kind(CONFIG, **DOUBLE)
-    same(in_passes(MODEL, ids, [7, 1, 12], cache), MODEL(ids))
-    cache.reset()
-    prompt = ids[0, :6].tolist()
-    assert [*generate(MODEL, prompt, 9, cache=cache)] == [*generate(MODEL, prompt, 9)]
-    narrow = doubles.uneven_model().requires_grad_(False)
-    same(in_passes(narrow, ids, [5, 15], kind(narrow.config, **DOUBLE)), narrow(ids))
-
-
-@pytest.mark.parametrize("kind", [RaggedCache, PagedCache])
-def test_a_pass_that_fails_leaves_it_as_it_was(kind: type[KVCache]) -> None:
-    ids, cache = TEXTS[:2, :12], kind(CONFIG, 2, **DOUBLE)
-    first = in_passes(MODEL, ids[:, :5], [5], cache)
-    with failing(MODEL, "lm_head"), pytest.raises(KeyboardInterrupt):
-        in_passes(MODEL, ids[:, 5:8].flip(1), [3], cache)
-    assert cache.length == 5
-    same(torch.cat([first, in_passes(MODEL, ids[:, 5:], [4, 3], cache)], 1), ALONE[:2, :12])
-
-
 def test_two_sequences_read_one_page() -> None:
     """A shared beginning: the second sequence's table begins with the first one's page."""
     pool = PagePool(CONFIG, 4, 4, **DOUBLE)
@@ -173,23 +151,10 @@ def test_two_sequences_read_one_page() -> None:
     assert cache.nbytes == 3 * pool.page_nbytes == 3 * 4 * CONFIG.cache_nbytes_per_token(8)
 
 
-def test_v_dim_of_0() -> None:
-    """Latent rows are keys alone."""
-
-    class Sizes:
-        n_layers, n_kv_heads, k_dim, v_dim, max_seq_len = 2, 1, 5, 0, 12
-
-    for cache in (RaggedCache(Sizes(), 2), PagedCache(Sizes(), 2, page_size=5)):
-        rows = torch.randn(2, 1, 7, 5)
-        keys, values = cache.append(1, rows, rows[..., :0])
-        assert torch.equal(keys, rows)
-        assert values.shape == (2, 1, 7, 0)
-
-
 def test_wrong_use_is_refused() -> None:
     cache = RaggedCache(CONFIG, 2, 10)
-    for new in ([1], [1, -1], [1, 1.5]):
-        with pytest.raises(ValueError, match="expected 2 whole numbers, one a sequence"):
+    for new in ([1], [1, -1], [1, 1.5], [[1, 2]], 3, None, "12"):
+        with pytest.raises(ValueError, match="expected 2 whole numbers, one a sequence, from 0"):
             cache.expect(new)  # type: ignore[arg-type]
     cache.start([8, 2])
     cache.expect([3, 3])
@@ -198,10 +163,40 @@ def test_wrong_use_is_refused() -> None:
     with pytest.raises(ValueError, match=r"2 columns came in; expected 3 or more"):
         cache.positions(2)
     for length in (3, [8, 3], [8], [1.5, 1], -1):
-        with pytest.raises(ValueError, match=r"expected 0 to \[8, 2\]"):
+        with pytest.raises(ValueError, match=r"one a sequence, from 0 to \[8, 2\]"):
             cache.truncate(length)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="1 tables came with a batch of 2"):
-        PagedCache(CONFIG, 2, pool=PagePool(CONFIG, 3), tables=[[0]])
+    assert cache.lengths == [8, 2]
+
+
+def test_a_table_may_be_exchanged_after_the_mask_was_asked_for() -> None:
+    cache = PagedCache(CONFIG, pool=PagePool(CONFIG, 4, 4, **DOUBLE), tables=[[0]])
+    cache.mask(3)
+    cache.tables[0][0] = 2
+    same(MODEL(TEXTS[:1, :3], cache), ALONE[:1, :3])
+    assert cache.pool.k.flatten(2).abs().sum((0, 2)).nonzero().tolist() == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"tables": [[0], [4]]}, r"tables are \[\[0\], \[4\]\]; expected pages 0 to 3 of the pool"),
+        ({"tables": [[0], [1, -1]]}, "expected pages 0 to 3 of the pool"),
+        ({"tables": [[0], [0.5]]}, "expected pages 0 to 3 of the pool"),
+        ({"tables": [[0]]}, "1 tables came with a batch of 2"),
+        ({"lengths": [1]}, r"lengths is \[1\]; expected 2 whole numbers, one a sequence"),
+        ({"lengths": [1, 5]}, "make 5 in sequence 1; expected at most 4"),
+        ({"pool": PagePool(tiny_config(n_layers=2), 4, 4)}, "n_layers 2, the pass has n_layers 3"),
+        ({"pool": PagePool(tiny_config(head_dim=4), 4, 4)}, "k_dim 4, the pass has k_dim 8"),
+        ({"max_len": 41}, "max_len is 41; expected at most 40"),
+        ({"dtype": torch.float64, "colour": "red"}, "dtype, colour came in beside a pool; expected the pool"),
+    ],
+)
+def test_pages_made_by_hand_are_checked(given: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        PagedCache(CONFIG, 2, **({"pool": PagePool(CONFIG, 4, 4), "tables": [[0], [1]]} | given))
+
+
+def test_the_pool_is_no_larger_than_it_is() -> None:
     full = PagedCache(CONFIG, pool=PagePool(CONFIG, 3, 4), tables=[[0, 2]], lengths=[7])
     with pytest.raises(ValueError, match="2 new tokens after 7 make 9 in sequence 0; expected at most 8"):
         prefill(tiny(), [1, 2], full)

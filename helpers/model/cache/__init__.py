@@ -6,4 +6,5 @@ from helpers.model.cache.paged import PagedCache, PagePool
 from helpers.model.cache.quantized import QuantizedCache
 from helpers.model.cache.ragged import RaggedCache
 from helpers.model.cache.static import StaticCache
+from helpers.model.cache.stepped import SteppedCache
 from helpers.model.cache.window import WindowCache

@@ -15,6 +15,7 @@ form, as long as `append` hands out plain keys and values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -131,8 +132,35 @@ class KVCache:
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, to go on from there. ValueError if there are fewer."""
         self.check_length(length)
-        self.length = length
+        self.length = int(length)
         self.changes += 1
+
+    def copy_from(self, other: KVCache) -> None:
+        """Take the rows of a prefilled cache, of one sequence for all of this: several samples, one prefill.
+
+        Args:
+            other: of batch 1, or of as many sequences as this; it stays as it is. Any kind that goes back.
+
+        Raises:
+            ValueError: this cache is in use or too short; the two differ in sizes, dtype or device; the
+                other's sequences are of unequal lengths; or rows of one of them leave or are rounded. Nothing
+                has been copied.
+
+        Source: the cache of nanochat, Karpathy 2025.
+        """
+        for cache in (self, other):
+            cache.check_goes_back()
+        if self.length or other.batch not in (1, self.batch) or len({*other.lengths}) > 1:
+            raise ValueError(
+                f"sequences of {other.lengths} tokens came in for {self.lengths}; expected one, or one for "
+                "each, of one length, and an empty cache to take them"
+            )
+        other.check_fits(self.sizes, other.batch, self.dtype, self.device)
+        none = [torch.empty(shape, dtype=self.dtype, device=self.device) for shape in other.shapes(0)]
+        for layer in range(self.n_layers):
+            rows = other.append(layer, *none)  # (B or 1, Hkv, S, D)
+            self.append(layer, *(x.expand(self.batch, -1, -1, -1) for x in rows))
+        self.advance(other.length)
 
     def reset(self) -> None:
         """Forget every token: one cache serves one generation."""
@@ -142,6 +170,11 @@ class KVCache:
     def n_layers(self) -> int:
         """Layers it has room for."""
         return self.sizes.n_layers
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens seen, of each sequence."""
+        return [self.length] * self.batch
 
     @property
     def n_kept(self) -> int:
@@ -165,15 +198,29 @@ class KVCache:
         B, Hkv = self.batch, self.sizes.n_kv_heads
         return (B, Hkv, T, self.sizes.k_dim), (B, Hkv, T, self.sizes.v_dim)
 
+    def check_goes_back(self) -> None:
+        """Raise ValueError if rows that are needed after a step back may be gone."""
+        if not self.goes_back:
+            raise ValueError(
+                f"a {type(self).__name__} came in, whose rows leave or are rounded; expected one that can go "
+                "back by any number of rows, such as a StaticCache"
+            )
+
     def check_length(self, length: int) -> None:
         """Raise ValueError unless so many tokens are stored."""
         if not is_whole(length) or not 0 <= length <= self.length:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
 
+    def check_new(self, T: int) -> None:
+        """Raise ValueError unless T is a number of new tokens."""
+        if not is_whole(T) or T < 0:
+            raise ValueError(
+                f"{T!r} new tokens; expected a whole number, 0 or more: truncate(length) takes tokens away"
+            )
+
     def check_room(self, T: int) -> None:
         """Raise ValueError if T new tokens do not fit."""
-        if T < 0:
-            raise ValueError(f"{T} new tokens; expected 0 or more: truncate(length) takes tokens away")
+        self.check_new(T)
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new tokens after {self.length} make {self.length + T}; expected at most "

@@ -41,7 +41,7 @@ class PagePool:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.page_size = check_whole("page_size", page_size)
+        self.sizes, self.page_size = sizes, check_whole("page_size", page_size)
         shape = (sizes.n_layers, check_whole("n_pages", n_pages), sizes.n_kv_heads, self.page_size)
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
@@ -61,9 +61,13 @@ class PagedCache(RaggedCache):
         pool: None lays out one of its own, in which every sequence has pages for max_len rows.
         tables: numbers of pages, a list for each sequence. Whoever owns the pool makes and lengthens them.
         lengths: tokens whose rows are in the pages already, of each sequence; None for 0.
-        page_size: rows a page, of a pool of its own.
+        rest: page_size, dtype and device, of a pool of its own.
 
     Other arguments as in `KVCache`.
+
+    Raises:
+        ValueError: as in `KVCache`; a pool of other sizes, or one beside settings of its own; tables or
+            lengths that are not one a sequence; a page that is not in the pool, now or later.
     """
 
     def __init__(
@@ -75,18 +79,25 @@ class PagedCache(RaggedCache):
         pool: PagePool | None = None,
         tables: Sequence[list[int]] = (),
         lengths: Sequence[int] | None = None,
-        page_size: int = 16,
         **rest: Any,
     ) -> None:
         if pool is None:
-            each = math.ceil((max_len or sizes.max_seq_len) / check_whole("page_size", page_size))
-            pool = PagePool(sizes, batch * each, page_size, **rest)
+            page_size = check_whole("page_size", rest.setdefault("page_size", 16))
+            each = math.ceil((max_len or sizes.max_seq_len) / page_size)
+            pool = PagePool(sizes, batch * each, **rest)
             tables = [[*range(b * each, (b + 1) * each)] for b in range(batch)]
+        elif rest:
+            raise ValueError(
+                f"{', '.join(rest)} came in beside a pool; expected the pool alone, which has its own"
+            )
         if len(tables) != batch:
             raise ValueError(f"{len(tables)} tables came with a batch of {batch}; expected one a sequence")
         self.pool, self.page_size, self.tables = pool, pool.page_size, [*tables]
-        super().__init__(sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
-        self.start(lengths or [0] * batch)
+        super().__init__(pool.sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
+        self.check_fits(sizes, batch, self.dtype, self.device)
+        self.start([0] * batch if lengths is None else lengths)
+        self.in_table()
+        self.check_room(0)
 
     def allocate(self) -> None:
         """The pool is laid out."""

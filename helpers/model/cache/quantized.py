@@ -27,7 +27,7 @@ def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     low, high = x.aminmax(dim=dim, keepdim=True)
     step = (high - low) / (2**bits - 1)
     levels = (x - low) / step.where(step > 0, 1)  # where all numbers are equal there is no step: level 0
-    return levels.round().to(torch.uint8), low, step
+    return levels.round().clamp(max=2**bits - 1).to(torch.uint8), low, step  # the step was rounded, too
 
 
 def dequantize(levels: Tensor, low: Tensor, step: Tensor) -> Tensor:
@@ -141,13 +141,16 @@ class QuantizedCache(GrowingCache):
     def round(self, which: int, layer: int, x: Tensor) -> None:
         """Store whole groups of rows (B, Hkv, n, D) as levels, smallest numbers and steps."""
         groups = x.unflatten(2, (-1, self.group))  # (B, Hkv, n / group, group, D)
-        levels, low, step = quantize(groups, self.bits[which], self.dims[which])
-        new, old = (pack(levels, self.bits[which]), low, step), self.rounded[which][layer]
+        wide = groups.to(torch.promote_types(self.dtype, torch.float32))  # float16 has few numbers near 0
+        levels, low, step = quantize(wide, self.bits[which], self.dims[which])
+        new = pack(levels, self.bits[which]), low.to(self.dtype), step.to(self.dtype)
+        old = self.rounded[which][layer]
         both = zip(old, new, strict=True)
         self.rounded[which][layer] = tuple(torch.cat(parts, dim=2) for parts in both) if old else new
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, none or all that are rounded; ValueError for a part of those."""
+        self.check_length(length)
         if 0 < length < self.n_rounded:
             raise ValueError(
                 f"length is {length}, and {self.n_rounded} tokens are rounded in groups of {self.group}; "

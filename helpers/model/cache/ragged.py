@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,6 +49,7 @@ class RaggedCache(StaticCache):
         tables: for each sequence the pages that its rows lie in. Here it is one page of max_len rows.
     """
 
+    lengths: Sequence[int] = ()
     _slots: tuple[list[list[int]], Tensor] = [], torch.empty(0)
 
     def allocate(self) -> None:
@@ -59,7 +61,8 @@ class RaggedCache(StaticCache):
 
     def start(self, lengths: Sequence[int]) -> None:
         """Begin with so many tokens seen of each sequence."""
-        self.lengths, self.length = [*lengths], max(lengths)
+        self.lengths = self.counted("lengths", lengths)
+        self.length = max(self.lengths)
         self._expected: list[int] | None = None
         self._pass: tuple[object, Pass | None] = (None, None)
 
@@ -69,9 +72,17 @@ class RaggedCache(StaticCache):
         Raises:
             ValueError: there is not one whole number, 0 or more, for each sequence.
         """
-        if len(new) != self.batch or not all(is_whole(n) and n >= 0 for n in new):
-            raise ValueError(f"new is {new!r}; expected {self.batch} whole numbers, one a sequence")
-        self._expected = [int(n) for n in new]
+        self._expected = self.counted("new", new)
+
+    def counted(self, name: str, counts: Sequence[int], most: Sequence[int] | None = None) -> list[int]:
+        """Return a whole number for each sequence, from 0, to `most` of it. ValueError if they are none."""
+        fits = np.shape(counts) == (self.batch,) and all(is_whole(n) and n >= 0 for n in counts)
+        if not fits or any(n > end for n, end in zip(counts, most or (), strict=False)):
+            upto = "" if most is None else f" to {most}"
+            raise ValueError(
+                f"{name} is {counts!r}; expected {self.batch} whole numbers, one a sequence, from 0{upto}"
+            )
+        return [int(n) for n in counts]
 
     def new_of(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence. ValueError if more were expected."""
@@ -83,7 +94,8 @@ class RaggedCache(StaticCache):
     def plan(self, T: int) -> Pass:
         """Return where everything of a pass of T columns stands. ValueError if they do not fit."""
         made_for, found = self._pass
-        wanted = (T, self._expected, torch.is_inference_mode_enabled())
+        tables = [[*pages] for pages in self.tables]  # as they are now: who owns the pool may change them
+        wanted = (T, self._expected, tables, torch.is_inference_mode_enabled())
         if found is None or made_for != wanted:
             found = self.planned(T)
             self._pass = wanted, found
@@ -135,7 +147,14 @@ class RaggedCache(StaticCache):
         return slots
 
     def in_table(self) -> np.ndarray:
-        """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0."""
+        """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0.
+
+        Whoever reads or writes rows asks here. ValueError if a page is not in the pool: compiled loops would
+        write where it would lie.
+        """
+        n_pages = self.k.shape[1]
+        if any(page not in range(n_pages) for pages in self.tables for page in pages):
+            raise ValueError(f"tables are {self.tables}; expected pages 0 to {n_pages - 1} of the pool")
         table = np.zeros((self.batch, max(map(len, self.tables)) or 1), int)
         for row, pages in zip(table, self.tables, strict=True):
             row[: len(pages)] = pages
@@ -165,22 +184,19 @@ class RaggedCache(StaticCache):
 
     def advance(self, T: int) -> None:
         """Count the new tokens of each sequence; the model calls it once a pass."""
-        new = self.new_of(T)
         super().advance(T)
-        self.start([length + n for length, n in zip(self.lengths, new, strict=True)])
+        self.start([length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)])
 
     def truncate(self, length: int | Sequence[int]) -> None:
         """Keep the first tokens: as many of each sequence, or a number for each. ValueError if fewer."""
-        wanted = [length] * self.batch if isinstance(length, int) else [*length]
-        fits = len(wanted) == self.batch and all(map(is_whole, wanted))
-        if not fits or not all(0 <= n <= most for n, most in zip(wanted, self.lengths, strict=True)):
-            raise ValueError(f"length is {length!r}; expected 0 to {self.lengths}, the tokens stored of each")
+        each: Any = [length] * self.batch if is_whole(length) else length
+        wanted = self.counted("length", each, self.lengths)
         super().truncate(max(wanted))
         self.start(wanted)
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if the new tokens of a sequence do not fit."""
-        super().check_room(min(T, 0))  # no fewer than 0
+        self.check_new(T)
         for b, (length, n) in enumerate(zip(self.lengths, self.new_of(T), strict=True)):
             room = min(self.max_len, len(self.tables[b]) * self.page_size)
             if length + n > room:

@@ -13,10 +13,12 @@ class StaticCache(KVCache):
 
     def allocate(self) -> None:
         """Lay out all rows of all layers."""
-        self.k, self.v = (
-            torch.zeros(self.n_layers, *shape, dtype=self.dtype, device=self.device)
-            for shape in self.shapes(self.max_len)
-        )
+        self.k, self.v = self.laid_out(self.max_len)
+
+    def laid_out(self, n: int) -> list[Tensor]:
+        """Return room for n rows of every layer, for keys and for values, (L, B, Hkv, n, D) and (…, Dv)."""
+        shapes = [(self.n_layers, *shape) for shape in self.shapes(n)]
+        return [torch.zeros(shape, dtype=self.dtype, device=self.device) for shape in shapes]
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write new rows into their places; see `KVCache.append`. ValueError where gradients are wanted."""

@@ -87,16 +87,23 @@ class WindowCache(GrowingCache):
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens. ValueError where rows that the next query sees have left."""
         self.check_length(length)
-        before = torch.arange(length, device=self.device)
-        for layer, at in enumerate(self.at):
-            if not torch.isin(before[self.near(before, length, layer)], at).all():
-                raise ValueError(
-                    f"length is {length}, and rows that its next token sees have left the window; expected "
-                    f"{self.length - 1} or {self.length} tokens, or reset() and run the text again"
-                )
+        least = max(map(self.least, range(self.n_layers)))
+        if self.sinks < length < least:
+            raise ValueError(
+                f"length is {length}, and rows that its next token sees have left the window; expected "
+                f"{least} to {self.length}, or reset() and run the text again"
+            )
         super().truncate(length)
         for layer, at in enumerate(self.at):
             self.keep(layer, at, at < length)
+
+    def least(self, layer: int) -> int:
+        """Return to how many tokens a layer can go back, sinks aside: the next sees its oldest row first."""
+        at = self.at[layer]
+        if len(at) == self.length:  # none has left
+            return 0
+        oldest = int(at[self.sinks]) if len(at) > self.sinks else self.length
+        return oldest + self.windows[layer] - 1
 
     @property
     def n_kept(self) -> int:
