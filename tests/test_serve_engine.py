@@ -167,15 +167,6 @@ EACH = test_each_says_what_it_says_alone
 planted("everybody stands where the longest does", [EACH], "unsloth #3699")(
     edit(Engine.run, "[one.n_run for one, _ in part]", "[max(one.n_run for one, _ in part)] * len(part)")
 )
-planted("logits of a prompt that has not ended are used", [EACH])(
-    edit(Engine.step, "if n == one.n_left", "if True")
-)
-planted("tables of another request", [EACH])(
-    edit(Engine.run, "one.table for one, _ in part", "part[0][0].table for _ in part")
-)
-planted("one seed for all", [EACH])(
-    edit(Engine.add, "chooser(sampling", "chooser(Sampling(sampling.temperature)")
-)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

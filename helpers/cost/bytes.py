@@ -10,9 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import check_whole, is_number
+
+if TYPE_CHECKING:
+    from helpers.cost.models import PublishedModel
+    from helpers.model.config import ModelConfig
 
 GIB = 2**30
 FORMATS = (4, 2, 1, 0.5)  # bytes a number: float32, 16 bits, 8 bits, 4 bits
@@ -126,31 +130,6 @@ def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: flo
     return max(0, math.floor((memory_nbytes - weights_nbytes) / user_nbytes))
 
 
-class Shape(Protocol):
-    """What the weights of a model follow from: a `ModelConfig`, or a `PublishedModel`."""
-
-    @property
-    def n_layers(self) -> int: ...
-    @property
-    def n_heads(self) -> int: ...
-    @property
-    def n_kv_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def hidden_size(self) -> int: ...
-    @property
-    def intermediate_size(self) -> int: ...
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def tied(self) -> bool: ...
-    @property
-    def qkv_bias(self) -> bool: ...
-    @property
-    def n_parameters(self) -> int: ...
-
-
 def layers_of(model: Any) -> Sequence[Kind]:
     """Return the kind of each layer: `model.layers`; in all of a `ModelConfig`, latent or full attention."""
     if hasattr(model, "layers"):
@@ -160,7 +139,7 @@ def layers_of(model: Any) -> Sequence[Kind]:
     return [Full(model.n_kv_heads, model.k_dim, model.v_dim)] * model.n_layers
 
 
-def weights_by_part(model: Shape) -> dict[str, int]:
+def weights_by_part(model: ModelConfig | PublishedModel) -> dict[str, int]:
     """Return the numbers in each part of a dense model of the Llama family; a tied readout has none.
 
     Raises:
@@ -186,7 +165,12 @@ def weights_by_part(model: Shape) -> dict[str, int]:
 
 
 def read_by_step(
-    model: Shape, tokens: int, *, users: int = 1, weight_bytes: float = 2, row_bytes: float = 2
+    model: ModelConfig | PublishedModel,
+    tokens: int,
+    *,
+    users: int = 1,
+    weight_bytes: float = 2,
+    row_bytes: float = 2,
 ) -> dict[str, int]:
     """Return the bytes that one decode step reads, by part, and those of the new rows that it writes.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from helpers.arguments import is_whole
+from helpers.arguments import check_whole
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Counts:
 
 def prefill(prompt: int, cached: bool = True) -> Counts:
     """Return the work of the pass over the whole prompt; ValueError for a count that is not over 0."""
-    _check(prompt=prompt)
+    check_whole("prompt", prompt)
     return Counts(prompt, _triangular(prompt), 0, prompt if cached else 0)
 
 
@@ -45,7 +45,7 @@ def decode_step(visible: int, cached: bool = True) -> Counts:
     Raises:
         ValueError: visible is no whole number over 0.
     """
-    _check(visible=visible)
+    check_whole("visible", visible)
     if cached:
         return Counts(1, visible, visible - 1, visible)
     return Counts(visible, _triangular(visible), 0, 0)
@@ -57,7 +57,7 @@ def passes(prompt: int, reply: int, cached: bool = True) -> list[Counts]:
     Raises:
         ValueError: a count is no whole number over 0.
     """
-    _check(prompt=prompt, reply=reply)
+    check_whole("reply", reply)
     steps = [decode_step(visible, cached) for visible in range(prompt + 1, prompt + reply)]
     return [prefill(prompt, cached), *steps]
 
@@ -71,7 +71,8 @@ def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
     Raises:
         ValueError: a count is no whole number over 0.
     """
-    _check(prompt=prompt, reply=reply)
+    check_whole("prompt", prompt)
+    check_whole("reply", reply)
     last = prompt + reply - 1  # tokens that have run when the reply ends
     if cached:
         rows_read = _triangular(last - 1) - _triangular(prompt - 1)
@@ -88,9 +89,3 @@ def _triangular(n: int) -> int:
 def _tetrahedral(n: int) -> int:
     """1 + 3 + 6 + …, n triangles"""
     return n * (n + 1) * (n + 2) // 6
-
-
-def _check(**counts: int) -> None:
-    for name, value in counts.items():
-        if not is_whole(value) or value < 1:
-            raise ValueError(f"{name} is {value!r}; expected a whole number of tokens, 1 or more")

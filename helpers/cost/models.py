@@ -58,12 +58,8 @@ class PublishedModel:
         heads = self.n_kv_heads, self.head_dim, self.head_dim
         if self.window is None:
             return [Full(*heads)] * self.n_layers
-        kinds: list[Kind] = [Window(*heads, self.window)] * self.n_layers
-        if self.full_every:
-            kinds[self.full_every - 1 :: self.full_every] = [Full(*heads)] * (
-                self.n_layers // self.full_every
-            )
-        return kinds
+        full, window, every = Full(*heads), Window(*heads, self.window), self.full_every
+        return [full if every and n % every == 0 else window for n in range(1, self.n_layers + 1)]
 
     @property
     def n_read(self) -> int:

@@ -93,14 +93,13 @@ class PeopleInLine(Explorer):
 
     def static_html(self) -> str:
         """The medians of time to first token and time per token, for four rates and four slots."""
-        rates, rows = (1, 7, 25, 60), []
-        for slots in (1, 4, 16, 64):
-            rows.append([f"{most(slots):.3g} a second", *[_medians(rate, slots) for rate in rates]])
+        rates, some = (1, 7, 25, 60), (1, 4, 16, 64)
+        rows = [[f"{most(n):.3g} a second", *[_medians(rate, n) for rate in rates]] for n in some]
         columns = ["serve at most", *[f"{n} a second" for n in rates]]
         return (
             "<p>The median wait for the first token, and then for each, by how many come. Where more come "
             f"than are served, the line grows as long as they come. {ABOUT}</p>"
-            + Table(rows, (1, 4, 16, 64), columns, corner="slots")._repr_html_()
+            + Table(rows, some, columns, corner="slots")._repr_html_()
         )
 
 

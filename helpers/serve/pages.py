@@ -45,8 +45,7 @@ class PageManager:
 
         The last token is left to run, even if all are found: a page holds rows and no logits.
         """
-        table: list[int] = []
-        text = 0
+        table, text = list[int](), 0
         for end in range(self.page_size, len(tokens), self.page_size):
             page = self.found.get((text, tuple(tokens[end - self.page_size : end])))
             if page is None:
@@ -59,13 +58,6 @@ class PageManager:
         """Whether there are pages for a text: of those found, the ones with an owner need not be free."""
         owned = sum(self.owners[page] > 0 for page in self.find(tokens))
         return self.needed(len(tokens)) - owned <= len(self.free)
-
-    def share(self, tokens: Sequence[int]) -> list[int]:
-        """Own and return the pages that hold the beginning of a text."""
-        table = self.find(tokens)
-        for page in table:
-            self.own(page)
-        return table
 
     def take(self) -> int:
         """Take the page that has been free longest; what lay in it is lost. The caller knows there is one."""

@@ -131,8 +131,10 @@ class Scheduler:
     def admit(self) -> Sequence:
         """Let the first that waits run, in pages that hold its beginning already and in free ones."""
         one, pages = self.waiting.popleft(), self.pages
-        one.table = pages.share(one.tokens)
+        one.table = pages.find(one.tokens)
         one.n_run = len(one.table) * pages.page_size
+        for page in one.table:
+            pages.own(page)
         one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
         one.slot = min({*range(self.slots)} - {other.slot for other in self.running})
         self.running.append(one)

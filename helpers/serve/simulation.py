@@ -103,11 +103,7 @@ def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
 
 
 def poisson(n: int, rate: float, seed: int, make: Callable[[int], Request]) -> list[tuple[float, Request]]:
-    """Return n requests that arrive independently of each other, `rate` a second on average.
-
-    Raises:
-        ValueError: the rate is no number over 0; it may be infinite: all at once.
-    """
+    """Return n requests that arrive independently, `rate` a second on average; if inf, all at once."""
     if not rate > 0:
         raise ValueError(f"rate is {rate!r}; expected requests a second, over 0")
     rng, now, arrivals = random.Random(seed), 0.0, []
