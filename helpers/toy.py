@@ -223,6 +223,10 @@ class CacheBase:
         """Rows stored."""
         return self.length
 
+    def kept(self, b: int = 0) -> range:
+        """Return where the tokens stand, from 1, whose rows are stored; there is one sequence, 0."""
+        return range(1, self.length + 1)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the rows stored: 8 for each number, 3 numbers a row and layer."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from types import SimpleNamespace as Rows
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,16 @@ from helpers.trace import Model, Token, TraceError
 
 # All sizes distinct: equal ones hide transposes. Two layers, 6 query heads, 3 KV heads, widths 8 and 4.
 GQA = Model("test", 2, 6, 3, 8, 4, 8**-0.5, None, 4)
+
+
+@dataclass
+class Rows:
+    """A cache as the recorder sees it."""
+
+    n_kept: int = 0
+
+    def kept(self, b: int) -> range:
+        return range(self.n_kept)
 
 
 def tensors(layer: int, tokens: Sequence[int], model: Model = GQA) -> list[np.ndarray]:
@@ -109,7 +118,7 @@ def test_contents_and_contexts_of_the_toy() -> None:
 def test_grouped_heads(with_sink: bool) -> None:
     """Against attention in float64; a prompt in two chunks, and several new tokens after stored ones."""
     sink = np.linspace(-1, 1, 6).astype(np.float32) if with_sink else None
-    recorder, cache = begun(), Rows(n_kept=0)
+    recorder, cache = begun(), Rows()
     a_pass(recorder, [0, 1], cache, sink=sink)
     a_pass(recorder, [2, 3, 4], cache, sink=sink, says="a")
     a_pass(recorder, [5], cache, "decode", sink=sink, says="b")
@@ -144,7 +153,7 @@ def test_a_window_leaves_a_gap() -> None:
         seen["mask"] = seen["mask"] & ((np.arange(5) == 0) | (np.arange(5) > np.arange(5)[:, None] - 2))
 
     recorder = begun()
-    a_pass(recorder, range(5), Rows(n_kept=0), change=window)
+    a_pass(recorder, range(5), Rows(), change=window)
     done = recorder.trace.run("cached").passes[0]
     assert done.parts[0].visible[4] == [(0, 1), (3, 5)]
     assert done.counts["pairs"] == 1 + 2 + 3 + 3 + 3
@@ -196,9 +205,9 @@ def test_rounding_passes_and_a_small_lie_does_not(
         return change
 
     model = replace(GQA, element_bytes=element_bytes)
-    a_pass(begun(model), range(5), Rows(n_kept=0), change=in_dtype(0))
+    a_pass(begun(model), range(5), Rows(), change=in_dtype(0))
     with pytest.raises(TraceError, match="layer 0, head 3, query 4: attention weights times V differ"):
-        a_pass(begun(model), range(5), Rows(n_kept=0), change=in_dtype(lie))
+        a_pass(begun(model), range(5), Rows(), change=in_dtype(lie))
 
 
 # --- what it refuses ---
@@ -269,7 +278,7 @@ def test_refuses(name: str) -> None:
     change, says = REFUSED[name]
     recorder = begun()
     with pytest.raises(TraceError, match=re.escape(says)):
-        a_pass(recorder, range(5), Rows(n_kept=0), change=change)
+        a_pass(recorder, range(5), Rows(), change=change)
     assert recorder.trace.run("cached").passes == []  # nothing of the pass was written
 
 
@@ -277,7 +286,7 @@ def test_refuses(name: str) -> None:
 def test_refuses_a_cache_that_was_not_advanced_once(advance: int) -> None:
     says = f"the cache keeps {advance} rows, 5 were recorded; expected some of these, the newest among them"
     with pytest.raises(TraceError, match=says):
-        a_pass(begun(), range(5), Rows(n_kept=0), advance=advance)
+        a_pass(begun(), range(5), Rows(), advance=advance)
 
 
 def test_refuses_a_cache_that_was_not_reset() -> None:
@@ -297,7 +306,7 @@ def test_refuses_a_cache_that_was_not_reset() -> None:
 def test_refuses_a_second_run_that_does_not_repeat_the_first(change: Change, says: str) -> None:
     model = replace(GQA, n_kv_heads=1)
     recorder = begun(model, values=True)
-    a_pass(recorder, range(5), Rows(n_kept=0))
+    a_pass(recorder, range(5), Rows())
     recorder.begin_run("uncached", "none")
     with pytest.raises(TraceError, match=says):
         a_pass(recorder, range(5), None, change=change)

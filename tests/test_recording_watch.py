@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.model.cache import RaggedCache, WindowCache
+from helpers.model.cache import KVCache, RaggedCache, WindowCache
 from helpers.model.generate import generate, run
 from helpers.model.speculate import Drafter, DraftModel, FirstLayers, LookUp, speculate
-from helpers.recording import recorder, watch
-from helpers.recording.model import ModelDecoder, describe, record_model, tokens_of
+from helpers.recording import model as recording
+from helpers.recording.model import describe, record_model, tokens_of, voice_of
 from helpers.recording.recorder import Recorder
 from helpers.recording.watch import Watcher, record_engine, record_reply
+from helpers.sampling import GREEDY
 from helpers.serve.engine import Engine
 from helpers.stepper import Stepper
 from helpers.stepper.static import _Picture
 from helpers.trace import Drop, Trace, TraceError, compare, spread
 from tests import oracle
-from tests.planted import Bug, Planted, edit
+from tests.planted import Bug, Planted
 from tests.test_latent import tiny_latent
 from tests.tiny import tiny
 
@@ -124,7 +125,7 @@ def test_sequences_of_unequal_length_in_one_pass() -> None:
     cache = RaggedCache(MODEL.config, 2, dtype=torch.float64)
     watched = Recorder(describe(MODEL, "two"), [tokens_of(MODEL, prompt, None) for prompt in prompts])
     watched.begin_run("cached", "ragged")
-    with Watcher(watched, MODEL, lambda cache: [0, 1]) as watcher:
+    with Watcher(watched, MODEL, lambda cache: [0, 1], voice_of(MODEL, None, 5, GREEDY)) as watcher:
         new, text = [8, 3], [[*prompt] for prompt in prompts]
         for step in range(3):
             cache.expect(new)
@@ -184,19 +185,34 @@ def test_what_was_not_told_is_noticed() -> None:
 planted = Planted()
 WINDOW = test_rows_that_leave_a_window
 planted("rows kept are counted, not asked for", [WINDOW])(
-    edit(recorder.places_kept, 'hasattr(cache, "at")', "False")
+    lambda patch: patch.setattr(WindowCache, "kept", KVCache.kept)
 )
-planted("rows that left stay in the record", [WINDOW, test_drafts])(
-    edit(Recorder._dropped, "if place[token] in kept]", "]")
-)
-planted("a rejected draft is taken for the text", [test_drafts])(
-    edit(Recorder.say, "replace(tokens[index], origin=chosen.origin) != chosen", "False")
-)
-planted("padding is recorded", [test_sequences_of_unequal_length_in_one_pass])(
-    edit(watch.Watcher.before, "row[T - count :]", "row[:count]")
-)
+
+
+@planted("rows that left stay in the record", [WINDOW, test_drafts])
+def _(patch: pytest.MonkeyPatch) -> None:
+    def dropped(self: Any, newest: bool = False) -> list[Drop]:
+        rows = dict(self._rows)
+        drops = real(self, newest)
+        self._rows = rows
+        return drops
+
+    real = Recorder._dropped
+    patch.setattr(Recorder, "_dropped", dropped)
+
+
+@planted("a rejected draft is taken for the text", [test_drafts])
+def _(patch: pytest.MonkeyPatch) -> None:
+    def say(self: Any, top: Any, chosen: Any, *rest: Any, query: int, **named: Any) -> int:
+        behind = self.trace.sequences[0].tokens[query + 1 :][:1]
+        return real(self, top, *(behind or [chosen]), *rest, query=query, **named)
+
+    real = Recorder.say
+    patch.setattr(Recorder, "say", say)
+
+
 planted("the run without a cache forgets the window", [WINDOW])(
-    edit(ModelDecoder.run, "deepcopy(self.empty)", "empty_cache(self.model)")
+    lambda patch: patch.setattr(recording, "deepcopy", lambda cache: recording.empty_cache(MODEL))
 )
 
 

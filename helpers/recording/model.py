@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache, KVCache
 from helpers.model.generate import as_tokens, check_empty, run
 from helpers.model.transformer import Transformer
-from helpers.recording.loop import Watched, record_run
+from helpers.recording.loop import Voice, Watched, record_run
 from helpers.recording.recorder import Recorder
-from helpers.sampling import GREEDY, Chooser, Sampling, chooser, softmax
+from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Model, Token, Trace
 
@@ -59,77 +59,42 @@ def record_model(
     """
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
-    tokens = tokens_of(model, prompt, tokenizer)
-    choose = chooser(sampling, model.config.vocab_size)
+    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
     cache = empty_cache(model) if cache is None else cache
     check_empty(model, cache, len(tokens))
     recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
-    decoder = ModelDecoder(recorder, model, deepcopy(cache), tokenizer, n_top, choose, str(sampling))
+    run = partial(run_model, recorder, model, deepcopy(cache))
     for one in (cache, None) if uncached else (cache,):
-        record_run(recorder, decoder, one, kind_of(cache), max_new, training)
+        record_run(recorder, run, voice, one, kind_of(cache), max_new, training)
     return recorder.trace
 
 
-@dataclass
-class ModelDecoder:
-    """A model as the recording loop runs it; arguments as in `record_model`."""
-
-    recorder: Recorder
-    model: Transformer
-    empty: KVCache  # of the kind that the run without a cache drops
-    tokenizer: Tokenizer | None
-    n_top: int
-    choose: Chooser
-    how: str
-
-    def run(self, tokens: Sequence[Token], cache: KVCache | None) -> np.ndarray:
-        """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
-        kept = deepcopy(self.empty) if cache is None else cache
-        watched: Any = Watched(kept, self.recorder)
-        with ExitStack() as hooks:
-            for module in self.model.modules():
-                if isinstance(module, Core):
-                    hooks.enter_context(module.register_forward_hook(self.attended))
-            return as_array(run(self.model, torch.tensor([[token.id for token in tokens]]), watched)[0])
-
-    def attended(self, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
-        """Show the recorder what went into the core of attention and what came out."""
-        self.recorder.attention(**seen_by(core, given, contexts))
-
-    def next_token(self, logits: np.ndarray, position: int) -> Token:
-        """Choose the next id, and make its token."""
-        chosen = self.choose(logits)
-        return Token(text_of(self.tokenizer, chosen), chosen, position, "generated")
-
-    def top(self, logits: np.ndarray, chosen: Token) -> list[tuple[str, float, float]]:
-        """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
-        assert chosen.id is not None  # a model's tokens have one
-        return candidates(logits, chosen.id, self.n_top, self.tokenizer)
-
-    def is_over(self, token: Token, cache: KVCache | None) -> bool:
-        """Whether the token ends the reply, or the cache is full."""
-        full = cache is not None and cache.length == cache.max_len
-        return full or token.id in self.model.config.eos_ids
+def run_model(
+    recorder: Recorder, model: Transformer, empty: KVCache, tokens: Sequence[Token], cache: KVCache | None
+) -> np.ndarray:
+    """Run tokens through all layers; without a cache through a copy of the empty one. Logits, (V,)."""
+    kept: Any = Watched(deepcopy(empty) if cache is None else cache, recorder)
+    with ExitStack() as hooks:
+        for core in cores_of(model):
+            hooks.enter_context(core.register_forward_hook(partial(attended, recorder)))
+        return as_array(run(model, torch.tensor([[token.id for token in tokens]]), kept)[0])
 
 
-def seen_by(core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> dict[str, Any]:
-    """Return what `Recorder.attention` asks for, of one call of the core of attention."""
-    names = ("q", "k", "v", "mask")
-    return dict(zip(names, map(as_array, given), strict=True)) | {
-        "scale": core.scale,
-        "output": as_array(contexts),
-    }
+def cores_of(model: Transformer) -> list[Core]:
+    """Return the core of attention of each layer."""
+    return [module for module in model.modules() if isinstance(module, Core)]
 
 
-def candidates(
-    logits: np.ndarray, chosen: int, n_top: int, tokenizer: Tokenizer | None
-) -> list[tuple[str, float, float]]:
-    """Return the likeliest tokens (text, logit, probability), the chosen one among them."""
-    best = np.argsort(-logits, kind="stable")[:n_top].tolist()
-    if chosen not in best:
-        best[-1] = chosen
-    p = softmax(logits.astype(float))
-    return [(text_of(tokenizer, i), float(logits[i]), float(p[i])) for i in best]
+def attended(recorder: Recorder, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
+    """Show the recorder what went into the core of attention and what came out."""
+    q, k, v, mask = map(as_array, given)
+    recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
+
+
+def voice_of(model: Transformer, tokenizer: Tokenizer | None, n_top: int, sampling: Sampling) -> Voice:
+    """Return how a model chooses its tokens; the n_top likeliest are candidates."""
+    choose = chooser(sampling, model.config.vocab_size)
+    return Voice(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top)
 
 
 def as_array(x: Tensor) -> np.ndarray:
@@ -159,7 +124,7 @@ def describe(model: Transformer, name: str) -> Model:
         n_kv_heads=config.n_kv_heads,
         k_dim=config.k_dim,
         v_dim=config.v_dim,
-        scale=next(module.scale for module in model.modules() if isinstance(module, Core)),
+        scale=cores_of(model)[0].scale,
         head_names=None,
         element_bytes=model.embed_tokens.weight.element_size(),
     )

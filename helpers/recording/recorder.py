@@ -102,7 +102,7 @@ class Recorder:
         Args:
             phase: training, prefill, decode or verify.
             tokens: which tokens of each sequence run, in the order of the batch.
-            cache: what keeps the rows (see `places_kept`); None where none stays after the pass.
+            cache: what keeps the rows, and says of which positions: `kept`; None where none stays.
             target: in training, the token that each query should predict.
 
         Raises:
@@ -242,8 +242,8 @@ class Recorder:
         """Ask the cache which rows it keeps, and return the others; `newest` must be kept after a pass."""
         drops = []
         for b, n in enumerate(self._tokens if self._cache is not None else []):
-            tokens, rows, kept = self.trace.sequences[n].tokens, self._rows[n], places_kept(self._cache, b)
-            place = {token: tokens[token].position - tokens[0].position for token in rows}
+            tokens, rows, kept = self.trace.sequences[n].tokens, self._rows[n], {*self._cache.kept(b)}
+            place = {token: tokens[token].position for token in rows}
             if not kept <= {*place.values()} or (newest and rows and place[rows[-1]] not in kept):
                 raise TraceError(
                     f"the cache keeps {len(kept)} rows, {len(rows)} were recorded; expected some of these, "
@@ -337,17 +337,6 @@ class Recorder:
                     "traces and compare them"
                 )
             stored += listed[len(stored) :]
-
-
-def places_kept(cache: Any, b: int) -> set[int]:
-    """Return where the tokens stand in sequence b of a batch, from 0, whose rows a cache keeps.
-
-    A window says it in `at`, layer by layer, and all keep the same where all show the same; sequences of
-    unequal length have `lengths`; else it is the first `n_kept`.
-    """
-    if hasattr(cache, "at"):
-        return {*cache.at[0].tolist()}
-    return {*range(cache.lengths[b] if hasattr(cache, "lengths") else cache.n_kept)}
 
 
 def _per_query_head(rows: np.ndarray, n_heads: int) -> np.ndarray:

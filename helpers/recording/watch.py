@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -12,21 +13,21 @@ from torch import Tensor
 from helpers.model.attention import Core
 from helpers.model.cache import KVCache
 from helpers.model.transformer import Transformer
-from helpers.recording.loop import Watched
+from helpers.recording.loop import Voice, Watched
 from helpers.recording.model import (
     as_array,
-    candidates,
+    attended,
+    cores_of,
     describe,
     empty_cache,
     kind_of,
-    seen_by,
-    text_of,
     tokens_of,
+    voice_of,
 )
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Token, Trace, TraceError
+from helpers.trace import Trace, TraceError
 
 Who = Callable[[Any], Sequence[int]]
 
@@ -52,13 +53,13 @@ def record_reply(
 
     Other arguments and errors as in `record_model`.
     """
-    tokens = tokens_of(model, prompt, tokenizer)
+    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
     cache = empty_cache(model) if cache is None else cache
     recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
     recorder.begin_run("cached", kind_of(cache))
-    with Watcher(recorder, model, lambda seen: [0] * (seen is cache), tokenizer, n_top) as watcher:
+    with Watcher(recorder, model, lambda seen: [0] * (seen is cache), voice) as watcher:
         for token in reply([token.id for token in tokens if token.id is not None], cache):
-            watcher.say(token, str(sampling))
+            watcher.say(token)
     return recorder.trace
 
 
@@ -88,11 +89,12 @@ def record_engine(
 
     recorder = Recorder(describe(engine.model, name), prompts, recorded=recorded)
     recorder.begin_run("cached", "paged")
-    with Watcher(recorder, engine.model, who, tokenizer, n_top) as watcher:
+    voice = voice_of(engine.model, tokenizer, n_top, GREEDY)
+    with Watcher(recorder, engine.model, who, voice) as watcher:
         while engine.scheduler.waiting or engine.scheduler.running:
             for key, token in engine.step().items():
-                request = requests[number[key]]
-                watcher.say(token, str(request.sampling), sequence=number[key])
+                n = number[key]
+                watcher.say(token, str(requests[n].sampling), n)
     return recorder.trace
 
 
@@ -105,20 +107,11 @@ class Watcher:
         recorder: has begun a run.
         model: whose passes they are.
         who: given a pass's cache, the sequence in each row of its batch; nobody, and it is not recorded.
-        tokenizer: gives the text of a token.
-        n_top: candidates kept of each row of logits.
+        voice: of its tokens.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        model: Transformer,
-        who: Who,
-        tokenizer: Tokenizer | None = None,
-        n_top: int = 5,
-    ) -> None:
-        self.recorder, self.model, self.who = recorder, model, who
-        self.tokenizer, self.n_top = tokenizer, n_top
+    def __init__(self, recorder: Recorder, model: Transformer, who: Who, voice: Voice) -> None:
+        self.recorder, self.model, self.who, self.voice = recorder, model, who, voice
         self.sequences = recorder.trace.sequences
         # The text of each sequence: rejected drafts are not in it.
         self.text = {n: list(range(one.prompt)) for n, one in enumerate(self.sequences)}
@@ -127,15 +120,15 @@ class Watcher:
         self.batch: list[int] = []  # sequences of the pass that runs now
 
     def __enter__(self) -> Watcher:
-        cores = [module for module in self.model.modules() if isinstance(module, Core)]
-        self.hooks = [core.register_forward_hook(self.attended) for core in cores]
-        self.hooks += [self.model.register_forward_pre_hook(self.before)]
-        self.hooks += [self.model.register_forward_hook(self.after)]
+        self.hooks = ExitStack()
+        for core in cores_of(self.model):
+            self.hooks.enter_context(core.register_forward_hook(self.attended))
+        self.hooks.enter_context(self.model.register_forward_pre_hook(self.before))
+        self.hooks.enter_context(self.model.register_forward_hook(self.after))
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trail: TracebackType | None) -> None:
-        for hook in self.hooks:
-            hook.remove()
+        self.hooks.close()
         if error is None:
             self.recorder.settle()
 
@@ -145,27 +138,26 @@ class Watcher:
         if not self.batch:
             return None
         ids, cache, *rest = given
-        T, lengths, new = ids.shape[1], [cache.length], [ids.shape[1]]
-        if hasattr(cache, "new_of"):  # sequences of unequal length
-            lengths, new = cache.lengths, cache.new_of(T)
-        rows = zip(self.batch, ids.tolist(), lengths, new, strict=True)
-        tokens = {n: self.tokens_at(start, row[T - count :], n) for n, row, start, count in rows}
+        B, T = ids.shape
+        rows = zip(cache.new_of(T), cache.positions(T).expand(B, T).tolist(), ids.tolist(), strict=True)
+        tokens = {
+            n: self.tokens_at(at[T - new :], row[T - new :], n)
+            for n, (new, at, row) in zip(self.batch, rows, strict=True)
+        }
         self.recorder.open_pass(self.phase(tokens), tokens, cache)
         return ids, Watched(cache, self.recorder), *rest
 
-    def tokens_at(self, start: int, ids: list[int], n: int) -> list[int]:
-        """Return which tokens of a sequence these ids are, from place `start`; those not told are drafts."""
+    def tokens_at(self, at: list[int], ids: list[int], n: int) -> list[int]:
+        """Return which tokens of a sequence these ids are, by place; those not told are drafts."""
         tokens, text = self.sequences[n].tokens, self.text[n]
-        run = text[start : start + len(ids)]
+        run = [text[place] for place in at if place < len(text)]
         self.asked[n] = run[-1:]
-        for i in ids[len(run) :]:
+        for place, i in zip(at[len(run) :], ids[len(run) :], strict=True):
             self.asked[n].append(len(tokens))
             run.append(len(tokens))
-            tokens.append(Token(text_of(self.tokenizer, i), i, start + len(run) - 1, "draft"))
-        if start > len(text) or [tokens[i].id for i in run] != ids:
-            raise TraceError(
-                f"sequence {n} runs ids {ids} from {start} on; expected its text: `say` each token"
-            )
+            tokens.append(self.voice.token(i, place, "draft"))
+        if at[:1] > [len(text)] or [tokens[i].id for i in run] != ids:
+            raise TraceError(f"sequence {n} runs ids {ids} at {at}; expected its text: `say` each token")
         return run
 
     def phase(self, tokens: dict[int, list[int]]) -> str:
@@ -176,9 +168,9 @@ class Watcher:
         return "decode" if any(ones) else "prefill"
 
     def attended(self, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
-        """Show the recorder what went into the core of attention and what came out."""
+        """Show the recorder what went into the core of attention, if the pass is recorded."""
         if self.batch:
-            self.recorder.attention(**seen_by(core, given, contexts))
+            attended(self.recorder, core, given, contexts)
 
     def after(self, model: Any, given: tuple[Any, ...], logits: Tensor) -> None:
         """Close the pass, and keep its logits until `say` tells what came of them."""
@@ -187,10 +179,9 @@ class Watcher:
             self.logits |= zip(self.batch, as_array(logits), strict=True)
             self.batch = []
 
-    def say(self, chosen: int, how: str = "greedy", sequence: int = 0) -> None:
+    def say(self, chosen: int, how: str = "", sequence: int = 0) -> None:
         """Tell the next token of a sequence; of a pass with drafts several may come, one after another."""
         left, text = self.asked[sequence], self.text[sequence]
         row, query = self.logits[sequence][-len(left)], left.pop(0)
-        token = Token(text_of(self.tokenizer, chosen), chosen, len(text), "generated")
-        top = candidates(row, chosen, self.n_top, self.tokenizer)
-        text.append(self.recorder.say(top, token, how, sequence=sequence, query=query))
+        token, top = self.voice.token(chosen, len(text)), self.voice.top(row, chosen)
+        text.append(self.recorder.say(top, token, how or self.voice.how, sequence=sequence, query=query))

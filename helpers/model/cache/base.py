@@ -181,6 +181,14 @@ class KVCache:
         """Rows stored, in the layer that keeps most of them."""
         return self.length
 
+    def kept(self, b: int = 0) -> Sequence[int]:
+        """Return where the tokens of sequence b stand whose rows are stored, in the first layer."""
+        return range(self.length)
+
+    def new_of(self, T: int) -> list[int]:
+        """Return how many of T columns are new tokens, of each sequence; the others are padding."""
+        return [T] * self.batch
+
     @property
     def nbytes(self) -> int:
         """Bytes that its keys and values take."""

@@ -84,6 +84,10 @@ class RaggedCache(StaticCache):
             )
         return [int(n) for n in counts]
 
+    def kept(self, b: int = 0) -> Sequence[int]:
+        """Return where the tokens of sequence b stand whose rows are stored."""
+        return range(self.lengths[b])
+
     def new_of(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence. ValueError if more were expected."""
         new = self._expected or [T] * self.batch

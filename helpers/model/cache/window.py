@@ -105,6 +105,10 @@ class WindowCache(GrowingCache):
         oldest = int(at[self.sinks]) if len(at) > self.sinks else self.length
         return oldest + self.windows[layer] - 1
 
+    def kept(self, b: int = 0) -> Sequence[int]:
+        """Return where the tokens stand whose rows are stored, in the first layer."""
+        return self.at[0].tolist()
+
     @property
     def n_kept(self) -> int:
         """Rows stored, in the layer that keeps most of them."""
