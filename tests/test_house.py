@@ -58,6 +58,7 @@ KNOWN_HOSTS = {
     "arxiv.org",
     "machinelearningmastery.com",
     "www.w3.org",
+    "json-schema.org",  # the name of the dialect that a schema is written in
     "127.0.0.1",
 }
 
