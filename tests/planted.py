@@ -11,12 +11,15 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 # What a plant that does not fit its place raises: such a crash says nothing of the bug, so it catches none.
 HARNESS = (TypeError, AttributeError, NameError, ImportError, SyntaxError)
-QUIET = "-o addopts= --import-mode=importlib -q --no-header --no-summary --tb=no -p no:cacheprovider".split()
+QUIET = "-o addopts= --import-mode=importlib -q --no-header --no-summary --tb=no".split()
+QUIET += [f"-pno:{name}" for name in "cacheprovider unraisableexception threadexception nbval xdist".split()]
+SETTINGS = "_hypothesis_internal_use_settings"  # where a test keeps them
 
 
 @dataclass
@@ -29,9 +32,9 @@ class Bug:
 
     def missed_by(self) -> list[str]:
         """Plant it, run its tests, and name those that pass, or only crash in the harness."""
-        caught = Caught()
         nodes = [f"{inspect.getfile(inspect.unwrap(test))}::{test.__name__}" for test in self.caught_by]
         with pytest.MonkeyPatch.context() as patch:
+            caught = Caught(patch)
             self.plant(patch)
             pytest.main([*QUIET, *nodes], plugins=[caught])
         return [test.__name__ for test in self.caught_by if test.__name__ not in caught.names]
@@ -44,11 +47,16 @@ class Bug:
 class Caught:
     """A plugin of pytest: names of tests of which a case has failed; their other cases are left out."""
 
+    patch: pytest.MonkeyPatch
     names: set[str] = field(default_factory=set)
 
     def pytest_runtest_setup(self, item: Any) -> None:
         if item.originalname in self.names:
             pytest.skip("caught already")
+        # The first example that fails is enough: to shrink it takes longer than all else.
+        if given := getattr(item.obj, SETTINGS, None):
+            first = settings(given, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+            self.patch.setattr(item.obj, SETTINGS, first)
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         if not issubclass(call.excinfo.type, HARNESS):
