@@ -12,7 +12,7 @@ import torch
 from helpers.model import generate as module
 from helpers.model import transformer
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
-from helpers.model.generate import decode_step, generate, prefill
+from helpers.model.generate import Generation, decode_step, generate, prefill
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, next_probabilities
 from tests.tiny import tiny, tokens
@@ -304,28 +304,24 @@ def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
     assert list(generate(model, PROMPT, 8, cache=cache)) == without_cache(model, PROMPT, 8)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_no_numbers_in_the_logits(value: float) -> None:
-    """Where a token is chosen; the cache is as before the pass that gave them."""
-    cache, logits = StaticCache(tiny().config), torch.zeros(1, 19)
-    prefill(tiny(), PROMPT, cache)
-    logits[0, 4] = 1
-    assert module.choose_from(logits, cache, 3, lambda row: int(row.argmax())) == 4
-    assert cache.length == 5
-    logits[0, 4] = value
-    with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
-        module.choose_from(logits, cache, 4, lambda row: pytest.fail("chosen"))
-    assert cache.length == 4
-
-
-def test_a_reply_that_meets_nan_half_way() -> None:
-    model = tiny()
+@pytest.mark.parametrize(
+    ("weight", "told"), [(math.nan, "logits hold NaN"), (math.inf, "logits hold NaN"), (None, "Ctrl-C")]
+)
+def test_a_token_that_fails_half_way_leaves_the_cache_as_before(weight: float | None, told: str) -> None:
+    """Numbers that are none, or a choice that is broken off."""
+    model, chosen = tiny(), iter([True, True, False])
     cache = GrowingCache(model.config)
-    reply = generate(model, PROMPT, 8, cache=cache)
+
+    def choose(logits: np.ndarray) -> int:
+        if next(chosen):
+            return int(logits.argmax())
+        raise KeyboardInterrupt("Ctrl-C")
+
+    reply = Generation(module.steps(model, torch.tensor([PROMPT]), 8, (cache, 0), (), choose))
     said = [next(reply), next(reply)]
-    with torch.no_grad():
-        model.norm.weight[0] = math.nan
-    with pytest.raises(ValueError, match="the logits hold NaN"):
+    if weight:
+        model.lm_head.weight.data[3] = weight
+    with pytest.raises((ValueError, KeyboardInterrupt), match=told):
         next(reply)
     assert reply.tokens == said == without_cache(tiny(), PROMPT, 2)
     assert (cache.length, repr(reply)) == (6, "Generation(2 tokens, error)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import reprlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_tokens
 from helpers.sampling import GREEDY, Chooser, Sampling, chooser
 
-Choice = TypeVar("Choice")
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
@@ -175,25 +174,38 @@ def steps(
 ) -> Iterator[tuple[int, float, str | None]]:
     """Yield (token, the seconds it took, why it was the last or None). The first pass is the prefill."""
     cache, changes = cache_as_left
-    stop = None
     for emitted in range(1, max_new + 1):
         check_as_left(cache, changes)
-        length = cache.length
         begun = time.perf_counter()
-        logits = run(model, tokens, cache)
-        token = choose_from(logits, cache, length, choose)
+        with rollback_on_error(cache):
+            token = choose(to_numpy(run(model, tokens, cache)))
         seconds = time.perf_counter() - begun
         changes = cache.changes
-        if token in ends:
-            stop = "eos"
-        elif emitted == max_new:
-            stop = "max_new"
-        elif cache.length == cache.max_len:
-            stop = "cache full"
+        stop = why_over(token, max_new - emitted, cache, ends)
         yield token, seconds, stop
         if stop:
             return
         tokens = torch.tensor([[token]])
+
+
+def why_over(token: int, n_left: int, cache: KVCache, ends: Collection[int]) -> str | None:
+    """Return why a token is a reply's last, with so many more asked for; None if it is not."""
+    if token in ends:
+        return "eos"
+    if not n_left:
+        return "max_new"
+    return "cache full" if cache.length == cache.max_len else None
+
+
+@contextmanager
+def rollback_on_error(cache: KVCache) -> Iterator[None]:
+    """Take back what was run within, if anything raises there: wrong numbers, a wrong choice, Ctrl-C."""
+    length = cache.length
+    try:
+        yield
+    except BaseException:
+        cache.truncate(length)
+        raise
 
 
 def check_as_left(cache: KVCache, changes: int) -> None:
@@ -205,15 +217,12 @@ def check_as_left(cache: KVCache, changes: int) -> None:
         )
 
 
-def choose_from(
-    logits: Tensor, cache: KVCache, length: int, choose: Callable[[np.ndarray], Choice]
-) -> Choice:
-    """Choose from logits (1, …, V), the one wait for the device; if they are no numbers, undo the pass."""
+def to_numpy(logits: Tensor) -> np.ndarray:
+    """Return logits (1, …, V) as (…, V): the one wait for the device. ValueError if they are no numbers."""
     row = logits[0].float().cpu().numpy()
-    if np.isfinite(row).all():
-        return choose(row)
-    cache.truncate(length)
-    raise ValueError("the logits hold NaN or infinity; expected numbers: look for them in the weights")
+    if not np.isfinite(row).all():
+        raise ValueError("the logits hold NaN or infinity; expected numbers: look for them in the weights")
+    return row
 
 
 def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
