@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
-from helpers.check import n05, n06, n07, n08, n09
+from helpers.check import n05, n06, n07, n08, n09, n10, n13
 from helpers.check.exercise import Exercise
 from helpers.cost.models import MODELS
 from helpers.model.attention import Attention
@@ -48,6 +48,13 @@ def test_operations_move_what_their_names_say() -> None:
         assert np.array_equal(table, np.eye(len(table), dtype=bool))
     assert wrong_norm.all()
     assert np.array_equal(handed_on, np.tri(4) - np.tri(4, k=-2) > 0)
+
+
+def test_a_tensor_that_an_answer_writes_to_is_a_copy() -> None:
+    ids = n06.shift_targets.cases[0].args[0].clone()
+    told = n06.shift_targets(lambda tokens: (tokens.sub_(1)[:, :-1], tokens[:, 1:])).message
+    assert "changes its first argument" in told
+    assert torch.equal(n06.shift_targets.cases[0].args[0], ids)
 
 
 def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
@@ -104,12 +111,59 @@ def append_written_first(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[
     return rows
 
 
+def but_second(x: Tensor, n_heads: int) -> Tensor:
+    """Split all sequences but the second."""
+    split = n05.split_heads.right(x, n_heads)
+    return torch.cat([split[:1], split[1:2].flip(1), split[2:]])
+
+
+def two_cells(f: Any, x: Tensor) -> np.ndarray:
+    """Take two tokens for what they are not."""
+    table = n06.moves()(f, x)
+    table[[2, 0], [0, 1]] ^= True
+    return table
+
+
+def raising_another(cache: Any, layer: int, k: Tensor, v: Tensor) -> Any:
+    """Refuse with the wrong error."""
+    if cache.length + k.shape[2] > cache.max_len:
+        raise IndexError("full")
+    return n07.append.right(cache, layer, k, v)
+
+
+def takes_level(p: Any, q: Any, token: int, u: float) -> Any:
+    """Take a word that p never says."""
+    return None if u * q[token] <= p[token] else n13.accept_or_resample.right(p, q, token, u)
+
+
 CLOSE: list[tuple[Exercise, Any, str]] = [
+    (
+        n05.split_heads,
+        but_second,
+        "head 0 at token 0 of sequence 1 numbers 40, 41, 42, … of token 0; expected",
+    ),
+    (
+        n05.split_heads,
+        lambda x, H: n05.split_heads.right(x, H).bfloat16() + 1,
+        "numbers 1, 2, 3, … of token 0",
+    ),
+    (
+        n05.torch_mask,
+        lambda T, S: np.tri(T, S, S - T) > 0,
+        "an array of shape (2, 6); expected a tensor of True",
+    ),
     (n05.cached_step, lambda *rows: n05.step(*rows)[0], "expected contexts (2, 6, 1, 8), K and V"),
     (n05.cached_step, lambda *rows: (n05.step(*rows)[0], *n05.step(*rows)[:0:-1]), "gives K[0, 0, 0] as"),
     (n06.who_moves, lambda f, x: torch.eye(x.shape[1]) > 0, "as changing token 0 changes f(x) at 1"),
     (n06.who_moves, lambda f, x: torch.ones(2 * [x.shape[1]]).tril() > 0, "a linear layer"),
-    (n06.count_parameters, lambda config: 134_515_008, "gives 134,515,008; expected 8,030,261,248"),
+    (n06.who_moves, two_cells, "at [2, 0]; expected True, as changing token 0 changes f(x) at 2"),
+    (
+        n06.shift_targets,
+        lambda ids: (ids[:, :-1], torch.cat([ids[:1, 1:], ids[1:, 1:] + 1])),
+        "4 with 8, 9, 2, 5",
+    ),
+    (n06.count_parameters, lambda config: 134_515_008, "expected 8,030,261,248: 7,895,746,240 too few"),
+    (n07.append, raising_another, "raises IndexError; expected ValueError"),
     (n07.append, append_written_first, "changes row 5 of cache.k[0], row 5 of cache.v[0]; expected no row"),
     (n07.append, lambda *args: [part.clone() for part in n07.appending()(*args)], "expected views"),
     (n07.append, lambda *args: n07.appending()(*args)[::-1], "gives other rows than those stored"),
@@ -118,11 +172,18 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.may_differ, lambda a, b: n07.margin(a) <= 2 * (a - b).abs().mean(), "token 0"),
     (n07.may_differ, lambda a, b: n07.may_differ.right(a.log_softmax(1), b.log_softmax(1)), "0.5, 1, 0.25"),
     (n08.bytes_per_token, lambda config: 23_040, "gives 22.5 KiB; expected 128 KiB"),
+    (n08.bytes_per_token, lambda config: 1024, "gives 1 KiB; expected 22.5 KiB"),
     (n08.first_difference, n08.first(lambda x, y: (x.abs() - y.abs()).abs().max()), "sign of one number"),
     (n08.first_difference, n08.first(lambda x, y: (x.sum() - y.sum()).abs()), "at position 0 of layer 1"),
     (n08.first_difference, n08.first(lambda x, y: (x - y).norm()), "0.005 everywhere"),
     (n08.first_difference, n08.first(lambda x, y: ((x - y) / y).abs().max()), "layer 3"),
     (n08.longest_context, lambda ram, weights, row, most: min(74_075, most), "in 16 GiB"),
+    (n10.predict_step, lambda *args: 1.01 * n10.predict_step.right(*args), "gives 0.82 ms; expected 0.81 ms"),
+    (
+        n13.accept_or_resample,
+        takes_level,
+        "p = [0.7, 0.0, 0.3], q = [0.4, 0.6, 0.0], token 1, u = 0.0 gives None",
+    ),
 ]
 
 

@@ -10,7 +10,9 @@ import importlib
 import re
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from helpers.check.exercise import Exercise, Wrong
 from helpers.check.result import Result
@@ -29,10 +31,21 @@ MISTAKES = [(name, wrong) for name, checker in CHECKERS.items() for wrong in che
 def test_right_answers_are_right(name: str) -> None:
     checker, others = CHECKERS[name], RIGHT.get(name, [])
     assert others, f"write another right answer to {name} into tests/right_answers.py"
-    for answer in (checker.right, *others):
+    for answer in (checker.right, in_another_form(checker.right), *others):
         result = call(checker, answer)
         assert result.solved, result
         assert_readable(result)
+
+
+def in_another_form(value: Any) -> Any:
+    """Return what is as good as this value, or a function that gives it: lists for arrays, 4.0 for 4, …"""
+    if callable(value):
+        return lambda *args: in_another_form(value(*args))
+    if isinstance(value, tuple):
+        return [*map(in_another_form, value)]
+    if isinstance(value, list | set | np.ndarray):
+        return tuple(value)
+    return np.float64(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 @pytest.mark.parametrize(("name", "wrong"), MISTAKES)
@@ -42,6 +55,50 @@ def test_wrong_answers_get_their_reason(name: str, wrong: Wrong) -> None:
         assert (result.state, result.reason) == ("not right yet", wrong.reason), result
         assert_readable(result)
         assert repr(call(CHECKERS[name], answer)) == repr(result)
+
+
+@pytest.mark.parametrize("name", [name for name, checker in CHECKERS.items() if checker.is_function])
+def test_what_is_nearly_right_is_not_right(name: str) -> None:
+    """What the right answer gives is changed a little, in one way after the other, in one case alone."""
+    checker = CHECKERS[name]
+    made: list[Any] = []
+
+    def answer(*args: Any) -> Any:
+        made[:] = near(checker.right(*args))
+        return made[n]
+
+    for case, expected in zip(checker.cases, checker.expected, strict=True):
+        n = 0
+        while n == 0 or n < len(made):
+            made.clear()  # and so it stays where the right answer raises
+            got = checker.observe(answer, case)
+            assert not made or checker.differs(got, expected, case), (checker.label(case), made[n])
+            n += 1
+
+
+def near(value: Any) -> list[Any]:
+    """Return values that differ from this one in a number, in their length or in their form."""
+    if isinstance(value, tuple):
+        return [(*value[:n], other, *value[n + 1 :]) for n, part in enumerate(value) for other in near(part)]
+    if isinstance(value, list | set):
+        parts = [*value]
+        floats = [float(part) for part in parts if not isinstance(part, str)]
+        return [[*parts, *(parts[-1:] or [0])], *([parts[:-1], floats] if parts else [])]
+    if isinstance(value, torch.Tensor):
+        return [torch.from_numpy(other) for other in near(value.numpy())]
+    if isinstance(value, np.ndarray):
+        others = [
+            value.copy(),
+            value.copy(),
+            value[None],
+            *([value.astype(int)] if value.dtype == bool else []),
+        ]
+        for other, at in zip(others, (0, -1), strict=False):
+            other.flat[at] = other.flat[at] + 1 if value.dtype != bool else not other.flat[at]
+        return others
+    if value is None or isinstance(value, str):
+        return ["another"]
+    return [not value, int(value)] if isinstance(value, bool) else [value + max(0.011, 1e-8 * abs(value))]
 
 
 @pytest.mark.parametrize("name", CHECKERS)
