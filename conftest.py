@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.machine import find_chromium, find_node, lacking, pypi_answers
+from tests.machine import ROOT, find_chromium, find_node, lacking, pypi_answers
 
 # Set before anything loads torch, and handed on to the notebooks' kernels. With as many threads as cores in
 # every worker at once they wait for each other: signing 200 diaries took 140 seconds instead of 4.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A test run fetches no model of a hundred megabytes; the test that means to fetch one says so.
 os.environ.setdefault("WATCH_IT_DECODE_OFFLINE", "1")
+
+# What takes more than some ten seconds, the longest first: begun first, and left out by `-m fast`.
+LONGEST = """
+    notebooks tests/browser tests/test_setup.py tests/test_published.py tests/test_speculate.py
+    tests/test_model_fast.py tests/test_planted_bugs.py tests/test_model_bugs.py tests/test_parallel.py
+    tests/test_benchmark_files.py tests/test_shipped.py tests/test_serve_engine.py
+""".split()
 
 # The same examples in every run, as slow as a machine may be: no run fails by chance.
 settings.register_profile("same-everywhere", derandomize=True, deadline=None, database=None)
@@ -42,6 +49,26 @@ def pypi() -> None:
     """PyPI is within reach of this machine's pip."""
     if not pypi_answers():
         lacking("pip cannot reach PyPI from here")
+
+
+def place_of(path: Path) -> int:
+    """Return where a file stands among those that take long; behind them where it takes no time."""
+    name = Path(os.path.relpath(path, ROOT)).as_posix()
+    return next((n for n, long in enumerate(LONGEST) if f"{name}/".startswith(f"{long}/")), len(LONGEST))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read what takes long where only the fast tests are wanted."""
+    return True if config.option.markexpr == "fast" and place_of(collection_path) < len(LONGEST) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the fast tests, and put files first that take long: the last ones to run fill both processes."""
+    for item in items:
+        if place_of(item.path) == len(LONGEST):
+            item.add_marker("fast")
+    items.sort(key=lambda item: place_of(item.path))
 
 
 @pytest.hookimpl(wrapper=True)
