@@ -61,19 +61,25 @@ def test_wrong_answers_get_their_reason(name: str, wrong: Wrong) -> None:
 def test_what_is_nearly_right_is_not_right(name: str) -> None:
     """What the right answer gives is changed a little, in one way after the other, in one case alone."""
     checker = CHECKERS[name]
-    made: list[Any] = []
+    for case, expected in zip(checker.cases, checker.expected, strict=True):
+        given: list[Any] = []  # and so it stays where the right answer raises
+        checker.observe(giving(checker.right, given), case)
+        for other in near(given[-1]) if given and checker.label(case) not in SOME_DO_NOT_MATTER else []:
+            got = checker.observe(giving(checker.right, [], other), case)
+            assert checker.differs(got, expected, case), (checker.label(case), other)
+
+
+SOME_DO_NOT_MATTER = ("ragged([2, 5, 3])", "quantize of a row of equal numbers")  # padding; a step of 0
+
+
+def giving(right: Any, given: list[Any], *other: Any) -> Any:
+    """Return an answer that does what is right, notes what that gives, and may give another value."""
 
     def answer(*args: Any) -> Any:
-        made[:] = near(checker.right(*args))
-        return made[n]
+        given.append(right(*args))
+        return other[0] if other else given[-1]
 
-    for case, expected in zip(checker.cases, checker.expected, strict=True):
-        n = 0
-        while n == 0 or n < len(made):
-            made.clear()  # and so it stays where the right answer raises
-            got = checker.observe(answer, case)
-            assert not made or checker.differs(got, expected, case), (checker.label(case), made[n])
-            n += 1
+    return answer
 
 
 def near(value: Any) -> list[Any]:
