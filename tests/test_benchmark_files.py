@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from helpers.model import shipped
 from helpers.model.fast import speed_up
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from tests.benchmarks import bench_model, bench_serving, llama
+from tests.benchmarks import bench_model, bench_serving, llama, stress
 from tests.benchmarks.bench_limit import KINDS, LONGEST, PROMPT, TOLERANCE, Ours, errors_of
 from tests.gguf_file import write
 
@@ -47,3 +48,22 @@ def test_transformers_says_what_our_engine_says() -> None:
     assert said == bench_serving.replies_of(model, 3, asked)
     assert said == bench_serving.replies_of(speed_up(model, threads=1), 3, asked)
     assert [len(reply) for reply in said] == [bench_serving.NEW] * 8
+
+
+@pytest.mark.parametrize("kind", stress.CASES)
+def test_a_few_cases_of_stress(kind: str) -> None:
+    for size in (1, 5, 9):
+        stress.CASES[kind](random.Random(size), size)
+
+
+def test_stress_tells_the_seed_and_the_smallest_case(capsys: pytest.CaptureFixture[str]) -> None:
+    def odd(rng: random.Random, size: int) -> None:
+        assert size < 3 or rng.random() < 0.9, f"{size} were too many"
+
+    assert stress.stress({"odd": odd, "good": lambda *_: None}, 0.01, seed=7) == stress.MOST
+    told = capsys.readouterr().out.splitlines()
+    seed, size = (int(word) for word in told[1].replace(":", "").split()[4:7:2])
+    assert size == 3
+    with pytest.raises(AssertionError, match="3 were too many"):
+        odd(random.Random(seed), size)
+    assert told[-1].endswith("(0 failed)")

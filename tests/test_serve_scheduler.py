@@ -73,7 +73,7 @@ def check(scheduler: Scheduler, plan: Plan) -> None:
     assert [tables.count(page) for page in range(pages.n_pages)] == pages.owners
     assert {*pages.free} == {page for page, n in enumerate(pages.owners) if n == 0}
     assert all(pages.holds[page][0] == key for key, page in pages.found.items())
-    ids = [str(one.request.id) for one in everyone]
+    ids: list[Any] = [one.request.id for one in everyone]
     assert ids == sorted(ids), "somebody was overtaken"
     slots = [one.slot for one in scheduler.running]
     assert len({*slots}) == len(slots) <= scheduler.slots
@@ -280,18 +280,18 @@ def test_a_step_takes_as_long_as_its_bytes_or_its_arithmetic_at_half_the_speed()
 
 
 def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
-    asked = [(0.5 * n, Request(n, [0] * (50 + 30 * n), 2 + n % 5)) for n in range(9)]
+    asked = [(0.5 * n, Request(n, [0] * (50 + 60 * n), 2 + n % 5)) for n in range(9)]
     for times in (together(MACHINE, asked, 2), apart(MACHINE, asked, 2, 3)):
         assert sorted(len(one.tokens) for one in times) == sorted(request.max_new for _, request in asked)
         assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
-    (alone,) = apart(MACHINE, asked[-1:], 1, 1)  # a prompt of 290: three chunks, and rows that are sent
-    chunks = [MACHINE.seconds([text]) for text in ((100, 100), (100, 200), (90, 290))]
+    (alone,) = apart(MACHINE, asked[-1:], 1, 1)  # a prompt of 530: six chunks, and rows that are sent
+    chunks = [MACHINE.seconds([(min(100, 530 - n), min(n + 100, 530))]) for n in range(0, 530, 100)]
     assert alone.ttft == pytest.approx(sum(chunks))
-    assert alone.longest_gap == pytest.approx(290 * ROW / 1e9 + MACHINE.seconds([(1, 291)]))
+    assert alone.longest_gap == pytest.approx(530 * ROW / 1e9 + MACHINE.seconds([(1, 531)]))
 
 
 def test_requests_are_dealt_out_in_turn_and_go_on_as_their_rows_come() -> None:
-    asked = [(at, Request(at, [0] * 50, 2)) for at in (0.0, 0.1, 9.0, 9.1)]
+    asked = [(at, Request(at, [0] * 50, 2)) for at in (0.0, 0.001, 9.0, 9.001)]
     times = together(replace(MACHINE, slots=1), asked, 2)
     assert [one.ttft for one in times] == pytest.approx([MACHINE.seconds([(50, 50)])] * 4)
     asked = [(n / 10, Request(n, [0] * length, 2)) for n, length in enumerate((9000, 9))]

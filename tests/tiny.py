@@ -66,5 +66,7 @@ def failing(model: Transformer, place: str) -> Iterator[None]:
         raise KeyboardInterrupt
 
     hook = model.get_submodule(place).register_forward_pre_hook(fail)
-    yield
-    hook.remove()
+    try:
+        yield
+    finally:
+        hook.remove()
