@@ -89,6 +89,21 @@ def test_gap_is_counted_from_the_last_name_or_city() -> None:
         assert Diary("Mia", "Oslo", tuple(words)).gap == gap
 
 
+def test_a_diary_of_exactly_the_most_words_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = corpus.diary(random.Random(0))
+    for most in (len(whole.words), len(whole.words) - 1):
+        monkeypatch.setattr(corpus, "MAX_WORDS", most)
+        assert (corpus.diary(random.Random(0)) == whole) == (most == len(whole.words))
+
+
+def test_the_longest_quiet_stretch_is_drawn_as_well() -> None:
+    class Most(random.Random):
+        def randrange(self, start: int, *_: object) -> int:
+            return start - 1
+
+    assert corpus.diary(Most(0)) == corpus.diary(random.Random(0), quiet=72)
+
+
 @pytest.mark.parametrize("quiet", [-1, 73])
 def test_a_quiet_stretch_out_of_range_is_refused(quiet: int) -> None:
     with pytest.raises(ValueError, match=f"quiet is {quiet}; expected 0 to 72 words, as a diary has 120 at"):

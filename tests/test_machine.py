@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -14,15 +17,20 @@ from helpers.measure.record import record_of
 from helpers.measure.timing import Timing
 
 
-def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> None:
-    """Let each task take as many seconds as its name says, and the middle turns ten times as long."""
+def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> list[tuple[int, Any]]:
+    """Let each task take as many seconds as its name says, and the middle turns ten times as long.
 
-    def in_turns(tasks: dict[str, Callable[[], object]], *_: object, **__: object) -> dict[str, Timing]:
-        for task in tasks.values():
-            task()
+    Returns:
+        For each task that is timed, how many turns are asked for, and what the task gives.
+    """
+    asked: list[tuple[int, Any]] = []
+
+    def in_turns(tasks: dict[str, Callable[[], object]], turns: int, **_: object) -> dict[str, Timing]:
+        asked.extend((turns, task()) for task in tasks.values())
         return {name: Timing((10 * seconds(name), seconds(name), 10 * seconds(name))) for name in tasks}
 
     monkeypatch.setattr(machine, "in_turns", in_turns)
+    return asked
 
 
 def test_bandwidth_is_bytes_moved_over_the_best_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +48,9 @@ def test_bandwidth_is_bytes_moved_over_the_best_turn(monkeypatch: pytest.MonkeyP
     assert small.by_probe["sum"] == 2**26
     assert small.by_probe[machine.ONE_TOKEN] == 2**16
     assert repr(large) == "Bandwidth(0.268 GB/s, 134.218 MB, by copy)"
+    asked = fake_turns(monkeypatch, lambda name: 1.0)
+    assert [one.nbytes for one in machine.bandwidth_by_size([2**12, 2**13], turns=4)] == [2**12, 2**13]
+    assert [turns for turns, _ in asked] == [4] * 10
 
 
 def test_probes_read_the_whole_buffer() -> None:
@@ -47,15 +58,20 @@ def test_probes_read_the_whole_buffer() -> None:
         probes = machine.reading(nbytes, 100, "cpu")
         n, rounds = nbytes // 8 * 2, max(1, 2**26 // nbytes)
         assert probes["sum"][0]().tolist() == [n] * rounds
-        assert probes["sum in float64"][0]().shape == probes["maximum"][0]().shape == (rounds,)
+        as_float64 = torch.ones(n).view(torch.float64).sum()
+        torch.testing.assert_close(probes["sum in float64"][0](), as_float64.expand(rounds))
+        assert probes["maximum"][0]().shape == (rounds,)
+        assert probes["copy"][0]().shape == (n // 2,)
         task, moved = probes[machine.ONE_TOKEN]
         assert task().tolist() == [[100.0] * (n // 100)]
         assert moved == 4 * (n // 100) * 100
 
 
 def test_peak_counts_two_operations_for_each_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_turns(monkeypatch, lambda name: 1.0)
-    found = machine.peak("bfloat16", sizes=(4, 8))
+    asked = fake_turns(monkeypatch, lambda name: 1.0)
+    found = machine.peak("bfloat16", sizes=(4, 8), turns=2)
+    assert [(turns, x.dtype) for turns, x in asked] == [(2, torch.bfloat16)] * 2
+    assert repr(found) == "Peak(1.02e-06 GFLOP/s, bfloat16, 8 × 8)"
     assert (found.flops_per_second, found.n, found.dtype) == (1024, 8, "bfloat16")
 
 
@@ -68,6 +84,7 @@ def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> N
     fake_turns(monkeypatch, lambda name: 5e-6 + 2e-6 * (1, 3, 10)[int(name)])
     found = machine.price_of_start([adding(n) for n in (1, 3, 10)])
     assert (found.seconds, found.besides) == pytest.approx((2e-6, 5e-6))
+    assert repr(found) == "Start(2 µs an operator, 5 µs besides)"
     with pytest.raises(ValueError, match=r"start \[2, 2\] operators; expected different numbers"):
         machine.price_of_start([adding(2), adding(2)])
     fake_turns(monkeypatch, lambda name: (9e-6, 1e-6, 3e-6, 1e-6)[int(name)])  # 8 for 5, and -2 for 1
@@ -75,12 +92,15 @@ def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.seconds == pytest.approx((9e-6 - 3e-6) / 4)
 
 
-def test_traffic_is_read_after_each_product() -> None:
+def test_traffic_is_read_after_each_product(monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
     x = torch.randn(1, 4)
     plain = model(x)
     before = record_of(lambda: model(x)).operators
+    ones = mock.Mock(wraps=torch.ones)
+    monkeypatch.setattr(torch, "ones", ones)
     reading = machine.add_traffic(model, 2**16)
+    ones.assert_called_once_with(2**10, 2**14)  # numbers of 4 bytes, 64 MiB together: no cache holds them
     assert torch.equal(model(x), plain)
     with_it = record_of(lambda: model(x)).operators
     assert with_it["sum"] == 3
@@ -100,13 +120,17 @@ def test_a_curve_is_read_between_its_sizes() -> None:
         machine.at_size([], 1)
 
 
-def test_it_runs_here() -> None:
+def test_pytorch_has_as_many_threads_as_before() -> None:
     before = torch.get_num_threads()
-    with machine.threads(1):
-        assert torch.get_num_threads() == 1
-        (found,) = machine.bandwidth_by_size([2**20], turns=1)
-        fast = machine.peak(sizes=(64,), turns=1)
+    with contextlib.suppress(KeyError), machine.threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+        raise KeyError
     assert torch.get_num_threads() == before
+
+
+def test_it_runs_here() -> None:
+    found, _ = machine.bandwidth_by_size([2**20, 2**21], turns=1)
+    fast = machine.peak(sizes=(64,), turns=1)
     assert all(speed > 1e6 for speed in found.by_probe.values())
     assert fast.flops_per_second > 1e6
     for wrong in (0, 4095, 1e6, None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -48,7 +49,9 @@ def test_the_middle_of_the_turns_counts() -> None:
 
 
 def test_a_turn_is_long_enough(sleep: Callable[[float], None]) -> None:
-    assert calls_for(lambda: sleep(2**-10), at_least=2**-5) == 32
+    task = mock.Mock(side_effect=lambda: sleep(2**-10))
+    assert calls_for(task, at_least=2**-5) == 32
+    assert task.call_count == 1 + 32  # one says how many it takes
     assert calls_for(lambda: sleep(1.0), at_least=2**-5) == 1
     assert seconds_of(lambda: sleep(0.25), 3) == 0.25
 
@@ -65,23 +68,23 @@ def test_a_turn_does_not_last_for_ever(sleep: Callable[[float], None]) -> None:
     assert len(calls) < 70
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_garbage_collector_is_on_again(fails: bool) -> None:
+@pytest.mark.parametrize("collecting", [False, True])
+def test_the_garbage_collector_rests_and_is_as_it_was(collecting: bool) -> None:
     calls = []
 
     def task() -> None:
         calls.append(gc.isenabled())
-        if fails and len(calls) == 3:
+        if len(calls) == 3:
             raise RuntimeError("stop")
 
-    if fails:
+    try:
+        gc.enable() if collecting else gc.disable()
         with pytest.raises(RuntimeError, match="stop"):
             in_turns({"task": task}, at_least=0)
-    else:
-        in_turns({"task": task}, at_least=0)
-    assert gc.isenabled()
-    assert calls[0]
-    assert not calls[1]
+        assert gc.isenabled() == collecting
+    finally:
+        gc.enable()
+    assert calls == [collecting, False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""Tables: few digits, a name for each row and column, the same as text and as HTML."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.tables import Table, short
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (12.5, "12.5"), (10.333, "10.33"), (9.0, "9"), (1200.0, "1,200"), (2e-8, "0"), (-2e-8, "0"),
+        (float("nan"), "nan"), (float("-inf"), "-inf"), (1_234_567, "1,234,567"), (100, "100"),
+        ("0.50", "0.50"), (True, "yes"), (np.False_, "·"),
+    ],
+)  # fmt: skip
+def test_cells_have_few_digits(x: Any, text: str) -> None:
+    assert short(x) == text
+
+
+def test_a_table_as_text_and_as_html() -> None:
+    table = Table([[1.2345, -2.0], [True, "a<b"]], ["one", "three"], ["x", "long"], digits=3, corner="n")
+    assert repr(table) == "n          x  long\none    1.234    -2\nthree    yes   a<b"
+    cells = re.findall(">([^<]+)<", table._repr_html_())
+    assert cells == ["n", "x", "long", "one", "1.234", "−2", "three", "yes", "a&lt;b"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [([[1, 2]], "1 rows of .2. cells"), ([[1], [2, 3]], "2 rows of .1, 2.")]
+)
+def test_names_have_to_fit(rows: Any, said: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"{said}.* came with 2 row names and 2 column names; expected one name"
+    ):
+        Table(rows, "ab", "xy")
