@@ -167,10 +167,10 @@ RIGHT: dict[str, list[Any]] = {
             "weather": [20.0, 20, 10, 15],
             "is": [20, 1, 10, np.float64(10.333)],
             "so": [12.5, 5, 10, 9],
-        },
+        }
     ],
     "attend": [
-        lambda scores, values: [softmax(row[: t + 1]) @ values[: t + 1] for t, row in enumerate(scores)],
+        lambda scores, values: [softmax(row[: t + 1]) @ values[: t + 1] for t, row in enumerate(scores)]
     ],
     "order_prefill": ["dgbefa", ("D ", "G", "B", "E", "F", "A")],
     "change_future": [
@@ -197,7 +197,7 @@ RIGHT: dict[str, list[Any]] = {
                 config.n_layers * config.hidden_size * 2 * config.n_heads * config.head_dim,
                 config.n_layers * config.hidden_size * 2 * config.n_kv_heads * config.head_dim,
             ]
-        ),
+        )
     ],
     "append": [append_by_copying],
     "may_differ": [differ_by_sorting],
@@ -205,7 +205,7 @@ RIGHT: dict[str, list[Any]] = {
     "bytes_per_token": [bytes_by_cases],
     "first_difference": [first_by_allclose],
     "longest_context": [
-        lambda ram, weights, row, most: float(max(0, min(most, int((ram * 1024**3 - weights) / row)))),
+        lambda ram, weights, row, most: float(max(0, min(most, int((ram * 1024**3 - weights) / row))))
     ],
     "cache_bytes": [cache_nbytes, bytes_by_match],
     "users_that_fit": [lambda gib, weights, user: users_that_fit(gib * GIB, weights, user)],
@@ -214,7 +214,7 @@ RIGHT: dict[str, list[Any]] = {
     "bound_by": [
         lambda operations, nbytes, m: (
             "memory" if nbytes / m.bytes_per_second > operations / m.flops_per_second else "arithmetic"
-        ),
+        )
     ],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "batch_at_ridge": [lambda m, each: -int(-m.flops_per_second * each // (2 * m.bytes_per_second))],
@@ -226,39 +226,34 @@ RIGHT: dict[str, list[Any]] = {
     "next_step": [
         lambda waiting, n, budget: [
             max(0, min(m, budget - n - sum(waiting[:i]))) for i, m in enumerate(waiting)
-        ],
+        ]
     ],
     "shared_pages": [shared_by_pages],
     "idle": [
         lambda replies, slots: sum(
             max(replies[n // slots * slots :][:slots]) - reply
             for n, reply in enumerate([*replies, *[0] * (-len(replies) % slots)])
-        ),
+        )
     ],
     "accept": [accept_by_takewhile],
     "rows_to_drop": [lambda k, a: [k - a, k - a - 1]],
     "times_as_fast": [
-        lambda alpha, k, draft, verify: (1 + sum(np.cumprod([alpha] * k))) / (verify(1 + k) + draft * k),
+        lambda alpha, k, draft, verify: (1 + sum(np.cumprod([alpha] * k))) / (verify(1 + k) + draft * k)
     ],
     "accept_or_resample": [
         lambda p, q, token, u: (
             None if u < min(1, p[token] / q[token]) else (p - np.minimum(p, q)) / (1 - np.minimum(p, q).sum())
-        ),
+        )
     ],
     "bytes_to_send": [lambda model, n_prompt, each: n_prompt * cache_nbytes(model.layers, 1, each)],
     "heads_of": [
         lambda rank, world, H, Hkv: (
             [h for h in range(H) if h * world // H == rank],
             [*dict.fromkeys(h * Hkv // H for h in range(H) if h * world // H == rank)],
-        ),
+        )
     ],
-    "merge": [
-        lambda o1, lse1, o2, lse2: o2 + (lse1 - lse2).sigmoid()[:, None] * (o1 - o2),
-    ],
+    "merge": [lambda o1, lse1, o2, lse2: o2 + (lse1 - lse2).sigmoid()[:, None] * (o1 - o2)],
     "machines_needed": [
-        lambda n, prompt, reply, a, b, load: [
-            -(-n * prompt // (a * load)),
-            -(-n * (reply - 1) // (b * load)),
-        ],
+        lambda n, prompt, reply, a, b, load: [-(-n * prompt // (a * load)), -(-n * (reply - 1) // (b * load))]
     ],
 }

@@ -53,19 +53,12 @@ NO_RETURN = "a function that reaches no `return` gives None: end with `return â€
 
 @dataclass(frozen=True)
 class Case:
-    """One input.
+    """One input."""
 
-    Args:
-        args: the arguments; lists, dicts, arrays and tensors go in as copies.
-        label: the input in words; without one, the call as it would be written.
-        trap: what a function that raises, or gives NaN or None, here has most likely forgotten.
-        wanted: what is expected in words, where the number itself would give the answer away.
-    """
-
-    args: tuple[Any, ...]
-    label: str = ""
-    trap: str = ""
-    wanted: str = ""
+    args: tuple[Any, ...]  # lists, dicts, arrays and tensors go in as copies
+    label: str = ""  # the input in words; without one, the call as it would be written
+    trap: str = ""  # what a function that raises, or gives NaN or None, here has most likely forgotten
+    wanted: str = ""  # what is expected in words, where the number itself would give the answer away
 
 
 class Wrong(NamedTuple):
@@ -156,8 +149,7 @@ class Exercise:
     def observe(self, answer: Any, case: Case) -> Any:
         """Run an answer on a case; return what it gives, or a NotRightError if it raises.
 
-        Raises:
-            NotSolvedError: it gives `...`, or works with one.
+        What gives `...`, or works with one, raises NotSolvedError.
         """
         args = [copied(arg) for arg in case.args]
         try:

@@ -64,9 +64,8 @@ def read_order(answer: Any) -> list[str]:
         raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
     order = [letter.strip().upper() for letter in answer if letter.strip(" ,")]
     if odd := next((letter for letter in order if letter not in LINES or order.count(letter) > 1), ""):
-        raise NotRightError(
-            f"{odd!r} is no line, or is there twice; expected letters from A to G, each once."
-        )
+        told = "is no line, or is there twice; expected letters from A to G, each once."
+        raise NotRightError(f"{odd!r} {told}")
     if len(order) == len(LINES):
         raise NotRightError("all seven lines are there; expected six.", "C and F both make `logits`.")
     return order
@@ -137,7 +136,7 @@ PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
 }
 
 
-def two_runs(rows: Callable[[np.ndarray], Any], last: float = 500.0) -> Callable[[Prefill], bool]:
+def two_runs(rows: Callable[..., Any], last: float = 500.0) -> Callable[[Prefill], bool]:
     """Return a test that changes the last number and compares some of the table."""
     changed = [*NUMBERS[:-1], last]
     return lambda prefill: bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill(changed))))
@@ -155,13 +154,9 @@ change_future = Exercise(
         "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
         two_runs(lambda table: table, last=NUMBERS[-1]),
         "not every earlier line is compared.",
-        two_runs(lambda table: table[0]),
-        two_runs(lambda table: table[:2]),
-        two_runs(lambda table: table[-2]),
+        *[two_runs(lambda table, rows=rows: table[rows]) for rows in (0, slice(2), -2)],
         "not all four columns are compared.",
-        two_runs(lambda table: table[:-1, 0]),
-        two_runs(lambda table: table[:-1, 1]),
-        two_runs(lambda table: table[:-1, 3]),
+        *[two_runs(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
         "True and False are swapped: True means that no earlier line changed.",
         lambda prefill: not two_runs(lambda table: table[:-1])(prefill),
         "one number is made of many, a sum, a maximum or a norm; compare each number with its own.",

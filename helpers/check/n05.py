@@ -95,11 +95,7 @@ torch_mask = Exercise(
 def step(
     *rows: Tensor, scale: float = 0, seen: int | None = None, in_turns: bool = False
 ) -> tuple[Tensor, ...]:
-    """Append k, v to K, V, attend to the keys before `seen`, and return the contexts and what is stored now.
-
-    The scale is 1 / √D unless another is given. Query heads that stand together share a KV head, unless
-    these are dealt out in turns.
-    """
+    """Append k, v to K, V, attend to the keys before `seen`, and return the contexts and what is stored."""
     q, k, v, K, V = rows
     K, V = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)
     keys, values = K[:, :, :seen], V[:, :, :seen]

@@ -127,12 +127,6 @@ who_moves = Exercise(
 )
 
 
-def run_shift(function: Any, tokens: Tensor) -> Any:
-    """Call a `shift_targets`; one tensor that stacks inputs and targets is as good as two."""
-    value = function(tokens)
-    return [*value] if is_tensor(value) and value.ndim == 3 else value
-
-
 def tell_shift(got: Any, expected: Any) -> str:
     """Tell the first sequence that is cut otherwise."""
     b = int((got != expected).any(axis=(0, 2)).argmax())
@@ -148,7 +142,7 @@ shift_targets = Exercise(
         for B, T in [(2, 6), (3, 4), (1, 9), (4, 2)]
         for ids in [torch.randperm(B * T, generator=torch.Generator().manual_seed(B)).view(B, T)]
     ],
-    run=run_shift,
+    run=lambda function, ids: [*two] if is_tensor(two := function(ids)) and two.ndim == 3 else two,  # stacked
     right=lambda tokens: (tokens[:, :-1], tokens[:, 1:]),
     wrong=[
         "not shifted: the model is asked for the token that it is given. "
@@ -169,12 +163,6 @@ shift_targets = Exercise(
     said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
     tell=tell_shift,
 )
-
-
-def tell_count(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell two counts and what lies between them."""
-    side = "too many" if got > expected else "too few"
-    return f"gives {got:,.0f}; expected {expected:,.0f}: {abs(got - expected):,.0f} {side}"
 
 
 count_parameters = Exercise(
@@ -201,5 +189,8 @@ count_parameters = Exercise(
         lambda config: config.n_parameters - config.n_layers * config.hidden_size * config.intermediate_size,
     ],
     said=", ".join(f"{MODELS[name].n_parameters:,} in {name}" for name in PUBLISHED) + ".",
-    tell=tell_count,
+    tell=lambda got, expected: (
+        f"gives {got:,.0f}; expected {expected:,.0f}: "
+        f"{abs(got - expected):,.0f} too {'many' if got > expected else 'few'}"
+    ),
 )

@@ -14,20 +14,16 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.result import is_tensor, show
 
 N_LAYERS, B, HKV, D = 3, 2, 4, 5
-Points = Sequence[float]
 
 
 def run_append(function: Any, layer: int, length: int, T: int, max_len: int) -> dict[str, Any]:
-    """Append T rows behind `length` others in one layer of a cache in which other rows stood before.
-
-    The cache has k and v (L, B, Hkv, max_len, D), length and max_len. What is returned counts if they fit.
-    """
+    """Append T rows behind `length` others in one layer of a cache that is full of older ones."""
     generator = torch.Generator().manual_seed(1)
     buffers, (k, v) = (
         torch.randn(2, *shape, D, generator=generator) for shape in [(N_LAYERS, B, HKV, max_len), (B, HKV, T)]
     )
     before, fits = buffers.clone(), length + T <= max_len
-    cache = SimpleNamespace(k=buffers[0], v=buffers[1], length=length, max_len=max_len)
+    cache = SimpleNamespace(k=buffers[0], v=buffers[1], length=length, max_len=max_len)  # (L, B, Hkv, S, D)
     try:
         value, raised = function(cache, layer, k.clone(), v.clone()), "nothing"
     except Exception as error:
@@ -108,8 +104,7 @@ append = Exercise(
 
 def margin(logits: Tensor) -> Tensor:
     """Return by how much the best logit of each row leads the second."""
-    best, second = logits.topk(2).values.unbind(dim=-1)
-    return best - second
+    return -logits.topk(2).values.diff(dim=-1).squeeze(-1)
 
 
 def largest(a: Tensor, b: Tensor) -> Tensor:
@@ -137,12 +132,6 @@ def differ_cases() -> list[Case]:
     return [Case((a, b), told.format(show(margin(a).tolist()), largest(a, b))) for a, b in pairs]
 
 
-def tell_differ(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first token that is wrong."""
-    t = int((got != expected).argmax())
-    return f"gives {got[t]} for token {t}; expected {expected[t]}"
-
-
 may_differ = Exercise(
     name="may_differ",
     todo="let may_differ return a bool for each token.",
@@ -164,11 +153,11 @@ may_differ = Exercise(
         lambda a, b: margin(a) < 2 * largest(a, b),
     ],
     said="3 of 5 tokens may differ, where the margin is at most twice 0.1; so may one that is exactly twice.",
-    tell=tell_differ,
+    tell=lambda got, right: f"gives {got[t := (got != right).argmax()]} for token {t}; expected {right[t]}",
 )
 
 
-def line(contexts: Points, milliseconds: Points, context: float) -> float:
+def line(contexts: Sequence[float], milliseconds: Sequence[float], context: float) -> float:
     """Fit a line, and read it at `context`."""
     return float(np.polyval(np.polyfit(contexts, milliseconds, 1), context))
 

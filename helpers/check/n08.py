@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import torch
@@ -183,11 +184,8 @@ longest_context = Exercise(
     name="longest_context",
     todo="let longest_context return how many tokens fit, as a whole number.",
     cases=[
-        context_case("Llama-3.1-8B", 24),
-        context_case("Llama-3.1-8B", 16),
-        context_case("SmolLM2-135M", 8),
-        context_case("Llama-3.1-8B", 8),
-        context_case("SmolLM2-135M", 0.3),
+        *starmap(context_case, [("Llama-3.1-8B", 24), ("Llama-3.1-8B", 16), ("SmolLM2-135M", 8)]),
+        *starmap(context_case, [("Llama-3.1-8B", 8), ("SmolLM2-135M", 0.3)]),
         Case((2, 100, 7, 10**9), "longest_context for weights of 100 bytes and rows of 7 in 2 GiB"),
         Case((4, 98, 7, 10**9), "longest_context for weights of 98 bytes and rows of 7 in 4 GiB"),
     ],

@@ -41,10 +41,7 @@ cache_bytes = Exercise(
     name="cache_bytes",
     todo="let cache_bytes return the bytes of all layers' rows.",
     cases=[
-        *[
-            Case((list(MODELS[name].layers), tokens), f"cache_bytes of {name} at {tokens:,} tokens")
-            for name, tokens in LAYERS
-        ],
+        *[Case(([*MODELS[m].layers], n), f"cache_bytes of {m} at {n:,} tokens") for m, n in LAYERS],
         Case(([Full(3, 8, 5), Window(2, 4, 6, 10)], 40), "cache_bytes where keys and values differ in width"),
     ],
     right=counting(),

@@ -73,7 +73,6 @@ def comes_back(quantize: Callable[[Tensor, int, int], Any], x: Tensor, bits: int
 NO_STEP = "where all numbers are equal the step is 0: do not divide by it."
 ROWS = torch.tensor([[0.0, 0.9, 2.1, 3.0], [-1.0, -1.0, 5.0, 2.5], [10.0, 30.0, 20.0, 14.0]])
 EQUAL = torch.tensor([[7.0, 7.0, 7.0], [1.0, 2.0, 9.0]])
-
 quantize = Exercise(
     name="quantize",
     todo="let quantize return levels, smallest numbers and steps.",

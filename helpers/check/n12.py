@@ -71,9 +71,7 @@ ragged = Exercise(
 )
 
 
-def dealt(
-    waiting: Sequence[int], running: int, budget: int, whole: bool = False, by: bool = False
-) -> list[int]:
+def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:
     """Deal out a budget; where prompts go `whole` or not at all, those that fit may pass others `by`."""
     left, given = budget - running, []
     for tokens in waiting:
@@ -121,24 +119,16 @@ def sums(text: Sequence[int], size: int) -> list[int]:
     return [sum(text[end - size : end]) for end in range(size, len(text) + 1, size)]
 
 
-def shared_case(old: str, new: str, size: int) -> Case:
-    """Return two texts, a letter a token."""
-    args = [*map(ord, old)], [*map(ord, new)], size
-    return Case(args, f"shared_pages({old!r}, {new!r}, {size}), a letter a token")
-
-
 shared_pages = Exercise(
     name="shared_pages",
     todo="let shared_pages return how many pages can be shared.",
     cases=[
-        shared_case("abcdefgh", "abcdefxy", 2),
-        shared_case("abcdefg", "abcdefg", 3),
-        shared_case("abcdef", "abcdef", 3),
-        shared_case("abcdef", "abcxef", 2),
-        shared_case("abcdefgh", "abxdefghi", 2),
-        shared_case("abcde", "abcdefghi", 4),
-        shared_case("abcd", "bacdx", 2),
-        shared_case("xbcd", "abcd", 2),
+        Case(([*map(ord, a)], [*map(ord, b)], size), f"shared_pages({a!r}, {b!r}, {size}), a letter a token")
+        for a, b, size in [
+            *[("abcdefgh", "abcdefxy", 2), ("abcdefg", "abcdefg", 3), ("abcdef", "abcdef", 3)],
+            *[("abcdef", "abcxef", 2), ("abcdefgh", "abxdefghi", 2), ("abcde", "abcdefghi", 4)],
+            *[("abcd", "bacdx", 2), ("xbcd", "abcd", 2)],
+        ]
     ],
     right=shared,
     wrong=[

@@ -143,20 +143,16 @@ def taking(takes: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
     return lambda p, q, token, u: None if takes(p, q, token, u) else rest(p, q) / rest(p, q).sum()
 
 
-def drafted_case(p: Sequence[float], q: Sequence[float], token: int, u: float) -> Case:
-    """Return probabilities, a drafted word, and a random number."""
-    return Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}")
-
-
 accept_or_resample = Exercise(
     name="accept_or_resample",
     todo="let accept_or_resample return None, or the probabilities of the word to draw instead.",
     cases=[
-        *[drafted_case([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], 0, u) for u in (0.6, 0.15)],
-        drafted_case([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], 2, 0.99),
-        drafted_case([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5),
-        drafted_case([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15),
-        drafted_case([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
+        Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}")
+        for p, q, token, u in [
+            *[([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], *drawn) for drawn in [(0, 0.6), (0, 0.15), (2, 0.99)]],
+            *[([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5), ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15)],
+            ([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
+        ]
     ],
     right=sampling.accept_or_resample,
     wrong=[

@@ -14,8 +14,6 @@ from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
 from helpers.parallel.heads import heads_of_rank as shared
 
-Lists = tuple[list[int], list[int]]
-
 
 def row_bytes(model: Any, n_prompt: int, each: int, heads: str = "n_kv_heads", of: float = 2) -> float:
     """Return the bytes of so many rows of these heads, `of` lists each."""
@@ -48,12 +46,12 @@ bytes_to_send = Exercise(
 )
 
 
-def with_kv(kv_of: Callable[..., Any]) -> Callable[..., Lists]:
+def with_kv(kv_of: Callable[..., Any]) -> Callable[..., Any]:
     """Return a `heads_of` whose query heads are right."""
     return lambda rank, world, H, Hkv: (shared(rank, world, H, Hkv)[0], [*kv_of(rank, world, H, Hkv)])
 
 
-def dealt(rank: int, world: int, n_heads: int, n_kv_heads: int) -> Lists:
+def dealt(rank: int, world: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], ...]:
     """Deal the query heads out one by one; the KV heads are those that they need."""
     queries = [*range(rank, n_heads, world)]
     return queries, sorted({head // (n_heads // n_kv_heads) for head in queries})
@@ -108,13 +106,7 @@ def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
     return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
 
 
-def exponentials(a: Tensor, b: Tensor) -> Any:
-    """Return both weights, with the larger lse taken off first."""
-    return torch.stack([a, b]).softmax(0)
-
-
 OVERFLOW = "e to the power of 1,000 is infinite: take the larger lse off both first, as softmax does."
-
 merge = Exercise(
     name="merge",
     todo="let merge return the contexts over the rows of both, (H, D).",
@@ -125,7 +117,7 @@ merge = Exercise(
         merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
         merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW),
     ],
-    right=weighing(exponentials),
+    right=weighing(lambda a, b: torch.stack([a, b]).softmax(0)),
     wrong=[
         "averaged: the part with the larger scores counts for more.",
         weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
@@ -134,7 +126,7 @@ merge = Exercise(
         "the weights do not sum to 1: divide by the sum of both.",
         weighing(lambda a, b: (a.exp(), b.exp())),
         "the weights are the wrong way round.",
-        weighing(lambda a, b: exponentials(b, a)),
+        weighing(lambda a, b: torch.stack([b, a]).softmax(0)),
         OVERFLOW,
         weighing(lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp()))),
     ],

@@ -16,17 +16,11 @@ LONGEST = 120  # characters of anything that came from a reader
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A checker's answer.
+    """A checker's answer."""
 
-    Args:
-        state: "right", "not right yet" or "not solved yet".
-        message: what showed it.
-        reason: the likely reason of a wrong answer; empty where none is known.
-    """
-
-    state: str
-    message: str
-    reason: str = ""
+    state: str  # "right", "not right yet" or "not solved yet"
+    message: str  # what showed it
+    reason: str = ""  # of a wrong answer, where it is known
 
     @property
     def solved(self) -> bool:
