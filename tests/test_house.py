@@ -56,6 +56,7 @@ KNOWN_HOSTS = {
     "colab.research.google.com",
     "download.pytorch.org",
     "arxiv.org",
+    "creativecommons.org",
     "machinelearningmastery.com",
     "www.w3.org",
     "json-schema.org",  # the name of the dialect that a schema is written in
