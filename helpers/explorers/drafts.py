@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from helpers.cost.drafts import best_k, times_as_fast
-from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.explorer import Explorer, bar, knob
 from helpers.tables import Table
 
 MOST = 12
@@ -35,7 +35,11 @@ class DraftsThatPay(Explorer):
 
     def draw(self, *, k: int, alpha: float, draft: float, more: float) -> str:
         speeds = [times_as_fast(alpha, n, draft, partial(verify, more=more)) for n in range(MOST + 1)]
-        rows = "".join(_bar(n, speed, max(speeds), chosen=n == k) for n, speed in enumerate(speeds))
+        names = [f"<b>k = {n}</b>" if n == k else f"k = {n}" for n in range(MOST + 1)]
+        rows = "".join(
+            bar(name, speed / max(speeds), f"{speed:.2f} times", "after" if n == k else "work")
+            for n, (name, speed) in enumerate(zip(names, speeds, strict=True))
+        )
         return (
             f'<div class="grid">{rows}</div><p class="soft">Costs are shares of a pass over one word: of a '
             "drafted word, and of each word more in a pass.</p>"
@@ -57,32 +61,15 @@ class DraftsThatPay(Explorer):
         """The best k, and what it gives, for drafts of several prices and shares taken."""
         prices, shares = (0.02, 0.05, 0.15, 0.4, 0.75), (0.3, 0.5, 0.7, 0.9)
         cost = partial(verify, more=0.05)
-        rows = []
-        for draft in prices:
-            best = [best_k(alpha, draft, cost) for alpha in shares]
-            speeds = [times_as_fast(alpha, n, draft, cost) for alpha, n in zip(shares, best, strict=True)]
-            rows.append(
-                [
-                    f"{speed:.2f} times, k = {n}" if n else "nothing"
-                    for n, speed in zip(best, speeds, strict=True)
-                ]
-            )
+
+        def best(alpha: float, draft: float) -> str:
+            k = best_k(alpha, draft, cost)
+            return f"{times_as_fast(alpha, k, draft, cost):.2f} times, k = {k}" if k else "nothing"
+
+        rows = [[best(alpha, draft) for alpha in shares] for draft in prices]
+        names, columns = [f"{price:.0%}" for price in prices], [f"{share:.0%} taken" for share in shares]
         return (
             "<p>The best k, and what it gives, if each word more in a pass costs 5% of one. The dearer a "
             "draft, the fewer pay, down to none.</p>"
-            + Table(
-                rows,
-                [f"{price:.0%}" for price in prices],
-                [f"{share:.0%} taken" for share in shares],
-                corner="cost of a draft",
-            )._repr_html_()
+            + Table(rows, names, columns, corner="cost of a draft")._repr_html_()
         )
-
-
-def _bar(k: int, speed: float, most: float, chosen: bool) -> str:
-    name, kind = (f"<b>k = {k}</b>", "after") if chosen else (f"k = {k}", "work")
-    return (
-        f'<span class="soft">{name}</span><span aria-hidden="true">'
-        f'<div class="bar {kind}" style="width:{100 * speed / most:.2f}%"></div></span>'
-        f'<span class="number">{speed:.2f} times</span>'
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -132,4 +132,19 @@ def knob(kind: str, label: str, **settings: Any) -> Any:
         style={"description_width": "104px"},
         **{tooltip: label},
         **settings,
+    )
+
+
+def pick(label: str, options: Iterable[Any], value: Any, kind: str = "SelectionSlider") -> Any:
+    """A knob over a few choices; numbers are written with commas."""
+    written = [(x if isinstance(x, str) else f"{x:,}", x) for x in options]
+    return knob(kind, label, options=written, value=value)
+
+
+def bar(name: str, share: float, number: str, kind: str = "work") -> str:
+    """A line of a grid: a name, a bar over a share of the width, a number; what is in them is HTML."""
+    return (
+        f'<span class="soft">{name}</span><span aria-hidden="true">'
+        f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div></span>'
+        f'<span class="number">{number}</span>'
     )

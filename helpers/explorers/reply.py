@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.cost import counts
-from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.explorer import Explorer, bar, pick
 from helpers.tables import Table
 
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -18,11 +18,7 @@ class CostOfReply(Explorer):
     title = "Explorer: what a reply costs, by the lengths of prompt and reply"
 
     def knobs(self) -> dict[str, Any]:
-        lengths = {"options": [(f"{n:,}", n) for n in LENGTHS]}
-        return {
-            "prompt": knob("SelectionSlider", "prompt tokens", value=4, **lengths),
-            "reply": knob("SelectionSlider", "reply tokens", value=8, **lengths),
-        }
+        return {"prompt": pick("prompt tokens", LENGTHS, 4), "reply": pick("reply tokens", LENGTHS, 8)}
 
     def draw(self, **settings: Any) -> str:
         prompt, reply = settings["prompt"], settings["reply"]
@@ -81,10 +77,8 @@ def _work_block(name: str, without: int, cached: int, longer_without: int, longe
     """One count, without and with the cache, on its own scale; and how it grows with the reply."""
     scale = max(without, cached)
     rows = "".join(
-        f'<span class="soft">{label}</span>'
-        f'<span aria-hidden="true"><div class="bar work" style="width:{100 * n / scale:.2f}%"></div></span>'
-        f'<span class="number">{large(n)}</span>'
-        f'<span class="number soft">{f"× {longer / n:.1f}" if n else ""}</span>'
+        bar(label, n / scale, large(n))
+        + f'<span class="number soft">{f"× {longer / n:.1f}" if n else ""}</span>'
         for label, n, longer in (("without", without, longer_without), ("with", cached, longer_cached))
     )
     return f'<b class="wide">{name}</b>{rows}'

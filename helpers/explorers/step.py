@@ -7,7 +7,7 @@ from typing import Any
 from helpers.cost.bytes import cache_nbytes, nbytes_of, read_by_step
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Work, attention, bound_by, seconds_at_least
-from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.explorer import Explorer, bar, knob, pick
 from helpers.explorers.users import BITS
 from helpers.tables import Table
 
@@ -33,13 +33,12 @@ class StepOnCard(Explorer):
 
     def knobs(self) -> dict[str, Any]:
         """Start with the prediction of notebook 10."""
-        tokens, users = ([(f"{n:,}", n) for n in numbers] for numbers in (TOKENS, USERS))
         return {
-            "card": knob("Dropdown", "card", options=[(n, n) for n in CARDS], value="H100"),
-            "model": knob("Dropdown", "model", options=[(n, n) for n in DENSE], value="Llama-3.1-8B"),
+            "card": pick("card", CARDS, "H100", "Dropdown"),
+            "model": pick("model", DENSE, "Llama-3.1-8B", "Dropdown"),
             "bits": knob("SelectionSlider", "bits a number", options=list(BITS.items()), value=2),
-            "tokens": knob("SelectionSlider", "tokens each", options=tokens, value=100),
-            "users": knob("SelectionSlider", "users", options=users, value=1),
+            "tokens": pick("tokens each", TOKENS, 100),
+            "users": pick("users", USERS, 1),
         }
 
     def draw(self, card: str, **settings: Any) -> str:
@@ -50,7 +49,8 @@ class StepOnCard(Explorer):
             "to read the rows": rows / chosen.bytes_per_second,
             "to do the arithmetic": work.operations / chosen.flops_per_second,
         }
-        bars = "".join(_bar(name, one, max(seconds.values())) for name, one in seconds.items())
+        most = max(seconds.values())
+        bars = "".join(bar(name, one / most, f"{1000 * one:,.3g} ms") for name, one in seconds.items())
         return (
             f'<div class="grid">{bars}</div><p class="soft">Weights and rows are read one after the other, '
             "the arithmetic is done beside it, as fast as on 16-bit numbers. Starting operators is left out."
@@ -70,19 +70,13 @@ class StepOnCard(Explorer):
 
     def static_html(self) -> str:
         """The least time of a step of Llama-3.1-8B on each card, 16 bits, 2,000 tokens each."""
-        rows = []
-        for name, card in CARDS.items():
-            steps: list[dict[str, Any]] = [
-                {"model": "Llama-3.1-8B", "bits": 2, "tokens": 2000, "users": users} for users in (1, 8, 64)
-            ]
-            rows.append(
-                [
-                    f"{1000 * seconds_at_least(work_of_step(**step)[0], card):.1f} ms"
-                    if fits_on(name, **step)
-                    else "no room"
-                    for step in steps
-                ]
-            )
+
+        def least(card: str, users: int) -> str:
+            step = "Llama-3.1-8B", 2, 2000, users
+            seconds = seconds_at_least(work_of_step(*step)[0], CARDS[card])
+            return f"{1000 * seconds:.1f} ms" if fits_on(card, *step) else "no room"
+
+        rows = [[least(card, users) for users in (1, 8, 64)] for card in CARDS]
         columns = ["1 user", "8 users", "64 users"]
         return (
             "<p>A decode step of Llama-3.1-8B at the least, 16 bits, 2,000 tokens each.</p>"
@@ -95,11 +89,3 @@ def fits_on(card: str, model: str, bits: float, tokens: int, users: int) -> bool
     chosen = MODELS[model]
     needed = nbytes_of(chosen.n_parameters, bits) + users * cache_nbytes(chosen.layers, tokens, bits)
     return needed <= CARDS[card].memory_nbytes
-
-
-def _bar(name: str, seconds: float, longest: float) -> str:
-    return (
-        f'<span class="soft">{name}</span><span aria-hidden="true">'
-        f'<div class="bar work" style="width:{100 * seconds / longest:.2f}%"></div></span>'
-        f'<span class="number">{1000 * seconds:,.3g} ms</span>'
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS
-from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.explorer import Explorer, knob, pick
 from helpers.tables import Table
 
 BITS = {"4": 0.5, "8": 1, "16": 2, "32": 4}
@@ -23,13 +23,11 @@ class UsersOnCards(Explorer):
         """Start with the prediction of notebook 09."""
         bits = {"options": list(BITS.items()), "value": 2}
         return {
-            "model": knob("Dropdown", "model", options=[(n, n) for n in MODELS], value="Llama-3.1-8B"),
+            "model": pick("model", MODELS, "Llama-3.1-8B", "Dropdown"),
             "weight_bytes": knob("SelectionSlider", "bits, weights", **bits),
             "row_bytes": knob("SelectionSlider", "bits, rows", **bits),
-            "tokens": knob(
-                "SelectionSlider", "tokens each", options=[(f"{n:,}", n) for n in TOKENS], value=8192
-            ),
-            "users": knob("SelectionSlider", "users", options=[(f"{n:,}", n) for n in USERS], value=65),
+            "tokens": pick("tokens each", TOKENS, 8192),
+            "users": pick("users", USERS, 65),
         }
 
     def sizes(self, model: str, tokens: int, weight_bytes: float, row_bytes: float) -> tuple[int, int]:
@@ -64,18 +62,19 @@ class UsersOnCards(Explorer):
         """The users that fit on each card for four models, 2-byte numbers, 8,192 tokens."""
         names = ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-27B", "Llama-3.1-70B")
         sizes = [self.sizes(name, 8192, 2, 2) for name in names]
+        memories = {name: card.memory_nbytes for name, card in CARDS.items()}
         rows = [
             [
                 gib(weights),
                 gib(each),
-                *(users_that_fit(c.memory_nbytes, weights, each) for c in CARDS.values()),
+                *(users_that_fit(memory, weights, each) for memory in memories.values()),
             ]
             for weights, each in sizes
         ]
         columns = [
             "weights",
             "rows a user",
-            *(f"{n}, {c.memory_nbytes // GIB} GiB" for n, c in CARDS.items()),
+            *(f"{name}, {memory // GIB} GiB" for name, memory in memories.items()),
         ]
         return (
             "<p>Users that fit, 8,192 tokens each, 2-byte numbers, a card's GB taken as GiB.</p>"
