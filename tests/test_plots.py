@@ -25,7 +25,6 @@ from helpers import plots, toy
 from helpers.plots import svg
 from helpers.plots.passes import _shade
 from helpers.recording.toy import record_toy
-from helpers.stepper.format import VIEW
 from helpers.trace import Trace, spread
 from tests.pictures import boxes, check_form
 from tests.pictures import words as words_of
@@ -84,15 +83,6 @@ def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) ->
 def test_a_colour_outside_the_palette_is_refused() -> None:
     with pytest.raises(ValueError, match="#ff0000; expected a colour of PALETTE"):
         plots.Picture(lambda sheet: sheet.square(9, 9, 9, "red"), "Red.", {}).html()
-
-
-def test_palette_is_the_steppers() -> None:
-    short = {"query": "q", "key": "k", "value": "v", "generated": "gen", "query fill": "qf", "key fill": "kf"}
-    short |= {"value fill": "vf", "generated fill": "gf"}
-    for name, pair in svg.PALETTE.items():
-        if name not in ("paper", "ink", "faint"):
-            shades = (VIEW["palette"][theme][short.get(name, name)] for theme in ("light", "dark"))
-            assert tuple(shades) == pair, name
 
 
 def luminance(colour: str) -> float:

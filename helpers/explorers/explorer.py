@@ -10,13 +10,20 @@ import anywidget
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from helpers import outputs
+from helpers.palette import PALETTE
 
-STYLE = """<style>
-.wid-explorer { --wid-gen: #8a3a8f; --wid-ink: var(--jp-ui-font-color1, #1b1f24);
-  --wid-soft: #57606a; --wid-line: #afb8c1; max-width: 600px; padding: 2px 4px; color: var(--wid-ink);
-  font: 13px/1.4 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; font-variant-numeric: tabular-nums; }
+_LIGHT, _DARK = (
+    "".join(f"--wid-{name}: {PALETTE[name][theme]}; " for name in ("generated", "soft", "ring"))
+    for theme in (0, 1)
+)
+STYLE = (
+    f"""<style>
+.wid-explorer {{ {_LIGHT}--wid-ink: var(--jp-ui-font-color1, {PALETTE["ink"][0]}); }}
 body[data-jp-theme-light="false"] .wid-explorer, body.vscode-dark .wid-explorer,
-html[theme="dark"] .wid-explorer { --wid-gen: #d79ade; --wid-soft: #a3adb8; --wid-line: #57606a; }
+html[theme="dark"] .wid-explorer {{ {_DARK}}}
+"""
+    + """.wid-explorer { max-width: 600px; padding: 2px 4px; color: var(--wid-ink);
+  font: 13px/1.4 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; font-variant-numeric: tabular-nums; }
 .wid-explorer p { margin: 6px 0; }
 .wid-explorer .soft { color: var(--wid-soft); }
 .wid-explorer .grid { display: grid; grid-template-columns: max-content minmax(40px, 1fr) max-content;
@@ -27,11 +34,12 @@ html[theme="dark"] .wid-explorer { --wid-gen: #d79ade; --wid-soft: #a3adb8; --wi
 .wid-explorer .four { grid-template-columns: max-content minmax(40px, 1fr) max-content max-content; }
 .wid-explorer .last { grid-column: 4; }
 .wid-explorer .bar { height: 9px; border-radius: 1px; }
-.wid-explorer .before { border: 1px solid var(--wid-line); box-sizing: border-box; }
-.wid-explorer .after { background: var(--wid-gen); margin-top: 1px; }
+.wid-explorer .before { border: 1px solid var(--wid-ring); box-sizing: border-box; }
+.wid-explorer .after { background: var(--wid-generated); margin-top: 1px; }
 .wid-explorer .work { background: var(--wid-ink); }
 .wid-explorer .word { unicode-bidi: isolate; overflow-wrap: anywhere; max-width: 110px; }
 </style>"""
+)
 
 # What ipywidgets leave out: JupyterLab takes letters typed on a slider for commands ("d d" deletes the cell),
 # sliders have no accessible name, a slider of choices reads out its index, and nothing tells of a change.

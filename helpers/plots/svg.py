@@ -11,23 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 
-# Every colour of a figure: name of its CSS variable, light form, dark form. One meaning each through the
-# whole series; the stepper's, and one fainter line.
+from helpers import palette
+
+# The palette of all views, but for what figures have no use for, and one fainter line.
+_USED = "ink", "soft", "line", "faint", "panel", "paper", "query", "key", "value", "generated"
+_COLOURS = palette.PALETTE | {"faint": ("#eaeef2", "#262d36")}
 PALETTE = {
-    "ink": ("#1b1f24", "#e6e8eb"),
-    "soft": ("#57606a", "#a3adb8"),
-    "line": ("#d0d7de", "#39424d"),
-    "faint": ("#eaeef2", "#262d36"),
-    "panel": ("#f6f8fa", "#1d232b"),
-    "paper": ("#ffffff", "#111418"),
-    "query": ("#0072b2", "#6cb8ea"),
-    "key": ("#a55400", "#f0b35a"),
-    "value": ("#00755a", "#4fc9a4"),
-    "generated": ("#8a3a8f", "#d79ade"),
-    "query fill": ("#cfe6f5", "#12405f"),
-    "key fill": ("#fbe3c0", "#573808"),
-    "value fill": ("#c9ebe0", "#0b4a3a"),
-    "generated fill": ("#f0d9f1", "#4d2452"),
+    name: (to_hex(_COLOURS[name][0]), to_hex(_COLOURS[name][1]))
+    for name in (*_USED, *(f"{kind} fill" for kind in _USED[6:]))
 }
 _VARIABLES = {light: f"var(--wid-{name.replace(' ', '-')})" for name, (light, _) in PALETTE.items()}
 _COMMANDS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
