@@ -11,7 +11,7 @@ import pytest
 from helpers import sampling, toy
 from helpers.recording import loop, recorder
 from helpers.recording.recorder import Recorder
-from helpers.trace import record
+from helpers.trace import document
 from tests import test_recorder, test_sampling, test_toy, test_trace, test_trace_compare
 from tests.planted import Bug, Planted, edit, together
 
@@ -269,7 +269,7 @@ planted("compare takes NaN for equal", [DIFFERENCE])(
     )
 )
 planted("a broken write leaves half a file", [test_trace.test_a_save_that_fails_leaves_the_old_file])(
-    edit(record.write_whole, 'path.with_name(path.name + ".partial")', "path")
+    edit(document.write_whole, 'path.with_name(path.name + ".partial")', "path")
 )
 
 

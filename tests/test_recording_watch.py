@@ -15,10 +15,11 @@ from helpers.recording import model as recording
 from helpers.recording.model import describe, record_model, tokens_of, voice_of
 from helpers.recording.recorder import Recorder
 from helpers.recording.watch import Watcher, record_engine, record_reply
-from helpers.sampling import GREEDY
+from helpers.sampling import GREEDY, Sampling
 from helpers.serve.engine import Engine
 from helpers.stepper import Stepper
 from helpers.stepper.static import _Picture
+from helpers.tokenizer import Tokenizer
 from helpers.trace import Drop, Trace, TraceError, compare, spread
 from tests import oracle
 from tests.planted import Bug, Planted
@@ -171,6 +172,32 @@ def test_latent_attention_in_both_forms() -> None:
     assert "<table" in Stepper(absorbed).static_html()
 
 
+def test_a_record_says_what_was_asked_for() -> None:
+    """A reply and an engine's request, sampled, with words: the same as `record_model` writes down."""
+    words, sampling = (
+        Tokenizer.of_words(["<eos>", *(f"w{n}" for n in range(18))]),
+        Sampling(temperature=2.0, seed=1),
+    )
+    asked: Any = {"n_top": 3, "name": "tiny", "recorded": [(0, 1)]}
+    whole: Any = {"max_new": 6, "sampling": sampling, "training": False, "uncached": False}
+    alone = record_model(MODEL, "w3", words, **asked, **whole)
+    reply = lambda ids, cache: generate(MODEL, ids, 6, cache=cache, sampling=sampling)  # noqa: E731
+    assert record_reply(MODEL, "w3", reply, words, sampling=sampling, **asked).to_json() == alone.to_json()
+    engine = Engine(MODEL, 1, sharing=False)
+    engine.add("a", words.encode("w3"), 6, sampling)
+    assert str(compare(record_engine(engine, words, **asked), alone)) == "equal"
+    outs = [p.parts[0].out[0] for p in alone.runs[0].passes]
+    assert {out.how for out in outs} == {"sampled, temperature 2"}
+    full = record_model(MODEL, "w3", words, **whole, n_top=MODEL.config.vocab_size).runs[0].passes
+    for out, every in zip(outs, (p.parts[0].out[0].top for p in full), strict=True):
+        assert out.top[:2] == every[:2], "the chosen one takes the last place"
+
+
+def test_texts_of_tokens() -> None:
+    words = Tokenizer.of_words(["<eos>", "b"])
+    assert [recording.text_of(t, i) for t, i in ((words, 1), (words, 99), (None, 1))] == ["b", "<99>", "<1>"]
+
+
 def test_what_was_not_told_is_noticed() -> None:
     def silent(ids: list[int], cache: Any) -> Any:
         run(MODEL, torch.tensor([ids]), cache)
@@ -180,6 +207,7 @@ def test_what_was_not_told_is_noticed() -> None:
 
     with pytest.raises(TraceError, match="runs ids"):
         record_reply(MODEL, PROMPT, silent)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in MODEL.modules())
 
 
 planted = Planted()

@@ -1,11 +1,14 @@
-"""The record of a run: what every pass of a decoder did, counted while it ran.
+"""The record of a run: what every pass of a decoder did, or every step of an engine, counted while it ran.
 
-`helpers.recording` runs a decoder and makes one; every view reads it. `compare` finds the first place where
-two of them part.
+`helpers.recording` makes one; every view reads it. `compare` finds the first place where
+two of them part. `FORMAT.md` is the page on how they are written.
 """
 
 from helpers.trace.compare import compare
+from helpers.trace.document import TraceError, write_whole
+from helpers.trace.engine import EngineTrace, Request, Share, Step
 from helpers.trace.record import (
+    FULL,
     Drop,
     Model,
     Other,
@@ -16,30 +19,8 @@ from helpers.trace.record import (
     Token,
     TokenSequence,
     Trace,
-    TraceError,
     Values,
     gather,
     spread,
     weight_key,
-    write_whole,
 )
-
-__all__ = [
-    "Drop",
-    "Model",
-    "Other",
-    "Output",
-    "Part",
-    "Pass",
-    "Run",
-    "Token",
-    "TokenSequence",
-    "Trace",
-    "TraceError",
-    "Values",
-    "compare",
-    "gather",
-    "spread",
-    "weight_key",
-    "write_whole",
-]

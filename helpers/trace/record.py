@@ -1,33 +1,22 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
-One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests). Its JSON
-form is these dataclasses as objects, tuples as lists; FORMAT.md shows a whole one, schema.json says it to
-machines.
-
+One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests).
 A token is named by its index in its sequence, which only grows; ranges are half-open, [[0, 4]] holds 0 to 3.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import types
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-FORMAT = "watch-it-decode-trace"
-VERSION = 2
+from helpers.trace.document import Document
+
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
 
 Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3
-
-
-class TraceError(ValueError):
-    """A trace that cannot be right; the message names the field."""
 
 
 @dataclass
@@ -124,9 +113,6 @@ class Other:
     say: str
 
 
-EVENTS = {"pass": Pass, "drop": Drop}  # by op; any other is an `Other`
-
-
 @dataclass
 class Run:
     """The same tokens run once through, with one kind of cache: none, growing, static, …"""
@@ -161,8 +147,10 @@ class Values:
 
 
 @dataclass
-class Trace:
+class Trace(Document):
     """All that was recorded; see the module's docstring. Compare two with `compare`."""
+
+    FORMAT = "watch-it-decode-trace"
 
     model: Model
     recorded: list[tuple[int, int]]  # (layer, head)
@@ -194,45 +182,6 @@ class Trace:
         runs = ", ".join(f"{run.name}: {len(run.passes)} passes" for run in self.runs)
         return f"Trace({self.model.name}, {words} tokens, {self.model.n_layers} layers, {runs})"
 
-    def to_json(self) -> str:
-        """Return the JSON form as one compact line."""
-        weights = {"encoding": "u16-base64", "rows": self.weights}
-        whole = {"format": FORMAT, "version": VERSION, **_plain(self), "weights": weights}
-        return json.dumps(whole, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Trace:
-        """Build a trace from JSON text.
-
-        Raises:
-            TraceError: it is cut off, no JSON, of another format or version, or a field is missing or of
-                another kind; the message names it. What holds between the fields is not looked into.
-        """
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise TraceError(
-                f"no complete JSON ({error}); expected a trace: if cut off, save it again"
-            ) from None
-        found = [data.get("format"), data.get("version")] if isinstance(data, dict) else []
-        if found != [FORMAT, VERSION]:
-            raise TraceError(f"got format and version {found}; expected {[FORMAT, VERSION]}: record it again")
-        if isinstance(data.get("weights"), dict):
-            data["weights"] = data["weights"].get("rows")
-        return _build(cls, data, "trace")
-
-    def save(self, path: str | Path) -> None:
-        """Write the JSON form to a file, whole or not at all. OSError if its folder is not there."""
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Trace:
-        """Read a file that `save` wrote. OSError if it cannot be read, otherwise errors as in `from_json`."""
-        try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise TraceError(f"{path}: {error}") from None
-
 
 def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
     """[(0, 2), (5, 6)] -> [0, 1, 5]"""
@@ -250,53 +199,3 @@ def gather(indices: Iterable[int]) -> list[Range]:
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
     """The name of one row of attention weights in `Trace.weights`."""
     return f"{sequence}.{token}.{layer}.{head}"
-
-
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file, whole or not at all. FileNotFoundError if its folder is not there."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}; make it first, or save elsewhere")
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _plain(x: Any) -> Any:
-    """What stands in JSON for a dataclass, or for a row of attention weights."""
-    if isinstance(x, np.ndarray):
-        return base64.b64encode(x.astype("<u2").tobytes()).decode()
-    return {f.name: getattr(x, f.name) for f in fields(x)}
-
-
-def _build(kind: Any, data: Any, path: str) -> Any:
-    """Rebuild a value of an annotated type from its JSON form; TraceError has the path of what is wrong."""
-    parts, origin = get_args(kind), get_origin(kind) or kind
-    try:
-        if Other in parts:  # an event
-            return _build(EVENTS.get(data["op"], Other), data, path)
-        if origin is types.UnionType:  # something or nothing
-            return None if data is None else _build(parts[0], data, path)
-        if is_dataclass(kind):
-            hints = get_type_hints(kind).items()
-            return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]
-        if kind is np.ndarray:  # a row of attention weights
-            return np.frombuffer(base64.b64decode(data, validate=True), "<u2")
-        wanted: Any = {tuple: (list,), float: (float, int)}.get(origin, (origin,))  # what JSON has for it
-        if kind is not Any and type(data) not in wanted:
-            raise TypeError(f"a {type(data).__name__}")
-        if origin is dict:
-            return {key: _build(parts[1], item, f"{path}[{key!r}]") for key, item in data.items()}
-        if origin in (list, tuple):
-            each = zip(parts if origin is tuple else parts * len(data), data, strict=True)
-            return origin(_build(part, item, f"{path}[{n}]") for n, (part, item) in enumerate(each))
-        return data
-    except TraceError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        got = f"no field {error}" if isinstance(error, KeyError) else f"{str(data)[:80]} ({error})"
-        name = getattr(kind, "__name__", kind)
-        raise TraceError(f"{path}: got {got}; expected {name}: save or record it again") from None

@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Page
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race, Stepper, WhatIf
 from helpers.stepper.page import Section, save
-from helpers.trace.record import FORMAT, VERSION
+from helpers.trace import Trace
+from helpers.trace.document import VERSION
 
 pytestmark = pytest.mark.browser
 VIEWS = ".wid-race, .wid-stepper, .wid-what_if"
@@ -57,7 +58,8 @@ def test_a_trace_of_another_version_is_refused_in_the_page(
     page.goto((tmp_path / "old.html").as_uri())
     page.locator(".wid-what_if").wait_for()
     said = page.locator("#view0").inner_text()
-    assert said.startswith(f"Nothing to show: got {FORMAT}, version 1; expected {FORMAT}, version {VERSION}.")
+    name = Trace.FORMAT
+    assert said.startswith(f"Nothing to show: got {name}, version 1; expected {name}, version {VERSION}.")
     assert problems == []
 
 

@@ -1,0 +1,90 @@
+"""Record who runs in each step of an engine, and whose pages are whose: from outside, at its scheduler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from helpers.serve.scheduler import Plan, Scheduler
+from helpers.serve.sequence import Sequence
+from helpers.trace import EngineTrace, Request, Share, Step
+
+
+class StepRecorder:
+    """While it is entered, every step of a scheduler is written into `trace`, at its end the texts.
+
+    Args:
+        scheduler: of an engine, or of a simulation.
+        text_of: the text of a token, by its id.
+        name: the model's, in the trace.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, text_of: Callable[[int], str] = "<{}>".format, name: str = "model"
+    ) -> None:
+        pages, budget = scheduler.pages, scheduler.budget
+        self.scheduler: Any = scheduler
+        self.pages, self.text_of = pages, text_of
+        self.requests: dict[Sequence, int] = {}
+        self.in_slots: list[Sequence] = []  # and pages in use: when the last step was over
+        self.in_use = self.owned()
+        self.trace = EngineTrace(
+            name, scheduler.slots, None if budget == math.inf else int(budget), pages.n_pages, pages.page_size
+        )
+
+    def __enter__(self) -> StepRecorder:
+        self.real = self.scheduler.schedule, self.scheduler.ran
+        self.scheduler.schedule, self.scheduler.ran = self.schedule, self.ran
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        del self.scheduler.schedule, self.scheduler.ran  # what their class does stands there again
+        self.trace.requests[:] = [
+            Request(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
+            for one in self.requests
+        ]
+
+    def number(self, one: Sequence) -> int:
+        """Return which request it is, in the order in which they were seen."""
+        return self.requests.setdefault(one, len(self.requests))
+
+    def schedule(self) -> Plan:
+        """Note who runs, in which pages, and who waits."""
+        before = [*self.scheduler.running]
+        plan = self.real[0]()
+        n, waiting = dict(plan), [*self.scheduler.waiting]
+        self.preempted = [self.number(one) for one in before if one in waiting]
+        self.running = {
+            one: Share(
+                request=self.number(one),
+                slot=one.slot or 0,
+                start=one.n_run,
+                stop=one.n_run + n.get(one, 0),
+                table=[*one.table],
+                found=0 if one in before else one.n_run,
+                emitted=False,
+            )
+            for one in self.scheduler.running
+        }
+        self.waiting = [self.number(one) for one in waiting]
+        return plan
+
+    def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> list[Sequence]:
+        """Note what came of the step: it is over."""
+        over: list[Sequence] = self.real[1](plan, chosen)
+        shares = [replace(share, emitted=one in chosen) for one, share in self.running.items()]
+        there = [*self.scheduler.running, *self.scheduler.waiting]
+        ran_so_far = dict.fromkeys([*self.in_slots, *self.running])
+        left = [self.number(one) for one in ran_so_far if one not in there]
+        freed = sorted(self.in_use.union(*(share.table for share in shares)) - self.owned())
+        findable = {*self.pages.found.values()}
+        kept = [page for page in self.pages.free if page in findable]
+        self.trace.steps.append(Step(shares, self.waiting, self.preempted, left, freed, kept))
+        self.in_slots, self.in_use = [*self.scheduler.running], self.owned()
+        return over
+
+    def owned(self) -> set[int]:
+        """Return the pages that somebody owns."""
+        return {page for page, owners in enumerate(self.pages.owners) if owners}

@@ -1,0 +1,70 @@
+"""The record of an engine's run: at every step who runs, who waits, and whose each page of the pool is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from helpers.trace.document import Document
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text: so many tokens of prompt, then its reply. It is named by its index in the trace."""
+
+    id: str
+    prompt: int
+    tokens: list[str]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one that runs does in a step: it runs tokens `start` up to `stop` of its text, or none."""
+
+    request: int
+    slot: int
+    start: int  # rows filled in its pages before the step
+    stop: int  # and after it
+    table: list[int]  # its pages, in the order of the text
+    found: int  # rows that it found again as it was admitted in this step: those of its first pages
+    emitted: bool  # whether a token came of it, which stands at `stop`
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an engine. What lies in a page is the text of the last in whose table it stood."""
+
+    running: list[Share]  # in the order in which they came
+    waiting: list[int]  # in line, while the others run
+    preempted: list[int]  # who had to give up slot and pages before this step, and waits again
+    left: list[int]  # who ran in it, or until then, and is gone: its reply has ended, or was cancelled
+    freed: list[int]  # pages that nobody owns any more
+    findable: list[int]  # free pages whose rows can still be found; the first is taken first
+
+    @property
+    def tokens_run(self) -> int:
+        """Tokens run in this step."""
+        return sum(share.stop - share.start for share in self.running)
+
+    @property
+    def pages(self) -> set[int]:
+        """Pages in use while the step runs."""
+        return {page for share in self.running for page in share.table}
+
+
+@dataclass(frozen=True)
+class EngineTrace(Document):
+    """An engine's run, from its first step to the last."""
+
+    FORMAT = "watch-it-decode-engine"
+
+    name: str
+    slots: int
+    budget: int | None  # tokens of a step, at most
+    n_pages: int
+    page_size: int
+    requests: list[Request] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.n_pages} pages of {self.page_size} rows"
+        return f"EngineTrace({self.name}, {len(self.requests)} requests, {len(self.steps)} steps, {sizes})"
