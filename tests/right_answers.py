@@ -12,15 +12,9 @@ import torch
 from torch import Tensor
 
 from helpers import toy
-from helpers.cost.bytes import GIB, Full, Latent, Window, cache_nbytes, users_that_fit
+from helpers.cost.bytes import GIB, cache_nbytes, users_that_fit
 from helpers.sampling import softmax
 from helpers.serve.pages import PageManager
-
-
-def future_by_rows(prefill: Callable[[Any], np.ndarray]) -> bool:
-    """Ask which rows change: the last alone."""
-    changed = np.flatnonzero((prefill([10, 20, 1, 5]) != prefill([10, 20, 1, 500])).any(axis=1))
-    return list(changed) == [3]
 
 
 def generate_by_recursion(step: Callable[[Any], np.ndarray], prompt: list[str], max_new: int) -> list[str]:
@@ -62,32 +56,15 @@ def who_by_jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return derivatives[0, :, :, 0].abs().sum(dim=(1, 3)) > 0
 
 
-class FullError(ValueError):
-    """Raised where rows do not fit."""
-
-
 def append_by_copying(cache: Any, layer: int, k: Tensor, v: Tensor) -> list[Tensor]:
-    """Refuse with an error of its own, and copy into views."""
+    """Refuse with a kind of ValueError, and copy into views."""
     S = cache.length + k.shape[2]
     if S > cache.k.shape[3]:
-        raise FullError(S)
+        raise UnicodeError(S)
     views = [buffer[layer].narrow(2, 0, S) for buffer in (cache.k, cache.v)]
     for view, new in zip(views, (k, v), strict=True):
         view[:, :, cache.length :].copy_(new)
     return views
-
-
-def differ_by_sorting(a: Tensor, b: Tensor) -> list[bool]:
-    """Let the best fall and the second rise, row by row."""
-    moved = float((b - a).abs().max())
-    return [bool(row[-1] - moved <= row[-2] + moved) for row in a.sort(dim=1).values]
-
-
-def line_by_hand(contexts: list[int], milliseconds: list[float], context: int) -> Tensor:
-    """Fit by the normal equations."""
-    x, y = torch.tensor(contexts, dtype=torch.float64), torch.tensor(milliseconds, dtype=torch.float64)
-    slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
-    return y.mean() + slope * (context - x.mean())
 
 
 def bytes_by_cases(config: dict[str, Any]) -> int:
@@ -102,20 +79,6 @@ def first_by_allclose(a: list[Tensor], b: list[Tensor], tolerance: float) -> int
     """Let torch compare; NaN is close to nothing."""
     apart = [not torch.allclose(x, y, rtol=0, atol=tolerance) for x, y in zip(a, b, strict=True)]
     return apart.index(True) if any(apart) else None
-
-
-def bytes_by_match(layers: list[Any], tokens: int) -> int:
-    """Ask each layer for its kind, and add up bytes."""
-    total = 0
-    for layer in layers:
-        match layer:
-            case Latent(rank, rope_dim):
-                total += 2 * tokens * (rank + rope_dim)
-            case Full(n_kv_heads, k_dim, v_dim):
-                total += 2 * tokens * n_kv_heads * (k_dim + v_dim)
-            case Window(n_kv_heads, k_dim, v_dim, window):
-                total += 2 * n_kv_heads * (k_dim + v_dim) * (window if tokens > window else tokens)
-    return total
 
 
 def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
@@ -149,15 +112,6 @@ def rounding_to_the_nearest(x: Tensor, bits: int, dim: int) -> list[Tensor]:
     return [part if dim == -1 else part.T for part in (levels, low, step)]
 
 
-def best_by_loop(budget: float, variants: list[tuple[str, float, float, float]]) -> str | None:
-    """Go from few bytes to many, and take each that signs more than the best, or as many at a lower loss."""
-    name, best = None, (-1.0, 0.0)
-    for one, nbytes, signed, loss in sorted(variants, key=lambda variant: variant[1]):
-        if nbytes <= budget and (signed, -loss) > best:
-            name, best = one, (signed, -loss)
-    return name
-
-
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "pick_even": [lambda visible: np.array(round(float(np.mean([*visible[1::2]] or [0])), 2))],
@@ -174,7 +128,7 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "order_prefill": ["dgbefa", ("D ", "G", "B", "E", "F", "A")],
     "change_future": [
-        future_by_rows,
+        lambda f: [*np.flatnonzero((f([10, 20, 1, 5]) != f([10, 20, 1, 500])).any(axis=1))] == [3],
         lambda prefill: np.array_equal(prefill([10, 20, 1, 5]), prefill([10, 20, 1, 5, 14])[:4]),
     ],
     "generate": [generate_by_recursion],
@@ -200,14 +154,16 @@ RIGHT: dict[str, list[Any]] = {
         )
     ],
     "append": [append_by_copying],
-    "may_differ": [differ_by_sorting],
-    "predict_tpot": [line_by_hand],
+    "may_differ": [
+        lambda a, b: [bool(row[-1] - row[-2] <= 2 * (a - b).abs().max()) for row in a.sort(dim=1).values]
+    ],
+    "predict_tpot": [lambda x, y, context: (fit := linear_regression(x, y)).slope * context + fit.intercept],
     "bytes_per_token": [bytes_by_cases],
     "first_difference": [first_by_allclose],
     "longest_context": [
         lambda ram, weights, row, most: float(max(0, min(most, int((ram * 1024**3 - weights) / row))))
     ],
-    "cache_bytes": [cache_nbytes, bytes_by_match],
+    "cache_bytes": [cache_nbytes],
     "users_that_fit": [lambda gib, weights, user: users_that_fit(gib * GIB, weights, user)],
     "fit_log": [lambda readings: linear_regression(*zip(*readings, strict=True))[::-1]],
     "intensity": [lambda T, C, F, each: np.float64(2 / each / (1 / T + 1 / C + 1 / F))],
@@ -220,7 +176,11 @@ RIGHT: dict[str, list[Any]] = {
     "batch_at_ridge": [lambda m, each: -int(-m.flops_per_second * each // (2 * m.bytes_per_second))],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
     "quantize": [rounding_to_the_nearest],
-    "best_under": [best_by_loop],
+    "best_under": [
+        lambda budget, all: min(
+            [(-n, loss, b, name) for name, b, n, loss in all if b <= budget], default=[None]
+        )[-1]
+    ],
     "absorb": [lambda q, to_k, latents: q @ (latents @ to_k.T).T / q.shape[1] ** 0.5],
     "ragged": [ragged_by_loops],
     "next_step": [

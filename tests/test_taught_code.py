@@ -32,12 +32,7 @@ TAUGHT = {
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
     "0": ("toy", "sampling"),
-    "05": MODEL,
-    "06": MODEL,
-    "07": MODEL,
-    "08": MODEL,
-    "09": MODEL,
-    "1": MODEL,
+    **dict.fromkeys(["05", "06", "07", "08", "09", "1"], MODEL),
     "11": (*MODEL, "model.cache.quantized"),
     "13": ("sampling", "cost.drafts"),
     "14": ("parallel.heads",),
