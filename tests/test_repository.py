@@ -92,7 +92,7 @@ def test_stamping_reaches_every_place(tmp_path: Path) -> None:
     stamp("ann-b/another.name", tmp_path)
     assert list(stale(tmp_path)) == []
     old = re.compile(r"OWNER[./]|/watch-it-decode\b")
-    for path in tmp_path.rglob("*.*"):
+    for path in texts(tmp_path):
         assert not old.search(path.read_text(encoding="utf-8")), path.name
     about = tmp_path / "pyproject.toml"
     about.write_text(about.read_text(encoding="utf-8").replace('version = "', 'version = "1', 1))
