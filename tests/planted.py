@@ -7,7 +7,8 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import CodeType
+from functools import partial
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -70,15 +71,35 @@ class Planted:
         self.bugs: list[Bug] = []
 
     def __call__(
-        self, name: str, caught_by: list[Callable[..., Any]], reported: str = ""
-    ) -> Callable[[Plant], Plant]:
-        """Keep a function that plants a bug; `reported` says where a real project had it, for the reader."""
+        self, name: str, caught_by: list[Callable[..., Any]], reported: str = "", of: Any = None
+    ) -> Callable[..., Any]:
+        """Keep a function that plants a bug, or several; with `of`, one that is called instead of it.
 
-        def keep(plant: Plant) -> Plant:
-            self.bugs.append(Bug(name, plant, caught_by))
-            return plant
+        `reported` says where a real project had the bug, for the reader.
+        """
+
+        def keep(*plants: Callable[..., Any]) -> Callable[..., Any]:
+            several = plants if of is None else [instead(of, do) for do in plants]
+            self.bugs.append(Bug(name, together(*several), caught_by))
+            return plants[0]
 
         return keep
+
+
+def instead(function: Any, do: Callable[..., Any]) -> Plant:
+    """Return a plant: who calls the function, imported when ever, gets do(the old one, *arguments)."""
+    function = inspect.unwrap(getattr(function, "fget", function))
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        old = FunctionType(function.__code__, function.__globals__, argdefs=function.__defaults__)
+        old.__kwdefaults__ = function.__kwdefaults__
+        name = f"planted_{id(old)}"
+        patch.setitem(function.__globals__, name, partial(do, old))
+        patch.setattr(function, "__code__", eval(f"lambda *given, **named: {name}(*given, **named)").__code__)
+        patch.setattr(function, "__defaults__", None)
+        patch.setattr(function, "__kwdefaults__", None)
+
+    return plant
 
 
 def edit(function: Any, *changes: str) -> Plant:

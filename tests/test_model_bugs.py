@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from helpers.model import attention, generate, train
-from helpers.model.attention import Attention
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.attention import Attention, attend
+from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowCache
 from helpers.model.load import config
 from helpers.model.transformer import Transformer
 from helpers.recording.recorder import Recorder
@@ -22,7 +25,7 @@ from tests import test_model_generate as replies
 from tests import test_model_kinds as kinds
 from tests import test_model_smaller as smaller
 from tests import test_recording_model as recording
-from tests.planted import Bug, Planted, edit, together
+from tests.planted import Bug, Planted, instead
 
 torch.set_num_threads(1)
 planted = Planted()
@@ -44,66 +47,81 @@ BY_HAND = test_train.test_three_steps_by_hand
 
 # --- masks and positions ---
 
-planted("is_causal", [ALONE, ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #5591")(
-    edit(attention.attend, "attn_mask=mask", "is_causal=True")
+
+def top_left(self: KVCache, T: int) -> Tensor:
+    return torch.ones(T, self.length + T, dtype=torch.bool).tril()
+
+
+planted("is_causal", [ALONE, ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #5591", of=attend)(
+    lambda old, q, k, v, mask, scale, sink=None: F.scaled_dot_product_attention(
+        q, k, v, is_causal=True, scale=scale, enable_gqa=True
+    )
 )
-planted("mask aligned top-left", [MASK, FULL], "pytorch #103082")(
-    edit(KVCache.mask, "self.positions(T)[", "torch.arange(T)[")
+planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=KVCache.mask)(
+    lambda old, self, T, layer=0: top_left(self, T)
 )
-planted("no offset for several new tokens", [MASK, EQUAL], "LLMs-from-scratch PR#697")(
-    edit(KVCache.mask, "self.positions(T)[", "(self.positions(T) if T == 1 else torch.arange(T))[")
+planted("no offset for several new tokens", [MASK, EQUAL], "LLMs-from-scratch PR#697", of=KVCache.mask)(
+    lambda old, self, T, layer=0: old(self, T) if T == 1 else top_left(self, T)
 )
-planted("no mask at all", [parts.test_a_later_token_changes_no_earlier_logit, PLAIN])(
-    edit(KVCache.mask, "[:, None]", "[:, None] + T")
+planted("no mask at all", [parts.test_a_later_token_changes_no_earlier_logit, PLAIN], of=KVCache.mask)(
+    lambda old, *given: old(*given) | True
 )
-planted("square mask with a cache", [MASK, EQUAL], "llama #899")(
-    edit(KVCache.mask, "torch.arange(self.length + T, device=self.device)", "self.positions(T)")
+planted("square mask with a cache", [MASK, EQUAL], "llama #899", of=KVCache.mask)(
+    lambda old, self, T, layer=0: old(self, T)[:, self.length :]
 )
-planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983")(
-    edit(Transformer.forward, "cache.positions(T)", "torch.arange(T)")
+planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of=attention.rotation)(
+    lambda old, at, *more: old(at - at[..., :1], *more)
 )
-planted("positions count twice", [GREEDY, SPLIT], "gpt-neox PR#363; tiny-llm PR#46")(
-    edit(Transformer.forward, "cache.positions(T)", "cache.positions(T) + cache.length")
+planted("positions count twice", [GREEDY, SPLIT], "gpt-neox PR#363; tiny-llm PR#46", of=attention.rotation)(
+    lambda old, at, *more: old(at + at[..., :1], *more)
 )
-planted("every layer has the mask of the first", [smaller.test_a_window_is_the_model_under_a_mask])(
-    edit(Attention.forward, "cache.mask(x.shape[1], self.layer)", "cache.mask(x.shape[1])")
+WINDOWED = smaller.test_a_window_is_the_model_under_a_mask
+planted("every layer has the mask of the first", [WINDOWED], of=WindowCache.mask)(
+    lambda old, self, T, layer=0: old(self, T)
 )
 
 # --- counting, room, forgetting ---
 
+
+def append_and_count(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
+    rows = old(self, layer, k, v)
+    self.length += k.shape[2]
+    return rows
+
+
 planted("each layer advances the cache", [FULL, SPLIT], "gpt-fast; nanochat")(
-    together(
-        edit(GrowingCache.append, "return self", "self.length += k.shape[2]; return self"),
-        edit(StaticCache.append, "return self", "self.length += k.shape[2]; return self"),
-        edit(KVCache.advance, "self.length += T", "pass"),
-    )
+    instead(GrowingCache.append, append_and_count),
+    instead(StaticCache.append, append_and_count),
+    instead(KVCache.advance, lambda old, self, T: None),
 )
-planted("full a row too early", [FULL, ROOM], "transformers #37574")(
-    edit(KVCache.check_room, "> self.max_len", ">= self.max_len")
+planted("full a row too early", [FULL, ROOM], "transformers #37574", of=KVCache.check_room)(
+    lambda old, self, T: old(self, T + 1)
 )
-planted("full a row too late", [FULL, parts.test_tokens_that_cannot_run], "transformers #37574")(
-    edit(KVCache.check_room, "> self.max_len", "> self.max_len + 1")
-)
-planted("reset does nothing", [RESET, IN_USE], "candle-vllm #6")(
-    edit(KVCache.reset, "self.truncate(0)", "pass")
-)
+planted(
+    "full a row too late",
+    [FULL, parts.test_tokens_that_cannot_run],
+    "transformers #37574",
+    of=KVCache.check_room,
+)(lambda old, self, T: old(self, T - 1 if T > 0 else T))
+planted("reset does nothing", [RESET, IN_USE], "candle-vllm #6", of=KVCache.reset)(lambda old, self: None)
 
 
-planted("rejected tokens left in the cache", [HALF_WAY, RESET], "mlx-lm PR#1109")(
-    edit(
-        GrowingCache.append,
-        *("self.k[layer][:, :, :n]", "self.k[layer]"),
-        *("self.v[layer][:, :, :n]", "self.v[layer]"),
-        *("return self.k[layer], self.v[layer]", "S = self.length + k.shape[2]; return ROWS"),
-        *("ROWS", "self.k[layer][:, :, :S], self.v[layer][:, :, :S]"),
-    )
+@planted("rejected tokens left in the cache", [HALF_WAY, RESET], "mlx-lm PR#1109", of=GrowingCache.append)
+def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
+    self.k[layer], self.v[layer] = torch.cat([self.k[layer], k], 2), torch.cat([self.v[layer], v], 2)
+    S = self.length + k.shape[2]
+    return self.k[layer][:, :, :S], self.v[layer][:, :, :S]
+
+
+planted("truncate does not forget", [RESET, MASK], "mlx-lm PR#1109", of=KVCache.truncate)(
+    lambda old, self, length: old(self, self.length)
 )
-planted("truncate does not forget", [RESET, MASK], "mlx-lm PR#1109")(
-    edit(KVCache.truncate, "self.length = int(length)", "pass")
-)
-planted("a negative trim lengthens", [kinds.test_only_what_can_be_counted_counts], "mlx-lm #1868")(
-    edit(KVCache.check_length, "not 0 <= length <= self.length", "length > self.length")
-)
+planted(
+    "a negative trim lengthens",
+    [kinds.test_only_what_can_be_counted_counts],
+    "mlx-lm #1868",
+    of=KVCache.check_length,
+)(lambda old, self, length: old(self, max(length, 0)))
 
 
 @planted("slots past the current position attended to", [FULL, GREEDY], "tt-metal #41215")
@@ -112,99 +130,115 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
         seen = KVCache.mask(self, T)
         return torch.nn.functional.pad(seen, (0, self.max_len - seen.shape[1]), value=True)
 
-    edit(
-        StaticCache.append,
-        *("return self.k[layer, :, :, :S], self.v[layer, :, :, :S]", "return self.k[layer], self.v[layer]"),
-    )(monkeypatch)
+    whole = lambda old, self, layer, *new: old(self, layer, *new) and (self.k[layer], self.v[layer])  # noqa: E731
+    instead(StaticCache.append, whole)(monkeypatch)
     monkeypatch.setattr(StaticCache, "mask", wide)
 
 
-planted("growth moves the other layers' rows", [FULL, EQUAL], "nanochat #187")(
-    edit(GrowingCache.append, "self.check_rows(layer, k, v)", "self.v = [v.roll(1, 2) for v in self.v]")
-)
-planted("values from the list of keys", [SPLIT, EQUAL], "transformers #34232")(
-    edit(GrowingCache.append, "torch.cat([self.v[layer]", "torch.cat([self.k[layer]")
-)
-planted(
-    "stored rows are changed by each use",
-    [parts.test_attend_changes_nothing_it_was_given, FULL],
-    "MemOS #2301",
-)(edit(attention.attend, "return F.", "out = F.", "gqa=True)", "gqa=True); v.mul_(0.999); return out"))
+@planted("growth moves the other layers' rows", [FULL, EQUAL], "nanochat #187", of=GrowingCache.append)
+def _(old: Any, self: Any, *new: Any) -> Any:
+    self.v = [v.roll(1, 2) for v in self.v]
+    return old(self, *new)
+
+
+@planted("values from the list of keys", [SPLIT, EQUAL], "transformers #34232", of=GrowingCache.append)
+def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
+    self.v[layer] = self.k[layer]
+    return old(self, layer, k, v)
+
+
+KEPT = parts.test_attend_changes_nothing_it_was_given
+
+
+@planted("stored rows are changed by each use", [KEPT, FULL], "MemOS #2301", of=attend)
+def _(old: Any, q: Tensor, k: Tensor, v: Tensor, *more: Any) -> Tensor:
+    contexts = old(q, k, v, *more)
+    v.mul_(0.999)
+    return contexts
+
+
+def expanded(self: KVCache, x: Tensor) -> Tensor:
+    return x.repeat_interleave(self.sizes.n_heads // self.sizes.n_kv_heads, 1)  # type: ignore[attr-defined]
+
+
 planted("expanded heads cached under GQA", [caches.test_bytes], "SnapKV #16 #29")(
-    together(
-        edit(KVCache.shapes, "self.batch, self.sizes.n_kv_heads", "self.batch, self.sizes.n_heads"),
-        edit(
-            GrowingCache.append,
-            "self.check_rows(",
-            "n = self.sizes.n_heads // self.sizes.n_kv_heads; "
-            "k, v = (x.repeat_interleave(n, 1) for x in (k, v)); self.check_rows(",
-        ),
-    )
+    instead(
+        KVCache.shapes, lambda old, self, T: tuple((b, self.sizes.n_heads, *x) for b, _, *x in old(self, T))
+    ),
+    instead(GrowingCache.append, lambda old, self, n, *new: old(self, n, *(expanded(self, x) for x in new))),
 )
-
-# --- caches of coming kinds ---
-
-planted("values as wide as keys", [NARROW])(
-    edit(KVCache.shapes, "T, self.sizes.v_dim)", "T, self.sizes.k_dim)")
-)
+planted("values as wide as keys", [NARROW], of=KVCache.shapes)(lambda old, self, T: old(self, T)[:1] * 2)
 
 # --- attention and the blocks ---
 
-BY_HAND_CORE = """
+
+def by_hand(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, *, least: float) -> Tensor:
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    lowest = LOWEST
-    zeros = torch.zeros(mask.shape, dtype=q.dtype)
-    added = mask if mask.is_floating_point() else zeros.masked_fill(~mask, lowest)
-    return (q @ k.mT * scale + added.clamp(min=lowest)).softmax(-1) @ v
-"""
-SDPA = "return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)"
-planted("a fully masked row gives NaN", [NOTHING], "pytorch #103749")(
-    edit(attention.attend, SDPA, BY_HAND_CORE.strip().replace("LOWEST", "-math.inf"))
+    added = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, least)
+    return (q @ k.mT * scale + added).softmax(-1) @ v
+
+
+planted("a fully masked row gives NaN", [NOTHING], "pytorch #103749", of=attend)(
+    lambda old, *given: by_hand(*given[:5], least=-math.inf)
 )
-planted("a fully masked row averages the future", [NOTHING], "pytorch #103963")(
-    edit(attention.attend, SDPA, BY_HAND_CORE.strip().replace("LOWEST", "torch.finfo(q.dtype).min"))
+planted("a fully masked row averages the future", [NOTHING], "pytorch #103963", of=attend)(
+    lambda old, *given: by_hand(*given[:5], least=torch.finfo(given[0].dtype).min)
 )
-planted("the sink's share is dealt out again", [ATTEND, GOLDEN])(
-    edit(attention.add_sink, "column = sink[", "column = torch.full_like(sink, -math.inf)[")
+planted("the sink's share is dealt out again", [ATTEND, GOLDEN], of=attention.add_sink)(
+    lambda old, mask, sink: old(mask, torch.full_like(sink, -math.inf))
 )
-planted("KV heads dealt out in turns", [ATTEND, PLAIN])(
-    edit(
-        attention.attend,
-        "return F.",
-        "k, v = (x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v)); return F.",
-    )
+planted("KV heads dealt out in turns", [ATTEND, PLAIN], of=attend)(
+    lambda old, q, k, v, *more: old(q, *(x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v)), *more)
 )
-planted("heads split without the transpose", [parts.test_heads_are_split_along_the_width, PLAIN])(
-    edit(
-        Attention.split_heads,
-        "x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)",
-        "x.reshape(x.shape[0], -1, x.shape[1], self.head_dim)",
-    )
+planted(
+    "heads split without the transpose",
+    [parts.test_heads_are_split_along_the_width, PLAIN],
+    of=Attention.split_heads,
+)(lambda old, self, x: x.reshape(x.shape[0], -1, x.shape[1], self.head_dim))
+turns = itertools.cycle((True, False))  # queries first, then keys
+planted("keys are not rotated", [PLAIN, EQUAL], of=attention.rotate)(
+    lambda old, x, *cos_sin: old(x, *cos_sin) if next(turns) else x
 )
-planted("keys are not rotated", [PLAIN, EQUAL])(edit(Attention.forward, "rotate(k, *cos_sin)", "k"))
-planted("angles are rounded to bfloat16", [parts.test_angles_stay_float32_in_a_narrow_model])(
-    edit(attention.rotation, ".float() * frequencies", ".to(dtype) * frequencies.to(dtype)")
-)
-planted("every layer calls the last block", [PLAIN, SPLIT], "TrenTorch #141")(
-    edit(Transformer.forward, "x = block(x", "x = self.layers[-1](x")
-)
+planted(
+    "angles are rounded to bfloat16",
+    [parts.test_angles_stay_float32_in_a_narrow_model],
+    of=attention.rotation,
+)(lambda old, at, frequencies, dtype: old(at.to(dtype), frequencies.to(dtype), dtype))
+
+
+@planted("every layer calls the last block", [PLAIN, SPLIT], "TrenTorch #141", of=Transformer.forward)
+def _(old: Any, self: Any, *given: Any, **named: Any) -> Tensor:
+    layers = self.layers
+    self.layers = nn.ModuleList([layers[-1]] * len(layers))
+    try:
+        return old(self, *given, **named)
+    finally:
+        self.layers = layers
+
 
 # --- generation ---
 
 ONE_BY_ONE = replies.test_tokens_come_one_by_one
 
-planted("the whole history is fed again", [ONE_BY_ONE, GREEDY])(
-    edit(generate.steps, "torch.tensor([[token]])", "torch.cat([tokens, torch.tensor([[token]])], 1)")
+
+@planted("the whole history is fed again", [ONE_BY_ONE, GREEDY], of=generate.run)
+def _(old: Any, model: Any, tokens: Tensor, cache: Any) -> Tensor:
+    cache.fed = torch.cat([cache.fed, tokens], 1) if cache.length else tokens
+    return old(model, cache.fed, cache)
+
+
+@planted(
+    "the last prompt token is fed twice", [GREEDY, FIELDS], "text-generation-webui PR#4145", of=generate.run
 )
-planted("the last prompt token is fed twice", [GREEDY, FIELDS], "text-generation-webui PR#4145")(
-    edit(
-        generate.steps,
-        "torch.tensor([[token]])",
-        "tokens[:, -1:] if emitted == 1 else torch.tensor([[token]])",
-    )
-)
-planted("only the first of several eos ids ends a reply", [FIELDS])(
-    edit(generate.prepared, "frozenset(ends)", "frozenset(list(ends)[:1])")
+def _(old: Any, model: Any, tokens: Tensor, cache: Any) -> Tensor:
+    fed = cache.__dict__.pop("again", tokens)
+    if not cache.length:
+        cache.again = tokens[:, -1:]
+    return old(model, fed, cache)
+
+
+planted("only the first of several eos ids ends a reply", [FIELDS], of=generate.prepared)(
+    lambda old, model, *more: old(model, *more[:-1], list(more[-1] or model.config.eos_ids)[:1])
 )
 
 # --- recording, training, signing ---
@@ -217,10 +251,17 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder, "attention", turned)
 
 
-planted("gradients add up from step to step", [BY_HAND])(edit(train.update, "optimizer.zero_grad()", "pass"))
-planted("targets are the tokens themselves", [test_train.test_the_target_of_a_token_is_the_one_after_it])(
-    edit(train.next_token_loss, "texts[:, 1:]", "texts[:, :-1]")
-)
+@planted("gradients add up from step to step", [BY_HAND], of=train.update)
+def _(old: Any, model: Any, optimizer: Any, texts: Tensor) -> float:
+    optimizer.zero_grad = lambda: None
+    return old(model, optimizer, texts)
+
+
+planted(
+    "targets are the tokens themselves",
+    [test_train.test_the_target_of_a_token_is_the_one_after_it],
+    of=train.next_token_loss,
+)(lambda old, model, x: F.cross_entropy(model(x[:, :-1]).flatten(0, 1), x[:, :-1].flatten()))
 
 # --- checkpoints ---
 
@@ -229,12 +270,14 @@ planted(
     "the window of a checkpoint is ignored",
     [REFUSED, test_load.test_a_window_can_be_stayed_inside_of],
     "nanochat #452",
-)(edit(config.window_of, 'data["sliding_window"] is None', "True"))
+    of=config.window_of,
+)(lambda old, *given: None)
 planted(
     "the window of a checkpoint is one too short",
     [test_load.test_it_is_the_model_that_transformers_makes_of_it],
     "transformers #37574",
-)(edit(config.window_of, 'size(data, "sliding_window")', 'size(data, "sliding_window") - 1'))
+    of=config.window_of,
+)(lambda old, *given: (old(*given) or 1) - 1 or None)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
