@@ -54,11 +54,7 @@ class Tokenizer:
         Raises:
             ValueError: it is missing or damaged, or of a kind that `check_kind` refuses.
         """
-        path = Path(folder) / FILE
-        try:
-            return cls(tokenizers.Tokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises bare Exception
-            raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
+        return cls(read_library(folder))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder that is there."""
@@ -144,6 +140,24 @@ class Tokenizer:
     def __repr__(self) -> str:
         kind = type(self.library.model).__name__
         return f"Tokenizer({kind}, {self.vocab_size} ids)"
+
+
+def read_library(folder: str | Path) -> tokenizers.Tokenizer:
+    """Read `tokenizer.json` from a folder; errors as in `Tokenizer.load`.
+
+    What a file may ask for in training is put off: cutting long texts, filling up short ones, chance.
+    """
+    path = Path(folder) / FILE
+    try:
+        library = tokenizers.Tokenizer.from_file(str(path))
+        check_kind(library)
+    except Exception as error:  # the library raises bare Exception
+        raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
+    library.no_truncation()
+    library.no_padding()
+    if isinstance(library.model, models.BPE):
+        library.model.dropout = None
+    return library
 
 
 def check_kind(library: tokenizers.Tokenizer) -> None:

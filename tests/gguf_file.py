@@ -65,12 +65,13 @@ def write(
             n_heads = config.n_heads if "attn_q" in name else config.n_kv_heads
             stored[name] = in_pairs(weight, n_heads)
     writer = GGUFWriter(path, arch)
+    writer.data_alignment = (metadata or {}).get("general.alignment", 32)
     known: dict[str, Any] = {f"{arch}.{key}": getattr(config, name) for key, name in KEYS.items()}
     known |= metadata or {}
     for key, value in known.items():
         if value is not ...:
             add: dict[type, Any] = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
-            add |= {str: writer.add_string, list: writer.add_array}
+            add |= {str: writer.add_string, list: writer.add_array, np.int32: writer.add_int32}
             add[type(value)](key, value)
     for name, weight in (stored | (tensors or {})).items():
         if weight is not None:

@@ -13,14 +13,13 @@ import pytest
 import tokenizers
 import torch
 from gguf import GGMLQuantizationType
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling
-from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer, save
-from helpers.model.load.gguf import opened
+from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer, render, save
 from helpers.model.transformer import Transformer
-from helpers.tokenizer import Tokenizer
+from helpers.tokenizer import EOS, Tokenizer
 from tests.gguf_file import write
 from tests.tiny import tiny
 
@@ -29,6 +28,13 @@ torch.set_num_threads(1)
 # Rows of quantised tensors are cut into blocks of 32; no two sizes are equal.
 SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 24, "n_heads": 4, "n_kv_heads": 2}
 SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
+ONES = np.ones((96, 64), np.float32)
+ONE_BY_ONE = {
+    "token_embd.weight": 2,
+    "blk.1.attn_norm.weight": 1,
+    "output_norm.weight": 1,
+    "output.weight": 2,
+}
 
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
 
@@ -95,15 +101,23 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
         ({"llama.attention.layer_norm_rms_epsilon": ...}, {}, "layer_norm_rms_epsilon is missing from its"),
         ({"llama.attention.head_count_kv": [2, 2, 1]}, {}, r"n_kv_heads is \[2, 2, 1\]"),
         ({"llama.rope.dimension_count": 8}, {}, "rope.dimension_count is 8; expected 24"),
+        ({"llama.attention.value_length": 8}, {}, "attention.value_length is 8; expected 24"),
         ({"llama.rope.scaling.type": "yarn"}, {}, "llama.rope.scaling.type 'yarn' is not supported"),
+        ({"llama.rope.scaling.factor": 2.0}, {}, "llama.rope.scaling.factor 2.0 is not supported"),
         ({"llama.expert_count": 8}, {}, "llama.expert_count 8 is not supported"),
         ({"llama.attention.causal": False}, {}, "llama.attention.causal False is not supported"),
         ({"llama.logit_scale": 0.5}, {}, "llama.logit_scale 0.5 is not supported"),
         ({"llama.attention.sliding_window": 16}, {}, "sliding_window 16 is shorter than the context 40"),
         ({"tokenizer.ggml.eos_token_id": 19}, {}, "eos id 19 is out of range"),
-        ({"split.count": 3}, {}, "is one of 3 parts"),
+        ({"split.count": 2}, {}, "is one of 2 parts"),
         ({}, {"blk.1.ffn_up.weight": None}, 'Missing key.*"layers.1.mlp.up_proj.weight"'),
         ({}, {"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight is I32, which gguf cannot"),
+        (
+            {},
+            {"layers.0.self_attn.q_proj.weight": ONES},
+            "layers.0.self_attn.q_proj.weight is unknown; expec",
+        ),
+        ({}, {"blk.0.attn_q.weight": ONES[:, 0]}, r"q_proj.weight.*\[96\].*\[96, 64\]"),
     ],
     ids=str,
 )
@@ -115,20 +129,51 @@ def test_refused_by_name(
         load(path)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.99])
-def test_cut_off(tmp_path: Path, share: float) -> None:
+@pytest.mark.parametrize(
+    ("begins", "ends", "told"),
+    [
+        *((slice(n), b"", "") for n in (0, 6, 23, 2000, -40)),
+        (slice(None), bytes(32), "it has .* bytes; expected .*, where its last tensor ends"),
+        *(
+            (slice(0), start, "it begins with")
+            for start in (b"GGUF\0\0\0\3", b"GGUF\1\0\0\0", b"GGML\3\0\0\0")
+        ),
+    ],
+)
+def test_cut_off_or_another_file(tmp_path: Path, begins: slice, ends: bytes, told: str) -> None:
     path = write(tmp_path / "m.gguf", tiny(**SIZES))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(CheckpointError, match=r"m\.gguf is no GGUF file, damaged or cut off"):
+    path.write_bytes(path.read_bytes()[begins] + ends)
+    with pytest.raises(CheckpointError, match=rf"m\.gguf is no GGUF file, damaged or cut off: {told}"):
         load(path)
 
 
-def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
-    first = opened(write(tmp_path / "m.gguf", tiny(**SIZES)))
-    assert opened(tmp_path / "m.gguf") is first
-    write(tmp_path / "m.gguf", tiny(**SIZES, rope_theta=77.0))
-    assert load(tmp_path).config.rope_theta == 77.0
+def test_a_flipped_bit_in_a_place_a_kind_or_a_length_is_refused(tmp_path: Path) -> None:
+    """Each tensor begins where the one before it ends; no list is longer than the file, nor tried to be."""
+    lists = {"a.list": [1, 2, 3], "a.texts": ["x", "yz"]}
+    whole = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=lists).read_bytes()
+    after = {name: whole.rindex(name.encode()) + len(name) for name in (*lists, *ONE_BY_ONE)}
+    places = [(after[name] + 8, 8) for name in lists]  # behind two kinds: how long the list is
+    places += [(after[name] + 4 + 8 * n, 12) for name, n in ONE_BY_ONE.items()]  # behind the shape
+    for at, bit in [(at, bit) for at, nbytes in places for bit in range(8 * nbytes)]:
+        damaged = bytearray(whole)
+        damaged[at + bit // 8] ^= 1 << bit % 8
+        (tmp_path / "m.gguf").write_bytes(damaged)
+        with pytest.raises(
+            CheckpointError, match=r"damaged or cut off|is of kind \d+, which gguf does not know$"
+        ):
+            load(tmp_path)
+
+
+def test_what_a_file_may_leave_out(tmp_path: Path) -> None:
+    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32}, eos_ids=(2, 5, 7))
+    left = "vocab_size rope.freq_base attention.head_count_kv attention.key_length".split()
+    more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
+    more |= {f"tokenizer.ggml.{end}_token_id": i for end, i in (("eos", 2), ("eot", 5), ("eom", 7))}
+    more["tokenizer.ggml.tokens"] = [str(i) for i in range(19)]
+    loaded = load(write(tmp_path / "m.gguf", model, metadata=more))
+    assert loaded.config == model.config
+    for name, wanted in model.state_dict().items():
+        assert torch.equal(loaded.get_parameter(name), wanted)
 
 
 # Tokenizers.
@@ -169,7 +214,7 @@ def merges(library: tokenizers.Tokenizer) -> list[str]:
 def from_file(folder: Path, pre: str, **changed: Any) -> Tokenizer:
     """Write a file with a tokenizer of this kind, and load that."""
     library = byte_level()
-    more = {f"tokenizer.ggml.{key}": value for key, value in changed.items()}
+    more = {key if "." in key else f"tokenizer.ggml.{key}": value for key, value in changed.items()}
     model = tiny(**SIZES, vocab_size=library.get_vocab_size())
     write(folder / "m.gguf", model, metadata=vocabulary(library, pre) | more)
     return load_tokenizer(folder)
@@ -226,7 +271,9 @@ def test_what_the_file_asks_for_stands_around_a_text(
         ({"model": ...}, "tokenizer.ggml.model is missing from its metadata"),
         ({"pre": "tekken"}, "the pre-tokenizer 'tekken' is not supported; expected smollm, gpt-2"),
         ({"merges": ["x y"]}, r"m\.gguf: .*`xy` out of vocabulary"),
-        ({"eos_token_id": 10**6}, "eos_token_id is 1000000; expected 0 to 329"),
+        ({"eos_token_id": 330}, "eos_token_id is 330; expected 0 to 329"),
+        ({"bos_token_id": np.int32(-1)}, "bos_token_id is -1; expected 0 to 329"),
+        ({"add_bos_token": "false"}, "add_bos_token is 'false'; expected true or false"),
     ],
     ids=str,
 )
@@ -237,55 +284,103 @@ def test_a_tokenizer_is_refused_by_name(tmp_path: Path, changed: dict[str, Any],
 
 # Chats.
 
-CHAT = "{{ bos_token }}{% for message in messages %}\n    {%- if message.role == 'tool' %}\n"
+CHAT = "{{ bos_token }}{% for message in messages %}\n    {% if message.role == 'tool' %}\n"
 CHAT += "{{ raise_exception('no tools') }}{% endif %}\n[{{ message.role }}] {{ message.content | tojson }}\n"
-CHAT += "{% endfor %}{% if add_generation_prompt %}[assistant]{{ eos_token }}{% endif %}"
+CHAT += "{% break %}{% endfor %}{{ strftime_now('%Y') }}"
+CHAT += "{% if add_generation_prompt %}[assistant]{{ eos_token }}{% endif %}"
 MESSAGES = [{"role": "user", "content": "Is it 'nice' <now> in 東京?"}]
 
 
-def with_template(folder: Path, template: str, add_bos: bool = False) -> Tokenizer:
-    library = byte_level()
-    model = tiny(**SIZES, vocab_size=library.get_vocab_size())
-    more = {"tokenizer.chat_template": template, "tokenizer.ggml.add_bos_token": add_bos}
-    write(folder / "m.gguf", model, metadata=vocabulary(library) | more)
-    return load_tokenizer(folder)
-
-
 def test_a_chat_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
-    tokenizer = with_template(tmp_path, CHAT)
+    chat = {"tokenizer.chat_template": CHAT}
+    tokenizer = from_file(tmp_path, "gpt-2", **chat, add_bos_token=False)
     theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file="m.gguf")
     wanted = theirs.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
     assert chat_prompt(tokenizer, MESSAGES) == wanted
-    asked = with_template(tmp_path, CHAT, add_bos=True)
+    asked = from_file(tmp_path, "gpt-2", **chat, add_bos_token=True)
     assert asked.encode(chat_prompt(asked, MESSAGES)) == tokenizer.encode(wanted), "one beginning, not two"
+    ended = from_file(tmp_path, "gpt-2", **chat, add_eos_token=True)
+    assert ended.encode(chat_prompt(ended, MESSAGES)) == [*tokenizer.encode(wanted), 1]
+
+
+HOSTILE = {
+    "": "has no chat template",
+    "{% for %}": "cannot be used: .*TemplateSyntaxError",
+    "{{ raise_exception('no tools') }}": "cannot be used: .*no tools$",
+    "{{ messages.__class__.__mro__ }}": "cannot be used: .*unsafe",
+    "{{ messages | sum }}": "TypeError: unsupported operand",
+    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "RecursionError",
+    "{{ 'a' * 2 * 10 ** 7 }}": "it makes 20,000,000 characters; expected 10,000,000 at most",
+    "{{ 'a' * 10 ** 12 }}": "MemoryError|it took",
+    "{{ '%99999999999d' % 1 }}": "Error|it took",
+    "{{ 7 ** (10 ** 8) }}": "it took over 1 seconds",
+    "{% for i in range(99999) %}{% for x in range(9**5) %}{% endfor %}{% endfor %}": "it took over 1 seconds",
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_a_template_that_cannot_be_used_ends_soon(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
+    monkeypatch.setattr(render, "SECONDS", 1)
+    tokenizer = Tokenizer.of_words([EOS])
+    tokenizer.chat_template = template
+    with pytest.raises(CheckpointError, match=HOSTILE[template]):
+        chat_prompt(tokenizer, MESSAGES)
+
+
+# Tokenizers of folders.
+
+NEW = {"content": "<|im_end|>", "special": True, "normalized": False}
+TOOL = {"content": "<tool>", "special": False, "normalized": True, "lstrip": True}
+ENDS = {"bos_token": "<|begin|>", "eos_token": "<|end|>"}
 
 
 @pytest.mark.parametrize(
-    ("template", "messages", "told"),
+    ("settings", "older"),
     [
-        (CHAT, [{"role": "tool", "content": ""}], "the chat template cannot be used: no tools"),
-        ("{% for %}", MESSAGES, "the chat template cannot be used"),
-        ("{{ messages.__class__.__mro__ }}", MESSAGES, "the chat template cannot be used: .*unsafe"),
-        ("", MESSAGES, "has no chat template"),
+        ({"added_tokens_decoder": {"331": TOOL, "330": NEW}, "eos_token": "<|im_end|>"}, ENDS),
+        ({"chat_template": "old"}, None),
+        (ENDS | {"pad_token": {"content": "nice", "__type": "AddedToken"}}, {"eos_token": NEW}),
+        (ENDS, {"additional_special_tokens": ["<|im_end|>", "<tool>"], "pad_token": None}),
+        (ENDS | {"add_bos_token": True}, None),  # tokenizer.json says what stands around a text
     ],
 )
-def test_a_chat_that_cannot_be(tmp_path: Path, template: str, messages: Any, told: str) -> None:
-    with pytest.raises(CheckpointError, match=told):
-        chat_prompt(with_template(tmp_path, template), messages)
+def test_what_stands_beside_tokenizer_json(tmp_path: Path, settings: Any, older: Any) -> None:
+    library = byte_level()
+    library.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    if older is not None:
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps(older))
+    ours, theirs = load_tokenizer(tmp_path), PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    for text in (*TEXTS, "so<|im_end|>nice <tool> weather"):
+        assert ours.encode(text) == theirs(text)["input_ids"]
+    assert (ours.bos, ours.eos, ours.eos_id) == (theirs.bos_token, theirs.eos_token, theirs.eos_token_id)
+    assert ours.chat_template == theirs.chat_template
+    (tmp_path / "chat_template.jinja").write_text("new")
+    assert load_tokenizer(tmp_path).chat_template == "new"
 
 
-def test_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"eos_token": 7}, "a token is 7; expected a text, or an object with its content"),
+        (
+            {"added_tokens_decoder": {"330": {"special": True}}},
+            r"a token is {'special': True}; expected a text",
+        ),
+        (
+            {"added_tokens_decoder": {"5": NEW}},
+            r"tokenizer_config.json says 5 for '<|im_end|>', tokenizer.json 330",
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_stand_beside_it(tmp_path: Path, settings: Any, told: str) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is no tokenizer that can be read"):
         load_tokenizer(tmp_path)
     byte_level().save(str(tmp_path / "tokenizer.json"))
-    tokenizer = load_tokenizer(tmp_path)
-    assert (tokenizer.eos_id, tokenizer.bos, tokenizer.chat_template) == (None, None, None)
-    text = '{"eos_token": {"content": "<|end|>"}, "bos_token": "<|begin|>", "chat_template": "old"}'
-    (tmp_path / "tokenizer_config.json").write_text(text)
-    tokenizer = load_tokenizer(tmp_path)
-    assert (tokenizer.eos_id, tokenizer.bos, tokenizer.chat_template) == (1, "<|begin|>", "old")
-    (tmp_path / "chat_template.jinja").write_text("new")
-    assert load_tokenizer(tmp_path).chat_template == "new"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match=told):
+        load_tokenizer(tmp_path)
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from huggingface_hub.utils import enable_progress_bars
 
 from helpers.model.load import CheckpointError, hub, load
 from helpers.model.load.safetensors import INDEX
-from tests.test_load import SHARDS, in_two_files, refused
+from tests.test_load import SHARDS, in_three_files, refused
 from tests.tiny import tiny
 
 
@@ -76,7 +76,7 @@ def point_at(port: int, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder that a Hub serves; downloads go to `kept` beside it."""
-    Hub.folder = in_two_files(tmp_path / "served")
+    Hub.folder = in_three_files(tmp_path / "served")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     point_at(server.server_port, tmp_path / "kept", monkeypatch)
@@ -89,7 +89,8 @@ def test_by_name_from_the_hub(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enable_progress_bars()  # notebook 08, run by another test here, switches them off
-    beside = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    beside = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
+    beside += ["generation_config.json"]
     for name in ("pytorch_model.bin", *beside):
         (folder / name).write_bytes(b"{}")
     model = load("someone/tiny")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,18 +37,23 @@ def test_the_end_is_the_corpus_s_and_is_told() -> None:
     assert EOS == corpus.EOS
     assert TOKENIZER.eos_id == TOKENIZER.encode(EOS)[0] == WORDS.index(EOS)
     assert TOKENIZER.vocab_size == len(WORDS)
+    nameless = Tokenizer.of_words([EOS])
+    nameless.eos = None
+    assert nameless.eos_id is None
     assert repr(TOKENIZER) == f"Tokenizer(WordLevel, {len(WORDS)} ids)"
 
 
 def test_unknown_words_are_named_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="not in the vocabulary of 185 words") as error:
-        TOKENIZER.encode("Today whether is so NICE whether")
+        TOKENIZER.encode("Today whether is so NICE whether mia")
     told = str(error.value)
     assert "'whether' (nearest: weather, " in told
     assert "'NICE' (nearest: nice, " in told
+    assert "'mia' (nearest: Mia, " in told
     assert told.count("whether") == 1
-    assert told.count(",") == 4  # three words each
+    assert told.count(",") == 6  # three words each
     assert "'Today'" not in told
+    assert Tokenizer.of_words([*"hgfedcba", EOS]).nearest("x") == ["h", "g", "f"], "equally far: by id"
 
 
 @pytest.mark.parametrize("ids", [[-1], [0, 1, len(WORDS)]])
@@ -64,6 +70,7 @@ def test_ids_out_of_range_are_named(ids: list[int]) -> None:
         ([EOS, "Mia", "Mia"], "stand twice in the vocabulary: Mia"),
         ([EOS, "New York"], "'New York' is cut"),
         ([EOS, "St.Ives"], "'St.Ives' is cut"),
+        ([EOS, "New\tYork"], "York' is cut"),
     ],
 )
 def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], told: str) -> None:
@@ -138,6 +145,9 @@ def test_a_character_that_no_piece_has_is_named() -> None:
         tokenizer.encode("abzabéz")
     with pytest.raises(ValueError, match="'T'; 'd'; 'y'; '!'"):
         Tokenizer(of_characters(byte_fallback=False)).encode("Today is!")
+    half = tokenizers.Tokenizer(models.BPE({"<0xC3>": 0}, [], byte_fallback=True))
+    with pytest.raises(ValueError, match="'é'"):
+        Tokenizer(half).encode("é")
 
 
 def test_special_words_stand_in_a_text_of_pieces() -> None:
@@ -170,6 +180,20 @@ def test_kinds_that_could_lose_a_word_are_refused(tmp_path: Path, model: models.
     tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ValueError, match=rf"tokenizer\.json is no .*{told}"):
         Tokenizer.load(tmp_path)
+
+
+def test_what_a_file_asks_for_in_training_is_put_off(tmp_path: Path) -> None:
+    """Long texts are not cut, short ones not filled up, and there is no chance: as in `transformers`."""
+    library = of_bytes()
+    text = "Today weather is so nice"
+    wanted = [*library.encode(text).ids, library.token_to_id("<|end|>")]
+    library.enable_truncation(2)
+    library.enable_padding(length=99)
+    data = json.loads(library.to_str())
+    data["truncation"]["stride"] = 5
+    data["model"]["dropout"] = 1.0
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    assert Tokenizer.load(tmp_path).encode(text + "<|end|>") == wanted
 
 
 def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from helpers.arguments import check_whole
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig
 from helpers.model.load.files import read_json, reading
 
-CONFIG_FILE = "config.json"
+CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
 ORIGINAL = "original_max_position_embeddings"  # of llama3 scaling
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -58,6 +59,7 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "mlp_bias": (False,),
     "rope_interleaved": (False,),
     "partial_rotary_factor": (1.0, None),
+    "mscale_all_dim": (0, None),
     "quantization_config": (None,),
     "compression_config": (None,),
     "per_layer_config": (None,),
@@ -65,10 +67,13 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 
 
 def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
-    """Read config.json; arguments and errors as in `load`."""
-    path = Path(folder) / CONFIG_FILE
+    """Read config.json, and what generation_config.json says of ends; arguments and errors as in `load`."""
+    path, ends = Path(folder) / CONFIG_FILE, Path(folder) / GENERATION_FILE
     with reading(path):
-        return config_from_json(read_json(path), max_seq_len)
+        config = config_from_json(read_json(path), max_seq_len)
+    with reading(ends):
+        told = eos_of(read_json(ends)) if ends.exists() else ()
+        return replace(config, eos_ids=told) if told else config
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
@@ -86,7 +91,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
     window = window_of(data, sizes["n_layers"])
     sizes["max_seq_len"] = context(sizes["max_seq_len"], window, max_seq_len)
-    rope, eos = rope_of(data), data["eos_token_id"]
+    rope = rope_of(data)
     config = kind_of_config(
         **sizes,
         rope_theta=rope["rope_theta"],
@@ -94,7 +99,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
         norm_eps=data["rms_norm_eps"],
         tied=flag(data, "tie_word_embeddings"),
         qkv_bias=kind == "qwen2",
-        eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,),
+        eos_ids=eos_of(data),
     )
     if isinstance(config, LatentConfig):
         refuse_unequal(data, fixed_by(config))
@@ -158,6 +163,12 @@ def flag(data: dict[str, Any], key: str) -> bool:
     if not isinstance(data[key], bool):
         raise ValueError(f"{key} is {data[key]!r}; expected true or false")
     return data[key]
+
+
+def eos_of(data: dict[str, Any]) -> tuple[int, ...]:
+    """Return the tokens that end a reply: one, a list or none."""
+    eos = data.get("eos_token_id")
+    return tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
 
 
 def rope_of(data: dict[str, Any]) -> dict[str, Any]:

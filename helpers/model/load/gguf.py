@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import functools
+import math
+import mmap
+import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gguf import GGUFReader, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.load.config import context
-from helpers.model.load.files import CheckpointError, check_file, reading
+from helpers.model.load.files import CheckpointError, check_file, reading, without_doubles
 from helpers.model.load.weights import converted
 
 # Each part of a tensor's name, and the model's name for it: blk.0.attn_q.weight is layers.0.self_attn.q_proj.
@@ -34,6 +37,8 @@ PARTS = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "weight": "weight",
+    "bias": "bias",
 }
 # Keys that make another function of the model, and the value with which they do not.
 HARMLESS = {
@@ -50,29 +55,67 @@ READ += "attention.sliding_window attention.layer_norm_rms_epsilon embedding_len
 READ += "context_length rope.dimension_count rope.freq_base vocab_size tensor_data_layout"
 ENDS = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]  # any of them ends a reply
 ROPE_FACTORS = "rope_freqs.weight"
-
-
-class Reader(GGUFReader):
-    """The library's, three times as fast: a slice of a plain array costs less than one of a mapped file."""
-
-    def _get(self, *given: Any, **named: Any) -> Any:
-        if isinstance(self.data, np.memmap):
-            self.data = self.data.view(np.ndarray)  # type: ignore[assignment]
-        return super()._get(*given, **named)
+BEGINNINGS = (b"GGUF\3\0\0\0", b"GGUF\2\0\0\0")  # with the version, lowest byte first
+# Kinds of a value: numbers, with their codes in the struct module, and two more.
+KINDS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
+STRING, ARRAY = 8, 9
 
 
 class Gguf:
-    """An open file: its metadata by key, its tensors as they are stored."""
+    """An open file: its metadata by key, its tensors as they are stored.
+
+    A length in it is believed only as far as the file goes: a damaged one costs neither memory nor time.
+    """
 
     def __init__(self, path: Path) -> None:
-        with reading(path, " is no GGUF file, damaged or cut off"):
-            reader = Reader(path)
-            self.metadata = {key: field.contents() for key, field in reader.fields.items()}
-        if reader.byte_order == "S":
-            raise CheckpointError(f"{path} has the bytes of its numbers in the other order, not supported")
+        self.path, self.at = path, 0
+        with reading(path, " is no GGUF file, damaged or cut off"), check_file(path).open("rb") as file:
+            self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if (begins := self.take("8s")[0]) not in BEGINNINGS:
+                raise ValueError(f"it begins with {begins!r}; expected {BEGINNINGS[0]!r}")
+            n_tensors, n_keys = self.take("2Q")
+            self.metadata = without_doubles([(self.text(), self.value()) for _ in range(n_keys)])
+            told = [(self.text(), self.take(f"{self.take('I')[0]}QIQ")) for _ in range(n_tensors)]
+            self.tensors = dict(self.placed(without_doubles(told)))
         if self.metadata.get("split.count", 1) != 1:
             raise CheckpointError(f"{path} is one of {self.metadata['split.count']} parts; expected one file")
-        self.path, self.tensors = path, {tensor.name: tensor for tensor in reader.tensors}
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Return the next values, in a form of the struct module's; its error where the file ends first."""
+        values = struct.unpack_from(f"<{form}", self.data, self.at)
+        self.at += struct.calcsize(f"<{form}")
+        return values
+
+    def text(self) -> str:
+        """Return the next string, which stands behind its length."""
+        return self.take(f"{self.take('Q')[0]}s")[0].decode()
+
+    def value(self) -> Any:
+        """Return the next value of the metadata, which stands behind its kind: a number, a text or a list."""
+        (kind,) = self.take("I")
+        if kind != ARRAY:
+            return self.text() if kind == STRING else self.take(KINDS[kind])[0]
+        kind, n = self.take("IQ")
+        return [self.text() for _ in range(n)] if kind == STRING else list(self.take(f"{n}{KINDS[kind]}"))
+
+    def placed(self, told: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield each tensor: its name, its bytes row by row, and their kind.
+
+        They fill the file, one after another, so a damaged shape, kind or beginning shows: ValueError.
+        """
+        alignment = self.get("general.alignment", 32)
+        at = start = self.at + -self.at % alignment
+        for name, (*shape, number, begins) in told.items():
+            if begins != at - start:
+                raise ValueError(f"the tensor {name} begins at {begins:,}; expected {at - start:,}")
+            if number not in GGML_QUANT_SIZES:
+                raise CheckpointError(f"the tensor {name} is of kind {number}, which gguf does not know")
+            kind = GGMLQuantizationType(number)
+            rows = quants.quant_shape_to_byte_shape(shape[::-1], kind)
+            yield name, (np.frombuffer(self.data, np.uint8, math.prod(rows), at).reshape(rows), kind)
+            at += math.prod(rows) + -math.prod(rows) % alignment
+        if len(self.data) > at:
+            raise ValueError(f"it has {len(self.data):,} bytes; expected {at:,}, where its last tensor ends")
 
     def get(self, key: str, *default: Any) -> Any:
         """Return a value of the metadata; CheckpointError where it is missing and there is no default."""
@@ -82,38 +125,30 @@ class Gguf:
 
     def tensor(self, name: str) -> Tensor:
         """Return a tensor in float32, dequantised; CheckpointError for a kind that `gguf` cannot read."""
-        stored = self.tensors[name]
+        stored, kind = self.tensors[name]
         try:
-            return torch.tensor(quants.dequantize(stored.data, stored.tensor_type))
+            return torch.tensor(quants.dequantize(stored, kind))
         except NotImplementedError:
-            kind = stored.tensor_type.name
-            raise CheckpointError(f"the tensor {name} is {kind}, which gguf cannot dequantise") from None
-
-
-def opened(path: Path) -> Gguf:
-    """Open a file; the last one opened is kept, as reading a vocabulary takes seconds."""
-    about = check_file(path).stat()
-    return opened_once(path.resolve(), about.st_mtime_ns, about.st_size)
-
-
-@functools.lru_cache(maxsize=1)
-def opened_once(path: Path, changed: int, nbytes: int) -> Gguf:
-    return Gguf(path)
+            raise CheckpointError(f"the tensor {name} is {kind.name}, which gguf cannot dequantise") from None
 
 
 def read(
     path: Path, dtype: torch.dtype | None, max_seq_len: int | None
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Read config and weights of a file; arguments and errors as in `load`."""
-    file = opened(path)
+    file, weights = Gguf(path), {}
     with reading(path):
         config = config_of(file, max_seq_len)
-    weights = {}
-    for name in file.tensors.keys() - {ROPE_FACTORS}:
+    for name in file.tensors:
+        parts = [part if part.isdigit() else PARTS.get(part, "") for part in name.split(".")]
+        if name == ROPE_FACTORS:
+            continue
+        if not all(parts):
+            raise CheckpointError(f"the tensor {name} is unknown; expected names such as blk.0.attn_q.weight")
         tensor = file.tensor(name)
         if file.get("general.architecture") == "llama" and name.endswith(("attn_q.weight", "attn_k.weight")):
             tensor = in_halves(tensor, config.head_dim)
-        weights[".".join(PARTS.get(part, part) for part in name.split("."))] = converted(name, tensor, dtype)
+        weights[".".join(parts)] = converted(name, tensor, dtype)
     return config, weights
 
 
@@ -123,10 +158,9 @@ def in_halves(weight: Tensor, head_dim: int) -> Tensor:
     llama.cpp stores those of a Llama as (2i, 2i + 1), the order that its rotation wants. Left like that the
     model is fluent for some words. Those of other architectures it leaves as they were.
     """
-    rows, C = weight.shape
-    if rows % head_dim:
+    if len(weight) % head_dim:
         return weight  # of a shape that the model will refuse
-    return weight.view(rows // head_dim, head_dim // 2, 2, C).transpose(1, 2).reshape(rows, C)
+    return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:

@@ -6,12 +6,13 @@ import os
 import re
 from pathlib import Path
 
-from helpers.model.load.config import CONFIG_FILE
+from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE
 from helpers.model.load.files import CheckpointError, names_in
 from helpers.model.load.safetensors import INDEX, WEIGHTS
 
 FETCHED = [CONFIG_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
-FETCHED += ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+FETCHED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
+FETCHED += [GENERATION_FILE]
 TIMEOUT = 10.0  # seconds that the Hub has to answer at all
 
 

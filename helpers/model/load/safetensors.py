@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from helpers.model.load.config import CONFIG_FILE, config_to_json
+from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, config_to_json
 from helpers.model.load.files import CheckpointError, check_file, names_in, read_json, reading
 from helpers.model.load.weights import EMBEDDING, READOUT, converted
 from helpers.model.transformer import Transformer
@@ -73,30 +74,32 @@ def save(model: Transformer, folder: str | Path) -> None:
     (Except where hidden_size is no multiple of n_heads: it refuses such a Llama.)
 
     Raises:
-        CheckpointError: the folder holds a checkpoint of several files, weights are NaN or infinite or share
+        CheckpointError: the folder holds what would be read with it, weights are NaN or infinite or share
             memory, or a tied model has a readout of its own; nothing is written.
         OSError: the files cannot be written. What was there is as before, or is without its config.json.
     """
     folder = Path(folder)
-    if (folder / INDEX).exists():
-        raise CheckpointError(f"{folder} holds {INDEX}, of another checkpoint; expected another folder")
+    for other in (INDEX, GENERATION_FILE):
+        if (folder / other).exists():
+            raise CheckpointError(f"{folder} holds {other}, of another checkpoint; expected another folder")
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
     weights = stored(model)
-    folder.mkdir(parents=True, exist_ok=True)
-    made = {WEIGHTS: folder / (WEIGHTS + ".partial"), CONFIG_FILE: folder / (CONFIG_FILE + ".partial")}
+    made = folder / ".partial"  # where a run that is killed leaves what it wrote, and the next removes it
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
     try:
-        save_file(weights, made[WEIGHTS], metadata={"format": "pt"})
+        save_file(weights, made / WEIGHTS, metadata={"format": "pt"})
         text = json.dumps(config, indent=2, default=lambda number: number.item())  # NumPy's numbers
-        made[CONFIG_FILE].write_text(text + "\n", encoding="utf-8")
-        made[WEIGHTS].chmod(made[CONFIG_FILE].stat().st_mode)  # safetensors lets the owner alone read it
+        (made / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+        mode = (made / CONFIG_FILE).stat().st_mode  # safetensors lets the owner alone read what it writes
+        (made / WEIGHTS).chmod(mode)
         (folder / CONFIG_FILE).unlink(missing_ok=True)  # new weights with an old config are another model
-        for name, path in made.items():
-            path.replace(folder / name)
+        for name in (WEIGHTS, CONFIG_FILE):
+            (made / name).replace(folder / name)
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be saved: {error}") from None
     finally:
-        for path in made.values():
-            path.unlink(missing_ok=True)
+        shutil.rmtree(made)
 
 
 def stored(model: Transformer) -> dict[str, Tensor]:

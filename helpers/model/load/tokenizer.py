@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
+from helpers.model.load import render
+from helpers.model.load.config import flag
 from helpers.model.load.files import CheckpointError, check_file, read_json, reading
 from helpers.model.load.hub import find
-from helpers.tokenizer import Tokenizer
+from helpers.tokenizer import FILE, Tokenizer, read_library
 
 SETTINGS, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+OLD_SETTINGS = "special_tokens_map.json"
+ROLES = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
 SPECIAL, OWN = 3, 4  # kinds of token in a GGUF file that are never cut: control tokens, and a user's
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
 # How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together.
@@ -35,23 +39,52 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     with reading(path):
         if path.suffix != ".gguf":
             return from_folder(path)
-        from helpers.model.load.gguf import opened
+        from helpers.model.load.gguf import Gguf
 
-        return from_gguf(opened(path))
+        return from_gguf(Gguf(path))
 
 
 def from_folder(folder: Path) -> Tokenizer:
-    """Read tokenizer.json, and what stands beside it about beginnings, ends and chats."""
-    tokenizer = Tokenizer.load(folder)
-    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
-    for name in ("bos", "eos"):
-        token = settings.get(f"{name}_token")
-        if token is not None:
-            setattr(tokenizer, name, token["content"] if isinstance(token, dict) else token)
+    """Read tokenizer.json, and what stands beside it about tokens, ends and chats."""
+    library, settings = read_library(folder), optional(folder / SETTINGS)
+    if "added_tokens_decoder" not in settings:
+        settings |= optional(folder / OLD_SETTINGS)
+    named = {role: token_of(settings[role]) for role in ROLES if role in settings}
+    more = [token_of(token) for token in settings.get("additional_special_tokens", [])]
+    add_tokens(library, settings.get("added_tokens_decoder", {}), [*named.values(), *more])
+    tokenizer = Tokenizer(library)
+    tokenizer.bos, tokenizer.eos = (
+        named[x].content if x in named else None for x in ("bos_token", "eos_token")
+    )
     tokenizer.chat_template = settings.get("chat_template")
     if (folder / TEMPLATE).exists():
         tokenizer.chat_template = check_file(folder / TEMPLATE).read_text(encoding="utf-8")
     return tokenizer
+
+
+def optional(path: Path) -> dict[str, Any]:
+    """Read what a file says, where there is one; null says nothing."""
+    data = read_json(path) if path.exists() else {}
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def token_of(value: Any) -> AddedToken:
+    """Return a token that settings tell of: a text, or an object with it and how it is found in others."""
+    told = value if isinstance(value, dict) else {"content": value, "special": True}
+    if not isinstance(told.get("content"), str):
+        raise CheckpointError(f"a token is {value!r}; expected a text, or an object with its content")
+    return AddedToken(**{key: x for key, x in told.items() if key != "__type"})
+
+
+def add_tokens(library: tokenizers.Tokenizer, numbered: dict[str, Any], named: Sequence[AddedToken]) -> None:
+    """Add tokens that tokenizer.json lacks, as `transformers` does: they would be cut into pieces."""
+    added = {int(number): token_of(numbered[number]) for number in sorted(numbered, key=int)}
+    library.add_tokens(list(added.values()))
+    known = {token.content for token in library.get_added_tokens_decoder().values()}
+    library.add_special_tokens([token for token in named if token.content not in known])
+    for number, token in added.items():
+        if (other := library.token_to_id(token.content)) != number:
+            raise CheckpointError(f"{SETTINGS} says {number} for {token.content!r}, {FILE} {other}")
 
 
 def from_gguf(file: Any) -> Tokenizer:
@@ -69,8 +102,12 @@ def from_gguf(file: Any) -> Tokenizer:
     library.add_special_tokens([AddedToken(x, normalized=False) for x in tokens if kinds.get(x) == SPECIAL])
     library.add_tokens([AddedToken(x, normalized=False) for x in tokens if kinds.get(x) == OWN])
     bos, eos = (named(file, tokens, end) for end in ("bos", "eos"))
-    first = bos if file.get("tokenizer.ggml.add_bos_token", cut in LLAMA3) else None
-    last = eos if file.get("tokenizer.ggml.add_eos_token", False) else None
+    asked = {
+        "tokenizer.ggml.add_bos_token": cut in LLAMA3,
+        "tokenizer.ggml.add_eos_token": False,
+    } | file.metadata
+    first = bos if flag(asked, "tokenizer.ggml.add_bos_token") else None
+    last = eos if flag(asked, "tokenizer.ggml.add_eos_token") else None
     if around := [(token, vocabulary[token]) for token in (first, last) if token]:
         single = [token for token in (first, "$A", last) if token]
         library.post_processor = processors.TemplateProcessing(single=single, special_tokens=around)
@@ -83,7 +120,7 @@ def from_gguf(file: Any) -> Tokenizer:
 def named(file: Any, tokens: Sequence[str], end: str) -> str | None:
     """Return the token that begins or ends a text; None where the file names none."""
     number = file.get(f"tokenizer.ggml.{end}_token_id", None)
-    if number is not None and number >= len(tokens):
+    if number is not None and number not in range(len(tokens)):
         raise CheckpointError(f"{end}_token_id is {number}; expected 0 to {len(tokens) - 1}")
     return None if number is None else tokens[number]
 
@@ -116,31 +153,20 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str
     """
     if not tokenizer.chat_template:
         raise CheckpointError("the tokenizer has no chat template; expected that of a model trained to chat")
-    try:
-        text = template(tokenizer.chat_template).render(
-            messages=messages,
-            add_generation_prompt=True,
-            tools=None,
-            bos_token=tokenizer.bos or "",
-            eos_token=tokenizer.eos or "",
-        )
-    except (TemplateError, TypeError) as error:
-        raise CheckpointError(f"the chat template cannot be used: {error}") from None
-    begins = tokenizer.bos is not None and tokenizer.encode("") != []
-    return text.removeprefix(tokenizer.bos) if begins and tokenizer.bos else text  # encode adds it
+    bos, eos = tokenizer.bos or "", tokenizer.eos or ""
+    given = {"messages": messages, "add_generation_prompt": True, "tools": None}
+    text = rendered(tokenizer.chat_template, given | {"bos_token": bos, "eos_token": eos})
+    begins = tokenizer.encode("")[:1] == [tokenizer.library.token_to_id(bos)]
+    return text.removeprefix(bos) if begins else text  # encode adds it
 
 
-def template(text: str) -> Any:
-    """Compile a template, with the functions that `transformers` gives to one."""
-
-    def refuse(told: str) -> None:
-        raise TemplateError(told)
-
-    def tojson(value: Any, **how: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, **how)
-
-    extensions = ["jinja2.ext.loopcontrols"]
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    made.filters["tojson"] = tojson
-    made.globals |= {"raise_exception": refuse, "strftime_now": datetime.datetime.now().strftime}
-    return made.from_string(text)
+def rendered(template: str, given: dict[str, Any]) -> str:
+    """Fill in a template in a process that ends soon; CheckpointError for whatever goes wrong there."""
+    command = [sys.executable, "-P", render.__file__]
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    asked = json.dumps([template, given, render.SECONDS])
+    done = subprocess.run(command, input=asked.encode(), capture_output=True, env=here)
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").splitlines() or [f"it took over {render.SECONDS} seconds"]
+        raise CheckpointError(f"the chat template cannot be used: {told[-1]}")
+    return done.stdout.decode()

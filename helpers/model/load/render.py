@@ -1,0 +1,55 @@
+"""Fill in a chat template, in a process of its own: a template is a program, by whoever made the file.
+
+Jinja's sandbox keeps it from files, not from counting to a billion or doubling a text for ever. So it has a
+few seconds, and on Linux alone little memory. `chat_prompt` runs this file as a script, without PyTorch.
+"""
+
+from __future__ import annotations
+
+import datetime
+import faulthandler
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+SECONDS, MEMORY, LONGEST = 5.0, 2**29, 10**7  # of the clock; bytes; characters of a prompt
+
+
+def render(text: str, given: dict[str, Any]) -> str:
+    """Fill in a template, with the functions that `transformers` gives to one."""
+
+    def refuse(told: str) -> None:
+        raise TemplateError(told)
+
+    def tojson(value: Any, **how: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, **how)
+
+    extensions = ["jinja2.ext.loopcontrols"]
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+    made.filters["tojson"] = tojson
+    made.globals |= {"raise_exception": refuse, "strftime_now": datetime.datetime.now().strftime}
+    filled = made.from_string(text).render(given)
+    if len(filled) > LONGEST:
+        raise ValueError(f"it makes {len(filled):,} characters; expected {LONGEST:,} at most")
+    return filled
+
+
+def main() -> None:
+    """Read a template, what is given to it and the seconds it has; write the text."""
+    text, given, seconds = json.load(sys.stdin)
+    # A watchdog that asks for no turn of Python's, which one long power or product would never give it.
+    faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    sys.stdout.buffer.write(render(text, given).encode())
+
+
+if __name__ == "__main__":
+    main()
