@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import gguf
 import platformdirs
 import pytest
 import tokenizers
@@ -115,9 +117,15 @@ def ours(found: Path) -> tuple[Transformer, Tokenizer]:
 
 @pytest.fixture(scope="module")
 def theirs(found: Path) -> tuple[Any, Any]:
-    """Model and tokenizer as `transformers` makes them, which forgets that SmolLM2 cuts digits apart."""
-    model = AutoModelForCausalLM.from_pretrained(found.parent, gguf_file=FILE, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
+    """Model and tokenizer as `transformers` makes them, which forgets that SmolLM2 cuts digits apart.
+
+    It reads the file three times, and makes the same table of names for each of its modules: half its time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for slow in ("GGUFReader", "get_tensor_name_map"):
+            patch.setattr(gguf, slow, functools.cache(getattr(gguf, slow)))
+        model = AutoModelForCausalLM.from_pretrained(found.parent, gguf_file=FILE, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
     cut = tokenizers.pre_tokenizers
     tokenizer.backend_tokenizer.pre_tokenizer = cut.Sequence(
         [cut.Digits(individual_digits=True), cut.ByteLevel(add_prefix_space=False)]
@@ -186,17 +194,6 @@ def test_logits_and_text_are_those_of_transformers(
         got = list(generate(model, ids[0].tolist(), 24, cache=cache(model.config)))
         assert len(got) >= 20
         assert got == wanted
-
-
-@pytest.mark.pypi
-def test_cached_equals_uncached(ours: tuple[Transformer, Tokenizer]) -> None:
-    model, tokenizer = ours
-    ids = torch.tensor([tokenizer.encode("Once upon a time there was a small model that")])
-    cache = GrowingCache(model.config)
-    with torch.inference_mode():
-        parts = [model(part, cache) for part in ids.split([4, 1, 1, ids.shape[1] - 6], dim=1)]
-        # Sums run in another order: float32 rounds each by 6e-8 of its size, through 30 layers.
-        torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), rtol=0, atol=1e-2)
 
 
 @pytest.mark.pypi
