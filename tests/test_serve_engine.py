@@ -93,6 +93,9 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     assert not any(engine.scheduler.pages.owners)
     engine.add("bad", [5], 1)  # its id is free again
     assert (engine.run_all()["bad"], [*engine.failed]) == (list(generate(model, [5], 1)), ["late"])
+    model.lm_head.weight.data[0, 0] = math.inf
+    engine.add("infinite", [5], 1)
+    assert (engine.run_all()["infinite"], [*engine.failed]) == ([], ["late", "infinite"])
 
 
 def test_it_keeps_to_what_it_was_told() -> None:
