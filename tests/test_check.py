@@ -235,6 +235,7 @@ def test_the_lines_are_printed_with_their_letters(capsys: pytest.CaptureFixture[
 
 def test_a_table_without_a_row_is_told() -> None:
     assert "there is no line `weather`" in n01.table({}).message
+    assert n01.table(dict.fromkeys(toy.PROMPT, ...)).state == "not solved yet"
     for row in ([1, 2], [20, 20, 10, 15, 0]):
         assert "expected four numbers" in n01.table({"weather": row}).message
 
