@@ -12,7 +12,7 @@ from helpers.arguments import check_whole, is_number
 Chooser = Callable[[np.ndarray], int]
 
 # Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
-ROUNDING = 1e-9  # as a share of p, so that the largest word stays whatever p is
+ROUNDING = 1e-9  # as a share of p, so that the largest stays whatever p is
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,10 @@ class Sampling:
         T, k, p = self.temperature, self.top_k, self.top_p
         if T is None and (k is not None or p is not None):
             raise ValueError(
-                "top_k or top_p came without a temperature; expected one: pass temperature=1.0 to sample"
+                "top_k or top_p came without a temperature; expected one, such as temperature=1.0"
             )
         if T is not None and not (is_number(T) and T > 0):
-            raise ValueError(
-                f"temperature is {T!r}; expected a number over 0, or None for the likeliest token"
-            )
+            raise ValueError(f"temperature is {T!r}; expected a number over 0, or None for the top token")
         if p is not None and not (is_number(p) and 0 < p <= 1):
             raise ValueError(f"top_p is {p!r}; expected a number over 0 and at most 1, or None")
         if k is not None:
@@ -51,9 +49,7 @@ class Sampling:
     def check_fits(self, vocab_size: int) -> None:
         """Raise ValueError unless so many tokens can be kept."""
         if self.top_k is not None and self.top_k > vocab_size:
-            raise ValueError(
-                f"top_k is {self.top_k}; expected at most {vocab_size} (the vocabulary), or None"
-            )
+            raise ValueError(f"top_k is {self.top_k}; expected at most {vocab_size}, the vocabulary, or None")
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Return the probability of each token, (V,); where it is greedy, the model's own."""
@@ -88,7 +84,7 @@ def greedy(logits: np.ndarray) -> int:
     """Return the index of the largest logit; of equal ones, the first.
 
     Args:
-        logits: one number a word, (V,).
+        logits: one number a token, (V,).
 
     Raises:
         ValueError: logits are not one row of numbers with at least one finite value, or hold NaN.
@@ -108,7 +104,7 @@ def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
     """Keep the fewest of (V,) logits, from the largest down, whose probabilities reach p."""
     order = np.argsort(-logits, kind="stable")
     weights = softmax(logits)[order]
-    before = np.cumsum(weights) - weights  # what the words ahead of this one hold together
+    before = np.cumsum(weights) - weights  # what those ahead of this one hold together
     best = order[before < p * (1 - ROUNDING)]
     kept = np.full_like(logits, -np.inf)
     kept[best] = logits[best]
@@ -118,13 +114,13 @@ def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
 def next_probabilities(
     logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> np.ndarray:
-    """Return the probability of each word: temperature first, then top-k, then top-p.
+    """Return the probability of each token: temperature first, then top-k, then top-p.
 
     Args:
-        logits: one number a word, (V,).
+        logits: one number a token, (V,).
         temperature: over 0; below 1 sharpens, above 1 flattens.
-        top_k: keep this many words, 1 to V; None keeps all.
-        top_p: keep the fewest words that together have this probability, over 0 to 1; None keeps all.
+        top_k: keep this many tokens, 1 to V; None keeps all.
+        top_p: keep the fewest tokens that together have this probability, over 0 to 1; None keeps all.
 
     Returns:
         Probabilities, (V,), that sum to 1.
@@ -151,23 +147,23 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> int:
-    """Draw the index of the next word; arguments and errors as in `next_probabilities`.
+    """Draw the index of the next token; arguments and errors as in `next_probabilities`.
 
     Args:
-        rng: where the chance comes from: `np.random.default_rng(seed)` draws the same words each time.
+        rng: where the chance comes from: `np.random.default_rng(seed)` draws the same ones each time.
     """
     return draw(next_probabilities(logits, temperature, top_k, top_p), rng)
 
 
 def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
-    """Keep the drafted words up to the first that a model would not have chosen, and put its own there.
+    """Keep the drafted tokens up to the first that a model would not have chosen, and put its own there.
 
     Args:
-        drafted: k words.
-        chosen: what the model chooses in the place of each, and after the last: k + 1 words.
+        drafted: k tokens.
+        chosen: what the model chooses in the place of each, and after the last: k + 1 tokens.
 
     Returns:
-        New words, 1 to k + 1.
+        New tokens, 1 to k + 1.
     """
     a = 0
     while a < len(drafted) and drafted[a] == chosen[a]:
@@ -176,16 +172,16 @@ def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
 
 
 def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np.ndarray | None:
-    """Judge a drafted word so that what stands in its place is distributed as p, whatever q is.
+    """Judge a drafted token so that what stands in its place is distributed as p, whatever q is.
 
     Args:
         p: the model's probabilities, (V,).
-        q: those that the word was drawn with, (V,).
-        token: the drafted word.
+        q: those that the token was drawn with, (V,).
+        token: the drafted one.
         u: a random number, 0 or more and under 1.
 
     Returns:
-        None if the word is taken. Otherwise the probabilities of the word to draw in its place, (V,).
+        None if the token is taken. Otherwise the probabilities of the one to draw in its place, (V,).
 
     Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
     """
@@ -198,15 +194,15 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
 def accept_sampled(
     drafted: Sequence[int], p: np.ndarray, q: np.ndarray, rng: np.random.Generator
 ) -> list[int]:
-    """Judge drafted words one after the other; return those taken, and one more that is drawn.
+    """Judge drafted tokens one after the other; return those taken, and one more that is drawn.
 
     Args:
-        drafted: k words.
+        drafted: k tokens.
         p: the model's probabilities in the place of each, and after the last, (k + 1, V).
         q: those that each was drawn with, (k, V).
 
     Returns:
-        New words, 1 to k + 1, distributed as if each had been drawn from the model.
+        New tokens, 1 to k + 1, distributed as if each had been drawn from the model.
     """
     for n, token in enumerate(drafted):
         rest = accept_or_resample(p[n], q[n], token, rng.random())
@@ -233,16 +229,12 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
     """Return logits as a float row (V,), or raise ValueError."""
     row = np.asarray(logits, dtype=float)
     if row.ndim != 1 or row.size == 0:
-        raise ValueError(
-            f"logits have shape {row.shape}; expected one row (V,): pass the last position's row"
-        )
+        raise ValueError(f"logits have shape {row.shape}; expected one row (V,): pass the last position's")
     if np.isnan(row).any():
+        where = int(np.isnan(row).argmax())
         raise ValueError(
-            f"logits[{int(np.isnan(row).argmax())}] is NaN; expected numbers: look for 0/0 upstream, "
-            "such as the softmax of a row that is all -inf"
+            f"logits[{where}] is NaN; expected numbers: look for 0/0, as in a softmax of -inf only"
         )
     if np.isposinf(row).any() or not np.isfinite(row).any():
-        raise ValueError(
-            "logits need at least one finite number and no +inf; every word is banned or one overflowed"
-        )
+        raise ValueError("logits need a finite number and no +inf; every token is banned or one overflowed")
     return row

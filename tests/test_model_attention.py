@@ -233,7 +233,7 @@ def test_scaling_that_does_not_fit(changed: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        (torch.zeros(1, 0, dtype=torch.int64), "expected at least one token"),
+        (torch.zeros(1, 0, dtype=torch.int64), r"shape \(1, 0\); expected \(B, T\), at least one token"),
         (torch.zeros(3, dtype=torch.int64), r"shape \(3,\); expected \(B, T\)"),
         (torch.zeros(1, 3), "tokens are torch.float32; expected a tensor of whole numbers"),
         ([[1, 2]], "tokens are list; expected a tensor"),

@@ -218,13 +218,13 @@ def test_settings_in_words() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"temperature": 0}, "temperature is 0; expected a number over 0, or None for the likeliest token"),
+        ({"temperature": 0}, "temperature is 0; expected a number over 0, or None for the top token"),
         ({"temperature": math.nan}, "temperature is nan; expected a number over 0"),
         ({"temperature": "hot"}, "temperature is 'hot'; expected a number over 0"),
         ({"temperature": True}, "temperature is True; expected a number over 0"),
         ({"temperature": 10**400}, "expected a number over 0"),
         ({"top_k": 0}, "top_k is 0; expected a whole number, 1 or more"),
-        ({"top_k": 4}, "top_k is 4; expected at most 3 (the vocabulary), or None"),
+        ({"top_k": 4}, "top_k is 4; expected at most 3, the vocabulary, or None"),
         ({"top_k": 1.5}, "top_k is 1.5; expected a whole number"),
         ({"top_p": 0.0}, "top_p is 0.0; expected a number over 0 and at most 1, or None"),
         ({"top_p": 1.01}, "top_p is 1.01; expected a number over 0 and at most 1"),
@@ -239,9 +239,9 @@ def test_settings_out_of_range(wrong: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("logits", "says"),
     [
-        ([1, math.nan], "logits[1] is NaN; expected numbers: look for 0/0 upstream"),
-        ([1, math.inf], "no +inf; every word is banned or one overflowed"),
-        ([-math.inf, -math.inf], "need at least one finite number"),
+        ([1, math.nan], "logits[1] is NaN; expected numbers: look for 0/0"),
+        ([1, math.inf], "no +inf; every token is banned or one overflowed"),
+        ([-math.inf, -math.inf], "need a finite number"),
         ([], "logits have shape (0,); expected one row (V,)"),
         ([[0, 1], [2, 3]], "logits have shape (2, 2); expected one row (V,): pass the last position"),
     ],

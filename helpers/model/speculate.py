@@ -104,6 +104,9 @@ class Round:
     accepted: int
 
 
+OneRound = Callable[[list[int], int], tuple[Draft, list[int]]]  # a `speculate_round`, given text and k
+
+
 class Speculation(Generation):
     """A reply while it is made, as `Generation`. Tokens come in bursts; the first of each has its seconds.
 
@@ -112,19 +115,12 @@ class Speculation(Generation):
     """
 
     def __init__(
-        self,
-        one_round: Callable[[list[int], int], tuple[Draft, list[int]]],
-        text: list[int],
-        max_new: int,
-        k: int,
-        cache: KVCache,
-        ends: Collection[int],
+        self, one_round: OneRound, text: list[int], most: int, k: int, cache: KVCache, ends: Collection[int]
     ) -> None:
-        """Take what `speculate` has checked; one_round(text, k) is a `speculate_round` of it."""
+        """Take what `speculate` has checked, and the length that the text has at most."""
         super().__init__(self._in_rounds(k, cache.changes))
         self.rounds: list[Round] = []
-        self._round, self._cache, self._ends = one_round, cache, ends
-        self._text, self._most = text, len(text) + max_new
+        self._round, self._text, self._most, self._cache, self._ends = one_round, text, most, cache, ends
 
     @property
     def passes(self) -> int:
@@ -178,11 +174,11 @@ def speculate(
     """
     check_whole("k", k)
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
-    sampler = Sampler(sampling, model.config.vocab_size)
+    text, sampler = tokens[0].tolist(), Sampler(sampling, model.config.vocab_size)
     check_goes_back(cache)
     drafter.check_fits(model, cache)
     one_round = partial(speculate_round, model, drafter=drafter, cache=cache, sampler=sampler, ends=ends)
-    return Speculation(one_round, tokens[0].tolist(), max_new, k, cache, ends)
+    return Speculation(one_round, text, len(text) + max_new, k, cache, ends)
 
 
 class Sampler:

@@ -142,12 +142,9 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
     if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
         got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(f"tokens are {got}; expected a tensor of whole numbers (torch.int64)")
-    if tokens.ndim != 2:
-        raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected (B, T): a batch of sequences")
-    if tokens.numel() == 0:
-        raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected at least one token")
+    if tokens.ndim != 2 or not tokens.numel():
+        raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected (B, T), at least one token")
     if tokens.is_cpu and not torch.compiler.is_compiling():
-        low, high = (int(x) for x in tokens.aminmax())
-        if low < 0 or high >= vocab_size:
-            wrong = low if low < 0 else high
-            raise ValueError(f"token id {wrong} is out of range; expected 0 to {vocab_size - 1}")
+        for token in map(int, tokens.aminmax()):
+            if not 0 <= token < vocab_size:
+                raise ValueError(f"token id {token} is out of range; expected 0 to {vocab_size - 1}")
