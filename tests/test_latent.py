@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +22,9 @@ from helpers.model.cache import (
 from helpers.model.config import LatentConfig
 from helpers.model.fast import speed_up
 from helpers.model.latent import LatentAttention, LatentTransformer
-from helpers.model.load import load, save
 from tests import test_model_equal as equal
 from tests.planted import Bug, Planted, edit
-from tests.tiny import SIZES, enlarge, failing, in_passes, tokens
+from tests.tiny import SIZES, enlarge, in_passes, tokens
 
 torch.set_num_threads(1)
 
@@ -108,25 +106,6 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
     assert model.config.n_parameters == sum(p.numel() for p in model.parameters())
     with pytest.raises(ValueError, match="as a dense model of the Llama family it would have"):
         weights_by_part(model.config)
-
-
-def test_a_pass_that_fails_leaves_the_rows_as_they_were() -> None:
-    model, ids = tiny_latent(), tokens(1, 9)
-    cache = StaticCache(model.config, **DOUBLE)
-    in_passes(model, ids[:, :4], [4], cache)
-    with failing(model, "layers.2.self_attn.core"), pytest.raises(KeyboardInterrupt):
-        model(ids[:, 4:].flip(1), cache)
-    torch.testing.assert_close(model(ids[:, 4:], cache), model(ids)[:, 4:], rtol=0, atol=BOUND)
-
-
-def test_every_bit_is_saved(tmp_path: Path) -> None:
-    model = tiny_latent(tied=True)
-    save(model, tmp_path)
-    loaded = load(tmp_path)
-    assert isinstance(loaded, LatentTransformer)
-    assert loaded.config == model.config
-    assert all(torch.equal(x, model.state_dict()[name]) for name, x in loaded.state_dict().items())
-    assert torch.equal(loaded(tokens(1, 9)), model(tokens(1, 9)))
 
 
 def test_the_fast_path_refuses_it_by_name() -> None:

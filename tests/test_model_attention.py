@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -90,17 +91,6 @@ def test_rotation_turns_pairs_half_a_head_apart() -> None:
     turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
     torch.testing.assert_close(got, torch.cat([turned.real, turned.imag], -1), rtol=0, atol=1e-5)
     assert torch.equal(got[:, :, 0], x[:, :, 0])
-
-
-def test_scores_depend_on_the_distance_alone() -> None:
-    q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
-
-    def score(*positions: int) -> float:
-        turns = [rotation(torch.tensor([n]), rope_frequencies(tiny_config()), q.dtype) for n in positions]
-        return float((rotate(q, *turns[0]) * rotate(k, *turns[1])).sum())
-
-    assert score(5, 2) == pytest.approx(score(33, 30), abs=1e-5)
-    assert score(5, 2) != pytest.approx(score(5, 3), abs=1e-2)
 
 
 def test_llama3_scaling_leaves_fast_pairs_and_slows_slow_ones() -> None:
@@ -192,6 +182,8 @@ def test_weights_are_drawn_small_and_the_same_from_a_seed() -> None:
 def test_bytes_of_a_token() -> None:
     assert tiny_config().cache_nbytes_per_token() == 2 * 3 * 3 * 8 * 4
     assert tiny_config(n_kv_heads=1).cache_nbytes_per_token(2) == 2 * 3 * 1 * 8 * 2
+    numpy_s = tiny_config(**{name: np.int64(size) for name, size in SIZES.items()}, rope_theta=1)
+    assert {type(getattr(numpy_s, name)) for name in SIZES} == {int}
 
 
 def test_a_tied_readout_is_the_embedding() -> None:
@@ -209,6 +201,7 @@ def test_a_tied_readout_is_the_embedding() -> None:
         ({"norm_eps": 0.0}, "norm_eps is 0.0; expected a number over 0"),
         ({"norm_eps": math.nan}, "norm_eps is nan"),
         ({"rope_theta": 0.5}, "rope_theta is 0.5; expected 1 or more"),
+        ({"rope_theta": 1e39}, "rope_theta is 1e[+]39; expected a number over 0 that fits into float32"),
         ({"eos_ids": (19,)}, "eos id 19 is out of range; expected 0 to 18"),
     ],
 )

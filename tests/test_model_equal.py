@@ -37,6 +37,7 @@ BASE: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
     "head_dim": 8,
+    "rms_norm_eps": 1e-3,  # no class's default
 }
 LLAMA3 = {
     "rope_type": "llama3",

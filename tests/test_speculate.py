@@ -6,8 +6,6 @@ import contextlib
 import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
-from fractions import Fraction
-from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -17,15 +15,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import sampling
 from helpers.model import shipped, speculate
 from helpers.model.cache import GrowingCache, KVCache, PagedCache, RaggedCache, StaticCache, WindowCache
 from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
+from helpers.model.probe import hidden_states
 from helpers.model.speculate import Draft, Drafter, DraftModel, FirstLayers, LookUp, Speculation
 from helpers.model.transformer import Transformer
-from helpers.sampling import Sampling, accept, draw, next_probabilities
+from helpers.sampling import Sampling, accept, accept_or_resample, accept_sampled, draw, next_probabilities
 from tests.planted import Bug, Plant, Planted, edit
 from tests.tiny import tiny
 
@@ -55,14 +53,14 @@ SAID = list(generate(MODEL, PROMPT, 30))
 class Says:
     """Drafts what it was told to, whatever comes."""
 
-    def __init__(self, tokens: Sequence[int], q: Any = None) -> None:
-        self.tokens, self.q = [*tokens], q
+    def __init__(self, tokens: Sequence[int], q: Any = None, more: int = 0) -> None:
+        self.tokens, self.q, self.more = [*tokens], q, more
 
     def check_fits(self, *_: Any) -> None: ...
 
     def propose(self, text: Sequence[int], k: int, *_: Any) -> Draft:
         said = len(text) - len(PROMPT)
-        return Draft(self.tokens[said : said + k], self.q)
+        return Draft(self.tokens[said : said + k + self.more], self.q)
 
 
 def ask(drafter: Drafter, k: int = 3, max_new: int = 5, **given: Any) -> Speculation:
@@ -75,13 +73,6 @@ def empty(max_len: int = 40, kind: type[KVCache] = StaticCache, model: Transform
     if isinstance(cache, StaticCache):
         cache.k.fill_(1e9), cache.v.fill_(1e9)
     return cache
-
-
-class Chatters(LookUp):
-    """Drafts more than it is asked for."""
-
-    def propose(self, *_: Any) -> Draft:
-        return Draft([1] * 9)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +90,7 @@ class Chatters(LookUp):
         (lambda: ask(DraftModel(MODEL, empty(kind=WindowCache))), "WindowCache.* rows leave"),
         (lambda: ask(LookUp(), sampling=Sampling(1.0, 20)), "top_k is 20; expected at most 19"),
         (lambda: ask(LookUp(), cache=empty(model=OTHER)), "made for n_layers 2"),
-        (lambda: list(ask(Chatters())), "9 tokens were drafted; expected 3 at most"),
+        (lambda: list(ask(Says(SAID, more=1))), "4 tokens were drafted; expected 3 at most"),
     ],
 )
 def test_refused(make: Callable[[], Any], message: str) -> None:
@@ -146,7 +137,7 @@ def end_with(how: Any, model: Transformer, nth: int = 0) -> Any:
             raise how
         return out * np.nan if how == "NaN" and n >= nth else out
 
-    return model.norm.register_forward_hook(spoil)
+    return model.embed_tokens.register_forward_hook(spoil)
 
 
 @pytest.mark.parametrize("drafter", [Says(SAID), FirstLayers(MODEL, 1)], ids=["model", "draft"])
@@ -168,18 +159,45 @@ def test_a_round_that_fails_leaves_the_cache_as_it_was(
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt, "NaN", "its cache is full"])
 def test_a_draft_model_serves_the_next_reply_whatever_ended_the_last(how: Any) -> None:
-    """It drafts as a new one would, though it began another text in between: its rows are right."""
-    model, expected = copy.deepcopy(MODEL), ask(DraftModel(MODEL, empty(20)), max_new=12)
-    assert list(expected) == SAID[:12]
+    """It drafts as a new one would: its rows are right."""
+    model, other = copy.deepcopy(MODEL), [*PROMPT[:2], *[7, 2] * (10 if how == "its cache is full" else 1)]
+
+    def rounds(drafter: Drafter, prompt: list[int]) -> Any:
+        reply = speculate.speculate(MODEL, prompt, 12, drafter, 3)
+        return list(reply), reply.rounds
+
     for nth in range(7):
         drafter = DraftModel(model, empty(20))
-        for prompt in (PROMPT, [*PROMPT[:2], *[7, 2] * (10 if how == "its cache is full" else 1)]):
-            hook = end_with(how, model, nth + 99 * (prompt is PROMPT))
-            with contextlib.suppress(KeyboardInterrupt, ValueError):
-                list(speculate.speculate(MODEL, prompt, 12, drafter, 3))
-            hook.remove()
-        again = ask(drafter, max_new=12)
-        assert (list(again), again.rounds) == (SAID[:12], expected.rounds)
+        rounds(drafter, PROMPT)
+        hook = end_with(how, model, nth)
+        with contextlib.suppress(KeyboardInterrupt, ValueError):
+            rounds(drafter, other)
+        hook.remove()
+        for prompt in (other, PROMPT, PROMPT):
+            assert rounds(drafter, prompt) == rounds(DraftModel(MODEL, empty(20)), prompt)
+
+
+def test_a_draft_fills_the_cache_of_its_model() -> None:
+    """Nine rows: six of the text, and of four drafted tokens all but the last."""
+    reply = ask(DraftModel(MODEL, empty(9)), 5, 12)
+    assert list(reply) == SAID[:12]
+    assert [one.drafted for one in reply.rounds] == [0, 4, 0, 0, 0, 0, 0, 0]
+
+
+def test_first_layers_are_the_first() -> None:
+    ids = torch.tensor([PROMPT])
+    for n, state in enumerate(hidden_states(MODEL, ids)[:-1], 1):
+        said = speculate.first_layers(MODEL, n)(ids)[0]
+        torch.testing.assert_close(said, MODEL.lm_head(MODEL.norm(state)), rtol=0, atol=1e-9)
+
+
+def test_a_pass_makes_logits_for_the_drafts_and_one_more() -> None:
+    """Not for a whole prompt, which would be a P × V matrix."""
+    seen: list[int] = []
+    hook = MODEL.lm_head.register_forward_hook(lambda _, given, __: seen.append(given[0].shape[1]))
+    list(ask(Says(SAID)))
+    hook.remove()
+    assert seen == [1, 4]
 
 
 def test_where_the_newest_words_stood() -> None:
@@ -276,17 +294,18 @@ class Chance:
 
 
 class Uniform:
-    """A number u from 0 to 1 that nobody knows: u · q < p with a chance of min(1, p / q)."""
+    """A number u from 0 to 1, for one question: whether u · q < p. The chance is min(1, p / q)."""
 
-    def __init__(self, chance: Chance, q: Any = 1) -> None:
-        self.chance, self.q = chance, q
+    def __init__(self, chance: Chance) -> None:
+        self.ask = [chance]
 
     def __mul__(self, q: Any) -> Uniform:
-        return Uniform(self.chance, q)
+        self.q = q
+        return self
 
     def __lt__(self, p: Any) -> bool:
         share = min(1, p / self.q)
-        return self.chance.next_of({True: share, False: 1 - share})
+        return self.ask.pop().next_of({True: share, False: 1 - share})
 
 
 class ForkError(Exception):
@@ -306,48 +325,11 @@ def every_way(run: Callable[[Any], Any]) -> dict[Any, Any]:
     return results
 
 
-def thirds(V: int, seed: int) -> Callable[[Sequence[int]], np.ndarray]:
-    """Return probabilities in thirds, other ones after each text."""
-
-    def after(text: Sequence[int]) -> np.ndarray:
-        drawn = np.random.default_rng([seed, len(text), *text]).integers(V, size=3)
-        return np.array([Fraction(int((drawn == x).sum()), 3) for x in range(V)], dtype=object)
-
-    return after
-
-
-def reply_of(p: Any, q: Any, k: int, rng: Any) -> tuple[int, ...]:
-    """Draft k words and judge them; go on word by word to k + 1."""
-    drafted: list[int] = []
-    while len(drafted) < k:
-        drafted.append(draw(q(drafted), rng))
-    beginnings = [drafted[:n] for n in range(k + 1)]
-    said = sampling.accept_sampled(
-        drafted, np.array([*map(p, beginnings)]), np.array([*map(q, beginnings[:k])]), rng
-    )
-    while len(said) < k + 1:
-        said.append(draw(p(said), rng))
-    return tuple(said)
-
-
-@pytest.mark.parametrize(("V", "k"), [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (2, 3)])
-def test_drawn_words_have_exactly_the_chances_of_the_model(V: int, k: int) -> None:
-    for seed in range(6 if k < 3 else 2):
-        p, q = thirds(V, seed), thirds(V, seed + 100)
-        wanted = {
-            text: np.prod([p(text[:n])[x] for n, x in enumerate(text)])
-            for text in product(range(V), repeat=k + 1)
-        }
-        got = every_way(partial(reply_of, p, q, k))
-        assert got == {text: weight for text, weight in wanted.items() if weight}
-
-
 def test_the_share_that_is_taken() -> None:
-    p, q = (np.array([Fraction(x, 6) for x in row], dtype=object) for row in ([3, 2, 1], [1, 2, 3]))
-    judge: Any = sampling.accept_or_resample
-    taken = every_way(lambda rng: judge(p, q, draw(q, rng), rng.random()) is None)
-    assert taken[True] == sum(np.minimum(p, q)) == Fraction(2, 3)
-    assert list(judge(p, q, 2, Fraction(5, 6))) == [1, 0, 0]
+    p, q = np.array([3, 2, 1]) / 6, np.array([1, 2, 3]) / 6
+    taken = every_way(lambda rng: accept_or_resample(p, q, draw(q, rng), rng.random()) is None)
+    assert taken[True] == pytest.approx(np.minimum(p, q).sum())
+    assert accept_or_resample(np.array([1.0, 0]), np.array([0.5, 0.5]), 1, 0.0) is not None  # 0 < 0 is not
 
 
 @settings(deadline=None, max_examples=60)
@@ -422,27 +404,10 @@ def test_thirty_diaries(diaries: Any) -> None:
         assert sum(map(len, replies)) / sum(reply.passes for reply in made) > 1.2
 
 
-def test_transformers_says_the_same(diaries: Any, tmp_path: Any) -> None:
-    """Its assisted generation and its look-up, with our checkpoint as model and as draft."""
-    transformers = pytest.importorskip("transformers")
-    model, prompts, replies = diaries
-    from helpers.model import load as checkpoints
-
-    checkpoints.save(model, tmp_path)
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    draft = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, num_hidden_layers=1)
-    for prompt, reply in zip(prompts[:5], replies, strict=False):
-        ids = torch.tensor([prompt])
-        for way in ({"prompt_lookup_num_tokens": 4}, {"assistant_model": draft}):
-            out = theirs.generate(ids, max_new_tokens=40, do_sample=False, **way)
-            assert out[0, len(prompt) :].tolist() == reply
-
-
 planted = Planted()
 ROWS = test_rows_are_counted_after_every_round
 SAVED, STOPS = test_good_drafts_save_passes, test_it_stops_among_words_that_were_taken
-EXACT = test_drawn_words_have_exactly_the_chances_of_the_model
-JUDGE, ALL = sampling.accept_or_resample, sampling.accept_sampled
+EXACT = test_drawn_replies_have_the_chances_of_the_model
 
 
 def instead(owner: Any, name: str, new: Callable[..., Any]) -> Plant:
@@ -485,11 +450,15 @@ planted("all but none", [SAVED], "transformers #46235: [:-0]")(
 planted("no word of the model's own", [SAVED])(
     edit(accept, "[*drafted[:a], chosen[a]]", "[*drafted[:a]] or [chosen[0]]")
 )
-planted("the word after all from q", [EXACT])(edit(ALL, "draw(p[-1]", "draw(q[-1]"))
-planted("no residual", [EXACT])(edit(JUDGE, "np.maximum(p - q, 0)", "p"))
-planted("the residual is not scaled", [EXACT])(edit(JUDGE, "rest / rest.sum()", "rest"))
-planted("q / p", [EXACT])(edit(JUDGE, "u * q[token] < p[token]", "u * p[token] < q[token]"))
-planted("the model's best word", [EXACT])(edit(JUDGE, "u * q[token] < p[token]", "token == p.argmax()"))
+planted("the word after all from q", [EXACT])(
+    edit(accept_sampled, "draw(p[-1]", "draw((q if drafted else p)[-1]")
+)
+planted("no residual", [EXACT])(edit(accept_or_resample, "np.maximum(p - q, 0)", "p"))
+planted("the residual is not scaled", [EXACT])(edit(accept_or_resample, "rest / rest.sum()", "rest"))
+planted("q / p", [EXACT])(edit(accept_or_resample, "u * q[token] < p[token]", "u * p[token] < q[token]"))
+planted("the model's best word", [EXACT])(
+    edit(accept_or_resample, "u * q[token] < p[token]", "token == p.argmax()")
+)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
