@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-Plant = Callable[[pytest.MonkeyPatch], None]
+Plant = Callable[[pytest.MonkeyPatch], object]
 
 # What a plant that does not fit its place raises: such a crash says nothing of the bug, so it catches none.
 HARNESS = (TypeError, AttributeError, NameError, ImportError, SyntaxError)
@@ -80,7 +80,7 @@ class Planted:
 
         def keep(*plants: Callable[..., Any]) -> Callable[..., Any]:
             several = plants if of is None else [instead(of, do) for do in plants]
-            self.bugs.append(Bug(name, together(*several), caught_by))
+            self.bugs.append(Bug(name, lambda patch: [plant(patch) for plant in several], caught_by))
             return plants[0]
 
         return keep
@@ -131,13 +131,3 @@ def codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(inner, CodeType):
             yield inner
             yield from codes(inner)
-
-
-def together(*plants: Plant) -> Plant:
-    """Return a plant of several."""
-
-    def all_of_them(patch: pytest.MonkeyPatch) -> None:
-        for plant in plants:
-            plant(patch)
-
-    return all_of_them
