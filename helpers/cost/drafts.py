@@ -26,11 +26,16 @@ def times_as_fast(alpha: float, k: int, draft: float, verify: Cost) -> float:
     Raises:
         ValueError: alpha is no number from 0 to 1, or k is no whole number, 0 or more.
     """
-    if not is_number(alpha) or not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
+    check_share(alpha)
     check_whole("k", k, least=0)
     words = sum(alpha**n for n in range(k + 1))  # (1 - alpha^(k+1)) / (1 - alpha), and k + 1 where alpha is 1
     return words / (k * draft + verify(k + 1))
+
+
+def check_share(alpha: float) -> None:
+    """Raise ValueError unless it is a number from 0 to 1."""
+    if not is_number(alpha) or not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
 
 
 def best_k(alpha: float, draft: float, verify: Cost, most: int = 16) -> int:
