@@ -51,15 +51,15 @@ def index(diary: Trace) -> str:
             f"A small model is given {prompt} tokens of a diary, the prompt (a token is a word or a full "
             f"stop), and goes on for {tokens - prompt} more. It does so twice: once with a KV cache, which "
             "keeps what was worked out, and once without, where every word starts over from the beginning. "
-            "The clock counts positions: one token put through the model, once. A pair is one token looking "
+            "The clock counts tokens run: one token put through the model, once. A pair is one token looking "
             "at another. Press Play.",
         ),
         Race(diary),
         "One run of the model over some tokens is a pass. The first takes the whole prompt at once, "
-        f"which is the work of {prompt} positions: prefill, the pause. Each pass after it gives one word: a "
+        f"which is the work of {prompt} tokens run: prefill, the pause. Each pass after it gives one word: a "
         "decode step, the drip. With the cache a decode step "
         "runs 1 token, the one that came out last; without it all of them. The words are drawn by chance, "
-        f"with the same draws in both runs. The work is {cached} positions or {plain:,}.",
+        f"with the same draws in both runs. The work is {cached} tokens run or {plain:,}.",
     )
     stepper = Section(
         (

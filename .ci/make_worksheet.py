@@ -117,7 +117,7 @@ def worksheet() -> str:
     generated = [word for word in toy.VOCABULARY if word in toy.NUMBERS]
     carried = ", ".join(f"{escape(word)} {toy.NUMBERS[word]}" for word in generated)
     blanks = "".join(
-        f"<b>{run}</b><p>positions run <i></i></p><p>pairs scored <i></i></p><p>rows kept <i></i></p>"
+        f"<b>{run}</b><p>tokens run <i></i></p><p>pairs scored <i></i></p><p>rows kept <i></i></p>"
         for run in ("without a cache", "with the cache")
     )
     return f"""<!doctype html>

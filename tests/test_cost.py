@@ -34,7 +34,7 @@ def test_every_pass_costs_what_was_counted(prompt: int, reply: int, n_layers: in
         seen = [counted(event) for event in trace.run(name).passes]
         assert counts.passes(prompt, reply, cached) == seen
         total = counts.Counts(
-            sum(work.positions for work in seen),
+            sum(work.tokens_run for work in seen),
             sum(work.pairs for work in seen),
             sum(work.rows_read for work in seen),
             seen[-1].rows_kept,
@@ -44,8 +44,8 @@ def test_every_pass_costs_what_was_counted(prompt: int, reply: int, n_layers: in
 
 def test_the_long_run() -> None:
     without, with_it = counts.whole_reply(4, 8, cached=False), counts.whole_reply(4, 8)
-    assert (without.positions, without.pairs, without.rows_kept) == (60, 276, 0)
-    assert (with_it.positions, with_it.pairs, with_it.rows_kept) == (11, 66, 11)
+    assert (without.tokens_run, without.pairs, without.rows_kept) == (60, 276, 0)
+    assert (with_it.tokens_run, with_it.pairs, with_it.rows_kept) == (11, 66, 11)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", None])

@@ -123,11 +123,11 @@ def test_wrong_logits_and_settings_are_refused() -> None:
 def test_cost_of_reply_shows_the_closed_forms() -> None:
     explorer = explorers.cost_of_reply()
     html = plain(explorer.draw(prompt=4, reply=8))
-    assert "positions run without 60 × 3.1 with 11 × 1.7" in html
+    assert "tokens run without 60 × 3.1 with 11 × 1.7" in html
     assert "pairs, of one head and layer without 276 × 4.8 with 66 × 2.9" in html
     assert "rows kept in the cache without 0 with 11 × 1.7" in html
     assert explorer.say(prompt=4, reply=8) == (
-        "With the cache 5.5 times fewer positions and 4.2 times fewer pairs; "
+        "With the cache 5.5 times fewer tokens run and 4.2 times fewer pairs; "
         "its price is 11 rows, 528 bytes in the toy's two layers."
     )
     assert "the cache saves nothing yet; its price is 1 row, 48 bytes" in explorer.say(prompt=1, reply=1)
@@ -136,7 +136,7 @@ def test_cost_of_reply_shows_the_closed_forms() -> None:
 def test_cost_of_reply_as_a_table() -> None:
     rows = {row[0]: row[1:] for row in cells(explorers.cost_of_reply().static_html())}
     assert rows["prompt + reply"] == ["4 + 8", "100 + 100", "1,000 + 100", "100 + 1,000"]
-    assert rows["positions, no cache"] == ["60", "14,950", "104,950", "599,500"]
+    assert rows["tokens run, no cache"] == ["60", "14,950", "104,950", "599,500"]
     assert rows["pairs, cached"] == ["66", "19,900", "604,450", "604,450"]
     assert rows["rows kept, cached"] == ["11", "199", "1,099", "1,099"]
     assert rows["their bytes, two layers"] == ["528", "9,552", "52,752", "52,752"]

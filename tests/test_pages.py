@@ -109,7 +109,7 @@ def test_race_stepper_and_what_if_share_what_they_can(pages: dict[str, str]) -> 
     found = [(view["view"], view["data"]) for view in json.loads(views[1])]
     assert found == [("race", 0), ("stepper", 0), ("what_if", 1)], "one trace for both"
     assert pages["index.html"].count("<noscript>") == 3
-    assert "46 positions or 828" in pages["index.html"]
+    assert "46 tokens run or 828" in pages["index.html"]
 
 
 def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> None:

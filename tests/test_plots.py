@@ -247,7 +247,7 @@ def test_name_weights_labels_the_largest() -> None:
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)), "13 positions; expected"),
+        (lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)), "13 tokens to run; expected"),
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),

@@ -26,22 +26,22 @@ def lines_of(trace: Trace) -> list[str]:
 def test_the_static_form_says_who_is_done() -> None:
     said = lines_of(load_diary())
     assert said[0].startswith(
-        "With the cache all 24 words were out after 46 positions. Without it, 1 of 24 by then: "
+        "With the cache all 24 words were out after 46 tokens run. Without it, 1 of 24 by then: "
     )
     assert said[1].startswith("prompt, 23 tokens: Mia writes from Oslo. Monday is")
-    assert said[2] == "with the KV cache██▓ done: 46 positions instead of 828"
+    assert said[2] == "with the KV cache██▓ done: 46 tokens run instead of 828"
     assert said[3].endswith("There was snow over the lake. Signed by Mia from Oslo.")
     assert said[4:6] == [f"without██▒{'░' * 45} ", "A"]
     assert said[7].startswith(
-        "The same 24 words, for 46 positions instead of 828 and 1,081 pairs instead of 15,272."
+        "The same 24 words, for 46 tokens run instead of 828 and 1,081 pairs instead of 15,272."
     )
     assert (
-        lines_of(with_fewer_passes())[-1] == "With the cache 8 positions and 36 pairs, without it 15 and 46."
+        lines_of(with_fewer_passes())[-1] == "With the cache 8 tokens run and 36 pairs, without it 15 and 46."
     )
     assert "<img" not in Race(record_toy(HOSTILE, numbers=list(range(1, 9)))).static_html()
     assert (
         lines_of(UNEQUAL["drafts"]())[2]
-        == f"with the KV cache{'█' * 6}{'▓' * 10} done: 9 positions instead of 27"
+        == f"with the KV cache{'█' * 6}{'▓' * 10} done: 9 tokens run instead of 27"
     )
 
 

@@ -306,8 +306,7 @@ def test_static_form_in_words(run: Trace) -> None:
         "Decode 1, no cache. 5 tokens run together, 4 of them again; 15 pairs; 5 rows made, 4 again." in text
     )
     assert (
-        "The cache runs 1 of 5 positions and scores 5 of 15 pairs; it avoids 4 and 10, and the word is"
-        in text
+        "The cache runs 1 of 5 tokens and scores 5 of 15 pairs; it avoids 4 and 10, and the word is" in text
     )
     assert text.endswith("2, 3, … scored for the 2nd, 3rd, … time")
     for table, name, index in zip(read.tables, ("cached", "cached", "uncached"), (1, 2, 2), strict=True):
@@ -399,7 +398,7 @@ def test_a_run_with_fewer_passes_is_compared_where_both_have_one() -> None:
     said = "".join(read.said)
     assert len(read.tables) == 4, "prefill, decode 1 and 4 with the cache, decode 1 without"
     assert said.index("Decode 4, with the cache") < said.index("Decode 1, no cache")
-    assert "The cache runs 1 of 5 positions and scores 5 of 15 pairs" in said
+    assert "The cache runs 1 of 5 tokens and scores 5 of 15 pairs" in said
     read = Tables(folded(Stepper(with_fewer_passes(4))))
     assert len(read.tables) == 3
     assert not [words for words in ("The cache runs", "2nd, 3rd") if words in "".join(read.said)]

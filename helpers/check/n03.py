@@ -105,15 +105,15 @@ PASSES = range(len(toy.PROMPT), len(toy.PROMPT) + N_NEW)  # how many tokens each
 
 
 def work(passes: Sequence[int]) -> tuple[int, int]:
-    """Return positions run, and pairs of one head, of passes over so many tokens."""
+    """Return tokens run, and pairs of one head, of passes over so many tokens."""
     return sum(passes), sum(t * (t + 1) // 2 for t in passes)
 
 
 count_work = Exercise(
     name="count_work",
-    todo="write a number for `positions` and `pairs`.",
+    todo="write a number for `tokens_run` and `pairs`.",
     cases=[
-        Case((0,), "`positions`", wanted="4 + 5 + … + 11"),
+        Case((0,), "`tokens_run`", wanted="4 + 5 + … + 11"),
         Case((1,), "`pairs`", wanted="(1 + … + 4) + (1 + … + 5) + … + (1 + … + 11)"),
     ],
     run=lambda answers, part: answers[part],
@@ -131,5 +131,5 @@ count_work = Exercise(
         "the passes run 4 to 11 tokens: the first is the prefill, and the last word is never run.",
         work([t + 1 for t in PASSES]),
     ],
-    said="60 positions and 276 pairs in 8 passes.",
+    said="60 tokens run and 276 pairs in 8 passes.",
 )

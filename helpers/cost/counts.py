@@ -17,13 +17,13 @@ class Counts:
     """What one pass or a whole reply takes.
 
     Attributes:
-        positions: tokens put through the model, counted again if put through again.
+        tokens_run: tokens put through the model, counted again if put through again.
         pairs: visible (query, key) pairs of one head and one layer.
         rows_read: K/V rows read from the cache, of one layer.
         rows_kept: K/V rows in the cache afterwards, of one layer.
     """
 
-    positions: int
+    tokens_run: int
     pairs: int
     rows_read: int
     rows_kept: int
@@ -77,8 +77,8 @@ def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
     if cached:
         rows_read = _triangular(last - 1) - _triangular(prompt - 1)
         return Counts(last, _triangular(last), rows_read, last)
-    positions = _triangular(last) - _triangular(prompt - 1)
-    return Counts(positions, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
+    tokens_run = _triangular(last) - _triangular(prompt - 1)
+    return Counts(tokens_run, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
 
 
 def _triangular(n: int) -> int:

@@ -26,7 +26,7 @@ class CostOfReply(Explorer):
             [counts.whole_reply(prompt, n, on) for on in (False, True)] for n in (reply, 2 * reply)
         )
         names = {
-            "positions": "positions run",
+            "tokens_run": "tokens run",
             "pairs": "pairs, of one head and layer",
             "rows_kept": "rows kept in the cache",
         }
@@ -37,7 +37,7 @@ class CostOfReply(Explorer):
         return (
             f'<div class="grid four"><span class="soft last">reply × 2</span>{"".join(blocks)}</div>'
             '<p class="soft">reply × 2: how a count grows if the reply gets twice as long. With the cache '
-            "positions and rows grow at most × 2, pairs up to × 4.</p>"
+            "tokens run and rows grow at most × 2, pairs up to × 4.</p>"
         )
 
     def say(self, **settings: Any) -> str:
@@ -48,7 +48,7 @@ class CostOfReply(Explorer):
         if settings["reply"] == 1:
             return f"One token is one pass, the prefill: the cache saves nothing yet; {price}."
         return (
-            f"With the cache {times(without.positions, cached.positions)} fewer positions and "
+            f"With the cache {times(without.tokens_run, cached.tokens_run)} fewer tokens run and "
             f"{times(without.pairs, cached.pairs)} fewer pairs; {price}."
         )
 
@@ -57,9 +57,9 @@ class CostOfReply(Explorer):
         lengths = [(4, 8), (100, 100), (1000, 100), (100, 1000)]
         work = [(counts.whole_reply(*pair, cached=False), counts.whole_reply(*pair)) for pair in lengths]
         rows = {
-            "positions, no cache": [without.positions for without, _ in work],
-            "positions, cached": [cached.positions for _, cached in work],
-            "ratio of positions": [f"{a.positions / b.positions:.1f}" for a, b in work],
+            "tokens run, no cache": [without.tokens_run for without, _ in work],
+            "tokens run, cached": [cached.tokens_run for _, cached in work],
+            "ratio of tokens run": [f"{a.tokens_run / b.tokens_run:.1f}" for a, b in work],
             "pairs, no cache": [without.pairs for without, _ in work],
             "pairs, cached": [cached.pairs for _, cached in work],
             "ratio of pairs": [f"{a.pairs / b.pairs:.1f}" for a, b in work],

@@ -22,7 +22,7 @@ def pause_and_drip(trace: Trace) -> Picture:
     """Draw a reply as a reader sees it, a pause and then a drip of words, over the rows that are kept.
 
     Args:
-        trace: has a run "cached"; up to 12 positions run in it can be drawn.
+        trace: has a run "cached"; up to 12 tokens run in it can be drawn.
 
     Returns:
         One axis of work: a block for each pass, as wide as the tokens it ran, a word over the end of
@@ -35,7 +35,7 @@ def pause_and_drip(trace: Trace) -> Picture:
     widths = [p.counts["positions"] for p in passes]
     kept = [p.parts[0].kept[1] for p in passes]
     words = [tokens[p.parts[0].out[0].chosen].text for p in passes]
-    got = f"the run has {sum(widths)} positions"
+    got = f"the run has {sum(widths)} tokens to run"
     need(sum(widths) <= 12, f"{got}; expected at most 12: record with max_new=3")
 
     def draw(sheet: Sheet) -> None:

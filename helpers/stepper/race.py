@@ -92,7 +92,7 @@ class _Lane:
 
     def __init__(self, run: Run) -> None:
         self.kinds: list[str] = []
-        self.words: list[tuple[int, int]] = []  # positions run until then, token
+        self.words: list[tuple[int, int]] = []  # tokens run until then, token
         self.pairs = sum(run.counted("pairs"))
         for step in run.steps:
             again = sum(len(spread(part.repeated)) for part in step.parts)

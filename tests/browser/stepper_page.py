@@ -312,7 +312,7 @@ def check_work(shown: dict[str, Any], trace: Trace, want: dict[str, Any]) -> Non
     over = f" over all {many} sequences" if many > 1 else ""
     so_far, without = work["so far"], work["without"]
     more = f" with the cache, {without:,} without" if without and without > so_far else ""
-    assert shown["foot"].endswith(f"positions run so far{over}: {so_far:,}{more}")
+    assert shown["foot"].endswith(f"tokens run so far{over}: {so_far:,}{more}")
     assert f"one head and layer{over}; outlined" in shown["foot"]
     assert f"rows stored {work['kept']:,} · rows read in this pass {work['read']:,}" in shown["foot"]
 

@@ -167,5 +167,5 @@ def test_every_width_and_both_themes(show: Callable[..., Page], width: int, sche
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.locator(".wid-view.wid-dark").count() == (scheme == "dark")
     note = page.locator(".wid-note").first
-    assert note.text_content() == "46 instead of 828" if width < 300 else "done: 46 positions instead of 828"
+    assert note.text_content() == "46 instead of 828" if width < 300 else "done: 46 tokens run instead of 828"
     assert note.evaluate("(node) => node.scrollWidth <= node.clientWidth")

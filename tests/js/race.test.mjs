@@ -59,19 +59,19 @@ test("what is said, and when", () => {
   const at = (t) => raceSentence(diary, stageOf(diary, t));
   assert.equal(at(0.1), "The pause: both run all 23 prompt tokens. No word is out yet.");
   assert.equal(at(22.9), at(0.1));
-  assert.match(at(23), /^The drip: .* takes 1 position\. Without it the next takes 24: /);
+  assert.match(at(23), /^The drip: .* runs 1 token\. Without it the next runs 24: /);
   assert.equal(at(45.9), at(23));
   assert.match(
     at(46),
-    /^With the cache all 24 words were out after 46 positions\. Without it, 1 of 24 by then: /,
+    /^With the cache all 24 words were out after 46 tokens run\. Without it, 1 of 24 by then: /,
   );
   assert.equal(at(827.9), at(46));
   assert.equal(
     at(828),
-    "The same 24 words, for 46 positions instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 positions had run before.",
+    "The same 24 words, for 46 tokens run instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had run before.",
   );
   const fewer = raceOf(readTrace(load("fewer")));
-  assert.equal(raceSentence(fewer, "done"), "With the cache 8 positions and 36 pairs, without it 15 and 46.");
+  assert.equal(raceSentence(fewer, "done"), "With the cache 8 tokens run and 36 pairs, without it 15 and 46.");
 });
 
 test("the clock: 12 seconds at speed 1 however long the run, a slow start, stops where nothing moves", () => {

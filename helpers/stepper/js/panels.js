@@ -144,7 +144,7 @@ function barRow({ name, done, total, avoided, scale }) {
   const said = `${done.toLocaleString("en")}${of}${rest}`;
   const text = make("span", "wid-workwords", said);
   text.dataset.work = name;
-  return [make("span", "", name), bar, text];
+  return [make("span", "", VIEW.race[name]), bar, text];
 }
 
 function boldNumber(label, number) {
@@ -185,7 +185,7 @@ function workSections(frame, panels) {
   right.append(
     make("h3", "", "What it costs to keep"),
     stored,
-    make("p", "soft", `positions run so far${over}: ${work.soFar.toLocaleString("en")}${more}`),
+    make("p", "soft", `tokens run so far${over}: ${work.soFar.toLocaleString("en")}${more}`),
   );
   return [left, right];
 }
