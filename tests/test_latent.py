@@ -20,7 +20,6 @@ from helpers.model.cache import (
     WindowCache,
 )
 from helpers.model.config import LatentConfig
-from helpers.model.fast import speed_up
 from helpers.model.latent import LatentAttention, LatentTransformer
 from tests import test_model_equal as equal
 from tests.planted import Bug, Planted, edit
@@ -106,11 +105,6 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
     assert model.config.n_parameters == sum(p.numel() for p in model.parameters())
     with pytest.raises(ValueError, match="as a dense model of the Llama family it would have"):
         weights_by_part(model.config)
-
-
-def test_the_fast_path_refuses_it_by_name() -> None:
-    with pytest.raises(ValueError, match="of type LatentTransformer, which speed_up does not know"):
-        speed_up(tiny_latent())
 
 
 @pytest.mark.parametrize(

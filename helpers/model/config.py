@@ -74,10 +74,8 @@ class ModelConfig:
         check_one_or_more("rope_theta", self.rope_theta)
         check_positive("norm_eps", self.norm_eps)
         if self.n_heads % self.n_kv_heads:
-            raise ValueError(
-                f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}; expected a multiple of it: "
-                "each KV head serves equally many query heads"
-            )
+            told = f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}"
+            raise ValueError(f"{told}; expected a multiple of it: each serves equally many query heads")
         if self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE turns pairs")
         check_eos(self.eos_ids, self.vocab_size)

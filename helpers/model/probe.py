@@ -33,10 +33,7 @@ def who_moves(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def hidden_states(model: Transformer, tokens: Tensor) -> list[Tensor]:
     """Run ids (1, T) without a cache, and return what each layer gave, n_layers tensors (T, C)."""
     states: list[Tensor] = []
-    hooks = [
-        layer.register_forward_hook(lambda _layer, _inputs, output: states.append(output[0]))
-        for layer in model.layers
-    ]
+    hooks = [layer.register_forward_hook(lambda _, __, out: states.append(out[0])) for layer in model.layers]
     try:
         with torch.no_grad():
             model(tokens, last_only=True)

@@ -377,7 +377,5 @@ def check_draft(draft: Draft, k: int, sampler: Sampler) -> None:
 def check_goes_back(cache: KVCache) -> None:
     """Raise ValueError if rows that are needed after a step back may be gone."""
     if not cache.goes_back:
-        raise ValueError(
-            f"a {type(cache).__name__} came in, whose rows leave or are rounded; expected one that can go "
-            "back by any number of rows, such as a StaticCache"
-        )
+        kind = type(cache).__name__
+        raise ValueError(f"a {kind} came in, whose rows leave or are rounded; expected such as a StaticCache")
