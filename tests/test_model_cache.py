@@ -216,6 +216,9 @@ def test_gradients_through_a_cache() -> None:
     cache = StaticCache(model.config, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"want a gradient came in; .*torch.no_grad\(\)"):
         model(ids, cache)
+    rows = torch.zeros(1, 3, 7, 8, dtype=torch.float64)
+    with pytest.raises(ValueError, match="want a gradient came in"):
+        cache.append(0, rows, rows.clone().requires_grad_())
     assert (cache.length, float(cache.k.abs().sum())) == (0, 0)
     grown, found = GrowingCache(model.config, dtype=torch.float64), []
     for logits in (model(ids), torch.cat([model(ids[:, :4], grown), model(ids[:, 4:], grown)], 1)):

@@ -56,11 +56,13 @@ def test_a_pass_that_fails_half_way_leaves_the_cache_as_before(kind: str, place:
 def test_values_narrower_than_keys_or_none(kind: str) -> None:
     """Latent rows are keys alone."""
     model, ids = uneven_model().requires_grad_(False), tokens(2, 12)
-    cache = fresh(kind, 2, model.config)
+    cache = fresh(kind, 2, model.config, max_len=12)
     got = in_passes(model, ids, [4, 1, 7], cache)
     if kind in EXACT:
         same(got, model(ids))
-        assert "3 layers of (2, 3, 8, 5)" in repr(cache)
+        assert f"3 layers of (2, 3, 8, 5), float64, {2 * 12 * 3 * 3 * (8 + 5) * 8:,} bytes" in repr(cache)
+    with pytest.raises(ValueError, match="v_dim 8, the pass has v_dim 5"):
+        in_passes(model, ids, [12], fresh(kind, 2))
     sizes = SimpleNamespace(n_layers=2, n_kv_heads=3, k_dim=8, v_dim=0, max_seq_len=60)
     cache = fresh(kind, sizes=sizes)
     for T in (40, 1, 1):

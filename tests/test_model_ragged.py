@@ -128,6 +128,7 @@ def test_prompts_of_unequal_length_then_steps(kind: Any) -> None:
 def test_positions_and_mask() -> None:
     cache = RaggedCache(CONFIG, 2)
     cache.start([3, 1])
+    cache.mask(3)  # of three new tokens each
     cache.expect([1, 2])
     assert cache.positions(3).tolist() == [[1, 2, 3], [0, 1, 2]]
     assert cache.mask(3).int().tolist() == [
@@ -205,23 +206,13 @@ def test_the_pool_is_no_larger_than_it_is() -> None:
             PagePool(CONFIG, *sizes)
 
 
-EACH = test_each_says_what_it_says_alone
-STEPS = test_prompts_of_unequal_length_then_steps
+EACH, STEPS = test_each_says_what_it_says_alone, test_prompts_of_unequal_length_then_steps
 
 planted("one position for all sequences", [EACH, STEPS], "unsloth #3699")(
     edit(RaggedCache.positions, "clamp(min=0)", "clamp(min=0)[:1].repeat(self.batch, 1)")
 )
-planted("padding stores rows and is visible", [EACH])(
-    edit(RaggedCache.planned, "at >= torch.tensor(self.lengths, device=self.device)[:, None]", "at >= 0")
-)
-planted("expected counts outlive their pass", [test_positions_and_mask])(
-    edit(RaggedCache.start, "self._expected: list[int] | None = None", "vars(self).setdefault('_expected')")
-)
 planted("rows behind the end are read", [EACH, STEPS], "tt-metal #41215")(
     edit(RaggedCache.planned, "torch.minimum(keys, seen[:, -1:])", "keys + 0 * seen[:, -1:]")
-)
-planted("pages are read in the order of the pool", [EACH, STEPS])(
-    edit(RaggedCache.in_table, "row[: len(pages)] = pages", "row[: len(pages)] = sorted(pages)")
 )
 
 

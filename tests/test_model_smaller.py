@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -18,7 +19,7 @@ from helpers.model.cache.quantized import dequantize, pack, quantize, unpack
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
 from tests.doubles import POISON, MaskedCache
-from tests.planted import Bug, Planted, edit
+from tests.planted import Bug, Plant, Planted
 from tests.tiny import in_passes, tiny, tokens
 
 torch.set_num_threads(1)
@@ -27,7 +28,7 @@ planted = Planted()
 MODEL = tiny(dtype=torch.float64).requires_grad_(False)
 CONFIG = MODEL.config
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
-WINDOWS: list[tuple[Any, int]] = [(4, 0), ([4, None, 7], 0), ([5, 3, None], 2), ([1, 6, 6], 1), (3, 3)]
+WINDOWS: Any = [(4, 0), ([4, None, 7], 0), ([5, 3, None], 2), ([1, 6, 6], 1), (3, 3), (1, 1)]
 splits = st.lists(st.integers(1, 14), min_size=1, max_size=8)
 
 
@@ -169,21 +170,14 @@ def test_a_number_comes_back_within_half_a_step(bits: int, dim: int) -> None:
     assert torch.equal(unpack(packed, bits), levels)
 
 
-@pytest.mark.parametrize("spread", [1.5e-3, 3e-4, 1e-5])
-@pytest.mark.parametrize("bits", module.BITS)
 @pytest.mark.parametrize("middle", [0.5, 0.0])
-def test_the_steps_of_a_narrow_type_are_few(bits: int, spread: float, middle: float) -> None:
-    """Float16 has none between multiples of 6e-8: no more levels come of it than there are."""
-    cache = QuantizedCache(CONFIG, bits, group=8, dtype=torch.float16)
-    rows = middle + spread * (torch.rand(1, 3, 9, 8, generator=torch.Generator().manual_seed(0)) - 0.5)
-    for layer in range(3):
-        cache.append(layer, rows.half(), rows.half())
-    cache.advance(9)
-    levels = 2**bits - 1
-    step = (rows.amax(-1, keepdim=True) - rows.amin(-1, keepdim=True)) / levels
-    far = (cache.read(0, 2).float() - rows).abs()
-    assert cache.n_rounded == 8
-    assert (far <= step / 2 + levels * (2**-25 + step * 2**-11) + rows.abs() * 2**-10 + 2**-24).all()
+@pytest.mark.parametrize(("bits", "spread"), [(8, 1.5e-3), (8, 3e-4), (4, 1e-5)])
+def test_the_steps_of_float16_are_few(bits: int, spread: float, middle: float) -> None:
+    """They are multiples of 6e-8: where one was rounded down, a number has no level of its own."""
+    x = (middle + spread * torch.rand(9, 8, generator=torch.Generator().manual_seed(0))).half()
+    far = (dequantize(*quantize(x, bits, -1)).float() - x.float()).abs()
+    step, steps = spread / (2**bits - 1), 2**bits - 1
+    assert (far <= step + steps * 2**-25 + middle * 2**-11).all()
 
 
 @pytest.mark.parametrize("split", [[40], [1] * 40, [19, 1, 1, 12, 7], [3, 30, 7]], ids=str)
@@ -274,88 +268,48 @@ def test_settings_that_make_no_sense_are_refused(kind: Any, given: Any, told: st
         kind(CONFIG, **given)
 
 
-# Bugs, some shipped: each must be caught by the tests above.
+# Bugs that were shipped: each must be caught by the tests above.
 
-UNDER_A_MASK, BACK = test_a_window_is_the_model_under_a_mask, test_a_pass_of_one_token_can_be_taken_back
-HALF, ONCE = test_a_number_comes_back_within_half_a_step, test_rows_rounded_once_and_no_more
+UNDER_A_MASK, KEEP = test_a_window_is_the_model_under_a_mask, WindowCache.keep
+NEAR, MASK = WindowCache.near, WindowCache.mask
+
+
+def in_a_window(method: str, wrong: Callable[..., Any]) -> Plant:
+    return lambda patch: patch.setattr(WindowCache, method, wrong)
+
+
+def with_mask(change: Callable[[Tensor], Tensor]) -> Plant:
+    return in_a_window("mask", lambda self, T, layer=0: change(MASK(self, T, layer)))
+
 
 planted("rows kept used as position", [UNDER_A_MASK], "VeloxQuant-MLX #389")(
-    edit(Transformer.forward, "cache.positions(T)", "cache.n_kept + torch.arange(T)")
-)
-planted("rows kept used as position, in the mask", [UNDER_A_MASK])(
-    edit(WindowCache.mask, "self.at[layer]", "torch.arange(len(self.at[layer]))")
+    in_a_window("positions", lambda self, T: self.n_kept + torch.arange(T))
 )
 planted("a window one too short", [UNDER_A_MASK], "transformers #37574")(
-    edit(WindowCache.near, "keys > queries - self.windows[layer]", "keys > queries - self.windows[layer] + 1")
+    in_a_window("near", lambda self, keys, queries, layer: NEAR(self, keys, queries + 1, layer))
 )
 planted("a window one too long", [UNDER_A_MASK], "transformers #37574")(
-    edit(WindowCache.near, "keys > queries", "keys >= queries")
-)
-planted("sinks counted inside the window", [UNDER_A_MASK])(
-    edit(WindowCache.near, "self.windows[layer])", "self.windows[layer] + min(self.sinks, self.length))")
+    in_a_window("near", lambda self, keys, queries, layer: NEAR(self, keys, queries - 1, layer))
 )
 planted("decode ignores the sliding window", [UNDER_A_MASK], "nanochat #452")(
-    edit(
-        WindowCache.near,
-        "return (",
-        "if isinstance(queries, torch.Tensor) and len(queries) == 1: return keys >= 0\n    return (",
-    )
+    with_mask(lambda mask: mask | (len(mask) == 1))
 )
 planted("a ring breaks causality", [UNDER_A_MASK], "litgpt #2182")(
-    edit(WindowCache.mask, "(keys <= queries) & self", "self")
+    with_mask(lambda mask: mask | torch.ones_like(mask).triu(mask.shape[1] - len(mask) + 1))
 )
 planted("a prompt longer than the window loses rows before it has looked", [UNDER_A_MASK], "litgpt #2182")(
-    edit(
-        WindowCache.mask,
-        "return (keys <= queries) & self.near(keys, queries, layer)",
-        "return (keys <= queries) & self.near(keys, self.length + T - 1, layer)",
-    )
+    with_mask(lambda mask: mask & mask[-1])
 )
 planted("several tokens trimmed as if one came", [UNDER_A_MASK], "mlx-lm #1914")(
-    edit(
-        WindowCache.advance,
-        "self.near(at, self.length - 1, layer)",
-        "(torch.arange(len(at)) > 0) | (at < max(self.length - self.windows[layer], self.sinks) == 0)",
+    in_a_window(
+        "keep", lambda self, layer, at, kept: KEEP(self, layer, at, kept | (torch.arange(len(at)) > 0))
     )
 )
 planted("the window is masked and the rows are kept", [UNDER_A_MASK], "mlx-lm #1914")(
-    edit(WindowCache.advance, "self.near(at, self.length - 1, layer)", "at >= 0")
+    in_a_window("keep", lambda self, layer, at, kept: KEEP(self, layer, at, at >= 0))
 )
-planted("the memory of rows that left is not freed", [UNDER_A_MASK, test_rounded_bytes_to_the_byte])(
-    lambda patch: (
-        edit(WindowCache.keep, "x.index_select(2, rows)", "x[:, :, len(at) - len(rows) :]")(patch),
-        edit(module.QuantizedCache.advance, ".clone()", "")(patch),
-    )[-1]
-)
-planted("one row too few to go back", [BACK])(
-    edit(WindowCache.advance, "self.length - 1, layer", "self.length, layer")
-)
-planted("rows of the last pass stay after truncate", [BACK], "mlx-lm PR#1109")(
-    edit(WindowCache.truncate, "at < length", "at >= 0")
-)
-planted("levels 2 ** bits", [HALF])(edit(quantize, "2**bits - 1)\n", "2**bits)\n"))
-planted("rounded before the shift", [HALF])(edit(quantize, "(x - low)", "(x.round() - low)"))
-planted("cut off, not rounded", [HALF])(edit(quantize, ".round()", ""))
-planted("one scale for all", [ONCE, test_rounded_bytes_to_the_byte])(
-    edit(quantize, "x.aminmax(dim=dim, keepdim=True)", "(y.reshape((1,) * x.ndim) for y in x.aminmax())")
-)
-planted("by token and by channel changed places", [ONCE])(
-    edit(module.QuantizedCache.round, "self.dims[which]", "-3 - self.dims[which]")
-)
-planted("settings of K taken for V", [ONCE])(
-    edit(module.QuantizedCache.round, "quantize(wide, self.bits[which]", "quantize(wide, self.bits[0]")
-)
-planted("rows are stored a byte each", [test_rounded_bytes_to_the_byte])(
-    lambda patch: (
-        edit(pack, "8 // bits", "1")(patch),
-        edit(unpack, "return (", "return packed\n    return (")(patch),
-    )[-1]
-)
-planted("the scales are not counted", [test_rounded_bytes_to_the_byte])(
-    edit(module.QuantizedCache.nbytes, "for part in layer", "for part in layer[:1]")
-)
-planted("rounded rows stay after reset", [test_rounded_rows_stay_and_the_newest_can_be_taken_back])(
-    edit(module.QuantizedCache.truncate, "self.allocate()", "pass")
+planted("rows of the last pass stay", [test_a_pass_of_one_token_can_be_taken_back], "mlx-lm PR#1109")(
+    in_a_window("truncate", KVCache.truncate)
 )
 
 

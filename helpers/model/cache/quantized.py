@@ -141,10 +141,8 @@ class QuantizedCache(GrowingCache):
     def round(self, which: int, layer: int, x: Tensor) -> None:
         """Store whole groups of rows (B, Hkv, n, D) as levels, smallest numbers and steps."""
         groups = x.unflatten(2, (-1, self.group))  # (B, Hkv, n / group, group, D)
-        wide = groups.to(torch.promote_types(self.dtype, torch.float32))  # float16 has few numbers near 0
-        levels, low, step = quantize(wide, self.bits[which], self.dims[which])
-        new = pack(levels, self.bits[which]), low.to(self.dtype), step.to(self.dtype)
-        old = self.rounded[which][layer]
+        levels, low, step = quantize(groups, self.bits[which], self.dims[which])
+        new, old = (pack(levels, self.bits[which]), low, step), self.rounded[which][layer]
         both = zip(old, new, strict=True)
         self.rounded[which][layer] = tuple(torch.cat(parts, dim=2) for parts in both) if old else new
 

@@ -31,7 +31,7 @@ class StaticCache(KVCache):
     def check_rows(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Raise unless these are rows as in `KVCache.check_rows`, and nobody wants their gradients."""
         super().check_rows(layer, k, v)
-        if torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
+        if k.requires_grad or v.requires_grad:
             raise ValueError(
                 "keys that want a gradient came in; expected none, because rows written in place carry none: "
                 "train without a cache, or run under torch.no_grad()"

@@ -99,11 +99,10 @@ class WindowCache(GrowingCache):
 
     def least(self, layer: int) -> int:
         """Return to how many tokens a layer can go back, sinks aside: the next sees its oldest row first."""
-        at = self.at[layer]
-        if len(at) == self.length:  # none has left
+        at, window = self.at[layer], self.windows[layer]
+        if len(at) == self.length or window == 1:  # no row has left, or the next token sees none
             return 0
-        oldest = int(at[self.sinks]) if len(at) > self.sinks else self.length
-        return oldest + self.windows[layer] - 1
+        return int(at[self.sinks]) + window - 1
 
     def kept(self, b: int = 0) -> Sequence[int]:
         """Return where the tokens stand whose rows are stored, in the first layer."""
