@@ -85,8 +85,7 @@ def save(model: Transformer, folder: str | Path) -> None:
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
     weights = stored(model)
     made = folder / ".partial"  # where a run that is killed leaves what it wrote, and the next removes it
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
+    made.mkdir(parents=True, exist_ok=True)
     try:
         save_file(weights, made / WEIGHTS, metadata={"format": "pt"})
         text = json.dumps(config, indent=2, default=lambda number: number.item())  # NumPy's numbers
