@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.model import fast
-from helpers.model.cache import GrowingCache, PagedCache, PagePool, RaggedCache, StaticCache, WindowCache
+from helpers.model.cache import GrowingCache, PagedCache, PagePool, RaggedCache, StaticCache
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
 from helpers.model.speculate import first_layers
 from helpers.model.transformer import Transformer
+from tests.doubles import KINDS as KINDS_OF_CACHE
 from tests.tiny import SCALING, in_passes, tiny, tokens
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,9 +75,12 @@ def test_same_logits(bits: int, kind: str, threads: int | None) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=8).filter(lambda split: sum(split) <= 40))
 def test_any_split_into_passes(split: list[int]) -> None:
-    ids = tokens(2, sum(split))
+    """Unused rows are not read."""
+    ids, cache = tokens(2, sum(split)), StaticCache(MODEL.config, 2)
+    cache.k.fill_(1e9)
+    cache.v.fill_(torch.nan)
     right = in_passes(MODEL, ids, [sum(split)], GrowingCache(MODEL.config, 2))
-    torch.testing.assert_close(in_passes(TWIN, ids, split, StaticCache(MODEL.config, 2)), right, **BOUND)
+    torch.testing.assert_close(in_passes(TWIN, ids, split, cache), right, **BOUND)
 
 
 MODEL = tiny()
@@ -93,14 +97,6 @@ def test_the_rows_are_the_models() -> None:
         torch.testing.assert_close(logits, right[:, start:stop], **BOUND)
     for mine, theirs in ((mixed.k, plain.k), (mixed.v, plain.v)):
         torch.testing.assert_close(mine, theirs, **BOUND)  # unused rows among them: still 0
-
-
-def test_unused_rows_are_not_read() -> None:
-    ids, cache = tokens(2, 7), StaticCache(MODEL.config, 2)
-    cache.k.fill_(1e9)
-    cache.v.fill_(torch.nan)
-    right = in_passes(MODEL, ids, [7], GrowingCache(MODEL.config, 2))
-    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 2], cache), right, **BOUND)
 
 
 @pytest.mark.parametrize("split", [[(5, 2, 0), (1, 1, 4), (1, 1, 1), (0, 7, 2)], [(14, 3, 1), (1, 1, 1)]])
@@ -123,23 +119,28 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
                 torch.testing.assert_close(said[b, T - stop + at :], right[b, at:stop], **BOUND)
 
 
-def test_a_window_and_a_watcher_get_what_they_get_from_the_model() -> None:
+@pytest.mark.parametrize("kind", KINDS_OF_CACHE)
+def test_every_kind_of_cache_serves_a_twin(kind: str) -> None:
+    ids, make = tokens(1, 9), KINDS_OF_CACHE[kind]
+    right = in_passes(MODEL, ids, [4, 1, 4], make(MODEL.config))
+    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], make(MODEL.config)), right, **BOUND)
+
+
+def test_a_watcher_sees_what_it_sees_of_the_model() -> None:
     ids, seen = tokens(1, 9), []
-    right = in_passes(MODEL, ids, [9], WindowCache(MODEL.config, 3))
-    torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], WindowCache(MODEL.config, 3)), right, **BOUND)
     core: Any = TWIN.layers[1].get_submodule("self_attn.core")
     with core.register_forward_hook(lambda module, args, out: seen.append(out.shape)):
         in_passes(TWIN, ids, [5, 4], StaticCache(MODEL.config))
     assert seen == [(1, 6, 5, 8), (1, 6, 4, 8)]
 
 
-def test_what_a_part_is_hooked_for_happens() -> None:
+@pytest.mark.parametrize("when", ["register_forward_hook", "register_forward_pre_hook"])
+def test_what_a_part_is_hooked_for_happens(when: str) -> None:
     """As where ranks add up their parts of a sum."""
     ids, model, twin = tokens(1, 9), tiny(), speed_up(MODEL, threads=1)
     for each in (model, twin):
         linear = each.get_submodule("layers.1.mlp.down_proj")
-        linear.register_forward_hook(lambda linear, x, part: part * 2)
-        each.get_submodule("lm_head").register_forward_pre_hook(lambda linear, x: (x[0] + 1,))
+        getattr(linear, when)(lambda _, x, *out: out[0] * 2 if out else (x[0] * 2,))
     right = in_passes(model, ids, [9], StaticCache(model.config))
     torch.testing.assert_close(in_passes(twin, ids, [5, 4], StaticCache(model.config)), right, **BOUND)
 
