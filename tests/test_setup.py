@@ -182,7 +182,7 @@ def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.Monk
 OF_THE_REPOSITORY = {"test_setup", "test_house", "test_repository", "test_code_quality"}
 PART_TWO = re.compile(
     r"^\s*(?:from|import) (?:torch|tokenizers|transformers|tests\.right_answers"
-    r"|helpers\.(?:model|tokenizer|watch))",
+    r"|helpers\.(?:model|tokenizer|serve\.engine))",
     re.MULTILINE,
 )
 
