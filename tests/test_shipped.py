@@ -116,11 +116,6 @@ def test_the_variants_differ_in_what_a_token_leaves(variant: str) -> None:
     assert share_signed_right(model, tokenizer, held_out_diaries(20, seed=1)) >= 0.95
 
 
-def test_bytes_a_token_of_the_variants() -> None:
-    nbytes = {name: config.cache_nbytes_per_token() for name, config in shipped.VARIANTS.items()}
-    assert nbytes == {"gqa": 2048, "mha": 4096, "mqa": 1024, "mla": 896}
-
-
 def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
     """The prompt of the series has four tokens and goes on as in the toy."""
     model, tokenizer = loaded

@@ -236,7 +236,6 @@ def test_it_stops_among_words_that_were_taken(n: int, reason: str) -> None:
 DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "look-up": LookUp,
     "first layer": lambda: FirstLayers(MODEL, 1),
-    "first two layers": lambda: FirstLayers(MODEL, 2),
     "another model": lambda: DraftModel(OTHER, empty(20, model=OTHER)),
     "a close model": lambda: DraftModel(CLOSE),
     "the model itself": lambda: DraftModel(MODEL, empty(kind=GrowingCache)),
