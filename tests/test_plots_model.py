@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import draw_pictures
 import numpy as np
 import pytest
+from draw_pictures import residual_stream
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
@@ -18,6 +21,7 @@ from helpers import plots
 from helpers.cost.models import MODELS
 from helpers.plots import canvas, measured
 from helpers.plots.svg import PALETTE
+from tests.machine import ROOT
 from tests.pictures import boxes, check_form, words
 
 T, S = 2, 6
@@ -48,8 +52,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks, 8 by 8": lambda: plots.mask_pair(
         np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")
     ),
-    "streams": lambda: plots.residual_stream(n_layers=4, hidden_size=128),
-    "streams, many": lambda: plots.residual_stream(n_layers=126, hidden_size=16_384),
+    "streams": residual_stream,
     "moves": lambda: plots.who_moves(MOVES),
     "moves, 6": lambda: plots.who_moves({f"operation {n}": CAUSAL for n in range(6)}),
     "moves, 1 token": lambda: plots.who_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
@@ -120,12 +123,22 @@ def test_only_keys_and_values_cross_from_stream_to_stream() -> None:
         assert {name: words(figure).count(name) for name in expected} == expected
 
 
-def test_stream_says_its_sizes() -> None:
-    picture = plots.residual_stream(n_layers=3, hidden_size=96)
-    assert picture.numbers == {"n_layers": 3, "hidden_size": 96}
-    assert {"the first of 3 blocks", "a residual stream: 96 numbers"} <= set(words(picture.narrow))
-    assert "96 numbers" in picture.alt
-    assert "the other 2 blocks" in picture.alt
+def test_stream_says_the_sizes_of_the_shipped_model() -> None:
+    config = json.loads((ROOT / "helpers/weights/config.json").read_text(encoding="utf-8"))
+    sizes = {"n_layers": config["num_hidden_layers"], "hidden_size": config["hidden_size"]}
+    assert picture_of("streams").numbers == sizes == {"n_layers": 4, "hidden_size": 128}
+    assert {"the first of 4 blocks", "a residual stream: 128 numbers"} <= set(words(both("streams")[1]))
+    assert (
+        "128 numbers. A block adds to each stream twice, and so do the other 3 blocks:"
+        in picture_of("streams").alt
+    )
+
+
+@pytest.mark.parametrize("name", draw_pictures.PICTURES)
+def test_a_drawn_picture_is_the_one_that_its_command_draws(name: str) -> None:
+    stored, drawn = plots.Drawn(name), draw_pictures.PICTURES[name]()
+    assert (stored.html(), stored.alt) == (drawn.html(), drawn.alt)
+    assert stored.png().startswith(b"\x89PNG")  # its bytes are those of one machine's libraries
 
 
 def test_who_moves_counts_and_colours_what_crosses() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -29,6 +30,7 @@ get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.i
 WIDE, NARROW = 700, 340  # widths of the two layouts, CSS px
 NARROW_BELOW = round(WIDE * 11 / SMALL)  # where the smallest letters of the wide one would be under 11 px
 HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG leave its words, but keep one of these
+DRAWN = Path(__file__).parent / "drawn"
 SHARPNESS = 2  # pixels of the PNG to a CSS pixel
 
 # matplotlib's defaults, whatever the reader has set (a dark style, say), and on top of them ours. At 72
@@ -112,6 +114,20 @@ class Picture:
         image = {"image/png": self.png(), "text/plain": self.alt}
         display(image, metadata={"image/png": {"width": WIDE}}, raw=True)
         display({"text/html": self.html(), "text/plain": " "}, raw=True)
+
+
+class Drawn(Picture):
+    """A picture that never changes, from the files of this name that `.ci/draw_pictures.py` has made."""
+
+    def __init__(self, name: str) -> None:
+        self.file = DRAWN / name
+        self.alt = html.unescape(self.html().rpartition("</summary>")[2].removesuffix("</details>"))
+
+    def png(self) -> bytes:
+        return self.file.with_suffix(".png").read_bytes()
+
+    def html(self) -> str:
+        return self.file.with_suffix(".html").read_text(encoding="utf-8").rstrip()
 
 
 class Sheet:
