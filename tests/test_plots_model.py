@@ -125,13 +125,11 @@ def test_only_keys_and_values_cross_from_stream_to_stream() -> None:
 
 def test_stream_says_the_sizes_of_the_shipped_model() -> None:
     config = json.loads((ROOT / "helpers/weights/config.json").read_text(encoding="utf-8"))
+    picture, told = picture_of("streams"), set(words(picture_of("streams").narrow))
     sizes = {"n_layers": config["num_hidden_layers"], "hidden_size": config["hidden_size"]}
-    assert picture_of("streams").numbers == sizes == {"n_layers": 4, "hidden_size": 128}
-    assert {"the first of 4 blocks", "a residual stream: 128 numbers"} <= set(words(both("streams")[1]))
-    assert (
-        "128 numbers. A block adds to each stream twice, and so do the other 3 blocks:"
-        in picture_of("streams").alt
-    )
+    assert picture.numbers == sizes == {"n_layers": 4, "hidden_size": 128}
+    assert {"the first of 4 blocks", "a residual stream: 128 numbers"} <= told
+    assert "128 numbers. A block adds to each stream twice, and so do the other 3 blocks:" in picture.alt
 
 
 @pytest.mark.parametrize("name", draw_pictures.PICTURES)
