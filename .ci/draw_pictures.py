@@ -43,8 +43,8 @@ def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
 
     alt = (
         f"Residual streams of four tokens, {', '.join(WORDS)}, side by side. Each begins at its token's "
-        f"embedding as {counted(hidden_size, 'number')}. A block adds to each stream twice, and so do the other "
-        f"{counted(n_layers - 1, 'block')}: norm, "
+        f"embedding as {counted(hidden_size, 'number')}. A block adds to each stream twice, and so do the "
+        f"other {counted(n_layers - 1, 'block')}: norm, "
         "attention, plus; norm, MLP, plus. Attention is the only part that crosses between tokens: keys "
         f"and values go to later tokens: {WORDS[1]} reads 1 earlier one, {WORDS[2]} 2, {WORDS[3]} 3. "
         "Norm and MLP stay in the token's own lane. At the end norm and readout; the last one's gives "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import multiprocessing
 import os
 import socket
@@ -81,11 +82,17 @@ def test_planted_bugs_are_caught(tmp_path: Path) -> None:
     prompt = ids[0].tolist()
     words = list(generate(model, prompt, 12))
     jobs: list[rank_tasks.Job] = [(handover, (folder, prompt, 12), "")]
+    ends = tmp_path / "ends"  # the same model, whose reply ends with its third word
+    save(model, ends)
+    config = json.loads((ends / "config.json").read_text(encoding="utf-8"))
+    (ends / "config.json").write_text(json.dumps(config | {"eos_token_id": words[2]}), encoding="utf-8")
     jobs.append((handover, (folder, prompt, 12), "rows received and not counted"))
+    jobs.append((handover, (ends, prompt, 12), ""))
     jobs += [(task, (folder, ids, [3, 1, 5]), bug) for bug, task in PLANTED.items()]
     assert {bug for _, _, bug in jobs} == {"", *rank_tasks.BUGS}
     results = run_ranks(rank_tasks.several, 2, jobs)
-    (here, here_bug, *_), (there, there_bug, *logits) = results
+    (here, here_bug, here_ends, *_), (there, there_bug, there_ends, *logits) = results
+    assert here_ends.words + there_ends.words == words[: words.index(words[2]) + 1]
     assert here.words + there.words == words
     assert here_bug.words + there_bug.words != words
     missed = [bug for bug, one in zip(PLANTED, logits, strict=True) if torch.allclose(one, right, atol=1e-3)]
@@ -110,6 +117,8 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
         "contexts": 20 * 4 * 4 * 33 * 4,
     }
     assert [one.rows for one in (heads, kept, *others)] == [rows // 2] * 4
+    assert here.rows == 17 * 2048
+    assert all((one.tpot_seconds or 0) > 0 for one in (heads, kept, *others))
     assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
 
 
@@ -122,6 +131,21 @@ def test_a_rank_that_stops_in_a_reply(by: str, said: str, seconds: float) -> Non
         RankError, match=f"heads_apart in 2 ranks, {seconds} s at most: {said}; rank 0 raised"
     ):
         run_ranks(heads_apart, 2, shipped.FOLDER, [1, 2, 3], 8, 2, by, deadline_seconds=seconds)
+
+
+def test_a_message_takes_half_of_there_and_back_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([8.0, 2.0, 4.0, 9.0, 3.0, 5.0])  # three times there and back, three sums
+    now, sent = 0.0, list[int]()
+
+    def wait(x: Any, *_: Any) -> None:
+        nonlocal now
+        now += next(seconds)
+        sent.append(x.nbytes)
+
+    wire: Any = SimpleNamespace(rank=0, world=2, send=wait, receive=lambda *_: None, add=wait)
+    monkeypatch.setattr("helpers.parallel.wire.time.perf_counter", lambda: now)
+    assert time_messages(wire, [400], turns=3) == [(1.0, 3.0)]
+    assert sent == [400] * 6
 
 
 def test_messages_take_time() -> None:
@@ -221,6 +245,8 @@ def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> No
     torch.testing.assert_close(keys, rows[0])
     for cache in caches:
         cache.truncate(min(cut, sum(split)))
+        k, _ = cache.append(1, rows[0][:, :, :1], rows[1][:, :, :1])  # what was cut off is gone
+        assert k.shape[2] == cache.mask(1).shape[1]
     assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
 
 
