@@ -199,7 +199,6 @@ def test_a_tied_readout_is_the_embedding() -> None:
         ({"n_kv_heads": 4}, "n_heads is 6, n_kv_heads 4; expected a multiple"),
         ({"head_dim": 7}, "head_dim is 7; expected an even number"),
         ({"norm_eps": 0.0}, "norm_eps is 0.0; expected a number over 0"),
-        ({"norm_eps": math.nan}, "norm_eps is nan"),
         ({"rope_theta": 0.5}, "rope_theta is 0.5; expected 1 or more"),
         ({"rope_theta": 1e39}, "rope_theta is 1e[+]39; expected a number over 0 that fits into float32"),
         ({"eos_ids": (19,)}, "eos id 19 is out of range; expected 0 to 18"),
