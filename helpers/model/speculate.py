@@ -173,7 +173,7 @@ def speculate(
     check_whole("k", k)
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
     text, sampler = tokens[0].tolist(), Sampler(sampling, model.config.vocab_size)
-    check_goes_back(cache)
+    cache.check_goes_back()
     drafter.check_fits(model, cache)
     one_round = partial(speculate_round, model, drafter=drafter, cache=cache, sampler=sampler, ends=ends)
     return Speculation(one_round, text, len(text) + max_new, k, cache, ends)
@@ -321,7 +321,7 @@ class DraftModel:
             raise ValueError(f"the draft model has vocab_size {mine}, the model {theirs}; expected the same")
         if self.cache is cache:
             raise ValueError("draft and model came with one cache; expected one for each")
-        check_goes_back(self.cache)
+        self.cache.check_goes_back()
 
     def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
         """See `Drafter.propose`; fewer tokens where its cache is nearly full."""
@@ -371,10 +371,3 @@ def check_draft(draft: Draft, k: int, sampler: Sampler) -> None:
             f"the draft's q, of shape {q.shape}, is not what its tokens were drawn with; expected {wanted}: "
             "probabilities that sum to 1 in each row, over 0 for its token, 1 where it could be no other"
         )
-
-
-def check_goes_back(cache: KVCache) -> None:
-    """Raise ValueError if rows that are needed after a step back may be gone."""
-    if not cache.goes_back:
-        kind = type(cache).__name__
-        raise ValueError(f"a {kind} came in, whose rows leave or are rounded; expected such as a StaticCache")

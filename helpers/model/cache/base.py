@@ -209,9 +209,9 @@ class KVCache:
     def check_goes_back(self) -> None:
         """Raise ValueError if rows that are needed after a step back may be gone."""
         if not self.goes_back:
+            kind = type(self).__name__
             raise ValueError(
-                f"a {type(self).__name__} came in, whose rows leave or are rounded; expected one that can go "
-                "back by any number of rows, such as a StaticCache"
+                f"a {kind} came in, whose rows leave or are rounded; expected such as a StaticCache"
             )
 
     def check_length(self, length: int) -> None:
