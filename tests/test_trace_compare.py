@@ -38,7 +38,7 @@ def test_cached_and_uncached_do_other_work() -> None:
     trace = record_toy(max_new=3, ban_eos=True)
     work = compare(trace.only("cached"), trace.only("uncached"), what="work")
     assert not work
-    assert str(work) == "cached, pass 2 (decode): counts positions: 1 against 5"
+    assert str(work) == "cached, pass 2 (decode): counts tokens run: 1 against 5"
     assert compare(trace, record_toy(max_new=3, ban_eos=True), what="work")
 
 

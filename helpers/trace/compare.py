@@ -70,7 +70,8 @@ def _fields(trace: Trace, run: Run, told: Callable[..., Iterable[Field]], drops:
 
 
 def _work(trace: Trace, event: Pass) -> Iterable[Field]:
-    yield from ((f"counts {name}", count) for name, count in event.counts.items())
+    said = {"positions": "tokens run"}  # a key of the record, by its name
+    yield from ((f"counts {said.get(name, name)}", count) for name, count in event.counts.items())
     for shape in event.shapes:
         yield from ((f"layer {shape['layer']}, shape of {name}", size) for name, size in shape.items())
 
