@@ -238,6 +238,9 @@ def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> 
         timings = {n: fast.Timing((seconds,)) for n, seconds in taken.items()}
         monkeypatch.setattr(fast, "in_turns", lambda tasks, timings=timings, **_: timings)
         assert speed_up(MODEL).threads == int(min(taken, key=lambda n: taken[n]))
+    for n in (most, 1):
+        speed_up(MODEL, threads=n)(tokens(1, 1))
+        assert fast.numba.get_num_threads() == n
 
 
 def test_pytorchs_threads_stay() -> None:
