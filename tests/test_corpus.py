@@ -101,7 +101,8 @@ def test_the_longest_quiet_stretch_is_drawn_as_well() -> None:
         def randrange(self, start: int, *_: object) -> int:
             return start - 1
 
-    assert corpus.diary(Most(0)) == corpus.diary(random.Random(0), quiet=72)
+    for seed in range(20):  # with most of them 71 would be as many sentences
+        assert corpus.diary(Most(seed)) == corpus.diary(random.Random(seed), quiet=72)
 
 
 @pytest.mark.parametrize("quiet", [-1, 73])

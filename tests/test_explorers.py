@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Iterator
 from functools import partial
 from html import unescape
 from typing import Any
@@ -158,22 +159,28 @@ def test_users_on_cards_shows_what_fits() -> None:
     assert rows["Llama-3.1-70B"] == ["131.4 GiB", "2.5 GiB", "0", "0", "0", "3", "19", "24"]
 
 
-def test_users_on_cards_draws_every_setting_within_its_frames() -> None:
-    explorer = explorers.users_on_cards()
-    for model, tokens, users in itertools.product(MODELS, (256, 2**20), (1, 1024)):
-        for each in (0.5, 4):
-            html = explorer.draw(model=model, tokens=tokens, users=users, weight_bytes=each, row_bytes=each)
-            widths = [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
-            assert len(widths) == 2 * len(CARDS)
-            assert max(a + b for a, b in zip(widths[::2], widths[1::2], strict=True)) <= 100.01
-
-
-def test_every_length_of_the_sliders_can_be_drawn() -> None:
-    explorer = explorers.cost_of_reply()
-    for asked, said in itertools.product(reply.LENGTHS, repeat=2):
-        html = explorer.draw(prompt=asked, reply=said) + explorer.say(prompt=asked, reply=said)
-        assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
+def widths_of(explorer: Any, names: Iterable[str], *choices: Iterable[Any]) -> Iterator[list[float]]:
+    """The widths of the bars, in percent, at every combination of these choices."""
+    for setting in itertools.product(*choices):
+        settings = dict(zip(names, setting, strict=True))
+        html = explorer.draw(**settings) + explorer.say(**settings)
         assert "nan" not in html
+        yield [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
+
+
+def test_every_setting_can_be_drawn_within_its_frames() -> None:
+    names = "model", "tokens", "users", "weight_bytes", "row_bytes"
+    ends = MODELS, (256, 2**20), (1, 1024), (0.5, 4), (0.5, 4)
+    for widths in widths_of(explorers.users_on_cards(), names, *ends):
+        assert len(widths) == 2 * len(CARDS)
+        assert max(a + b for a, b in zip(widths[::2], widths[1::2], strict=True)) <= 100.01
+    lengths = widths_of(explorers.cost_of_reply(), ("prompt", "reply"), reply.LENGTHS, reply.LENGTHS)
+    steps: Any = CARDS, step.DENSE, step.BITS.values(), (1, 128_000), (1, 1024)
+    names = "card", "model", "bits", "tokens", "users"
+    for widths in itertools.chain(lengths, widths_of(explorers.step_on_card(), names, *steps)):
+        assert max(widths) == 100
+    for widths in widths_of(explorers.people_in_line(), ("rate", "slots"), serving.RATES, serving.SLOTS):
+        assert (len(widths), max(widths)) == (3, 100)
 
 
 @pytest.mark.parametrize("make", MAKE)
@@ -240,17 +247,6 @@ def test_a_step_on_a_card() -> None:
     assert rows_shown[3] == ["H100", "4.6 ms", "5.1 ms", "9.5 ms"]
 
 
-def test_every_setting_of_a_step_on_a_card_can_be_drawn() -> None:
-    explorer = explorers.step_on_card()
-    names = CARDS, step.DENSE, step.BITS.values(), (1, 128_000), (1, 1024)
-    for setting in itertools.product(*names):
-        settings: dict[str, Any] = dict(
-            zip(("card", "model", "bits", "tokens", "users"), setting, strict=True)
-        )
-        html = explorer.draw(**settings) + explorer.say(**settings)
-        assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
-
-
 def test_people_in_line() -> None:
     """One slot serves two requests a second, and no more: each has some 100 tokens of 4.5 ms."""
     explorer = explorers.people_in_line()
@@ -269,7 +265,3 @@ def test_people_in_line() -> None:
     grows = [[cell.startswith("line grows") for cell in row[2:]] for row in rows[1:]]
     assert grows == [[n > slots for n in range(4)] for slots in range(4)]
     assert rows[4][1:3] + rows[4][5:] == ["71.1 a second", "8.91 ms, 4.51 ms", "12.8 ms, 6.29 ms"]
-    for rate, slots in itertools.product(serving.RATES, serving.SLOTS):
-        widths = re.findall(r"width:([\d.]+)%", explorer.draw(rate=rate, slots=slots))
-        assert len(widths) == 3
-        assert max(map(float, widths)) == 100

@@ -19,14 +19,13 @@ import IPython.display
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from helpers import plots, toy
 from helpers.plots import svg
 from helpers.plots.passes import _shade
 from helpers.recording.toy import record_toy
 from helpers.trace import Trace, spread
-from tests.pictures import boxes, check_form
+from tests.pictures import boxes, check_form, curves
 from tests.pictures import words as words_of
 
 SHORT, NORMAL, LONG = record_toy(max_new=3, ban_eos=True), record_toy(), record_toy(ban_eos=True)
@@ -226,13 +225,8 @@ def test_growth_is_drawn_to_scale_and_named() -> None:
     assert [*picture.numbers.values()] == [[1, 8, 32], [4, 60, 624], [4, 11, 35]]
     for figure in (picture.figure, picture.narrow):
         assert {"without the cache", "with the cache", "624", "35"} <= set(words_of(figure))
-        assert [line.tolist() for line in curves(figure)] == [[4, 60, 624], [4, 11, 35]]
+        assert [list(line.get_ydata()) for line in curves(figure)] == [[4, 60, 624], [4, 11, 35]]
     assert "without the cache: 4.0 at 1, 60 at 8, 624 at 32" in picture.alt
-
-
-def curves(figure: Figure) -> list[np.ndarray]:
-    """The y of the lines of a figure's plot."""
-    return [np.asarray(line.get_ydata()) for line in figure.axes[0].child_axes[0].lines]
 
 
 def test_name_weights_labels_the_largest() -> None:

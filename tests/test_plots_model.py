@@ -22,7 +22,7 @@ from helpers.cost.models import MODELS
 from helpers.plots import canvas, measured
 from helpers.plots.svg import PALETTE
 from tests.machine import ROOT
-from tests.pictures import boxes, check_form, words
+from tests.pictures import boxes, check_form, curves, words
 
 T, S = 2, 6
 RIGHT = np.tril(np.ones((T, S), dtype=bool), S - T)
@@ -172,11 +172,6 @@ def test_hands_turn_clockwise_from_the_top_by_their_speed() -> None:
         assert turned == pytest.approx([a % (2 * math.pi) for row in picture.numbers["angles"] for a in row])
         assert {"cos to 3: 0.28", "cos to 7: 0.54", "a round: 6.3 positions"} <= set(words(figure))
     assert words(picture_of("clocks, many").figure).count("0–7") == 2  # the slow ones' hands lie together
-
-
-def curves(figure: Any) -> list[Any]:
-    """The lines of a figure's plot."""
-    return list(figure.axes[0].child_axes[0].lines)
 
 
 def test_loss_curve_says_where_it_starts_and_ends() -> None:

@@ -50,12 +50,13 @@ def test_the_same_in_every_run() -> None:
 
 def test_nothing_is_written_to_stderr_and_no_file_stays_open(capfd: pytest.CaptureFixture[str]) -> None:
     record_of(lambda: x + y)
-    next_files = []
+    free = []
     for _ in range(2):
-        next_files.append(os.dup(2))
-        os.close(next_files[-1])
+        free.append([os.dup(2), os.dup(2)])
+        os.close(free[-1][0])
+        os.close(free[-1][1])
         record_of(lambda: x + y)
-    assert next_files[0] == next_files[1]
+    assert free[0] == free[1]
     assert capfd.readouterr().err == ""
     os.write(2, b"heard")
     assert capfd.readouterr().err == "heard"

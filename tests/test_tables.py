@@ -21,11 +21,13 @@ from helpers.tables import Table, short
 )  # fmt: skip
 def test_cells_have_few_digits(x: Any, text: str) -> None:
     assert short(x) == text
+    assert short(100.4, digits=0) == "100"
 
 
 def test_a_table_as_text_and_as_html() -> None:
     table = Table([[1.2345, -2.0], [True, "a<b"]], ["one", "three"], ["x", "long"], digits=3, corner="n")
     assert repr(table) == "n          x  long\none    1.234    -2\nthree    yes   a<b"
+    assert repr(Table([[""]], ["a"], ["x"])) == "   x\na"
     cells = re.findall(">([^<]+)<", table._repr_html_())
     assert cells == ["n", "x", "long", "one", "1.234", "−2", "three", "yes", "a&lt;b"]
 
