@@ -60,6 +60,133 @@ def stored(folder: Path, **sizes: Any) -> tuple[Path, Any]:
     return folder, model
 
 
+# Shares, without ranks.
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.data())
+def test_heads_are_shared_out_with_their_groups(kv: int, group: int, times: int, data: Any) -> None:
+    world = data.draw(st.sampled_from([n for n in range(1, kv * group + 1) if (kv * group) % n == 0]))
+    config = tiny_config(n_heads=kv * group, n_kv_heads=kv, intermediate_size=world * times)
+    if kv % world and world % kv:
+        with pytest.raises(ValueError, match=f"{world} ranks for {kv} KV heads"):
+            share_config(config, 0, world)
+        return
+    owned = [heads_of_rank(rank, world, kv * group, kv) for rank in range(world)]
+    assert [head for queries, _ in owned for head in queries] == list(range(kv * group))
+    for rank, (queries, kv_heads) in enumerate(owned):
+        share = share_config(config, rank, world)
+        each = share.n_heads // share.n_kv_heads
+        assert [kv_heads[i // each] for i in range(share.n_heads)] == [head // group for head in queries]
+
+
+def test_a_share_of_the_weights_is_cut_as_it_is_used() -> None:
+    model = tiny(n_kv_heads=2, qkv_bias=True)
+    shares = [share_of(model.state_dict(), model.config, rank, 2) for rank in range(2)]
+    for name, whole in model.state_dict().items():
+        part, parts = name.split(".")[-2], [share[name] for share in shares]
+        if part in ("o_proj", "down_proj"):
+            torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+        elif part.endswith("_proj"):
+            torch.testing.assert_close(torch.cat(parts), whole)
+        else:
+            torch.testing.assert_close(parts, [whole, whole])
+
+
+@given(st.integers(1, 7), st.integers(0, 6), st.integers(1, 4), st.integers(0, 1000))
+def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    S = before + T
+    q, k, v = (
+        torch.randn(2, H, rows, 8, dtype=torch.float64, generator=draw)
+        for H, rows in ((6, T), (3, S), (3, S))
+    )
+    mask = torch.ones(T, S, dtype=torch.bool).tril(before)
+    owner = torch.randint(n, (S,), generator=draw)  # some may own nothing
+    shares = [
+        attend_apart(q * 9, k[:, :, mine], v[:, :, mine], mask[:, mine], 0.3)
+        for mine in (owner == i for i in range(n))
+    ]
+    found = merged(*(torch.stack(parts) for parts in zip(*shares, strict=True)))
+    torch.testing.assert_close(found, attend(q * 9, k, v, mask, 0.3), rtol=0, atol=1e-12)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 30))
+def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> None:
+    config, rows = tiny_config(), torch.randn(2, 1, 3, sum(split), 8)
+    caches = [RowsOfRank(config, rank, world) for rank in range(world)]
+    whole = StaticCache(config)
+    for k, v in zip(*(x.split(split, dim=2) for x in rows), strict=True):
+        for cache in (whole, *caches):
+            handed = cache.append(1, k, v)
+            assert handed[0].shape[2] == cache.mask(k.shape[2]).shape[1]
+            cache.advance(k.shape[2])
+    keys = torch.zeros_like(rows[0])
+    for rank, cache in enumerate(caches):
+        keys[:, :, rank::world] = cache.k[1]
+        torch.testing.assert_close(cache.mask(0)[:, :0], whole.mask(0)[:, :0])
+    torch.testing.assert_close(keys, rows[0])
+    for cache in caches:
+        cache.truncate(min(cut, sum(split)))
+        k, _ = cache.append(1, rows[0][:, :, :1], rows[1][:, :, :1])  # what was cut off is gone
+        assert k.shape[2] == cache.mask(1).shape[1]
+    assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
+
+
+def test_a_message_takes_half_of_there_and_back_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([8.0, 2.0, 4.0, 9.0, 3.0, 5.0])  # three times there and back, three sums
+    now, sent = 0.0, list[int]()
+
+    def wait(x: Any, *_: Any) -> None:
+        nonlocal now
+        now += next(seconds)
+        sent.append(x.nbytes)
+
+    wire: Any = SimpleNamespace(rank=0, world=2, send=wait, receive=lambda *_: None, add=wait)
+    monkeypatch.setattr("helpers.parallel.wire.time.perf_counter", lambda: now)
+    assert time_messages(wire, [400], turns=3) == [(1.0, 3.0)]
+    assert sent == [400] * 6
+
+
+def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
+    with socket.create_server((ranks.HOST, 0)) as taken, pytest.raises(RankError, match="cannot be opened"):
+        run_ranks(rank_tasks.fail, 2, "", tmp_path, port=taken.getsockname()[1])
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"n": 0}, "n is 0"),
+        ({"n": 2.5}, "n is 2.5"),
+        ({"deadline_seconds": -1}, "deadline_seconds is -1; expected a number of seconds over 0"),
+        ({"port": "a"}, "port is 'a'; expected a whole number from 0 to 65535, 0 for a free one"),
+        ({"port": 65536}, "port is 65536"),
+        ({"port": -1}, "port is -1"),
+        ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
+        (
+            {"task": functools.partial(rank_tasks.fail)},
+            "^the task is functools.partial.*; give its arguments",
+        ),
+        ({"task": lambda wire: None}, "^the task is <function .*lambda"),
+    ]
+    for settings, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            run_ranks(**{"task": rank_tasks.fail, "n": 2, "deadline_seconds": 5, **settings})
+    for world, what in ((4, "n_heads 6"), (2, "3 KV heads"), (3, "intermediate_size 22")):
+        with pytest.raises(ValueError, match=f"{world} ranks for {what}"):
+            share_config(tiny_config(), 0, world)
+    reply = shipped.FOLDER, [1], 2
+    for world, task, args in ((1, handover, reply), (3, handover, reply), (1, time_messages, ([4],))):
+        wire: Any = SimpleNamespace(rank=0, world=world)  # each rank sees it, before it waits for another
+        with pytest.raises(ValueError, match=f"{task.__name__} in {world} ranks; expected 2"):
+            task(wire, *args)
+
+
+def of_a_cell() -> Callable[..., Any]:
+    """Return a function as a notebook's cell defines it."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("def task(wire): ...", names)
+    return names["task"]
+
+
+# Ranks that run together.
+
+
 @pytest.mark.parametrize("n", SHARED)
 def test_ranks_give_the_logits_of_one_machine(n: int, tmp_path: Path) -> None:
     ids, jobs, expected = tokens(2, 9), [], []
@@ -133,21 +260,6 @@ def test_a_rank_that_stops_in_a_reply(by: str, said: str, seconds: float) -> Non
         run_ranks(heads_apart, 2, shipped.FOLDER, [1, 2, 3], 8, 2, by, deadline_seconds=seconds)
 
 
-def test_a_message_takes_half_of_there_and_back_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter([8.0, 2.0, 4.0, 9.0, 3.0, 5.0])  # three times there and back, three sums
-    now, sent = 0.0, list[int]()
-
-    def wait(x: Any, *_: Any) -> None:
-        nonlocal now
-        now += next(seconds)
-        sent.append(x.nbytes)
-
-    wire: Any = SimpleNamespace(rank=0, world=2, send=wait, receive=lambda *_: None, add=wait)
-    monkeypatch.setattr("helpers.parallel.wire.time.perf_counter", lambda: now)
-    assert time_messages(wire, [400], turns=3) == [(1.0, 3.0)]
-    assert sent == [400] * 6
-
-
 def test_messages_take_time() -> None:
     found = run_ranks(time_messages, 3, [4, 4_000])
     assert [[len(both) for both in rank] for rank in found] == [[2, 2]] * 3  # to send, to add up
@@ -176,78 +288,6 @@ def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:
     assert here.words + there.words == list(generate(model, prompt, 9))
     with pytest.raises(ValueError, match="latent rows serve all heads"):
         share_config(model.config, 0, 2)
-
-
-# Shares, without ranks.
-
-
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.data())
-def test_heads_are_shared_out_with_their_groups(kv: int, group: int, times: int, data: Any) -> None:
-    world = data.draw(st.sampled_from([n for n in range(1, kv * group + 1) if (kv * group) % n == 0]))
-    config = tiny_config(n_heads=kv * group, n_kv_heads=kv, intermediate_size=world * times)
-    if kv % world and world % kv:
-        with pytest.raises(ValueError, match=f"{world} ranks for {kv} KV heads"):
-            share_config(config, 0, world)
-        return
-    owned = [heads_of_rank(rank, world, kv * group, kv) for rank in range(world)]
-    assert [head for queries, _ in owned for head in queries] == list(range(kv * group))
-    for rank, (queries, kv_heads) in enumerate(owned):
-        share = share_config(config, rank, world)
-        each = share.n_heads // share.n_kv_heads
-        assert [kv_heads[i // each] for i in range(share.n_heads)] == [head // group for head in queries]
-
-
-def test_a_share_of_the_weights_is_cut_as_it_is_used() -> None:
-    model = tiny(n_kv_heads=2, qkv_bias=True)
-    shares = [share_of(model.state_dict(), model.config, rank, 2) for rank in range(2)]
-    for name, whole in model.state_dict().items():
-        part, parts = name.split(".")[-2], [share[name] for share in shares]
-        if part in ("o_proj", "down_proj"):
-            torch.testing.assert_close(torch.cat(parts, dim=1), whole)
-        elif part.endswith("_proj"):
-            torch.testing.assert_close(torch.cat(parts), whole)
-        else:
-            torch.testing.assert_close(parts, [whole, whole])
-
-
-@given(st.integers(1, 7), st.integers(0, 6), st.integers(1, 4), st.integers(0, 1000))
-def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed: int) -> None:
-    draw = torch.Generator().manual_seed(seed)
-    S = before + T
-    q, k, v = (
-        torch.randn(2, H, rows, 8, dtype=torch.float64, generator=draw)
-        for H, rows in ((6, T), (3, S), (3, S))
-    )
-    mask = torch.ones(T, S, dtype=torch.bool).tril(before)
-    owner = torch.randint(n, (S,), generator=draw)  # some may own nothing
-    shares = [
-        attend_apart(q * 9, k[:, :, mine], v[:, :, mine], mask[:, mine], 0.3)
-        for mine in (owner == i for i in range(n))
-    ]
-    found = merged(*(torch.stack(parts) for parts in zip(*shares, strict=True)))
-    torch.testing.assert_close(found, attend(q * 9, k, v, mask, 0.3), rtol=0, atol=1e-12)
-
-
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 30))
-def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> None:
-    config, rows = tiny_config(), torch.randn(2, 1, 3, sum(split), 8)
-    caches = [RowsOfRank(config, rank, world) for rank in range(world)]
-    whole = StaticCache(config)
-    for k, v in zip(*(x.split(split, dim=2) for x in rows), strict=True):
-        for cache in (whole, *caches):
-            handed = cache.append(1, k, v)
-            assert handed[0].shape[2] == cache.mask(k.shape[2]).shape[1]
-            cache.advance(k.shape[2])
-    keys = torch.zeros_like(rows[0])
-    for rank, cache in enumerate(caches):
-        keys[:, :, rank::world] = cache.k[1]
-        torch.testing.assert_close(cache.mask(0)[:, :0], whole.mask(0)[:, :0])
-    torch.testing.assert_close(keys, rows[0])
-    for cache in caches:
-        cache.truncate(min(cut, sum(split)))
-        k, _ = cache.append(1, rows[0][:, :, :1], rows[1][:, :, :1])  # what was cut off is gone
-        assert k.shape[2] == cache.mask(1).shape[1]
-    assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
 
 
 # Ranks that fail.
@@ -317,40 +357,3 @@ def test_ranks_end_with_the_process_that_started_them() -> None:
             line.settimeout(10)
             with contextlib.suppress(ConnectionResetError):
                 assert line.recv(1) == b""  # its process is gone
-
-
-def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
-    with socket.create_server((ranks.HOST, 0)) as taken, pytest.raises(RankError, match="cannot be opened"):
-        run_ranks(rank_tasks.fail, 2, "", tmp_path, port=taken.getsockname()[1])
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"n": 0}, "n is 0"),
-        ({"n": 2.5}, "n is 2.5"),
-        ({"deadline_seconds": -1}, "deadline_seconds is -1; expected a number of seconds over 0"),
-        ({"port": "a"}, "port is 'a'; expected a whole number from 0 to 65535, 0 for a free one"),
-        ({"port": 65536}, "port is 65536"),
-        ({"port": -1}, "port is -1"),
-        ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
-        (
-            {"task": functools.partial(rank_tasks.fail)},
-            "^the task is functools.partial.*; give its arguments",
-        ),
-        ({"task": lambda wire: None}, "^the task is <function .*lambda"),
-    ]
-    for settings, message in wrong:
-        with pytest.raises(ValueError, match=message):
-            run_ranks(**{"task": rank_tasks.fail, "n": 2, "deadline_seconds": 5, **settings})
-    for world, what in ((4, "n_heads 6"), (2, "3 KV heads"), (3, "intermediate_size 22")):
-        with pytest.raises(ValueError, match=f"{world} ranks for {what}"):
-            share_config(tiny_config(), 0, world)
-    reply = shipped.FOLDER, [1], 2
-    for world, task, args in ((1, handover, reply), (3, handover, reply), (1, time_messages, ([4],))):
-        wire: Any = SimpleNamespace(rank=0, world=world)  # each rank sees it, before it waits for another
-        with pytest.raises(ValueError, match=f"{task.__name__} in {world} ranks; expected 2"):
-            task(wire, *args)
-
-
-def of_a_cell() -> Callable[..., Any]:
-    """Return a function as a notebook's cell defines it."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    exec("def task(wire): ...", names)
-    return names["task"]
