@@ -37,8 +37,14 @@ PARTS = {
     "sampling": ("helpers/sampling.py", "tests/test_sampling.py"),
     "cost": ("helpers/cost/counts.py", "tests/test_cost.py"),
     "bytes": ("helpers/cost/bytes.py", "tests/test_cost_bytes.py"),
+    "roofline": ("helpers/cost/roofline.py", "tests/test_roofline.py"),
+    "serve": ("helpers/serve/*.py", "tests/test_serve_scheduler.py tests/test_serve_engine.py"),
     "attention": ("helpers/model/attention.py", "tests/test_model_attention.py tests/test_model_equal.py"),
-    "cache": ("helpers/model/cache/*.py", "tests/test_model_cache.py tests/test_model_kinds.py"),
+    "cache": (
+        "helpers/model/cache/*.py",
+        "tests/test_model_cache.py tests/test_model_kinds.py "
+        "tests/test_model_ragged.py tests/test_model_smaller.py",
+    ),
     "transformer": (
         "helpers/model/transformer.py",
         "tests/test_model_attention.py tests/test_model_equal.py",
