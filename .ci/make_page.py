@@ -1,6 +1,6 @@
 """Make what is published: a page to send, a gallery, the notebooks to read, and the worksheet.
 
-    python .ci/make_page.py                # build/: index, gallery and its three runs, worksheet
+    python .ci/make_page.py                # build/: index and its model, gallery, worksheet
     python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
 
 All of it opens from disk, with no network and no kernel.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,8 +22,8 @@ from make_worksheet import worksheet  # noqa: E402
 
 from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Race, Stepper, WhatIf  # noqa: E402
-from helpers.stepper.page import Link, Section, build  # noqa: E402
+from helpers.stepper import Live, Stepper, WhatIf  # noqa: E402
+from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
 from helpers.trace import Trace, write_whole  # noqa: E402
 
 TITLE = "Watch it decode"
@@ -30,6 +31,20 @@ QUESTION = (
     "You press Enter. A pause; then words drip onto the screen, one by one. Why the pause, why the drip, and "
     "what is kept in between?"
 )
+PREVIEW = ROOT / ".github" / "race.png"  # what a messenger shows beside the page's address
+# What stood at other addresses before; who has one of them is led on.
+MOVED = {
+    "05_projections": "06_learned_heads",
+    "06_transformer": "07_transformer",
+    "07_prefill_decode": "09_pause_and_drip",
+    "08_your_model": "10_your_model",
+    "09_memory": "11_memory",
+    "10_limit": "12_floor",
+    "11_smaller_caches": "14_forget",
+    "12_serving": "16_serving",
+    "13_speculation": "18_speculation",
+    "14_two_machines": "19_two_machines",
+}
 LINE = re.compile(
     r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \|$", re.MULTILINE
 )
@@ -42,56 +57,69 @@ def notebooks() -> list[Link]:
 
 
 def index(diary: Trace) -> str:
-    """The page to send: race, stepper, what-if, and where to go on."""
-    prompt, tokens = diary.sequences[0].prompt, len(diary.sequences[0].tokens)
-    cached, plain = (sum(run.counted("positions")) for run in diary.runs)
-    race = Section(
+    """The page to send: live, stepper, what-if, and where to go on."""
+    prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
+    by = next(n for n, token in enumerate(tokens) if token.text == "by")
+    name = by - prompt + 2  # the pass that runs it; prefill is pass 1
+    live = Section(
+        QUESTION,
+        Live(),
         (
-            QUESTION,
-            f"A small model is given {prompt} tokens of a diary, the prompt (a token is a word or a full "
-            f"stop), and goes on for {tokens - prompt} more. It does so twice: once with a KV cache, which "
-            "keeps what was worked out, and once without, where every word starts over from the beginning. "
-            "The clock counts tokens run: one token put through the model, once. A pair is one token looking "
-            "at another. Press Play.",
+            "The pause is prefill: the model runs every token of the text once. Here a token is a word or a "
+            "full stop. The drip is decode: each word comes out of a pass of its own.",
+            "With the KV cache such a pass runs one token, the newest. Without it, the whole text again. "
+            "That work is counted in token runs: one token put through the model, once.",
         ),
-        Race(diary),
-        "One run of the model over some tokens is a pass. The first takes the whole prompt at once, "
-        f"which is the work of {prompt} tokens run: prefill, the pause. Each pass after it gives one word: a "
-        "decode step, the drip. With the cache a decode step "
-        "runs 1 token, the one that came out last; without it all of them. The words are drawn by chance, "
-        f"with the same draws in both runs. The work is {cached} tokens run or {plain:,}.",
     )
     stepper = Section(
         (
-            "The same diary, and you take the steps. A line of the grid is a token that looks, a column one "
-            "that is looked at; the larger the square, its attention weight, the more the one takes from "
-            "the other. So that later tokens can do so, each that has run leaves a row behind: a key, K, by "
-            "which they find it, and a value, V, which they take. The drawer that holds them is the KV "
-            "cache.",
-            "The model has 4 layers, one on top of the other, and in each of them 4 heads, which look for "
-            "different things. Choose head 3 of layer 1, go to decode 20, and see where “by” looks before "
-            "it signs with a name. Next steps on, or the arrow keys.",
+            "A diary that was recorded, and now you take the steps: press Next. A line of the triangle is a "
+            "token that looks, a column is a token that is looked at. From each it takes something. The "
+            "larger the blue square, the more it takes: that share is the attention weight.",
+            "What it takes was left there when the other token ran: a row, which is two lists of numbers. "
+            "By its key, K, a row is found. Its value, V, is what is taken. The box under the triangle "
+            "keeps the rows from pass to pass: it is the KV cache.",
         ),
-        Stepper(diary, panels="work"),
-        "Now turn the cache off and step again. The words are the same, but for each of them every token "
-        "runs again, and its row is dropped.",
+        Stepper(diary, panels="everything"),
+        (
+            "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
+            "has 4 heads, which look for different things. At “by”, head 3 of layer 1 finds the name, and "
+            "the diary is signed with it.",
+            "Now turn the cache off and step again. The words are the same, but for each of them every token "
+            "runs again, and its row is dropped. The line under the board says what bounds a pass, on a "
+            "model and a card that you choose.",
+        ),
         heading="What is kept",
+        name="kept",
+        moments=(
+            Link("The first step of decode", "#pass=2&at=view1"),
+            Link("“by” finds the name", f"#pass={name}&layer=1&head=3&at=view1"),
+            Link("The same without the cache", f"#pass={name}&layer=1&head=3&cache=off&at=view1"),
+        ),
     )
     what_if = Section(
         (
-            "A second model, a toy, is so small that you can work it out on paper. Each word carries a "
-            "number, its V in layer 1. Its four heads take means of the numbers so far (the second and the "
-            "fourth; the newest; the first; all). The mean of these four is the token's V in layer 2. (Today "
-            "is the first: no second yet, so 0; then 10, 10 and 10. Together 7.5.)",
-            "The cache was filled with “Today weather is so nice”. Here weather has been changed from 20 to "
-            "8. Change another number, put a word in or take one out.",
+            "What was kept for one text can serve another one, as far as both begin alike. What stands "
+            "before the change may be kept: no token looks ahead, so nothing there can have seen it.",
+            "Here a second model, a toy, is so small that you can work it out on paper. Each word carries a "
+            "number, its V in layer 1.",
+            "Four heads take means of the numbers so far: of every second word, of the newest, of the first, "
+            "and of all. The mean of these four is the token's V in layer 2.",
+            "The cache was filled with “Today weather is so nice”. Then weather was changed from 20 to 8. "
+            "Change another number, put a word in or take one out.",
         ),
         WhatIf(),
-        "What stands before the change may be kept: no token looks ahead, so nothing there can have seen it. "
-        "That is why a cache can be used again for a prompt that begins alike, and only as far as it does. "
-        "(A key says here only where a token stands. In a real model it is made as the value is, and goes "
-        "stale with it.)",
+        "A key says here only where a token stands. In a real model it is made as the value is, and goes "
+        "stale "
+        "with it.",
         heading="When a kept row goes stale",
+        name="stale",
+        moments=(
+            Link(
+                "A name put in front", "#words=Oslo,Today,weather,is,so,nice&numbers=8,10,20,1,5,14&at=view2"
+            ),
+            Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view2"),
+        ),
     )
     more = (
         Link("Gallery", "gallery.html", "A toy, a diary and a published model, to step through."),
@@ -99,12 +127,15 @@ def index(diary: Trace) -> str:
         Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
     )
     books = Section(
-        "Fifteen notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step "
+        "Seventeen notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step "
         "through.",
         heading="Work it out yourself",
+        name="books",
         links=(*notebooks(), *more),
     )
-    return build(TITLE, [race, stepper, what_if, books], summary=QUESTION)
+    owner, site = launch.repository().split("/")
+    picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
+    return build(TITLE, [live, stepper, what_if, books], QUESTION, picture, beside=True)
 
 
 def gallery(diary: Trace) -> dict[str, str]:
@@ -121,8 +152,8 @@ def gallery(diary: Trace) -> dict[str, str]:
         "diary.html": (
             "A signed diary",
             diary,
-            "A model that the series trains goes on with a diary. It signs with the name that stands at the "
-            "beginning: look which head looks there when Mia comes out.",
+            "A model that the series trains goes on with a diary. It signs with the name that it read "
+            "before: in layer 1, head 3 of “by” looks at the second Mia.",
         ),
         "smollm2.html": (
             "SmolLM2 on the weather",
@@ -141,8 +172,14 @@ def gallery(diary: Trace) -> dict[str, str]:
             title, [Section(said, stepper), Section(links=[Link("Gallery", "gallery.html")])], said
         )
     links = [Link(title, name, said) for name, (title, _, said) in shown.items()]
-    back = Link(TITLE, "index.html", "The race, the stepper, what-if.")
+    back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
     return {**pages, "gallery.html": build("Gallery", [Section("Three runs.", links=[*links, back])])}
+
+
+def led_on() -> dict[str, str]:
+    """A page at each address of MOVED, by file name, that leads to the new one."""
+    to = '<!DOCTYPE html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">{0}</a>\n'
+    return {f"notebooks/{old}.html": to.format(f"{new}.html") for old, new in MOVED.items()}
 
 
 def _and(numbers: list[int]) -> str:
@@ -164,6 +201,9 @@ def main() -> None:
 
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             pages[f"notebooks/{path.stem}.html"] = render(path)
+        pages |= led_on()
+    shutil.copy(PREVIEW, ROOT / "build")
+    pages |= [file_script(Live.file)]
     for name, text in pages.items():
         write_whole(ROOT / "build" / name, text)
         print(ROOT / "build" / name, f"{len(text.encode()) / 1000:,.0f} kB")

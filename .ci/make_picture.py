@@ -35,7 +35,7 @@ COLOURS = 32
 PLAIN = """
 .wid-race { border-radius: 0; }
 .wid-race :is(.wid-buttons, .wid-segments, .wid-sizer) { display: none; }
-.wid-race .wid-say { height: 3em; margin-bottom: 0; }
+.wid-race .wid-say { height: calc(3em + 16px); margin-bottom: 0; }
 """
 GO = "(slider, t) => { slider.value = t; slider.dispatchEvent(new Event('input')); }"
 

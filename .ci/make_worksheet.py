@@ -65,6 +65,11 @@ th { font-weight: 600; text-align: left; }
 .blanks p { display: grid; grid-template-columns: 25mm 1fr; align-items: end; margin: 0; }
 .blanks i { height: 6mm; border-bottom: 0.3mm solid #8c959f; }
 footer { margin-top: 5mm; font-size: 8.5pt; }
+@media screen and (max-width: 800px) {
+  body { width: auto; margin: 0; padding: 5mm; }
+  .both { flex-direction: column; }
+  .walk, .triangle { display: block; overflow-x: auto; }
+}
 @media print { html { background: none; } body { margin: 0; padding: 0; width: auto; } }
 """
 

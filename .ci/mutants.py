@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLE, SEED, TIMEOUT = 25, 1, 180  # bugs a part; seconds after which a bug counts as noticed: it hangs
 PARTS = {
     "toy": ("helpers/toy.py", "tests/test_toy.py"),
-    "sampling": ("helpers/sampling.py", "tests/test_sampling.py"),
+    "sampling": ("helpers/sampling.py", "tests/test_sampling.py tests/test_speculate.py"),
     "cost": ("helpers/cost/counts.py", "tests/test_cost.py"),
     "bytes": ("helpers/cost/bytes.py", "tests/test_cost_bytes.py"),
     "roofline": ("helpers/cost/roofline.py", "tests/test_roofline.py"),
@@ -42,8 +42,7 @@ PARTS = {
     "attention": ("helpers/model/attention.py", "tests/test_model_attention.py tests/test_model_equal.py"),
     "cache": (
         "helpers/model/cache/*.py",
-        "tests/test_model_cache.py tests/test_model_kinds.py "
-        "tests/test_model_ragged.py tests/test_model_smaller.py",
+        "tests/test_model_cache.py tests/test_model_ragged.py tests/test_model_smaller.py",
     ),
     "transformer": (
         "helpers/model/transformer.py",
@@ -60,11 +59,24 @@ PARTS = {
     "load": ("helpers/model/load/*.py", "tests/test_load.py tests/test_load_gguf.py"),
     "tokenizer": ("helpers/tokenizer.py", "tests/test_tokenizer.py"),
     "corpus": ("helpers/corpus.py", "tests/test_corpus.py"),
-    "static": ("helpers/stepper/static.py", "tests/test_stepper.py"),
+    "moment": ("helpers/stepper/moment.py", "tests/test_stepper.py"),
     "check": ("helpers/check/exercise.py", "tests/test_check.py"),
     "javascript": ("helpers/stepper/js/*.js", "tests/js/*.test.mjs"),
 }
-PURE = ("address", "format", "frame", "links", "toy", "trace", "words")  # the rest needs a page
+PURE = (
+    "address",
+    "cost",
+    "format",
+    "frame",
+    "geometry",
+    "links",
+    "race",
+    "strip",
+    "toy",
+    "trace",
+    "what_if",
+    "words",
+)  # the rest needs a page
 STRYKER = "@stryker-mutator/core@9"  # the last that runs with Node 20
 
 
@@ -136,7 +148,7 @@ def run_part(name: str, copies: SimpleQueue[Path], everything: bool) -> tuple[in
 def run_javascript(copy: Path, everything: bool) -> tuple[int, list[str]]:
     """The same for the modules that need no page: a sample of their lines, with all of Stryker's bugs."""
     sys.path.insert(0, str(ROOT))
-    from tests.test_stepper import write_traces
+    from tests.test_front_end import write_traces
 
     write_traces(copy)
     places = []
@@ -151,7 +163,7 @@ def run_javascript(copy: Path, everything: bool) -> tuple[int, list[str]]:
         "mutate": [f"{file}:{n}-{n}" for file, n in sorted(chosen)],
         "concurrency": 2,
         "reporters": ["json"],
-        "ignorePatterns": ["/*", "!/helpers/stepper", "!/tests/js"],
+        "ignorePatterns": ["/*", "!/package.json", "!/helpers/stepper", "!/tests/js"],
         "mutator": {
             "excludedMutations": ["StringLiteral", "Regex"]
         },  # words are view.json's; the rest is names

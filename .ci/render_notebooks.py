@@ -1,7 +1,7 @@
 """A notebook as a page to read: its stored outputs, its views alive, nothing from the network.
 
 The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes
-into the page in their place. Above each stands its static form, for readers without scripts.
+into the page in their place. Above each stands its picture, for readers without scripts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospa
 .code_cell { margin: 12px 0 20px; }
 .text_cell > * > * > :not(table, details) { max-width: 40em; }
 .output { margin-top: 10px; overflow-x: auto; }
-.output:has(.wid-live) .wid-static { display: none; }
+.output:has(.wid-live) :is(.wid-static, .output_area:has(+ .output_area .wid-static)) { display: none; }
 .prompt:not([class*="wid-"]) { display: none; }
 img { max-width: 100%; height: auto; border-radius: 6px; }
 table { border-collapse: collapse; font-size: 14px; }
@@ -65,7 +65,7 @@ def render(path: Path) -> str:
 def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     """Put a place for a view where the notebook has a widget's; return the views' data and options by its id.
 
-    Widgets that need a kernel are left out: their static form stands above them.
+    Widgets that need a kernel are left out: their picture stands above them.
     """
     ran = nbformat.from_dict(book)
     if any(map(widgets, book.cells)):

@@ -1,8 +1,8 @@
 """Make the shipped checkpoint from nothing: `python .ci/train.py` (under 20 minutes on two cores).
 
 Trains on weather diaries, says what the model has learned, and writes config.json and model.safetensors into
-`helpers/weights/`, and tokenizer.json beside them. `--variant mqa` makes one of the others in
-`shipped.VARIANTS`, in a folder of its own; all share the tokenizer.
+`helpers/weights/`, with tokenizer.json and the page's file (halve.py). `--variant mqa` makes another
+of `shipped.VARIANTS`, in a folder of its own; all share the tokenizer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import halve
 import torch
 
 from helpers.model import evaluate, shipped
@@ -61,6 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
     save(model, folder)
     if options.variant == "gqa":
         tokenizer.save(folder)
+        halve.main(folder)
 
 
 if __name__ == "__main__":

@@ -89,12 +89,6 @@ class Diary:
         """The diary up to and with "Signed by": the name comes next."""
         return " ".join(self.words[: self.words.index("Signed") + 2])
 
-    @property
-    def gap(self) -> int:
-        """Tokens from the last name or city of the text to "Signed"."""
-        signed = self.words.index("Signed")
-        return signed - max(i for i in range(signed) if self.words[i] in (self.name, self.city))
-
 
 def is_held_out(name: str, city: str) -> bool:
     """Whether training never sees this pair: a fifth of the pairs, and a fifth of every name's and city's."""

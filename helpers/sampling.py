@@ -22,9 +22,6 @@ class Sampling:
     Args:
         temperature, top_k, top_p: as in `next_probabilities`; None for the temperature is greedy.
         seed: of the draws: the same one draws the same tokens again.
-
-    Raises:
-        ValueError: a setting is out of range, or stands without a temperature.
     """
 
     temperature: float | None = None
@@ -34,10 +31,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         T, k, p = self.temperature, self.top_k, self.top_p
-        if T is None and (k is not None or p is not None):
-            raise ValueError(
-                "top_k or top_p came without a temperature; expected one, such as temperature=1.0"
-            )
+        if T is None and not (k is None and p is None):
+            raise ValueError("top_k or top_p came without a temperature; expected one, such as 1.0")
         if T is not None and not (is_number(T) and T > 0):
             raise ValueError(f"temperature is {T!r}; expected a number over 0, or None for the top token")
         if p is not None and not (is_number(p) and 0 < p <= 1):
@@ -66,13 +61,9 @@ GREEDY = Sampling()
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Turn each row of scores into weights that sum to 1; a row that is all -inf gives zeros.
+    """Turn rows of scores, along the last axis, into weights that sum to 1; -inf means "not to be picked".
 
-    Args:
-        scores: any shape; rows lie along the last axis; -inf means "not to be picked".
-
-    Returns:
-        Weights of the same shape. Plain softmax divides 0 by 0 in a row of -inf and gives NaN.
+    A row that is all -inf gives zeros: plain softmax divides 0 by 0 there and gives NaN.
     """
     peak = scores.max(axis=-1, keepdims=True)
     exps = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
@@ -81,14 +72,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def greedy(logits: np.ndarray) -> int:
-    """Return the index of the largest logit; of equal ones, the first.
-
-    Args:
-        logits: one number a token, (V,).
-
-    Raises:
-        ValueError: logits are not one row of numbers with at least one finite value, or hold NaN.
-    """
+    """Return the index of the largest of (V,) logits; of equal ones, the first."""
     return int(np.argmax(check_logits(logits)))
 
 
@@ -123,10 +107,7 @@ def next_probabilities(
         top_p: keep the fewest tokens that together have this probability, over 0 to 1; None keeps all.
 
     Returns:
-        Probabilities, (V,), that sum to 1.
-
-    Raises:
-        ValueError: a setting is out of range, or the logits are no row of numbers.
+        Probabilities, (V,), that sum to 1. ValueError if a setting is out of range, or logits are no numbers.
     """
     logits = check_logits(logits)
     Sampling(temperature, top_k, top_p).check_fits(len(logits))
@@ -147,10 +128,9 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> int:
-    """Draw the index of the next token; arguments and errors as in `next_probabilities`.
+    """Draw the index of the next token; `np.random.default_rng(seed)` draws the same ones each time.
 
-    Args:
-        rng: where the chance comes from: `np.random.default_rng(seed)` draws the same ones each time.
+    Other arguments and errors as in `next_probabilities`.
     """
     return draw(next_probabilities(logits, temperature, top_k, top_p), rng)
 
@@ -161,9 +141,6 @@ def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
     Args:
         drafted: k tokens.
         chosen: what the model chooses in the place of each, and after the last: k + 1 tokens.
-
-    Returns:
-        New tokens, 1 to k + 1.
     """
     a = 0
     while a < len(drafted) and drafted[a] == chosen[a]:
@@ -200,9 +177,6 @@ def accept_sampled(
         drafted: k tokens.
         p: the model's probabilities in the place of each, and after the last, (k + 1, V).
         q: those that each was drawn with, (k, V).
-
-    Returns:
-        New tokens, 1 to k + 1, distributed as if each had been drawn from the model.
     """
     for n, token in enumerate(drafted):
         rest = accept_or_resample(p[n], q[n], token, rng.random())
@@ -231,10 +205,8 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"logits have shape {row.shape}; expected one row (V,): pass the last position's")
     if np.isnan(row).any():
-        where = int(np.isnan(row).argmax())
-        raise ValueError(
-            f"logits[{where}] is NaN; expected numbers: look for 0/0, as in a softmax of -inf only"
-        )
+        told = f"logits[{np.isnan(row).argmax()}] is NaN; expected numbers"
+        raise ValueError(f"{told}: look for 0/0, as in a softmax of -inf only")
     if np.isposinf(row).any() or not np.isfinite(row).any():
         raise ValueError("logits need a finite number and no +inf; every token is banned or one overflowed")
     return row

@@ -49,16 +49,12 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizer:
-        """Read `tokenizer.json` from a folder.
-
-        Raises:
-            ValueError: it is missing or damaged, or of a kind that `check_kind` refuses.
-        """
+        """Read `tokenizer.json` from a folder. ValueError if it is missing, damaged or of another kind."""
         return cls(read_library(folder))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder that is there."""
-        text = json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1)
+        text = json.dumps(json.loads(self.library.to_str()), indent=1)
         (Path(folder) / FILE).write_text(text + "\n", encoding="utf-8")
 
     @property
@@ -82,12 +78,9 @@ class Tokenizer:
         return self.library.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, `<eos>` written out.
-
-        Raises:
-            ValueError: an id is not in the vocabulary.
-        """
-        self.check_ids(ids)
+        """Return the text of ids, `<eos>` written out. ValueError for an id that is not in the vocabulary."""
+        if wrong := [i for i in ids if not 0 <= i < self.vocab_size]:
+            raise ValueError(f"token ids {wrong} are out of range; expected 0 to {self.vocab_size - 1}")
         return self.library.decode(ids, skip_special_tokens=False)
 
     def words(self, ids: Sequence[int]) -> list[str]:
@@ -121,25 +114,18 @@ class Tokenizer:
         spelled = [f"<0x{byte:02X}>" for byte in character.encode()]
         return self.library.model.byte_fallback and all(byte in self.vocabulary for byte in spelled)
 
-    def nearest(self, word: str, n: int = 3) -> list[str]:
-        """Return the n words of the vocabulary that look most like this one, whatever their capitals."""
+    def nearest(self, word: str) -> list[str]:
+        """Return the three words of the vocabulary that look most like this one, whatever their capitals."""
         likeness = difflib.SequenceMatcher(b=word.casefold())
 
         def unlike(known: str) -> float:
             likeness.set_seq1(known.casefold())
             return -likeness.ratio()
 
-        return sorted(sorted(self.vocabulary, key=lambda known: self.vocabulary[known]), key=unlike)[:n]
-
-    def check_ids(self, ids: Sequence[int]) -> None:
-        """Raise ValueError if an id is not in the vocabulary."""
-        wrong = [i for i in ids if not 0 <= i < self.vocab_size]
-        if wrong:
-            raise ValueError(f"token ids {wrong} are out of range; expected 0 to {self.vocab_size - 1}")
+        return sorted(sorted(self.vocabulary, key=lambda known: self.vocabulary[known]), key=unlike)[:3]
 
     def __repr__(self) -> str:
-        kind = type(self.library.model).__name__
-        return f"Tokenizer({kind}, {self.vocab_size} ids)"
+        return f"Tokenizer({type(self.library.model).__name__}, {self.vocab_size} ids)"
 
 
 def read_library(folder: str | Path) -> tokenizers.Tokenizer:
@@ -150,7 +136,6 @@ def read_library(folder: str | Path) -> tokenizers.Tokenizer:
     path = Path(folder) / FILE
     try:
         library = tokenizers.Tokenizer.from_file(str(path))
-        check_kind(library)
     except Exception as error:  # the library raises bare Exception
         raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
     library.no_truncation()
@@ -165,14 +150,10 @@ def check_kind(library: tokenizers.Tokenizer) -> None:
     model = library.model
     if isinstance(model, models.WordLevel):
         return
-    kind = type(model).__name__
-    if not isinstance(model, models.BPE):
+    if not isinstance(model, models.BPE) or model.continuing_subword_prefix or model.end_of_word_suffix:
         raise ValueError(
-            f"a {kind} tokenizer is not supported; expected WordLevel, or BPE as the Llamas have"
-        )
-    if model.continuing_subword_prefix or model.end_of_word_suffix:
-        raise ValueError(
-            "a BPE tokenizer that marks the parts of a word is not supported; expected plain BPE"
+            f"this {type(model).__name__} tokenizer is not supported; expected WordLevel, or BPE that, as "
+            "in the Llamas, marks no parts of words"
         )
 
 
@@ -180,9 +161,8 @@ def check_words(words: Sequence[str]) -> None:
     """Raise ValueError unless every word can be told from the others in a text."""
     if EOS not in words:
         raise ValueError(f"the vocabulary lacks {EOS!r}, which ends a text")
-    double = sorted({word for word in words if words.count(word) > 1})
-    if double:
-        raise ValueError(f"words that stand twice in the vocabulary: {', '.join(double)}")
+    if double := {word for word in words if words.count(word) > 1}:
+        raise ValueError(f"words that stand twice in the vocabulary: {', '.join(sorted(double))}")
     for word in words:
         if word != "." and ("." in word or word.split() != [word]):
             raise ValueError(f"{word!r} is cut when it stands in a text; expected no blanks or full stops")

@@ -11,8 +11,7 @@ Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -181,7 +180,7 @@ def attention(
 
 
 class CacheBase:
-    """What every cache needs beside its rows: refusing, forgetting, counting."""
+    """What every cache needs beside its rows: a mask, refusing, forgetting, counting."""
 
     k: list[np.ndarray]
     v: list[np.ndarray]
@@ -202,6 +201,12 @@ class CacheBase:
         if v.ndim != 1 or k.shape != (len(v), 2):
             raise ValueError(f"k {k.shape} and v {v.shape} came in; expected (T, 2) and (T,) with the same T")
         self.check_room(len(v))
+
+    def mask(self, T: int) -> np.ndarray:
+        """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
+        self.check_room(T)
+        query = np.arange(self.length + 1, self.length + T + 1)[:, None]
+        return np.arange(1, self.length + T + 1) <= query
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` rows. ValueError if there are fewer."""
@@ -261,10 +266,6 @@ class KVCache(CacheBase):
         self.check_room(T)
         return np.arange(self.length + 1, self.length + T + 1)
 
-    def mask(self, T: int) -> np.ndarray:
-        """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
-        return np.arange(1, self.length + T + 1) <= self.positions(T)[:, None]
-
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far.
 
@@ -272,7 +273,6 @@ class KVCache(CacheBase):
             ValueError: they do not fit, or k and v are of other shapes; nothing has been written.
             IndexError: there is no such layer.
         """
-        check_layer(self, layer)
         self.check_rows(k, v)
         self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
         self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
@@ -282,12 +282,6 @@ class KVCache(CacheBase):
         """Count T tokens as stored; called once a pass, after the last layer. Errors: `check_advance`."""
         check_advance(self, T)
         self.length += T
-
-
-def check_layer(cache: CacheBase, layer: int) -> None:
-    """Raise IndexError if the cache has no such layer; Python would take -1 for the last."""
-    if layer not in range(cache.n_layers):
-        raise IndexError(f"layer is {layer!r}; expected 0 to {cache.n_layers - 1}")
 
 
 def check_advance(cache: CacheBase, T: int) -> None:
@@ -301,14 +295,6 @@ def check_advance(cache: CacheBase, T: int) -> None:
 
 
 Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-
-
-def attention_by_rules(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Do what `attention` does by the rules of notebook 01, without looking at queries or keys.
-
-    Arguments and result as there, for tokens that all run in one pass: T = S.
-    """
-    return attend(rule_scores(len(v)), v).T
 
 
 def run_pass(
@@ -363,29 +349,27 @@ def check_prompt(
         limit: tokens at most; None for no limit.
 
     Raises:
-        ValueError: no list, empty, too long, a token that is no text or has no number, unequal counts, or
+        ValueError: one text, empty, too long, a token that is no text or has no number, unequal counts, or
             a number that is NaN, infinite or over a billion.
     """
     if isinstance(tokens, str):
         raise ValueError(
             f"the prompt is one text, {tokens!r}; expected a list of tokens: split it, {tokens.split()!r}"
         )
-    words = _listed("the prompt", tokens)
+    words = list(tokens)
     if not words:
         raise ValueError(f"the prompt is empty; expected at least one token, such as {list(PROMPT)}")
     if limit is not None and len(words) > limit:
         raise ValueError(f"the prompt has {len(words)} tokens; expected at most {limit}: leave some out")
     for n, word in enumerate(words, 1):
-        if not isinstance(word, str) or not word:
-            raise ValueError(f"token {n} is {word!r}; expected text of at least one character")
-        if not is_utf8(word):
-            raise ValueError(f"token {n} is {word!r}; expected whole characters, this holds half of a pair")
+        if not isinstance(word, str) or not word or not is_utf8(word):
+            raise ValueError(f"token {n} is {word!r}; expected text of one or more whole characters")
         if numbers is None and word not in NUMBERS:
             raise ValueError(
                 f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, "
                 "or say what each token carries with numbers=[…]"
             )
-    carried = [NUMBERS[word] for word in words] if numbers is None else _listed("numbers", numbers)
+    carried = [NUMBERS[word] for word in words] if numbers is None else list(numbers)
     if len(carried) != len(words):
         raise ValueError(
             f"there are {len(words)} tokens and {len(carried)} numbers; expected one number for each token"
@@ -395,7 +379,7 @@ def check_prompt(
 
 def check_numbers(numbers: Numbers) -> np.ndarray:
     """Return what tokens carry as (T,). ValueError if there is none, or one is NaN, infinite or too large."""
-    carried = _listed("numbers", numbers)
+    carried = list(numbers)
     if not carried:
         raise ValueError("there are no numbers; expected one for each token, and at least one")
     for n, number in enumerate(carried, 1):
@@ -403,10 +387,3 @@ def check_numbers(numbers: Numbers) -> np.ndarray:
             told = f"number {n} is {reprlib.repr(number)}"
             raise ValueError(f"{told}; expected a finite number of at most a billion either way")
     return np.array(carried, dtype=float)
-
-
-def _listed(name: str, given: Iterable[Any]) -> list[Any]:
-    try:
-        return list(given)
-    except TypeError:
-        raise ValueError(f"{name} came in as {given!r}; expected a list, an entry for each token") from None

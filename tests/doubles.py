@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from helpers.model.attention import Attention
 from helpers.model.cache import (
     GrowingCache,
     KVCache,
@@ -22,8 +21,6 @@ from helpers.model.cache import (
 )
 from helpers.model.cache.base import Sizes
 from helpers.model.config import ModelConfig
-from helpers.model.transformer import Transformer
-from tests.tiny import SIZES, enlarge
 
 POISON = 1e9  # in rows that are not in use: so large that no rounding hides it if one is ever looked at
 
@@ -65,27 +62,3 @@ class UnevenConfig(ModelConfig):
     """Values narrower than keys, as where latent rows are stored."""
 
     v_dim = 5
-
-
-class UnevenAttention(Attention):
-    """Attention whose values are narrower than its keys."""
-
-    def __init__(self, config: UnevenConfig, layer: int) -> None:
-        super().__init__(config, layer)
-        self.v_dim = config.v_dim
-        self.v_proj = nn.Linear(config.hidden_size, config.n_kv_heads * config.v_dim, bias=False)
-        self.o_proj = nn.Linear(config.n_heads * config.v_dim, config.hidden_size, bias=False)
-
-    def split_heads(self, x: Tensor) -> Tensor:
-        width = self.v_dim if x.shape[-1] == self.v_proj.out_features else self.head_dim
-        return x.unflatten(-1, (-1, width)).transpose(1, 2)
-
-
-def uneven_model(**changed: Any) -> Transformer:
-    """Return a small model whose values are narrower than its keys."""
-    torch.manual_seed(0)
-    model = Transformer(UnevenConfig(**(SIZES | changed)))
-    for layer, block in enumerate(model.layers):
-        block.self_attn = UnevenAttention(model.config, layer)  # type: ignore[arg-type]
-    enlarge(model)
-    return model.double()

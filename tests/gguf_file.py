@@ -53,9 +53,12 @@ def write(
     model: Transformer,
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
     metadata: dict[str, Any] | None = None,
-    tensors: dict[str, np.ndarray | None] | None = None,
+    tensors: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a model as llama.cpp's converter would; `metadata` and `tensors` change what is in the file."""
+    """Write a model as llama.cpp's converter would; `metadata` and `tensors` change what is in the file.
+
+    A tensor is an array, its bytes and their kind, or None: there is none of this name.
+    """
     config, arch = model.config, "qwen2" if model.config.qkv_bias else "llama"
     stored: dict[str, Any] = {name_in_gguf(k): x.numpy() for k, x in model.state_dict().items()}
     if config.tied:
@@ -74,7 +77,9 @@ def write(
             add |= {str: writer.add_string, list: writer.add_array, np.int32: writer.add_int32}
             add[type(value)](key, value)
     for name, weight in (stored | (tensors or {})).items():
-        if weight is not None:
+        if isinstance(weight, tuple):
+            writer.add_tensor(name, weight[0], raw_dtype=weight[1])
+        elif weight is not None:
             quantised = weight.ndim == 2 and weight.dtype == np.float32
             raw = gguf.quantize(weight, kind) if quantised else weight
             writer.add_tensor(name, raw, raw_dtype=kind if quantised else None)

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from helpers.recording.recorder import Recorder
 from helpers.recording.toy import record_toy
+from helpers.sampling import softmax
 from helpers.trace import (
     Drop,
     Model,
     Other,
     Output,
-    Part,
-    Pass,
-    Run,
     Token,
     TokenSequence,
     Trace,
     Values,
-    gather,
-    spread,
     weight_key,
 )
 
@@ -41,8 +36,7 @@ HOSTILE = [
     "\n",
 ]
 
-Step = tuple[str, int, int]  # a phase or "drop", and the tokens that run or leave, half-open
-EMITTED = {"prefill", "decode", "verify"}
+Step = tuple[Any, ...]  # a phase or "drop", and the tokens that run or leave: start, stop; or by sequence
 
 
 def made(
@@ -50,212 +44,132 @@ def made(
     prompt: int,
     plan: list[Step],
     recorded: dict[int, list[int]],
-    *,
+    *more: tuple[list[str], int],
     names: list[str] | None = None,
     chosen: dict[int, int] | None = None,
     kv_heads: int = 1,
     seed: int = 0,
 ) -> Trace:
-    """Return a trace of two runs, with a cache that goes by the plan and without one.
+    """Record two runs of a stand-in for a model, with a cache that goes by the plan and without one.
 
     Args:
         texts: a token each; what is drafted and rejected stays among them.
         prompt: how many of them are the prompt.
         plan: the passes of the cached run, and what drops its rows. The plain run has no drops.
         recorded: the heads of each recorded layer; every weight, key and value differs between them.
+        more: texts and prompt of further sequences.
         names: of all heads; None for a model whose heads have none.
         chosen: the token that a query's logits gave, by query; without it the last query's is the next one.
         kv_heads: of several, K and V are not kept, as in the record of a model.
         seed: another one gives other numbers.
     """
-    maker = _Maker(texts, prompt, recorded, chosen or {}, kv_heads, np.random.default_rng(seed))
-    cached, plain = maker.run("cached", "growing", plan), maker.run("uncached", "none", plan)
-    tokens = [
-        Token(text, None, i, "prompt" if i < prompt else "draft" if i in maker.drafts else "generated")
-        for i, text in enumerate(texts)
-    ]
-    return Trace(
-        model=Model("made", 1 + max(recorded), maker.n_heads, kv_heads, 2, 1, 1.0, names, 8),
-        recorded=[(layer, head) for layer, heads in recorded.items() for head in heads],
-        sequences=[TokenSequence(prompt, tokens)],
-        runs=[cached, plain],
-        weights=maker.rows,
-        values=[Values(0, layer, maker.k[layer], maker.v[layer]) for layer in recorded]
-        if kv_heads == 1
-        else None,
-    )
+    steps: list[tuple[str, dict[int, Any]]] = []
+    for what, *by in plan:
+        steps.append((what, by[0] if isinstance(by[0], dict) else {0: by}))
+    drafts = {i for what, spans in steps for i in range(*spans.get(0, (0, 0)))[1:] if what == "verify"}
+    sequences = []
+    for words, n in ((texts, prompt), *more):
+        origins = ["prompt" if i < n else "draft" if i in drafts else "generated" for i in range(len(words))]
+        tokens = [Token(text, None, i, origins[i]) for i, text in enumerate(words)]
+        sequences.append(TokenSequence(n, tokens))
+    n_heads = 1 + max(head for heads in recorded.values() for head in heads)
+    model = Model("made", 1 + max(recorded), n_heads, kv_heads, 2, 1, 1.0, names, 8)
+    pairs = [(layer, head) for layer, heads in recorded.items() for head in heads]
+    recorder = Recorder(model, [[] for _ in sequences], recorded=pairs)
+    recorder.trace.sequences = sequences
+    maker = _Maker(recorder, chosen or {}, np.random.default_rng(seed))
+    for run in (("cached", "growing"), ("uncached", "none")):
+        recorder.begin_run(*run)
+        maker.run(steps, run[0] == "cached")
+    if kv_heads > 1:
+        recorder.trace.values = None
+    return recorder.trace
 
 
 class _Maker:
     """Rolls the numbers of a run; what a token sees and weighs is the same in both runs."""
 
-    def __init__(
-        self,
-        texts: list[str],
-        prompt: int,
-        recorded: dict[int, list[int]],
-        chosen: dict[int, int],
-        kv_heads: int,
-        rng: Any,
-    ) -> None:
-        self.texts, self.prompt, self.recorded, self.chosen, self.rng = texts, prompt, recorded, chosen, rng
-        self.kv_heads = kv_heads
-        self.n_heads = 1 + max(head for heads in recorded.values() for head in heads)
-        self.sees: dict[int, list[int]] = {}
-        self.rows: dict[str, np.ndarray] = {}
-        self.drafts: set[int] = set()
-        self.outs: dict[int, Output] = {}
-        self.v = {layer: (rng.permutation(400)[: len(texts), None] / 4).tolist() for layer in recorded}
-        self.k = {
-            layer: (rng.permutation(900)[: 2 * len(texts)] / 4).reshape(-1, 2).tolist() for layer in recorded
-        }
+    def __init__(self, recorder: Recorder, chosen: dict[int, int], rng: np.random.Generator) -> None:
+        self.recorder, self.chosen, self.rng = recorder, chosen, rng
+        self.sequences, model = recorder.trace.sequences, recorder.trace.model
+        self.sees: dict[tuple[int, int], list[int]] = {}
+        self.outs: dict[tuple[int, int], Output] = {}
+        self.q, self.k, self.v = [], [], []  # of each sequence, (layers, heads, tokens, width)
+        for sequence in self.sequences:
+            L, T = model.n_layers, len(sequence.tokens)
+            q = rng.normal(size=(L, model.n_heads, T, 2))
+            even = np.add.outer(np.arange(model.n_heads), np.arange(T)) % 4 == 0  # the rest is uneven: some
+            self.q.append(np.where(even[..., None], 0, q))  # weights count for nothing
+            self.k.append(rng.permutation(900 * L)[: L * model.n_kv_heads * T * 2] / 50)
+            self.v.append(rng.permutation(400 * L)[: L * model.n_kv_heads * T] / 4)
+            self.k[-1].shape, self.v[-1].shape = (L, model.n_kv_heads, T, 2), (L, model.n_kv_heads, T, 1)
+        recorder.trace.values = [
+            Values(n, layer, k[layer, 0].tolist(), v[layer, 0].tolist())
+            for n, (k, v) in enumerate(zip(self.k, self.v, strict=True))
+            for layer in range(model.n_layers)
+        ]
 
-    def run(self, name: str, cache: str, plan: list[Step]) -> Run:
-        stored: list[int] = []
-        events: list[Any] = []
-        for what, start, stop in plan:
-            fresh = list(range(start, stop))
-            if what == "drop":
-                if cache != "none":
-                    stored = [i for i in stored if i not in fresh]
-                    events.append(Drop(0, [(start, stop)], "window", f"{stop - start} rows <leave>."))
-                continue
-            keeps = cache != "none" and what != "training"
-            again = [] if keeps or what == "training" else [i for i in stored if i < start]
-            events.append(self.one_pass(what, fresh, again, stored if keeps else [], keeps))
-            stored = stored if what == "training" else [*stored, *fresh]
-        return Run(name, cache, events)
+    def run(self, steps: list[tuple[str, dict[int, tuple[int, int]]]], cached: bool) -> None:
+        self.rows: dict[int, list[int]] = {n: [] for n in range(len(self.sequences))}
+        for what, spans in steps:
+            tokens = {n: list(range(*span)) for n, span in spans.items()}
+            if what != "drop":
+                self.one_pass(what, tokens, cached and what != "training")
+            elif cached:
+                self.rows |= {n: [i for i in self.rows[n] if i not in gone] for n, gone in tokens.items()}
 
-    def one_pass(self, phase: str, fresh: list[int], again: list[int], read: list[int], keeps: bool) -> Pass:
-        queries = [*again, *fresh]
-        for query in fresh:
-            self.sees.setdefault(query, [i for i in [*read, *again, *fresh] if i <= query])
-        if phase == "verify":
-            self.drafts |= set(fresh[1:])
-        visible = [gather(self.sees[query]) for query in queries]
-        part = Part(
-            sequence=0,
-            new=gather(fresh),
-            visible=visible,
-            read=gather(read),
-            written=gather(fresh) if keeps else [],
-            kept=(len(read), len(read) + len(fresh)) if keeps else (0, 0),
-            repeated=gather(again),
-            target=[i + 1 for i in fresh] if phase == "training" else None,
-            contexts={
-                f"{layer}.{head}": [[self.context(query, layer, head)] for query in fresh]
-                for layer, heads in self.recorded.items()
-                for head in heads
-            },
-            out=[
-                self.out(query) for query in fresh if phase in EMITTED and query in self.heard(phase, fresh)
-            ],
-        )
-        pairs = sum(len(spread(ranges)) for ranges in visible)
-        counts = {"positions": len(queries), "kv_rows": len(queries), "rows_read": len(read), "pairs": pairs}
-        return Pass(
-            phase,
-            [part],
-            self.shapes(len(queries), len(read)),
-            {**counts, "products": len(queries) * (len(read) + len(queries))},
-        )
+    def kept(self, b: int) -> list[int]:
+        """The rows that a cache keeps, for the recorder."""
+        return self.rows[self.batch[b]]
 
-    def heard(self, phase: str, fresh: list[int]) -> list[int]:
-        """Whose logits give a word: those of drafts up to a rejected one, else the last of a full prompt."""
-        return (
-            [i for i in fresh if i in self.chosen]
-            if phase == "verify"
-            else [i for i in fresh[-1:] if i >= self.prompt - 1]
-        )
+    def one_pass(self, phase: str, fresh: dict[int, list[int]], keeps: bool) -> None:
+        training, self.batch = phase == "training", [*fresh]
+        columns = {n: [*([] if training else self.rows[n]), *run] for n, run in fresh.items()}
+        tokens = fresh if keeps else columns
+        for n, run in fresh.items():
+            for query in run:
+                self.sees.setdefault((n, query), [i for i in columns[n] if i <= query])
+        self.recorder.open_pass(phase, tokens, self if keeps else None)
+        for layer in range(self.recorder.trace.model.n_layers):
+            self.recorder.attention(**self.attended(layer, tokens, columns))
+        if not training:
+            self.rows |= columns
+        self.recorder.close_pass()
+        for part in self.recorder.trace.runs[-1].passes[-1].parts if not training else ():
+            queries = fresh[part.sequence]
+            last = [i for i in queries[-1:] if i >= self.sequences[part.sequence].prompt - 1]
+            heard = [i for i in queries if i in self.chosen] if phase == "verify" else last
+            part.out += [self.out(part.sequence, query) for query in heard]
 
-    def shapes(self, new: int, read: int) -> list[dict[str, Any]]:
-        return shapes(1 + max(self.recorded), self.n_heads, self.kv_heads, new, new + read)
+    def attended(
+        self, layer: int, tokens: dict[int, list[int]], columns: dict[int, list[int]]
+    ) -> dict[str, Any]:
+        """What goes into attention, a sequence's queries at the right, its keys at the left; and contexts."""
+        B, T, S = len(tokens), *(max(map(len, which.values())) for which in (tokens, columns))
+        H, Hkv = self.q[0].shape[1], self.k[0].shape[1]
+        q, k, v = np.zeros((B, H, T, 2)), np.zeros((B, Hkv, S, 2)), np.zeros((B, Hkv, S, 1))
+        mask = np.zeros((B, 1, T, S), bool)
+        for b, (n, run) in enumerate(tokens.items()):
+            first, end = T - len(run), len(columns[n])
+            q[b, :, first:] = self.q[n][layer][:, run]
+            k[b, :, :end], v[b, :, :end] = (x[n][layer][:, columns[n]] for x in (self.k, self.v))
+            mask[b, 0, first:, :end] = [[i in self.sees[n, query] for i in columns[n]] for query in run]
+        keys, values = (np.repeat(x, H // Hkv, axis=1) for x in (k, v))
+        weights = softmax(np.where(mask, q @ keys.swapaxes(-1, -2), -np.inf))
+        return {"q": q, "k": k, "v": v, "mask": mask, "output": weights @ values}
 
-    def context(self, query: int, layer: int, head: int) -> float:
-        key = weight_key(0, query, layer, head)
-        if key not in self.rows:
-            # Uneven on purpose: some weights count for nothing, some rows are even.
-            share = (
-                self.rng.dirichlet([0.3] * len(self.sees[query]))
-                if (query + head) % 4
-                else 1 / len(self.sees[query])
-            )
-            self.rows[key] = np.round(share * np.ones(len(self.sees[query])) * 65535).astype("<u2")
-        weights = self.rows[key].astype(float) / 65535
-        return float(sum(w * self.v[layer][i][0] for w, i in zip(weights, self.sees[query], strict=True)))
-
-    def out(self, query: int) -> Output:
+    def out(self, n: int, query: int) -> Output:
         """Ten candidates in no order of size; the token that follows is the last of them every other time."""
-        if query not in self.outs:
+        if (n, query) not in self.outs:
             follows = self.chosen.get(query, query + 1)
-            words = [self.texts[follows], *(f"other{n}" for n in range(9))][:: 1 if query % 2 else -1]
+            text = self.sequences[n].tokens[follows].text
+            words = [text, *(f"other{i}" for i in range(9))][:: 1 if query % 2 else -1]
             logits = self.rng.normal(size=10) * 3
             if query % 2 == 0:
-                logits[words.index(self.texts[follows])] = logits.max() + 1
-            p = np.exp(logits) / np.exp(logits).sum()
-            top = [(word, float(x), float(y)) for word, x, y in zip(words, logits, p, strict=True)]
-            self.outs[query] = Output(query, top, follows, ("greedy", "sampled <2>")[query % 2])
-        return self.outs[query]
-
-
-def shapes(
-    n_layers: int, heads: int, kv_heads: int, new: int, keys: int, batch: int = 1
-) -> list[dict[str, Any]]:
-    """What each layer works on in a pass."""
-    one = {
-        "q": [batch, heads, new, 2],
-        "k": [batch, kv_heads, keys, 2],
-        "v": [batch, kv_heads, keys, 1],
-        "scores": [batch, heads, new, keys],
-    }
-    return [{"layer": layer, **one} for layer in range(n_layers)]
-
-
-def together(first: Trace, second: Trace) -> Trace:
-    """Two traces as two sequences of one; the second comes two passes later, and equal passes run as one."""
-    runs = []
-    for one, other in zip(first.runs, second.runs, strict=True):
-        events: list[Any] = []
-        later = [[], [], *_steps([_as_second(event) for event in other.events])]
-        for step in map(_joined, zip_longest(_steps(one.events), later, fillvalue=[])):
-            passes = [event for event in step if isinstance(event, Pass)]
-            events += [event for event in step if isinstance(event, Drop)]
-            if len({event.phase for event in passes}) == len(passes):
-                events += passes
-                continue
-            a, b = passes
-            counts = {name: a.counts[name] + b.counts[name] for name in a.counts}
-            T, S = (max(one.shapes[0]["scores"][n] for one in passes) for n in (2, 3))
-            sizes = shapes(len(a.shapes), first.model.n_heads, first.model.n_kv_heads, T, S, batch=2)
-            events.append(Pass(a.phase, [*a.parts, *b.parts], sizes, {**counts, "products": 2 * T * S}))
-        runs.append(Run(one.name, one.cache, events))
-    return replace(
-        first,
-        sequences=[*first.sequences, *second.sequences],
-        runs=runs,
-        weights=first.weights | {f"1{key[1:]}": row for key, row in second.weights.items()},
-        values=[*(first.values or []), *(replace(kept, sequence=1) for kept in second.values or [])],
-    )
-
-
-def _joined(pair: tuple[list[Any], ...]) -> list[Any]:
-    return [event for events in pair for event in events]
-
-
-def _steps(events: list[Any]) -> list[list[Any]]:
-    """Events in stretches that end with a pass."""
-    steps: list[list[Any]] = [[]]
-    for event in events:
-        steps[-1].append(event)
-        if isinstance(event, Pass):
-            steps.append([])
-    return steps
-
-
-def _as_second(event: Any) -> Any:
-    if isinstance(event, Drop):
-        return replace(event, sequence=1)
-    return replace(event, parts=[replace(part, sequence=1) for part in event.parts])
+                logits[words.index(text)] = logits.max() + 1
+            top = list(zip(words, logits.tolist(), softmax(logits).tolist(), strict=True))
+            self.outs[n, query] = Output(query, top, follows, ("greedy", "sampled <2>")[query % 2])
+        return self.outs[n, query]
 
 
 def decodes(start: int, stop: int) -> list[Step]:
@@ -279,10 +193,11 @@ def layers() -> Trace:
 
 def sequences() -> Trace:
     """Two sequences of unequal length in the passes of one run; rows of the second leave the cache."""
-    plan: list[Step] = [("training", 0, 3), ("prefill", 0, 3), *decodes(3, 6)]
-    other = [("prefill", 0, 5), ("decode", 5, 6), ("drop", 0, 2), ("decode", 6, 7)]
-    recorded = {0: [0, 1], 1: [0, 1]}
-    return together(made(words(7), 3, plan, recorded), made(words(9)[::-1][:8], 5, other, recorded, seed=6))
+    plan: list[Step] = [
+        *[("training", 0, 3), ("prefill", 0, 3), ("decode", 3, 4), ("prefill", {1: (0, 5)})],
+        *[("decode", {0: (4, 5), 1: (5, 6)}), ("drop", {1: (0, 2)}), ("decode", {0: (5, 6), 1: (6, 7)})],
+    ]
+    return made(words(7), 3, plan, {0: [0, 1], 1: [0, 1]}, (words(9)[::-1][:8], 5))
 
 
 def of_size(n: int, training: bool = False) -> Callable[[], Trace]:
@@ -314,7 +229,7 @@ def drafts() -> Trace:
 
 
 def chunks() -> Trace:
-    """A prompt in three chunks, and more tokens than a static table has columns."""
+    """A prompt in three chunks, and more tokens than a picture has columns."""
     plan = [("prefill", 0, 3), ("prefill", 3, 4), ("prefill", 4, 6), *decodes(6, 18)]
     return made(words(19), 6, plan, {0: [2, 5]}, seed=3)
 
@@ -325,7 +240,7 @@ UNEQUAL: dict[str, Callable[[], Trace]] = {
 SIZES: dict[str, Callable[[], Trace]] = {
     f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)
 }
-# Every event of these is held against tests/expected.py, by the modules in node and by the page.
+# Every event of these is walked, by the modules in node and by the page.
 WALKED: dict[str, Callable[[], Trace]] = {
     "toy": record_toy,
     "two": lambda: record_toy(n_layers=2),

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
+from helpers.drawing.canvas import NARROW, NARROW_BELOW, WIDE
+from helpers.drawing.svg import PALETTE, Renderer
 from helpers.plots import Picture
-from helpers.plots.canvas import NARROW, NARROW_BELOW, WIDE
-from helpers.plots.svg import PALETTE, Renderer
 
 
 class _Listener(Renderer):

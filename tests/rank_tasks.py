@@ -7,10 +7,9 @@ import multiprocessing
 import os
 import signal
 import socket
-import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +17,6 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from helpers.model import transformer
 from helpers.model.cache import StaticCache
 from helpers.parallel import handover, heads, rows
 from helpers.parallel.rows import RowsOfRank
@@ -68,33 +66,9 @@ def sum_forgotten() -> Patches:
     return [(Wire, "add", add)]
 
 
-def heads_dealt_out() -> Patches:
-    """Query heads are dealt out like cards, KV heads in a row: some meet another group's."""
-    right = heads.share_of
-
-    def share_of(weights: Any, config: Any, rank: int, world: int) -> dict[str, Tensor]:
-        share, D = right(weights, config, rank, world), config.head_dim
-        for name, weight in weights.items():
-            if "q_proj" in name:
-                of_heads = weight[:].unflatten(0, (-1, D))
-                share[name] = of_heads[rank::world].flatten(0, 1)
-            if "o_proj" in name:
-                of_heads = weight[:].unflatten(1, (-1, D))
-                share[name] = of_heads[:, rank::world].flatten(1, 2)
-        return share
-
-    return [(heads, "share_of", share_of)]
-
-
 def kv_heads_of_rank_0() -> Patches:
     right = heads.heads_of_rank
     return [(heads, "heads_of_rank", lambda rank, *sizes: (right(rank, *sizes)[0], right(0, *sizes)[1]))]
-
-
-def positions_restarted() -> Patches:
-    """Rows are turned by their place in their rank, not by their place in the text."""
-    right = transformer.rotation
-    return [(transformer, "rotation", lambda positions, *others: right(positions // 2, *others))]
 
 
 def rows_counted_as_positions() -> Patches:
@@ -117,13 +91,8 @@ def rows_of_the_handover_not_counted() -> Patches:
 
 BUGS: dict[str, Callable[[], Patches]] = {
     "one sum forgotten": sum_forgotten,
-    "heads dealt out": heads_dealt_out,
     "everyone has rank 0's KV heads": kv_heads_of_rank_0,
     "merged by plain average": lambda: [(rows, "merged", lambda o, lse: o.mean(0))],
-    "weights not exponentiated": lambda: [
-        (rows, "merged", lambda o, lse: ((lse / lse.sum(0))[..., None] * o).sum(0))
-    ],
-    "positions restarted": positions_restarted,
     "rows counted as positions": rows_counted_as_positions,
     "rows received and not counted": rows_of_the_handover_not_counted,
 }
@@ -161,35 +130,3 @@ def stay(wire: Wire, port: int) -> None:
     while wire.rank == 0 and time.monotonic() < end:
         pass
     wire.add(torch.ones(1), "sum")
-
-
-def bytes_by_kernel(wire: Wire, n: int) -> dict[str, tuple[int, int]]:
-    """Send, add and gather n numbers; return the bytes counted here, and those that left the sockets."""
-    x, counted = torch.ones(n), {}
-    for what in ("send", "add", "gather"):
-        before = bytes_sent()
-        if what != "send":
-            getattr(wire, what)(x, what)
-        elif wire.rank == 0:
-            wire.send(x, 1, what)
-        elif wire.rank == 1:
-            wire.receive((n,), x.dtype, 0)
-        time.sleep(0.1)  # what was handed over leaves a little later
-        counted[what] = wire.sent[what], bytes_sent() - before
-    return counted
-
-
-def bytes_sent() -> int:
-    """Bytes that others' kernels have taken from this process over TCP, each counted once."""
-    total = 0
-    for one in sockets():
-        with contextlib.suppress(OSError), one:  # one of another family has no such record
-            record = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            total += struct.unpack_from("Q", record, 120)[0]  # tcpi_bytes_acked
-    return total
-
-
-def sockets() -> Iterator[socket.socket]:
-    for path in Path("/proc/self/fd").iterdir():
-        if path.is_socket():
-            yield socket.socket(fileno=os.dup(int(path.name)))

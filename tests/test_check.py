@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from helpers import toy
-from helpers.check import n01, n02, n03, n04
+from helpers.check import n01, n02, n03, n04, n05
 from helpers.check.exercise import Case, Exercise, same
 from helpers.check.guess import WRITE_ONE, Guess
 from helpers.check.result import NotRightError, Result, describe, show
-from helpers.recording.toy import record_toy
 
 double = Exercise(
     name="double",
@@ -195,19 +194,6 @@ def test_stale_rows_are_those_that_change_in_the_toy() -> None:
             x, y = toy.prefill_matrix(x).mean(axis=1), toy.prefill_matrix(y).mean(axis=1)
 
 
-def test_mask_is_that_of_the_cache() -> None:
-    for T, S in [(1, 1), (1, 5), (4, 4), (3, 7)]:
-        cache = toy.KVCache()
-        cache.advance(S - T)
-        assert np.array_equal(n04.causal(T, S), cache.mask(T))
-
-
-def test_work_is_what_the_recorder_counts() -> None:
-    trace = record_toy(ban_eos=True, max_new=8, training=False, form="rules")
-    counts = [one.counts for one in trace.runs[0].passes]
-    assert n03.count_work.right == tuple(sum(one[name] for one in counts) for name in ("positions", "pairs"))
-
-
 def test_one_order_alone_is_right() -> None:
     middles = [*itertools.permutations("BCEG"), *itertools.permutations("BEFG")]
     orders = [("D", *middle, "A") for middle in middles]  # others need a name that no line has made yet
@@ -226,13 +212,6 @@ def test_an_order_that_does_not_run_is_told() -> None:
         assert text in n02.order_prefill(order).message
 
 
-def test_the_lines_are_printed_with_their_letters(capsys: pytest.CaptureFixture[str]) -> None:
-    n02.prefill_lines()
-    lines = capsys.readouterr().out.splitlines()
-    assert [line[0] for line in lines] == list("ABCDEFG")
-    assert all(len(line) < 110 and line == line.rstrip() for line in lines)
-
-
 def test_a_table_without_a_row_is_told() -> None:
     assert "there is no line `weather`" in n01.table({}).message
     assert n01.table(dict.fromkeys(toy.PROMPT, ...)).state == "not solved yet"
@@ -241,9 +220,9 @@ def test_a_table_without_a_row_is_told() -> None:
 
 
 def test_reuse_rows_asks_for_one_part_after_the_other() -> None:
-    assert "what `even` gives at `so`" in repr(n04.reuse_rows(..., None))
-    assert "even_at_so, 5.5, is right; now" in repr(n04.reuse_rows(5.5, None))
-    assert n04.reuse_rows(5.5, n04.common).solved
+    assert "what `even` gives at `so`" in repr(n05.reuse_rows(..., None))
+    assert "even_at_so, 5.5, is right; now" in repr(n05.reuse_rows(5.5, None))
+    assert n05.reuse_rows(5.5, n05.common).solved
 
 
 # What is said, and guesses.
@@ -282,6 +261,7 @@ def test_numbers_that_are_told_apart_look_different() -> None:
     for off in np.linspace(-0.03, 0.03, 61):
         assert same(10 + off, 10) or show(10 + off) != show(10)
     assert same([np.nan, 1], [np.nan, 1])
+    assert same({"gives": 10.004}, {"gives": 10})
     told_apart: Any = [([np.nan, 1], [0, 1]), ([1, 1], [True, True]), (10.011, 10)]
     told_apart += [({"gives": 1, "leaves": 2}, other) for other in ({"gives": 1}, {"gives": 1, "leaves": 3})]
     for one, other in told_apart:

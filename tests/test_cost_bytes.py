@@ -27,8 +27,8 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from helpers.model.transformer import Transformer
-from tests.doubles import uneven_model
-from tests.tiny import tiny, tokens
+from tests.doubles import UnevenConfig
+from tests.tiny import SIZES, tiny, tokens
 
 LLAMAS = "SmolLM2-135M, Llama-2-7B, Mistral-7B v0.1, Qwen2.5-7B, Llama-3.1-8B, Llama-3.1-70B, Qwen1.5-72B"
 DENSE = [*LLAMAS.split(", "), "Llama-3.1-405B"]
@@ -47,6 +47,7 @@ def test_rows_of_full_layers_are_those_of_a_live_cache(n_kv_heads: int, T: int) 
         model(tokens(1, T), cache)
     layers = layers_of(model.config)
     assert growing.nbytes == cache_nbytes(layers, T, 4)
+    assert growing.nbytes == read_by_step(model.config, T, weight_bytes=4, row_bytes=4)["rows"]
     assert static.nbytes == cache_nbytes(layers, 20, 4)
     narrow = StaticCache(model.config, max_len=20, dtype=torch.bfloat16)
     assert narrow.nbytes == cache_nbytes(layers, 20, 2)
@@ -64,12 +65,13 @@ def test_rows_of_windows_are_those_of_a_cache_that_lets_go(T: int) -> None:
 
 
 def test_keys_and_values_may_differ_in_width() -> None:
-    model = uneven_model()
-    cache = GrowingCache(model.config, dtype=torch.float64)
-    model(tokens(1, 7), cache)
-    (layer,) = set(layers_of(model.config))
-    assert layer == Full(3, 8, 5)
-    assert cache.nbytes == 2 * cache_nbytes(layers_of(model.config), 7, 4)
+    config = UnevenConfig(**SIZES)
+    cache = GrowingCache(config)
+    for layer in range(3):
+        cache.append(layer, torch.zeros(1, 3, 7, 8), torch.zeros(1, 3, 7, 5))
+    cache.advance(7)
+    assert layers_of(config) == [Full(3, 8, 5)] * 3
+    assert cache.nbytes == cache_nbytes(layers_of(config), 7, 4)
 
 
 @pytest.mark.parametrize(
@@ -108,46 +110,35 @@ def test_a_state_is_as_large_at_any_length() -> None:
     assert [cache_nbytes(layers, 1, each) for each in (4, 1, 0.5)] == [4100, 1025, 513]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: cache_nbytes(["full"], 1), "a layer is 'full'; expected Full, Window, Latent or State"),  # type: ignore[list-item]
+def test_what_makes_no_sense_is_refused() -> None:
+    wrong: list[tuple[Any, str]] = [
         (lambda: cache_nbytes([], -1), "tokens is -1; expected a whole number, 0 or more"),
         (lambda: cache_nbytes([], math.nan), "tokens is nan"),  # type: ignore[arg-type]
         (lambda: cache_nbytes([], 1, 3), "a number of 3 bytes; expected one of 4, 2, 1, 0.5"),
         (lambda: nbytes_of(1, math.nan), "a number of nan bytes"),
-        (lambda: nbytes_of(1, True), "a number of True bytes"),
         (lambda: Full(8, 0, 128), "Full.k_dim is 0; expected a whole number, 1 or more"),
         (lambda: Window(8, 64, 64, -128), "Window.window is -128"),
         (lambda: Latent(512.0, 64), "Latent.rank is 512.0"),  # type: ignore[arg-type]
-        (lambda: users_that_fit(math.nan, 1, 1), "memory_nbytes is nan; expected a number of bytes"),
-        (lambda: users_that_fit(1, math.inf, 1), "weights_nbytes is inf"),
-        (lambda: users_that_fit(1, -1, 1), "weights_nbytes is -1"),
-        (lambda: users_that_fit(1, 1, 0), "user_nbytes is 0; expected a number of bytes over 0"),
-        (lambda: read_by_step(MODELS["SmolLM2-135M"], 0), "tokens is 0; expected a whole number, 1 or more"),
-        (lambda: read_by_step(MODELS["SmolLM2-135M"], 1, users=True), "users is True"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+    ]
+    for call, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 # Weights.
 
 
-@pytest.mark.parametrize("name", DENSE)
-def test_parts_add_up_to_the_published_parameters(name: str) -> None:
-    model = MODELS[name]
-    assert sum(weights_by_part(model).values()) == model.n_parameters
-    read = read_by_step(model, 1)
-    assert 2 * model.n_read == sum(read[part] for part in ("attention", "MLP", "norms", "readout"))
+def test_parts_add_up_to_the_published_parameters() -> None:
+    for model in map(MODELS.__getitem__, DENSE):
+        assert sum(weights_by_part(model).values()) == model.n_parameters
+        read = read_by_step(model, 1)
+        assert 2 * model.n_read == sum(read[part] for part in ("attention", "MLP", "norms", "readout"))
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in DENSE])
-def test_models_of_another_kind_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} has .* parameters, and as a dense model .* are not known"):
-        weights_by_part(MODELS[name])
+def test_models_of_another_kind_are_refused() -> None:
+    for name in {*MODELS} - {*DENSE}:
+        with pytest.raises(ValueError, match=f"{name} has .* parameters, and as a dense .* are not known"):
+            weights_by_part(MODELS[name])
 
 
 WHERE = {"embed": "embedding", "self_attn": "attention", "mlp": "MLP", "lm_head": "readout", "norm": "norms"}
@@ -185,13 +176,6 @@ def test_users_share_the_weights_and_bring_their_rows() -> None:
     assert all(eight[part] == one[part] for part in set(one) - more)
     assert (one["rows"], one["new rows"]) == (4096 * 131_072, 131_072)
     assert one["readout"] == 32_000 * 4096
-
-
-def test_rows_of_a_step_are_the_live_caches() -> None:
-    model, tokenizer = shipped.load()
-    cache = GrowingCache(model.config)
-    model(torch.tensor([tokenizer.encode("Today weather is so nice .")]), cache)
-    assert read_by_step(model.config, 6, weight_bytes=4, row_bytes=4)["rows"] == cache.nbytes
 
 
 # Users and cards.

@@ -1,4 +1,7 @@
-"""The explorers show what sampling and the closed forms give, and turn with their knobs alone."""
+"""The explorers show what sampling and the closed forms give, and turn with their knobs alone.
+
+Their tables stand in the notebooks' outputs, where nbval compares them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ from helpers import explorers, toy
 from helpers.cost.models import CARDS, MODELS
 from helpers.explorers import reply, serving, step, words
 from helpers.sampling import next_probabilities
+from tests.pictures import boxes, misplaced
+from tests.pictures import words as written
 
 LOGITS = toy.step(toy.PROMPT)
 EVIL = "<img src=x onerror=alert(1)>"
@@ -30,12 +35,6 @@ MAKE = [
     explorers.people_in_line,
     explorers.drafts_that_pay,
 ]
-
-
-def cells(html: str) -> list[list[str]]:
-    """The lines of the tables in a static form."""
-    lines = re.findall(r"<tr>(.*?)</tr>", html)
-    return [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)<", line)] for line in lines]
 
 
 def plain(html: str) -> str:
@@ -94,17 +93,10 @@ def test_the_draws_follow_the_settings_alone() -> None:
     assert sum(map(int, re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0]))) == 20
 
 
-def test_next_word_as_a_table() -> None:
-    rows = cells(explorers.next_word(LOGITS).static_html())
-    assert rows[0] == ["word", "temp. 1", "temp. 0.5", "temp. 2", "top-k 2", "top-p 0.9"]
-    assert rows[1] == ["nice", "72.3%", "88.1%", "56.6%", "73.1%", "73.1%"]
-    assert rows[4] == ["<eos>", "0.9%", "<0.1%", "6.3%", "out", "out"]
-
-
 def test_words_are_shown_as_text() -> None:
     explorer = explorers.next_word([2.0, 1.0], [EVIL, "</td><script>"])
     shown = explorer.draw(temperature=1.0, top_k=1, top_p=1.0) + explorer.say(temperature=0.5)
-    for html in (shown, explorer.static_html()):
+    for html in (shown, explorer.still().beneath()):
         assert "<img" not in html
         assert "<script" not in html
         assert "&lt;img" in html
@@ -134,15 +126,6 @@ def test_cost_of_reply_shows_the_closed_forms() -> None:
     assert "the cache saves nothing yet; its price is 1 row, 48 bytes" in explorer.say(prompt=1, reply=1)
 
 
-def test_cost_of_reply_as_a_table() -> None:
-    rows = {row[0]: row[1:] for row in cells(explorers.cost_of_reply().static_html())}
-    assert rows["prompt + reply"] == ["4 + 8", "100 + 100", "1,000 + 100", "100 + 1,000"]
-    assert rows["tokens run, no cache"] == ["60", "14,950", "104,950", "599,500"]
-    assert rows["pairs, cached"] == ["66", "19,900", "604,450", "604,450"]
-    assert rows["rows kept, cached"] == ["11", "199", "1,099", "1,099"]
-    assert rows["their bytes, two layers"] == ["528", "9,552", "52,752", "52,752"]
-
-
 def test_users_on_cards_shows_what_fits() -> None:
     explorer = explorers.users_on_cards()
     settings: dict[str, Any] = {"model": "Llama-3.1-8B", "tokens": 8192, "weight_bytes": 2, "row_bytes": 2}
@@ -154,9 +137,6 @@ def test_users_on_cards_shows_what_fits() -> None:
     assert "A100, 80 GiB 65: too few" in plain(explorer.draw(users=66, **settings))
     assert "B200, 180 GiB 0: too few" in plain(explorer.draw(users=1, **settings | {"model": "gpt-oss-120b"}))
     assert "(It reads 131,072 tokens at most.)" in explorer.say(users=1, **settings | {"tokens": 2**20})
-    rows = {row[0]: row[1:] for row in cells(explorer.static_html())}
-    assert rows["Llama-3.1-8B"] == ["15.0 GiB", "1.0 GiB", "9", "65", "65", "126", "165", "177"]
-    assert rows["Llama-3.1-70B"] == ["131.4 GiB", "2.5 GiB", "0", "0", "0", "3", "19", "24"]
 
 
 def widths_of(explorer: Any, names: Iterable[str], *choices: Iterable[Any]) -> Iterator[list[float]]:
@@ -203,19 +183,40 @@ def test_turning_a_knob_redraws_and_reset_goes_back(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", MAKE)
-def test_two_outputs_the_same_in_every_run(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_outputs_the_same_in_every_run(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
-    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw: shown.append(bundle))
+    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
     first, second = make(), make()
     for explorer in (first, second, first):
         explorer._ipython_display_()
     texts = [{kind: text for kind, text in bundle.items() if kind.startswith("text/")} for bundle in shown]
-    assert texts[0:2] == texts[2:4] == texts[4:6]
-    assert "application/vnd.jupyter.widget-view+json" in shown[1]
-    assert first.static_html() in texts[0]["text/html"]
+    assert texts[0:3] == texts[3:6] == texts[6:9]
+    assert shown[0]["image/png"] == shown[3]["image/png"]
+    assert "application/vnd.jupyter.widget-view+json" in shown[2]
+    assert first.still().beneath() in texts[1]["text/html"]
     assert texts[0]["text/plain"] == repr(first)
     assert "0x" not in repr(first)
-    assert re.search(r"<(style|script|svg)|var\(|style=\"(?!text-align)", first.static_html()) is None
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_the_picture_shows_what_the_live_form_shows_first(make: Any) -> None:
+    explorer = make()
+    still, settings = explorer.still(), {name: knob.value for name, knob in explorer.knobs().items()}
+    figure, grid = still.figure(), explorer.grid(**settings)
+    assert misplaced(figure) == []
+    drawn, shown = " ".join(written(figure)), unescape(plain(explorer.draw(**settings)))
+    for line in grid.bars:
+        for text in (line.name, line.number, line.aside):
+            assert unescape(plain(text)).strip() in drawn
+            assert unescape(plain(text)).strip() in shown
+    wide = [box.get_width() for fill in ("ink", "generated") for box in boxes(figure, fill)]
+    shares = [share for line in grid.bars for share, kind in line.bars if share and kind != "before"]
+    kinds = [kind for line in grid.bars for share, kind in line.bars if share]
+    counts = [len(boxes(figure, fill)) for fill in ("ink", "generated")]
+    assert counts == [kinds.count("work"), kinds.count("after")]
+    assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
+    assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)
+    assert re.findall(r"<(\w+)", still.beneath()) == ["p"] * 3 + ["details", "summary"]
 
 
 def test_counts_and_ratios_in_few_digits() -> None:
@@ -241,17 +242,13 @@ def test_a_step_on_a_card() -> None:
     shown = plain(explorer.draw(**one))
     assert "to read the weights 4.48 ms" in shown
     assert "to do the arithmetic 0.0152 ms" in shown
-    rows_shown = cells(explorer.static_html())
-    assert rows_shown[0] == ["card", "1 user", "8 users", "64 users"]
-    assert rows_shown[1] == ["RTX 4090", "15.2 ms", "17.0 ms", "no room"]
-    assert rows_shown[3] == ["H100", "4.6 ms", "5.1 ms", "9.5 ms"]
 
 
 def test_people_in_line() -> None:
     """One slot serves two requests a second, and no more: each has some 100 tokens of 4.5 ms."""
     explorer = explorers.people_in_line()
     alone, crowded = serving.served(1, 64), serving.served(60, 64)
-    assert 0.0045 < alone["TPOT, median"] < 0.0046  # notebook 10's floor, 4.48 ms, and rows
+    assert 0.0045 < alone["TPOT, median"] < 0.0046  # notebook 12's floor, 4.48 ms, and rows
     assert crowded["TPOT, median"] > 1.3 * alone["TPOT, median"]
     assert [serving.most(n) for n in (1, 16)] == pytest.approx([2.24, 29.6], rel=0.005)  # 1 / (100 × 4.5 ms)
     assert [serving.line_grows(rate, 16) for rate in (25, 45)] == [False, True]
@@ -260,8 +257,3 @@ def test_people_in_line() -> None:
     assert "line" not in explorer.say(rate=25, slots=16)
     assert [explorer.draw(rate=7, slots=n).count('"bar before"') for n in (1, 4)] == [2, 0]
     assert ["hollow" in explorer.draw(rate=7, slots=n) for n in (1, 4)] == [True, False]
-    rows = cells(explorer.static_html())
-    assert rows[0] == ["slots", "serve at most", "1 a second", "7 a second", "25 a second", "60 a second"]
-    grows = [[cell.startswith("line grows") for cell in row[2:]] for row in rows[1:]]
-    assert grows == [[n > slots for n in range(4)] for slots in range(4)]
-    assert rows[4][1:3] + rows[4][5:] == ["71.1 a second", "8.91 ms, 4.51 ms", "12.8 ms, 6.29 ms"]

@@ -48,25 +48,18 @@ EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f]")
 # A folder that is on one machine and on no other.
 ONE_MACHINE = re.compile(r"(?<![\w.~/:*-])/(?:home|root|tmp|opt|work|Users|mnt)/\w")
 ADDRESS = re.compile(r"https?://([\w-]+(?:\.[\w-]+)+)")
-KNOWN_HOSTS = {
-    "github.com",
-    "ourarash.github.io",
-    "someone.github.io",  # a stranger's, in a test of stamping
-    "mybinder.org",
-    "colab.research.google.com",
-    "download.pytorch.org",
-    "arxiv.org",
-    "creativecommons.org",
-    "machinelearningmastery.com",
-    "www.w3.org",
-    "json-schema.org",  # the name of the dialect that a schema is written in
-    "127.0.0.1",
-}
+
+# Among them a stranger's, in a test of stamping, and where a tool of npm's asks for money (package-lock).
+KNOWN_HOSTS = """
+    arxiv.org colab.research.google.com creativecommons.org download.pytorch.org github.com json-schema.org
+    machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io someone.github.io www.w3.org
+    127.0.0.1
+""".split()
 
 
 def known_hosts() -> set[str]:
     """Return the hosts that an address in the project may have, our own page's among them."""
-    return KNOWN_HOSTS | set(ADDRESS.findall(page()))
+    return {*KNOWN_HOSTS, *ADDRESS.findall(page())}
 
 
 def forbidden(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Latent attention: two forms of one function, over every cache; its sizes, its file, and planted bugs."""
+"""Latent attention: two forms of one function, over every cache; its sizes and its file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 
 from helpers.cost.bytes import Latent, cache_nbytes, layers_of, weights_by_part
 from helpers.model.attention import Core
-from helpers.model.cache import (
-    GrowingCache,
-    PagedCache,
-    QuantizedCache,
-    RaggedCache,
-    StaticCache,
-    WindowCache,
-)
+from helpers.model.cache import GrowingCache
 from helpers.model.config import LatentConfig
-from helpers.model.latent import LatentAttention, LatentTransformer
-from tests import test_model_equal as equal
-from tests.planted import Bug, Planted, edit
-from tests.tiny import SIZES, enlarge, in_passes, tokens
+from helpers.model.latent import LatentTransformer
+from tests.doubles import EXACT, KINDS, LOSSY
+from tests.tiny import SIZES, enlarge, in_passes, same, tokens
 
 torch.set_num_threads(1)
 
@@ -45,9 +37,6 @@ def tiny_latent(**changed: Any) -> LatentTransformer:
     return model
 
 
-KINDS: list[Any] = [GrowingCache, StaticCache, WindowCache, QuantizedCache, RaggedCache, PagedCache]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @given(
     split=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=6),
@@ -58,21 +47,20 @@ KINDS: list[Any] = [GrowingCache, StaticCache, WindowCache, QuantizedCache, Ragg
 )
 @settings(max_examples=25)
 def test_both_forms_are_one_function(
-    kind: Any, split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
+    kind: str, split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
 ) -> None:
     """However the tokens are split, even where the form changes from pass to pass, and in every cache."""
     model = tiny_latent(n_heads=n_heads, rank=rank, head_dim=head_dim, max_seq_len=54)
     sizes, said = [T for T, _ in split], []
-    ids, cache = tokens(batch, sum(sizes)), kind(model.config, batch=batch, **DOUBLE)
-    lossy = kind in (WindowCache, QuantizedCache)
-    same = kind(model.config, batch=batch, **DOUBLE)
-    expected = in_passes(model, ids, sizes, same) if lossy else model(ids)
+    ids = tokens(batch, sum(sizes))
+    cache, other = (KINDS[kind](model.config, batch=batch, **DOUBLE) for _ in range(2))
+    expected = in_passes(model, ids, sizes, other) if kind in LOSSY else model(ids)
     for chunk, (_, absorbed) in zip(ids.split(sizes, 1), split, strict=True):
         model.absorb(absorbed)
         said.append(model(chunk, cache))
-    torch.testing.assert_close(torch.cat(said, 1), expected, rtol=0, atol=BOUND)
+    same(torch.cat(said, 1), expected, bound=BOUND)
     assert expected.abs().max() > 1
-    assert cache.nbytes == same.nbytes > 0 or not lossy
+    assert cache.nbytes == other.nbytes > 0 or kind in EXACT
 
 
 def test_absorbed_attention_works_on_the_rows() -> None:
@@ -84,7 +72,7 @@ def test_absorbed_attention_works_on_the_rows() -> None:
     for absorbed in (False, True):
         model.absorb(absorbed)
         said.append(model(tokens(2, 7)))
-    torch.testing.assert_close(*said, rtol=0, atol=BOUND)
+    same(said[0], said[1], bound=BOUND)
     shapes = [[tuple(x.shape) for x in (q, k, v, out)] for q, k, v, _, out in seen]
     assert shapes == [
         [(2, 6, 7, 12), (2, 6, 7, 12), (2, 6, 7, 8), (2, 6, 7, 8)],
@@ -119,29 +107,3 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
 def test_sizes_that_do_not_fit(changed: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         config_of(**changed)
-
-
-planted = Planted()
-FORMS, ROWS = test_absorbed_attention_works_on_the_rows, test_the_cache_holds_the_rows_and_nothing_else
-EQUAL = equal.test_equal_without_a_cache
-planted("scale of the absorbed width", [FORMS])(
-    edit(LatentAttention.__init__, "scale=sum(self.widths)", "scale=config.k_dim")
-)
-planted("rows rotated twice", [EQUAL])(
-    edit(LatentAttention.forward, "rotate(q_rope, *cos_sin)", "rotate(rotate(q_rope, *cos_sin), *cos_sin)")
-)
-planted("the latent is not normed", [EQUAL])(
-    edit(LatentAttention.forward, "self.kv_a_layernorm(latent)", "latent")
-)
-planted("keys and values of a head swapped in one form", [FORMS])(
-    edit(LatentAttention.absorb, "to_k, to_v =", "to_v, to_k =")
-)
-planted("values are whole rows", [FORMS])(edit(LatentAttention.absorb, "[..., : self.row_widths[0]]", ""))
-planted("rope width forgotten in the bytes", [ROWS])(
-    edit(LatentConfig.k_dim, "self.rank + self.rope_dim", "self.rank")
-)
-
-
-@pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_a_planted_bug_is_caught(bug: Bug) -> None:
-    assert bug.missed_by() == []

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,17 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from helpers.model.config import LatentConfig, Llama3Scaling
+from helpers.model.config import LatentConfig
 from helpers.model.latent import LatentTransformer
-from helpers.model.load import CheckpointError, load, safetensors, save
-from helpers.model.load.config import ARCHITECTURES, CONFIG_FILE, GENERATION_FILE, SIZES, read_config
+from helpers.model.load import CheckpointError, load, save
+from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, read_config
 from helpers.model.load.safetensors import INDEX, WEIGHTS
-from tests.tiny import SIZES as TINY
-from tests.tiny import tiny, tokens
+from tests.tiny import SCALING, SIZES, tiny, tokens
 
 torch.set_num_threads(1)
 
@@ -99,6 +95,7 @@ LLAMA3 = LLAMA31 | {"original_max_position_embeddings": 16}
 WINDOW = QWEN2 | {"use_sliding_window": True, "sliding_window": 7}
 PLAIN = {"rope_theta": 500.0, "rope_type": "default"}
 ORIGINAL = "original_max_position_embeddings"
+NOT_TOLD = "num_key_value_heads head_dim rope_theta rms_norm_eps tie_word_embeddings eos_token_id".split()
 
 
 @pytest.mark.parametrize(
@@ -111,15 +108,13 @@ ORIGINAL = "original_max_position_embeddings"
         {"rope_scaling": LLAMA3, ORIGINAL: 8},
         {"rope_scaling": LLAMA31},
         {"rope_scaling": LLAMA3, "rope_theta": ...},
+        dict.fromkeys(NOT_TOLD, ...),
         {"hidden_act": "swish", "is_causal": True, "partial_rotary_factor": 1.0},
         {"head_dim": None, "num_key_value_heads": None},
         MISTRAL | {"sliding_window": None},
         MISTRAL | {"sliding_window": 40},
         MISTRAL | {"sliding_window": ..., "max_position_embeddings": 4096},
         QWEN2 | {"sliding_window": 7},
-        WINDOW | {"max_window_layers": 3},
-        WINDOW | {"max_window_layers": ...},
-        WINDOW | {"max_window_layers": 0, "layer_types": ["full_attention"] * 3},
         WINDOW | {"max_window_layers": 0, "sliding_window": None},
     ],
     ids=str,
@@ -135,28 +130,6 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
     ids = tokens(2, 40)
     with torch.no_grad():
         torch.testing.assert_close(load(folder)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
-
-
-THEIRS = SIZES | {"rms_norm_eps": "norm_eps", "tie_word_embeddings": "tied"}
-del THEIRS["head_dim"]  # theirs may be None
-
-
-@pytest.mark.parametrize("key", [*THEIRS, "head_dim", "rope_theta", "eos_token_id"])
-@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2"])
-def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind: str, key: str) -> None:
-    in_one_file(tmp_path)
-    full: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 4, "hidden_size": 64}
-    full |= {"head_dim": None, "sliding_window": None, "architectures": [ARCHITECTURES[kind]]}
-    full["eos_token_id"] = 3
-    change_config(tmp_path, **(full | {"model_type": kind, key: ...}))
-    ours = read_config(tmp_path)
-    theirs = AutoConfig.from_pretrained(tmp_path)
-    assert {name: getattr(ours, THEIRS[name]) for name in THEIRS} == {x: getattr(theirs, x) for x in THEIRS}
-    assert ours.head_dim == (
-        getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
-    )
-    assert ours.rope_theta == theirs.rope_parameters["rope_theta"]
-    assert list(ours.eos_ids) == ([] if theirs.eos_token_id is None else [theirs.eos_token_id])
 
 
 @pytest.mark.parametrize(
@@ -179,12 +152,11 @@ def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind:
         ({"layer_types": ["linear_attention"] * 3}, "layer_types .* are not supported"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; expected true or false"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
-        ({"num_hidden_layers": 99}, r"\d,\d{3} numbers \(99 layers.*the weights are 24,300"),
+        ({"num_hidden_layers": ...}, "num_hidden_layers is None"),
         ({"hidden_size": 36.5}, "hidden_size is 36.5"),
         ({"num_key_value_heads": 4}, "expected a multiple"),
         ({"head_dim": 7}, "head_dim is 7; expected an even number"),
-        ({"head_dim": None, "num_attention_heads": 7}, "hidden_size 36 is no multiple of num_attention_hea"),
-        ({"rope_theta": 1e-300}, "rope_theta is 1e-300; expected 1 or more"),
+        ({"head_dim": None, "num_attention_heads": 9}, r"q_proj.weight.*\[48, 36\].*\[36, 36\]"),
         ({"rope_theta": 10**300}, "rope_theta is 10+.*; expected a number over 0 that fits into float32"),
         ({"rope_parameters": {"rope_theta": 10**400}}, "config.json: rope_theta is 10+"),
         ({"eos_token_id": 19}, "eos id 19 is out of range"),
@@ -192,8 +164,7 @@ def test_a_missing_key_means_what_it_means_in_transformers(tmp_path: Path, kind:
         (QWEN2 | {"use_sliding_window": "false"}, "use_sliding_window is 'false'; expected true or false"),
         (MISTRAL | {"sliding_window": 39}, "sliding_window 39 is shorter than the context 40"),
         (MISTRAL | {"max_position_embeddings": 4097}, "sliding_window 4096 is shorter than the context 4097"),
-        (WINDOW | {"max_window_layers": 2}, "sliding_window 7 is shorter"),
-        (WINDOW | {"layer_types": ["full_attention", "sliding_attention"] * 2}, "sliding_window 7 is short"),
+        (WINDOW, "sliding_window 7 is shorter"),
     ],
     ids=str,
 )
@@ -235,7 +206,7 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     ids=str,
 )
 def test_a_latent_config_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
-    sizes = TINY | {"n_layers": 2, "n_kv_heads": 1, "rank": 5, "rope_dim": 4}
+    sizes = SIZES | {"n_layers": 2, "n_kv_heads": 1, "rank": 5, "rope_dim": 4}
     save(LatentTransformer(LatentConfig(**sizes)), tmp_path)
     assert read_config(tmp_path) == LatentConfig(**sizes)
     change_config(tmp_path, **changed)
@@ -261,49 +232,28 @@ def test_unreadable_json(sharded: Path, file: str, text: str) -> None:
     refused(sharded, f"{file}(: .*(Expecting|decode|recursion|stands twice)| holds a list)")
 
 
-@pytest.mark.parametrize("file", [CONFIG_FILE, WEIGHTS])
-def test_what_stands_in_place_of_a_file(folder: Path, file: str) -> None:
-    """Opening a pipe that nobody writes to would wait for ever."""
-    (folder / file).unlink()
-    refused(folder, f"{file} cannot be read: .*No such file|holds no {file}")
-    (folder / file).mkdir()
-    refused(folder, f"{file} cannot be read: .*Is a directory")
-    (folder / file).rmdir()
-    os.mkfifo(folder / file)
-    refused(folder, f"{file} cannot be read: it is a pipe; expected a file")
-
-
-def test_a_folder_that_may_not_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(self: Path) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "iterdir", closed)
-    refused(folder, "cannot be listed: .*Permission denied")
-
-
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.5, 0.999])
 def test_truncated_weights(folder: Path, share: float) -> None:
     whole = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(whole[: int(len(whole) * share)])
-    refused(folder, "model.safetensors is damaged or cut off")
+    refused(folder, "model.safetensors is missing, damaged or cut off")
 
 
-@pytest.mark.parametrize("pickle", ["pytorch_model.bin", "consolidated.00.pth"])
-def test_what_else_lies_in_a_folder(folder: Path, pickle: str) -> None:
-    for name in (pickle, "other.gguf"):
+def test_what_else_lies_in_a_folder(folder: Path) -> None:
+    for name in ("pytorch_model.bin", "other.gguf"):
         (folder / name).write_bytes(b"not even a pickle")
     load(folder)
     (folder / INDEX).write_text("{}")
-    refused(folder, "holds model.safetensors and model.safetensors.index.json; expected one of the two")
+    refused(folder, "holds 2 of model.safetensors and model.safetensors.index.json; expected one of the two")
     (folder / INDEX).unlink()
     (folder / "adapter_config.json").write_text("{}")
     refused(folder, "adapter_config.json")
     (folder / "adapter_config.json").unlink()
     (folder / WEIGHTS).unlink()
-    refused(folder, f"holds no model.safetensors .*{pickle} is a pickle, which may run code")
+    refused(folder, r"holds 0 of model.safetensors .* a pickle \(.bin, .pt, .pth\) is not read, as it may")
     (folder / CONFIG_FILE).unlink()
     (folder / "another.gguf").touch()
-    refused(folder, "config.json cannot be read: .*No such file")  # which of the two is not for us to say
+    refused(folder, "config.json: .*No such file")  # which of the two is not for us to say
 
 
 @pytest.mark.parametrize(
@@ -316,9 +266,13 @@ def test_a_path_that_climbs_out_of_the_folder(sharded: Path, path: Any) -> None:
     refused(sharded, re.escape(told))
 
 
-def test_an_index_without_its_files(sharded: Path) -> None:
+def test_an_index_and_its_files(sharded: Path) -> None:
+    loaded = load(sharded).state_dict()
+    for name, wanted in tiny(hidden_size=36).state_dict().items():
+        assert torch.equal(loaded[name], wanted)
+    not_saved(tiny(hidden_size=36), sharded, "holds model.safetensors.index.json, of another checkpoint")
     (sharded / SHARDS[0]).unlink()
-    refused(sharded, f"{SHARDS[0]} cannot be read: .*No such file")
+    refused(sharded, f"{SHARDS[0]} is missing, damaged or cut off: No such file")
     change_index(sharded, lambda places: places.update(dict.fromkeys(places, SHARDS[1])))
     refused(sharded, "Missing key")  # a file that the index does not name is not read
     (sharded / INDEX).write_text("{}")
@@ -329,15 +283,6 @@ def test_a_tensor_in_two_files(sharded: Path) -> None:
     for file in SHARDS[1:]:
         save_file(load_file(sharded / file) | {K: torch.ones(24, 36)}, sharded / file)
     refused(sharded, f"^the tensor {K} stands twice; expected it once$")
-
-
-def test_a_long_index_takes_no_time(sharded: Path) -> None:
-    change_index(sharded, lambda places: places.update({f"x{n}": SHARDS[n % 3] for n in range(400_000)}))
-    start = time.perf_counter()
-    loaded = load(sharded).state_dict()
-    assert time.perf_counter() - start < 20
-    for name, wanted in tiny(hidden_size=36).state_dict().items():
-        assert torch.equal(loaded[name], wanted)
 
 
 # Tensors.
@@ -406,15 +351,6 @@ def not_saved(model: Any, folder: Path, told: str, kind: type[Exception] = Check
     assert content(folder) == before
 
 
-def test_what_cannot_be_saved(sharded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    empty = tmp_path_factory.mktemp("empty")
-    not_saved(tiny(hidden_size=36), sharded, "holds model.safetensors.index.json, of another checkpoint")
-    model = tiny(hidden_size=36)
-    for wrong in (torch.nan, torch.inf):
-        model.norm.weight.data[3] = wrong
-        not_saved(model, empty, "norm.weight holds NaN or infinity")
-
-
 def test_a_readout_is_never_lost(tmp_path: Path) -> None:
     model = tiny(hidden_size=36, tied=True)
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
@@ -428,13 +364,13 @@ def test_a_readout_is_never_lost(tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(weights: object, path: Path, metadata: object) -> None:
-        path.with_name(".tmpXY").write_bytes(b"half a fil")  # under such a name safetensors begins
+    def fail(path: Path, *_: object, **__: object) -> None:
+        path.touch()
         raise OSError("no space left on device")
 
     model = tiny(seed=9, hidden_size=36)
     with monkeypatch.context() as broken:
-        broken.setattr(safetensors, "save_file", fail)
+        broken.setattr(Path, "write_text", fail)
         not_saved(model, folder, "no space left", OSError)
         broken.setattr(shutil, "rmtree", lambda *_, **__: None)  # a kill: nothing is cleared away
         with pytest.raises(OSError, match="no space left"):
@@ -453,10 +389,7 @@ def test_a_save_over_another_is_whole_or_refused(folder: Path, place: str) -> No
     (folder / place).mkdir()  # so that the file cannot be put there
     with pytest.raises(OSError, match=r"Is a directory|not permitted"):
         save(tiny(hidden_size=36), folder)
-    refused(folder, f"{CONFIG_FILE} cannot be read")
-
-
-SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=16)
+    refused(folder, f"{CONFIG_FILE}: ")
 
 
 def test_scaling_and_numpy_s_numbers_are_saved(tmp_path: Path) -> None:
@@ -467,13 +400,3 @@ def test_scaling_and_numpy_s_numbers_are_saved(tmp_path: Path) -> None:
     save(model, tmp_path)
     assert load(tmp_path).config == model.config
     assert torch.equal(load(tmp_path).get_parameter("layers.1.mlp.up_proj.weight"), weight)
-
-
-def test_saved_files_are_as_open_as_any_other(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "any").touch()
-    modes = {path.stat().st_mode for path in (tmp_path / "any", folder / WEIGHTS, folder / CONFIG_FILE)}
-    assert len(modes) == 1, "safetensors lets the owner alone read what it writes"
-    with safe_open(folder / WEIGHTS, framework="pt") as opened:
-        assert opened.metadata() == {"format": "pt"}
-    save(tiny(hidden_size=36, dtype=torch.bfloat16), folder)
-    assert json.loads((folder / CONFIG_FILE).read_text())["torch_dtype"] == "bfloat16"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,7 @@ torch.set_num_threads(1)
 SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 24, "n_heads": 4, "n_kv_heads": 2}
 SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
 ONES = np.ones((96, 64), np.float32)
-ONE_BY_ONE = {
-    "token_embd.weight": 2,
-    "blk.1.attn_norm.weight": 1,
-    "output_norm.weight": 1,
-    "output.weight": 2,
-}
+ONE_BY_ONE = {"token_embd.weight": 2, "blk.1.attn_norm.weight": 1, "output.weight": 2}  # and their axes
 
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
 
@@ -111,7 +105,7 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
         ({"tokenizer.ggml.eos_token_id": 19}, {}, "eos id 19 is out of range"),
         ({"split.count": 2}, {}, "is one of 2 parts"),
         ({}, {"blk.1.ffn_up.weight": None}, 'Missing key.*"layers.1.mlp.up_proj.weight"'),
-        ({}, {"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight is I32, which gguf cannot"),
+        ({}, {"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight: Dequantization for I32"),
         (
             {},
             {"layers.0.self_attn.q_proj.weight": ONES},
@@ -134,10 +128,8 @@ def test_refused_by_name(
     [
         *((slice(n), b"", "") for n in (0, 6, 23, 2000, -40)),
         (slice(None), bytes(32), "it has .* bytes; expected .*, where its last tensor ends"),
-        *(
-            (slice(0), start, "it begins with")
-            for start in (b"GGUF\0\0\0\3", b"GGUF\1\0\0\0", b"GGML\3\0\0\0")
-        ),
+        *((slice(0), start + bytes(3), "it begins with") for start in (b"GGUF\1", b"GGML\3")),
+        (slice(0), b"GGUF\0\0\0\3", "it begins with"),
     ],
 )
 def test_cut_off_or_another_file(tmp_path: Path, begins: slice, ends: bytes, told: str) -> None:
@@ -164,11 +156,12 @@ def test_a_flipped_bit_in_a_place_a_kind_or_a_length_is_refused(tmp_path: Path) 
             load(tmp_path)
 
 
-def test_what_a_file_may_leave_out(tmp_path: Path) -> None:
-    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32}, eos_ids=(2, 5, 7))
+def test_what_a_file_may_leave_out_or_say_for_nothing(tmp_path: Path) -> None:
+    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32}, eos_ids=(2, 5))
     left = "vocab_size rope.freq_base attention.head_count_kv attention.key_length".split()
     more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
-    more |= {f"tokenizer.ggml.{end}_token_id": i for end, i in (("eos", 2), ("eot", 5), ("eom", 7))}
+    more |= {"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 1.0, "llama.expert_count": 0}
+    more |= {f"tokenizer.ggml.{end}_token_id": i for end, i in (("eos", 2), ("eot", 5), ("eom", 2))}
     more["tokenizer.ggml.tokens"] = [str(i) for i in range(19)]
     loaded = load(write(tmp_path / "m.gguf", model, metadata=more))
     assert loaded.config == model.config
@@ -247,6 +240,18 @@ def test_tokens_are_those_of_transformers(tmp_path: Path, pre: str) -> None:
     assert (ours.bos, ours.eos, ours.eos_id) == ("<|begin|>", "<|end|>", 1)
 
 
+@pytest.mark.parametrize(("pre", "pieces"), [("llama-bpe", 1), ("gpt-2", 4)])
+def test_a_user_s_token_is_never_cut_and_a_whole_word_not_in_llama_3(
+    tmp_path: Path, pre: str, pieces: int
+) -> None:
+    told = vocabulary(byte_level())
+    tokens = [*told["tokenizer.ggml.tokens"], "zqzq", "<mine>"]
+    kinds = [*told["tokenizer.ggml.token_type"], 1, 4]
+    made = from_file(tmp_path, pre, tokens=tokens, token_type=kinds, add_bos_token=False)
+    assert len(made.encode("zqzq")) == pieces
+    assert made.encode("zqzq<mine>zqzq")[pieces] == tokens.index("<mine>")
+
+
 @pytest.mark.parametrize(
     ("pre", "changed", "around"),
     [
@@ -305,14 +310,11 @@ def test_a_chat_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
 
 HOSTILE = {
     "": "has no chat template",
-    "{% for %}": "cannot be used: .*TemplateSyntaxError",
     "{{ raise_exception('no tools') }}": "cannot be used: .*no tools$",
     "{{ messages.__class__.__mro__ }}": "cannot be used: .*unsafe",
-    "{{ messages | sum }}": "TypeError: unsupported operand",
     "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "RecursionError",
     "{{ 'a' * 2 * 10 ** 7 }}": "it makes 20,000,000 characters; expected 10,000,000 at most",
     "{{ 'a' * 10 ** 12 }}": "MemoryError|it took",
-    "{{ '%99999999999d' % 1 }}": "Error|it took",
     "{{ 7 ** (10 ** 8) }}": "it took over 1 seconds",
     "{% for i in range(99999) %}{% for x in range(9**5) %}{% endfor %}{% endfor %}": "it took over 1 seconds",
 }
@@ -320,7 +322,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_template_that_cannot_be_used_ends_soon(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
-    monkeypatch.setattr(render, "SECONDS", 1)
+    monkeypatch.setattr(render, "SECONDS", 1 if "over 1 " in HOSTILE[template] else 60)
     tokenizer = Tokenizer.of_words([EOS])
     tokenizer.chat_template = template
     with pytest.raises(CheckpointError, match=HOSTILE[template]):
@@ -381,11 +383,3 @@ def test_what_cannot_stand_beside_it(tmp_path: Path, settings: Any, told: str) -
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=told):
         load_tokenizer(tmp_path)
-
-
-def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "model.gguf").touch()
-    monkeypatch.setitem(sys.modules, "helpers.model.load.gguf", None)
-    monkeypatch.delattr("helpers.model.load.gguf", raising=False)
-    with pytest.raises(CheckpointError, match="pip install gguf"):
-        load(tmp_path / "model.gguf")

@@ -88,7 +88,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_by_name_from_the_hub(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enable_progress_bars()  # notebook 08, run by another test here, switches them off
+    enable_progress_bars()  # notebook 10, run by another test here, switches them off
     beside = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
     beside += ["generation_config.json"]
     for name in ("pytorch_model.bin", *beside):
@@ -102,13 +102,10 @@ def test_by_name_from_the_hub(
     assert load("someone/tiny").config == model.config, "what was fetched serves without a network"
 
 
-def test_unknown_and_gated_names(folder: Path) -> None:
+def test_names_that_cannot_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused("someone/tyni", "'someone/tyni' is no folder here.*the Hub knows no such name")
     refused("someone/gated", "'someone/gated' .*accept terms first")
-
-
-def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    point_at(9, tmp_path, monkeypatch)
+    point_at(9, folder.parent / "empty", monkeypatch)
     refused("someone/tiny", r"the Hub could not be read .*: check the network, or pass a folder")
 
 
@@ -121,9 +118,7 @@ def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert time.perf_counter() - start < 20
 
 
-@pytest.mark.parametrize(
-    "name", ["../tiny", "a/b/c", "someone/", "/tiny", "some one/tiny", "-/tiny", "x" * 5000]
-)
+@pytest.mark.parametrize("name", ["../tiny", "a/b/c", "someone/", "/tiny", "some one/tiny", "-/tiny"])
 def test_names_that_are_none(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     refused(name, "there is no folder")

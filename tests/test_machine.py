@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -43,11 +42,10 @@ def test_bandwidth_is_bytes_moved_over_the_best_turn(monkeypatch: pytest.MonkeyP
         "copy": 2**28,
         machine.ONE_TOKEN: 2**27,
     }
-    assert (large.probe, large.bytes_per_second) == ("copy", 2**28)
+    assert large.bytes_per_second == 2**28
     small = machine.bandwidth(2**16)  # a sum reads it 1,024 times in a call
     assert small.by_probe["sum"] == 2**26
     assert small.by_probe[machine.ONE_TOKEN] == 2**16
-    assert repr(large) == "Bandwidth(0.268 GB/s, 134.218 MB, by copy)"
     asked = fake_turns(monkeypatch, lambda name: 1.0)
     assert [one.nbytes for one in machine.bandwidth_by_size([2**12, 2**13], turns=4)] == [2**12, 2**13]
     assert [turns for turns, _ in asked] == [4] * 10
@@ -71,8 +69,7 @@ def test_peak_counts_two_operations_for_each_product(monkeypatch: pytest.MonkeyP
     asked = fake_turns(monkeypatch, lambda name: 1.0)
     found = machine.peak("bfloat16", sizes=(4, 8), turns=2)
     assert [(turns, x.dtype) for turns, x in asked] == [(2, torch.bfloat16)] * 2
-    assert repr(found) == "Peak(1.02e-06 GFLOP/s, bfloat16, 8 × 8)"
-    assert (found.flops_per_second, found.n, found.dtype) == (1024, 8, "bfloat16")
+    assert (found.flops_per_second, found.n) == (1024, 8)
 
 
 def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +81,6 @@ def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> N
     fake_turns(monkeypatch, lambda name: 5e-6 + 2e-6 * (1, 3, 10)[int(name)])
     found = machine.price_of_start([adding(n) for n in (1, 3, 10)])
     assert (found.seconds, found.besides) == pytest.approx((2e-6, 5e-6))
-    assert repr(found) == "Start(2 µs an operator, 5 µs besides)"
     with pytest.raises(ValueError, match=r"start \[2, 2\] operators; expected different numbers"):
         machine.price_of_start([adding(2), adding(2)])
     fake_turns(monkeypatch, lambda name: (9e-6, 1e-6, 3e-6, 1e-6)[int(name)])  # 8 for 5, and -2 for 1
@@ -113,11 +109,6 @@ def test_a_curve_is_read_between_its_sizes() -> None:
     assert [machine.at_size(curve, n) for n in (1, 10**6, 10**7, 10**8, 10**12)] == pytest.approx(
         [4e9, 4e9, 2e9, 1e9, 1e9]
     )
-    for nbytes in (0, -1, math.nan):
-        with pytest.raises(ValueError, match="expected one size or more, bytes over 0"):
-            machine.at_size(curve, nbytes)
-    with pytest.raises(ValueError, match="0 sizes"):
-        machine.at_size([], 1)
 
 
 def test_pytorch_has_as_many_threads_as_before() -> None:

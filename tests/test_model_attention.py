@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.model.attention import attend, llama3_scaling, rope_frequencies, rotate, rotation
-from helpers.model.config import Llama3Scaling
-from helpers.model.transformer import RMSNorm, SwiGLU, Transformer
-from tests.tiny import SCALING, SIZES, enlarge, tiny, tiny_config, tokens
+from helpers.model.attention import attend, llama3_scaling, rope_frequencies, rotation
+from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig
+from helpers.model.latent import LatentTransformer, model_of
+from helpers.model.transformer import RMSNorm, Transformer
+from tests.tiny import SCALING, SIZES, tiny, tiny_config
 
 torch.set_num_threads(1)
 
@@ -55,13 +56,6 @@ def test_attend(Hkv: int, sink: list[float] | None) -> None:
         torch.testing.assert_close(got, by_loops(*qkv(Hkv), mask, 0.7, scores), rtol=0, atol=1e-12)
 
 
-def test_attend_sees_all_that_a_lone_query_may_see() -> None:
-    """`is_causal=True` would show one query of five keys the first alone."""
-    q, k, v = qkv(3)
-    got = attend(q[:, :, -1:], k, v, causal(1, S), 0.7)
-    torch.testing.assert_close(got, attend(q, k, v, causal(T, S), 0.7)[:, :, -1:], rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("sink", [None, [-math.inf] * H, [3.0] * H])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_a_row_with_nothing_to_pick_gives_0(sink: list[float] | None, dtype: torch.dtype) -> None:
@@ -72,25 +66,6 @@ def test_a_row_with_nothing_to_pick_gives_0(sink: list[float] | None, dtype: tor
     got = attend(q, k, v, mask, 0.7, None if sink is None else torch.tensor(sink))
     assert (got[:, :, 1] == 0).all()
     assert (got[:, :, [0, 2]].abs().sum(-1) > 0).all()
-
-
-def test_attend_changes_nothing_it_was_given() -> None:
-    given = qkv(3)
-    copies = [x.clone() for x in given]
-    attend(*given, causal(T, S), 0.7)
-    attend(*given, causal(T, S), 0.7, torch.ones(H))
-    assert all(torch.equal(x, y) for x, y in zip(given, copies, strict=True))
-
-
-def test_rotation_turns_pairs_half_a_head_apart() -> None:
-    config = tiny_config(rope_theta=100.0)
-    x = torch.randn(1, 2, 5, 8, dtype=torch.float64)
-    positions = torch.tensor([0, 1, 2, 7, 30])
-    got = rotate(x, *rotation(positions, rope_frequencies(config), torch.float64))
-    angles = positions[:, None].double() * 100.0 ** (-torch.arange(4).double() / 4)
-    turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
-    torch.testing.assert_close(got, torch.cat([turned.real, turned.imag], -1), rtol=0, atol=1e-5)
-    assert torch.equal(got[:, :, 0], x[:, :, 0])
 
 
 def test_llama3_scaling_leaves_fast_pairs_and_slows_slow_ones() -> None:
@@ -117,25 +92,10 @@ def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
         assert abs(float(got[0, 1, 0]) - exact) <= 2 * torch.finfo(dtype).eps + 1e-4
 
 
-def test_heads_are_split_along_the_width() -> None:
-    attention: Any = tiny().layers[0].self_attn
-    x = torch.arange(2 * 5 * 48).view(2, 5, 48)
-    heads = attention.split_heads(x)
-    assert heads.shape == (2, 6, 5, 8)
-    for b, h, t in ((0, 0, 0), (1, 5, 3), (0, 2, 4)):
-        assert torch.equal(heads[b, h, t], x[b, t, 8 * h : 8 * h + 8])
-
-
-def test_norm_and_mlp_by_formula() -> None:
-    """Of each token by itself: numbers of one row, then of several."""
-    norm, mlp = RMSNorm(30, 0.5).double(), SwiGLU(tiny_config()).double()
-    enlarge(norm)
-    for x in (torch.randn(30, dtype=torch.float64), torch.randn(2, 5, 30, dtype=torch.float64)):
-        expected = norm.weight * x / (x.pow(2).sum(-1, keepdim=True) / 30 + 0.5).sqrt()
-        torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
-        gate, up = x @ mlp.gate_proj.weight.T, x @ mlp.up_proj.weight.T
-        expected = (gate / (1 + (-gate).exp()) * up) @ mlp.down_proj.weight.T
-        torch.testing.assert_close(mlp(x), expected, rtol=0, atol=1e-12)
+def test_every_norm_has_the_epsilon_of_the_config() -> None:
+    """Behind large numbers, as in front of the readout, a wrong one would move no logit."""
+    modules = Transformer(tiny_config(norm_eps=0.5)).modules()
+    assert [module.eps for module in modules if isinstance(module, RMSNorm)] == [0.5] * 7
 
 
 def test_the_norm_of_bfloat16_numbers_is_taken_in_float32() -> None:
@@ -145,29 +105,24 @@ def test_the_norm_of_bfloat16_numbers_is_taken_in_float32() -> None:
     assert (got.double() - exact).abs().max() <= 2**-8 * exact.max()
 
 
-def test_a_later_token_changes_no_earlier_logit() -> None:
-    model, ids = tiny(dtype=torch.float64), tokens(1, 12)
-    changed = ids.clone()
-    changed[0, 7] = (changed[0, 7] + 1) % 19
-    with torch.no_grad():
-        before, after, last = model(ids), model(changed), model(ids, last_only=True)
-    torch.testing.assert_close(last, before[:, -1:], rtol=0, atol=1e-12)
-    assert torch.equal(before[:, :7], after[:, :7])
-    assert ((before - after)[:, 7:].abs().amax(-1) > 1e-3).all()
-
-
 @pytest.mark.parametrize("changed", [{"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}])
 def test_parameters_are_counted(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
     assert config.n_parameters == sum(p.numel() for p in Transformer(config).parameters())
 
 
-def test_weights_are_drawn_small_and_the_same_from_a_seed() -> None:
+WIDE: dict[str, Any] = SIZES | {"vocab_size": 190, "hidden_size": 300}
+LATENT = LatentConfig(**(WIDE | {"n_kv_heads": 1}), rank=100, rope_dim=40)
+
+
+@pytest.mark.parametrize("config", [ModelConfig(**WIDE, qkv_bias=True), LATENT], ids=["", "latent"])
+def test_weights_are_drawn_small_and_the_same_from_a_seed(config: ModelConfig) -> None:
     drawn = []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
-        drawn.append(Transformer(tiny_config(qkv_bias=True, vocab_size=190, hidden_size=300)))
+        drawn.append(model_of(config))
     a, b, c = drawn
+    assert isinstance(a, LatentTransformer) == (config is LATENT)
     assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
     assert not torch.equal(a.lm_head.weight, c.lm_head.weight)
     for name, parameter in a.named_parameters():
@@ -186,12 +141,6 @@ def test_bytes_of_a_token() -> None:
     assert {type(getattr(numpy_s, name)) for name in SIZES} == {int}
 
 
-def test_a_tied_readout_is_the_embedding() -> None:
-    tied, loose = tiny(tied=True), tiny()
-    assert tied.lm_head.weight is tied.embed_tokens.weight
-    assert loose.lm_head.weight is not loose.embed_tokens.weight
-
-
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -199,7 +148,6 @@ def test_a_tied_readout_is_the_embedding() -> None:
         ({"n_kv_heads": 4}, "n_heads is 6, n_kv_heads 4; expected a multiple"),
         ({"head_dim": 7}, "head_dim is 7; expected an even number"),
         ({"norm_eps": 0.0}, "norm_eps is 0.0; expected a number over 0"),
-        ({"rope_theta": 0.5}, "rope_theta is 0.5; expected 1 or more"),
         ({"rope_theta": 1e39}, "rope_theta is 1e[+]39; expected a number over 0 that fits into float32"),
         ({"eos_ids": (19,)}, "eos id 19 is out of range; expected 0 to 18"),
     ],
@@ -227,6 +175,7 @@ def test_scaling_that_does_not_fit(changed: dict[str, Any], told: str) -> None:
     [
         (torch.zeros(1, 0, dtype=torch.int64), r"shape \(1, 0\); expected \(B, T\), at least one token"),
         (torch.zeros(3, dtype=torch.int64), r"shape \(3,\); expected \(B, T\)"),
+        (torch.zeros(1, 1, 3, dtype=torch.int64), r"shape \(1, 1, 3\); expected \(B, T\)"),
         (torch.zeros(1, 3), "tokens are torch.float32; expected a tensor of whole numbers"),
         ([[1, 2]], "tokens are list; expected a tensor"),
         (torch.tensor([[3, 19]]), "token id 19 is out of range; expected 0 to 18"),

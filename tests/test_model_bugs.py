@@ -1,9 +1,10 @@
-"""Bugs of the PyTorch model, its caches, generation, training and loading: some shipped, some near misses."""
+"""Bugs of the PyTorch model, its caches, its replies and of loading: most of them real projects shipped."""
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,39 +12,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from helpers.model import attention, generate, train
+from helpers import sampling
+from helpers.model import attention, generate, speculate
 from helpers.model.attention import Attention, attend
-from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowCache
+from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache, WindowCache
+from helpers.model.latent import LatentAttention
 from helpers.model.load import config
+from helpers.model.speculate import DraftModel
 from helpers.model.transformer import Transformer
-from helpers.recording.recorder import Recorder
-from tests import test_load, test_train
+from tests import test_latent as latent
+from tests import test_load
 from tests import test_model_attention as parts
 from tests import test_model_cache as caches
 from tests import test_model_equal as equal
 from tests import test_model_generate as replies
-from tests import test_model_kinds as kinds
+from tests import test_model_ragged as ragged
 from tests import test_model_smaller as smaller
-from tests import test_recording_model as recording
+from tests import test_speculate as drafts
 from tests.planted import Bug, Planted, instead
 
 torch.set_num_threads(1)
 planted = Planted()
 
-ATTEND, ALONE = parts.test_attend, parts.test_attend_sees_all_that_a_lone_query_may_see
-NOTHING = parts.test_a_row_with_nothing_to_pick_gives_0
+ATTEND, NOTHING = parts.test_attend, parts.test_a_row_with_nothing_to_pick_gives_0
 SPLIT, MASK = caches.test_cached_equals_uncached, caches.test_positions_and_mask
 FULL, RESET = caches.test_exactly_full_then_over, caches.test_truncate_or_reset_then_go_on
-HALF_WAY = kinds.test_a_pass_that_fails_half_way_leaves_the_cache_as_before
+HALF_WAY = caches.test_a_pass_that_fails_half_way_leaves_the_cache_as_before
 GREEDY = replies.test_greedy_equals_running_everything_again
-ROOM = replies.test_rows_allow_so_many_tokens
 FIELDS = replies.test_a_reply_read_back_field_by_field
-IN_USE = replies.test_a_cache_in_use_is_refused_and_serves_again_after_reset
 EQUAL, PLAIN = equal.test_equal_to_transformers, equal.test_equal_without_a_cache
-NARROW = kinds.test_values_narrower_than_keys_or_none
-COUNTS, WEIGHTS = recording.test_what_it_counts, recording.test_the_weights_are_those_of_the_model
-GOLDEN = recording.test_golden_numbers_through_the_real_core
-BY_HAND = test_train.test_three_steps_by_hand
 
 # --- masks and positions ---
 
@@ -52,7 +49,7 @@ def top_left(self: KVCache, T: int) -> Tensor:
     return torch.ones(T, self.length + T, dtype=torch.bool).tril()
 
 
-planted("is_causal", [ALONE, ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #5591", of=attend)(
+planted("is_causal", [ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #5591", of=attend)(
     lambda old, q, k, v, mask, scale, sink=None: F.scaled_dot_product_attention(
         q, k, v, is_causal=True, scale=scale, enable_gqa=True
     )
@@ -63,9 +60,6 @@ planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=KVCache.mas
 planted("no offset for several new tokens", [MASK, EQUAL], "LLMs-from-scratch PR#697", of=KVCache.mask)(
     lambda old, self, T, layer=0: old(self, T) if T == 1 else top_left(self, T)
 )
-planted("no mask at all", [parts.test_a_later_token_changes_no_earlier_logit, PLAIN], of=KVCache.mask)(
-    lambda old, *given: old(*given) | True
-)
 planted("square mask with a cache", [MASK, EQUAL], "llama #899", of=KVCache.mask)(
     lambda old, self, T, layer=0: old(self, T)[:, self.length :]
 )
@@ -74,10 +68,6 @@ planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of
 )
 planted("positions count twice", [GREEDY, SPLIT], "gpt-neox PR#363; tiny-llm PR#46", of=attention.rotation)(
     lambda old, at, *more: old(at + at[..., :1], *more)
-)
-WINDOWED = smaller.test_a_window_is_the_model_under_a_mask
-planted("every layer has the mask of the first", [WINDOWED], of=WindowCache.mask)(
-    lambda old, self, T, layer=0: old(self, T)
 )
 
 # --- counting, room, forgetting ---
@@ -94,16 +84,19 @@ planted("each layer advances the cache", [FULL, SPLIT], "gpt-fast; nanochat")(
     instead(StaticCache.append, append_and_count),
     instead(KVCache.advance, lambda old, self, T: None),
 )
+ROOM, CANNOT = replies.test_rows_allow_so_many_tokens, parts.test_tokens_that_cannot_run
 planted("full a row too early", [FULL, ROOM], "transformers #37574", of=KVCache.check_room)(
     lambda old, self, T: old(self, T + 1)
 )
+planted("full a row too late", [FULL, CANNOT], "transformers #37574", of=KVCache.check_room)(
+    lambda old, self, T: old(self, T - 1 if T > 0 else T)
+)
 planted(
-    "full a row too late",
-    [FULL, parts.test_tokens_that_cannot_run],
-    "transformers #37574",
-    of=KVCache.check_room,
-)(lambda old, self, T: old(self, T - 1 if T > 0 else T))
-planted("reset does nothing", [RESET, IN_USE], "candle-vllm #6", of=KVCache.reset)(lambda old, self: None)
+    "reset does nothing",
+    [RESET, replies.test_a_cache_in_use_is_refused_and_serves_again_after_reset],
+    "candle-vllm #6",
+    of=KVCache.reset,
+)(lambda old, self: None)
 
 
 @planted("rejected tokens left in the cache", [HALF_WAY, RESET], "mlx-lm PR#1109", of=GrowingCache.append)
@@ -113,15 +106,14 @@ def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
     return self.k[layer][:, :, :S], self.v[layer][:, :, :S]
 
 
-planted("truncate does not forget", [RESET, MASK], "mlx-lm PR#1109", of=KVCache.truncate)(
+ROWS = drafts.test_rows_are_counted_after_every_round
+planted("truncate does not forget", [RESET, MASK, ROWS], "mlx-lm PR#1109", of=KVCache.truncate)(
     lambda old, self, length: old(self, self.length)
 )
-planted(
-    "a negative trim lengthens",
-    [kinds.test_only_what_can_be_counted_counts],
-    "mlx-lm #1868",
-    of=KVCache.check_length,
-)(lambda old, self, length: old(self, max(length, 0)))
+COUNTED = caches.test_only_what_can_be_counted_counts
+planted("a negative trim lengthens", [COUNTED], "mlx-lm #1868", of=KVCache.check_length)(
+    lambda old, self, length: old(self, max(length, 0))
+)
 
 
 @planted("slots past the current position attended to", [FULL, GREEDY], "tt-metal #41215")
@@ -147,10 +139,7 @@ def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
     return old(self, layer, k, v)
 
 
-KEPT = parts.test_attend_changes_nothing_it_was_given
-
-
-@planted("stored rows are changed by each use", [KEPT, FULL], "MemOS #2301", of=attend)
+@planted("stored rows are changed by each use", [FULL, FIELDS], "MemOS #2301", of=attend)
 def _(old: Any, q: Tensor, k: Tensor, v: Tensor, *more: Any) -> Tensor:
     contexts = old(q, k, v, *more)
     v.mul_(0.999)
@@ -167,7 +156,58 @@ planted("expanded heads cached under GQA", [caches.test_bytes], "SnapKV #16 #29"
     ),
     instead(GrowingCache.append, lambda old, self, n, *new: old(self, n, *(expanded(self, x) for x in new))),
 )
-planted("values as wide as keys", [NARROW], of=KVCache.shapes)(lambda old, self, T: old(self, T)[:1] * 2)
+
+# --- windows, unequal lengths ---
+
+WINDOWED = smaller.test_a_window_is_the_model_under_a_mask
+BACK = smaller.test_a_pass_of_one_token_can_be_taken_back
+
+
+def masks(change: Callable[[Tensor], Tensor]) -> Any:
+    return lambda old, *given: change(old(*given))
+
+
+planted("rows kept used as position", [WINDOWED], "VeloxQuant-MLX #389", of=KVCache.positions)(
+    lambda old, self, T: old(self, T) - self.length + self.n_kept
+)
+planted("a window one too short", [WINDOWED], "transformers #37574", of=WindowCache.near)(
+    lambda old, self, keys, queries, layer: old(self, keys, queries + 1, layer)
+)
+planted("a window one too long", [WINDOWED], "transformers #37574", of=WindowCache.near)(
+    lambda old, self, keys, queries, layer: old(self, keys, queries - 1, layer)
+)
+planted("every layer has the mask of the first", [WINDOWED], "vllm PR #51756", of=WindowCache.mask)(
+    lambda old, self, T, layer=0: old(self, T)
+)
+planted("decode ignores the sliding window", [WINDOWED], "nanochat #452", of=WindowCache.mask)(
+    masks(lambda mask: mask | (len(mask) == 1))
+)
+planted("a ring breaks causality", [WINDOWED], "litgpt #2182", of=WindowCache.mask)(
+    masks(lambda mask: mask | torch.ones_like(mask).triu(mask.shape[1] - len(mask) + 1))
+)
+planted("a long prompt loses rows before it has looked", [WINDOWED], "litgpt #2182", of=WindowCache.mask)(
+    masks(lambda mask: mask & mask[-1])
+)
+planted("several tokens trimmed as if one came", [WINDOWED], "mlx-lm #1914", of=WindowCache.keep)(
+    lambda old, self, at, kept: old(self, at, [x | (torch.arange(len(x)) > 0) for x in kept])
+)
+planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914", of=WindowCache.keep)(
+    lambda old, self, at, kept: old(self, at, [x >= 0 for x in at])
+)
+planted("rows of the last pass stay", [BACK], "mlx-lm PR#1109", of=WindowCache.truncate)(
+    lambda old, self, length: KVCache.truncate(self, length)
+)
+EACH, STEPS = ragged.test_each_says_what_it_says_alone, ragged.test_prompts_of_unequal_length_then_steps
+planted("one position for all sequences", [EACH, STEPS], "unsloth #3699", of=RaggedCache.positions)(
+    lambda old, self, T: old(self, T)[:1].expand(self.batch, -1)
+)
+
+
+@planted("rows behind the end are read", [EACH, STEPS], "tt-metal #41215", of=RaggedCache.planned)
+def _(old: Any, self: Any, T: int) -> Any:
+    found = old(self, T)
+    return replace(found, shown=self.slots()[..., : found.mask.shape[-1]].flatten())
+
 
 # --- attention and the blocks ---
 
@@ -184,26 +224,23 @@ planted("a fully masked row gives NaN", [NOTHING], "pytorch #103749", of=attend)
 planted("a fully masked row averages the future", [NOTHING], "pytorch #103963", of=attend)(
     lambda old, *given: by_hand(*given[:5], least=torch.finfo(given[0].dtype).min)
 )
-planted("the sink's share is dealt out again", [ATTEND, GOLDEN], of=attention.add_sink)(
-    lambda old, mask, sink: old(mask, torch.full_like(sink, -math.inf))
-)
 planted("KV heads dealt out in turns", [ATTEND, PLAIN], of=attend)(
     lambda old, q, k, v, *more: old(q, *(x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v)), *more)
 )
-planted(
-    "heads split without the transpose",
-    [parts.test_heads_are_split_along_the_width, PLAIN],
-    of=Attention.split_heads,
-)(lambda old, self, x: x.reshape(x.shape[0], -1, x.shape[1], self.head_dim))
-turns = itertools.cycle((True, False))  # queries first, then keys
-planted("keys are not rotated", [PLAIN, EQUAL], of=attention.rotate)(
-    lambda old, x, *cos_sin: old(x, *cos_sin) if next(turns) else x
+NARROW = parts.test_angles_stay_float32_in_a_narrow_model
+planted("heads split without the transpose", [PLAIN, EQUAL], of=Attention.split_heads)(
+    lambda old, self, x: x.reshape(x.shape[0], -1, x.shape[1], self.head_dim)
 )
-planted(
-    "angles are rounded to bfloat16",
-    [parts.test_angles_stay_float32_in_a_narrow_model],
-    of=attention.rotation,
-)(lambda old, at, frequencies, dtype: old(at.to(dtype), frequencies.to(dtype), dtype))
+planted("angles are rounded to bfloat16", [NARROW], of=attention.rotation)(
+    lambda old, at, frequencies, dtype: old(at.to(dtype), frequencies.to(dtype), dtype)
+)
+FORMS = latent.test_absorbed_attention_works_on_the_rows
+
+
+@planted("latent rows: the scale of the absorbed width", [FORMS], of=LatentAttention.__init__)
+def _(old: Any, self: Any, config: Any, layer: int) -> None:
+    old(self, config, layer)
+    self.core.scale = config.k_dim**-0.5
 
 
 @planted("every layer calls the last block", [PLAIN, SPLIT], "TrenTorch #141", of=Transformer.forward)
@@ -216,15 +253,7 @@ def _(old: Any, self: Any, *given: Any, **named: Any) -> Tensor:
         self.layers = layers
 
 
-# --- generation ---
-
-ONE_BY_ONE = replies.test_tokens_come_one_by_one
-
-
-@planted("the whole history is fed again", [ONE_BY_ONE, GREEDY], of=generate.run)
-def _(old: Any, model: Any, tokens: Tensor, cache: Any) -> Tensor:
-    cache.fed = torch.cat([cache.fed, tokens], 1) if cache.length else tokens
-    return old(model, cache.fed, cache)
+# --- replies, drafted or not ---
 
 
 @planted(
@@ -241,43 +270,46 @@ planted("only the first of several eos ids ends a reply", [FIELDS], of=generate.
     lambda old, model, *more: old(model, *more[:-1], list(more[-1] or model.config.eos_ids)[:1])
 )
 
-# --- recording, training, signing ---
+
+@planted("one row too many dropped by the draft", [ROWS], "mlxcel #994", of=DraftModel.propose)
+def _(old: Any, self: DraftModel, *given: Any) -> Any:
+    self.cache.truncate(max(0, self.cache.length - 1))
+    return old(self, *given)
 
 
-@planted("the recorder is told of other keys than were used", [COUNTS, WEIGHTS])
-def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Recorder.attention
-    turned = lambda self, *, k, **others: real(self, k=k[..., ::-1], **others)  # noqa: E731
-    monkeypatch.setattr(Recorder, "attention", turned)
+SAVED = drafts.test_good_drafts_save_passes
 
 
-@planted("gradients add up from step to step", [BY_HAND], of=train.update)
-def _(old: Any, model: Any, optimizer: Any, texts: Tensor) -> float:
-    optimizer.zero_grad = lambda: None
-    return old(model, optimizer, texts)
+@planted("the last row is lost after all were taken", [SAVED, ROWS], "vllm #9730", of=speculate.say)
+def _(old: Any, model: Any, text: list[int], k: int, cache: KVCache, sampler: Any) -> Any:
+    cache.advance(len(text) - 1 - cache.length if cache.length else 0)
+    return old(model, text, k, cache, sampler)
 
 
+@planted("all but none", [SAVED], "transformers #46235: [:-0]", of=sampling.accept)
+def _(old: Any, drafted: Any, chosen: Any) -> list[int]:
+    *taken, own = old(drafted, chosen)
+    return [*drafted[: len(taken) - len(drafted)], own]
+
+
+EXACT = drafts.test_drawn_replies_have_the_chances_of_the_model
 planted(
-    "targets are the tokens themselves",
-    [test_train.test_the_target_of_a_token_is_the_one_after_it],
-    of=train.next_token_loss,
-)(lambda old, model, x: F.cross_entropy(model(x[:, :-1]).flatten(0, 1), x[:, :-1].flatten()))
+    "a draft is refused and the token drawn as if none had been", [EXACT], of=sampling.accept_or_resample
+)(lambda old, p, q, token, u: None if old(p, q, token, u) is None else p)
+planted("the token after all drafts from q", [EXACT], of=sampling.accept_sampled)(
+    lambda old, drafted, p, q, rng: old(drafted, [*p[:-1], q[-1]] if drafted else p, q, rng)
+)
 
 # --- checkpoints ---
 
-REFUSED = test_load.test_config_is_refused_by_name
-planted(
-    "the window of a checkpoint is ignored",
-    [REFUSED, test_load.test_a_window_can_be_stayed_inside_of],
-    "nanochat #452",
-    of=config.window_of,
-)(lambda old, *given: None)
-planted(
-    "the window of a checkpoint is one too short",
-    [test_load.test_it_is_the_model_that_transformers_makes_of_it],
-    "transformers #37574",
-    of=config.window_of,
-)(lambda old, *given: (old(*given) or 1) - 1 or None)
+REFUSED, INSIDE = test_load.test_config_is_refused_by_name, test_load.test_a_window_can_be_stayed_inside_of
+SAME = test_load.test_it_is_the_model_that_transformers_makes_of_it
+planted("the window of a checkpoint is ignored", [REFUSED, INSIDE], "nanochat #452", of=config.window_of)(
+    lambda old, *given: None
+)
+planted("the window of a checkpoint is one too short", [SAME], "transformers #37574", of=config.window_of)(
+    lambda old, *given: (old(*given) or 1) - 1 or None
+)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

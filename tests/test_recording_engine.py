@@ -13,7 +13,7 @@ from helpers.serve.engine import Engine
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Scheduler
 from helpers.serve.sequence import Request
-from helpers.trace import EngineTrace, Trace, TraceError
+from helpers.trace import EngineTrace
 from tests.machine import ROOT
 from tests.test_trace import SCHEMA
 from tests.tiny import tiny
@@ -35,7 +35,6 @@ def test_the_example_on_the_page() -> None:
         while plan := scheduler.schedule():
             scheduler.ran(plan, {one: next(replies[one]) for one, n in plan})
     assert recorder.trace == example
-    assert repr(example) == "EngineTrace(made, 2 requests, 3 steps, 6 pages of 2 rows)"
 
 
 def test_any_run_is_what_the_engine_counts() -> None:
@@ -68,10 +67,10 @@ def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     ran = {id: done[-1] for id, done in engine.ran.items() if len(done) > before[id]}
     run = {requests[share.request].request.id: share.stop - share.start for share in step.running}
     assert {id: n for id, n in run.items() if n} == ran
-    assert step.tokens_run == sum(ran.values())
     assert [requests[n] for n in step.waiting] == [*scheduler.waiting]
     assert len(step.preempted) == scheduler.preemptions - preemptions
-    assert step.pages - {*step.freed} == {page for page, owners in enumerate(pages.owners) if owners}
+    in_tables = [page for share in step.running for page in share.table]
+    assert {*in_tables} - {*step.freed} == {page for page, owners in enumerate(pages.owners) if owners}
     in_table = {
         page: share for past in recorder.trace.steps for share in past.running for page in share.table
     }
@@ -83,7 +82,7 @@ def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
         "preempted": step.preempted,
         "found": any(share.found for share in step.running),
         "findable": step.findable,
-        "shared": sum(len(share.table) for share in step.running) > len(step.pages),
+        "shared": len(in_tables) > len({*in_tables}),
         "chunk": any(0 < share.stop - share.start and not share.emitted for share in step.running),
     }
     return {name for name, what in happened.items() if what}
@@ -117,5 +116,3 @@ def test_it_lets_go_whatever_is_raised() -> None:
         engine.add("a", [1], 1)
     engine.run_all()
     assert len(recorder.trace.steps) == 1
-    with pytest.raises(TraceError, match=r"got format and version \['watch-it-decode-engine', 2\]; expected"):
-        Trace.from_json(recorder.trace.to_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from helpers.model.cache import KVCache, RaggedCache, WindowCache
 from helpers.model.generate import generate, run
-from helpers.model.speculate import Drafter, DraftModel, FirstLayers, LookUp, speculate
+from helpers.model.speculate import Draft, Drafter, DraftModel, FirstLayers, LookUp, speculate
 from helpers.recording import model as recording
 from helpers.recording.model import describe, record_model, tokens_of, voice_of
 from helpers.recording.recorder import Recorder
@@ -18,7 +19,7 @@ from helpers.recording.watch import Watcher, record_engine, record_reply
 from helpers.sampling import GREEDY, Sampling
 from helpers.serve.engine import Engine
 from helpers.stepper import Stepper
-from helpers.stepper.static import _Picture
+from helpers.stepper.moment import Moment
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Drop, Trace, TraceError, compare, spread
 from tests import oracle
@@ -66,7 +67,7 @@ def test_rows_that_leave_a_window(window: int, sinks: int) -> None:
     assert drops(trace) == [(0, first, "window"), *((0, [n - window], "window") for n in range(8, 11))]
     seen = [spread(p.parts[0].visible[-1]) for p in trace.run("cached").steps]
     assert seen == [[*range(sinks), *range(n - window + 1, n + 1)] for n in range(7, 11)]
-    assert "<table" in Stepper(trace).static_html()
+    assert "<table" in Stepper(trace).still().numbers
 
 
 def test_windows_in_some_layers_have_no_place_in_a_trace() -> None:
@@ -75,7 +76,15 @@ def test_windows_in_some_layers_have_no_place_in_a_trace() -> None:
         record_model(MODEL, PROMPT, cache=cache, training=False)
 
 
+class Wrong(LookUp):
+    """Its drafts are never taken."""
+
+    def propose(self, text: Any, k: int, *others: Any) -> Draft:
+        return Draft([0] * k)  # which the model does not say
+
+
 DRAFTERS: dict[str, Any] = {
+    "wrong": Wrong,
     "look-up": LookUp,
     "first layers": lambda: FirstLayers(MODEL, 2),
     "the model itself": lambda: DraftModel(MODEL),
@@ -99,6 +108,8 @@ def test_drafts(name: str, k: int) -> None:
     rounds, passes = replies[0].rounds, trace.runs[0].passes
     assert [len(p.parts[0].queries) for p in passes[1:]] == [one.drafted + 1 for one in rounds[1:]]
     assert [len(p.parts[0].out) for p in passes] == [one.accepted + 1 for one in rounds]
+    for part in (p.parts[0] for p in passes[1:]):
+        assert [out.query for out in part.out] == part.queries[: len(part.out)]
     assert {p.phase for p in passes[1:]} <= {"verify", "decode"}
     rejected = [one.drafted - one.accepted for one in rounds]
     assert [(len(rows), why) for _, rows, why in drops(trace)] == [(n, "rejected") for n in rejected if n]
@@ -107,10 +118,15 @@ def test_drafts(name: str, k: int) -> None:
     )
     assert Trace.from_json(trace.to_json()).to_json() == trace.to_json()
     at = [i for i, event in enumerate(trace.runs[0].events) if not isinstance(event, Drop)]
-    for index, one in zip(at, rounds, strict=True):  # the static form strikes refused drafts out
-        said = _Picture(trace, trace.runs[0], index, set(), 0).render()
-        assert (f"Drafts accepted: {one.accepted} of {one.drafted}." in said) == bool(one.drafted)
-        assert said.partition("</tr>")[0].count("<s>") == one.drafted - one.accepted
+    for index, one in zip(at, rounds, strict=True):
+        moment = Moment(trace, trace.runs[0], index)
+        assert (len(moment.drafts), len(moment.refused)) == (one.drafted, one.drafted - one.accepted)
+
+
+def test_rows_that_leave_after_the_last_pass() -> None:
+    """Four drafts are not taken in each of two rounds, and then nobody asks for more words."""
+    reply = lambda ids, cache: islice(speculate(MODEL, ids, 12, Wrong(), 4, cache=cache), 3)  # noqa: E731
+    assert [len(rows) for _, rows, _ in drops(record_reply(MODEL, PROMPT, reply))] == [4, 4]
 
 
 def test_a_reply_without_drafts_is_what_record_model_records() -> None:
@@ -121,27 +137,27 @@ def test_a_reply_without_drafts_is_what_record_model_records() -> None:
 
 
 def test_sequences_of_unequal_length_in_one_pass() -> None:
-    """Prompts of 8 and 3 in one pass, padding on the left; then both decode; then one alone."""
+    """8 and 2 tokens of two prompts, padding on the left; one ends while the other decodes; one alone."""
     prompts = [PROMPT, [7, 7, 2]]
     cache = RaggedCache(MODEL.config, 2, dtype=torch.float64)
     watched = Recorder(describe(MODEL, "two"), [tokens_of(MODEL, prompt, None) for prompt in prompts])
     watched.begin_run("cached", "ragged")
     with Watcher(watched, MODEL, lambda cache: [0, 1], voice_of(MODEL, None, 5, GREEDY)) as watcher:
-        new, text = [8, 3], [[*prompt] for prompt in prompts]
-        for step in range(3):
+        text, ran = [[*prompt] for prompt in prompts], [0, 0]
+        for new, said in (([8, 2], [0]), ([1, 1], [0, 1]), ([1, 0], [0])):
             cache.expect(new)
-            T = max(new)
-            ids = [([0] * T + one)[-T:] if n else [0] * T for n, one in zip(new, text, strict=True)]
+            ran = [before + n for before, n in zip(ran, new, strict=True)]
+            ids = [([0] * 8 + one[:end])[-max(new) :] for one, end in zip(text, ran, strict=True)]
             logits = run(MODEL, torch.tensor(ids), cache)
-            for n in (0, 1)[: 2 - step // 2]:
+            for n in said:
                 text[n].append(int(logits[n].argmax()))
                 watcher.say(text[n][-1], sequence=n)
-            new = [1, 1] if step < 1 else [1, 0]
     trace = watched.trace
     assert [[part.sequence for part in p.parts] for p in trace.runs[0].passes] == [[0, 1], [0, 1], [0]]
-    assert [p.counts["positions"] for p in trace.runs[0].passes] == [11, 2, 1]
+    assert [p.counts["positions"] for p in trace.runs[0].passes] == [10, 2, 1]
+    assert [p.phase for p in trace.runs[0].passes] == ["prefill", "decode", "decode"]
     for n, prompt in enumerate(prompts):
-        same_weights(trace, n, record_model(MODEL, prompt, max_new=3 - n, uncached=False))
+        same_weights(trace, n, record_model(MODEL, prompt, max_new=3 - 2 * n, uncached=False))
 
 
 @pytest.mark.parametrize(("n_pages", "budget"), [(30, None), (30, 5), (6, 6)])
@@ -156,7 +172,7 @@ def test_requests_of_an_engine(n_pages: int, budget: int | None) -> None:
         same_weights(trace, n, record_model(MODEL, prompt, max_new=6, uncached=False))
     assert {why for _, _, why in drops(trace)} == ({"preempted"} if n_pages == 6 else set())
     assert max(len(p.parts) for p in trace.runs[0].passes) == 2
-    assert "<table" in Stepper(trace).static_html()
+    assert "<table" in Stepper(trace).still().numbers
 
 
 def test_latent_attention_in_both_forms() -> None:
@@ -169,7 +185,7 @@ def test_latent_attention_in_both_forms() -> None:
     shapes = [trace.runs[0].passes[0].shapes[0]["k"] for trace in (expanded, absorbed)]
     assert shapes == [[1, 6, 8, 12], [1, 1, 8, 9]]
     assert expanded.model.scale == 12**-0.5
-    assert "<table" in Stepper(absorbed).static_html()
+    assert "<table" in Stepper(absorbed).still().numbers
 
 
 def test_a_record_says_what_was_asked_for() -> None:
@@ -178,7 +194,7 @@ def test_a_record_says_what_was_asked_for() -> None:
         Tokenizer.of_words(["<eos>", *(f"w{n}" for n in range(18))]),
         Sampling(temperature=2.0, seed=1),
     )
-    asked: Any = {"n_top": 3, "name": "tiny", "recorded": [(0, 1)]}
+    asked: Any = {"recorded": [(0, 1)]}
     whole: Any = {"max_new": 6, "sampling": sampling, "training": False, "uncached": False}
     alone = record_model(MODEL, "w3", words, **asked, **whole)
     reply = lambda ids, cache: generate(MODEL, ids, 6, cache=cache, sampling=sampling)  # noqa: E731
@@ -190,7 +206,7 @@ def test_a_record_says_what_was_asked_for() -> None:
     assert {out.how for out in outs} == {"sampled, temperature 2"}
     full = record_model(MODEL, "w3", words, **whole, n_top=MODEL.config.vocab_size).runs[0].passes
     for out, every in zip(outs, (p.parts[0].out[0].top for p in full), strict=True):
-        assert out.top[:2] == every[:2], "the chosen one takes the last place"
+        assert out.top[:4] == every[:4], "the chosen one takes the last place"
 
 
 def test_texts_of_tokens() -> None:
@@ -217,18 +233,6 @@ planted("rows kept are counted, not asked for", [WINDOW])(
 )
 
 
-@planted("rows that left stay in the record", [WINDOW, test_drafts])
-def _(patch: pytest.MonkeyPatch) -> None:
-    def dropped(self: Any, newest: bool = False) -> list[Drop]:
-        rows = dict(self._rows)
-        drops = real(self, newest)
-        self._rows = rows
-        return drops
-
-    real = Recorder._dropped
-    patch.setattr(Recorder, "_dropped", dropped)
-
-
 @planted("a rejected draft is taken for the text", [test_drafts])
 def _(patch: pytest.MonkeyPatch) -> None:
     def say(self: Any, top: Any, chosen: Any, *rest: Any, query: int, **named: Any) -> int:
@@ -240,7 +244,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 planted("the run without a cache forgets the window", [WINDOW])(
-    lambda patch: patch.setattr(recording, "deepcopy", lambda cache: recording.empty_cache(MODEL))
+    lambda patch: patch.setattr(recording, "deepcopy", lambda cache: MODEL.fitting(None, 1))
 )
 
 

@@ -56,9 +56,8 @@ SPOILT: dict[str, Spoil] = {
 }
 
 
-@pytest.fixture
 def good_notebook() -> nbformat.NotebookNode:
-    """A notebook without a fault, to be saved as made.ipynb."""
+    """Return a notebook without a fault, to be saved as made.ipynb."""
     cells = [
         nbformat.v4.new_markdown_cell("# Made\n\n" + badges("notebooks/made.ipynb")),
         nbformat.v4.new_code_cell(
@@ -71,14 +70,12 @@ def good_notebook() -> nbformat.NotebookNode:
 
 
 @pytest.mark.parametrize("spoilt", SPOILT)
-def test_an_unfit_notebook_is_found(
-    tmp_path: Path, good_notebook: nbformat.NotebookNode, spoilt: str
-) -> None:
-    path = tmp_path / "made.ipynb"
-    nbformat.write(good_notebook, path)
+def test_an_unfit_notebook_is_found(tmp_path: Path, spoilt: str) -> None:
+    path, book = tmp_path / "made.ipynb", good_notebook()
+    nbformat.write(book, path)
     assert list(faults(path)) == []
-    SPOILT[spoilt](good_notebook)
-    nbformat.write(good_notebook, path)
+    SPOILT[spoilt](book)
+    nbformat.write(book, path)
     assert len(list(faults(path))) == 1
 
 

@@ -54,16 +54,6 @@ def near_a_tie(logits: np.ndarray, temperature: float, top_k: int | None, top_p:
     return bool((np.abs(np.cumsum(weights) - top_p) < 1e-6).any())
 
 
-@FEW
-@given(rows)
-def test_softmax_sums_to_one_and_keeps_the_order(row: np.ndarray) -> None:
-    weights = sampling.softmax(row)
-    assert abs(weights.sum() - 1) < 1e-12
-    assert (weights > 0).all()
-    assert (np.diff(weights[np.argsort(row, kind="stable")]) >= 0).all()
-    np.testing.assert_allclose(sampling.softmax(row + 1000), weights, rtol=1e-9)  # 1000 costs three digits
-
-
 def test_softmax_of_known_weights() -> None:
     np.testing.assert_allclose(sampling.softmax(as_logits([0.5, 0.25, 0.25])), [0.5, 0.25, 0.25], rtol=1e-15)
     assert sampling.softmax(np.array([0, -np.inf, 0])).tolist() == [0.5, 0, 0.5]
@@ -83,15 +73,6 @@ def test_greedy_takes_the_first_of_equals() -> None:
     assert sampling.greedy(np.array([1.0, 3, 3, 2])) == 1
     assert sampling.greedy(np.array([-np.inf, -5])) == 1
     assert isinstance(sampling.greedy([0, 1]), int)  # type: ignore[arg-type]
-
-
-@FEW
-@given(rows, st.integers(1, 12))
-def test_top_k_keeps_exactly_k_of_the_largest(row: np.ndarray, k: int) -> None:
-    kept = sampling.keep_top_k(row, k)
-    words = sorted(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
-    assert kept_words(kept) == words
-    assert (kept[words] == row[words]).all()
 
 
 def test_top_k_of_equals_keeps_the_first() -> None:

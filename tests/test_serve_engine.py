@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import random
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from helpers.model.cache import PagedCache
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
-from helpers.serve.scheduler import Scheduler, Static
-from tests.planted import Bug, Planted, edit
+from tests.planted import Bug, Planted
+from tests.test_serve_scheduler import come_and_go, drawn
 from tests.tiny import failing, tiny
 
 torch.set_num_threads(1)
@@ -129,16 +130,7 @@ def test_a_shared_beginning_runs_once() -> None:
 prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
 
 
-@given(
-    asked=st.lists(st.tuples(prompts, st.integers(1, 9), st.sampled_from(SAMPLED)), min_size=1, max_size=6),
-    size=st.integers(1, 5),
-    extra=st.integers(0, 10),
-    slots=st.integers(1, 4),
-    spare=st.none() | st.integers(0, 6),
-    kind=st.sampled_from([Scheduler, Scheduler, Static]),
-    seed=st.integers(0, 10**6),
-)
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@drawn(60, prompts, st.integers(1, 9), st.sampled_from(SAMPLED))
 def test_each_says_what_it_says_alone(
     asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
 ) -> None:
@@ -148,14 +140,14 @@ def test_each_says_what_it_says_alone(
     ends = None if seed % 3 else ()
     pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
     engine = Poisoned(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
-    rng, coming, cancelled = random.Random(seed), [*enumerate(asked)], []
-    while coming or engine.choosers:
-        while coming and rng.random() < 0.6:
-            id, (prompt, max_new, chance) = coming.pop(0)
-            engine.add(id, prompt, max_new, chance)
-        if engine.choosers and rng.random() < 0.05:
-            cancelled.append(rng.choice([*engine.choosers]).request.id)
-            engine.cancel(cancelled[-1])
+    coming = [partial(engine.add, id, *request) for id, request in enumerate(asked)]
+    cancelled: list[Any] = []
+
+    def cancel(id: int) -> None:
+        engine.cancel(id)
+        cancelled.append(id)
+
+    for _ in come_and_go(engine.scheduler, random.Random(seed), coming, cancel):
         engine.step()
     for id, (prompt, max_new, chance) in enumerate(asked):
         alone = list(generate(MODEL, prompt, max_new, eos_ids=ends, sampling=chance))
@@ -166,9 +158,11 @@ def test_each_says_what_it_says_alone(
 
 
 EACH = test_each_says_what_it_says_alone
-planted("everybody stands where the longest does", [EACH], "unsloth #3699")(
-    edit(Engine.run, "[one.n_run for one, _ in part]", "[max(one.n_run for one, _ in part)] * len(part)")
-)
+
+
+@planted("everybody stands where the longest does", [EACH], "unsloth #3699", of=PagedCache.__init__)
+def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
+    old(*given, lengths=lengths and [max(lengths)] * len(lengths), **named)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

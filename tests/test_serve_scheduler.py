@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -23,7 +25,7 @@ from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Sequence
 from helpers.serve.simulation import Times, fill, poisson, simulate
-from tests.planted import Bug, Planted, edit
+from tests.planted import Bug, Planted
 
 planted = Planted()
 END, WORDS = 0, 5
@@ -317,36 +319,49 @@ assert hash(-1) == hash(-2), "so that hashes of pages collide"
 prompts = st.lists(st.integers(-2, -1), min_size=1, max_size=9)
 
 
-@given(
-    asked=st.lists(st.tuples(prompts, st.integers(1, 7)), min_size=1, max_size=7),
-    size=st.integers(1, 4),
-    extra=st.integers(0, 12),
-    slots=st.integers(1, 4),
-    spare=st.none() | st.integers(0, 5),
-    kind=st.sampled_from([Scheduler, Scheduler, Static]),
-    seed=st.integers(0, 10**6),
-)
-@settings(max_examples=1500, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def drawn(examples: int, *request: Any) -> Callable[[Any], Any]:
+    """Run a test with requests of these parts, a prompt first, and sizes of what serves them.
+
+    The cases are small. Making them smaller still would take half a minute for each planted bug.
+    """
+    cases = given(
+        asked=st.lists(st.tuples(*request), min_size=1, max_size=7),
+        size=st.integers(1, 4),
+        extra=st.integers(0, 12),
+        slots=st.integers(1, 4),
+        spare=st.none() | st.integers(0, 5),
+        kind=st.sampled_from([Scheduler, Scheduler, Static]),
+        seed=st.integers(0, 10**6),
+    )
+    phases = [Phase.explicit, Phase.reuse, Phase.generate]
+    return lambda test: settings(max_examples=examples, deadline=None, phases=phases)(cases(test))
+
+
+def come_and_go(scheduler: Scheduler, rng: random.Random, coming: list[Any], cancel: Any) -> Iterator[None]:
+    """Let requests come, and a few be cancelled by their ids; yield for each step, until all are done."""
+    while coming or scheduler.running or scheduler.waiting:
+        while coming and rng.random() < 0.6:
+            coming.pop(0)()
+        everyone = [*scheduler.running, *scheduler.waiting]
+        if everyone and rng.random() < 0.05:
+            cancel(rng.choice(everyone).request.id)
+        yield
+
+
+@drawn(1500, prompts, st.integers(1, 7))
 def test_each_says_what_it_says_alone(
     asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
 ) -> None:
-    """Random arrivals, lengths, budgets, pages and pools, and cancellations; at the end every page is free.
-
-    The cases are small. Making them smaller still would take half a minute for each bug planted below.
-    """
+    """Random arrivals, lengths, budgets, pages, pools, cancellations; at the end every page is free."""
     requests = [Request(n, *each) for n, each in enumerate(asked)]
     n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n in asked)
     pages = PageManager(n_pages, size, sharing=seed % 4 > 0)
     budget = None if spare is None else slots + spare
     scheduler, rng, said = kind(pages, slots, budget, eos_ids=[END]), random.Random(seed), {}
-    rows, coming, cancelled = Rows(pages), [*requests], []
-    while coming or scheduler.running or scheduler.waiting:
-        while coming and rng.random() < 0.6:
-            scheduler.add(coming.pop(0))
-        everyone = [*scheduler.running, *scheduler.waiting]
-        if everyone and rng.random() < 0.05:
-            cancelled.append(rng.choice(everyone).request.id)
-            scheduler.cancel(cancelled[-1])
+    rows, coming = Rows(pages), [partial(scheduler.add, request) for request in requests]
+    left = {request.id: request for request in requests}
+    cancel = lambda id: (scheduler.cancel(id), left.pop(id))  # noqa: E731
+    for _ in come_and_go(scheduler, rng, coming, cancel):
         plan = scheduler.schedule()
         check(scheduler, plan)
         if rng.random() < 0.1:
@@ -354,27 +369,35 @@ def test_each_says_what_it_says_alone(
         for one in scheduler.ran(plan, rows.run(plan)):
             said[one.request.id] = one.reply
         rows.poison()
-    assert said == {request.id: alone(request) for request in requests if request.id not in cancelled}
+    assert said == {id: alone(request) for id, request in left.items()}
     assert pages.owners == [0] * n_pages
     assert len(pages.free) == n_pages
 
 
 EACH, FOUND = test_each_says_what_it_says_alone, test_pages_are_found_when_full_and_written
 
-planted("a page is found before it is written", [FOUND], "nano-vllm #208")(
-    edit(
-        Scheduler.admit, "return one", "pages.written(one.table, one.tokens, 0, len(one.tokens)); return one"
-    )
-)
+
+@planted("a page is found before it is written", [FOUND], "nano-vllm #208", of=Scheduler.admit)
+def _(old: Any, self: Scheduler) -> Sequence:
+    one: Sequence = old(self)
+    self.pages.written(one.table, one.tokens, 0, len(one.tokens))
+    return one
+
+
 planted("a hash is taken for a proof", [EACH], "openvino.genai #3722")(
     lambda patch: patch.setattr(pages, "tuple", lambda tokens: hash((*tokens,)), raising=False)
 )
-planted("a full hit leaves nothing to run", [FOUND], "nano-vllm #144")(
-    edit(PageManager.find, "len(tokens), self", "len(tokens) + 1, self")
+planted("a full hit leaves nothing to run", [FOUND], "nano-vllm #144", of=PageManager.find)(
+    lambda old, self, tokens: old(self, [*tokens, 0])
 )
-planted("whole length used inside a chunk", [EACH], "nano-vllm #212")(
-    edit(Scheduler.ran, "one.n_run += n", "one.n_run = len(one.tokens)")
-)
+
+
+@planted("whole length used inside a chunk", [EACH], "nano-vllm #212", of=Scheduler.ran)
+def _(old: Any, self: Scheduler, plan: Any, chosen: Any) -> Any:
+    over = old(self, plan, chosen)
+    for one, _ in plan:
+        one.n_run = len(one.tokens) - (one in chosen)
+    return over
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

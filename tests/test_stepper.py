@@ -1,29 +1,35 @@
-"""The stepper's Python side: its static form, the saved page, bad arguments; and the tests in tests/js."""
+"""The stepper's Python side: its picture, the saved page, bad arguments."""
 
 from __future__ import annotations
 
 import html
+import io
 import json
 import math
 import re
-import subprocess
-from collections import defaultdict
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch
+from PIL import Image
 
 from helpers import outputs
-from helpers.stepper import LEVELS, Stepper, format, script, static
-from helpers.stepper.format import VIEW
-from helpers.trace import Drop, Other, Pass, Trace
+from helpers.drawing import canvas
+from helpers.drawing.svg import PALETTE
+from helpers.recording.diary import load_diary
+from helpers.stepper import LEVELS, Stepper, format
+from helpers.stepper.moment import Moment
+from helpers.trace import Drop, Other, Trace
 from tests import oracle
-from tests.expected import expected, expected_marks, pass_name, view, views
+from tests.expected import expected, pass_name
 from tests.machine import ROOT
 from tests.made_traces import (
     DROP,
@@ -36,15 +42,8 @@ from tests.made_traces import (
     with_event,
     with_fewer_passes,
 )
-from tests.toy_cases import write_cases
+from tests.pictures import boxes, misplaced, texts, words
 
-# Those that JavaScript's tests ask for beside the ones that are walked.
-TRACES: dict[str, Callable[[], Trace]] = {
-    **WALKED,
-    "n64": lambda: record_toy(ban_eos=True, max_new=61),
-    "rules": lambda: record_toy(form="rules"),
-    "one": lambda: record_toy(["Today"], max_new=1, training=False),
-}
 SMALL = [name for name in WALKED if name not in SIZES]
 
 
@@ -58,212 +57,31 @@ def hostile() -> Trace:
     return record_toy(HOSTILE, numbers=list(range(1, 9)))
 
 
-# What the static form is made of: JupyterLab and GitHub leave these in.
-TAGS = {"p", "b", "bdi", "br", "div", "table", "caption", "tr", "th", "td", "details", "summary"}
+SIGNS = {
+    "●": "now",
+    "○": "earlier",
+    "×": "masked",
+}  # the oracle's signs of a pair, and what a picture calls them
+TAGS = {
+    "p",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "details",
+    "summary",
+}  # JupyterLab and GitHub keep these
 
 
-class Tables(HTMLParser):
-    """Reads tables as lists of rows of cell texts, and their styles; notes every tag."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tables: list[list[list[str]]] = []
-        self.styles: list[list[list[str]]] = []
-        self.tags: set[str] = set()
-        self.said: list[str] = []
-        self._cell = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        both = (self.tables, self.styles)
-        if tag == "table":
-            for found in both:
-                found.append([])
-        elif tag == "tr":
-            for found in both:
-                found[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-            self.styles[-1][-1].append(dict(attrs)["style"] or "")
-            self._cell = True
-        elif tag == "br" and self._cell:
-            self.tables[-1][-1][-1] += " "
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._cell = False
-
-    def handle_data(self, data: str) -> None:
-        if self._cell:
-            self.tables[-1][-1][-1] += data
-        else:
-            self.said.append(data)
+def cells(text: str) -> list[list[str]]:
+    """The lines of a table beneath a picture."""
+    lines = re.findall(r"<tr>(.*?)</tr>", text)
+    return [[html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)<", line)] for line in lines]
 
 
-def passes_of(trace: Trace) -> list[tuple[str, int, int, dict[str, Any]]]:
-    """What each pass and layer of the first sequence has to show."""
-    return [
-        (name, index, layer, expected(trace, name, index, layer))
-        for name, index, layer, sequence in every_look(trace)
-        if sequence == 0
-        and any(part.sequence == 0 for part in getattr(trace.run(name).events[index], "parts", []))
-    ]
-
-
-def looks_at(trace: Trace) -> list[Any]:
-    """All that can be turned to: each look, what it has to show, and its views by head and line."""
-    looks = [(look, expected(trace, *look)) for look in every_look(trace)]
-    return [[look, want, [view(want, *pair) for pair in views(want)]] for look, want in looks]
-
-
-def write_traces(folder: Path) -> None:
-    """Write what the tests in JavaScript read: traces, and what each look at them has to show."""
-    for name, make in TRACES.items():
-        (folder / f"{name}.json").write_text(make().to_json(), encoding="utf-8")
-    walked = {name: looks_at(make()) for name, make in WALKED.items()}
-    (folder / "expected.json").write_text(json.dumps(walked), encoding="utf-8")
-    write_cases(folder)
-
-
-def test_javascript(node: str, tmp_path: Path) -> None:
-    write_traces(tmp_path)
-    files = sorted(str(path) for path in (ROOT / "tests/js").glob("*.test.mjs"))
-    assert files
-    done = subprocess.run(
-        [node, "--test", *files],
-        env={"WATCH_IT_DECODE_TRACES": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    passed = re.search(r"^# pass (\d+)$", done.stdout, re.MULTILINE) or re.search(r"pass (\d+)", done.stdout)
-    assert passed is not None
-    assert int(passed[1]) > 20
-
-
-# ---- one script out of the modules
-
-
-def test_modules_are_joined_in_the_order_of_their_imports() -> None:
-    modules = {path.stem for path in (script.HERE / "js").glob("*.js")}
-    assert set(script.MODULES) == modules
-    late = {("canvas", "board"), ("panels", "board")}  # pairs of drawing modules may look at each other
-    for k, name in enumerate(script.MODULES):
-        text = (script.HERE / "js" / f"{name}.js").read_text(encoding="utf-8")
-        for other in re.findall(r'from "\./(\w+)\.js"', text):
-            assert other in script.MODULES[:k] or (other, name) in late | {(b, a) for a, b in late}, (
-                name,
-                other,
-            )
-
-
-def test_names_are_unique_across_modules() -> None:
-    names: list[str] = []
-    for name in script.MODULES:
-        text = (script.HERE / "js" / f"{name}.js").read_text(encoding="utf-8")
-        names += re.findall(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE)
-    assert len(names) > 100
-    assert sorted({name for name in names if names.count(name) > 1}) == []
-
-
-def test_joined_script_is_valid_and_ends_no_script_element(node: str, tmp_path: Path) -> None:
-    path = tmp_path / "widget.mjs"
-    path.write_text(script.widget_module(), encoding="utf-8")
-    subprocess.run([node, "--check", str(path)], check=True, capture_output=True, timeout=60)
-    assert not re.search(r"^(import|export (?!default))", script.joined(), re.MULTILINE)
-    assert "</script" not in script.joined().lower()
-    assert "innerHTML" not in script.joined()
-    assert "insertAdjacentHTML" not in script.joined()
-
-
-# ---- the static form
-
-
-def cut(cells: list[str]) -> list[str]:
-    """The cells of a long table: the first and the last six."""
-    return cells if len(cells) <= 14 else [*cells[:6], "…", *cells[-6:]]
-
-
-def lines_of(table: list[list[str]], size: int) -> tuple[list[list[str]], dict[str, list[str]]]:
-    """The rows of the grid, and the bands under it by name."""
-    grid = len(cut([""] * size))
-    return table[1 : 1 + grid], {row[0]: row[1:] for row in table[1 + grid :]}
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_every_table_is_the_trace(name: str) -> None:
-    trace = WALKED[name]()
-    panels = {panel for level in LEVELS.values() for panel in level}
-    for run, index, layer, want in passes_of(trace):
-        read = Tables(static.render_event(trace, trace.run(run), index, panels, layer))
-        check_grid(trace, read.tables[0], want)
-        check_bands(trace, read.tables[0], layer, want)
-        check_caption(trace, run, index, "".join(read.said), want)
-
-
-def check_grid(trace: Trace, table: list[list[str]], want: dict[str, Any]) -> None:
-    tokens, size = trace.sequences[0].tokens, len(want["marks"])
-    assert table[0][1:-1] == cut([f"{token.text} {token.position}" for token in tokens[:size]])
-    grid, _ = lines_of(table, size)
-    assert [row[0] for row in grid] == cut([token.text for token in tokens[:size]])
-    shown = [row for row in grid if row[0] != "…"]
-    queries = [int(i) for i in cut([*map(str, range(size))]) if i != "…"]
-    assert [row[1:-1] for row in shown] == [cut(want["marks"][query]) for query in queries]
-    for row, query in zip(shown, queries, strict=True):
-        if want["targets"]:
-            assert row[-1] == f"→ {want['targets'][query]}"
-        elif query in want["live"]:
-            assert row[-1] == ", ".join(map(format.number, want["contexts"][str(query)]))
-        else:
-            last = want["untouched"].get(str(query))
-            assert row[-1] == (f"{last}'s, untouched" if last else "")
-
-
-def check_bands(trace: Trace, table: list[list[str]], layer: int, want: dict[str, Any]) -> None:
-    _, bands = lines_of(table, size := len(want["marks"]))
-    states = want["rows"][:size]
-    words = {"written": "written", "read": "read", "rest": "at rest", "made": "dropped", "empty": ""}
-    said = f"{want['work']['kept'] or len(want['live'])} row"
-    assert bands["rows of K, V"][:-1] == cut([words[state] for state in states])
-    assert bands["rows of K, V"][-1].startswith(said)
-    kept = next((values for values in trace.values or [] if values.layer == layer), None)
-    if kept is None:
-        return
-    texts = [
-        format.number(v[0]) if state != "empty" else "" for v, state in zip(kept.v, states, strict=False)
-    ]
-    assert bands["V"][:-1] == cut(texts)
-    if trace.model.name != "toy" and kept.k:
-        keys = [" · ".join(map(format.number, k)) for k in kept.k]
-        assert bands["K"][:-1] == cut(
-            [key if s != "empty" else "" for key, s in zip(keys, states, strict=False)]
-        )
-    query = str(want["live"][-1])
-    lines = zip(want["names"], want["weights"][query], want["sums"][query], strict=True)
-    for name, looks, total in lines if size <= 8 and len(want["names"]) <= 4 else []:
-        seen = {key: format.number(w) if w * len(looks) >= 0.05 else "·" for key, w in looks}
-        assert bands[name] == [*(seen.get(key, "") for key in range(size)), total]
-    has_weights = size <= 8 and len(want["names"]) <= 4
-    assert [name for name in want["names"] if name in bands] == (want["names"] if has_weights else [])
-
-
-def check_caption(trace: Trace, run: str, index: int, said: str, want: dict[str, Any]) -> None:
-    event = trace.run(run).events[index]
-    assert isinstance(event, Pass)
-    assert said.lower().startswith(pass_name(trace.run(run), event))
-    counts, again = want["work"]["counts"], len(want["live"]) - sum(b - a for a, b in event.parts[0].new)
-    many = f"{counts['positions']} tokens run together" if counts["positions"] > 1 else "1 token runs"
-    pairs = f"{counts['pairs']} pair{'s' * (counts['pairs'] != 1)}"
-    assert f". {many}{f', {again} of them again' if again else ''}; {pairs}; {want['note']}." in said
-    how = "" if event.phase == "prefill" else ", with the cache" if run == "cached" else ", no cache"
-    assert event.phase == "training" or f"{how}. {many}" in said
-    for out in want["out"][-1:]:
-        p = {word: p for word, _, p in out["top"]}[out["chosen"]]
-        aside = "" if out["how"] == "greedy" else f"; {out['how']}; percentages before these settings"
-        assert said.endswith(f" Next word: {out['chosen']} ({format.percent(p)}{aside}).")
+# ---- pictures where nothing runs
 
 
 @pytest.mark.parametrize("name", [name for name in WALKED if name != "n300"])
@@ -279,91 +97,170 @@ def test_what_is_walked_could_have_been_recorded(name: str) -> None:
         )
 
 
-def test_a_colour_has_one_meaning() -> None:
-    """Ground by ground: what stands on it in the pictures."""
-    meanings: dict[str, set[str]] = defaultdict(set)
-    for name in SMALL:
-        for ground, text in re.findall(
-            r"background-color:(#\w+)[^>]*>([^<]*)", Stepper(WALKED[name]()).static_html()
-        ):
-            meanings[ground].add("again" if text.isdigit() else text)
-    palette, rows = VIEW["palette"]["light"], VIEW["rows"]
-    kept = {rows["written"], rows["read"]}
-    assert meanings == {palette["qf"]: {"●"}, palette["gf"]: {""}, palette["kf"]: kept, palette["vf"]: kept}
+@pytest.mark.parametrize("name", SMALL)
+def test_the_facts_of_every_pass_are_the_traces(name: str) -> None:
+    trace = WALKED[name]()
+    for run, index, layer, sequence in every_look(trace):
+        event = trace.run(run).events[index]
+        if sequence or not any(part.sequence == 0 for part in getattr(event, "parts", [])):
+            continue
+        want, moment = expected(trace, run, index, layer), Moment(trace, trace.run(run), index, layer)
+        size = len(want["marks"])
+        assert [*moment.columns] == [*range(size)][-7:]
+        marks = [[moment.mark(query, key) for key in moment.columns] for query in moment.columns]
+        lines = [want["marks"][query][moment.columns[0] :] for query in moment.columns]
+        assert marks == [[SIGNS.get(mark, mark) for mark in line] for line in lines]
+        states = [state.replace("empty", "") for state in want["rows"][:size]]
+        assert [moment.row(token) for token in range(size)] == states
+        assert moment.rows_note == want["note"]
+        assert moment.title.lower().startswith(pass_name(trace.run(run), event))
+        for query in want["live"]:
+            wanted = want["weights"][str(query)], want["contexts"][str(query)]
+            for head, looks, context in zip(moment.heads, *wanted, strict=True):
+                assert moment.weights(query, [head]) == pytest.approx(dict(looks or []))
+                assert moment.context(query, head) == pytest.approx(context)
 
 
-def folded(stepper: Stepper) -> str:
-    """The tables, which stand folded under the two pictures."""
-    return stepper.static_html().partition("<details>")[2]
+def titles(trace: Trace, **settings: Any) -> list[str]:
+    return cells(Stepper(trace, **settings).still().numbers)[0][1:]
 
 
-def test_static_form_in_words(run: Trace) -> None:
-    read = Tables(folded(Stepper(run)))
-    text = "".join(read.said)
-    assert "Prefill. 4 tokens run together; 10 pairs; 4 rows written. Next word: nice (72.3%)." in text
-    assert "Decode 1, with the cache. 1 token runs; 5 pairs; 4 rows read, 1 written." in text
-    assert (
-        "Decode 1, no cache. 5 tokens run together, 4 of them again; 15 pairs; 5 rows made, 4 again." in text
+def test_which_passes_stand_for_a_run(run: Trace) -> None:
+    both = ["Decode 1, with the cache", "Decode 1, no cache"]
+    assert titles(run) == titles(run, start="decode") == ["Prefill", *both]
+    assert titles(run, start="training") == ["Training", "Prefill", *both]
+    assert titles(WALKED["drafts"](), start="verify") == ["Prefill", "Verify, with the cache"]
+    assert titles(WALKED["chunks"](), start=4)[:2] == ["Prefill 1", "Decode 2, with the cache"]
+    assert titles(run, panels="attention") == ["Prefill", both[0]], "its reader has not met the other"
+    assert titles(run.only("uncached")) == ["Prefill", "Decode 1, no cache"]
+    assert titles(with_fewer_passes(4)) == ["Prefill", "Decode 1, with the cache"]
+    assert titles(record_toy(["Today"], max_new=1, training=False)) == ["Prefill"]
+
+
+@pytest.mark.parametrize("name", [*WALKED, "diary", "published"])
+def test_the_numbers_beneath_are_counted(name: str) -> None:
+    published = ROOT / ".ci/smollm2.json"
+    made = {**WALKED, "diary": load_diary, "published": lambda: Trace.load(published)}
+    trace = made[name]()
+    head, *rows = zip(*cells(Stepper(trace, layer=trace.recorded[0][0]).still().numbers), strict=True)
+    assert head == ("", "tokens run", "pairs", "rows read", "rows kept", "next word")
+    for title, *counts, said in rows:
+        run = next(run for run in trace.runs if (run.cache == "none") == title.endswith("no cache"))
+        event = next(e for e in run.passes if title.lower().startswith(pass_name(run, e)))
+        part = next(part for part in event.parts if part.sequence == 0)
+        rows_read = sum(stop - start for start, stop in part.read)
+        want = [event.counts["positions"], event.counts["pairs"], rows_read, part.kept[1]]
+        assert counts == [f"{n:,}" for n in want]
+        words = ", ".join(format.visible(trace.sequences[0].tokens[out.chosen].text) for out in part.out)
+        assert said.startswith(words)
+        p = [p for out in part.out[-1:] for text, _, p in out.top if text == words.split(", ")[-1]]
+        assert all(f"({format.percent(one)}" in said for one in p)
+
+
+@pytest.mark.parametrize("name", [*SMALL, "n24", "n129", "hostile"])
+def test_a_picture_shows_its_passes(name: str) -> None:
+    """Nothing is cut off or lies on another, each sign stands as often as it should, K in K's colour."""
+    trace = record_toy(HOSTILE, numbers=list(range(1, 9))) if name == "hostile" else WALKED[name]()
+    still = Stepper(trace, "passes", start="training" if name == "two" else None).still()
+    boards = still.draw.keywords["boards"]  # type: ignore[attr-defined]
+    figure, moments = still.figure(), [board.moment for board in boards]
+    assert misplaced(figure) == []
+    said = words(figure)
+    assert {moment.title for moment in moments} <= set(said)
+    cut = any(moment.columns[0] for moment in moments)
+    assert ("; the last" in "".join(said), "; the last 7 columns" in "".join(said)) == (cut, cut)
+    if cut:
+        return
+    grids = [expected(trace, moment.run.name, moment.index, 0)["marks"] for moment in moments]
+    marks = [mark for grid in grids for line in grid for mark in line]
+    assert said.count("×") == marks.count("×") + ("masked" in said)
+    assert len(boxes(figure, "query fill")) == marks.count("●") + 1
+    legend = {"now": "this pass", "earlier": "an earlier pass", "masked": "masked", "again": "again"}
+    named = {kind for kind, name in legend.items() if name in said}
+    assert named == {SIGNS.get(mark, "again") for mark in marks if mark}
+    heads = [box for box in figure.findobj(FancyBboxPatch) if box.get_height() == 24]
+    run = [box for box in heads if to_hex(box.get_edgecolor()) == PALETTE["query"][0]]
+    assert len(run) == sum(len(set(moment.queries) - set(moment.drafts)) for moment in moments)
+    given = [line for moment in moments if moment.part.target is None for line in moment.gives]
+    strokes = [line for line in figure.findobj(Line2D) if line.get_color() == "generated"]
+    assert len(strokes) == len(given) + sum(len(moment.refused) for moment in moments), (
+        "arrows, and struck out"
     )
-    assert (
-        "The cache runs 1 of 5 tokens and scores 5 of 15 pairs; it avoids 4 and 10, and the word is" in text
+    drawers = [box for box in figure.findobj(FancyBboxPatch) if box.get_height() == 60]
+    assert [box.get_linestyle() == "-" for box in drawers] == [moment.keeps for moment in moments], (
+        "or dashed"
     )
-    assert text.endswith("2, 3, … scored for the 2nd, 3rd, … time")
-    for table, name, index in zip(read.tables, ("cached", "cached", "uncached"), (1, 2, 2), strict=True):
-        assert [row[1:-1] for row in lines_of(table, len(table[0]) - 2)[0]] == expected_marks(
-            run, name, index
-        )
-    _, bands = lines_of(read.tables[1], 5)
-    assert bands["K"] == ["no · 1", "yes · 2", "no · 3", "yes · 4", "no · 5", "even? · position"]
-    assert bands["attention weights"][0] == "of nice, a line for each head"
-    assert bands["even"] == ["·", "0.5", "·", "0.5", "·", "0.5 × 20 + 0.5 × 5 = 12.5"]
+    states = [moment.row(token) for moment in moments for token in moment.columns]
+    kept = states.count("written") + states.count("read")
+    assert len(boxes(figure, "key fill")) == kept
+    assert sum(box.get_linewidth() > 2 for box in boxes(figure, "key fill")) == states.count("written")
+    for kind, fill, others in (("K", "key fill", 0), ("V", "value fill", 2)):
+        lines = {text.get_position()[1] for text in texts(figure) if text.get_text() == kind}
+        assert len({box.get_y() + 10 for box in boxes(figure, fill)} - lines) <= others, "in the legend"
 
 
-def test_static_form_that_starts_with_training_shows_the_targets(run: Trace) -> None:
-    read = Tables(folded(Stepper(run, start="training")))
-    assert len(read.tables) == 4
-    assert [row[-1] for row in read.tables[0][:5]] == ["target", "→ weather", "→ is", "→ so", "→ nice"]
-    assert "Training, for reference. 4 tokens run together; 10 pairs; 4 rows made" in "".join(read.said)
+def test_a_file_holds_every_pixel(run: Trace) -> None:
+    figure, drawn = Stepper(run).still().figure(), io.BytesIO()
+    with mpl.rc_context(canvas.SETTINGS):
+        FigureCanvasAgg(figure).print_figure(drawn, format="png", dpi=144, facecolor="paper")
+    stored = io.BytesIO(canvas.png(figure))
+    got, want = (np.asarray(Image.open(file).convert("RGB")) for file in (stored, drawn))
+    assert np.array_equal(got, want)
 
 
-def test_static_form_needs_nothing_that_notebooks_strip(run: Trace) -> None:
-    text = Stepper(run).static_html()
-    assert Tables(text).tags <= TAGS
-    assert "var(" not in text
-    assert "class=" not in text
-    for style in re.findall(r'style="([^"]*)"', text):
-        both = re.search(r"background-color:#\w+;color:#\w+", style)
-        assert bool(both) == ("color" in style), "ground and ink come together, for light and dark themes"
-    assert text == Stepper(record_toy()).static_html(), "it is deterministic"
+def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
+    said = [words(Stepper(run, level).still().figure()) for level in LEVELS]
+    for new, since in (("= 12.5", 1), ("20", 1), ("yes · 2", 4)):
+        assert [new in words for words in said] == [n >= since for n in range(len(LEVELS))]
+    looks = "even: so looks at weather 0.5, so 0.5."
+    assert [looks in Stepper(run, level).still().alt for level in ("passes", "attention")] == [False, True]
+    trace = WALKED["drafts"]()
+    found = enumerate(map(format.number, trace.attention_weights(2, 0, 1)))
+    most = [f"{trace.sequences[0].tokens[n].text} {w}" for n, w in found if float(w) > 1 / 3]
+    assert f"head 2: ccc looks at {', '.join(most)}." in Stepper(trace).still().alt
+    assert 0 < len(most) < 3
+    shares = ["72.3%" in Stepper(run, level).still().numbers for level in ("attention", "prediction")]
+    assert shares == [False, True]
+    grids = [Stepper(WALKED["layers"](), head=head).still().figure() for head in (None, 1)]
+    assert len({tuple(box.get_width() for box in boxes(grid, "query")) for grid in grids}) == 2
 
 
-def test_static_form_grows_with_the_levels(run: Trace) -> None:
-    few = Stepper(run, "passes").static_html()
-    assert not [word for word in ("contexts", "72.3%", "no · 1", "attention") if word in few]
-    assert "written" in few
-    assert "runs in this pass" in few
-    assert "12.5" in Stepper(run, "attention").static_html()
-    assert "no · 1" not in Stepper(run, "work").static_html()
-
-
-def test_static_form_of_a_long_run_is_short_and_says_so() -> None:
-    text = Stepper(record_toy(ban_eos=True, max_new=61)).static_html()
-    read = Tables(text)
-    assert [len(table[0]) for table in read.tables] == [6, 7, 6, 7, 15, 15]
-    assert "61 passes in all; 58 between the first and the last are not shown here." in "".join(read.said)
-    assert "Next word: nice (13.4%; greedy, <eos> banned; percentages before these settings)." in "".join(
-        read.said
-    )
-    assert read.tables[5][1][1] == "61"
-    assert len(text) < 60_000
+def test_what_stands_beneath_a_picture(run: Trace, hostile: Trace) -> None:
+    for trace in (run, hostile, WALKED["drafts"](), WALKED["sequences"]()):
+        text = Stepper(trace).still().beneath()
+        assert set(re.findall(r"<(\w+)", text)) <= TAGS
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]|var\\(|class=", text)
+    assert canvas.png(Stepper(run).still().figure()) == canvas.png(Stepper(record_toy()).still().figure())
+    assert "Shown is the first of 2 sequences" in Stepper(WALKED["sequences"]()).still().numbers
+    trace = WALKED["drafts"]()
+    drop = next(event for event in trace.runs[0].events if isinstance(event, Drop))
+    said = f"<p>{html.escape(drop.say)}</p><p>Drafts accepted: 1 of 3.</p>"
+    assert said in Stepper(trace, start="verify").still().numbers
+    chosen = Stepper(record_toy(ban_eos=True)).still().numbers
+    assert "greedy, &lt;eos&gt; banned" in chosen
+    assert "banned. The percentages are those before these settings." in chosen
+    assert "targets are weather, is, so, nice" in Stepper(run, start="training").still().alt
 
 
 @pytest.mark.parametrize("number", [1e308, -1e308, 5e-324])
-def test_static_form_of_very_large_and_small_numbers(number: float) -> None:
+def test_very_large_and_small_numbers(number: float) -> None:
     trace = record_toy()
     assert trace.values is not None
     trace.values[0].v[0] = [number]
-    assert f">{format.number(number)}<" in Stepper(trace).static_html()
+    assert format.number(number) in words(Stepper(trace).still().figure())
+
+
+@pytest.mark.parametrize(
+    ("event", "index", "name"),
+    [(DROP, 3, "cached"), *((SWAP, index, name) for index in (0, 2, 3) for name in ("cached", "uncached"))],
+)
+def test_an_event_in_one_run_only_is_its_sentence_and_moves_no_pass(
+    run: Trace, event: Drop | Other, index: int, name: str
+) -> None:
+    text = Stepper(with_event(event, index, name)).still().beneath()
+    sentence = f"<p>{html.escape(event.say)}</p>"
+    assert (sentence in text) == (name == "cached" and index > 0)
+    assert text.replace(sentence, "") == Stepper(run).still().beneath()
 
 
 def test_numbers_texts_and_templates_are_written_as_in_javascript() -> None:
@@ -380,49 +277,6 @@ def test_numbers_texts_and_templates_are_written_as_in_javascript() -> None:
         assert format.fill(template, **values) == said
 
 
-@pytest.mark.parametrize(
-    ("event", "index", "name"),
-    [(DROP, 3, "cached"), *((SWAP, index, name) for index in (0, 2, 3) for name in ("cached", "uncached"))],
-)
-def test_an_event_in_one_run_only_is_its_sentence_and_moves_no_pass(
-    run: Trace, event: Drop | Other, index: int, name: str
-) -> None:
-    text = Stepper(with_event(event, index, name)).static_html()
-    sentence = f"<p>{html.escape(event.say)}</p>"
-    assert (sentence in text) == (name == "cached")
-    assert text.replace(sentence, "") == Stepper(run).static_html()
-
-
-def test_a_run_with_fewer_passes_is_compared_where_both_have_one() -> None:
-    read = Tables(folded(Stepper(with_fewer_passes())))
-    said = "".join(read.said)
-    assert len(read.tables) == 4, "prefill, decode 1 and 4 with the cache, decode 1 without"
-    assert said.index("Decode 4, with the cache") < said.index("Decode 1, no cache")
-    assert "The cache runs 1 of 5 tokens and scores 5 of 15 pairs" in said
-    read = Tables(folded(Stepper(with_fewer_passes(4))))
-    assert len(read.tables) == 3
-    assert not [words for words in ("The cache runs", "2nd, 3rd") if words in "".join(read.said)]
-
-
-def test_static_form_shows_hostile_text_as_text(hostile: Trace) -> None:
-    text = Stepper(hostile).static_html()
-    read = Tables(text)
-    assert read.tags <= TAGS
-    names = [row[0] for row in Tables(folded(Stepper(hostile))).tables[0][1:9]]
-    assert (names[0], names[2], names[3]) == ("<img src=x onerror=…", "U+202Eשלום", "U+200B")
-    assert names[5] == "x" * 19 + "…"
-    assert 'title="' + "x" * 200 + '"' in text
-    turned = deepcopy(hostile)
-    turned.sequences[0].tokens[0].text = "a\u2069\u202eb"
-    assert not re.search("[\u202a-\u202e\u2066-\u2069]", Stepper(turned).static_html())
-
-
-def test_one_run_without_a_cache() -> None:
-    prefill, decode = Tables(folded(Stepper(record_toy(form="rules")))).tables
-    assert len(prefill[0]) == 6
-    assert decode[1][1] == "2"
-
-
 # ---- the saved page
 
 
@@ -435,7 +289,8 @@ def test_saved_page_stands_alone(run: Trace, tmp_path: Path) -> None:
     assert "<title>A &amp; B</title>" in text
     assert "<p>&lt;b&gt;one&lt;/b&gt;</p>" in text
     assert text.index("two") < text.index("three")
-    assert not re.search(r"(src|href)\s*=(?!\"data:)|https?://|@import|url\(", text)
+    # The names of namespaces, which Preact has in it, are addresses of nothing that is fetched.
+    assert not re.search(r"(src|href)\s*=(?!\"data:)|https?://(?!www\.w3\.org/)|@import|url\(", text)
     assert "default-src 'none'" in text
     data = re.search(r'<script type="application/json" id="data0">(.*?)</script>', text, re.DOTALL)
     assert data is not None
@@ -461,7 +316,7 @@ def test_saved_page_keeps_hostile_text_inside_its_data(hostile: Trace, tmp_path:
     Stepper(hostile).save_html(path, title="</title><script>alert(1)</script>", before=["@trace@"])
     text = path.read_text(encoding="utf-8")
     assert "<script>alert" not in text
-    assert "<img" not in text
+    assert "<img src" not in text
     assert "<p>@trace@</p>" in text, "what was filled in is not filled in again"
     data = re.search(r'id="data0">(.*?)</script>', text, re.DOTALL)
     assert data is not None
@@ -534,7 +389,6 @@ def test_saved_page_with_texts_that_are_none(
         ({"start": 1.0}, ValueError, r"got start=1\.0, expected an index from 0 to 2"),
         ({"layer": 1}, ValueError, r"got layer=1, expected one of the layers that the trace holds: \[0\]"),
         ({"layer": True}, ValueError, r"got layer=True, expected one of the layers"),
-        ({"panels": None}, TypeError, r"got panels=None, expected a level, one of \['passes'"),
         ({"cache": "off"}, TypeError, r"got cache='off', expected True \(with a cache\) or False"),
         ({"trace": {}}, TypeError, r"got dict, expected a Trace: pass what record_toy\(\) returns"),
     ],
@@ -568,14 +422,16 @@ def test_the_widget_is_made_once_and_carries_the_trace(run: Trace) -> None:
     assert stepper.widget.get_state(["options"])["options"] == {**stepper.options, "view": "stepper"}
 
 
-def test_two_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict] = []
-    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
+    monkeypatch.setattr("IPython.display.display", lambda data, raw, **_: shown.append(data))
     stepper = Stepper(run)
     stepper._ipython_display_()
-    static, live = shown
-    assert set(static) == {"text/html", "text/plain"}
-    assert static["text/html"] == outputs.static_output(f"{stepper.static_html()}<p>{stepper.invitation}</p>")
+    picture, static, live = shown
+    assert picture["image/png"] == canvas.png(stepper.still().figure())
+    assert picture["text/plain"] == repr(stepper)
+    asked = "<p>Run this cell to step through it, pass by pass: 2 in all.</p>"
+    assert static["text/html"] == outputs.static_output(stepper.still().beneath() + asked)
     assert live["text/html"] == " "
     assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == stepper.widget.model_id
     assert outputs.LIVE in stepper.widget._dom_classes
@@ -583,11 +439,11 @@ def test_two_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_without_events(run: Trace) -> None:
     empty = replace(run, runs=[run.runs[0], replace(run.runs[1], events=[])])
-    with pytest.raises(ValueError, match="whose run 'uncached' has no events, expected one at least"):
+    with pytest.raises(ValueError, match="whose run 'uncached' has no events: record it again"):
         Stepper(empty)
 
 
 def test_events_of_a_later_kind_do_not_stop_it() -> None:
     trace = with_event(SWAP, 2, "uncached", with_event(SWAP, 2))
-    assert len(Tables(folded(Stepper(trace))).tables) == 3
+    assert len(titles(trace)) == 3
     assert Stepper(trace, start="swap").start == 2

@@ -11,8 +11,7 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from helpers import corpus
 from helpers.tokenizer import EOS, Tokenizer
@@ -70,7 +69,6 @@ def test_ids_out_of_range_are_named(ids: list[int]) -> None:
         ([EOS, "Mia", "Mia"], "stand twice in the vocabulary: Mia"),
         ([EOS, "New York"], "'New York' is cut"),
         ([EOS, "St.Ives"], "'St.Ives' is cut"),
-        ([EOS, "New\tYork"], "York' is cut"),
     ],
 )
 def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], told: str) -> None:
@@ -126,17 +124,6 @@ def test_a_tokenizer_of_pieces_knows_every_text(name: str, text: str) -> None:
     assert made(name).decode(made(name).encode(text)) == text
 
 
-@pytest.mark.parametrize(("name", "piece"), [("bytes", '"Ġ'), ("characters", '"▁is"')])
-def test_a_tokenizer_of_pieces_loads_too(name: str, piece: str, tmp_path: Path) -> None:
-    """Other models of the family cut words into pieces."""
-    made(name).save(tmp_path)
-    loaded, text = Tokenizer.load(tmp_path), "Today whether is så"
-    assert loaded.encode(text) == made(name).encode(text)
-    assert loaded.eos_id is None
-    assert repr(loaded).startswith("Tokenizer(BPE, ")
-    assert piece in (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
-
-
 def test_a_character_that_no_piece_has_is_named() -> None:
     """The library drops it, or puts <unk> in its place, and says nothing."""
     tokenizer = Tokenizer(tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])))
@@ -158,27 +145,17 @@ def test_special_words_stand_in_a_text_of_pieces() -> None:
     assert ids == [library.token_to_id(piece) for piece in ("<s>!", "▁is", "<s>")]
 
 
-def test_the_beginning_token_that_a_file_asks_for_is_added(tmp_path: Path) -> None:
-    library = of_bytes()
-    bare, end = library.encode("Today").ids, [("<|end|>", library.token_to_id("<|end|>"))]
-    library.post_processor = processors.TemplateProcessing(single="<|end|> $A", special_tokens=end)
-    library.save(str(tmp_path / "tokenizer.json"))
-    theirs = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-    ids = Tokenizer.load(tmp_path).encode("Today")
-    assert ids == theirs("Today")["input_ids"] == [end[0][1], *bare]
-
-
 @pytest.mark.parametrize(
-    ("model", "told"),
+    "model",
     [
-        (models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"), "a WordPiece tokenizer is not supported"),
-        (models.BPE({"a": 0, "##b": 1}, [], continuing_subword_prefix="##"), "marks the parts of a word"),
-        (models.BPE({"a": 0, "b</w>": 1}, [], end_of_word_suffix="</w>"), "marks the parts of a word"),
+        models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"),
+        models.BPE({"a": 0, "##b": 1}, [], continuing_subword_prefix="##"),
+        models.BPE({"a": 0, "b</w>": 1}, [], end_of_word_suffix="</w>"),
     ],
 )
-def test_kinds_that_could_lose_a_word_are_refused(tmp_path: Path, model: models.Model, told: str) -> None:
+def test_kinds_that_could_lose_a_word_are_refused(tmp_path: Path, model: models.Model) -> None:
     tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ValueError, match=rf"tokenizer\.json is no .*{told}"):
+    with pytest.raises(ValueError, match=r"this (WordPiece|BPE) tokenizer is not supported; expected "):
         Tokenizer.load(tmp_path)
 
 
@@ -194,11 +171,3 @@ def test_what_a_file_asks_for_in_training_is_put_off(tmp_path: Path) -> None:
     data["model"]["dropout"] = 1.0
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
     assert Tokenizer.load(tmp_path).encode(text + "<|end|>") == wanted
-
-
-def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"tokenizer\.json is no tokenizer that can be read: No such file"):
-        Tokenizer.load(tmp_path)
-    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model"')
-    with pytest.raises(ValueError, match=r"tokenizer\.json is no tokenizer that can be read"):
-        Tokenizer.load(tmp_path)

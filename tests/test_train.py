@@ -13,31 +13,19 @@ from torch import Tensor, nn
 
 from helpers import corpus
 from helpers.model import shipped
-from helpers.model.config import ModelConfig
 from helpers.model.load import load
-from helpers.model.train import batches, groups, learning_rate, next_token_loss, train
+from helpers.model.train import batches, learning_rate, next_token_loss, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
-from tests.tiny import enlarge
+from tests.tiny import enlarge, tiny_config
 
 TOKENIZER = Tokenizer.of_words(corpus.vocabulary())
 
 
 def small(seed: int = 0) -> Transformer:
     """Make a model that trains in a second; all sizes differ, so that a transpose shows."""
-    config = ModelConfig(
-        n_layers=1,
-        n_heads=3,
-        n_kv_heads=1,
-        head_dim=10,
-        hidden_size=32,
-        intermediate_size=48,
-        vocab_size=TOKENIZER.vocab_size,
-        max_seq_len=64,
-        tied=True,
-    )
     torch.manual_seed(seed)
-    return Transformer(config)
+    return Transformer(tiny_config(n_layers=1, vocab_size=TOKENIZER.vocab_size, tied=True))
 
 
 def some(n: int, seed: int = 0) -> list[Tensor]:
@@ -74,14 +62,6 @@ def test_the_target_of_a_token_is_the_one_after_it() -> None:
     assert next_token_loss(Shift(0), rows).item() > 10
 
 
-def test_the_loss_is_the_mean_over_every_position_of_one_pass() -> None:
-    model, (rows,) = small(), some(1)
-    logits = model(rows[:, :-1]).log_softmax(-1)
-    by_hand = [-logits[b, t, rows[b, t + 1]].item() for b in range(4) for t in range(24)]
-    # Sums of 96 float32 numbers of about 5, in another order.
-    assert next_token_loss(model, rows).item() == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-5)
-
-
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:
     rates = [learning_rate(step, 200, 0.5) for step in range(201)]
     assert rates[:10] == pytest.approx([0.05 * n for n in range(1, 11)])
@@ -90,15 +70,6 @@ def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:
     assert rates[105] == pytest.approx(0.25)
     assert rates[200] == pytest.approx(0)
     assert all(0 < learning_rate(step, steps, 1.0) <= 1 for steps in range(1, 50) for step in range(steps))
-
-
-def test_norms_do_not_decay_and_every_parameter_is_trained_once() -> None:
-    model = small()
-    matrices, scales = groups(model)
-    assert (matrices["weight_decay"], scales["weight_decay"]) == (0.1, 0.0)
-    trained = [id(p) for group in (matrices, scales) for p in group["params"]]
-    assert sorted(trained) == sorted(id(p) for p in model.parameters())
-    assert {p.ndim for p in scales["params"]} == {1}
 
 
 def test_training_lowers_the_loss_from_that_of_guessing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +85,7 @@ def test_training_lowers_the_loss_from_that_of_guessing(capsys: pytest.CaptureFi
     assert captured.err == ""
 
 
-def test_three_steps_by_hand() -> None:
+def test_three_steps_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """AdamW on fresh gradients, shortened to a length of 1, at the rates of the schedule: 1, 1 and a half."""
     ours, model, data = small(), small(), some(3)
     for each in (ours, model):
@@ -135,29 +106,18 @@ def test_three_steps_by_hand() -> None:
         optimizer.step()
         losses.append(loss.item())
     assert train(ours, data, 3, lr=0.02, bar=False) == pytest.approx(losses, rel=1e-4)
+    assert capsys.readouterr().out == ""
     assert lengths[0] > 1.5, "a gradient that is short anyway would not show whether it is shortened"
     for a, b in zip(ours.parameters(), parameters, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-3)  # a forgotten one is 0.02 off
     assert all(p.grad is not None for p in ours.parameters())
 
 
-def test_the_same_seeds_give_the_same_model(capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [train(small(seed), some(3), 3, bar=False) for seed in (0, 0, 1)]
-    assert runs[0] == runs[1] != runs[2]
-    assert capsys.readouterr().out == ""
-
-
 def test_only_as_many_batches_are_taken_as_there_are_steps() -> None:
     left = iter(some(5))
     train(small(), left, 3, bar=False)
-    assert len(list(left)) == 2
-
-
-@pytest.mark.parametrize(("steps", "lr"), [(0, 1e-3), (3, 0.0), (3, math.nan), (4, 1e-3)])
-def test_settings_out_of_range_are_refused(steps: int, lr: float) -> None:
-    told = f"steps is {steps} and lr is {lr}; expected both over 0"
-    with pytest.raises(ValueError, match="only 3 batches; expected one for each" if steps == 4 else told):
-        train(small(), some(3), steps, lr=lr, bar=False)
+    with pytest.raises(ValueError, match="only 2 batches; expected one for each of 3 steps"):
+        train(small(), left, 3, bar=False)
 
 
 def test_a_loss_that_is_no_number_stops_the_training() -> None:
@@ -175,7 +135,8 @@ def test_one_command_makes_the_checkpoint(
     monkeypatch.setattr(command, "DIARIES", 2)
     folder = tmp_path / "weights"
     command.main(["--steps", "2", "--folder", str(folder)])
-    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+    names = "config.json model.safetensors model.f16.safetensors tokenizer.json".split()
+    assert {path.name for path in folder.iterdir()} == {*names}
     assert load(folder).config == shipped.CONFIG
     words = Tokenizer.load(folder).vocabulary
     assert words == {word: i for i, word in enumerate(shipped.VOCABULARY)}

@@ -1,40 +1,51 @@
-"""What if, the Python face: its static form and its errors; tests/js and tests/browser hold the rest."""
+"""What if, the Python face: its picture and its errors; tests/js and tests/browser hold the rest."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import FancyBboxPatch
 
+from helpers.drawing.svg import PALETTE
 from helpers.stepper import WhatIf
 from tests.made_traces import HOSTILE
-from tests.test_stepper import Tables
+from tests.pictures import boxes, misplaced, texts, words
 
 
-def test_the_static_form_says_which_rows_are_stale() -> None:
-    shown = Tables(WhatIf().static_html())
-    stale = (("8.75", "16.25"), ("6.33", "10.33"), ("6.88", "9.13"), ("9.53", "11.63"))
-    keys = ["no · 1", "yes · 2", "no · 3", "yes · 4", "no · 5"]
-    assert shown.tables[0] == [
-        ["", "Today", "weather", "is", "so", "nice"],
-        ["K, layer 1", *keys],
-        ["V, layer 1", "10", "8 stale, was 20", "1", "5", "14"],
-        ["K, layer 2", *keys],
-        ["V, layer 2", "7.5", *(f"{now} stale, was {was}" for now, was in stale)],
-        ["", "kept", *["runs again"] * 4],
-    ]
-    said = "1 row may be kept, 4 tokens must run again. It said: <eos> 51.7%. It says now: <eos> 69.5%."
-    assert shown.said == [said]
+def test_the_picture_says_which_rows_are_stale() -> None:
+    still = WhatIf().still()
+    figure = still.figure()
+    assert misplaced(figure) == []
+    said = words(figure)
+    heights = {text.get_position()[1] for text in texts(figure) if text.get_text() == "was"}
+    stood = [text.get_text() for text in texts(figure) if text.get_position()[1] in heights]
+    assert stood == ["was", "20", "was", "16.25", "10.33", "9.13", "11.63"]
+    assert [word for word in said if word in ("kept", "runs again")] == ["kept", *["runs again"] * 4]
+    for kind, fill in (("K", "key fill"), ("V", "value fill")):
+        lines = [text.get_position()[1] for text in texts(figure) if text.get_text() == kind]
+        assert [box.get_y() + 13 for box in boxes(figure, fill)] == lines
+    assert len(boxes(figure, "panel")) == 4
+    assert "V, layer 1: Today 10, weather 8 (was 20), is 1, so 5, nice 14." in still.alt
+    assert "V, layer 2: Today 7.5, weather 8.75 (was 16.25), is 6.33 (was 10.33)" in still.alt
+    told = "It said: &lt;eos&gt; 51.7%. It says now: &lt;eos&gt; 69.5%."
+    assert still.numbers == f"<p>The rows of 1 token may be kept, 4 tokens must run again. {told}</p>"
 
 
-def test_the_static_form_of_a_word_put_in_and_of_hostile_ones() -> None:
-    moved = WhatIf(["Today", "so"], changed=(["Oslo", "Today", "so"], [8, 10, 5]))
-    assert Tables(moved.static_html()).tables[0][1:3] == [
-        ["K, layer 1", "no · 1 new", "yes · 2 stale, was no · 1", "no · 3 stale, was yes · 2"],
-        ["V, layer 1", "8 new", "10", "5"],
-    ]
-    text = WhatIf(HOSTILE, list(range(8))).static_html()
-    assert Tables(text).tags == {"table", "tr", "th", "td", "p"}
+def test_the_picture_of_a_word_put_in_of_many_and_of_hostile_ones() -> None:
+    moved = WhatIf(["Today", "so"], changed=(["Oslo", "Today", "so"], [8, 10, 5])).still()
+    assert "K, layer 1: Oslo no · 1 (new), Today yes · 2 (was no · 1), so no · 3 (was yes · 2)." in moved.alt
+    assert "V, layer 1: Oslo 8 (new), Today 10, so 5." in moved.alt
+    dashed = [box for box in moved.figure().findobj(FancyBboxPatch) if box.get_linestyle() != "-"]
+    assert [to_hex(box.get_edgecolor()) for box in dashed] == [PALETTE["generated"][0]] * 4, "the new rows"
+    assert "weather 3 (was 0)" in WhatIf(["weather"], [0], changed=(["weather"], [3])).still().alt
+    many, hostile = WhatIf(["is"] * 64), WhatIf(HOSTILE, list(range(8)))
+    for still in (moved, many.still(), hostile.still()):
+        assert misplaced(still.figure()) == []
+    said = words(many.still().figure())
+    assert f"… and {64 - said.count('is')} more" in said
+    assert "<img" not in hostile.still().beneath()
 
 
 @pytest.mark.parametrize(

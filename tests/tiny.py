@@ -52,6 +52,11 @@ def tokens(B: int, T: int, seed: int = 1) -> torch.Tensor:
     return torch.randint(0, SIZES["vocab_size"], (B, T), generator=torch.Generator().manual_seed(seed))
 
 
+def same(got: torch.Tensor, expected: torch.Tensor, bound: float = 1e-12) -> None:
+    """Logits up to 8 in float64: sums in another order differ by 1e-15 of their size, a hundred times."""
+    torch.testing.assert_close(got, expected, rtol=0, atol=bound)
+
+
 @torch.no_grad()
 def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KVCache) -> torch.Tensor:
     """Run ids in passes of these lengths; all logits, (B, T, V)."""

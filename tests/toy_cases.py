@@ -26,9 +26,8 @@ def numbers_of(kind: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Known words' numbers, whole ones, fractions, large ones, and such that end in ties."""
     known = np.array(list(toy.NUMBERS.values()), float)
     small = rng.integers(-20, 21, size).astype(float)
-    ties = np.where(
-        np.arange(size) > 0, small * (rng.random() < 0.9), 0.0
-    )  # first 0: nice and warm are equal
+    first = np.arange(size) == 0  # where the first is 0, nice and warm are equal
+    ties = np.where(first, 0.0, small * (rng.random() < 0.9))
     large = np.clip(rng.normal(size=size) * 10.0 ** rng.integers(3, 9), -1e9, 1e9)
     return [rng.choice(known, size), small, rng.normal(size=size) * 10, large, ties][kind]
 

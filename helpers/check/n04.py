@@ -10,83 +10,79 @@ import numpy as np
 
 from helpers import toy
 from helpers.check.exercise import Case, Exercise
-from helpers.check.result import Result, show
+from helpers.sampling import softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
+Layers = list[tuple[list[Any], list[Any]]]  # keys and values of each
+
+
+def look(keys: Sequence[Any], values: Sequence[float]) -> np.ndarray:
+    """Return the contexts of the newest token, (H,), as the notebook does."""
+    weights = softmax(np.column_stack([toy.QUERIES @ np.array(keys).T, toy.SINK]))[:, :-1]
+    return np.asarray(weights @ np.array(values))
+
+
+def decode(cache: Layers, number: float, at: Any = len, but: str = "") -> np.ndarray:
+    """Decode one token, with one thing otherwise: its position less one, `at(keys)`, or `but`."""
+    lines = []
+    for keys, values in cache[:1] * len(cache) if but == "one pair" else cache:
+        position, seen = at(keys) + 1, ([*keys], [*values])
+        if but == "not stored":
+            keys, values = seen
+        keys.append([position % 2 == 0, position])
+        values.append(number)
+        lines.append(look(*(seen if but == "looks first" else (keys, values))))
+        number = number if but == "own number" else lines[-1].mean()
+    return lines[0] if but == "first line" else lines[-1]
 
 
 def run_steps(
-    decode_step: Any, stored: Sequence[float], new: Sequence[float], dropped: int = 0, swapped: bool = False
+    decode_step: Any, stored: Sequence[float], new: Sequence[float], n_layers: int, shift: int = 0
 ) -> dict[str, Any]:
-    """Run decode steps on one cache; return the last one's contexts and what the cache holds then.
-
-    So many rows as are dropped still lie behind the others; swapped keys call even positions odd.
-    """
-    cache, n_appended = toy.KVCache(), 0
-    toy.run_pass(stored, cache)
-    cache.truncate(len(stored) - dropped)
-    cache.k[0][:, 0] = cache.k[0][:, 0] != swapped
-
-    def append(layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        nonlocal n_appended
-        rows = toy.KVCache.append(cache, layer, k, v)
-        n_appended += len(v)
-        return rows
-
-    vars(cache)["append"] = append
+    """Run decode steps behind keys that were shifted; return what comes out and what the cache holds."""
+    cache: Layers = [([], []) for _ in range(n_layers)]
+    for number in stored:
+        decode(cache, number)
+    for keys, _ in cache:
+        keys[:] = [np.array([(position + shift) % 2 == 0, position + shift], float) for _, position in keys]
     for number in new:
         contexts = decode_step(cache, number)
-    return {
-        "gives": contexts,
-        "leaves cache.length at": cache.length,
-        "leaves V with": cache.v[0],
-        "leaves K with the last row": cache.k[0][-1],
-        "appends so many rows:": n_appended,
-    }
-
-
-def decode(cache: toy.KVCache, number: Any, at: Any = None, advance: int = 1, but: str = "") -> np.ndarray:
-    """Decode as the toy does, with one thing otherwise: the position `at(cache)`, the advance, or `but`."""
-    positions, mask = np.array([at(cache)]) if at else cache.positions(1), cache.mask(1)
-    q, k, v = toy.make_qkv(positions, number if but == "bare number" else np.array([number]))
-    keys, values = cache.append(0, k, v)
-    cache.advance(advance)
-    if but == "attends first":
-        keys, values, mask = keys[:-1], values[:-1], mask[:, :-1]
-    if but == "own row alone":
-        keys, values = k, v
-    return toy.attention(q, keys, values, cache.mask(1) if but == "late mask" else mask)[0]
+    told = {"gives": contexts}
+    for n, (keys, values) in enumerate(cache, 1):
+        told[f"leaves V of layer {n} with"] = np.array(values)
+        told[f"leaves K of layer {n} with the last row"] = np.array(keys[-1])
+    return told
 
 
 decode_step = Exercise(
     name="decode_step",
-    todo="let decode_step append the new row to the cache and return the four contexts.",
+    todo="let decode_step store a row in every layer and return the last layer's four contexts.",
     cases=[
-        Case((NUMBERS, [14.0]), "decode_step, 14 after 10, 20, 1, 5,"),
-        Case(([3.0, 8, 4], [6.0]), "decode_step, 6 after 3, 8, 4,"),
-        Case((NUMBERS, [14.0, 12.0]), "decode_step, 14 and then 12 on one cache,"),
-        Case(([*NUMBERS, 7.0, 9.0], [14.0], 2), "decode_step after cache.truncate(4)"),
-        Case((NUMBERS, [14.0], 0, True), "decode_step on keys that call even positions odd"),
+        Case((NUMBERS, [14.0], 1), "decode_step in one layer, 14 after 10, 20, 1, 5,"),
+        Case((NUMBERS, [14.0], 2), "decode_step in two layers, 14 after 10, 20, 1, 5,"),
+        Case(([3.0, 8, 4], [6.0], 3), "decode_step in three layers, 6 after 3, 8, 4,"),
+        Case((NUMBERS, [14.0, 12.0], 2), "decode_step in two layers, 14 and then 12,"),
+        Case((NUMBERS, [14.0], 1, 1), "decode_step behind keys that were changed"),
     ],
     run=run_steps,
-    right=toy.decode_step,
+    right=decode,
     wrong=[
-        "attended before appending: a token sees its own row too.",
-        partial(decode, but="attends first"),
-        "not the next position: ask the cache where the new token stands, before you advance it.",
-        partial(decode, at=lambda cache: 1),
-        partial(decode, at=lambda cache: cache.length),
-        partial(decode, at=lambda cache: len(cache.v[0]) + 1),
-        "no cache.advance(1): the next token would overwrite this row.",
-        partial(decode, advance=0),
-        "ask for positions and mask before you advance the cache.",
-        partial(decode, but="late mask"),
-        "attend to the keys and values that append returns, all rows, not to k and v of the new one.",
-        partial(decode, but="own row alone"),
-        "make_qkv takes arrays, np.array([number]).",
-        partial(decode, but="bare number"),
+        "looked before storing: a token sees its own row too.",
+        partial(decode, but="looks first"),
+        "not the next position: the new token stands behind those whose keys are there.",
+        partial(decode, at=lambda keys: 0),
+        partial(decode, at=lambda keys: len(keys) - 1),
+        partial(decode, at=lambda keys: len(keys) + 1),
+        "the row was not stored: append to the lists of the cache.",
+        partial(decode, but="not stored"),
+        "into the next layer a token carries the mean of its contexts, not its own number.",
+        partial(decode, but="own number"),
+        "each layer has lists of its own: store and look in those of the layer.",
+        partial(decode, but="one pair"),
+        "these are the contexts of layer 1; the last layer's are asked for.",
+        partial(decode, but="first line"),
     ],
-    said="12.5, 14, 10, 10, and 5 rows in the cache; the next step is right too.",
+    said="12.5, 14, 10, 10 in one layer, 12.69, 11.62, 7.5, 10.97 in two; the rows are right, too.",
 )
 
 
@@ -114,103 +110,4 @@ stale = Exercise(
         lambda layer, j, n: [row - 1 for row in sorted(stale_rows(layer, j, n))],
     ],
     said="row 2 in layer 1, rows 2, 3, 4, 5 in layer 2, and four other cases.",
-)
-
-OSLO = [8.0, *NUMBERS]
-even_at_so = Exercise(
-    name="even_at_so",
-    todo="write what `even` gives at `so` when Oslo (8) stands in front.",
-    cases=[Case((), "even_at_so", wanted="the average of the numbers that now stand at positions 2 and 4")],
-    run=lambda answer: answer,
-    right=sum(OSLO[1::2]) / 2,
-    wrong=[
-        "the old rows were reused, but every position moved: only a prefix is reusable.",
-        sum(NUMBERS[1::2]) / 2,
-        "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged.",
-        sum(OSLO[::2]) / 3,
-    ],
-    said="5.5 at `so`.",
-)
-
-
-def common(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many tokens two lists have in common at the start."""
-    return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
-
-
-TEXT, SHORTER = "Today weather is so", "one list may be shorter than the other, or empty."
-ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
-reusable = Exercise(
-    name="reusable",
-    todo="even_at_so, 5.5, is right; now let reusable return how many rows can be kept.",
-    cases=[
-        Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
-        for old, new in [
-            *[(TEXT, f"{TEXT} nice"), (TEXT, f"Oslo {TEXT}"), (TEXT, "Today weather was so")],
-            *[(TEXT, "Today weather as so"), (TEXT, "so is weather Today"), ("so so nice", "so so so nice")],
-            *[(TEXT, "Today weather"), (TEXT, TEXT), ("", TEXT)],
-        ]
-    ],
-    right=common,
-    wrong=[
-        f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
-        lambda old, new: len(set(old) & set(new)),
-        lambda old, new: sum(word in new for word in old),
-        f"words after the first difference were counted; {ONLY_A_PREFIX}",
-        lambda old, new: sum(a == b for a, b in zip(old, new, strict=False)),
-        "all or nothing: a part of the beginning can be kept too.",
-        lambda old, new: len(old) if new[: len(old)] == old else 0,
-        "lengths were compared; a row can be kept if its token and all before it are the same.",
-        lambda old, new: len(old),
-        lambda old, new: min(len(old), len(new)),
-        lambda old, new: common(["x" * len(word) for word in old], ["x" * len(word) for word in new]),
-        "one too few: the last common token's row is right too.",
-        lambda old, new: max(common(old, new) - 1, 0),
-        lambda old, new: min(common(old, new), len(new) - 1),
-    ],
-    said="5.5 at `so`; 4 rows can be kept when `nice` follows, 0 behind Oslo.",
-)
-
-
-def reuse_rows(even: Any, function: Any) -> Result:
-    """Check the number first, then `reusable(old, new)`."""
-    first = even_at_so(even)
-    return reusable(function) if first.solved else first
-
-
-def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
-    """Return the mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
-    return np.tri(T, S, S - T + shift, dtype=bool)
-
-
-def tell_mask(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
-    """Tell the first query that sees other keys; both count from `first`."""
-    query = int((got != expected).any(axis=1).argmax())
-    seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
-    return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
-
-
-MASKS = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S
-mask = Exercise(
-    name="mask",
-    todo="let mask return (T, S), True where one of the T newest tokens may look at one of all S.",
-    cases=MASKS,
-    right=causal,
-    wrong=[
-        "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
-        lambda T, S: np.tri(T, S, dtype=bool),
-        "no mask: a query sees tokens that come after it.",
-        lambda T, S: np.ones((T, S), dtype=bool),
-        "upside down: True is where the query may look.",
-        lambda T, S: ~causal(T, S),
-        "shifted by one: a query sees itself too.",
-        lambda T, S: causal(T, S, -1),
-        "shifted by one: a query does not see the token after it.",
-        lambda T, S: causal(T, S, 1),
-        "the stored tokens are left out; a new token sees all of them, so there are S columns.",
-        lambda T, S: np.tri(T, dtype=bool),
-        lambda T, S: causal(T, S) & (np.arange(S) >= S - T),
-    ],
-    said="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
-    tell=tell_mask,
 )

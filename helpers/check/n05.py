@@ -1,147 +1,169 @@
-"""Exercises of notebook 05, from rules to learned projections: `from helpers.check import n05 as check`."""
+"""Exercises of notebook 05, keep it right: `from helpers.check import n05 as check`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from helpers.check.exercise import Case, Exercise, same
-from helpers.check.n04 import MASKS, tell_mask
-from helpers.check.result import show
-from helpers.model.attention import attend
+from helpers import toy
+from helpers.check.exercise import Case, Exercise
+from helpers.check.n04 import NUMBERS
+from helpers.check.result import Result, show
+from helpers.sampling import greedy
 
-
-def places(got: np.ndarray, T: int, width: int) -> str:
-    """Say where the numbers of a head at one token stood in an x that counts 0, 1, 2, …"""
-    if not np.isin(got, np.arange(got.max() + 1)).all():
-        return f"other numbers ({show(got[:3])}, …)"
-    tokens = sorted({int(number) // width % T for number in got})
-    return f"numbers {show(got[:3] % width)}, … of token{'s' * (len(tokens) > 1)} {show(tokens)}"
-
-
-def tell_split(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first head and token that hold other numbers."""
-    b, h, t = np.argwhere((got != expected).any(axis=-1))[0]
-    _, H, T, D = expected.shape
-    begin = f"gives head {h} at token {t}" + f" of sequence {b}" * bool(b)
-    return f"{begin} {places(got[b, h, t], T, H * D)}; expected {places(expected[b, h, t], T, H * D)}"
+NEW = [14.0, 12.0, 10.0]  # nice warm Today
+SPOILED: dict[str, Callable[[toy.KVCache, int], np.ndarray]] = {
+    "mask": lambda cache, T: np.ones((T, cache.length + T), dtype=bool),
+    "positions": lambda cache, T: np.arange(1, T + 1),
+}
+MISTAKES = {
+    "kept right": (NUMBERS, ""),
+    "no mask": (NUMBERS, "mask"),
+    "positions from 1 again": (NUMBERS, "positions"),
+    "rows of another text: weather 8": ([10.0, 8, 1, 5], ""),
+    "a row not dropped: nice": ([*NUMBERS, 14.0], ""),
+}  # whose rows the cache holds, and what it answers wrongly
 
 
-split_heads = Exercise(
-    name="split_heads",
-    todo="let split_heads return x (B, T, H * D) as (B, H, T, D).",
+def mistakes() -> list[list[Any]]:
+    """Return, for each of MISTAKES, what the toy of two layers makes of the last new token, and says next."""
+    lines = []
+    for stored, spoiled in MISTAKES.values():
+        cache = toy.KVCache(n_layers=2)
+        toy.run_pass(stored, cache, n_layers=2)
+        vars(cache).update({spoiled: partial(SPOILED[spoiled], cache)} if spoiled else {})
+        contexts = toy.run_pass(NEW, cache, n_layers=2)[-1]
+        lines.append([*contexts, toy.VOCABULARY[greedy(toy.readout(contexts))]])
+    return lines
+
+
+OSLO = [8.0, *NUMBERS]
+even_at_so = Exercise(
+    name="even_at_so",
+    todo="write what `even` gives at `so` when Oslo (8) stands in front.",
+    cases=[Case((), "even_at_so", wanted="the average of the numbers that now stand at positions 2 and 4")],
+    run=lambda answer: answer,
+    right=sum(OSLO[1::2]) / 2,
+    wrong=[
+        "the old rows were reused, but every position moved: only a prefix is reusable.",
+        sum(NUMBERS[1::2]) / 2,
+        "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged.",
+        sum(OSLO[::2]) / 3,
+    ],
+    said="5.5 at `so`.",
+)
+
+
+def common(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many tokens two lists have in common at the start."""
+    return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
+
+
+TEXT, SHORTER = "Today weather is so", "one list may be shorter than the other, or empty."
+ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
+reusable = Exercise(
+    name="reusable",
+    todo="even_at_so, 5.5, is right; now let reusable return how many rows can be kept.",
     cases=[
-        Case((torch.arange(float(B * T * C)).view(B, T, C), H), f"split_heads(x, {H}) with x {(B, T, C)}")
-        for B, T, C, H in [(2, 5, 48, 6), (2, 5, 24, 3), (1, 4, 12, 2), (3, 2, 20, 5), (2, 3, 4, 1)]
+        Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
+        for old, new in [
+            *[(TEXT, f"{TEXT} nice"), (TEXT, f"Oslo {TEXT}"), (TEXT, "Today weather was so")],
+            *[(TEXT, "Today weather as so"), (TEXT, "so is weather Today"), ("so so nice", "so so so nice")],
+            *[(TEXT, "Today weather"), (TEXT, TEXT), ("", TEXT)],
+        ]
     ],
-    right=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).transpose(1, 2),
+    right=common,
     wrong=[
-        "a view without a transpose cuts the numbers as they lie, across tokens. "
-        "View as (B, T, H, D) first, then swap T and H.",
-        lambda x, n_heads: x.reshape(len(x), n_heads, x.shape[1], -1),
-        "not transposed: H comes before T.",
-        lambda x, n_heads: x.unflatten(2, (n_heads, -1)),
-        "each head gets every H-th number; its D stand together: view as (B, T, H, D), not (B, T, D, H).",
-        lambda x, n_heads: x.unflatten(2, (-1, n_heads)).permute(0, 3, 1, 2),
-        "transposed before the view, which mixes tokens: view as (B, T, H, D), then transpose.",
-        lambda x, n_heads: x.transpose(1, 2).reshape(len(x), n_heads, x.shape[1], -1),
-        lambda x, n_heads: x.transpose(1, 2).view(len(x), n_heads, x.shape[1], -1),  # raises
-        "n_heads is taken for the numbers of a head: there are n_heads heads of width / n_heads.",
-        lambda x, n_heads: x.unflatten(2, (-1, n_heads)).transpose(1, 2),
-        lambda x, n_heads: x.unflatten(2, (-1, n_heads)),
-        "the last two axes are swapped: lines are tokens, columns are a head's numbers.",
-        lambda x, n_heads: x.unflatten(2, (n_heads, -1)).permute(0, 2, 3, 1),
+        f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
+        lambda old, new: len(set(old) & set(new)),
+        lambda old, new: sum(word in new for word in old),
+        f"words after the first difference were counted; {ONLY_A_PREFIX}",
+        lambda old, new: sum(a == b for a, b in zip(old, new, strict=False)),
+        "all or nothing: a part of the beginning can be kept too.",
+        lambda old, new: len(old) if new[: len(old)] == old else 0,
+        "lengths were compared; a row can be kept if its token and all before it are the same.",
+        lambda old, new: len(old),
+        lambda old, new: min(len(old), len(new)),
+        lambda old, new: common(["x" * len(word) for word in old], ["x" * len(word) for word in new]),
+        "one too few: the last common token's row is right too.",
+        lambda old, new: max(common(old, new) - 1, 0),
+        lambda old, new: min(common(old, new), len(new) - 1),
     ],
-    said="(2, 5, 48) gives (2, 6, 5, 8) for the queries, (2, 5, 24) gives (2, 3, 5, 8) for keys and values.",
-    tell=tell_split,
+    said="5.5 at `so`; 4 rows can be kept when `nice` follows, 0 behind Oslo.",
 )
 
 
-def bottom_right(T: int, S: int, shift: int = 0) -> Tensor:
-    """Return the causal mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
-    return torch.ones(T, S, dtype=torch.bool).tril(S - T + shift)
+def reuse_rows(even: Any, function: Any) -> Result:
+    """Check the number first, then `reusable(old, new)`."""
+    first = even_at_so(even)
+    return reusable(function) if first.solved else first
 
 
-torch_mask = Exercise(
-    name="torch_mask",
-    todo="let torch_mask return bools (T, S), True where one of the T newest tokens may look.",
-    cases=[Case(shape, wanted=f"a tensor of True and False, shape {shape}") for shape in MASKS],
-    right=bottom_right,
+def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
+    """Return the mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
+    return np.tri(T, S, S - T + shift, dtype=bool)
+
+
+def tell_mask(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
+    """Tell the first query that sees other keys; both count from `first`."""
+    query = int((got != expected).any(axis=1).argmax())
+    seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
+    return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
+
+
+MASKS = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S
+mask = Exercise(
+    name="mask",
+    todo="let mask return (T, S), True where one of the T newest tokens may look at one of all S.",
+    cases=MASKS,
+    right=causal,
     wrong=[
-        "aligned top-left, as is_causal=True does it: query 0 stands behind S - T stored tokens.",
-        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(),
+        "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
+        lambda T, S: np.tri(T, S, dtype=bool),
         "no mask: a query sees tokens that come after it.",
-        partial(bottom_right, shift=99),
-        "upside down: True is where a query may look.",
-        lambda T, S: ~bottom_right(T, S),
+        lambda T, S: np.ones((T, S), dtype=bool),
+        "upside down: True is where the query may look.",
+        lambda T, S: ~causal(T, S),
         "shifted by one: a query sees itself too.",
-        partial(bottom_right, shift=-1),
+        lambda T, S: causal(T, S, -1),
         "shifted by one: a query does not see the token after it.",
-        partial(bottom_right, shift=1),
-        "a square mask: there are T lines, one for each new token.",
-        lambda T, S: bottom_right(S, S),
+        lambda T, S: causal(T, S, 1),
+        "the stored tokens are left out; a new token sees all of them, so there are S columns.",
+        lambda T, S: np.tri(T, dtype=bool),
+        lambda T, S: causal(T, S) & (np.arange(S) >= S - T),
     ],
-    said="visible cells: 11 in torch_mask(2, 6), 5 in torch_mask(1, 5), 10 in torch_mask(4, 4). "
-    "is_causal=True would show 3, 1 and 10.",
-    tell=partial(tell_mask, first=0),
+    said="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
+    tell=tell_mask,
 )
 
-
-def step(
-    *rows: Tensor, scale: float = 0, seen: int | None = None, in_turns: bool = False
-) -> tuple[Tensor, ...]:
-    """Append k, v to K, V, attend to the keys before `seen`, and return the contexts and what is stored."""
-    q, k, v, K, V = rows
-    K, V = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)
-    keys, values = K[:, :, :seen], V[:, :, :seen]
-    if in_turns:
-        keys, values = (part.repeat(1, q.shape[1] // K.shape[1], 1, 1) for part in (keys, values))
-    mask = torch.ones(1, keys.shape[2], dtype=torch.bool)
-    return attend(q, keys, values, mask, scale or q.shape[-1] ** -0.5), K, V
-
-
-def drawn_step(B: int, H: int, Hkv: int, S: int, D: int) -> Case:
-    """Draw a new token's q, k and v, and S stored rows; large values, so that differences show."""
-    drawn = torch.Generator().manual_seed(S)
-    q, K, V = (torch.randn(B, h, t, D, generator=drawn) for h, t in [(H, 1), (Hkv, S + 1), (Hkv, S + 1)])
-    args = q, 2 * K[:, :, S:], 10 * V[:, :, S:], 2 * K[:, :, :S], 10 * V[:, :, :S]
-    label = f"cached_step with B, H, Hkv, S, D = {show([B, H, Hkv, S, D])}"
-    return Case(args, label, wanted=f"contexts {(B, H, 1, D)}, K and V {(B, Hkv, S + 1, D)}")
-
-
-def tell_step(got: Any, expected: Any) -> str:
-    """Tell the first context, key or value that is another one."""
-    parts = zip(("contexts", "K", "V"), got, expected, strict=True)
-    name, found, wanted = next(part for part in parts if not same(*part[1:]))
-    b, h, t = np.argwhere(~np.isclose(found, wanted, atol=0.01).all(axis=-1))[0]
-    is_now, should = (show(part[b, h, t, :3]) for part in (found, wanted))
-    return f"gives {name}[{b}, {h}, {t}] as {is_now}, …; expected {should}, …"
-
-
-cached_step = Exercise(
-    name="cached_step",
-    todo="let cached_step append k and v, attend, and return the contexts, the new K and the new V.",
-    cases=starmap(drawn_step, [(2, 6, 3, 5, 8), (1, 4, 1, 3, 6), (2, 2, 2, 4, 4), (1, 6, 2, 1, 16)]),
-    right=step,
-    wrong=[
-        "the new token does not see its own row: append before you attend.",
-        partial(step, seen=-1),
-        "scale forgotten: scores are multiplied by 1 / √D before the softmax.",
-        partial(step, scale=1.0),
-        "the scale is 1 / √D, and this one is 1 / D.",
-        lambda q, *rows: step(q, *rows, scale=1 / q.shape[-1]),
-        "the query sees key 0 alone, as under a mask aligned top-left.",
-        partial(step, seen=1),
-        "KV heads are dealt out in turns (repeat); query heads that stand together share one.",
-        partial(step, in_turns=True),
-        "the rows from before are handed back: the new row is not stored, and the next step misses it.",
-        lambda *rows: (step(*rows)[0], *rows[3:]),
+FIRST, WORDS, QUESTION = 4, 3, 2  # tokens of the prompt, of a reply, of the question
+WHOLE = FIRST + WORDS + QUESTION
+count = Exercise(
+    name="count",
+    todo="write a number for `kept`, `emptied` and `never`.",
+    cases=[
+        Case((0,), "`kept`", wanted="each token once, but for the one that comes last"),
+        Case((1,), "`emptied`", wanted="the whole text so far is run once more when the question comes"),
+        Case((2,), "`never`", wanted="all tokens that are there, in each of the six passes"),
     ],
-    said="6 query heads read 3 KV heads of 6 rows each, which is what is stored.",
-    tell=tell_step,
+    run=lambda answers, part: answers[part],
+    right=(WHOLE + WORDS - 1, FIRST + WORDS - 1 + WHOLE + WORDS - 1, sum([4, 5, 6, 9, 10, 11])),
+    wrong=[
+        "the last word of a reply has come out and is not run, until something follows it.",
+        (WHOLE + WORDS, FIRST + WORDS + WHOLE + WORDS, sum([5, 6, 7, 10, 11, 12])),
+        "the last word of the first reply is run with the question.",
+        (WHOLE + WORDS - 2, FIRST + WORDS - 1 + WHOLE + WORDS - 2, sum([4, 5, 6, 8, 9, 10])),
+        "the first reply is left out: it is a part of the text, and of the chat.",
+        (
+            FIRST + QUESTION + WORDS - 1,
+            FIRST + WORDS - 1 + FIRST + QUESTION + WORDS - 1,
+            sum([4, 5, 6, 6, 7, 8]),
+        ),
+        "a reply of three takes three passes, of which prefill is the first.",
+        (WHOLE + WORDS + 1, FIRST + WORDS + WHOLE + WORDS + 1, sum([4, 5, 6, 7, 9, 10, 11, 12])),
+    ],
+    said="11 tokens run, 17 and 45.",
 )

@@ -1,196 +1,147 @@
-"""Exercises of notebook 06, a whole transformer: `from helpers.check import n06 as check`."""
+"""Exercises of notebook 06, from rules to learned projections: `from helpers.check import n06 as check`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.check.exercise import Case, Exercise
-from helpers.check.result import is_tensor, show
-from helpers.cost.models import MODELS
+from helpers.check.exercise import Case, Exercise, same
+from helpers.check.n05 import MASKS, tell_mask
+from helpers.check.result import show
 from helpers.model.attention import attend
-from helpers.model.sizes import published
-
-Operation = Callable[[Tensor], Tensor]
-C = 32  # numbers a token, in who_moves
-PUBLISHED = ("SmolLM2-135M", "Llama-3.1-8B")  # without biases
 
 
-def drawn(seed: int, *shape: int) -> Tensor:
-    """Draw odd 128ths, the same each time: none is 0, and sums and means of them are exact."""
-    numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
-    return ((64 * numbers).floor() + 0.5) / 64
+def places(got: np.ndarray, T: int, width: int) -> str:
+    """Say where the numbers of a head at one token stood in an x that counts 0, 1, 2, …"""
+    if not np.isin(got, np.arange(got.max() + 1)).all():
+        return f"other numbers ({show(got[:3])}, …)"
+    tokens = sorted({int(number) // width % T for number in got})
+    return f"numbers {show(got[:3] % width)}, … of token{'s' * (len(tokens) > 1)} {show(tokens)}"
 
 
-def causal_attention(x: Tensor) -> Tensor:
-    """Attend with the tokens themselves as queries, keys and values."""
-    x, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-    return attend(x, x, x, mask, C**-0.5)[:, 0]
+def tell_split(got: np.ndarray, expected: np.ndarray) -> str:
+    """Tell the first head and token that hold other numbers."""
+    b, h, t = np.argwhere((got != expected).any(axis=-1))[0]
+    _, H, T, D = expected.shape
+    begin = f"gives head {h} at token {t}" + f" of sequence {b}" * bool(b)
+    return f"{begin} {places(got[b, h, t], T, H * D)}; expected {places(expected[b, h, t], T, H * D)}"
 
 
-def half_handed_on(x: Tensor) -> Tensor:
-    """Move the first half of each token's numbers to the next token."""
-    return torch.cat([F.pad(x[:, :-1, : C // 2], (0, 0, 1, 0)), x[:, :, C // 2 :]], dim=2)
-
-
-def up_and_down(start: Tensor) -> Operation:
-    """Return an operation on tokens near `start`: if one moves, later even ones grow and odd ones shrink."""
-
-    def run(x: Tensor) -> Tensor:
-        change = x - start
-        signs = torch.tensor([1.0, -1.0]).repeat(x.shape[1])[: x.shape[1], None]
-        squares = change.square() + 1e-3 * change  # of which a derivative at `start` is not 0
-        return (signs * squares.mean(dim=2, keepdim=True).cumsum(dim=1)).expand_as(x)
-
-    return run
-
-
-def operations() -> dict[str, tuple[Operation, Tensor]]:
-    """Return operations by name, each with the tokens (1, T, C) that it is tried on."""
-    weight, (x3, x4, x5, x6) = drawn(9, C, C), [drawn(50 + T, 1, T, C) for T in (3, 4, 5, 6)]
-    return {
-        "causal attention": (causal_attention, x5),
-        "a linear layer": (lambda x: x @ weight, x3),
-        "RMSNorm": (lambda x: x * x.square().mean(dim=2, keepdim=True).rsqrt(), x4),
-        "each token less its own mean": (lambda x: x - x.mean(dim=2, keepdim=True), x6),
-        "a norm over the wrong axis": (lambda x: x * x.square().mean(dim=1, keepdim=True).rsqrt(), x5),
-        "half of each token handed to the next": (half_handed_on, x4),
-        "sums so far that grow at even tokens and shrink at odd ones": (up_and_down(x6), x6),
-    }
-
-
-def run_moves(function: Any, f: Operation, x: Tensor) -> Any:
-    """Call a `who_moves`; it may draw random numbers, and torch's own generator is as before."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return function(f, x)
-
-
-def moves(
-    change: Callable[[Tensor], Tensor] = lambda token: torch.randn(len(token)),
-    differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
-    fresh: bool = True,
-) -> Callable[[Operation, Tensor], np.ndarray]:
-    """Return a `who_moves`: how a token changes, which tokens differ, and whether x is copied each time."""
-
-    def who(f: Operation, x: Tensor) -> np.ndarray:
-        before, changed, columns = f(x), x.clone(), []
-        for j in range(x.shape[1]):
-            changed = x.clone() if fresh else changed
-            changed[0, j] = change(changed[0, j])
-            columns.append(differ(f(changed), before)[0])
-        return torch.stack(columns, dim=1).numpy()
-
-    return who
-
-
-def tell_moves(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first cell that is wrong."""
-    j, i = np.argwhere((got != expected).T)[0]
-    fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} f(x) at {i}"
-    return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
-
-
-who_moves = Exercise(
-    name="who_moves",
-    todo="let who_moves change one token at a time, and return bools (T, T).",
-    cases=[Case((f, x), f"who_moves on {name}, T = {x.shape[1]},") for name, (f, x) in operations().items()],
-    run=run_moves,
-    right=moves(),
-    wrong=[
-        "transposed: line i is what changed, column j what moved it.",
-        lambda f, x: moves()(f, x).T,
-        "upside down: True where the token changes.",
-        lambda f, x: ~moves()(f, x),
-        moves(differ=lambda now, before: (now == before).any(dim=-1)),
-        "the changes pile up: for each j begin with a fresh copy of x.",
-        moves(fresh=False),
-        "the change is hidden: an operation may ignore what is added to every number, or a factor. "
-        "Change a token at random, and compare number by number.",
-        moves(lambda token: token + 1),
-        moves(lambda token: 2 * token),
-        "a number may also change in the other direction: compare with !=, or take abs() first.",
-        moves(differ=lambda now, before: (now > before).any(dim=-1)),
-        moves(differ=lambda now, before: (now < before).any(dim=-1)),
-        "a token counts as changed if any of its numbers is, not only if all are.",
-        moves(differ=lambda now, before: (now != before).all(dim=-1)),
+split_heads = Exercise(
+    name="split_heads",
+    todo="let split_heads return x (B, T, H * D) as (B, H, T, D).",
+    cases=[
+        Case((torch.arange(float(B * T * C)).view(B, T, C), H), f"split_heads(x, {H}) with x {(B, T, C)}")
+        for B, T, C, H in [(2, 5, 48, 6), (2, 5, 24, 3), (1, 4, 12, 2), (3, 2, 20, 5), (2, 3, 4, 1)]
     ],
-    said="3 of 7 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
-    "axis mixes every token with every other.",
-    tell=tell_moves,
+    right=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).transpose(1, 2),
+    wrong=[
+        "a view without a transpose cuts the numbers as they lie, across tokens. "
+        "View as (B, T, H, D) first, then swap T and H.",
+        lambda x, n_heads: x.reshape(len(x), n_heads, x.shape[1], -1),
+        "not transposed: H comes before T.",
+        lambda x, n_heads: x.unflatten(2, (n_heads, -1)),
+        "each head gets every H-th number; its D stand together: view as (B, T, H, D), not (B, T, D, H).",
+        lambda x, n_heads: x.unflatten(2, (-1, n_heads)).permute(0, 3, 1, 2),
+        "transposed before the view, which mixes tokens: view as (B, T, H, D), then transpose.",
+        lambda x, n_heads: x.transpose(1, 2).reshape(len(x), n_heads, x.shape[1], -1),
+        lambda x, n_heads: x.transpose(1, 2).view(len(x), n_heads, x.shape[1], -1),  # raises
+        "n_heads is taken for the numbers of a head: there are n_heads heads of width / n_heads.",
+        lambda x, n_heads: x.unflatten(2, (-1, n_heads)).transpose(1, 2),
+        lambda x, n_heads: x.unflatten(2, (-1, n_heads)),
+        "the last two axes are swapped: lines are tokens, columns are a head's numbers.",
+        lambda x, n_heads: x.unflatten(2, (n_heads, -1)).permute(0, 2, 3, 1),
+    ],
+    said="(2, 5, 48) gives (2, 6, 5, 8) for the queries, (2, 5, 24) gives (2, 3, 5, 8) for keys and values.",
+    tell=tell_split,
 )
 
 
-def tell_shift(got: Any, expected: Any) -> str:
-    """Tell the first sequence that is cut otherwise."""
-    b = int((got != expected).any(axis=(0, 2)).argmax())
-    pairs = [" with ".join(show(part[b]) for part in parts) for parts in (got, expected)]
-    return f"pairs {pairs[0]}; expected {pairs[1]}"
+def bottom_right(T: int, S: int, shift: int = 0) -> Tensor:
+    """Return the causal mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
+    return torch.ones(T, S, dtype=torch.bool).tril(S - T + shift)
 
 
-shift_targets = Exercise(
-    name="shift_targets",
-    todo="let shift_targets return inputs and targets, (B, T) each.",
-    cases=[
-        Case((ids,), f"shift_targets on ids {(B, T)}", wanted=f"inputs and targets {(B, T - 1)}")
-        for B, T in [(2, 6), (3, 4), (1, 9), (4, 2)]
-        for ids in [torch.randperm(B * T, generator=torch.Generator().manual_seed(B)).view(B, T)]
-    ],
-    run=lambda function, ids: [*two] if is_tensor(two := function(ids)) and two.ndim == 3 else two,  # stacked
-    right=lambda tokens: (tokens[:, :-1], tokens[:, 1:]),
+torch_mask = Exercise(
+    name="torch_mask",
+    todo="let torch_mask return bools (T, S), True where one of the T newest tokens may look.",
+    cases=[Case(shape, wanted=f"a tensor of True and False, shape {shape}") for shape in MASKS],
+    right=bottom_right,
     wrong=[
-        "not shifted: the model is asked for the token that it is given. "
-        "One that only repeats it gets a loss near 0.",
-        lambda tokens: (tokens[:, :-1], tokens[:, :-1]),
-        lambda tokens: (tokens[:, 1:], tokens[:, 1:]),
-        "swapped: inputs come first.",
-        lambda tokens: (tokens[:, 1:], tokens[:, :-1]),
-        "shifted twice: a target is the very next token.",
-        lambda tokens: (tokens[:, :-2], tokens[:, 2:]),
-        lambda tokens: (tokens[:, :-1], tokens[:, 2:]),
-        "the wrong axis: shift tokens, not sequences.",
-        lambda tokens: (tokens[:-1], tokens[1:]),
-        "the last token is an input, but what comes after it is not known: cut it off the inputs.",
-        lambda tokens: (tokens, tokens[:, 1:]),
-        lambda tokens: (tokens, tokens.roll(-1, 1)),
+        "aligned top-left, as is_causal=True does it: query 0 stands behind S - T stored tokens.",
+        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(),
+        "no mask: a query sees tokens that come after it.",
+        partial(bottom_right, shift=99),
+        "upside down: True is where a query may look.",
+        lambda T, S: ~bottom_right(T, S),
+        "shifted by one: a query sees itself too.",
+        partial(bottom_right, shift=-1),
+        "shifted by one: a query does not see the token after it.",
+        partial(bottom_right, shift=1),
+        "a square mask: there are T lines, one for each new token.",
+        lambda T, S: bottom_right(S, S),
     ],
-    said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
-    tell=tell_shift,
+    said="visible cells: 11 in torch_mask(2, 6), 5 in torch_mask(1, 5), 10 in torch_mask(4, 4). "
+    "is_causal=True would show 3, 1 and 10.",
+    tell=partial(tell_mask, first=0),
 )
 
 
-count_parameters = Exercise(
-    name="count_parameters",
-    todo="let count_parameters return how many numbers a model of this config learns.",
-    cases=[
-        *[Case((published(name),), f"count_parameters for {name}") for name in PUBLISHED],
-        Case((replace(published(PUBLISHED[0]), head_dim=128),), "count_parameters where H · D is not C"),
-    ],
-    right=lambda config: config.n_parameters,
+def step(
+    *rows: Tensor, scale: float = 0, seen: int | None = None, in_turns: bool = False
+) -> tuple[Tensor, ...]:
+    """Append k, v to K, V, attend to the keys before `seen`, and return the contexts and what is stored."""
+    q, k, v, K, V = rows
+    K, V = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)
+    keys, values = K[:, :, :seen], V[:, :, :seen]
+    if in_turns:
+        keys, values = (part.repeat(1, q.shape[1] // K.shape[1], 1, 1) for part in (keys, values))
+    mask = torch.ones(1, keys.shape[2], dtype=torch.bool)
+    return attend(q, keys, values, mask, scale or q.shape[-1] ** -0.5), K, V
+
+
+def drawn_step(B: int, H: int, Hkv: int, S: int, D: int) -> Case:
+    """Draw a new token's q, k and v, and S stored rows; large values, so that differences show."""
+    drawn = torch.Generator().manual_seed(S)
+    q, K, V = (torch.randn(B, h, t, D, generator=drawn) for h, t in [(H, 1), (Hkv, S + 1), (Hkv, S + 1)])
+    args = q, 2 * K[:, :, S:], 10 * V[:, :, S:], 2 * K[:, :, :S], 10 * V[:, :, :S]
+    label = f"cached_step with B, H, Hkv, S, D = {show([B, H, Hkv, S, D])}"
+    return Case(args, label, wanted=f"contexts {(B, H, 1, D)}, K and V {(B, Hkv, S + 1, D)}")
+
+
+def tell_step(got: Any, expected: Any) -> str:
+    """Tell the first context, key or value that is another one."""
+    parts = zip(("contexts", "K", "V"), got, expected, strict=True)
+    name, found, wanted = next(part for part in parts if not same(*part[1:]))
+    b, h, t = np.argwhere(~np.isclose(found, wanted, atol=0.01).all(axis=-1))[0]
+    is_now, should = (show(part[b, h, t, :3]) for part in (found, wanted))
+    return f"gives {name}[{b}, {h}, {t}] as {is_now}, …; expected {should}, …"
+
+
+cached_step = Exercise(
+    name="cached_step",
+    todo="let cached_step append k and v, attend, and return the contexts, the new K and the new V.",
+    cases=starmap(drawn_step, [(2, 6, 3, 5, 8), (1, 4, 1, 3, 6), (2, 2, 2, 4, 4), (1, 6, 2, 1, 16)]),
+    right=step,
     wrong=[
-        "query heads were counted for K and V; they have n_kv_heads.",
-        lambda c: c.n_parameters + 2 * c.n_layers * c.hidden_size * (c.n_heads - c.n_kv_heads) * c.head_dim,
-        lambda c: replace(c, n_kv_heads=c.n_heads, head_dim=c.hidden_size // c.n_heads).n_parameters,
-        "the norms were forgotten: C numbers for each, two in a layer and one at the end.",
-        lambda config: config.n_parameters - (2 * config.n_layers + 1) * config.hidden_size,
-        "the norm at the end was forgotten.",
-        lambda config: config.n_parameters - config.hidden_size,
-        "a tied matrix was counted twice: embedding and readout are the same numbers.",
-        lambda config: config.n_parameters + config.tied * config.vocab_size * config.hidden_size,
-        "untied, the readout has a matrix of its own.",
-        lambda config: config.n_parameters - (not config.tied) * config.vocab_size * config.hidden_size,
-        "the MLP has three matrices.",
-        lambda config: config.n_parameters - config.n_layers * config.hidden_size * config.intermediate_size,
+        "the new token does not see its own row: append before you attend.",
+        partial(step, seen=-1),
+        "scale forgotten: scores are multiplied by 1 / √D before the softmax.",
+        partial(step, scale=1.0),
+        "the scale is 1 / √D, and this one is 1 / D.",
+        lambda q, *rows: step(q, *rows, scale=1 / q.shape[-1]),
+        "the query sees key 0 alone, as under a mask aligned top-left.",
+        partial(step, seen=1),
+        "KV heads are dealt out in turns (repeat); query heads that stand together share one.",
+        partial(step, in_turns=True),
+        "the rows from before are handed back: the new row is not stored, and the next step misses it.",
+        lambda *rows: (step(*rows)[0], *rows[3:]),
     ],
-    said=", ".join(f"{MODELS[name].n_parameters:,} in {name}" for name in PUBLISHED) + ".",
-    tell=lambda got, expected: (
-        f"gives {got:,.0f}; expected {expected:,.0f}: "
-        f"{abs(got - expected):,.0f} too {'many' if got > expected else 'few'}"
-    ),
+    said="6 query heads read 3 KV heads of 6 rows each, which is what is stored.",
+    tell=tell_step,
 )

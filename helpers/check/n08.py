@@ -1,209 +1,48 @@
-"""Exercises of notebook 08, your own model: `from helpers.check import n08 as check`."""
+"""Exercises of notebook 08, trained here: `from helpers.check import n08 as check`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import starmap
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
-from helpers.check.n07 import largest
-from helpers.check.result import show
-from helpers.cost.models import MODELS
-
-Measure = Callable[[Tensor, Tensor], Tensor]
-Found = Callable[[Sequence[Tensor], Sequence[Tensor], float], int | None]
-
-KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
-SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
+from helpers.check.result import is_tensor, show
 
 
-def config_json(name: str, without: str = "", **added: Any) -> dict[str, Any]:
-    """Return what the config.json of a published model says, without one key, and with others added."""
-    config = {key: getattr(MODELS[name], size) for key, size in zip(KEYS, SIZES, strict=True)} | added
-    return {key: value for key, value in config.items() if key != without}
+def tell_shift(got: Any, expected: Any) -> str:
+    """Tell the first sequence that is cut otherwise."""
+    b = int((got != expected).any(axis=(0, 2)).argmax())
+    pairs = [" with ".join(show(part[b]) for part in parts) for parts in (got, expected)]
+    return f"pairs {pairs[0]}; expected {pairs[1]}"
 
 
-def count(config: Any, each: float = 2, n_layers: int = 0, n_kv_heads: int = 0, head_dim: int = 0) -> float:
-    """Count the bytes of one token's rows, from a config.json where a size is not given."""
-    n_heads = config["num_attention_heads"]
-    n_layers = n_layers or config["num_hidden_layers"]
-    n_kv_heads = n_kv_heads or config.get("num_key_value_heads") or n_heads
-    head_dim = head_dim or config.get("head_dim") or config["hidden_size"] // n_heads
-    return 2 * each * n_layers * n_kv_heads * head_dim
-
-
-def show_bytes(nbytes: float) -> str:
-    """Write bytes, many of them as KiB."""
-    return f"{show(nbytes)} bytes" if not nbytes >= 1024 else f"{show(nbytes / 1024)} KiB"
-
-
-bytes_per_token = Exercise(
-    name="bytes_per_token",
-    todo="let bytes_per_token return the bytes of one token's keys and values.",
+shift_targets = Exercise(
+    name="shift_targets",
+    todo="let shift_targets return inputs and targets, (B, T) each.",
     cases=[
-        Case((config,), f"bytes_per_token for {name},")
-        for name, config in [
-            ("SmolLM2-135M", config_json("SmolLM2-135M")),
-            ("Llama-3.1-8B, whose head_dim is null", config_json("Llama-3.1-8B", head_dim=None)),
-            ("Llama-2-7B, without num_key_value_heads", config_json("Llama-2-7B", "num_key_value_heads")),
-            ("Llama-3.1-8B with head_dim 160", config_json("Llama-3.1-8B", head_dim=160)),
-        ]
+        Case((ids,), f"shift_targets on ids {(B, T)}", wanted=f"inputs and targets {(B, T - 1)}")
+        for B, T in [(2, 6), (3, 4), (1, 9), (4, 2)]
+        for ids in [torch.randperm(B * T, generator=torch.Generator().manual_seed(B)).view(B, T)]
     ],
-    right=count,
+    run=lambda function, ids: [*two] if is_tensor(two := function(ids)) and two.ndim == 3 else two,  # stacked
+    right=lambda tokens: (tokens[:, :-1], tokens[:, 1:]),
     wrong=[
-        "query heads were counted; keys and values have num_key_value_heads.",
-        lambda config: count(config, n_kv_heads=config["num_attention_heads"]),
-        lambda config: 4 * config["num_hidden_layers"] * config["hidden_size"],
-        "half of it: K and V, and two bytes a number.",
-        partial(count, each=1),
-        "twice too much: K and V, and two bytes a number.",
-        partial(count, each=4),
-        "one layer only: every layer has a cache.",
-        partial(count, n_layers=1),
-        "head_dim is what the config says; hidden_size / num_attention_heads only where it says nothing.",
-        lambda config: count(config, head_dim=config["hidden_size"] // config["num_attention_heads"]),
-        "a config.json may leave out head_dim (then it is hidden_size / num_attention_heads) and "
-        "num_key_value_heads (then there are as many as query heads).",
-        lambda config: count(config, head_dim=config["head_dim"]),
-        lambda config: count(config, n_kv_heads=config["num_key_value_heads"]),
+        "not shifted: the model is asked for the token that it is given. "
+        "One that only repeats it gets a loss near 0.",
+        lambda tokens: (tokens[:, :-1], tokens[:, :-1]),
+        lambda tokens: (tokens[:, 1:], tokens[:, 1:]),
+        "swapped: inputs come first.",
+        lambda tokens: (tokens[:, 1:], tokens[:, :-1]),
+        "shifted twice: a target is the very next token.",
+        lambda tokens: (tokens[:, :-2], tokens[:, 2:]),
+        lambda tokens: (tokens[:, :-1], tokens[:, 2:]),
+        "the wrong axis: shift tokens, not sequences.",
+        lambda tokens: (tokens[:-1], tokens[1:]),
+        "the last token is an input, but what comes after it is not known: cut it off the inputs.",
+        lambda tokens: (tokens, tokens[:, 1:]),
+        lambda tokens: (tokens, tokens.roll(-1, 1)),
     ],
-    said="22.5 KiB a token in SmolLM2-135M, 128 KiB in Llama-3.1-8B, 512 KiB in Llama-2-7B.",
-    shown=show_bytes,
-)
-
-
-def first(measure: Measure = largest, *, start: int = 0, nan: bool = True) -> Found:
-    """Return a `first_difference` by a measure, to which NaN may not differ; layers count from `start`."""
-
-    def found(a: Sequence[Tensor], b: Sequence[Tensor], tolerance: float) -> int | None:
-        for layer, (x, y) in enumerate(zip(a, b, strict=True), start):
-            if not measure(x, y) <= tolerance if nan else measure(x, y) > tolerance:
-                return layer
-        return None
-
-    return found
-
-
-def both(*measures: Measure, start: int = 0) -> list[Found]:
-    """Return a `first_difference` by each of these measures, to which NaN differs and to which not."""
-    return [first(measure, start=start, nan=nan) for measure in measures for nan in (True, False)]
-
-
-A, OTHER = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(0))  # four layers (T, C)
-A[1, 2, 3] = 5.0  # the largest number of its layer
-LAYERS = torch.arange(4)[:, None, None]
-
-
-def misread(layer: int) -> Tensor:
-    """Return A with other numbers at all positions but the first from this layer on, and rounding before."""
-    return torch.where((layer <= LAYERS) & (torch.arange(5)[:, None] > 0), OTHER, A + 5e-7)
-
-
-def moved(t: int, c: Any, by: Any) -> Tensor:
-    """Return A with another number in layer 1, or some."""
-    b = A.clone()
-    b[1, t, c] += by
-    return b
-
-
-def differing(how: str, layer: int | None, b: Tensor, tolerance: float, a: Tensor = A) -> Case:
-    """Return two stacks of layers that differ in some way that a check may overlook, or do not."""
-    trap = "where all layers agree, nothing is found: give None." * (layer is None)
-    label, wanted = f"first_difference of layers that differ {how},", f"layer {layer}"
-    return Case(([*a], [*b], tolerance), label, trap, "None" if layer is None else wanted)
-
-
-first_difference = Exercise(
-    name="first_difference",
-    todo="let first_difference return the first layer in which the two differ, or None.",
-    cases=[
-        differing("from layer 2 on at every position but the first", 2, misread(2), 1e-4),
-        differing("in layer 3 at every position but the first", 3, misread(3), 1e-4),
-        differing("from layer 0 on at every position but the first", 0, misread(0), 1e-4),
-        differing("in their rounding alone", None, A + 5e-7, 1e-4),
-        differing("by one number of layer 1 that is larger", 1, moved(3, 2, 0.5), 0.1),
-        differing("by one number of layer 1 that is smaller", 1, moved(3, 2, -0.5), 0.1),
-        differing("at position 0 of layer 1 alone", 1, moved(0, [2, 3], torch.tensor([0.5, -0.5])), 0.1),
-        differing("by the sign of one number of layer 1", 1, moved(2, 3, -10.0), 0.1),
-        differing("by 0.005 everywhere, at a tolerance of 0.01", None, A + 0.005, 0.01),
-        differing("by 0.015 in layer 3, near 1000", 3, A + 1000 + 0.015 * (LAYERS == 3), 0.01, A + 1000),
-        differing("nowhere, at a tolerance of 0", None, A.clone(), 0.0),
-        differing("by a NaN in layer 1", 1, moved(4, 2, math.nan), 0.1),
-    ],
-    right=first(),
-    wrong=[
-        "position 0 alone is compared: it sees itself alone, so its weight is 1 whatever RoPE does.",
-        *both(lambda x, y: largest(x[:1], y[:1]), lambda x, y: (x - y).abs()[0, 0]),
-        "without the sign: abs() before max(), as a difference may be negative.",
-        *both(lambda x, y: (x - y).max(), lambda x, y: (y - x).max(), lambda x, y: (x - y).max().abs()),
-        "the mean difference was taken: one position may differ and be lost in it. Take the largest.",
-        *both(lambda x, y: (x - y).abs().mean()),
-        "the tolerance is left out: rounding alone makes two runs differ in their last digits.",
-        *[lambda a, b, tolerance, found=found: found(a, b, 0) for found in both(largest)],
-        "counted from 1; layers count from 0.",
-        *both(largest, start=1),
-        "NaN is never over a tolerance: ask for `not difference <= tolerance`.",
-        first(nan=False),
-    ],
-    said="layer 2 where all but the first position differ from there on, None where only the rounding does, "
-    "and a NaN is found.",
-)
-
-
-def fit(*sizes: float, gib: int = 2**30, least: float = 0, rounded: Any = math.floor) -> float:
-    """Count the rows that fit, with a GiB of `gib` bytes, at least so many, rounded in this way."""
-    ram, weights, row, most = (*sizes, math.inf)[:4]
-    return max(least, min(rounded((ram * gib - weights) / row), most))
-
-
-def fit_case(label: str, *args: float) -> Case:
-    """Return a memory, what it has to hold, and what is told where the weights alone are too much."""
-    return Case(args, label, "where the weights alone do not fit, give 0." * (fit(*args) == 0))
-
-
-def context_case(name: str, ram_gib: float) -> Case:
-    """Return a published model, 2 bytes a number, on a machine of so much memory."""
-    model = MODELS[name]
-    args = (ram_gib, 2 * model.n_parameters, model.cache_nbytes_per_token(), model.max_seq_len)
-    return fit_case(f"longest_context for {name} in {show(ram_gib)} GiB", *args)
-
-
-def show_tokens(n_tokens: float) -> str:
-    """Write a count in full, with two digits after the point if it is not whole."""
-    whole = math.isfinite(n_tokens) and n_tokens == int(n_tokens)
-    return f"{n_tokens:,.0f}" if whole else f"{n_tokens:,.2f}"
-
-
-longest_context = Exercise(
-    name="longest_context",
-    todo="let longest_context return how many tokens fit, as a whole number.",
-    cases=[
-        *starmap(context_case, [("Llama-3.1-8B", 24), ("Llama-3.1-8B", 16), ("SmolLM2-135M", 8)]),
-        *starmap(context_case, [("Llama-3.1-8B", 8), ("SmolLM2-135M", 0.3)]),
-        Case((2, 100, 7, 10**9), "longest_context for weights of 100 bytes and rows of 7 in 2 GiB"),
-        Case((4, 98, 7, 10**9), "longest_context for weights of 98 bytes and rows of 7 in 4 GiB"),
-    ],
-    right=fit,
-    wrong=[
-        "the weights were forgotten: they take their bytes first.",
-        lambda ram, weights, row, most: fit(ram, 0, row, most),
-        "not rounded down: a part of a token does not fit.",
-        *[partial(fit, rounded=rounded) for rounded in (math.ceil, round, float)],
-        "GB, not GiB: a GiB is 2**30 bytes, a GB 10**9.",
-        partial(fit, gib=10**9),
-        "max_positions is left out: a model knows no positions beyond it, whatever the RAM.",
-        lambda ram, weights, row, most: fit(ram, weights, row),
-        lambda ram, weights, row, most: fit(ram, weights, row, least=-math.inf),
-        "fewer than 0: where the weights alone do not fit, give 0.",
-        partial(fit, least=-math.inf),
-    ],
-    said="Llama-3.1-8B fits 74,075 tokens into 24 GiB, 8,539 into 16 and none into 8; SmolLM2-135M stops at "
-    "8,192, its last position.",
-    shown=show_tokens,
+    said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
+    tell=tell_shift,
 )

@@ -1,183 +1,148 @@
-"""Exercises of notebook 11, smaller caches: `from helpers.check import n11 as check`."""
+"""Exercises of notebook 11, memory: `from helpers.check import n11 as check`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from helpers.check.exercise import Case, Exercise
-from helpers.model.cache import quantized
+from helpers.check.n10 import fit, fit_case, show_bytes, show_tokens
+from helpers.cost.bytes import Full, Latent, Window
+from helpers.cost.models import MODELS
+
+Readings = Sequence[tuple[int, float]]
+LAYERS = [("Llama-3.1-8B", 1000), ("Mistral-7B v0.1", 1000), ("Mistral-7B v0.1", 10_000)]
+LAYERS += [("gpt-oss-120b", 100_000), ("DeepSeek-V3", 1000)]
 
 
-def kept(length: int, window: int, sinks: int) -> list[int]:
-    """Return the positions that are sinks or among the newest."""
-    return [at for at in range(length) if at < sinks or at >= length - window]
+def counting(
+    rows: Callable[[Any, int], int] = lambda layer, tokens: min(tokens, getattr(layer, "window", tokens)),
+    latent: Callable[[Any], int] = lambda layer: layer.rank + layer.rope_dim,
+    heads: Callable[[Any], int] = lambda layer: layer.n_kv_heads * (layer.k_dim + layer.v_dim),
+    each: int = 2,
+) -> Callable[[Any, int], int]:
+    """Return a `cache_bytes`, from rows in a layer, numbers in a row of either kind, and bytes a number."""
+
+    def numbers(layer: Any) -> int:
+        return latent(layer) if isinstance(layer, Latent) else heads(layer)
+
+    return lambda layers, tokens: each * sum(rows(layer, tokens) * numbers(layer) for layer in layers)
 
 
-kept_rows = Exercise(
-    name="kept_rows",
-    todo="let kept_rows return the positions of the rows that stay, as a list.",
-    cases=[(10, 4, 0), (10, 4, 2), (3, 4, 0), (5, 4, 2), (1, 4, 2), (100, 1, 1)],
-    right=kept,
-    wrong=[
-        "counted anew from 0: a row keeps the position at which its key was turned.",
-        lambda *args: [*range(len(kept(*args)))],
-        "the sinks are counted inside the window: they come on top of it.",
-        lambda length, window, sinks: kept(length, max(window - sinks, 0), sinks),
-        lambda length, window, sinks: kept(length, window - sinks, sinks),
-        "off by one: the newest `window` rows are those from length - window on.",
-        lambda length, window, sinks: kept(length, window - 1, sinks),
-        lambda length, window, sinks: kept(length, window + 1, sinks),
-        "a position twice: where the text is short, a sink is in the window too.",
-        lambda length, window, sinks: [*range(sinks), *kept(length, window, 0)],
-        lambda length, window, sinks: [*range(min(sinks, length)), *kept(length, window, 0)],
-        "positions that are not there: a text shorter than the window keeps every row, from 0.",
-        lambda length, window, sinks: [*range(length - window, length)],
-        lambda length, window, sinks: sorted({*range(sinks), *range(length - window, length)}),
-        lambda length, window, sinks: sorted({*range(sinks), *kept(length, window, 0)}),
-        "the sinks are left out.",
-        lambda length, window, sinks: kept(length, window, 0),
-    ],
-    said="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
-)
+def smallest_window(layers: Any, tokens: int) -> int:
+    """Cut every layer off at the window of any."""
+    return counting()(layers, min([tokens, *[one.window for one in layers if isinstance(one, Window)]]))
 
 
-def rounding(
-    levels: Callable[[int], int] = lambda bits: 2**bits - 1,
-    rounded: Callable[[Tensor], Tensor] = torch.round,
-    before: Callable[[Tensor], Tensor] = lambda x: x,
-    axis: Callable[[int], Any] = lambda dim: dim,
-) -> Callable[..., tuple[Tensor, ...]]:
-    """Return a `quantize`: steps from end to end, what makes levels whole, what comes first, the axis."""
-
-    def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, ...]:
-        low, high = (edge(x, axis(dim), keepdim=True) for edge in (torch.amin, torch.amax))
-        step = (high - low) / levels(bits)
-        return rounded((before(x) - low) / step.where(step > 0, 1)), low, step
-
-    return quantize
-
-
-def comes_back(quantize: Callable[[Tensor, int, int], Any], x: Tensor, bits: int, dim: int) -> dict[str, Any]:
-    """Return the levels, as plain numbers, and the numbers that they stand for."""
-    levels, low, step = quantize(x, bits, dim)
-    back = quantized.dequantize(levels, low, step)
-    return {"gives levels": levels.float(), "gives numbers that come back as": back}
-
-
-NO_STEP = "where all numbers are equal the step is 0: do not divide by it."
-ROWS = torch.tensor([[0.0, 0.9, 2.1, 3.0], [-1.0, -1.0, 5.0, 2.5], [10.0, 30.0, 20.0, 14.0]])
-EQUAL = torch.tensor([[7.0, 7.0, 7.0], [1.0, 2.0, 9.0]])
-quantize = Exercise(
-    name="quantize",
-    todo="let quantize return levels, smallest numbers and steps.",
+cache_bytes = Exercise(
+    name="cache_bytes",
+    todo="let cache_bytes return the bytes of all layers' rows.",
     cases=[
-        Case((ROWS, 2, -1), "quantize of three rows, 2 bits, by token (dim=-1)"),
-        Case((ROWS, 2, -2), "quantize of three rows, 2 bits, by channel (dim=-2)"),
-        Case((ROWS, 8, -1), "quantize of three rows, 8 bits, by token (dim=-1)"),
-        Case((ROWS, 1, -1), "quantize of three rows, 1 bit, by token (dim=-1)"),
-        Case((EQUAL, 4, -1), "quantize of a row of equal numbers", NO_STEP),
+        *[Case(([*MODELS[m].layers], n), f"cache_bytes of {m} at {n:,} tokens") for m, n in LAYERS],
+        Case(([Full(3, 8, 5), Window(2, 4, 6, 10)], 40), "cache_bytes where keys and values differ in width"),
     ],
-    right=quantized.quantize,
-    run=comes_back,
+    right=counting(),
     wrong=[
-        "one scale for all: each row, or each column, has its own smallest number and step.",
-        rounding(axis=lambda dim: (-2, -1)),
-        "dim is not used: by token it is -1, by channel -2.",
-        rounding(axis=lambda dim: -1),
-        "2 ** bits levels have 2 ** bits - 1 steps between them.",
-        rounding(levels=lambda bits: 2**bits),
-        rounding(levels=lambda bits: 2**bits, rounded=torch.floor),
-        "rounded before the smallest number was taken off.",
-        rounding(before=torch.round),
-        "a level is the nearest whole number: neither cut off nor left a fraction.",
-        rounding(rounded=torch.floor),
-        rounding(rounded=lambda x: x),
-        "the smallest number is not taken off: it has level 0.",
-        lambda x, bits, dim: rounding(before=lambda x: x + x.amin(dim, keepdim=True))(x, bits, dim),
+        "a layer with a window keeps min(tokens, window) rows: no more, and at first fewer.",
+        counting(rows=lambda layer, tokens: tokens),
+        counting(rows=lambda layer, tokens: getattr(layer, "window", tokens)),
+        "the window was taken for every layer: full layers have none.",
+        smallest_window,
+        "K and V were counted for a latent layer: its one list stands for both.",
+        counting(latent=lambda layer: 2 * (layer.rank + layer.rope_dim)),
+        counting(latent=lambda layer: 2 * layer.rank + layer.rope_dim),
+        counting(latent=lambda layer: 2 * layer.rank),
+        "the rotated part was dropped: a latent row is rank + rope_dim numbers.",
+        counting(latent=lambda layer: layer.rank),
+        "a row holds a key and a value, n_kv_heads · (k_dim + v_dim) numbers.",
+        counting(heads=lambda layer: layer.n_kv_heads * layer.k_dim),
+        counting(heads=lambda layer: 2 * layer.n_kv_heads * layer.k_dim),
+        counting(heads=lambda layer: layer.k_dim + layer.v_dim),
+        "numbers, not bytes: 2 bytes a number.",
+        counting(each=1),
     ],
-    said="with 2 bits the row 0, 0.9, 2.1, 3 has the levels 0 to 3, and comes back as 0, 1, 2, 3.",
+    said="1,000 tokens take 125 MiB in Llama-3.1-8B and 67 MiB in DeepSeek-V3; Mistral-7B stops at 512 MiB.",
+    shown=show_bytes,
 )
 
 
-def best(
-    budget: float,
-    variants: Sequence[tuple[str, float, float, float]],
-    order: Callable[..., Any] = lambda nbytes, signed, loss: (-signed, loss, nbytes),
-) -> str | None:
-    """Return the name of the first that fits, in an order."""
-    found = sorted([one for one in variants if one[1] <= budget], key=lambda one: order(*one[1:]))
-    return found[0][0] if found else None
+def users_case(memory_gib: float, tokens: int) -> Case:
+    """Return Llama-3.1-8B in 2-byte numbers, users with so many tokens each."""
+    model = MODELS["Llama-3.1-8B"]
+    args = (memory_gib, 2 * model.n_parameters, tokens * model.cache_nbytes_per_token())
+    return fit_case(f"users_that_fit for Llama-3.1-8B, {tokens:,} tokens each, in {memory_gib} GiB", *args)
 
 
-CANDIDATES = [
-    *[("A", 4000, 18, 0.7), ("B", 2048, 20, 0.71), ("C", 256, 0, 1.49)],
-    *[("D", 320, 16, 0.9), ("E", 704, 20, 1.26), ("F", 800, 20, 0.71)],
-]
-best_under = Exercise(
-    name="best_under",
-    todo="let best_under return a name, or None.",
+users_that_fit = Exercise(
+    name="users_that_fit",
+    todo="let users_that_fit return how many users fit, as a whole number.",
     cases=[
-        *[Case((budget, CANDIDATES), f"best_under({budget:,}, …)") for budget in (4096, 800, 750, 320, 300)],
-        Case((100, CANDIDATES), "best_under(100, …)", "where none fits, give None."),
+        *starmap(users_case, [(80, 8192), (24, 1024), (141, 100_000), (8, 8192)]),
+        Case((2, 100, 7), "users_that_fit for weights of 100 bytes and users of 7 in 2 GiB"),
+        Case((4, 98, 7), "users_that_fit for weights of 98 bytes and users of 7 in 4 GiB"),
     ],
-    right=best,
+    right=fit,
     wrong=[
-        "the budget is left out.",
-        lambda budget, variants: best(math.inf, variants),
-        "what takes the whole budget fits too.",
-        lambda budget, variants: best(budget - 1, variants),
-        "of those that sign equally many, take the one with the lowest loss.",
-        partial(best, order=lambda nbytes, signed, loss: -signed),
-        partial(best, order=lambda nbytes, signed, loss: (-signed, nbytes)),
-        partial(best, order=lambda nbytes, signed, loss: (-signed, -loss)),
-        "of those that sign equally many at the same loss, take the one with the fewest bytes.",
-        partial(best, order=lambda nbytes, signed, loss: (-signed, loss)),
-        partial(best, order=lambda nbytes, signed, loss: (-signed, loss, -nbytes)),
-        "the smallest, the largest or the one with the lowest loss; that which signs most is asked for.",
-        partial(best, order=lambda nbytes, signed, loss: nbytes),
-        partial(best, order=lambda nbytes, signed, loss: -nbytes),
-        partial(best, order=lambda nbytes, signed, loss: loss),
-        "the whole line; its name is asked for.",
-        lambda *args: next((v for v in CANDIDATES if v[0] == best(*args)), None),
+        "the weights were forgotten: they take their bytes first.",
+        lambda memory, weights, user: fit(memory, 0, user),
+        "the weights were counted for each user: all share one copy.",
+        lambda memory, weights, user: fit(memory, 0, weights + user),
+        "not rounded down: a part of a user does not fit.",
+        *[partial(fit, rounded=rounded) for rounded in (math.ceil, round, float)],
+        "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
+        *[partial(fit, gib=gib, least=least) for gib in (10**9, 1) for least in (0, -math.inf)],
+        "fewer than 0: where the weights alone do not fit, give 0.",
+        partial(fit, least=-math.inf),
     ],
-    said="F under 4,096 bytes and under 800, E under 750, D under 320, C under 300, none under 100.",
+    said="65 users of 8,192 tokens fit into 80 GiB beside Llama-3.1-8B, 72 of 1,024 into 24, none into 8.",
+    shown=show_tokens,
 )
 
 
-def scores(q: Tensor, to_k: Tensor, latents: Tensor, width: float = 0) -> Tensor:
-    """Return the scores (T, S), divided by the square root of a width, that of a key unless told."""
-    return q @ to_k @ latents.T * (width or len(to_k)) ** -0.5
+def line(readings: Readings) -> tuple[float, float]:
+    """Return the fixed cost and that of a token, from two readings."""
+    (t1, b1), (t2, b2) = readings
+    per_token = (b2 - b1) / (t2 - t1)
+    return b1 - per_token * t1, per_token
 
 
-def latent_case(T: int, D: int, rank: int, S: int) -> Case:
-    """Return queries, the matrix that makes keys of latents, and latents."""
-    drawn = torch.Generator().manual_seed(D)
-    args = tuple(torch.randn(shape, generator=drawn) for shape in ((T, D), (D, rank), (S, rank)))
-    return Case(args, f"absorb of {T} queries of {D} numbers, {S} latents of {rank}")
+def spread(n: int, m: int, readings: Readings) -> tuple[float, float]:
+    """Divide reading n by its tokens, and take their share off reading m."""
+    per_token = readings[n][1] / readings[n][0]
+    return readings[m][1] - per_token * readings[m][0], per_token
 
 
-absorb = Exercise(
-    name="absorb",
-    todo="let absorb return scores, a line for each query and a column for each latent.",
-    cases=[latent_case(1, 8, 3, 5), latent_case(4, 2, 6, 3), latent_case(3, 5, 5, 2)],
-    right=scores,
+def log_case(fixed: int, per_token: int, *tokens: int) -> Case:
+    """Return readings of a program that takes so much, at these numbers of tokens."""
+    readings = [(n, fixed + per_token * n) for n in tokens]
+    told = " and ".join(f"{nbytes:,} bytes at {n:,} tokens" for n, nbytes in readings)
+    return Case((readings,), f"fit_log of {told}")
+
+
+fit_log = Exercise(
+    name="fit_log",
+    todo="let fit_log return two numbers: the fixed bytes, and the bytes a token.",
+    cases=starmap(
+        log_case, [(1000, 20, 10, 30), (4_000_000, 2048, 100, 1500), (500, 3, 80, 20), (0, 7, 10, 20)]
+    ),
+    right=line,
     wrong=[
-        "the scale stays that of the keys, 1 / √D, though the lists multiplied are rank numbers long.",
-        lambda q, to_k, latents: scores(q, to_k, latents, width=to_k.shape[1]),
-        "not scaled: 1 / √D is left out.",
-        partial(scores, width=1),
-        "the other way round: a line is a query, a column a latent.",
-        lambda *args: scores(*args).T,
-        "the matrix on its head: a key is to_k times a latent, so it comes back transposed.",
-        lambda q, to_k, latents: q @ to_k.T @ latents.T * len(to_k) ** -0.5,
-        "the weights, after the softmax; the scores are asked for.",
-        lambda *args: scores(*args).softmax(-1),
+        "one reading was divided by its tokens: that spreads the fixed bytes. Divide differences.",
+        *[partial(spread, n, m) for n in (0, 1) for m in (0, 1)],
+        "the fixed bytes were dropped: they are what is left of a reading without its tokens' share.",
+        lambda readings: (0, line(readings)[1]),
+        "a whole reading was given as the fixed bytes: take its tokens' share away.",
+        lambda readings: (readings[0][1], line(readings)[1]),
+        lambda readings: (readings[1][1], line(readings)[1]),
+        "the other way round: the fixed bytes first.",
+        lambda readings: line(readings)[::-1],
+        "a reading is a pair, (tokens, bytes): unpack them as (t1, b1), (t2, b2).",
+        lambda readings: line([*zip(*readings, strict=True)]),
+        "tokens a byte: divide bytes by tokens.",
+        lambda readings: (line(readings)[0], 1 / line(readings)[1]),
     ],
-    said="the same scores as with the keys made. In the absorbed form none is made.",
+    said="1,200 bytes at 10 tokens and 1,600 at 30 are 1,000 fixed and 20 a token.",
 )

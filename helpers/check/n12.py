@@ -1,179 +1,167 @@
-"""Exercises of notebook 12, serving many: `from helpers.check import n12 as check`."""
+"""Exercises of notebook 12, to the limit of this machine: `from helpers.check import n12 as check`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from helpers.check.exercise import Case, Exercise
+from helpers.check.result import show
+from helpers.cost import roofline
+from helpers.cost.models import CARDS
+from helpers.cost.roofline import Limits, Roof, Work
 
-Answer = Callable[..., Any]
-
-
-def stood(lengths: Sequence[int], padding: bool = False, left: bool = False, first: int = 0) -> Tensor:
-    """Return positions (B, T): the same for all (padding counts), from column 0 on, or from `first` on."""
-    T = max(lengths)
-    before = [0 if padding or left else T - n for n in lengths]
-    return torch.stack([(torch.arange(T) - n).clamp(min=0) + first for n in before])
+LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 
 
-def seen(lengths: Sequence[int], padding: bool = False, left: bool = False, ahead: int = 0) -> Tensor:
-    """Return a mask (B, T, T) that may show padding, take it for right, or show `ahead` later columns."""
-    columns = torch.arange(T := max(lengths))
-    causal = columns <= columns[:, None] + ahead
-    real = [columns < n if left else columns >= T - n for n in lengths]
-    return torch.stack([causal if padding else causal & one for one in real])
+def matrix_work(T: int, C: int, F: int, each: float, operations: float = 2, parts: str = "wxy") -> float:
+    """Return operations a byte, where the bytes are those of weights (w), what comes in (x) and out (y)."""
+    numbers = {"w": C * F, "x": T * C, "y": T * F}
+    return operations * T * C * F / (each * sum(numbers[part] for part in parts))
 
 
-def real_parts(answer: Answer, lengths: list[int]) -> dict[str, Any]:
-    """Run a `ragged`, and look at the columns that hold tokens: what stands for padding does not matter."""
-    positions, mask = answer(lengths)
-    T = max(lengths)
-    positions, mask = torch.as_tensor(positions), torch.as_tensor(mask)
-    found: dict[str, Any] = {"gives shapes": f"{tuple(positions.shape)} and {tuple(mask.shape)}"}
-    for b, n in enumerate(lengths) if mask.ndim == 3 and len(mask) == len(lengths) == len(positions) else ():
-        found[f"gives, for sequence {b}, positions"] = positions[b, T - n :]
-        found[f"gives, for sequence {b}, a mask"] = mask[b, T - n :]
-    return found
-
-
-def ragged_of(positions: Answer = stood, mask: Answer = seen) -> Answer:
-    """Return a `ragged` of its two parts."""
-    return lambda lengths: (positions(lengths), mask(lengths))
-
-
-ragged = Exercise(
-    name="ragged",
-    todo="let ragged return two tensors: positions (B, T) and a mask (B, T, T).",
-    cases=[([3, 1],), ([4],), ([2, 5, 3],)],
-    right=ragged_of(),
-    run=real_parts,
-    wrong=[
-        "one position for all: a sequence's first token stands at 0, whatever column it is in.",
-        ragged_of(partial(stood, padding=True)),
-        "padding is visible: no token may look at a column of padding.",
-        ragged_of(mask=partial(seen, padding=True)),
-        "both: padding counts as position and is visible. It is no token.",
-        ragged_of(partial(stood, padding=True), partial(seen, padding=True)),
-        "the padding stands at the left: the last column is the newest token of each sequence.",
-        ragged_of(partial(stood, left=True), partial(seen, left=True)),
-        "positions count from 0.",
-        ragged_of(partial(stood, first=1)),
-        "a token sees itself and what is before it.",
-        ragged_of(mask=partial(seen, ahead=-1)),
-        ragged_of(mask=partial(seen, ahead=99)),
-    ],
-    said="each sequence has its own positions, and nobody looks at padding.",
-)
-
-
-def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:
-    """Deal out a budget; where prompts go `whole` or not at all, those that fit may pass others `by`."""
-    left, given = budget - running, []
-    for tokens in waiting:
-        fits = tokens <= left
-        given.append(tokens if fits else 0 if whole else left)
-        left -= given[-1] if fits or by or not whole else left
-    return given
-
-
-next_step = Exercise(
-    name="next_step",
-    todo="let next_step return a list: how many tokens each waiting prompt gets.",
+intensity = Exercise(
+    name="intensity",
+    todo="let intensity return the operations for each byte.",
     cases=[
-        *[([5, 12, 4], 3, 10), ([20], 2, 8), ([3, 3], 4, 16)],
-        *[([4, 2], 6, 6), ([7, 2], 1, 6), ([], 2, 4)],
+        Case(args, "intensity for T, C, F = {:,}, {:,}, {:,} and {} bytes".format(*args))
+        for args in [(1, 4096, 14336, 2), (512, 384, 1024, 4), (64, 576, 576, 1), (8192, 4096, 4096, 2)]
     ],
-    right=dealt,
+    right=matrix_work,
     wrong=[
-        "the running come first: each takes one token of the budget.",
-        lambda waiting, running, budget: dealt(waiting, 0, budget),
-        "a prompt that does not fit runs in chunks: it gets what is left.",
-        partial(dealt, whole=True),
-        partial(dealt, whole=True, by=True),
-        "the whole of each: what one gets, the next cannot get too.",
-        lambda waiting, running, budget: [min(n, budget - running) for n in waiting],
-        lambda waiting, running, budget: [*waiting],
-        "shared out evenly: the one who came first gets all it can use.",
-        lambda waiting, running, budget: [min(n, (budget - running) // len(waiting)) for n in waiting],
-        "those who get nothing stand in the list too, with 0.",
-        lambda *args: [n for n in dealt(*args) if n],
+        "half the operations: each number of the matrix is multiplied and added once for each token.",
+        partial(matrix_work, operations=1),
+        "the tokens' own numbers are left out: T · C come in, T · F go out.",
+        partial(matrix_work, parts="w"),
+        "numbers come in (T · C) and others go out (T · F); one of the two is left out.",
+        partial(matrix_work, parts="wx"),
+        partial(matrix_work, parts="wy"),
+        "bits, not bytes: a number of 2 bytes has 16 bits.",
+        lambda T, C, F, each: matrix_work(T, C, F, 8 * each),
+        "numbers, not bytes: each number has its size.",
+        lambda T, C, F, each: matrix_work(T, C, F, 1),
+        "upside down: operations are divided by bytes.",
+        lambda *args: 1 / matrix_work(*args),
     ],
-    said="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
+    said="1.00 for one token at 2 bytes, 89.04 for 512 and a small matrix: tokens share one reading.",
 )
 
 
-def shared(old: Sequence[int], new: Sequence[int], size: int, chained: bool = True) -> int:
-    """Count the pages of a new text that an old one has written; if chained, up to the first that differs."""
-    starts = range(0, min(len(old), len(new) - 1) - size + 1, size)
-    alike = [old[at : at + size] == new[at : at + size] for at in starts]
-    return [*alike, False].index(False) if chained else sum(alike)
+def by(operations: float, nbytes: float, machine: Limits) -> str:
+    """Say what bounds work."""
+    return roofline.bound_by(Work(operations, nbytes), machine)
 
 
-def sums(text: Sequence[int], size: int) -> list[int]:
-    """Add up each full page of a text."""
-    return [sum(text[end - size : end]) for end in range(size, len(text) + 1, size)]
+def bound_case(T: int, each: float, machine: Limits, name: str) -> Case:
+    """Return the work of T tokens times a matrix of Llama-3.1-8B's on a machine."""
+    work = roofline.product(T, 4096, 14336, each)
+    label = f"bound_by for {T:,} token{'s' * (T > 1)} at {each} bytes on {name}"
+    return Case((work.operations, work.nbytes, machine), label)
 
 
-shared_pages = Exercise(
-    name="shared_pages",
-    todo="let shared_pages return how many pages can be shared.",
+bound_by = Exercise(
+    name="bound_by",
+    todo='let bound_by return "memory" or "arithmetic".',
     cases=[
-        Case(([*map(ord, a)], [*map(ord, b)], size), f"shared_pages({a!r}, {b!r}, {size}), a letter a token")
-        for a, b, size in [
-            *[("abcdefgh", "abcdefxy", 2), ("abcdefg", "abcdefg", 3), ("abcdef", "abcdef", 3)],
-            *[("abcdef", "abcxef", 2), ("abcdefgh", "abxdefghi", 2), ("abcde", "abcdefghi", 4)],
-            *[("abcd", "bacdx", 2), ("xbcd", "abcd", 2)],
-        ]
+        *[bound_case(T, 2, CARDS["H100"], "an H100") for T in (1, 128, 2048)],
+        bound_case(8192, 2, CARDS["A100"], "an A100"),
+        *[bound_case(T, 4, LAPTOP, "a laptop") for T in (8, 64)],
+        bound_case(1, 0.5, CARDS["B200"], "a B200"),
     ],
-    right=shared,
+    right=by,
     wrong=[
-        "a full hit leaves nothing to run: the last token must, for its logits.",
-        lambda old, new, size: shared(old, [*new, -1], size),
-        "a page is shared in which the texts differ: compare every token of it.",
-        lambda old, new, size: shared(old[::size], [*new[:-1:size], -1], 1),
-        lambda old, new, size: -(-shared(old, new, 1) // size),
-        "the tokens agree and those before them do not, so the rows differ: stop at the first that does.",
-        partial(shared, chained=False),
-        "a hash alone, or a sum: 'ab' and 'ba' may have the same. Compare the tokens.",
-        lambda old, new, size: shared(sums(old, size), [*sums(new[:-1], size), -1], 1),
-        "tokens, not pages.",
-        lambda old, new, size: shared(old, new, 1),
-        lambda old, new, size: size * shared(old, new, size),
-        "the old text has to be as long: a page that it has not filled is not written.",
-        lambda old, new, size: shared([*old, *new[len(old) :]], new, size),
+        "memory, whatever comes in: compare two times, that of the bytes and that of the operations.",
+        lambda *_: "memory",
+        "the other way round: few operations a byte leave the arithmetic waiting for the memory.",
+        lambda *args: "memory" if by(*args) == "arithmetic" else "arithmetic",
+        "arithmetic, whatever comes in, as with the ridge upside down: it is operations over bytes.",
+        lambda *_: "arithmetic",
+        lambda operations, nbytes, m: by(operations, nbytes, Roof(m.bytes_per_second, m.flops_per_second)),
+        "bits for bytes: both counts are in bytes already.",
+        lambda operations, nbytes, machine: by(operations, 8 * nbytes, machine),
+        lambda operations, nbytes, machine: by(operations, nbytes / 8, machine),
+        "1 operation a byte is no bound: the machine's ridge is.",
+        lambda operations, nbytes, machine: "memory" if operations < nbytes else "arithmetic",
+        lambda operations, nbytes, machine: "memory" if operations <= nbytes else "arithmetic",
+        'the two words are "memory" and "arithmetic".',
+        lambda *args: by(*args).replace("arithmetic", "compute"),
     ],
-    said="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts the last page runs again if it is full.",
+    said="128 tokens at 2 bytes keep an H100 waiting for its memory, 2,048 do not.",
 )
 
 
-def idling(replies: Sequence[int], slots: int, *, empty: bool = True) -> int:
-    """Count idle places of static batches; with or without slots that nobody has."""
-    batches = [replies[n : n + slots] for n in range(0, len(replies), slots)]
-    return sum(max(batch) * (slots if empty else len(batch)) - sum(batch) for batch in batches)
+def in_microseconds(function: Callable[..., Any], *args: Any) -> Any:
+    """Return the microseconds of what a function gives in seconds, or that itself if it is no number."""
+    seconds = function(*args)
+    try:
+        return 1e6 * seconds
+    except TypeError:
+        return seconds
 
 
-idle = Exercise(
-    name="idle",
-    todo="let idle return how many places are idle.",
-    cases=[([2, 8, 3, 7, 5, 1], 4), ([3, 3], 2), ([4, 1, 6], 1), ([5], 8), ([1, 9, 9, 1], 2)],
-    right=idling,
-    wrong=[
-        "slots that nobody has are idle as well: the last batch may be short.",
-        partial(idling, empty=False),
-        "all in one batch: only so many run as there are slots, the others wait for the next batch.",
-        lambda replies, slots: max(replies) * len(replies) - sum(replies),
-        lambda replies, slots: max(replies) * slots - sum(replies),
-        "a batch lasts as long as its longest reply, not the longest of all.",
-        lambda replies, slots: max(replies) * -(-len(replies) // slots) * slots - sum(replies),
-        "the places in use, not the idle ones.",
-        lambda replies, slots: sum(replies),
-        "all places: take those away in which somebody runs.",
-        lambda replies, slots: idling(replies, slots) + sum(replies),
+predict_step = Exercise(
+    name="predict_step",
+    todo="let predict_step return seconds: operators to start, bytes to read.",
+    cases=[
+        Case((274, 2.5e-6, 3.05e6, 25e9), "predict_step for ours"),
+        Case((1834, 2.5e-6, 538e6, 12e9), "predict_step for 135 M"),
+        Case((1954, 4e-6, 15.01e9, 3.35e12), "predict_step for Llama-3.1-8B on an H100"),
     ],
-    said="26 of 52 places for the six replies: half of the work that could have been done.",
+    right=roofline.predict_step,
+    run=in_microseconds,
+    wrong=[
+        "the start is left out: each operator takes its time before it has read a byte.",
+        lambda operators, start, nbytes, bandwidth: nbytes / bandwidth,
+        "the bytes are left out: every number has to come from the memory.",
+        lambda operators, start, nbytes, bandwidth: operators * start,
+        "one start for all: each operator has its own.",
+        lambda operators, start, nbytes, bandwidth: start + nbytes / bandwidth,
+        "not the larger of the two: an operator that starts does not read yet.",
+        lambda operators, start, nbytes, bandwidth: max(operators * start, nbytes / bandwidth),
+        "bytes are divided by bytes a second.",
+        lambda operators, start, nbytes, bandwidth: operators * start + bandwidth / nbytes,
+        lambda operators, start, nbytes, bandwidth: operators * start + nbytes * bandwidth,
+        "milliseconds: everything that comes in is in seconds.",
+        lambda operators, start, nbytes, bandwidth: 1000 * (operators * start + nbytes / bandwidth),
+    ],
+    said="0.81 ms for ours, most of it starting; 49.42 ms for 135 M, most of it bytes.",
+    shown=lambda microseconds: f"{show(microseconds / 1000)} ms",
+)
+
+
+def batch(machine: Any, each: float, operations: float = 2, rounded: Any = math.ceil) -> float:
+    """Return the tokens at the ridge, with so many operations for each number of the matrix."""
+    return rounded(roofline.ridge(machine) * each / operations)
+
+
+batch_at_ridge = Exercise(
+    name="batch_at_ridge",
+    todo="let batch_at_ridge return a whole number of tokens.",
+    cases=[
+        Case((CARDS["H100"], 2), "batch_at_ridge of an H100 at 2 bytes"),
+        Case((CARDS["A100"], 2), "batch_at_ridge of an A100 at 2 bytes"),
+        Case((CARDS["H100"], 1), "batch_at_ridge of an H100 at 1 bytes"),
+        Case((LAPTOP, 4), "batch_at_ridge of a laptop at 4 bytes"),
+        Case((Roof(40e9, 50e9), 4), "batch_at_ridge of a machine that computes little at 4 bytes"),
+    ],
+    right=batch,
+    wrong=[
+        "each number of the matrix gives 2 operations a token, no more and no fewer.",
+        partial(batch, operations=1),
+        partial(batch, operations=4),
+        "the size of a number is left out: fewer bytes to read need fewer tokens.",
+        lambda machine, each: batch(machine, 1),
+        lambda machine, each: batch(machine, 2),
+        "rounded down or not at all: a part of a token does not come, and one less is still too few.",
+        *[partial(batch, rounded=rounded) for rounded in (math.floor, float, round)],
+        "one too many where it comes out even: round up, and no further.",
+        partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
+        "2T / s has to reach the ridge: so T is the ridge times s / 2, not times 2 / s.",
+        lambda machine, each: batch(machine, 4 / each),
+        "the ridge upside down: it is operations a second over bytes a second.",
+        lambda m, each: batch(Roof(m.bytes_per_second, m.flops_per_second), each),
+    ],
+    said="296 tokens on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
 )

@@ -1,9 +1,9 @@
-"""Exercises of notebook 14, two machines: `from helpers.check import n14 as check`."""
+"""Exercises of notebook 14, smaller caches: `from helpers.check import n14 as check`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,159 +11,173 @@ import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
-from helpers.cost.models import MODELS
-from helpers.parallel.heads import heads_of_rank as shared
+from helpers.model.cache import quantized
 
 
-def row_bytes(model: Any, n_prompt: int, each: int, heads: str = "n_kv_heads", of: float = 2) -> float:
-    """Return the bytes of so many rows of these heads, `of` lists each."""
-    return n_prompt * of * model.n_layers * getattr(model, heads) * model.head_dim * each
+def kept(length: int, window: int, sinks: int) -> list[int]:
+    """Return the positions that are sinks or among the newest."""
+    return [at for at in range(length) if at < sinks or at >= length - window]
 
 
-bytes_to_send = Exercise(
-    name="bytes_to_send",
-    todo="let bytes_to_send return the bytes of the rows that travel.",
-    cases=[
-        Case((MODELS[name], n, each), f"bytes_to_send for {name}, {n:,} tokens, {each} bytes a number")
-        for name, n, each in [("Llama-3.1-8B", 10, 2), ("Llama-3.1-8B", 1000, 2), ("SmolLM2-135M", 17, 4)]
-    ],
-    right=row_bytes,
+kept_rows = Exercise(
+    name="kept_rows",
+    todo="let kept_rows return the positions of the rows that stay, as a list.",
+    cases=[(10, 4, 0), (10, 4, 2), (3, 4, 0), (5, 4, 2), (1, 4, 2), (100, 1, 1)],
+    right=kept,
     wrong=[
-        "query heads: only KV heads have rows.",
-        partial(row_bytes, heads="n_heads"),
-        "K or V alone: a row is both.",
-        partial(row_bytes, of=1),
-        "a row too many: the first word of the reply has been chosen, and has not run.",
-        lambda model, n_prompt, each: row_bytes(model, n_prompt + 1, each),
-        "numbers, not bytes.",
-        lambda model, n_prompt, each: row_bytes(model, n_prompt, 1),
-        "one layer: each layer has rows of its own.",
-        lambda model, n_prompt, each: row_bytes(model, n_prompt, each) / model.n_layers,
-        "one row: each token of the prompt has one.",
-        lambda model, _, each: row_bytes(model, 1, each),
+        "counted anew from 0: a row keeps the position at which its key was turned.",
+        lambda *args: [*range(len(kept(*args)))],
+        "the sinks are counted inside the window: they come on top of it.",
+        lambda length, window, sinks: kept(length, max(window - sinks, 0), sinks),
+        lambda length, window, sinks: kept(length, window - sinks, sinks),
+        "off by one: the newest `window` rows are those from length - window on.",
+        lambda length, window, sinks: kept(length, window - 1, sinks),
+        lambda length, window, sinks: kept(length, window + 1, sinks),
+        "a position twice: where the text is short, a sink is in the window too.",
+        lambda length, window, sinks: [*range(sinks), *kept(length, window, 0)],
+        lambda length, window, sinks: [*range(min(sinks, length)), *kept(length, window, 0)],
+        "positions that are not there: a text shorter than the window keeps every row, from 0.",
+        lambda length, window, sinks: [*range(length - window, length)],
+        lambda length, window, sinks: sorted({*range(sinks), *range(length - window, length)}),
+        lambda length, window, sinks: sorted({*range(sinks), *kept(length, window, 0)}),
+        "the sinks are left out.",
+        lambda length, window, sinks: kept(length, window, 0),
     ],
-    said="131,072,000 for 1,000 tokens of Llama-3.1-8B: 128 KiB a token.",
+    said="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
 )
 
 
-def with_kv(kv_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a `heads_of` whose query heads are right."""
-    return lambda rank, world, H, Hkv: (shared(rank, world, H, Hkv)[0], [*kv_of(rank, world, H, Hkv)])
+def rounding(
+    levels: Callable[[int], int] = lambda bits: 2**bits - 1,
+    rounded: Callable[[Tensor], Tensor] = torch.round,
+    before: Callable[[Tensor], Tensor] = lambda x: x,
+    axis: Callable[[int], Any] = lambda dim: dim,
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return a `quantize`: steps from end to end, what makes levels whole, what comes first, the axis."""
+
+    def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, ...]:
+        low, high = (edge(x, axis(dim), keepdim=True) for edge in (torch.amin, torch.amax))
+        step = (high - low) / levels(bits)
+        return rounded((before(x) - low) / step.where(step > 0, 1)), low, step
+
+    return quantize
 
 
-def dealt(rank: int, world: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], ...]:
-    """Deal the query heads out one by one; the KV heads are those that they need."""
-    queries = [*range(rank, n_heads, world)]
-    return queries, sorted({head // (n_heads // n_kv_heads) for head in queries})
+def comes_back(quantize: Callable[[Tensor, int, int], Any], x: Tensor, bits: int, dim: int) -> dict[str, Any]:
+    """Return the levels, as plain numbers, and the numbers that they stand for."""
+    levels, low, step = quantize(x, bits, dim)
+    back = quantized.dequantize(levels, low, step)
+    return {"gives levels": levels.float(), "gives numbers that come back as": back}
 
 
-def as_lists(answer: Callable[..., Any], *args: int) -> Any:
-    """Run a `heads_of`; a set or a range is as good as a list."""
-    given = answer(*args)
-    parts = given if isinstance(given, tuple | list) else ()
-    return tuple(sorted(part) if isinstance(part, set | range) else part for part in parts) or given
-
-
-heads_of = Exercise(
-    name="heads_of",
-    todo="let heads_of return two lists: query heads and KV heads.",
-    cases=[(0, 2, 4, 2), (1, 2, 8, 4), (3, 4, 4, 2), (2, 8, 32, 8), (5, 16, 32, 8)],
-    right=shared,
-    run=as_lists,
-    wrong=[
-        "dealt out one by one: heads that lie side by side share a KV head, so they stay together.",
-        dealt,
-        lambda rank, world, H, Hkv: (dealt(rank, world, H, Hkv)[0], [*range(rank, Hkv, world)]),
-        "with more ranks than KV heads a rank's part of them comes out as none; it needs a whole one.",
-        with_kv(lambda rank, world, H, Hkv: range(rank * (Hkv // world), (rank + 1) * (Hkv // world))),
-        "the rank's number is taken for that of a KV head: with more ranks than KV heads there is none.",
-        with_kv(lambda rank, world, H, Hkv: range(rank * (n := max(1, Hkv // world)), rank * n + n)),
-        "all KV heads: a rank needs those that serve its query heads.",
-        with_kv(lambda rank, world, H, Hkv: range(Hkv)),
-        "query head h is served by KV head h // (n_heads / n_kv_heads), not by the rest of a division.",
-        with_kv(lambda rank, world, H, Hkv: sorted({h % Hkv for h in shared(rank, world, H, Hkv)[0]})),
-        "a KV head for each query head: several query heads share one.",
-        with_kv(lambda rank, world, H, Hkv: [h // (H // Hkv) for h in shared(rank, world, H, Hkv)[0]]),
+NO_STEP = "where all numbers are equal the step is 0: do not divide by it."
+ROWS = torch.tensor([[0.0, 0.9, 2.1, 3.0], [-1.0, -1.0, 5.0, 2.5], [10.0, 30.0, 20.0, 14.0]])
+EQUAL = torch.tensor([[7.0, 7.0, 7.0], [1.0, 2.0, 9.0]])
+quantize = Exercise(
+    name="quantize",
+    todo="let quantize return levels, smallest numbers and steps.",
+    cases=[
+        Case((ROWS, 2, -1), "quantize of three rows, 2 bits, by token (dim=-1)"),
+        Case((ROWS, 2, -2), "quantize of three rows, 2 bits, by channel (dim=-2)"),
+        Case((ROWS, 8, -1), "quantize of three rows, 8 bits, by token (dim=-1)"),
+        Case((ROWS, 1, -1), "quantize of three rows, 1 bit, by token (dim=-1)"),
+        Case((EQUAL, 4, -1), "quantize of a row of equal numbers", NO_STEP),
     ],
-    said="rank 5 of 16 has query heads 10 and 11, and KV head 2, which rank 4 holds as well.",
+    right=quantized.quantize,
+    run=comes_back,
+    wrong=[
+        "one scale for all: each row, or each column, has its own smallest number and step.",
+        rounding(axis=lambda dim: (-2, -1)),
+        "dim is not used: by token it is -1, by channel -2.",
+        rounding(axis=lambda dim: -1),
+        "2 ** bits levels have 2 ** bits - 1 steps between them.",
+        rounding(levels=lambda bits: 2**bits),
+        rounding(levels=lambda bits: 2**bits, rounded=torch.floor),
+        "rounded before the smallest number was taken off.",
+        rounding(before=torch.round),
+        "a level is the nearest whole number: neither cut off nor left a fraction.",
+        rounding(rounded=torch.floor),
+        rounding(rounded=lambda x: x),
+        "the smallest number is not taken off: it has level 0.",
+        lambda x, bits, dim: rounding(before=lambda x: x + x.amin(dim, keepdim=True))(x, bits, dim),
+    ],
+    said="with 2 bits the row 0, 0.9, 2.1, 3 has the levels 0 to 3, and comes back as 0, 1, 2, 3.",
 )
 
 
-def found(scores: list[float]) -> tuple[Tensor, Tensor]:
-    """Return the context of one head over rows of these scores, and the log of the sum of exponentials."""
-    s = torch.tensor(scores, dtype=torch.float64)
-    rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(s)]
-    return (s.softmax(-1) @ rows)[None], s.logsumexp(-1)[None]
+def best(
+    budget: float,
+    variants: Sequence[tuple[str, float, float, float]],
+    order: Callable[..., Any] = lambda nbytes, signed, loss: (-signed, loss, nbytes),
+) -> str | None:
+    """Return the name of the first that fits, in an order."""
+    found = sorted([one for one in variants if one[1] <= budget], key=lambda one: order(*one[1:]))
+    return found[0][0] if found else None
 
 
-def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:
-    """Return two parts of the rows, by their scores."""
-    return Case((*found(one), *found(two)), f"merge for {label}", trap)
-
-
-def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
-    """Return a `merge` with such weights, from both lse."""
-    return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
-
-
-OVERFLOW = "e to the power of 1,000 is infinite: take the larger lse off both first, as softmax does."
-merge = Exercise(
-    name="merge",
-    todo="let merge return the contexts over the rows of both, (H, D).",
+CANDIDATES = [
+    *[("A", 4000, 18, 0.7), ("B", 2048, 20, 0.71), ("C", 256, 0, 1.49)],
+    *[("D", 320, 16, 0.9), ("E", 704, 20, 1.26), ("F", 800, 20, 0.71)],
+]
+best_under = Exercise(
+    name="best_under",
+    todo="let best_under return a name, or None.",
     cases=[
-        merge_case("2 and 2 rows", [1.0, 3.0], [2.0, 0.0]),
-        merge_case("3 rows and none", [0.5, 1.0, 2.0], [], "lse -inf is a weight of 0."),
-        merge_case("1 row and 4", [0.5], [1.0, 1.0, 1.0, 1.0]),
-        merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
-        merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW),
+        *[Case((budget, CANDIDATES), f"best_under({budget:,}, …)") for budget in (4096, 800, 750, 320, 300)],
+        Case((100, CANDIDATES), "best_under(100, …)", "where none fits, give None."),
     ],
-    right=weighing(lambda a, b: torch.stack([a, b]).softmax(0)),
+    right=best,
     wrong=[
-        "averaged: the part with the larger scores counts for more.",
-        weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
-        "lse is a logarithm: the weights are its exponentials.",
-        weighing(lambda a, b: (a / (a + b), b / (a + b))),
-        "the weights do not sum to 1: divide by the sum of both.",
-        weighing(lambda a, b: (a.exp(), b.exp())),
-        "the weights are the wrong way round.",
-        weighing(lambda a, b: torch.stack([b, a]).softmax(0)),
-        OVERFLOW,
-        weighing(lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp()))),
+        "the budget is left out.",
+        lambda budget, variants: best(math.inf, variants),
+        "what takes the whole budget fits too.",
+        lambda budget, variants: best(budget - 1, variants),
+        "of those that sign equally many, take the one with the lowest loss.",
+        partial(best, order=lambda nbytes, signed, loss: -signed),
+        partial(best, order=lambda nbytes, signed, loss: (-signed, nbytes)),
+        partial(best, order=lambda nbytes, signed, loss: (-signed, -loss)),
+        "of those that sign equally many at the same loss, take the one with the fewest bytes.",
+        partial(best, order=lambda nbytes, signed, loss: (-signed, loss)),
+        partial(best, order=lambda nbytes, signed, loss: (-signed, loss, -nbytes)),
+        "the smallest, the largest or the one with the lowest loss; that which signs most is asked for.",
+        partial(best, order=lambda nbytes, signed, loss: nbytes),
+        partial(best, order=lambda nbytes, signed, loss: -nbytes),
+        partial(best, order=lambda nbytes, signed, loss: loss),
+        "the whole line; its name is asked for.",
+        lambda *args: next((v for v in CANDIDATES if v[0] == best(*args)), None),
     ],
-    said="the context over all rows, as if they had lain together.",
+    said="F under 4,096 bytes and under 800, E under 750, D under 320, C under 300, none under 100.",
 )
 
 
-def needed(*numbers: float, rounded: Callable[[float], float] = math.ceil) -> tuple[float, float]:
-    """Return the machines for prompts, and for replies without their first words."""
-    requests, prompt, reply, prefill_rate, decode_rate, load = numbers
-    work = requests * prompt / prefill_rate, requests * (reply - 1) / decode_rate
-    return rounded(work[0] / load), rounded(work[1] / load)
+def scores(q: Tensor, to_k: Tensor, latents: Tensor, width: float = 0) -> Tensor:
+    """Return the scores (T, S), divided by the square root of a width, that of a key unless told."""
+    return q @ to_k @ latents.T * (width or len(to_k)) ** -0.5
 
 
-machines_needed = Exercise(
-    name="machines_needed",
-    todo="let machines_needed return two whole numbers: machines for prefill, and for decode.",
-    cases=[
-        (10, 1000, 201, 20_000, 2_000, 0.5),
-        (7, 500, 101, 3_000, 650, 0.8),
-        (20, 999, 501, 10_000, 1_000, 0.7),
-    ],
-    right=needed,
+def latent_case(T: int, D: int, rank: int, S: int) -> Case:
+    """Return queries, the matrix that makes keys of latents, and latents."""
+    drawn = torch.Generator().manual_seed(D)
+    args = tuple(torch.randn(shape, generator=drawn) for shape in ((T, D), (D, rank), (S, rank)))
+    return Case(args, f"absorb of {T} queries of {D} numbers, {S} latents of {rank}")
+
+
+absorb = Exercise(
+    name="absorb",
+    todo="let absorb return scores, a line for each query and a column for each latent.",
+    cases=[latent_case(1, 8, 3, 5), latent_case(4, 2, 6, 3), latent_case(3, 5, 5, 2)],
+    right=scores,
     wrong=[
-        "rounded down or not at all: a part of a machine cannot be had.",
-        *[partial(needed, rounded=rounded) for rounded in (math.floor, float, round)],
-        "the first word of each reply comes from prefill: decode says one word less.",
-        lambda requests, prompt, reply, *others: needed(requests, prompt, reply + 1, *others),
-        "a machine that is busy for half of the time runs half of its rate: divide by load.",
-        lambda *numbers: needed(*numbers[:-1], 1),
-        lambda *numbers: needed(*numbers[:-1], 1 / numbers[-1]),
-        "the two rates are swapped.",
-        lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, b, a, load),
-        "the machines of one request a second: there are more.",
-        lambda requests, *others: needed(1, *others),
-        "rounded up for one request, and then multiplied: machines serve several at a time.",
-        lambda requests, *others: tuple(requests * n for n in needed(1, *others)),
+        "the scale stays that of the keys, 1 / √D, though the lists multiplied are rank numbers long.",
+        lambda q, to_k, latents: scores(q, to_k, latents, width=to_k.shape[1]),
+        "not scaled: 1 / √D is left out.",
+        partial(scores, width=1),
+        "the other way round: a line is a query, a column a latent.",
+        lambda *args: scores(*args).T,
+        "the matrix on its head: a key is to_k times a latent, so it comes back transposed.",
+        lambda q, to_k, latents: q @ to_k.T @ latents.T * len(to_k) ** -0.5,
+        "the weights, after the softmax; the scores are asked for.",
+        lambda *args: scores(*args).softmax(-1),
     ],
-    said="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
+    said="the same scores as with the keys made. In the absorbed form none is made.",
 )

@@ -1,9 +1,4 @@
-"""What a reply costs, in closed form: the counts of FACTS that a recorder finds by counting.
-
-`prompt` and `reply` are numbers of tokens, of the prompt and of what is emitted; no row is ever dropped.
-Pairs are visible (query, key) pairs of one head and one layer; a row is one token's K and V, in every layer.
-Without a cache a decode step is prefill again with the new token added.
-"""
+"""What a reply costs, in closed form: the counts of FACTS that a recorder finds by counting."""
 
 from __future__ import annotations
 
@@ -14,13 +9,13 @@ from helpers.arguments import check_whole
 
 @dataclass(frozen=True)
 class Counts:
-    """What one pass or a whole reply takes.
+    """What a reply takes, all of its passes together.
 
     Attributes:
         tokens_run: tokens put through the model, counted again if put through again.
         pairs: visible (query, key) pairs of one head and one layer.
-        rows_read: K/V rows read from the cache, of one layer.
-        rows_kept: K/V rows in the cache afterwards, of one layer.
+        rows_read: rows read from the cache, of one layer; a row is one token's K and V.
+        rows_kept: rows in the cache when it has ended, of one layer.
     """
 
     tokens_run: int
@@ -29,47 +24,11 @@ class Counts:
     rows_kept: int
 
 
-def prefill(prompt: int, cached: bool = True) -> Counts:
-    """Return the work of the pass over the whole prompt; ValueError for a count that is not over 0."""
-    check_whole("prompt", prompt)
-    return Counts(prompt, _triangular(prompt), 0, prompt if cached else 0)
-
-
-def decode_step(visible: int, cached: bool = True) -> Counts:
-    """Return the work of one decode step.
-
-    Args:
-        visible: tokens that the newest one sees, itself among them.
-        cached: whether earlier rows lie in a cache.
-
-    Raises:
-        ValueError: visible is no whole number over 0.
-    """
-    check_whole("visible", visible)
-    if cached:
-        return Counts(1, visible, visible - 1, visible)
-    return Counts(visible, _triangular(visible), 0, 0)
-
-
-def passes(prompt: int, reply: int, cached: bool = True) -> list[Counts]:
-    """Return the work of each pass of a reply: prefill, then reply - 1 decode steps.
-
-    Raises:
-        ValueError: a count is no whole number over 0.
-    """
-    check_whole("reply", reply)
-    steps = [decode_step(visible, cached) for visible in range(prompt + 1, prompt + reply)]
-    return [prefill(prompt, cached), *steps]
-
-
 def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
-    """Return the work of all passes of a reply together; `rows_kept` as after the last.
+    """Return the work of a reply of so many tokens: prefill, then reply - 1 decode steps; no row is dropped.
 
     With the cache every token but the last emitted runs once. Without it pass k runs prompt + k tokens,
     for k from 0 to reply - 1, and their triangles add up to a difference of tetrahedral numbers.
-
-    Raises:
-        ValueError: a count is no whole number over 0.
     """
     check_whole("prompt", prompt)
     check_whole("reply", reply)

@@ -22,9 +22,6 @@ def times_as_fast(alpha: float, k: int, draft: float, verify: Cost) -> float:
         k: words drafted.
         draft: the time of a drafted word, as a share of a pass of one word.
         verify: gives the time of a pass over so many words, as a multiple of a pass of one.
-
-    Raises:
-        ValueError: alpha is no number from 0 to 1, or k is no whole number, 0 or more.
     """
     check_share(alpha)
     check_whole("k", k, least=0)
@@ -36,8 +33,3 @@ def check_share(alpha: float) -> None:
     """Raise ValueError unless it is a number from 0 to 1."""
     if not is_number(alpha) or not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha!r}; expected a share, 0 to 1")
-
-
-def best_k(alpha: float, draft: float, verify: Cost, most: int = 16) -> int:
-    """Return the k, 0 (no drafts) to `most`, with which a reply is fastest; of equal ones the least."""
-    return max(range(most + 1), key=lambda k: times_as_fast(alpha, k, draft, verify))

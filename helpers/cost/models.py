@@ -18,7 +18,6 @@ class PublishedModel:
     """Sizes of one model.
 
     Attributes:
-        name: as people say it.
         source: owner/name on the Hugging Face Hub.
         n_layers, n_heads, n_kv_heads, head_dim: as in `ModelConfig`.
         hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; of a mixture of experts
@@ -30,6 +29,7 @@ class PublishedModel:
         window: tokens that a windowed layer sees, or None.
         full_every: of layers with windows each one that this divides, counted from 1, is full; 0: none.
         latent: rank and rotary width of the one row that stands for K and V, or None.
+        experts: of a mixture of experts, how many there are in a layer, and how many a token chooses.
     """
 
     name: str
@@ -49,6 +49,7 @@ class PublishedModel:
     window: int | None = None
     full_every: int = 0
     latent: tuple[int, int] | None = None
+    experts: tuple[int, int] | None = None
 
     @property
     def layers(self) -> Sequence[Kind]:
@@ -94,7 +95,7 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
     PublishedModel("Llama-3.1-8B", "meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072,
                    False, 8_030_261_248),
     PublishedModel("gpt-oss-20b", "openai/gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072,
-                   False, 20_914_757_184, n_active=3_608_307_264, window=128, full_every=2),
+                   False, 20_914_757_184, n_active=3_608_307_264, window=128, full_every=2, experts=(32, 4)),
     PublishedModel("Gemma-3-27B", "google/gemma-3-27b-pt", 62, 32, 16, 128, 5376, 21504, 262208, 131072,
                    True, 27_009_346_304, window=1024, full_every=6),  # its text model
     PublishedModel("Llama-3.1-70B", "meta-llama/Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072,
@@ -102,7 +103,8 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
     PublishedModel("Qwen1.5-72B", "Qwen/Qwen1.5-72B", 80, 64, 64, 128, 8192, 24576, 152064, 32768,
                    False, 72_287_920_128, qkv_bias=True),
     PublishedModel("gpt-oss-120b", "openai/gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072,
-                   False, 116_829_156_672, n_active=5_132_849_472, window=128, full_every=2),
+                   False, 116_829_156_672, n_active=5_132_849_472, window=128, full_every=2,
+                   experts=(128, 4)),
     PublishedModel("Llama-3.1-405B", "meta-llama/Llama-3.1-405B", 126, 128, 8, 128, 16384, 53248, 128256,
                    131072, False, 405_853_388_800),
     PublishedModel("DeepSeek-V3", "deepseek-ai/DeepSeek-V3", 61, 128, 128, 128, 7168, 2048, 129280, 163840,
@@ -117,7 +119,6 @@ class Card:
     """What an accelerator's maker publishes of it.
 
     Attributes:
-        name: as people say it.
         memory_nbytes: the GB on its data sheet, taken as GiB. The driver of an "80 GB" A100 shows just that,
             81,920 MiB; that of an H100 a little less, 81,559.
         flops_per_second: operations a second on 2-byte numbers, without sparsity.

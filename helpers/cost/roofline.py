@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from helpers.arguments import is_number
 from helpers.cost.models import Card
 
 
+def check_over_0(numbers: Any) -> None:
+    """Raise ValueError unless each field of a dataclass is a finite number over 0."""
+    for name, value in vars(numbers).items():
+        if not is_number(value) or value <= 0:
+            raise ValueError(f"{name} is {value!r}; expected a finite number over 0")
+
+
 @dataclass(frozen=True)
 class Roof:
-    """What a machine can do at best: operations and bytes a second; ValueError unless both are over 0."""
+    """What a machine can do at best: operations and bytes a second."""
 
     flops_per_second: float
     bytes_per_second: float
 
     def __post_init__(self) -> None:
-        check_over(0, **vars(self))
+        check_over_0(self)
 
 
 Limits = Roof | Card  # of a machine, measured or published
@@ -34,8 +42,7 @@ class Work:
     nbytes: float
 
     def __post_init__(self) -> None:
-        check_least(0, operations=self.operations)
-        check_over(0, nbytes=self.nbytes)
+        check_over_0(self)
 
     @property
     def intensity(self) -> float:
@@ -50,11 +57,7 @@ def product(T: float, C: float, F: float, element_bytes: float) -> Work:
         T: tokens at once, of all users together.
         C, F: the matrix.
         element_bytes: size of a number: 4, 2, 1, or 0.5.
-
-    Raises:
-        ValueError: a size is not over 0.
     """
-    check_over(0, T=T, C=C, F=F, element_bytes=element_bytes)
     return Work(2 * T * C * F, element_bytes * (C * F + T * C + T * F))
 
 
@@ -63,12 +66,11 @@ def attention(T: int, S: int, n_heads: int, n_kv_heads: int, head_dim: int, row_
 
     Each pair of a query and a key takes 2 D operations for its score and 2 D for its share of the context;
     queries and contexts are T rows of H · D numbers, keys and values S rows of Hkv · D each.
-
-    Raises:
-        ValueError: a size is not over 0, or T is over S.
     """
-    check_over(0, T=T, n_heads=n_heads, n_kv_heads=n_kv_heads, head_dim=head_dim, row_bytes=row_bytes)
-    check_least(T, S=S)
+    if T > S:
+        raise ValueError(
+            f"T is {T}, S is {S}; expected no more queries than tokens: they are the newest of S"
+        )
     pairs = T * S - T * (T - 1) // 2
     numbers = 2 * S * n_kv_heads * head_dim + 2 * T * n_heads * head_dim
     return Work(4 * pairs * n_heads * head_dim, row_bytes * numbers)
@@ -102,12 +104,7 @@ def predict_step(operators: int, start: float, nbytes: float, bandwidth: float) 
         start: seconds to start one.
         nbytes: bytes that it reads.
         bandwidth: bytes a second.
-
-    Raises:
-        ValueError: a number is no number or negative, or the bandwidth is 0.
     """
-    check_least(0, operators=operators, start=start, nbytes=nbytes)
-    check_over(0, bandwidth=bandwidth)
     return operators * start + nbytes / bandwidth
 
 
@@ -117,19 +114,4 @@ def batch_at_ridge(machine: Limits, element_bytes: float) -> int:
     The tokens' own numbers are left out, as in 2 T / bytes, the intensity while T is small beside the
     matrix: so this is the least, and a real matrix takes some more.
     """
-    check_over(0, element_bytes=element_bytes)
     return math.ceil(ridge(machine) * element_bytes / 2)
-
-
-def check_over(bound: float, **numbers: float) -> None:
-    """Raise ValueError unless each is a finite number over the bound."""
-    for name, value in numbers.items():
-        if not is_number(value) or value <= bound:
-            raise ValueError(f"{name} is {value!r}; expected a finite number over {bound:g}")
-
-
-def check_least(bound: float, **numbers: float) -> None:
-    """Raise ValueError unless each is a finite number, the bound or more."""
-    for name, value in numbers.items():
-        if not is_number(value) or value < bound:
-            raise ValueError(f"{name} is {value!r}; expected a finite number, {bound:g} or more")

@@ -1,6 +1,6 @@
 """Small explorers with a knob or two, one file each.
 
-Each has a static form, a plain table that reads without a kernel, and a live one made of ipywidgets.
+Each has a live form, made of ipywidgets, and a picture of its first settings, which needs no kernel.
 """
 
 from helpers.explorers.drafts import DraftsThatPay

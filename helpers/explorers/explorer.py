@@ -1,15 +1,21 @@
-"""What every explorer has: knobs over a picture, a static table, a reset, and manners."""
+"""What every explorer has: knobs over bars, a picture of the first ones, a reset, and manners."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 import anywidget
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
-from helpers import outputs
+from helpers.drawing.canvas import Sheet
+from helpers.drawing.still import Still
+from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.palette import PALETTE
 
 _LIGHT, _DARK = (
@@ -37,6 +43,9 @@ html[theme="dark"] .wid-explorer {{ {_DARK}}}
 .wid-explorer .before { border: 1px solid var(--wid-ring); box-sizing: border-box; }
 .wid-explorer .after { background: var(--wid-generated); margin-top: 1px; }
 .wid-explorer .work { background: var(--wid-ink); }
+.wid-explorer .card { display: flex; height: 13px; padding: 1px; }
+.wid-explorer .key { display: inline-block; width: 12px; }
+.wid-explorer .card .bar, .wid-explorer .key { margin: 0; }
 .wid-explorer .word { unicode-bidi: isolate; overflow-wrap: anywhere; max-width: 110px; }
 </style>"""
 )
@@ -85,15 +94,27 @@ class Manners(anywidget.AnyWidget):
 class Explorer:
     """Knobs over a picture in HTML; a subclass says which knobs, and draws.
 
-    As the last expression of a cell it shows two outputs: a table, and the live form in its place while
-    a kernel is there.
+    As the last expression of a cell it shows a picture of its first settings with its numbers, and the live
+    form in their place while a kernel is there.
     """
 
     title: str
     knobs: Callable[[], dict[str, Any]]  # makes the ipywidgets that turn, by the name of the setting
     say: Callable[..., str]  # gives one sentence of HTML on what these settings do
-    draw: Callable[..., str]  # gives the picture for these settings, as HTML
-    static_html: Callable[[], str]  # gives the plain table that readers see who have no kernel
+    grid: Callable[..., Grid]  # gives the bars for these settings
+
+    def draw(self, **settings: Any) -> str:
+        """Return the bars for these settings, as HTML."""
+        return self.grid(**settings).html()
+
+    def still(self) -> Still:
+        """Return the bars of the first settings, for readers without a kernel."""
+        knobs = self.knobs()
+        settings = {name: knob.value for name, knob in knobs.items()}
+        chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
+        bars = self.grid(**settings)
+        said = [f"Set to {chosen}.", _plain(self.say(**settings)), _plain(bars.note)]
+        return Still(bars.draw, bars.in_words(), said)
 
     @cached_property
     def widget(self) -> Any:
@@ -127,7 +148,7 @@ class Explorer:
         return self.title
 
     def _ipython_display_(self) -> None:
-        outputs.show(self.static_html(), self.widget, repr(self))
+        self.still().show(self.widget, repr(self))
 
 
 def knob(kind: str, label: str, **settings: Any) -> Any:
@@ -149,10 +170,112 @@ def pick(label: str, options: Iterable[Any], value: Any, kind: str = "SelectionS
     return knob(kind, label, options=written, value=value)
 
 
-def bar(name: str, share: float, number: str, kind: str = "work") -> str:
-    """A line of a grid: a name, a bar over a share of the width, a number; what is in them is HTML."""
-    return (
-        f'<span class="soft">{name}</span><span aria-hidden="true">'
-        f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div></span>'
-        f'<span class="number">{number}</span>'
-    )
+def _shown(knob: Any) -> str:
+    """The value of a knob, as it is written beside it."""
+    written = {value: text for text, value in getattr(knob, "options", ())}
+    return written[knob.value] if written else f"{knob.value:g}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A name, bars and a number; texts are HTML.
+
+    Attributes:
+        bars: of each a share of the width and its kind: "work", "after", or "before" for a frame.
+        kind: the class of its name.
+        framed: whether the bars stand one behind the other in a frame, not one below the other.
+        aside, note: what stands behind the number, and under the bars.
+    """
+
+    name: str
+    bars: tuple[tuple[float, str], ...]
+    number: str
+    kind: str = "soft"
+    framed: bool = False
+    aside: str = ""
+    note: str = ""
+
+    def html(self) -> str:
+        bars = "".join(
+            f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>' for share, kind in self.bars
+        )
+        picture = f'<div class="bar before card">{bars}</div>' if self.framed else bars
+        said = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{picture}</span>'
+        said += f'<span class="number">{self.number}</span>'
+        said += f'<span class="number soft">{self.aside}</span>' if self.aside else ""
+        return said + (f'<span class="note soft">{self.note}</span>' if self.note else "")
+
+    def draw(self, sheet: Sheet, y: float, left: float, right: float) -> float:
+        """Draw it with its bars between `left` and `right`; return where it ends."""
+        name = shorten(_plain(self.name), left - 12, SMALL)
+        sheet.text(left - 10, y + 9, name, at="right", size=SMALL, bold="<b>" in self.name)
+        sheet.text(right + 12, y + 9, _plain(self.number), size=SMALL, bold="<b>" in self.number)
+        sheet.note(sheet.width - 4, y + 9, self.aside, at="right")
+        bars, x, top = [(1.0, "before")] * self.framed + [*self.bars], left, y + 3
+        for share, kind in bars:
+            wide = ceil((right - left) * share)
+            if wide and kind == "before":
+                sheet.box(x, top, wide, 12, edge="soft", radius=1)
+            elif wide:
+                sheet.box(x, top, wide, 12, fill="ink" if kind == "work" else "generated", radius=1)
+            if self.framed:
+                x += wide if kind != "before" else 0
+            else:
+                top += 13
+        sheet.note(left, top + 8, self.note)
+        return max(y + 22, top + (20 if self.note else 6))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Lines and a note below; a line that is a text is a heading, and `head` stands over all of them."""
+
+    lines: list[Line | str]
+    note: str
+    head: tuple[str, str, str] = ("", "", "")  # over names, bars, and numbers or what stands behind them
+
+    @property
+    def bars(self) -> list[Line]:
+        """The lines that are no heading."""
+        return [one for one in self.lines if isinstance(one, Line)]
+
+    def html(self) -> str:
+        four = any(one.aside for one in self.bars)
+        kinds = ("soft", "soft", "soft number")
+        heads = [f'<span class="{kind}">{said}</span>' for kind, said in zip(kinds, self.head, strict=True)]
+        heads = [f'<span class="soft last">{self.head[-1]}</span>'] if four else heads * any(self.head)
+        lines = [one.html() if isinstance(one, Line) else f'<b class="wide">{one}</b>' for one in self.lines]
+        shown = f'<div class="grid{" four" * four}">{"".join(heads + lines)}</div>'
+        return f'{shown}<p class="soft">{self.note}</p>'
+
+    def draw(self, sheet: Sheet) -> None:
+        """Draw the lines on a sheet."""
+
+        def widest(texts: Iterable[str]) -> int:
+            return ceil(max(text_width(_plain(text), SMALL, bold=True) for text in texts)) + 16
+
+        left = min(180, widest(one.name for one in self.bars))
+        right = sheet.width - widest([self.head[-1], *(f"{one.number}   {one.aside}" for one in self.bars)])
+        places = (left - 10, "right"), (left, "left"), (sheet.width - 4, "right")
+        for (x, at), said in zip(places, self.head, strict=True):
+            sheet.note(x, 10, said, at=at)
+        y = 24.0 if any(self.head) else 2.0
+        for one in self.lines:
+            if isinstance(one, Line):
+                y = one.draw(sheet, y, left, right)
+            else:
+                sheet.text(4, y + 14, one, bold=True)
+                y += 26
+
+    def in_words(self) -> str:
+        """The lines one after the other."""
+        said = [
+            f"{_plain(one.name)}: {_plain(one.number)}" if isinstance(one, Line) else one
+            for one in self.lines
+        ]
+        return "; ".join(said) + "."
+
+
+def _plain(text: str) -> str:
+    """HTML as plain text."""
+    return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.cost import counts
-from helpers.explorers.explorer import Explorer, bar, pick
-from helpers.tables import Table
+from helpers.explorers.explorer import Explorer, Grid, Line, pick
 
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 100, 200, 500, 1000, 2000, 5000, 10_000)
 ROW_NBYTES = 2 * 3 * 8  # two layers, a key of two numbers and a value of one, 8 bytes each
+COUNTED = {
+    "tokens_run": "tokens run",
+    "pairs": "pairs, of one head and layer",
+    "rows_kept": "rows kept in the cache",
+}
 
 
 class CostOfReply(Explorer):
@@ -20,68 +24,36 @@ class CostOfReply(Explorer):
     def knobs(self) -> dict[str, Any]:
         return {"prompt": pick("prompt tokens", LENGTHS, 4), "reply": pick("reply tokens", LENGTHS, 8)}
 
-    def draw(self, **settings: Any) -> str:
-        prompt, reply = settings["prompt"], settings["reply"]
-        now, longer = (
-            [counts.whole_reply(prompt, n, on) for on in (False, True)] for n in (reply, 2 * reply)
+    def grid(self, prompt: int, reply: int) -> Grid:
+        told = (
+            "reply × 2: how a count grows if the reply gets twice as long. With the cache tokens run and "
+            "rows grow at most × 2, pairs up to × 4."
         )
-        names = {
-            "tokens_run": "tokens run",
-            "pairs": "pairs, of one head and layer",
-            "rows_kept": "rows kept in the cache",
-        }
-        blocks = [
-            _work_block(name, *(getattr(work, what) for work in (*now, *longer)))
-            for what, name in names.items()
-        ]
-        return (
-            f'<div class="grid four"><span class="soft last">reply × 2</span>{"".join(blocks)}</div>'
-            '<p class="soft">reply × 2: how a count grows if the reply gets twice as long. With the cache '
-            "tokens run and rows grow at most × 2, pairs up to × 4.</p>"
-        )
+        lines = [one for what in COUNTED for one in _work_block(what, prompt, reply)]
+        return Grid(lines, told, ("", "", "reply × 2"))
 
-    def say(self, **settings: Any) -> str:
-        lengths = settings["prompt"], settings["reply"]
-        without, cached = (counts.whole_reply(*lengths, cached=on) for on in (False, True))
+    def say(self, prompt: int, reply: int) -> str:
+        without, cached = (counts.whole_reply(prompt, reply, on) for on in (False, True))
         rows = f"{large(cached.rows_kept)} row{'s' if cached.rows_kept > 1 else ''}"
         price = f"its price is {rows}, {large(ROW_NBYTES * cached.rows_kept)} bytes in the toy's two layers"
-        if settings["reply"] == 1:
+        if reply == 1:
             return f"One token is one pass, the prefill: the cache saves nothing yet; {price}."
         return (
             f"With the cache {times(without.tokens_run, cached.tokens_run)} fewer tokens run and "
             f"{times(without.pairs, cached.pairs)} fewer pairs; {price}."
         )
 
-    def static_html(self) -> str:
-        """The same counts for four pairs of lengths."""
-        lengths = [(4, 8), (100, 100), (1000, 100), (100, 1000)]
-        work = [(counts.whole_reply(*pair, cached=False), counts.whole_reply(*pair)) for pair in lengths]
-        rows = {
-            "tokens run, no cache": [without.tokens_run for without, _ in work],
-            "tokens run, cached": [cached.tokens_run for _, cached in work],
-            "ratio of tokens run": [f"{a.tokens_run / b.tokens_run:.1f}" for a, b in work],
-            "pairs, no cache": [without.pairs for without, _ in work],
-            "pairs, cached": [cached.pairs for _, cached in work],
-            "ratio of pairs": [f"{a.pairs / b.pairs:.1f}" for a, b in work],
-            "rows kept, cached": [cached.rows_kept for _, cached in work],
-            "their bytes, two layers": [ROW_NBYTES * cached.rows_kept for _, cached in work],
-        }
-        columns = [f"{prompt:,} + {reply:,}" for prompt, reply in lengths]
-        return (
-            "<p>Whole reply, tokens of prompt + reply; pairs are of one head and one layer.</p>"
-            + Table(list(rows.values()), list(rows), columns, corner="prompt + reply")._repr_html_()
-        )
 
-
-def _work_block(name: str, without: int, cached: int, longer_without: int, longer_cached: int) -> str:
+def _work_block(what: str, prompt: int, reply: int) -> list[Line | str]:
     """One count, without and with the cache, on its own scale; and how it grows with the reply."""
-    scale = max(without, cached)
-    rows = "".join(
-        bar(label, n / scale, large(n))
-        + f'<span class="number soft">{f"× {longer / n:.1f}" if n else ""}</span>'
-        for label, n, longer in (("without", without, longer_without), ("with", cached, longer_cached))
+    now, longer = (
+        [getattr(counts.whole_reply(prompt, n, on), what) for on in (False, True)] for n in (reply, 2 * reply)
     )
-    return f'<b class="wide">{name}</b>{rows}'
+    block: list[Line | str] = [COUNTED[what]]
+    for name, n, more in zip(("without", "with"), now, longer, strict=True):
+        grows = f"× {more / n:.1f}" if n else ""
+        block.append(Line(name, ((n / max(now), "work"),), large(n), aside=grows))
+    return block
 
 
 def large(n: int) -> str:

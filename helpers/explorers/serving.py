@@ -8,10 +8,9 @@ from statistics import median
 from typing import Any
 
 from helpers.cost.models import CARDS, MODELS
-from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.explorer import Explorer, Grid, Line, pick
 from helpers.serve.fleet import Machine, random_arrivals, slowest, together
 from helpers.serve.simulation import Times
-from helpers.tables import Table
 
 MODEL, CARD = MODELS["Llama-3.1-8B"], CARDS["H100"]
 RATES, SLOTS = (1, 2, 4, 7, 15, 25, 45, 60), (1, 2, 4, 8, 16, 32, 64)
@@ -66,19 +65,15 @@ class PeopleInLine(Explorer):
     title = "Explorer: who waits how long, by requests a second and slots"
 
     def knobs(self) -> dict[str, Any]:
-        rates, slots = ([(f"{n:,}", n) for n in numbers] for numbers in (RATES, SLOTS))
-        return {
-            "rate": knob("SelectionSlider", "a second", options=rates, value=25),
-            "slots": knob("SelectionSlider", "slots", options=slots, value=4),
-        }
+        return {"rate": pick("a second", RATES, 25), "slots": pick("slots", SLOTS, 4)}
 
-    def draw(self, rate: float, slots: int) -> str:
-        found = served(rate, slots)
-        seconds = {name: t for name, t in found.items() if name.startswith("T")}
-        hollow = {name for name in seconds if name.startswith("TTFT") and line_grows(rate, slots)}
-        bars = "".join(_bar(name, t, max(seconds.values()), name in hollow) for name, t in seconds.items())
-        told = "A hollow bar grows as long as requests come. " if hollow else ""
-        return f'<div class="grid">{bars}</div><p class="soft">{told}{ABOUT}</p>'
+    def grid(self, rate: float, slots: int) -> Grid:
+        seconds = {name: t for name, t in served(rate, slots).items() if name.startswith("T")}
+        grows, most = line_grows(rate, slots), max(seconds.values())
+        kinds = ["before" if grows and name.startswith("TTFT") else "work" for name in seconds]
+        bars = [((t / most, kind),) for t, kind in zip(seconds.values(), kinds, strict=True)]
+        told = "A hollow bar grows as long as requests come. " if grows else ""
+        return Grid([*map(Line, seconds, bars, map(say_seconds, seconds.values()))], told + ABOUT)
 
     def say(self, rate: float, slots: int) -> str:
         found = served(rate, slots)
@@ -91,32 +86,7 @@ class PeopleInLine(Explorer):
             f"All together: {found['tokens a second']:,.0f} tokens a second."
         )
 
-    def static_html(self) -> str:
-        """The medians of time to first token and time per token, for four rates and four slots."""
-        rates, some = (1, 7, 25, 60), (1, 4, 16, 64)
-        rows = [[f"{most(n):.3g} a second", *[_medians(rate, n) for rate in rates]] for n in some]
-        columns = ["serve at most", *[f"{n} a second" for n in rates]]
-        return (
-            "<p>The median wait for the first token, and then for each, by how many come. Where more come "
-            f"than are served, the line grows as long as they come. {ABOUT}</p>"
-            + Table(rows, some, columns, corner="slots")._repr_html_()
-        )
-
-
-def _medians(rate: float, slots: int) -> str:
-    first, each = (served(rate, slots)[name] for name in ("TTFT, median", "TPOT, median"))
-    return f"{'line grows' if line_grows(rate, slots) else say_seconds(first)}, {say_seconds(each)}"
-
 
 def say_seconds(seconds: float) -> str:
     """Write seconds with two or three digits: 12.3 s, 8.1 ms."""
     return f"{seconds:,.1f} s" if seconds >= 1 else f"{1000 * seconds:,.3g} ms"
-
-
-def _bar(name: str, seconds: float, longest: float, hollow: bool) -> str:
-    kind = "before" if hollow else "work"
-    return (
-        f'<span class="soft">{name}</span><span aria-hidden="true">'
-        f'<div class="bar {kind}" style="width:{100 * seconds / longest:.2f}%"></div></span>'
-        f'<span class="number">{say_seconds(seconds)}</span>'
-    )

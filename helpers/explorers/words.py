@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.explorers.explorer import Explorer, knob
+from helpers.explorers.explorer import Explorer, Grid, Line, knob
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
-from helpers.tables import Table
 
 DRAWS = 20
 SEED = 0
@@ -72,18 +71,14 @@ class NextWord(Explorer):
             why.append(None if is_in else cut)
         return why
 
-    def draw(self, **settings: Any) -> str:
+    def grid(self, **settings: Any) -> Grid:
         after, why = self.after(**settings), self.why_out(**settings)
         rows = [
             _word_row(word, p, q, reason, settings)
             for word, p, q, reason in zip(self.words, softmax(self.logits), after, why, strict=True)
         ]
-        return (
-            '<div class="grid"><span class="soft">word</span>'
-            '<span class="soft">frame: before, filled: after</span>'
-            f'<span class="soft number">before → after</span>{"".join(rows)}</div>'
-            f'<p class="soft">{self._draws(after)}</p>'
-        )
+        head = "word", "frame: before, filled: after", "before → after"
+        return Grid([*rows], self._draws(after), head)
 
     def say(self, **settings: Any) -> str:
         before, after = softmax(self.logits), self.after(**settings)
@@ -101,19 +96,8 @@ class NextWord(Explorer):
         seen = ", ".join(f"{escape(word)} {count}" for word, count in times if count)
         return f"{DRAWS} draws, seed {SEED}: {seen}"
 
-    def static_html(self) -> str:
-        """Each word's probability at a few settings."""
-        settings: dict[str, dict[str, Any]] = {f"temp. {t:g}": {"temperature": t} for t in (1.0, 0.5, 2.0)}
-        settings |= {"top-k 2": {"top_k": min(2, len(self.words))}, "top-p 0.9": {"top_p": 0.9}}
-        after = np.transpose([self.after(**setting) for setting in settings.values()])  # (V, settings)
-        rows = [[percent(p) if p else "out" for p in row] for row in after]
-        return (
-            "<p>Probability of the next word; without a kernel, at a few settings.</p>"
-            + Table(rows, self.words, list(settings), corner="word")._repr_html_()
-        )
 
-
-def _word_row(word: str, before: float, after: float, why: str | None, settings: dict[str, Any]) -> str:
+def _word_row(word: str, before: float, after: float, why: str | None, settings: dict[str, Any]) -> Line:
     """One word: its name, two bars, two numbers, and why it is out."""
     told = {
         "top-k": f"top-k keeps the {settings.get('top_k')} largest",
@@ -121,10 +105,5 @@ def _word_row(word: str, before: float, after: float, why: str | None, settings:
         "temperature": "rounds to 0 at this temperature",
     }
     number = escape(f"{percent(before)} → {'out' if why else percent(after)}")
-    row = (
-        f'<span class="word">{escape(word)}</span>'
-        f'<span aria-hidden="true"><div class="bar before" style="width:{100 * before:.1f}%"></div>'
-        f'<div class="bar after" style="width:{100 * after:.1f}%"></div></span>'
-        f'<span class="number">{number}</span>'
-    )
-    return row + (f'<span class="note soft">{told[why]}</span>' if why else "")
+    bars = (before, "before"), (after, "after")
+    return Line(escape(word), bars, number, "word", note=told[why] if why else "")

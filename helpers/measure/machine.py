@@ -19,7 +19,6 @@ from helpers.arguments import check_whole
 from helpers.measure.record import record_of
 from helpers.measure.timing import Task, in_turns
 
-MB = 1_000_000
 AT_ONCE = 2**26  # bytes that one call reads, in several rounds where the buffer is smaller
 ONE_TOKEN = "a matrix times one token"
 
@@ -37,17 +36,9 @@ class Bandwidth:
     by_probe: Mapping[str, float]
 
     @property
-    def probe(self) -> str:
-        """The probe that was fastest."""
-        return max(self.by_probe, key=lambda name: self.by_probe[name])
-
-    @property
     def bytes_per_second(self) -> float:
         """Those of the fastest probe: the others lost time with something else than reading."""
-        return self.by_probe[self.probe]
-
-    def __repr__(self) -> str:
-        return f"Bandwidth({self.bytes_per_second / 1e9:.3g} GB/s, {self.nbytes / MB:,g} MB, by {self.probe})"
+        return max(self.by_probe.values())
 
 
 @dataclass(frozen=True)
@@ -56,10 +47,6 @@ class Peak:
 
     flops_per_second: float
     n: int
-    dtype: str
-
-    def __repr__(self) -> str:
-        return f"Peak({self.flops_per_second / 1e9:.3g} GFLOP/s, {self.dtype}, {self.n} × {self.n})"
 
 
 @dataclass(frozen=True)
@@ -68,9 +55,6 @@ class Start:
 
     seconds: float
     besides: float
-
-    def __repr__(self) -> str:
-        return f"Start({1e6 * self.seconds:.2g} µs an operator, {1e6 * self.besides:.2g} µs besides)"
 
 
 @contextmanager
@@ -93,11 +77,10 @@ def bandwidth(nbytes: int, width: int = 1024, turns: int = 5, device: str = "cpu
         nbytes: size of the buffer, 4 KiB or more: where it lies, in a cache of the processor's or in the
             memory, decides.
         width: columns of the matrix that the probe ONE_TOKEN multiplies; the library's speed depends on it.
-        turns: how often each probe takes its turn.
+        turns: of each probe.
         device: where the buffer lies: "cpu" or "cuda".
     """
     check_whole("nbytes", nbytes, 2**12)
-    check_whole("width", width)
     probes = reading(nbytes, width, device)
     times = in_turns(
         {name: until_done(task, device) for name, (task, _) in probes.items()}, turns, at_least=0.005
@@ -148,13 +131,7 @@ def bandwidth_by_size(sizes: Sequence[int], turns: int = 3) -> list[Bandwidth]:
 
 
 def at_size(curve: Sequence[Bandwidth], nbytes: float) -> float:
-    """Return the bytes a second for so many bytes, read off a curve: straight between sizes, logarithmic.
-
-    Raises:
-        ValueError: there is no curve, or nbytes is not over 0.
-    """
-    if not curve or not nbytes > 0:
-        raise ValueError(f"{len(curve)} sizes and {nbytes!r} bytes; expected one size or more, bytes over 0")
+    """Return the bytes a second for so many bytes, read off a curve: straight between sizes, logarithmic."""
     points = sorted((one.nbytes, one.bytes_per_second) for one in curve)
     sizes, speeds = np.log(points).T
     return float(np.exp(np.interp(np.log(nbytes), sizes, speeds)))
@@ -167,8 +144,7 @@ def peak(
 
     Args:
         dtype: a number format of PyTorch's, such as "float32" or "bfloat16".
-        sizes: the sides n.
-        turns: how often each takes its turn.
+        sizes, turns: the sides n, and how often each takes its turn.
         device: what multiplies: "cpu" or "cuda".
     """
     import torch
@@ -176,9 +152,7 @@ def peak(
     ones = {n: torch.ones(n, n, dtype=getattr(torch, dtype), device=device) for n in sizes}
     tasks = {str(n): until_done(partial(torch.mm, x, x), device) for n, x in ones.items()}
     times = in_turns(tasks, turns, at_least=0.005)
-    flops = {n: 2 * n**3 / times[str(n)].best for n in sizes}
-    best = max(flops, key=lambda n: flops[n])
-    return Peak(flops[best], best, dtype)
+    return Peak(*max((2 * n**3 / times[str(n)].best, n) for n in sizes))
 
 
 def price_of_start(tasks: Sequence[Task], minus: Sequence[Task] = (), turns: int = 9) -> Start:
@@ -187,7 +161,6 @@ def price_of_start(tasks: Sequence[Task], minus: Sequence[Task] = (), turns: int
     Args:
         tasks: two or more that compute as good as nothing, with different numbers of operators.
         minus: for each task one that does what is not to count, such as what `add_traffic` returns.
-        turns: how often each takes its turn.
 
     Raises:
         ValueError: they all start equally many.

@@ -30,9 +30,6 @@ class Record:
         """How many operators were started."""
         return sum(self.operators.values())
 
-    def __repr__(self) -> str:
-        return f"Record({self.n_operators:,} operators, {self.allocated:,} bytes allocated)"
-
 
 def record_of(task: Task) -> Record:
     """Call a task twice, and record the second call with PyTorch's profiler.

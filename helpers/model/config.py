@@ -22,8 +22,7 @@ class Llama3Scaling:
     original_max_seq_len: int
 
     def __post_init__(self) -> None:
-        check_one_or_more("rope_scaling.factor", self.factor)
-        for name in ("low_freq_factor", "high_freq_factor", "original_max_seq_len"):
+        for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_seq_len"):
             check_positive(f"rope_scaling.{name}", getattr(self, name))
         if not self.low_freq_factor < self.high_freq_factor:
             raise ValueError(
@@ -45,7 +44,7 @@ class ModelConfig:
         intermediate_size: width of the MLP, F.
         vocab_size: tokens there are, V.
         max_seq_len: tokens in a sequence at most.
-        rope_theta: base of the rotation's wavelengths, 1 or more.
+        rope_theta: base of the rotation's wavelengths.
         rope_scaling: Llama 3.1's stretching of them, or None.
         norm_eps: added to the mean square in RMSNorm.
         tied: the readout uses the embedding's matrix.
@@ -71,7 +70,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in SIZES:
             object.__setattr__(self, name, check_whole(name, getattr(self, name)))
-        check_one_or_more("rope_theta", self.rope_theta)
+        check_positive("rope_theta", self.rope_theta)
         check_positive("norm_eps", self.norm_eps)
         if self.n_heads % self.n_kv_heads:
             told = f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}"
@@ -158,13 +157,6 @@ def check_positive(name: str, value: object) -> None:
     """Raise ValueError unless value is a number over 0 that fits into float32."""
     if not is_number(value) or not 0 < value <= LARGEST:  # type: ignore[operator]
         raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into float32")
-
-
-def check_one_or_more(name: str, value: float) -> None:
-    """Raise ValueError unless value is a number, 1 or more, that fits into float32."""
-    check_positive(name, value)
-    if value < 1:
-        raise ValueError(f"{name} is {value}; expected 1 or more")
 
 
 def check_eos(ids: Collection[int], vocab_size: int) -> None:

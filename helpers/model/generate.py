@@ -24,25 +24,17 @@ def prefill(model: Transformer, prompt: Tokens, cache: KVCache) -> Tensor:
     """Run all prompt tokens in one pass; return the logits of the first generated token, (B, V).
 
     Args:
-        model: what runs.
         prompt: ids, (P,) or (B, P).
         cache: takes the P rows.
 
     Raises:
-        ValueError: an empty prompt, sequences of unequal length, an id out of range, no room in the cache,
-            or a cache of another model; the cache is as before.
+        ValueError: a prompt that is no such ids, or a cache that it does not fit into; it is as before.
     """
     return run(model, as_tokens(prompt, model.config.vocab_size), cache)
 
 
 def decode_step(model: Transformer, newest: Tokens, cache: KVCache) -> Tensor:
-    """Run the newest token of each sequence, a prefill of one; return the logits of the next, (B, V).
-
-    Args:
-        newest: ids, (1,) or (B, 1).
-
-    Other arguments and errors as in `prefill`.
-    """
+    """Run the newest token of each sequence, (1,) or (B, 1), as `prefill` does; return logits, (B, V)."""
     tokens = as_tokens(newest, model.config.vocab_size)
     if tokens.shape[1] != 1:
         raise ValueError(f"{tokens.shape[1]} tokens came in; expected one for each sequence: (B, 1)")
@@ -112,7 +104,6 @@ def generate(
     """Say token after token, until `<eos>`, `max_new` tokens, or a full cache.
 
     Args:
-        model: what runs.
         prompt: ids of one sequence, P of them.
         max_new: tokens at most.
         cache: an empty one; None makes a preallocated one of the right size. S rows allow S - P + 1 tokens,
@@ -124,9 +115,8 @@ def generate(
         A `Generation`: iterate over it. Nothing has run yet.
 
     Raises:
-        ValueError: a wrong prompt or maximum, a top_k over the vocabulary, or a cache that is in use or does
-            not fit; at once. While it runs: NaN or infinity in the logits, or a cache that something else has
-            used since the last token; the cache is as before that pass.
+        ValueError: a wrong prompt, setting or cache, at once. While it runs: NaN or infinity in the logits,
+            or a cache that something else has used since the last token; the cache is as before that pass.
     """
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
     choose = chooser(sampling, model.config.vocab_size)
@@ -159,8 +149,7 @@ def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
     """Raise ValueError unless the cache is empty and fits the model and a prompt of so many tokens."""
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
-    weight = model.embed_tokens.weight
-    cache.check_fits(model.config, 1, weight.dtype, weight.device)
+    model.fitting(cache, 1)
     cache.check_room(n_prompt)
 
 

@@ -19,10 +19,6 @@ EPS = 1e-6
 class LatentAttention(nn.Module):
     """Project to queries and to one row for all heads, append the row, make keys and values of it, attend.
 
-    Args:
-        config: sizes.
-        layer: its index, from 0.
-
     Attributes:
         absorbed: False makes keys and values of every row for every head in each pass (expanded). True lets
             queries and contexts change instead, so that attention works on the rows themselves, as MQA with

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from helpers.model.attention import rotate, rotation
+from helpers.model.cache import GrowingCache
 from helpers.model.transformer import Transformer
 
 
@@ -30,6 +33,35 @@ def who_moves(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
+def moves_of_parts(model: Transformer, T: int = 5) -> dict[str, Tensor]:
+    """Return who moves whom, (T, T) as in `who_moves`, in each part of a model and of its first block."""
+    block: Any = model.layers[0]
+    config, D = model.config, model.config.head_dim
+    cos_sin = rotation(torch.arange(T), model.frequencies, torch.float32)
+    brought = torch.randn(1, T, config.hidden_size)
+    parts: dict[str, Callable[[Tensor], Tensor]] = {
+        "embedding": lambda x: model.embed_tokens(x.argmax(dim=-1)),  # some id for each token
+        "norm": block.input_layernorm,
+        "projection": block.self_attn.q_proj,
+        "rotation": lambda x: rotate(x[..., :D], *cos_sin),
+        "attention": lambda x: block.self_attn(x, cos_sin, GrowingCache(config)),
+        "MLP": block.mlp,
+        "adding": lambda x: x + brought,
+        "readout": model.lm_head,
+    }
+    x = torch.randn(1, T, config.hidden_size)
+    with torch.no_grad():
+        return {name: who_moves(f, x) for name, f in parts.items()}
+
+
+def without_head(model: Transformer, layer: int, head: int) -> Transformer:
+    """Return a copy of a model in which what one head brings goes nowhere; both count from 0."""
+    copied, D = copy.deepcopy(model), model.config.head_dim
+    block: Any = copied.layers[layer]
+    block.self_attn.o_proj.weight.data[:, head * D : (head + 1) * D] = 0
+    return copied
+
+
 def hidden_states(model: Transformer, tokens: Tensor) -> list[Tensor]:
     """Run ids (1, T) without a cache, and return what each layer gave, n_layers tensors (T, C)."""
     states: list[Tensor] = []
@@ -48,10 +80,6 @@ def misread(model: Transformer, layers: Collection[int]) -> Transformer:
 
     That is what a wrong conversion does: it stores the pairs (i, i + D / 2) where (2i, 2i + 1) are expected.
     The numbers stay finite and of the right size; only which two of them turn together is wrong.
-
-    Args:
-        model: left as it is.
-        layers: indices, from 0.
     """
     wrong, D = copy.deepcopy(model), model.config.head_dim
     order = torch.arange(D).view(2, D // 2).T.flatten()  # 0, D / 2, 1, D / 2 + 1, …

@@ -98,17 +98,9 @@ def pip_download(folder: Path) -> None:
         running = subprocess.Popen(command, stdout=told, stderr=told, env=here)
         while running.poll() is None:
             time.sleep(0.1)
-            bar.update(max(0, min(written(folder), NBYTES) - bar.n))
+            with suppress(FileNotFoundError):  # pip removes files meanwhile
+                written = sum(path.stat().st_size for path in folder.rglob("*"))
+                bar.update(max(0, min(written, NBYTES) - bar.n))
         bar.update((NBYTES - bar.n) * (running.returncode == 0))
     if running.returncode:
         raise OSError(errors.read_text().strip())
-
-
-def written(folder: Path) -> int:
-    """Return the bytes of all files below a folder, where others write and remove them meanwhile."""
-    total = 0
-    for at, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += (Path(at) / name).stat().st_size
-    return total

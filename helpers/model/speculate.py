@@ -166,9 +166,8 @@ def speculate(
         A `Speculation`: iterate over it. Nothing has run yet.
 
     Raises:
-        ValueError: as in `generate`; or a drafter that does not fit (another vocabulary, another model's
-            layers), a k under 1, a cache that cannot go back; at once. While it runs: a draft without the
-            probabilities it was drawn with.
+        ValueError: as in `generate`; or a drafter that does not fit, or a cache that cannot go back; at once.
+            While it runs: a draft without the probabilities it was drawn with.
     """
     check_whole("k", k)
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
@@ -259,10 +258,6 @@ class FirstLayers:
 
     The rows of those layers are in the model's cache already, so that it reads them there. Those that it
     adds it takes away again; the model's pass makes them anew, the same ones.
-
-    Args:
-        model: the one that is asked for the reply.
-        n: layers, 1 or more and fewer than it has.
     """
 
     def __init__(self, model: Transformer, n: int) -> None:
@@ -302,9 +297,6 @@ class DraftModel:
 
     Attributes:
         text: what it drafted from, and its draft: the cache has rows of its first `cache.length` tokens.
-
-    Raises:
-        ValueError: the cache is in use, or another model's.
     """
 
     def __init__(self, model: Transformer, cache: KVCache | None = None) -> None:

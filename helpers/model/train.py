@@ -71,16 +71,13 @@ def train(
         The loss of each step, in nats a token, before that step changed the model.
 
     Raises:
-        ValueError: steps or lr is not over 0, or there are fewer batches than steps.
+        ValueError: there are fewer batches than steps.
         ArithmeticError: the loss is no number any more; the model is spoiled: make a new one.
     """
-    if steps < 1 or not lr > 0:
-        raise ValueError(f"steps is {steps} and lr is {lr}; expected both over 0")
     optimizer = torch.optim.AdamW(groups(model), lr=lr, betas=(0.9, 0.95))
     losses: list[float] = []
     model.train()
-    progress = tqdm(total=steps, disable=not bar, file=sys.stdout, mininterval=0.5, unit="step")
-    with progress:
+    with tqdm(total=steps, disable=not bar, file=sys.stdout, mininterval=0.5, unit="step") as progress:
         for texts in itertools.islice(batches, steps):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(len(losses), steps, lr)

@@ -66,9 +66,6 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """A decoder of the Llama family. Parameters have the names of Hugging Face checkpoints.
 
-    Args:
-        config: sizes.
-
     Weights are drawn from a normal distribution (standard deviation 0.02) by torch's generator.
     """
 
@@ -101,8 +98,7 @@ class Transformer(nn.Module):
             Logits, (B, T, V), or (B, 1, V).
 
         Raises:
-            ValueError: no tokens, an id out of range, more tokens than fit, or a cache made for another
-                model, batch, dtype or device; the cache is as before.
+            ValueError: tokens that are none, or a cache that they do not fit into; it is as before.
         """
         check_tokens(tokens, self.config.vocab_size)
         B, T = tokens.shape
@@ -139,12 +135,13 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
     The range is looked at on a CPU only, and never in compiled code: on a GPU the program would wait for the
     answer at every token. `generate` looks at the prompt before it goes there.
     """
-    if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
-        got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+    got = getattr(tokens, "dtype", type(tokens).__name__)
+    if got not in (torch.int64, torch.int32):
         raise ValueError(f"tokens are {got}; expected a tensor of whole numbers (torch.int64)")
     if tokens.ndim != 2 or not tokens.numel():
         raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected (B, T), at least one token")
     if tokens.is_cpu and not torch.compiler.is_compiling():
-        for token in map(int, tokens.aminmax()):
+        ids = tokens.flatten().tolist()  # for the few of a step sooner than with PyTorch's operators
+        for token in (min(ids), max(ids)):
             if not 0 <= token < vocab_size:
                 raise ValueError(f"token id {token} is out of range; expected 0 to {vocab_size - 1}")

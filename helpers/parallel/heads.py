@@ -78,11 +78,7 @@ def share_config(config: ModelConfig, rank: int, world: int) -> ModelConfig:
 
 
 def load_share(folder: Path, wire: Wire) -> Transformer:
-    """Load a rank's share of a checkpoint of one file, and no more of it.
-
-    Raises:
-        ValueError: the model cannot be shared out among so many ranks.
-    """
+    """Load a rank's share of a checkpoint of one file, and no more of it; errors as in `share_config`."""
     config = read_config(folder, None)
     own = share_config(config, wire.rank, wire.world)
     with safe_open(folder / WEIGHTS, framework="pt") as file:

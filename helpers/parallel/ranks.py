@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers.arguments import check_whole, is_number, is_whole
+from helpers.arguments import check_whole
 from helpers.parallel.wire import Wire
 
 if sys.platform == "linux":
@@ -36,9 +36,8 @@ HOST = "127.0.0.1"
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 GRACE = 1.0  # seconds for the others to say what they saw, once a rank has failed
 LOST = re.compile(r"closed by peer|reset by peer|broken pipe|timed out", re.IGNORECASE)
-AROUND = re.compile(
-    r"\[\S+\.cc:\d+\] | \[[\d.]+\]:\d+|\. This is typically .*", re.DOTALL
-)  # gloo's own words
+# gloo's own words around an error
+AROUND = re.compile(r"\[\S+\.cc:\d+\] | \[[\d.]+\]:\d+|\. This is typically .*", re.DOTALL)
 
 
 class RankError(RuntimeError):
@@ -54,9 +53,7 @@ class Outcome:
     order: int = 0
 
 
-def run_ranks(
-    task: Callable[..., Any], n: int, *args: Any, deadline_seconds: float = 60.0, port: int = 0
-) -> list[Any]:
+def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: float = 60.0) -> list[Any]:
     """Run `task(wire, *args)` in n processes at once; return what each gave, in the order of ranks.
 
     Args:
@@ -64,26 +61,22 @@ def run_ranks(
             `Wire` knows which rank it is. (A script has to call this under `if __name__ == "__main__":`.)
         n: ranks, of one thread each.
         args: the same for every rank; they and the results travel as pickles.
-        deadline_seconds: after which all are ended; none waits for another longer than two thirds of it.
-        port: where the ranks find each other; 0 takes a free one.
+        deadline_seconds: when all are ended; none waits for another longer than two thirds of it.
 
     Raises:
-        ValueError: n, the deadline or the port makes no sense, or a rank could not import the task.
-        RankError: the port is taken, or a rank raised, died or did not end in time: it says which, and what
-            the others saw of it. No process and no port is left, not on Ctrl-C either.
+        ValueError: n makes no sense, or a rank could not import the task.
+        RankError: a rank raised, died or did not end in time: it says which, and what the others saw of it.
+            No process and no port is left, not on Ctrl-C either.
     """
     check_whole("n", n)
-    if not is_number(deadline_seconds) or deadline_seconds <= 0:
-        raise ValueError(f"deadline_seconds is {deadline_seconds!r}; expected a number of seconds over 0")
-    if not is_whole(port) or not 0 <= port < 2**16:
-        raise ValueError(f"port is {port!r}; expected a whole number from 0 to 65535, 0 for a free one")
     if not isinstance(task, FunctionType) or task.__module__ == "__main__" or "<" in task.__qualname__:
         raise ValueError(
             f"the task is {task!r}; expected a function of a module: a rank imports it, and what a cell, a "
             "function or functools.partial has made cannot be imported; give its arguments after n"
         )
     deadline = time.monotonic() + deadline_seconds
-    store = open_store(port, deadline_seconds)
+    patience = timedelta(seconds=deadline_seconds)
+    store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=patience)  # a free port
     processes, pipes = [], []
     try:
         job = pickle.dumps((task, args)), n, store.port, deadline
@@ -104,17 +97,6 @@ def run_ranks(
     if any(outcome.failure for outcome in outcomes):
         raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: {told(outcomes)}")
     return [outcome.value for outcome in outcomes]
-
-
-def open_store(port: int, seconds: float) -> dist.TCPStore:
-    """Open the port where ranks find each other. RankError if it is taken."""
-    try:
-        patience = timedelta(seconds=seconds)
-        return dist.TCPStore(HOST, port, is_master=True, wait_for_workers=False, timeout=patience)
-    except dist.DistNetworkError as error:
-        raise RankError(
-            f"port {port} cannot be opened ({error}); expected a free one: leave `port` out, and one is found"
-        ) from None
 
 
 def start(rank: int, job: bytes, n: int, port: int, deadline: float) -> tuple[Any, Any]:

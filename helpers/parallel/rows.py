@@ -37,9 +37,11 @@ class RowsOfRank(GrowingCache):
         """Store those of the new rows that are this rank's; return its rows; see `KVCache.append`."""
         self.check_rows(layer, k, v)
         mine = self.positions(k.shape[2]) % self.world == self.rank
-        self.k[layer] = torch.cat([self.k[layer][:, :, : self.n_kept], k[:, :, mine]], dim=2)
-        self.v[layer] = torch.cat([self.v[layer][:, :, : self.n_kept], v[:, :, mine]], dim=2)
-        return self.k[layer], self.v[layer]
+        return super().append(layer, k[:, :, mine], v[:, :, mine])
+
+    def rows_of(self, layer: int) -> int:
+        """Rows of this rank."""
+        return self.n_kept
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         """Return (T, rows of this rank): True where a row stands no later than the query."""
@@ -49,11 +51,6 @@ class RowsOfRank(GrowingCache):
     def n_kept(self) -> int:
         """Rows of this rank."""
         return len(range(self.rank, self.length, self.world))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows of this rank."""
-        return sum(rows[:, :, : self.n_kept].nbytes for rows in [*self.k, *self.v])
 
 
 def attend_apart(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:

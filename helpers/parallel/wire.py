@@ -87,12 +87,7 @@ def time_messages(wire: Wire, sizes: Sequence[int], turns: int = 30) -> list[tup
     """Return, for each size in bytes, the seconds to send so much and to add it up, each the best of turns.
 
     A message goes to rank 1 and back, so that one clock sees both ends; half of that is one way.
-
-    Raises:
-        ValueError: there is one rank alone.
     """
-    if wire.world < 2:
-        raise ValueError(f"time_messages in {wire.world} ranks; expected 2 or more: a message needs two")
 
     def there_and_back() -> None:
         if wire.rank == 0:

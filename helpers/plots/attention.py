@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from helpers.plots.canvas import Picture, Sheet
-from helpers.plots.words import SMALL, digits, drawable, listed, need, number, shorten, text_width, told
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, digits, listed, need, number, shorten, text_width, told
 from helpers.trace import Trace, spread
 
 
@@ -38,15 +37,11 @@ def row_strips(trace: Trace, token: int) -> Picture:
     Raises:
         ValueError: the token did not run, or looks at more than 8 tokens.
     """
-    sequence, v = trace.sequences[0], numbers_carried(trace)
-    got, n = f"token {token}", token + 1
-    need(0 <= token < len(v), f"{got} did not run; expected an index from 0 to {len(v) - 1}")
-    need(n <= 8, f"{got} looks at {n} tokens; expected at most 8 to draw")
+    v, n = numbers_carried(trace), token + 1
+    need(0 <= token < len(v), f"token {token} did not run; expected an index from 0 to {len(v) - 1}")
+    need(n <= 8, f"token {token} looks at {n} tokens; expected at most 8 to draw")
     contexts = contexts_of(trace, token)
     weights = {name: trace.attention_weights(token, 0, h) for h, name in enumerate(contexts)}
-    numbers = {
-        name: {"weights": weights[name].round(4).tolist(), "context": made} for name, made in contexts.items()
-    }
 
     def draw(sheet: Sheet) -> None:
         left = 62.0 if sheet.narrow else 96.0
@@ -56,7 +51,7 @@ def row_strips(trace: Trace, token: int) -> Picture:
         row, top = 62.0 if sheet.narrow else 44.0, 92.0
         right = sheet.width - 8 if sheet.narrow else left + cell * n + widest + 6
         sheet.note(18, 22, "attention weights of")
-        asked = shorten(sequence.tokens[token].text, 80, bold=True)
+        asked = shorten(trace.sequences[0].tokens[token].text, 80, bold=True)
         sheet.text(166, 22, asked, colour="query", bold=True)
         sheet.note(right, 22 if sheet.narrow else 60, "context", at="right")
         for h, name in enumerate(contexts):
@@ -66,11 +61,13 @@ def row_strips(trace: Trace, token: int) -> Picture:
             sheet.line((left, line), (left + cell * n, line), colour="faint")
             _strip(sheet, weights[name], left, cell, y)
             sheet.text(right, y, made[name], at="right", bold=True)
-            where = (right, y + 25, "right") if sheet.narrow else (right + 10, y, "left")
-            sheet.note(where[0], where[1], how, at=where[2])
+            if sheet.narrow:
+                sheet.note(right, y + 25, how, at="right")
+            else:
+                sheet.note(right + 10, y, how)
         _tokens_over_numbers(sheet, trace, token, left, cell, top + row * len(contexts) + 10)
 
-    return Picture(draw, _strips_in_words(trace, token, numbers), numbers)
+    return Picture(draw, _strips_in_words(trace, token, weights, contexts))
 
 
 def _tokens_over_numbers(
@@ -115,14 +112,16 @@ def _how(weights: np.ndarray, v: list[float], room: float) -> str:
     return said if text_width(said, SMALL) <= room else f"= average of {len(picked)}"
 
 
-def _strips_in_words(trace: Trace, token: int, numbers: dict[str, dict[str, Any]]) -> str:
+def _strips_in_words(
+    trace: Trace, token: int, weights: dict[str, np.ndarray], contexts: dict[str, float]
+) -> str:
     tokens, v = trace.sequences[0].tokens[: token + 1], numbers_carried(trace)
     carried = listed([f"{told(t.text)} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
     said = []
-    for name, row in numbers.items():
-        picked = [(w, told(t.text)) for w, t in zip(row["weights"], tokens, strict=True) if w >= 0.0005]
+    for name, row in weights.items():
+        picked = [(w, told(t.text)) for w, t in zip(row, tokens, strict=True) if w >= 0.0005]
         looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
-        said.append(f"{name}: {looks}, context {number(row['context'])}")
+        said.append(f"{name}: {looks}, context {number(contexts[name])}")
     return (
         f"Attention weights of {told(tokens[-1].text)} over the numbers that tokens carry: {carried}. "
         f"{'; '.join(said)}."
@@ -142,8 +141,7 @@ def four_grids(trace: Trace) -> Picture:
     Raises:
         ValueError: the prompt is too long, or the trace has no training pass.
     """
-    sequence, v = trace.sequences[0], numbers_carried(trace)
-    P = sequence.prompt
+    sequence, P = trace.sequences[0], trace.sequences[0].prompt
     need(P <= 8, f"the prompt has {P} tokens; expected at most 8 to draw")
     first = {event.phase: event.parts[0] for event in reversed(trace.runs[0].passes)}
     need("training" in first, "the trace has no training pass; expected one: record it with training=True")
@@ -174,22 +172,20 @@ def four_grids(trace: Trace) -> Picture:
         x += 120 if sheet.narrow else 76
         _word_column(sheet, x, top, row, "prefill", ["of the last", "line alone"], only_last, 0)
 
-    numbers = {"contexts": contexts, "targets": targets, "prefill": chosen, "v": v[:P]}
-    return Picture(draw, _grids_in_words(trace, numbers), numbers)
+    return Picture(draw, _grids_in_words(trace, contexts, [told(word) for word in targets], told(chosen)))
 
 
-def _grids_in_words(trace: Trace, numbers: dict[str, Any]) -> str:
-    tokens, contexts = trace.sequences[0].tokens, numbers["contexts"]
+def _grids_in_words(trace: Trace, contexts: dict[str, list[float]], targets: list[str], chosen: str) -> str:
+    tokens = trace.sequences[0].tokens
     rows = [
         f"{told(tokens[i].text)}: {', '.join(map(number, row))}"
         for i, row in enumerate(zip(*contexts.values(), strict=True))
     ]
-    targets = [told(word) for word in numbers["targets"]]
     return (
         f"{len(contexts)} grids of attention weights, one for each head ({', '.join(contexts)}), "
         f"a line for each of the {len(rows)} tokens. Contexts at their right edges, {'; '.join(rows)}. "
         f"The same grids serve twice. Training: all {len(targets)} lines have a target "
-        f"({listed(targets)}). Prefill: only the last line is used, and gives {told(numbers['prefill'])}."
+        f"({listed(targets)}). Prefill: only the last line is used, and gives {chosen}."
     )
 
 
@@ -276,5 +272,4 @@ def name_weights(words: Sequence[str], weights: Sequence[float]) -> Picture:
         f"Attention weights of {told(words[-1])} over {len(row)} words: {' '.join(map(told, words))}. "
         f"The largest, {digits(row[most], 2)}, is on {told(words[most])}, word {most + 1}."
     )
-    numbers = {"largest": drawable(words[most]), "at": most, "weight": round(row[most], 4)}
-    return Picture(draw, alt, numbers)
+    return Picture(draw, alt)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from helpers.plots.canvas import Picture, Sheet, apart
-from helpers.plots.measured import checked, curves, log_axes
-from helpers.plots.words import SMALL, digits, need, shorten, text_width, told
+from helpers.drawing.canvas import Picture, Sheet, apart
+from helpers.drawing.words import SMALL, digits, shorten, text_width, told
+from helpers.plots.measured import curves, log_axes
 
 Point = tuple[float, float]
 
@@ -19,13 +17,10 @@ def staircase(nbytes: Sequence[int], series: Mapping[str, Sequence[float]]) -> P
     Args:
         nbytes: sizes, growing.
         series: bytes a second at each size, by the name of who read; up to 4.
-
-    Raises:
-        ValueError: the lengths differ, sizes do not grow, or a number is negative or not finite.
     """
-    gigabytes = {name: (checked(name, y) / 1e9).tolist() for name, y in series.items()}
+    gigabytes = {name: [one / 1e9 for one in y] for name, y in series.items()}
     mib = [n / 2**20 for n in nbytes]
-    return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, log=True)
+    return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, "x")
 
 
 def time_by_tokens(
@@ -38,9 +33,6 @@ def time_by_tokens(
         measured: milliseconds of each.
         memory: milliseconds to read the matrix once, the same for any T.
         arithmetic: milliseconds of the operations of one token.
-
-    Raises:
-        ValueError: the lengths differ, or a number is not over 0.
     """
     ends = tokens[0], tokens[-1]
     lines = {
@@ -60,11 +52,7 @@ def roofline(
         flops_per_second, bytes_per_second: the machine at its best.
         dots: (operations a byte, operations a second) of what was measured, by name.
         title: which machine.
-
-    Raises:
-        ValueError: there is nothing to draw, or a number is not over 0.
     """
-    _over_0("the roof", [flops_per_second, bytes_per_second])
     ridge = flops_per_second / bytes_per_second
     xs = [x for x, _ in dots.values()] + [ridge]
     low, high = min(xs) / 2, 3 * max(xs)
@@ -77,10 +65,6 @@ def roofline(
     return _log_log(f"{title}: GFLOP in a second", "operations a byte", lines, scaled, named=True)
 
 
-def _over_0(name: str, values: Sequence[float]) -> None:
-    need(bool((checked(name, values) > 0).all()), f"{name}: {list(values)}; expected numbers over 0")
-
-
 def _log_log(
     title: str,
     across: str,
@@ -89,18 +73,15 @@ def _log_log(
     named: bool = False,
 ) -> Picture:
     """Draw named lines, and dots with or without their names, on logarithmic axes."""
-    need(bool(dots), "no dots; expected one or more")
     every = [*dots.values(), *(point for line in lines.values() for point in line)]
-    _over_0(title, [number for point in every for number in point])
     (left_x, right_x), (low, high) = ((min(axis), max(axis)) for axis in zip(*every, strict=True))
 
     def draw(sheet: Sheet) -> None:
         top, right = 44.0 + 22 * len(lines) * sheet.narrow, sheet.width - (20 if sheet.narrow else 150)
-        sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
-        axes = sheet.plot(66, top, right, top + 270)
+        sheet.heading(title)
+        axes = sheet.plot(66, top, right, top + 270, across)
         log_axes(axes.xaxis, axes.yaxis)
         axes.set(xlim=(left_x / 1.3, right_x * 1.3), ylim=(low / 2, high * 2))
-        sheet.note(right, top + 312, across, at="right")
         for k, (name, points) in enumerate(lines.items()):
             dashes = ("-", (0, (5, 2.5)))[k % 2]
             axes.plot(*zip(*points, strict=True), color="ink", lw=1.6, ls=dashes)
@@ -119,8 +100,7 @@ def _log_log(
         f"{name} from {digits(p[0][1])} at {digits(p[0][0])} to {digits(p[-1][1])} at {digits(p[-1][0])}"
         for name, p in lines.items()
     )
-    numbers = {name: (float(f"{x:.3g}"), float(f"{y:.3g}")) for name, (x, y) in dots.items()}
-    return Picture(draw, f"{told(title)}, against {across}. Dots: {alt}. Lines: {drawn}.", numbers)
+    return Picture(draw, f"{told(title)}, against {across}. Dots: {alt}. Lines: {drawn}.")
 
 
 def _name_lines(sheet: Sheet, lines: Mapping[str, Sequence[Point]]) -> None:
@@ -160,23 +140,17 @@ def waterfall(steps: Mapping[str, Point], floor: float, title: str) -> Picture:
         steps: (predicted, measured) milliseconds after each change, by its name, in order.
         floor: milliseconds that the bytes of the last take at the least.
         title: of which model.
-
-    Raises:
-        ValueError: there are no steps, or a number is negative or not finite.
     """
-    need(bool(steps), "no steps; expected one or more")
-    both = checked("steps", [x for pair in steps.values() for x in pair]).reshape(-1, 2)
-    checked("floor", [floor])
-    most = max(float(both.max()), floor) or 1.0
-    written = [f"{digits(float(m))} ms" for _, m in both]
+    most = max(floor, *(x for pair in steps.values() for x in pair))
+    written = [f"{digits(measured)} ms" for _, measured in steps.values()]
 
     def draw(sheet: Sheet) -> None:
         left, row = (18.0, 60.0) if sheet.narrow else (236.0, 44.0)
         room = max(text_width(words, bold=True) for words in written) + 24
         scale = (sheet.width - left - room) / most
-        sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
+        sheet.heading(title)
         sheet.note(18, 42, "filled: measured, outline: predicted")
-        for n, (name, (predicted, measured)) in enumerate(zip(steps, both, strict=True)):
+        for n, (name, (predicted, measured)) in enumerate(steps.items()):
             y = 64.0 + row * n + 18 * sheet.narrow
             if sheet.narrow:
                 sheet.note(left, y - 12, shorten(name, sheet.width - 36, SMALL), colour="ink")
@@ -191,8 +165,6 @@ def waterfall(steps: Mapping[str, Point], floor: float, title: str) -> Picture:
         sheet.note(18, sheet.bottom + 18, f"grey mark: the floor, {digits(floor)} ms")
 
     said = "; ".join(
-        f"{told(n)}: predicted {digits(float(p))}, measured {digits(float(m))}"
-        for n, (p, m) in zip(steps, both, strict=True)
+        f"{told(name)}: predicted {digits(p)}, measured {digits(m)}" for name, (p, m) in steps.items()
     )
-    numbers = {name: tuple(np.round(pair, 3).tolist()) for name, pair in zip(steps, both, strict=True)}
-    return Picture(draw, f"{told(title)}, milliseconds a step. {said}; floor {digits(floor)}.", numbers)
+    return Picture(draw, f"{told(title)}, milliseconds a step. {said}; floor {digits(floor)}.")

@@ -9,16 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from helpers.plots.canvas import Picture, Sheet, apart
-from helpers.plots.words import SMALL, counted, digits, need, shorten, told
-
-
-def checked(name: str, values: Sequence[float], n: int | None = None) -> np.ndarray:
-    """Return values as an array. ValueError unless they are `n` finite numbers of 0 or more."""
-    row = np.asarray(values, dtype=float)
-    right = len(row) == (n or len(row)) and bool((np.isfinite(row) & (row >= 0)).all())
-    need(right, f"{name} are {row}; expected {n or 'some'} finite numbers, 0 or more")
-    return row
+from helpers.drawing.canvas import Picture, Sheet, apart
+from helpers.drawing.words import SMALL, digits, shorten, told
 
 
 def moving_median(values: Sequence[float], each_side: int) -> list[float]:
@@ -37,13 +29,8 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
     Returns:
         The moving median of the losses over a pale band from the lowest to the highest of a few steps, and
         the median of the last few (20 at most) as a number.
-
-    Raises:
-        ValueError: there are too few losses, or one is not finite.
     """
-    raw = checked("losses", losses)
-    steps = len(raw)
-    need(steps >= 2, f"{steps} losses; expected at least 2 to draw a curve")
+    raw, steps = np.asarray(losses, dtype=float), len(losses)
     smooth = moving_median(raw.tolist(), min(12, steps // 24))
     end = float(np.median(raw[-max(1, min(20, steps // 10)) :]))
     each = -(-steps // 150)  # few enough points for a picture that a page carries as text
@@ -52,12 +39,11 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         right = sheet.width - 56
-        sheet.text(18, 20, "loss", bold=True)
-        axes = sheet.plot(52, 40, right, 262)
+        sheet.heading("loss")
+        axes = sheet.plot(52, 40, right, 262, "steps of training")
         axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level)))
         axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
         axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
-        sheet.note(right, 304, "steps of training", at="right")
         sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
         y = sheet.at(axes, 1, level)[1]
         sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
@@ -69,7 +55,7 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
         f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}. "
         f"A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
     )
-    return Picture(draw, alt, {"first": round(float(raw[0]), 2), "last": round(end, 2)})
+    return Picture(draw, alt)
 
 
 # The lines of a figure: discs and dashes, so that they differ without colours.
@@ -79,38 +65,27 @@ _STYLES: list[tuple[str, Any]] = [
 
 
 def curves(
-    title: str,
-    unit: str,
-    across: str,
-    xs: Sequence[float],
-    series: Mapping[str, Sequence[float]],
-    *,
-    log: bool,
-    log_y: bool = False,
-) -> Picture:
+    title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
+    log: str = "",
+) -> Picture:  # fmt: skip
     """Draw a line for each series, named at its end; where the sheet is narrow, named above.
 
-    log and log_y make the axes logarithmic; log_y needs values over 0.
+    log: the axes that are logarithmic, "x" or "xy"; those have values over 0.
     """
-    n, room = len(series), len(_STYLES)
-    right = len(xs) >= 2 and xs[0] > 0 and list(xs) == sorted(set(xs)) and 1 <= n <= room
-    told_of = f"{across}: {list(xs)}, and {n} series; expected 2 or more that grow from over 0"
-    need(right, f"{told_of}, and 1 to {room} series")
-    lines = {name: checked(name, y, len(xs)) for name, y in series.items()}
-    most = 1.08 * max(y.max() for y in lines.values()) or 1.0
+    lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
+    most = 1.08 * max(y.max() for y in lines.values())
 
     def draw(sheet: Sheet) -> None:
-        top = 62.0 + 22 * n * sheet.narrow  # narrow: names in lines of their own
+        top = 62.0 + 22 * len(lines) * sheet.narrow  # narrow: names in lines of their own
         right, base = sheet.width - (80 if sheet.narrow else 206), top + 226
-        sheet.text(18, 20, shorten(title, sheet.width - 36, bold=True), bold=True)
-        axes = sheet.plot(66, top, right, base)
-        log_axes(*[axis for axis, wanted in ((axes.xaxis, log), (axes.yaxis, log_y)) if wanted])
-        axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if log_y else (0, most))
-        axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if log else (0, xs[-1] * 1.03))
-        sheet.note(right, base + 42, across, at="right")
+        sheet.heading(title)
+        axes = sheet.plot(66, top, right, base, across)
+        log_axes(*[getattr(axes, f"{axis}axis") for axis in log])
+        axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log else (0, most))
+        axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log else (0, xs[-1] * 1.03))
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
         if max(ends) - min(ends) <= 4:  # px: on one spot, so in the order in which they came
-            ends = [ends[0]] * n
+            ends = [ends[0]] * len(ends)
         lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
         places = apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
@@ -124,9 +99,7 @@ def curves(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,g}' for x, t in zip(xs, y, strict=True))}"
         for name, y in lines.items()
     )
-    alt = f"{told(title)} against {across}. {said}."
-    numbers = {name: [float(f"{t:.3g}") for t in y] for name, y in lines.items()}
-    return Picture(draw, alt, {"at": list(xs), **numbers})
+    return Picture(draw, f"{told(title)} against {across}. {said}.")
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
@@ -140,11 +113,11 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
-def log_axes(*axes: Any) -> None:
-    """Make axes logarithmic, with a few round numbers."""
+def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
+    """Make axes logarithmic, with powers of the base, `most` of them at most."""
     for axis in axes:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-        axis.set_major_locator(LogLocator(numticks=7))
+        axis.set_major_locator(LogLocator(base, numticks=most))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter("{x:,g}")
 
@@ -159,11 +132,8 @@ def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]
 
     Returns:
         Lines over a logarithmic axis of tokens and a linear one of time from 0, named at their ends.
-
-    Raises:
-        ValueError: the lengths differ, contexts do not grow, or a time is negative or not finite.
     """
-    return curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, log=True)
+    return curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, "x")
 
 
 def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
@@ -173,12 +143,9 @@ def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[fl
         lengths: tokens of the reply, growing; at least 2.
         without, cached: the work of a reply of each length.
         what: what is counted, such as "tokens run for a reply".
-
-    Raises:
-        ValueError: the lists do not fit each other, or a number is negative or not finite.
     """
     both = {"without the cache": without, "with the cache": cached}
-    return curves(what, "", "tokens of the reply", lengths, both, log=False)
+    return curves(what, "", "tokens of the reply", lengths, both)
 
 
 def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
@@ -190,24 +157,16 @@ def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Pi
     Returns:
         One dot a token. Left of the line, where the margin is at most twice the difference, greedy may choose
         another word. A margin or a difference of 0 has no place on a logarithmic axis: words count them.
-
-    Raises:
-        ValueError: there is nothing to draw, or too much, the counts differ, or a number is negative or not
-            finite.
     """
-    need(1 <= len(tokens) <= 4, f"{counted(len(tokens), 'number format')}; expected 1 to 4")
-    clouds = {
-        name: (checked(name, d), checked(name, m, len(np.atleast_1d(d)))) for name, (d, m) in tokens.items()
-    }
+    clouds = {name: (np.asarray(d), np.asarray(m)) for name, (d, m) in tokens.items()}
     at_risk = {name: int((m <= 2 * d).sum()) for name, (d, m) in clouds.items()}
     zeros = {name: int(((m == 0) | (d == 0)).sum()) for name, (d, m) in clouds.items()}
 
     def draw(sheet: Sheet) -> None:
         right = sheet.width - 124
         sheet.note(18, 20, "largest difference of the logits", colour="ink")
-        axes = sheet.plot(66, 44, right, 330)
+        axes = sheet.plot(66, 44, right, 330, "its top-2 margin")
         seen = _dots(axes, clouds)
-        sheet.note(right, 372, "its top-2 margin", at="right")
         middles = [sheet.at(axes, *(float(np.median(x)) for x in pair))[1] for pair in seen]
         for (name, n), y in zip(at_risk.items(), apart(middles, 62, 50, 310), strict=True):
             sheet.text(right + 10, y - 9, shorten(name, 110, bold=True), bold=True)
@@ -224,7 +183,7 @@ def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Pi
     alt = (
         f"One dot a token: its top-2 margin against the largest difference. Where greedy may differ, {said}."
     )
-    return Picture(draw, alt, at_risk)
+    return Picture(draw, alt)
 
 
 def _dots(

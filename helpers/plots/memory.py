@@ -1,17 +1,16 @@
-"""Figures of memory: rows against tokens, beside the weights."""
+"""Figures of a cache: the rows it copies, the bytes it takes, at some tokens and at any."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of
 from helpers.cost.models import PublishedModel
-from helpers.plots.canvas import Picture, Sheet, apart
-from helpers.plots.words import SMALL, counted, need, shorten, tenths
+from helpers.drawing.canvas import Picture, Sheet, apart
+from helpers.drawing.words import LARGE, SMALL, counted, listed, shorten, tenths, text_width, told
 
 LEAST, MOST = 10, 10**6  # tokens at the left and the right edge
 TICKS = {2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**35: "32 GiB", 2**40: "1 TiB"}
@@ -19,65 +18,50 @@ TICKS = {2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**35: "32 GiB", 2**40
 
 def tokens_as_heavy(model: PublishedModel) -> int | None:
     """Return the least number of tokens whose rows take as many bytes as the weights; None if over MOST."""
-    weights, low, high = nbytes_of(model.n_parameters), 0, MOST
-    if cache_nbytes(model.layers, MOST) < weights:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if cache_nbytes(model.layers, middle) >= weights else (middle, high)
-    return high
+    lengths, weights = range(1, MOST + 1), nbytes_of(model.n_parameters)
+    at = bisect_left(lengths, weights, key=lambda tokens: cache_nbytes(model.layers, tokens))
+    return lengths[at] if at < MOST else None
 
 
 def rows_by_tokens(models: Sequence[PublishedModel]) -> Picture:
     """Draw the bytes of rows against tokens, both axes logarithmic, 2-byte numbers.
 
     Args:
-        models: 1 to 6 of them.
+        models: up to 6 of them.
 
     Returns:
         A line a model, thin beyond its longest context, a disc where its rows take as many bytes as its
         weights, and the names at the right end.
-
-    Raises:
-        ValueError: there are too few models or too many.
     """
-    need(1 <= len(models) <= 6, f"{counted(len(models), 'model')}; expected 1 to 6")
     heavy = {model.name: tokens_as_heavy(model) for model in models}
     last = {model.name: cache_nbytes(model.layers, MOST) for model in models}
 
     def draw(sheet: Sheet) -> None:
         right, base = sheet.width - (128 if sheet.narrow else 200), 374
-        sheet.text(18, 20, "bytes of rows", bold=True)
-        axes = sheet.plot(74, 44, right, base)
-        _log_axes(axes)
+        sheet.heading("bytes of rows")
+        axes = sheet.plot(74, 44, right, base, "tokens")
+        axes.set(xscale="log", yscale="log", xlim=(LEAST, MOST), ylim=(2**17, 2**40))
+        axes.minorticks_off()
+        axes.set_xticks([10, 1000, 100_000], ["10", "1,000", "100,000"])
+        axes.set_yticks(list(TICKS), list(TICKS.values()))
         ends = [sheet.at(axes, MOST, nbytes)[1] for nbytes in last.values()]
         for model, y in zip(models, apart(ends, 22, 54, base - 10), strict=True):
             _line(axes, model, heavy[model.name])
             sheet.note(right + 10, y, shorten(model.name, 114, SMALL), colour="ink")
-        sheet.note(right, base + 42, "tokens", at="right")
         sheet.disc(24, base + 68, 5, "generated")
         sheet.note(38, base + 68, "as many bytes as the weights")
         sheet.line((18, base + 90), (32, base + 90), width=0.8)
         sheet.note(38, base + 90, "longer than the model can read")
 
-    def told(model: PublishedModel) -> str:
+    def said_of(model: PublishedModel) -> str:
         tokens, kib = heavy[model.name], cache_nbytes(model.layers, LEAST) / 1024
         ends = f"{kib:,.0f} KiB at {LEAST} tokens, {tenths(last[model.name] / GIB)} GiB at {MOST:,}"
         marked = f"as many as the weights at {tokens:,}" if tokens else "fewer than the weights all the way"
         marked += ", more than it can read" * bool(tokens and tokens > model.max_seq_len)
         return f"{model.name}: {ends}, {marked}"
 
-    alt = f"Bytes of rows against tokens, both logarithmic. {'; '.join(map(told, models))}."
-    return Picture(draw, alt, {"last": last, "heavy": heavy})
-
-
-def _log_axes(axes: Axes) -> None:
-    axes.set(xscale="log", yscale="log", xlim=(LEAST, MOST), ylim=(2**17, 2**40))
-    tokens: dict[Any, str] = {n: f"{n:,}" for n in (10, 1000, 100_000)}
-    for axis, ticks in ((axes.xaxis, tokens), (axes.yaxis, TICKS)):
-        axis.set_major_locator(FixedLocator(list(ticks)))
-        axis.set_major_formatter(FixedFormatter(list(ticks.values())))
-        axis.set_minor_locator(NullLocator())
+    alt = f"Bytes of rows against tokens, both logarithmic. {'; '.join(map(said_of, models))}."
+    return Picture(draw, alt)
 
 
 def _line(axes: Axes, model: PublishedModel, heavy: int | None) -> None:
@@ -88,3 +72,89 @@ def _line(axes: Axes, model: PublishedModel, heavy: int | None) -> None:
         axes.plot(xs, [cache_nbytes(model.layers, x) for x in xs], color="ink", lw=width)
     if heavy:
         axes.plot([heavy], [cache_nbytes(model.layers, heavy)], "o", color="generated", mew=0, ms=10)
+
+
+def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
+    """Draw the rows that one layer writes in each decode step, with either cache.
+
+    Args:
+        growing: rows written in each step by the cache that grows.
+        static: the same for the preallocated cache.
+
+    Returns:
+        Two bar charts on one scale, their totals above; dark is the new row, pale a row copied again.
+    """
+    both = {"growing": list(growing), "preallocated": list(static)}
+    most = max(map(max, both.values()))
+
+    def draw(sheet: Sheet) -> None:
+        for n, (name, rows) in enumerate(both.items()):
+            x, y = (0.0, 290.0 * n) if sheet.narrow else (350.0 * n, 0.0)
+            _step_bars(sheet, x, y, name, rows, most)
+        x, y = 24.0, sheet.bottom + 20
+        for text, fill in (("the new row", "ink"), ("old rows, copied again", "line")):
+            sheet.square(x, y, 12, fill)
+            sheet.note(x + 12, y, text)
+            x += 30 + text_width(text, SMALL)
+
+    totals = {name: sum(rows) for name, rows in both.items()}
+    alt = (
+        f"Rows written in one layer over {counted(len(growing), 'decode step')}. The growing cache writes "
+        f"{growing[0]} in the first and {growing[-1]} in the last, {totals['growing']:,} in "
+        f"all; the preallocated one {static[0]} and {static[-1]}, "
+        f"{totals['preallocated']:,} in all."
+    )
+    return Picture(draw, alt)
+
+
+def _step_bars(sheet: Sheet, x: float, y: float, name: str, rows: list[int], most: int) -> None:
+    """A bar for each step, the new row dark at its foot, the total above."""
+    total = f"{sum(rows):,}"
+    sheet.text(x + 18, y + 20, name, bold=True)
+    sheet.text(x + 18, y + 48, total, size=LARGE, bold=True)
+    sheet.note(x + 26 + text_width(total, LARGE, bold=True), y + 50, "rows written")
+    axes = sheet.plot(x + 58, y + 78, x + 326, y + 236)
+    axes.set(xlim=(0.5, len(rows) + 0.5), ylim=(0, 1.04 * most))
+    edges = [n + 0.5 for n in range(len(rows) + 1)]
+    axes.stairs(rows, edges, fill=True, color="line", lw=0)
+    axes.stairs([1] * len(rows), edges, fill=True, color="ink", lw=0)
+    sheet.note(x + 326, y + 276, "decode step", at="right")
+
+
+def cache_bytes(models: Sequence[tuple[str, int]], context: int) -> Picture:
+    """Draw the cache of each model at so many tokens, in GiB (2^30 bytes).
+
+    Args:
+        models: (name, bytes a token).
+        context: tokens.
+
+    Returns:
+        Bars on a linear scale, half of each K and half V.
+    """
+    gib = {name: n * context / 2**30 for name, n in models}
+    totals = [f"{tenths(x)} GiB" for x in gib.values()]
+    each = [f"{tenths(size / 1024).removesuffix('.0')} KiB a token" for _, size in models]
+
+    def draw(sheet: Sheet) -> None:
+        left, row = (18.0, 54.0) if sheet.narrow else (150.0, 34.0)
+        room = max(text_width(total, bold=True) for total in totals) + 8
+        if not sheet.narrow:
+            room += max(text_width(one, SMALL) for one in each) + 12
+        sheet.heading(f"cache at {context:,} tokens")
+        for n, (name, x) in enumerate(gib.items()):
+            y, wide = 44.0 + row * n, max(1.0, (sheet.width - 14 - left - room) * x / max(gib.values()))
+            if sheet.narrow:
+                end = (sheet.width - 14.0, y + 10.0, "right")
+                sheet.note(left, y + 10, shorten(name, 180, SMALL), colour="ink")
+                y += 22
+            else:
+                sheet.note(left - 10, y + 11, shorten(name, left - 24, SMALL), at="right", colour="ink")
+                end = (left + wide + 20 + text_width(totals[n], bold=True), y + 11, "left")
+            sheet.note(end[0], end[1], each[n], at=end[2])
+            sheet.box(left, y, wide, 11, fill="key fill", edge="key", radius=0)
+            sheet.box(left, y + 11, wide, 11, fill="value fill", edge="value", radius=0)
+            sheet.text(left + wide + 8, y + 11, totals[n], bold=True)
+
+    told_of = listed([f"{told(name)} {tenths(x)}" for name, x in gib.items()])
+    alt = f"GiB of cache at {context:,} tokens, half of it K and half V: {told_of}."
+    return Picture(draw, alt)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from helpers.plots.canvas import Picture, Sheet
-from helpers.plots.words import LARGE, SMALL, counted, listed, need, numbered, shorten, text_width, told
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import LARGE, SMALL, counted, listed, need, numbered, shorten, text_width, told
 from helpers.trace import Pass, Run, Trace, spread
 
 
@@ -61,7 +61,7 @@ def pause_and_drip(trace: Trace) -> Picture:
         f"({listed([told(word) for word in words])}), one at the end of each pass. "
         f"Rows kept in the cache after each pass: {listed([str(n) for n in kept])}."
     )
-    return Picture(draw, alt, {"positions": widths, "kept": kept, "words": words})
+    return Picture(draw, alt)
 
 
 def _words_over(sheet: Sheet, edges: list[float], words: list[str]) -> float:
@@ -170,8 +170,7 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
                 sheet.box(*place, fill="query", share=share, edge="query", radius=3, line=0.8)
                 sheet.note(place[0] + cell / 2 - 1, y, str(count), at="center", colour=ink)
 
-    numbers = {"cells": times, "total": total, "distinct": distinct}
-    return Picture(draw, _triangle_in_words(trace, run, times, words), numbers)
+    return Picture(draw, _triangle_in_words(trace, run, times, words))
 
 
 def first_pass(run: Run, token: int) -> int:

@@ -1,15 +1,13 @@
-"""The figure of notebook 11: what a cache takes against what the model still knows."""
+"""The figure of notebook 14: what a cache takes against what the model still knows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from matplotlib.ticker import LogLocator, NullLocator
-
-from helpers.plots.canvas import Picture, Sheet
-from helpers.plots.measured import checked
-from helpers.plots.words import SMALL, digits, need, shorten, text_width, told
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, digits, shorten, text_width, told
+from helpers.plots.measured import log_axes
 
 Point = tuple[float, float]
 HIGH, ROOM, LONGEST = 210, 17, 200  # px of the plot, from one line of names to the next, and of a name
@@ -22,19 +20,12 @@ def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Pi
         dots: (bytes a token, diaries signed right) of each variant, by its name.
         most: diaries there are.
         own: the reader's variant, drawn in another colour; None has none.
-
-    Raises:
-        ValueError: there are no dots, bytes are not over 0, or more are signed than there are.
     """
-    need(bool(dots), "no variants; expected one or more")
-    sizes = checked("bytes", [nbytes for nbytes, _ in dots.values()])
-    signed = checked("signed", [count for _, count in dots.values()])
-    need(bool((sizes > 0).all()), f"bytes are {sizes}; expected numbers over 0")
-    need(bool((signed <= most).all()), f"signed are {signed}; expected at most {most}")
+    sizes = [nbytes for nbytes, _ in dots.values()]
 
     def draw(sheet: Sheet) -> None:
         left, right = 44.0, sheet.width - 20.0
-        low, high = sizes.min() / 1.5, sizes.max() * 2.5
+        low, high = min(sizes) / 1.5, max(sizes) * 2.5
         across = (right - left) / math.log(high / low)
         dots_at = {
             name: (left + across * math.log(nbytes / low), HIGH * (1.0 - count / most))
@@ -42,12 +33,10 @@ def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Pi
         }
         names_at = flags(dots_at, right)
         top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may stand above the plot
-        sheet.text(18, 20, f"signed right, of {most}", bold=True)
+        sheet.heading(f"signed right, of {most}")
         axes = sheet.plot(left, top, right, top + HIGH * 1.04)
-        axes.set(xscale="log", xlim=(low, high), ylim=(-most * 0.04, most))
-        axes.xaxis.set_major_locator(LogLocator(2, numticks=8))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter("{x:,g}")
+        log_axes(axes.xaxis, base=2, most=8)
+        axes.set(xlim=(low, high), ylim=(-most * 0.04, most))
         sheet.note(right, top + HIGH + 50, "bytes a token", at="right")
         for name, (x, y) in names_at.items():
             pole, foot = dots_at[name]
@@ -61,7 +50,7 @@ def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Pi
         for n in sorted(dots, key=lambda name: dots[name])
     )
     alt = f"Bytes a token, logarithmic, against diaries signed right, of {most}. {said}."
-    return Picture(draw, alt, {name: tuple(map(float, dot)) for name, dot in dots.items()})
+    return Picture(draw, alt)
 
 
 def _colour(name: str, own: str | None) -> str:

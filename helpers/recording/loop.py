@@ -67,7 +67,7 @@ def record_run(
     tokens, replayed = sequence.tokens[: sequence.prompt], sequence.tokens[sequence.prompt :]
     recorder.begin_run(*("uncached", "none") if cache is None else ("cached", kind))
     if training:
-        recorder.open_pass("training", {0: range(len(tokens))}, target=list(range(1, len(tokens) + 1)))
+        recorder.open_pass("training", {0: range(len(tokens))})
         run(tokens, None)
         recorder.close_pass()
     is_over, emitted = False, 0
@@ -83,18 +83,3 @@ def record_run(
         emitted += 1
         is_full = cache is not None and cache.length == cache.max_len
         is_over = is_full or chosen in voice.ends or emitted == (len(replayed) or max_new)
-
-
-class Watched:
-    """A cache that tells a recorder what is appended to it; all else is the cache's own."""
-
-    def __init__(self, cache: Any, recorder: Recorder) -> None:
-        self.cache, self.recorder = cache, recorder
-
-    def append(self, layer: int, k: Any, v: Any) -> Any:
-        """Append to the cache, and tell; rows of k are (…, T, D)."""
-        self.recorder.append(layer, k.shape[-2])
-        return self.cache.append(layer, k, v)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.cache, name)

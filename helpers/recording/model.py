@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,10 +13,10 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
-from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.cache import KVCache
 from helpers.model.generate import as_tokens, check_empty, run
 from helpers.model.transformer import Transformer
-from helpers.recording.loop import Voice, Watched, record_run
+from helpers.recording.loop import Voice, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.tokenizer import Tokenizer
@@ -60,7 +59,7 @@ def record_model(
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
     tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
-    cache = empty_cache(model) if cache is None else cache
+    cache = model.fitting(cache, 1)
     check_empty(model, cache, len(tokens))
     recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
     run = partial(run_model, recorder, model, deepcopy(cache))
@@ -73,7 +72,7 @@ def run_model(
     recorder: Recorder, model: Transformer, empty: KVCache, tokens: Sequence[Token], cache: KVCache | None
 ) -> np.ndarray:
     """Run tokens through all layers; without a cache through a copy of the empty one. Logits, (V,)."""
-    kept: Any = Watched(deepcopy(empty) if cache is None else cache, recorder)
+    kept = deepcopy(empty) if cache is None else cache
     with ExitStack() as hooks:
         for core in cores_of(model):
             hooks.enter_context(core.register_forward_hook(partial(attended, recorder)))
@@ -103,18 +102,12 @@ def as_array(x: Tensor) -> np.ndarray:
     return wide.detach().cpu().numpy()
 
 
-def empty_cache(model: Transformer) -> KVCache:
-    """Return a growing cache for this model."""
-    weight = model.embed_tokens.weight
-    return GrowingCache(model.config, dtype=weight.dtype, device=weight.device)
-
-
 def kind_of(cache: KVCache) -> str:
     """Return what a trace calls a cache: of a GrowingCache, "growing"."""
     return type(cache).__name__.removesuffix("Cache").lower()
 
 
-def describe(model: Transformer, name: str) -> Model:
+def describe(model: Transformer, name: str = "model") -> Model:
     """Return the sizes of a model as a trace has them."""
     config = model.config
     return Model(

@@ -47,10 +47,10 @@ class Recorder:
 
     The loop:    begin_run, then for each pass open_pass … close_pass, and `say` for each token that came of
                  it; `trace` is whole after each. `settle` at the end, where rows may leave after a pass.
-    The watcher: `append` for what enters the cache, `attention` for what attention was given and gave, layer
-                 by layer. It looks on from outside: the decoder knows nothing of it.
-    Everything counted is counted at those two places, and the cache is asked which rows it keeps: those that
-    it has let go are written down as a drop. Token indices, layers and sequences are from 0.
+    The watcher: `attention` for what attention was given and gave, layer by layer. It looks on from outside:
+                 the decoder knows nothing of it.
+    The cache is asked which rows it keeps: those that it has let go are written down as a drop. Token
+    indices, layers and sequences are from 0.
 
     Args:
         model: what runs.
@@ -78,9 +78,7 @@ class Recorder:
         sequences = [TokenSequence(len(prompt), list(prompt)) for prompt in prompts]
         self.trace = Trace(model, recorded, sequences, [])
         if values:
-            no_keys = model.k_dim is None
-            layers = range(model.n_layers)
-            self.trace.values = [Values(0, layer, None if no_keys else [], []) for layer in layers]
+            self.trace.values = [Values(0, layer, [], []) for layer in range(model.n_layers)]
 
     def begin_run(self, name: str, cache: str) -> None:
         """Start a run; a second run replays the tokens of the first."""
@@ -90,32 +88,21 @@ class Recorder:
         self._seen: dict[int, set[int]] = {n: set() for n in everyone}  # tokens run so far, training aside
         self._latest: dict[int, Part] = {}
 
-    def open_pass(
-        self,
-        phase: str,
-        tokens: Mapping[int, Sequence[int]],
-        cache: Any = None,
-        target: list[int] | None = None,
-    ) -> None:
+    def open_pass(self, phase: str, tokens: Mapping[int, Sequence[int]], cache: Any = None) -> None:
         """Announce a pass.
 
         Args:
-            phase: training, prefill, decode or verify.
+            phase: training, prefill, decode or verify. In training each token should predict the next.
             tokens: which tokens of each sequence run, in the order of the batch.
             cache: what keeps the rows, and says of which positions: `kept`; None where none stays.
-            target: in training, the token that each query should predict.
-
-        Raises:
-            TraceError: the cache keeps rows that were not recorded.
         """
         self._tokens, self._cache = {n: list(run) for n, run in tokens.items()}, cache
         self.settle()
         read = {n: [] if cache is None else self._rows[n] for n in tokens}
         self._columns = {n: read[n] + run for n, run in self._tokens.items()}  # whose rows attention sees
-        self._appended: Counter[int] = Counter()  # rows of each layer
-        self._pass = Pass(phase, [self._part(n, read[n], target) for n in tokens], [], {})
+        self._pass = Pass(phase, [self._part(n, read[n], phase) for n in tokens], [], {})
 
-    def _part(self, n: int, read: list[int], target: list[int] | None) -> Part:
+    def _part(self, n: int, read: list[int], phase: str) -> Part:
         """Return a sequence's share of the open pass, as far as it is known before it."""
         run, stays = self._tokens[n], self._cache is not None
         return Part(
@@ -126,72 +113,60 @@ class Recorder:
             written=gather(run if stays else []),
             kept=(len(read), len(read) + len(run)) if stays else (0, 0),
             repeated=gather(set(run) & self._seen[n]),
-            target=target,
+            target=[token + 1 for token in run] if phase == "training" else None,
             contexts={},
             out=[],
         )
 
-    def append(self, layer: int, n_rows: int) -> None:
-        """Count the new rows of a layer."""
-        self._appended[layer] += n_rows
-
     def attention(
         self,
         *,
-        q: np.ndarray | None = None,
-        k: np.ndarray | None = None,
+        q: np.ndarray,
+        k: np.ndarray,
         v: np.ndarray,
         mask: np.ndarray,
         scale: float = 1.0,
         sink: np.ndarray | None = None,
         output: np.ndarray,
-        scores: np.ndarray | None = None,
     ) -> None:
         """Take what went into the attention of the next layer, and what came out.
 
         Args:
-            q: queries, (B, H, T, D), or None with `scores` given; a sequence's stand at the right.
-            k: keys of every visible row, (B, Hkv, S, D), or None with `scores` given; a sequence's stand at
-                the left.
+            q: queries, (B, H, T, D), a sequence's at the right.
+            k: keys of all visible rows, (B, Hkv, S, D), a sequence's at the left.
             v: values of every visible row, (B, Hkv, S, Dv).
             mask: the causal mask, (T, S) or (B, 1, T, S), True where a query may look.
             scale: what q · k is multiplied by.
             sink: one score a head, added to the softmax's row and dropped after it, (H,), or None.
             output: what the run went on with, (B, H, T, Dv).
-            scores: where rules take the place of q · k: scores before the causal mask, (B, H, T, S).
 
         Raises:
-            TraceError: weights · v is not the output, the shapes do not fit the open pass, a token that ran
-                before got other weights or rows, or the layers differ in who looks at whom.
+            TraceError: something does not fit the pass, the layers before, or what was recorded before.
         """
         layer = len(self._pass.shapes)
-        if q is not None and k is not None:
-            scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
-        assert scores is not None  # rules hand over theirs
-        masks = np.broadcast_to(mask, (len(self._tokens), 1, *mask.shape[-2:]))
-        self._check_shapes(layer, scores=scores, v=v, mask=masks, output=output)
+        scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
+        T, S = (max(map(len, tokens.values())) for tokens in (self._tokens, self._columns))
+        expected = len(self._tokens), self.trace.model.n_heads, T, S
+        if scores.shape != expected:
+            raise TraceError(f"scores of shape {scores.shape} came in; expected (B, H, T, S), {expected}")
+        masks = np.broadcast_to(mask, (len(self._tokens), 1, T, S))
         counts: Counter[str] = Counter()
         for b, part in enumerate(self._pass.parts):
-            S, first = len(self._columns[part.sequence]), masks.shape[2] - len(self._tokens[part.sequence])
-            new, rows = np.s_[b : b + 1, :, first:], np.s_[b : b + 1, :, :S]
-            seen = masks[b, 0, first:, :S]
-            weights = attention_weights(scores[new][..., :S], seen, sink)
+            end, first = len(self._columns[part.sequence]), T - len(self._tokens[part.sequence])
+            new, rows = np.s_[b : b + 1, :, first:], np.s_[b : b + 1, :, :end]
+            seen = masks[b, 0, first:, :end]
+            weights = attention_weights(scores[new][..., :end], seen, sink)
             self._check_output(layer, weights, v[rows], output[new])
             counts.update(self._count(layer, part, seen))
             self._keep_rows(layer, part, seen, weights, output[new])
         self._pass.counts = {**counts, "products": scores[:, 0].size}
-        if self.trace.values is not None:
-            self._keep_contents(self.trace.values[layer], k, v)
+        self._keep_contents(layer, k, v)
         arrays = {"q": q, "k": k, "v": v, "scores": scores}
-        shapes = {name: None if array is None else list(array.shape) for name, array in arrays.items()}
+        shapes = {name: list(array.shape) for name, array in arrays.items()}
         self._pass.shapes.append({"layer": layer, **shapes})
 
     def close_pass(self) -> None:
-        """Finish the pass.
-
-        Raises:
-            TraceError: attention did not come from each layer, or the cache did not keep what was appended.
-        """
+        """Finish the pass. TraceError if a layer's attention did not come, or the cache kept no new rows."""
         n_layers, expected = len(self._pass.shapes), self.trace.model.n_layers
         if n_layers != expected:
             raise TraceError(f"attention came from {n_layers} layers; expected each of {expected} once")
@@ -258,27 +233,6 @@ class Recorder:
                 drops.append(Drop(n, gather(gone), why, told))
         return drops
 
-    def _check_shapes(self, layer: int, **arrays: np.ndarray) -> None:
-        """One new row a token, and what every head and query needs over all rows, kept and new."""
-        B, H, T = len(self._tokens), self.trace.model.n_heads, max(map(len, self._tokens.values()))
-        if self._appended[layer] != T:
-            raise TraceError(
-                f"layer {layer} appended {self._appended[layer]} rows; expected {T}, one a token"
-            )
-        (_, Hkv, _, Dv), S = arrays["v"].shape, max(map(len, self._columns.values()))
-        expected = {
-            "mask": (B, 1, T, S),
-            "v": (B, Hkv, S, Dv),
-            "scores": (B, H, T, S),
-            "output": (B, H, T, Dv),
-        }
-        for name, array in arrays.items():
-            if array.shape != expected[name]:
-                raise TraceError(
-                    f"{name} of shape {array.shape} came in; expected {expected[name]}: sequences {B}, "
-                    f"queries {T}, rows kept and new {S}"
-                )
-
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
         """Weights · v must be what the run used, within the rounding of its elements."""
         values = _per_query_head(v, weights.shape[1])
@@ -325,18 +279,13 @@ class Recorder:
             if self.trace.values is not None:
                 part.contexts[f"{layer}.{head}"] = output[0, head, new].tolist()
 
-    def _keep_contents(self, kept: Values, k: np.ndarray | None, v: np.ndarray) -> None:
-        """Keep new rows of K and V; row i is token i's, because the toy drops none."""
-        for name, stored, rows in (("K", kept.k, k), ("V", kept.v, v)):
-            if stored is None or rows is None:  # rules have no keys
-                continue
-            listed = rows[0, 0].tolist()
-            if not np.allclose(stored[: len(listed)], listed[: len(stored)]):
-                raise TraceError(
-                    f"layer {kept.layer}: a row of {name} is not as an earlier pass made it: record two "
-                    "traces and compare them"
-                )
-            stored += listed[len(stored) :]
+    def _keep_contents(self, layer: int, k: np.ndarray, v: np.ndarray) -> None:
+        """Keep new rows of K and V, if that was asked for; row i is token i's, because the toy drops none."""
+        if self.trace.values is not None:
+            kept = self.trace.values[layer]
+            for name, array in {"k": k, "v": v}.items():
+                stored = getattr(kept, name)
+                stored += array[0, 0, len(stored) :].tolist()
 
 
 def _per_query_head(rows: np.ndarray, n_heads: int) -> np.ndarray:

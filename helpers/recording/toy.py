@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from helpers import toy
 from helpers.arguments import check_whole
-from helpers.recording.loop import Voice, Watched, record_run
+from helpers.recording.loop import Voice, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.toy import EOS, HEADS, NUMBERS, PROMPT, SINK, VOCABULARY, KVCache
@@ -25,7 +24,6 @@ def record_toy(
     max_new: int = 8,
     ban_eos: bool = False,
     training: bool = True,
-    form: str = "dots",
     sampling: Sampling = GREEDY,
 ) -> Trace:
     """Run a prompt with the cache, then again without it, and return the record of both runs.
@@ -37,8 +35,6 @@ def record_toy(
         max_new: tokens to generate at most; it stops earlier at `<eos>`.
         ban_eos: never choose `<eos>`: the long run.
         training: begin each run with the training reference, as pass 0.
-        form: "dots" runs keys and values through a cache; "rules" runs the rules of notebooks 01 to 03,
-            which have no keys: its one run is the one without a cache.
         sampling: how words are chosen.
 
     Raises:
@@ -46,18 +42,13 @@ def record_toy(
     """
     words, carried = toy.check_prompt(tokens, numbers)
     n_layers, max_new = check_whole("n_layers", n_layers), check_whole("max_new", max_new)
-    if form not in ("dots", "rules"):
-        raise ValueError(f"form is {form!r}; expected 'dots' or 'rules'")
-    rules = form == "rules"
     cache = KVCache(n_layers)
-    if not rules:
-        cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
+    cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
     prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
-    k_dim, scale = (None, None) if rules else (2, 1.0)
-    model = Model("toy", n_layers, len(HEADS), 1, k_dim, 1, scale, list(HEADS), 8)
+    model = Model("toy", n_layers, len(HEADS), 1, 2, 1, 1.0, list(HEADS), 8)
     recorder = Recorder(model, [prompt], values=True)
-    run = partial(run_toy, recorder, carried, rules)
-    for one in (None,) if rules else (cache, None):
+    run = partial(run_toy, recorder, carried)
+    for one in (cache, None):
         record_run(recorder, run, voice(sampling, ban_eos), one, "growing", max_new, training)
     return recorder.trace
 
@@ -71,27 +62,21 @@ def voice(sampling: Sampling, ban_eos: bool) -> Voice:
 
 
 def run_toy(
-    recorder: Recorder, carried: np.ndarray, rules: bool, tokens: Sequence[Token], cache: KVCache | None
+    recorder: Recorder, carried: np.ndarray, tokens: Sequence[Token], cache: KVCache | None
 ) -> np.ndarray:
     """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
     n_layers, P = recorder.trace.model.n_layers, len(carried)
     numbers = [carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
-    kept: Any = Watched(KVCache(n_layers, len(tokens)) if cache is None else cache, recorder)
-    core = partial(attention, recorder, rules)
+    kept = KVCache(n_layers, len(tokens)) if cache is None else cache
+    core = partial(attention, recorder)
     return toy.readout(toy.run_pass(numbers, kept, n_layers=n_layers, attention=core)[-1])
 
 
 def attention(
-    recorder: Recorder, rules: bool, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
+    recorder: Recorder, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
 ) -> np.ndarray:
     """Attend as the toy does, and show the recorder what went in and what came out, as a batch of one."""
-    known: dict[str, Any]
-    if rules:
-        contexts = toy.attention_by_rules(q, k, v, mask)
-        known = {"scores": toy.rule_scores(len(v))[None]}
-    else:
-        contexts = toy.attention(q, k, v, mask)
-        known = {"q": q[None], "k": k[None, None], "scale": 1.0, "sink": SINK}
-    output = contexts.T[None, ..., None]  # (T, H) → (1, H, T, 1)
-    recorder.attention(v=v[None, None, :, None], mask=mask, output=output, **known)
+    contexts = toy.attention(q, k, v, mask)
+    output, values = contexts.T[None, ..., None], v[None, None, :, None]  # (T, H) → (1, H, T, 1)
+    recorder.attention(q=q[None], k=k[None, None], v=values, mask=mask, sink=SINK, output=output)
     return contexts

@@ -13,13 +13,12 @@ from torch import Tensor
 from helpers.model.attention import Core
 from helpers.model.cache import KVCache
 from helpers.model.transformer import Transformer
-from helpers.recording.loop import Voice, Watched
+from helpers.recording.loop import Voice
 from helpers.recording.model import (
     as_array,
     attended,
     cores_of,
     describe,
-    empty_cache,
     kind_of,
     tokens_of,
     voice_of,
@@ -30,6 +29,7 @@ from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, TraceError
 
 Who = Callable[[Any], Sequence[int]]
+N_TOP = 5  # candidates kept of each row of logits
 
 
 def record_reply(
@@ -39,10 +39,7 @@ def record_reply(
     tokenizer: Tokenizer | None = None,
     *,
     recorded: Sequence[tuple[int, int]] | None = None,
-    cache: KVCache | None = None,
     sampling: Sampling = GREEDY,
-    n_top: int = 5,
-    name: str = "model",
 ) -> Trace:
     """Record the passes of the model behind a reply, drafts among them; those of a draft model are left out.
 
@@ -53,9 +50,8 @@ def record_reply(
 
     Other arguments and errors as in `record_model`.
     """
-    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
-    cache = empty_cache(model) if cache is None else cache
-    recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
+    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, N_TOP, sampling)
+    cache, recorder = model.fitting(None, 1), Recorder(describe(model), [tokens], recorded=recorded)
     recorder.begin_run("cached", kind_of(cache))
     with Watcher(recorder, model, lambda seen: [0] * (seen is cache), voice) as watcher:
         for token in reply([token.id for token in tokens if token.id is not None], cache):
@@ -68,8 +64,6 @@ def record_engine(
     tokenizer: Tokenizer | None = None,
     *,
     recorded: Sequence[tuple[int, int]] | None = None,
-    n_top: int = 5,
-    name: str = "model",
 ) -> Trace:
     """Run the requests that wait in an engine until all are done; each is a sequence of the trace.
 
@@ -87,9 +81,9 @@ def record_engine(
         owners = {id(one.table): number[one.request.id] for one in engine.scheduler.running}
         return [owners[id(table)] for table in cache.tables]
 
-    recorder = Recorder(describe(engine.model, name), prompts, recorded=recorded)
+    recorder = Recorder(describe(engine.model), prompts, recorded=recorded)
     recorder.begin_run("cached", "paged")
-    voice = voice_of(engine.model, tokenizer, n_top, GREEDY)
+    voice = voice_of(engine.model, tokenizer, N_TOP, GREEDY)
     with Watcher(recorder, engine.model, who, voice) as watcher:
         while engine.scheduler.waiting or engine.scheduler.running:
             for key, token in engine.step().items():
@@ -132,12 +126,12 @@ class Watcher:
         if error is None:
             self.recorder.settle()
 
-    def before(self, model: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Open the pass, and watch its cache. A model of the first layers has these hooks too: not its."""
+    def before(self, model: Any, given: tuple[Any, ...]) -> None:
+        """Open the pass. A model of the first layers has these hooks too: not its passes."""
         self.batch = [*self.who(given[1])] if model is self.model else []
         if not self.batch:
-            return None
-        ids, cache, *rest = given
+            return
+        ids, cache = given[:2]
         B, T = ids.shape
         rows = zip(cache.new_of(T), cache.positions(T).expand(B, T).tolist(), ids.tolist(), strict=True)
         tokens = {
@@ -145,7 +139,6 @@ class Watcher:
             for n, (new, at, row) in zip(self.batch, rows, strict=True)
         }
         self.recorder.open_pass(self.phase(tokens), tokens, cache)
-        return ids, Watched(cache, self.recorder), *rest
 
     def tokens_at(self, at: list[int], ids: list[int], n: int) -> list[int]:
         """Return which tokens of a sequence these ids are, by place; those not told are drafts."""

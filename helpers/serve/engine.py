@@ -26,7 +26,6 @@ class Engine:
     own, (1, T). Engines on a GPU put both into one.
 
     Args:
-        model: what runs.
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most; None for no limit.
         n_pages, page_size: the pool. The scheduler decides whose they are.
@@ -75,7 +74,6 @@ class Engine:
             sampling: how its tokens are chosen.
 
         Raises:
-            TypeError: the id has no hash.
             ValueError: an id that is taken, a prompt that is empty or no row of ids in range, a top_k over
                 the vocabulary, or a text that can get too long for the model or the pool.
         """

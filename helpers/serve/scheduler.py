@@ -39,9 +39,6 @@ class Scheduler:
     Attributes:
         waiting, running: requests in the order in which they came.
         preemptions: how often somebody had to give up pages.
-
-    Raises:
-        ValueError: a size makes no sense, or the budget is smaller than the slots.
     """
 
     def __init__(
@@ -67,7 +64,6 @@ class Scheduler:
         """Let a request wait.
 
         Raises:
-            TypeError: its id has no hash.
             ValueError: its id is taken, its prompt is empty, max_new is no whole number over 0, or its text
                 can get longer than the model reads, or than all pages hold.
         """

@@ -1,7 +1,8 @@
-"""What runs in the page: the stepper, the race with and without the cache, and what-if on the toy."""
+"""What runs in the page: the live model, the stepper, the race with and without the cache, and what-if."""
 
+from helpers.stepper.live import Live
 from helpers.stepper.race import Race
 from helpers.stepper.stepper import LEVELS, Stepper
 from helpers.stepper.what_if import WhatIf
 
-__all__ = ["LEVELS", "Race", "Stepper", "WhatIf"]
+__all__ = ["LEVELS", "Live", "Race", "Stepper", "WhatIf"]

@@ -1,4 +1,4 @@
-"""view.json, and numbers, texts and sentences as the static form writes them; js/format.js does the same."""
+"""view.json, and numbers, texts and sentences as pictures write them; js/format.js does the same."""
 
 from __future__ import annotations
 
@@ -62,3 +62,10 @@ def clipped(text: str, most: int) -> str:
     """A token's visible text, cut to so many characters."""
     whole = visible(text)
     return whole if len(whole) <= most else whole[: most - 1] + "…"
+
+
+def key_text(numbers: list[float], parts: list[str]) -> str:
+    """A row of K; a part whose name is a question is answered."""
+    asked = [k < len(parts) and parts[k].endswith("?") for k in range(len(numbers))]
+    texts = [("yes" if x else "no") if ask else number(x) for x, ask in zip(numbers, asked, strict=True)]
+    return " · ".join(texts)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
 from helpers.stepper.format import HERE
 from helpers.trace import write_whole
+
+if TYPE_CHECKING:
+    from helpers.stepper.view import View
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
@@ -43,20 +47,6 @@ def _data(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-class Shown(Protocol):
-    """What a page asks of a view; `view.View` is one."""
-
-    view: ClassVar[str]
-
-    @property
-    def data(self) -> str: ...
-
-    @property
-    def options(self) -> dict[str, Any]: ...
-
-    def static_html(self) -> str: ...
-
-
 @dataclass(frozen=True)
 class Link:
     """A line of a list: text that leads to an address, and a few words beside it."""
@@ -68,20 +58,26 @@ class Link:
 
 @dataclass(frozen=True)
 class Section:
-    """A view of a page, or none, with plain paragraphs above it and under it, and a list of links last."""
+    """A view of a page, or none, with plain paragraphs above it and under it, and a list of links last.
+
+    `moments` are links to states of the page's views, in one line under the view; `#at=name` leads to a
+    section.
+    """
 
     before: str | Iterable[str] = ()
-    view: Shown | None = None
+    view: View | None = None
     after: str | Iterable[str] = ()
     heading: str = ""
     links: Sequence[Link] = ()
+    moments: Sequence[Link] = ()
+    name: str = ""
 
 
 def _section(section: Section, n: int) -> str:
     heading = f"<h2>{_escaped('heading', section.heading)}</h2>\n" if section.heading else ""
     view = section.view
     shown = (
-        f'<div class="view" id="view{n}"></div>\n<noscript>{view.static_html()}</noscript>' if view else ""
+        f'<div class="view" id="view{n}"></div>\n<noscript>{view.still().html()}</noscript>' if view else ""
     )
     before, after = (_paragraphs(name, getattr(section, name)) for name in ("before", "after"))
     lines = [
@@ -90,27 +86,68 @@ def _section(section: Section, n: int) -> str:
         for link in section.links
     ]
     links = f"<ul>{''.join(lines)}</ul>\n" if lines else ""
-    return f"<section>\n{heading}{before}\n{shown}\n{after}\n{links}</section>"
+    jumps = [
+        f'<a href="{_escaped("address", one.address)}">{_escaped("text", one.text)}</a>'
+        for one in section.moments
+    ]
+    moments = f'<p class="moments">{" ".join(jumps)}</p>\n' if jumps else ""
+    name = f' id="{_escaped("name", section.name)}"' if section.name else ""
+    return f"<section{name}>\n{heading}{before}\n{shown}\n{moments}{after}\n{links}</section>"
 
 
-def build(title: str, sections: Sequence[Section], summary: str = "") -> str:
+def build(
+    title: str, sections: Sequence[Section], summary: str = "", picture: str = "", *, beside: bool = False
+) -> str:
     """Return a page as text; titles and paragraphs are plain text and are escaped.
 
-    The summary, a sentence, is what a messenger shows beside the page's address.
+    The summary, a sentence, and the picture, an address, are what a messenger shows beside the page's own.
+    What a view runs, such as a model's weights, stands in the page; `beside`: in a script in its folder,
+    which is fetched when a reader comes near (`file_script` makes it).
     """
     views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
-    styles: dict[str, str] = {}  # static forms say them in every cell, for notebooks; a page says them once
+    styles: dict[str, str] = {}  # tables say them in every cell, for notebooks; a page says them once
     body = re.sub(
         r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
     )
-    live = {name: (v.data, {**v.options, "view": v.view, "address": True}) for name, v in views.items()}
+    live = {name: (v.data, {**_options(v), "address": True}) for name, v in views.items()}
+    files = [] if beside else [view.file for view in views.values() if view.file]
     style = "".join(f".{name} {{ {style} }}\n" for style, name in styles.items())
-    return assemble(title, f"<h1>{_escaped('title', title)}</h1>\n{body}", live, summary, style)
+    named = [section for section in sections if section.name]
+    skips = "".join(
+        f'<a class="skip" href="#at={section.name}">{_escaped("heading", section.heading)}</a>\n'
+        for section in named
+    )
+    head = f"{skips}<h1>{_escaped('title', title)}</h1>"
+    return assemble(title, f"{head}\n{body}", live, summary, style, picture, files)
+
+
+def _options(view: View) -> dict[str, Any]:
+    file = {"file": _file_name(view.file)} if view.file else {}
+    return {**view.options, "view": view.view, **file}
+
+
+def _file_name(file: Path) -> str:
+    return file.name.partition(".")[0]
+
+
+def _base64(file: Path) -> str:
+    return base64.b64encode(file.read_bytes()).decode()
+
+
+def file_script(file: Path) -> tuple[str, str]:
+    """Return the name and the text of the script that brings a file to a page that has it beside itself."""
+    return f"{_file_name(file)}.js", f'watchItDecodeFile("{_base64(file)}");\n'
 
 
 def assemble(
-    title: str, body: str, views: Mapping[str, tuple[str, dict[str, Any]]], summary: str = "", style: str = ""
+    title: str,
+    body: str,
+    views: Mapping[str, tuple[str, dict[str, Any]]],
+    summary: str = "",
+    style: str = "",
+    picture: str = "",
+    files: Iterable[Path] = (),
 ) -> str:
     """Return a page with this HTML in it, whose views come to life.
 
@@ -121,19 +158,26 @@ def assemble(
             share it: it stands in the page once.
         summary: a sentence on the page, plain text.
         style: CSS beside that of the views.
+        picture: address of a picture of the page.
+        files: what views run; they stand in the page.
     """
     data = list(dict.fromkeys(text for text, _ in views.values()))
     shown = [{**options, "id": name, "data": data.index(text)} for name, (text, options) in views.items()]
     parts = {
         "title": _escaped("title", title),
         "summary": _escaped("summary", summary),
+        "picture": f'<meta property="og:image" content="{_escaped("picture", picture)}">' if picture else "",
         "style": (script.stylesheet() if views else "") + style,
         "body": body,
-        "script": script.joined() if views else "",
+        "script": script.bundle() if views else "",
         "views": _data(json.dumps(shown)),
         "data": "\n".join(
             f'<script type="application/json" id="data{n}">{_data(text)}</script>'
             for n, text in enumerate(data)
+        ),
+        "files": "\n".join(
+            f'<script type="text/plain" id="file-{_file_name(file)}">{_base64(file)}</script>'
+            for file in files
         ),
     }
     template = (HERE / "page.html").read_text(encoding="utf-8")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import html
-import itertools
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
+from helpers.drawing.canvas import Sheet
+from helpers.drawing.still import Still
+from helpers.drawing.words import LARGE, SMALL, TEXT, drawable, text_width
 from helpers.stepper.format import VIEW, clipped, fill
 from helpers.stepper.view import View
 from helpers.trace import Run, Trace, spread
 
 RACE = VIEW["race"]
 _GLUED = re.compile(VIEW["glued"])
-_COLOURS = VIEW["palette"]["light"]
-# Ground and ink together, literally, so that it reads the same in a light and in a dark theme.
-_STYLE = f"background-color:{_COLOURS['bg']};color:{_COLOURS['ink']};text-align:left"
-BLOCKS = 48  # characters of the longer bar
-INKS = {"prompt": "ink", "fresh": "gen", "again": "soft", "to come": "ring"}
+EDGE, TRACK = 10, 20  # px: the margin, and the height of a lane's bar
 
 
 class Race(View):
@@ -46,6 +44,7 @@ class Race(View):
                 "cache and one without ('none'): record the trace with both"
             )
         self.trace, self.cached, self.plain = trace, cached[0], plain[0]
+        self.lanes = dict(zip(RACE["lanes"], map(_Lane, (self.cached, self.plain)), strict=True))
 
     @property
     def data(self) -> str:
@@ -57,75 +56,130 @@ class Race(View):
         """Nothing: a race starts at its start."""
         return {}
 
-    def static_html(self) -> str:
-        """Return both lanes as a table at the moment when the run with the cache is done."""
-        lanes = [_Lane(run) for run in (self.cached, self.plain)]
-        (end, whole), n_prompt = (lane.end for lane in lanes), self.trace.sequences[0].prompt
-        notes = (fill(RACE["instead"][0], positions=end, all=whole), "")
-        rows = [
-            _row(name, f"{lane.bar(end, whole)} {note}") + _row("", self._text(lane.words_at(end)))
-            for name, lane, note in zip(RACE["lanes"], lanes, notes, strict=True)
-        ]
-        prompt = f"{fill(RACE['prompt'], prompt=n_prompt)}: {self._text(range(n_prompt))}"
-        names = {**RACE["legend"], "to come": RACE["to come"]}
-        legend = ", ".join(f"{block} {names[kind]}" for kind, block in RACE["blocks"].items())
-        before, after = _say(*lanes)
-        return f"<p>{before}</p><p>{prompt}</p><table>{''.join(rows)}</table><p>{legend}</p><p>{after}</p>"
+    def still(self) -> Still:
+        """Return both lanes at the moment when the run with the cache is done."""
+        cached, plain = self.lanes.values()
+        words = [[token for _, token in lane.words] for lane in (cached, plain)]
+        values = {"words": len(words[0]), "out": len(plain.words_at(cached.end)), "positions": cached.end}
+        values |= {"all": plain.end, "pairs": cached.pairs(), "all_pairs": plain.pairs()}
+        stages = ("ahead", "done" if words[0] == words[1] else "apart")
+        said = [fill(RACE["say"][stage], **values, again=plain.again) for stage in stages]
+        prompt = self.trace.sequences[0].prompt
+        texts = {fill(RACE["prompt"], prompt=prompt): range(prompt)}
+        texts |= {name: lane.words_at(cached.end) for name, lane in self.lanes.items()}
+        alt = "; ".join(f"{name}: {self.said(tokens)}" for name, tokens in texts.items())
+        return Still(self._draw, alt + ".", said)
 
-    def _text(self, indices: Iterable[int]) -> str:
+    def said(self, indices: Iterable[int]) -> str:
         """Tokens as running text: no blank before a full stop, none at all where tokens bring their own."""
         tokens = self.trace.sequences[0].tokens
         own = any(re.match(r"\s\S", token.text) for token in tokens[1:])
-        said = ""
+        said: list[str] = []
         for index in indices:
             text = tokens[index].text
-            said += " " if said and not own and not _GLUED.match(text) else ""
-            said += f"<bdi>{html.escape(clipped(text, 24))}</bdi>"
-        return said
+            said.append((" " if said and not own and not _GLUED.match(text) else "") + clipped(text, 24))
+        return "".join(said)
+
+    def _draw(self, sheet: Sheet) -> None:
+        prompt, cached, plain = self.trace.sequences[0].prompt, *self.lanes.values()
+        wide, unit = sheet.width - 2 * EDGE, (sheet.width - 2 * EDGE) / plain.end
+        _legend(sheet)
+        sheet.note(EDGE, 42, fill(RACE["prompt"], prompt=prompt))
+        y = running(sheet, self.said(range(prompt)), wide, 65, "ink")
+        for name, lane in self.lanes.items():
+            y += 42
+            sheet.text(EDGE, y, name, bold=True)
+            _counters(sheet, lane, cached.end, y)
+            y = running(sheet, self.said(lane.words_at(cached.end)), wide, y + 46, "generated") + 18
+            lane.draw(sheet, cached.end, unit, y)
+            x = EDGE + unit * lane.end + 10
+            said = [fill(one, positions=lane.end, all=plain.end) for one in RACE["instead"]]
+            fitting = (one for one in said if x + text_width(one, bold=True) < sheet.width)
+            sheet.text(x, y + TRACK / 2, next(fitting, "") if lane is cached else "", bold=True)
+            y += TRACK
+        y += 16
+        sheet.line((EDGE, y), (EDGE + wide, y), colour="soft")
+        sheet.disc(EDGE + unit * cached.end, y, 6, "ink")
+        end = f"{plain.end:,}"
+        sheet.note(EDGE + wide, y + 20, end, at="right")
+        running(sheet, RACE["axis"], wide - text_width(end, SMALL) - 20, y + 20, "soft", SMALL)
 
     def __repr__(self) -> str:
         return f"Race({self.trace.model.name}: {len(self.trace.sequences[0].tokens)} tokens)"
 
 
 class _Lane:
-    """A run on the clock: the kind of each position in the order of the run, and when each word is out."""
+    """A run on the clock: where its passes end, what they run again, and when each word is out."""
 
     def __init__(self, run: Run) -> None:
-        self.kinds: list[str] = []
-        self.words: list[tuple[int, int]] = []  # tokens run until then, token
-        self.pairs = sum(run.counted("pairs"))
-        for step in run.steps:
-            again = sum(len(spread(part.repeated)) for part in step.parts)
-            new = "prompt" if step.phase == "prefill" else "fresh"
-            self.kinds += ["again"] * again + [new] * (step.counts["positions"] - again)
+        self.steps = run.steps
+        self.ends, self.words = [0], list[tuple[int, int]]()  # tokens run until then, token
+        self.again = 0
+        for step in self.steps:
+            self.ends.append(self.ends[-1] + step.counts["positions"])
+            self.again += sum(len(spread(part.repeated)) for part in step.parts)
             outs = (out for part in step.parts if part.sequence == 0 for out in part.out)
             self.words += [(self.end, out.chosen) for out in outs]
 
     @property
     def end(self) -> int:
-        return len(self.kinds)
+        return self.ends[-1]
 
     def words_at(self, t: int) -> list[int]:
+        """The tokens that are out when so many have run."""
         return [token for out_at, token in self.words if out_at <= t]
 
-    def bar(self, t: int, whole: int) -> str:
-        """The run as characters, `BLOCKS` for the whole clock; pale is what is still to come at a time."""
-        kinds = self.kinds[:t] + ["to come"] * (self.end - t)
-        shown = (kinds[n * whole // BLOCKS] for n in range(-(-BLOCKS * self.end // whole)))
-        return "".join(
-            f'<span style="color:{_COLOURS[INKS[kind]]}">{RACE["blocks"][kind] * len(list(some))}</span>'
-            for kind, some in itertools.groupby(shown)
-        )
+    def pairs(self, t: int | None = None) -> int:
+        """The pairs of the first so many tokens that run, or of all."""
+        lines = [len(spread(seen)) for step in self.steps for part in step.parts for seen in part.visible]
+        return sum(lines[:t])
+
+    def draw(self, sheet: Sheet, t: int, unit: float, y: float) -> None:
+        """Draw the passes up to a time, `unit` px a token, and pale what is still to come."""
+        for step, (start, end) in zip(self.steps, pairwise(self.ends), strict=True):
+            again = start + sum(len(spread(part.repeated)) for part in step.parts)
+            kinds = (("again", start, again), ("prompt" if step.phase == "prefill" else "fresh", again, end))
+            x, to = (round(EDGE + unit * n) for n in (start, end))
+            if end > t:
+                sheet.box(x, y, max(1, to - x - 1), TRACK, fill="panel", edge="line", radius=0)
+            for kind, since, until in kinds:
+                x, to = (round(EDGE + unit * min(n, t)) for n in (since, until))
+                if to > x:
+                    _block(sheet, kind, x, y, to - x, TRACK)
 
 
-def _say(cached: _Lane, plain: _Lane) -> list[str]:
-    """What the page says when the run with the cache is done, and at the end."""
-    words = [[token for _, token in lane.words] for lane in (cached, plain)]
-    values = {"words": len(words[0]), "out": len(plain.words_at(cached.end)), "positions": cached.end}
-    values |= {"all": plain.end, "pairs": cached.pairs, "all_pairs": plain.pairs}
-    stages = ("ahead", "done" if words[0] == words[1] else "apart")
-    return [fill(RACE["say"][stage], **values, again=plain.kinds.count("again")) for stage in stages]
+def _block(sheet: Sheet, kind: str, x: float, y: float, wide: float, high: float) -> None:
+    """Tokens that have run: hatched where they had run before."""
+    if kind != "again":
+        sheet.box(x, y, wide, high, fill="ink" if kind == "prompt" else "generated", radius=0)
+        return
+    sheet.box(x, y, wide, high, fill="paper", edge="soft", line=0.8, radius=0)
+    for n in range(8, int(wide) - 2, 6):
+        sheet.line((x + n - 5, y + high - 2), (x + n, y + 2), colour="soft", width=1)
 
 
-def _row(name: str, text: str) -> str:
-    return f'<tr><th>{name}</th><td style="{_STYLE}">{text}</td></tr>'
+def _counters(sheet: Sheet, lane: _Lane, t: int, y: float) -> None:
+    """How many tokens have run by then, and their pairs."""
+    for x, count, name in ((220, min(t, lane.end), "positions"), (330, lane.pairs(t), "pairs")):
+        sheet.text(x, y, f"{count:,}", size=LARGE, bold=True)
+        sheet.note(x, y + 22, RACE[name])
+
+
+def running(sheet: Sheet, text: str, room: float, y: float, colour: str, size: float = TEXT + 2) -> float:
+    """Write running text in as many lines as it takes; return the height of the last one."""
+    line = ""
+    for word in re.findall(r"\s*\S{1,24}", drawable(text)):
+        if line and text_width(line + word, size) > room:
+            sheet.text(EDGE, y, line, size=size, colour=colour)
+            line, y = "", y + round(size * 1.45)
+        line += word if line else word.lstrip()
+    sheet.text(EDGE, y, line, size=size, colour=colour)
+    return y
+
+
+def _legend(sheet: Sheet) -> None:
+    x = EDGE
+    for kind, said in RACE["legend"].items():
+        _block(sheet, kind, x, 5, 22, 14)
+        sheet.note(x + 30, 12, said)
+        x += round(text_width(said, SMALL)) + 50

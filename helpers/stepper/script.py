@@ -1,40 +1,34 @@
-"""The front end as one script: the ES modules of js/ joined, so that no build step is needed."""
+"""The front end as one script, with its styles: bundle.js, which `npm run build` makes out of js/."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 
 from helpers.stepper.format import HERE, VIEW
 
-# Each module after those that it imports from, but for the drawing functions, which call each other late.
-MODULES: tuple[str, ...] = ("format", "trace", "frame", "words", "geometry", "dom", "address", "view")
-MODULES += ("links", "canvas", "ribbon", "board", "motion", "panels", "stepper")
-MODULES += ("race", "toy", "what_if", "mount")
-STYLES: tuple[str, ...] = ("view", "race", "what_if")
-
-_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)
+STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "live")
 
 
 @cache
-def joined() -> str:
-    """All modules in one scope after view.json, without imports and exports; defines `mountView`."""
-    texts = [(HERE / "js" / f"{name}.js").read_text(encoding="utf-8") for name in MODULES]
-    view = f"const VIEW = {json.dumps(VIEW)};\n"
-    return view + "\n".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
+def bundle() -> str:
+    """The classic script that defines `mountView` in its scope; a page from disk can load no modules."""
+    return (HERE / "bundle.js").read_text(encoding="utf-8")
 
 
 @cache
 def widget_module() -> str:
     """The script as the ES module that anywidget loads."""
     return (
-        joined()
+        bundle()
         + """
 export default {
   render({ model, el }) {
-    return mountView(el, JSON.parse(model.get("data")), model.get("options"));
+    const file = async () => {
+      const { buffer, byteOffset, byteLength } = model.get("file");
+      return buffer.slice(byteOffset, byteOffset + byteLength);
+    };
+    return mountView(el, JSON.parse(model.get("data")), model.get("options"), file);
   },
 };
 """
@@ -53,7 +47,8 @@ def _variables(theme: str) -> str:
 
 @cache
 def stylesheet() -> str:
-    """The palette of view.json and the styles of the views."""
+    """The palette of view.json and the styles of the views, without what only people need in them."""
     rules = "\n".join((HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
     light, dark = _variables("light"), _variables("dark")
-    return f".wid-view {{ {light}}}\n.wid-view.wid-dark {{ {dark}}}\n{rules}"
+    whole = f".wid-view {{ {light}}}\n.wid-view.wid-dark {{ {dark}}}\n{rules}"
+    return re.sub(r"/\*.*?\*/|(?<=[{};,:]) +|;? +(?=})| +(?={)|\n+ *", "", whole, flags=re.DOTALL)

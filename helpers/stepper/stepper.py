@@ -6,10 +6,13 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from helpers.arguments import is_whole
-from helpers.stepper import static
+from helpers.drawing.still import Still
+from helpers.stepper import board
 from helpers.stepper.format import fill
+from helpers.stepper.machines import machines
+from helpers.stepper.moment import Moment, chosen
 from helpers.stepper.view import View
-from helpers.trace import Pass, Run, Trace
+from helpers.trace import Pass, Trace
 
 # What the reader has met, notebook by notebook; each level includes those before it.
 LEVELS: dict[str, tuple[str, ...]] = {
@@ -17,7 +20,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "attention": ("weights", "values", "contexts"),
     "prediction": ("prediction", "targets"),
     "work": ("work", "layer"),
-    "everything": ("keys", "ledger", "reads", "shapes"),
+    "everything": ("keys", "ledger", "reads", "shapes", "mask", "cost"),
 }
 PANELS = tuple(name for level in LEVELS.values() for name in level)
 
@@ -36,7 +39,7 @@ class Stepper(View):
         head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
 
     Raises:
-        TypeError: a trace, panels or a cache that are not of their kind.
+        TypeError: a trace or a cache that is not of its kind.
         ValueError: an unknown panel, a start outside the run, a layer or head that was not recorded.
     """
 
@@ -59,9 +62,17 @@ class Stepper(View):
         self.trace = trace
         self.panels = _panels(panels)
         self.start = _start(trace, start)
-        self.cache = _switch(cache)
-        self.layer = _layer(trace, layer)
-        self.head = _head(trace, self.layer, head)
+        if not isinstance(cache, bool):
+            raise TypeError(f"got cache={cache!r}, expected True (with a cache) or False (without)")
+        self.cache = cache
+        layers = sorted({recorded for recorded, _ in trace.recorded})
+        expected = f"one of the layers that the trace holds: {layers} (from 0)"
+        self.layer = _one_of("layer", layer, layers, expected)
+        heads = [recorded for of, recorded in trace.recorded if of == self.layer]
+        expected = (
+            f"None (the mean of all) or one of the heads that the trace holds of the layer: {heads} (from 0)"
+        )
+        self.head = None if head is None else _one_of("head", head, heads, expected)
 
     @property
     def data(self) -> str:
@@ -72,43 +83,29 @@ class Stepper(View):
     def options(self) -> dict[str, Any]:
         """What the front end is told beside the trace."""
         shown = {"cache": self.cache, "layer": self.layer, "head": self.head}
-        return {"panels": list(self.panels), "start": self.start, **shown}
+        offered = {"machines": machines()} if "cost" in self.panels else {}
+        return {"panels": list(self.panels), "start": self.start, **shown, **offered}
 
     @property
     def invitation(self) -> str:
         """What to do where the stepper is not running yet."""
-        return fill(super().invitation, passes=len(_passes(self.trace)))
+        return fill(super().invitation, passes=len(self.trace.runs[0].steps))
 
-    def static_html(self) -> str:
-        """Return the static form: pictures of prefill and decode, and tables of them and of no cache."""
-        return static.render(self.trace, set(self.panels), self.layer, self.start)
+    def still(self) -> Still:
+        """Return pictures of prefill and of a step with the cache and without, with their numbers."""
+        met = "weights" not in self.panels or "work" in self.panels  # else the reader has yet to meet it
+        shown = chosen(self.trace, self.start, uncached=met)
+        moments = [Moment(self.trace, run, index, self.layer, self.head) for run, index in shown]
+        return board.still(moments, set(self.panels))
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)
-        return f"Stepper({self.trace.model.name}: {tokens} tokens, {len(_passes(self.trace))} passes)"
-
-
-def _run(trace: Trace) -> Run:
-    if not trace.runs:
-        raise ValueError("got a trace without a run, expected one at least: record it again")
-    for run in trace.runs:
-        if not run.events:
-            raise ValueError(
-                f"got a trace whose run {run.name!r} has no events, expected one at least: record it again"
-            )
-    return trace.runs[0]
-
-
-def _passes(trace: Trace) -> list[Pass]:
-    """Passes that count: training is a reference."""
-    return [event for event in _run(trace).passes if event.phase != "training"]
+        return f"Stepper({self.trace.model.name}: {tokens} tokens, {len(self.trace.runs[0].steps)} passes)"
 
 
 def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
     names = list(LEVELS)
     expected = f"a level, one of {names}, or a list of panels out of {list(PANELS)}"
-    if not isinstance(wanted, Iterable):
-        raise TypeError(f"got panels={wanted!r}, expected {expected}")
     if isinstance(wanted, str):
         if wanted not in LEVELS:
             raise ValueError(f"got panels={wanted!r}, expected {expected}")
@@ -121,7 +118,10 @@ def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _start(trace: Trace, start: str | int | None) -> int:
-    events = _run(trace).events
+    for run in trace.runs:
+        if not run.events:
+            raise ValueError(f"got a trace whose run {run.name!r} has no events: record it again")
+    events = trace.runs[0].events
     phases = [event.phase if isinstance(event, Pass) else event.op for event in events]
     if start is None:
         return next((i for i, phase in enumerate(phases) if phase != "training"), 0)
@@ -136,22 +136,3 @@ def _one_of(name: str, value: Any, values: Collection[int], expected: str) -> in
     if not is_whole(value) or int(value) not in values:
         raise ValueError(f"got {name}={value!r}, expected {expected}")
     return int(value)
-
-
-def _switch(cache: bool) -> bool:
-    if not isinstance(cache, bool):
-        raise TypeError(f"got cache={cache!r}, expected True (with a cache) or False (without)")
-    return cache
-
-
-def _layer(trace: Trace, layer: int) -> int:
-    recorded = sorted({recorded_layer for recorded_layer, _ in trace.recorded})
-    return _one_of("layer", layer, recorded, f"one of the layers that the trace holds: {recorded} (from 0)")
-
-
-def _head(trace: Trace, layer: int, head: int | None) -> int | None:
-    recorded = [at for of, at in trace.recorded if of == layer]
-    expected = (
-        f"None (the mean of all) or one of the heads that the trace holds of the layer: {recorded} (from 0)"
-    )
-    return None if head is None else _one_of("head", head, recorded, expected)

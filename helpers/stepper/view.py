@@ -1,4 +1,4 @@
-"""What runs in the page: live in a notebook, as a static form where nothing runs, on a page of its own."""
+"""What runs in the page: live in a notebook, as a picture where nothing runs, on a page of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from helpers import outputs
+from helpers.drawing.still import Still
 from helpers.stepper import page, script
 from helpers.stepper.format import VIEW
 
@@ -20,6 +20,7 @@ class View(ABC):
     """A view that a page runs by itself; Python makes it once."""
 
     view: ClassVar[str]  # its name in js/mount.js
+    file: ClassVar[Path | None] = None  # what it runs, such as a model's weights
 
     @property
     @abstractmethod
@@ -32,8 +33,8 @@ class View(ABC):
         """How it is shown at first."""
 
     @abstractmethod
-    def static_html(self) -> str:
-        """Return the static form: what readers see where nothing runs."""
+    def still(self) -> Still:
+        """Return what readers see where nothing runs."""
 
     @property
     def invitation(self) -> str:
@@ -43,7 +44,8 @@ class View(ABC):
     @cached_property
     def widget(self) -> AnyWidget:
         """The live form; made when first asked for."""
-        return _widget_class()(data=self.data, options={**self.options, "view": self.view})
+        file = self.file.read_bytes() if self.file else b""
+        return _widget_class()(data=self.data, options={**self.options, "view": self.view}, file=file)
 
     def save_html(
         self,
@@ -69,7 +71,7 @@ class View(ABC):
         page.save(path, title, [page.Section(before, self, after)])
 
     def _ipython_display_(self) -> None:
-        outputs.show(f"{self.static_html()}<p>{self.invitation}</p>", self.widget, repr(self))
+        self.still().show(self.widget, repr(self), self.invitation)
 
 
 @cache
@@ -85,6 +87,7 @@ def _widget_class() -> type[AnyWidget]:
         _css = script.stylesheet()
         data = traitlets.Unicode().tag(sync=True)
         options = traitlets.Dict().tag(sync=True)
+        file = traitlets.Bytes().tag(sync=True)
 
         def __repr__(self) -> str:
             return "ViewWidget()"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from helpers import toy
+from helpers.drawing.canvas import Sheet
+from helpers.drawing.still import Still
+from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.sampling import softmax
-from helpers.stepper.format import VIEW, clipped, fill, number, percent
-from helpers.stepper.static import key_text
+from helpers.stepper.format import VIEW, fill, key_text, number, percent, visible
 from helpers.stepper.view import View
 
 WHAT: dict[str, Any] = VIEW["what_if"]
@@ -21,6 +24,7 @@ N_LAYERS = len(WHAT["layers"])
 CHANGED = {"weather": 8.0}  # what a reader sees who has changed nothing yet
 
 Tokens = list[dict[str, Any]]  # a word and the number that it carries
+Row = tuple[str, str, str]  # of K or V: as text, what became of it, what stood there
 
 
 class WhatIf(View):
@@ -70,20 +74,24 @@ class WhatIf(View):
         """The prompt that is shown first."""
         return {"now": self.now}
 
-    def static_html(self) -> str:
-        """Return the static form: one table of the rows, the stale ones in words, and what the toy says."""
+    def still(self) -> Still:
+        """Return the rows of both layers, the stale ones with what they were, and what the toy says."""
         (old, said), (new, says) = _run(self.before), _run(self.now)
         same = [a == b for a, b in zip(self.before, self.now, strict=False)]
-        kept = [all(same[: j + 1]) and j < len(same) for j in range(len(self.now))]
+        n_kept = next((j for j, it in enumerate(same) if not it), len(same))
         origin = _origins(self.before, self.now)
-        lines = [_line("", [html.escape(clipped(token["word"], 20)) for token in self.now], kept)]
-        for name, rows in new.items():
+        rows = {}
+        for name, line in new.items():
             was = [None if i is None else old[name][i] for i in origin]
-            lines.append(_line(name, list(map(_cell, rows, was)), kept))
-        lines.append(_line("", [WHAT["rows"]["kept"] if it else WHAT["runs"] for it in kept], kept))
-        rerun = fill(WHAT["kept"]["some"], kept=sum(kept), rerun=max(1, kept.count(False)))
-        outcome = f"{WHAT['says']['before']}: {said}. {WHAT['says']['now']}: {says}."
-        return f"<table>{''.join(lines)}</table><p>{rerun} {outcome}</p>"
+            rows[name] = [_became(row, was[j], j < n_kept) for j, row in enumerate(line)]
+        rerun = fill(WHAT["kept"]["some"], kept=n_kept, rerun=max(1, len(self.now) - n_kept))
+        said = f"{rerun} {WHAT['says']['before']}: {said}. {WHAT['says']['now']}: {says}."
+        words = [visible(token["word"]) for token in self.now]
+        alt = []
+        for name, line in rows.items():
+            told = [f"{text}{_beside(state, was)}" for text, state, was in line]
+            alt.append(f"{name}: {', '.join(map(' '.join, zip(words, told, strict=True)))}.")
+        return Still(partial(_draw, words=words, rows=rows), " ".join([*alt, said]), [said])
 
     def __repr__(self) -> str:
         return f"WhatIf({len(self.before)} tokens in the cache, {len(self.now)} in the prompt)"
@@ -104,7 +112,7 @@ def _run(tokens: Tokens) -> tuple[dict[str, list[Any]], str]:
     shares = softmax(toy.readout(contexts[-1]))
     both = {"K": cache.k, "V": cache.v}
     rows = {f"{kind}, layer {n + 1}": both[kind][n].tolist() for n in range(N_LAYERS) for kind in both}
-    return rows, html.escape(f"{toy.VOCABULARY[int(shares.argmax())]} {percent(shares.max())}")
+    return rows, f"{toy.VOCABULARY[int(shares.argmax())]} {percent(shares.max())}"
 
 
 def _origins(before: Tokens, now: Tokens) -> list[int | None]:
@@ -117,23 +125,55 @@ def _origins(before: Tokens, now: Tokens) -> list[int | None]:
     return origin
 
 
-def _cell(row: Any, was: Any) -> str:
-    """A row of K or V, and what became of it in words."""
-    if was is None:
-        return f"{_written(row)}<br>{WHAT['rows']['new']}"
-    if np.allclose(row, was, rtol=1e-9, atol=1e-9):
-        return _written(row)
-    return f"<b>{_written(row)}</b><br>{WHAT['rows']['stale']}, {fill(WHAT['was'], was=_written(was))}"
-
-
 def _written(row: Any) -> str:
     return number(row) if isinstance(row, float) else key_text(row, VIEW["keys"]["toy"])
 
 
-def _line(name: str, cells: list[str], kept: list[bool]) -> str:
-    """A line of the table; literal colours, ground and ink, read the same in a light and in a dark theme."""
-    colours = VIEW["palette"]["light"]
-    ground = f"background-color:{colours['vf']};color:{colours['ink']};"
-    styles = [f"{ground if name and it else ''}text-align:center" for it in kept]
-    shown = [f'<td style="{style}">{cell}</td>' for style, cell in zip(styles, cells, strict=True)]
-    return f'<tr><th style="text-align:right">{name}</th>{"".join(shown)}</tr>'
+def _became(row: Any, was: Any, kept: bool) -> Row:
+    """A row as text, what became of it, and what stood there if that is stale."""
+    if kept or was is None:
+        return _written(row), "kept" if kept else "new", ""
+    if np.allclose(row, was, rtol=1e-9, atol=1e-9):
+        return _written(row), "same", ""
+    return _written(row), "stale", _written(was)
+
+
+def _beside(state: str, was: str) -> str:
+    said = fill(WHAT["was"], was=was) if was else WHAT["rows"]["new"] if state == "new" else ""
+    return f" ({said})" if said else ""
+
+
+def _draw(sheet: Sheet, words: list[str], rows: dict[str, list[Row]]) -> None:
+    """A column a word: rows that may be kept are filled, stale ones framed heavily over what they were."""
+    left, cells = 38, [text for line in rows.values() for row in line for text in row[::2]]
+    widths = [text_width(text, SMALL, bold=True) + 12 for text in cells]
+    wide = ceil(max(text_width(WHAT["runs"], SMALL) + 4, *widths))
+    columns = [left + wide * j for j in range(min(len(words), (sheet.width - left) // wide))]
+    runs = [state != "kept" for _, state, _ in next(iter(rows.values()))]
+    y = 40.0
+    for name, line in rows.items():
+        kind, layer = name.split(", ")
+        colour = {"K": "key", "V": "value"}[kind]
+        if kind == "K":
+            sheet.note(4, y + 8, layer)
+            y += 22
+        sheet.text(left - 8, y + 13, kind, at="right", colour=colour, bold=True)
+        if any(was for *_, was in line):
+            sheet.note(left - 4, y + 35, fill(WHAT["was"], was="").strip(), at="right")
+        for x, (text, state, was) in zip(columns, line, strict=False):
+            edge = {"kept": colour, "stale": colour, "new": "generated"}.get(state, "line")
+            face, heavy = f"{colour} fill" if state == "kept" else "none", 2.2 if state == "stale" else 1.0
+            sheet.box(x + 2, y, wide - 4, 26, fill=face, edge=edge, line=heavy, dashed=state == "new")
+            sheet.text(x + wide / 2, y + 13, text, at="center", size=SMALL, bold=state == "stale")
+            note = WHAT["rows"]["new"] if state == "new" else was
+            sheet.note(x + wide / 2, y + 35, note, at="center")
+        y += 30 + 16 * any(state in ("new", "stale") for _, state, _ in line) + 12 * (kind == "V")
+    for x, word, again in zip(columns, words, runs, strict=False):
+        sheet.box(
+            x + 2, 4, wide - 4, 26, fill="panel" if again else "none", edge="query" if again else "line"
+        )
+        sheet.text(x + wide / 2, 17, shorten(word, wide - 10, SMALL), at="center", size=SMALL)
+        said = WHAT["runs"] if again else WHAT["rows"]["kept"]
+        sheet.note(x + wide / 2, y + 4, shorten(said, wide - 2, SMALL), at="center")
+    if len(columns) < len(words):
+        sheet.note(4, y + 26, f"… and {len(words) - len(columns)} more")

@@ -40,16 +40,6 @@ class Step:
     freed: list[int]  # pages that nobody owns any more
     findable: list[int]  # free pages whose rows can still be found; the first is taken first
 
-    @property
-    def tokens_run(self) -> int:
-        """Tokens run in this step."""
-        return sum(share.stop - share.start for share in self.running)
-
-    @property
-    def pages(self) -> set[int]:
-        """Pages in use while the step runs."""
-        return {page for share in self.running for page in share.table}
-
 
 @dataclass(frozen=True)
 class EngineTrace(Document):
@@ -64,7 +54,3 @@ class EngineTrace(Document):
     page_size: int
     requests: list[Request] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        sizes = f"{self.n_pages} pages of {self.page_size} rows"
-        return f"EngineTrace({self.name}, {len(self.requests)} requests, {len(self.steps)} steps, {sizes})"

@@ -1,6 +1,6 @@
 """The record of a run: what every pass of a decoder did, counted while it ran.
 
-One record feeds every view (the stepper, the static tables, the saved page, the figures, the tests).
+One record feeds every view (the stepper, its picture, the saved page, the figures, the tests).
 A token is named by its index in its sequence, which only grows; ranges are half-open, [[0, 4]] holds 0 to 3.
 """
 

@@ -158,7 +158,7 @@ def bench_notebooks() -> None:
         execute(book, path.parent)
         seconds, size = time.perf_counter() - start, path.stat().st_size
         part2 = path.stem >= "05"
-        limit = 120 if path.stem.startswith("06") else 60 if part2 else 20
+        limit = 120 if path.stem.startswith("08") else 60 if part2 else 20
         fine = [within(seconds, limit), within(size, 400_000 if part2 else 300_000)]
         rows.append([path.stem, f"{seconds:.1f} s", fine[0], f"{size / 1000:.0f} KB", fine[1]])
     table(

@@ -119,6 +119,7 @@ def steps(browser: Browser, trace: Trace, cache: bool, folder: Path) -> tuple[st
     Stepper(trace, cache=cache).save_html(path)
     page = browser.new_page(viewport={"width": 1000, "height": 900})
     page.goto(path.as_uri())
+    page.locator(".wid-buttons").wait_for()
     page.evaluate(WALK, 20)
     work, with_layout = page.evaluate(WALK, STEPS)
     page.close()
@@ -132,6 +133,7 @@ def moves(browser: Browser, trace: Trace, folder: Path) -> tuple[str, str, str]:
         view.save_html(folder / "moves.html")
         page = browser.new_page(viewport={"width": 1000, "height": 900})
         page.goto((folder / "moves.html").as_uri())
+        page.locator(".wid-buttons").wait_for()
         found.append(page.evaluate(script, size))
         page.close()
     (work, frames), race = found

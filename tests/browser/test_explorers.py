@@ -30,17 +30,18 @@ def opened(page: Page, lab: Lab, *, dark: bool = False) -> str:
     return notebook
 
 
-def test_live_in_place_of_the_table_and_back(lab: Lab, page: Page, problems: list[str]) -> None:
+def test_live_in_place_of_the_picture_and_back(lab: Lab, page: Page, problems: list[str]) -> None:
     notebook = opened(page, lab)
-    tables = page.locator(".wid-static table")
-    expect(tables).to_have_count(2)
-    expect(tables.first).to_be_hidden()
+    pictures, numbers = page.locator(".jp-OutputArea-output img"), page.locator(".wid-static p")
+    expect(pictures).to_have_count(2)
+    for hidden in (pictures.first, numbers.first):
+        expect(hidden).to_be_hidden()
     expect(explorer(page, 0)).to_be_visible()
     assert wrong_outputs(page) == []
     assert problems == []
     reopen(page, lab, notebook, restarted=True)
-    expect(tables.first).to_be_visible()
-    expect(tables.last).to_be_visible()
+    for shown in (pictures.first, pictures.last, numbers.first, numbers.last):
+        expect(shown).to_be_visible()
     expect(explorer(page, 0)).to_have_count(0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import make_page
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race, Stepper, WhatIf
@@ -17,7 +17,7 @@ from helpers.trace import Trace
 from helpers.trace.document import VERSION
 
 pytestmark = pytest.mark.browser
-VIEWS = ".wid-race, .wid-stepper, .wid-what_if"
+VIEWS = ".wid-writer, .wid-stepper, .wid-what_if"
 SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the third: a desk at 200% zoom
 
 
@@ -64,15 +64,39 @@ def test_a_trace_of_another_version_is_refused_in_the_page(
 
 
 def test_one_address_holds_the_state_of_each_view(folder: Path, page: Page, problems: list[str]) -> None:
-    page.goto(f"{(folder / 'index.html').as_uri()}#pass=3&race=0.5&words=Today,weather&numbers=10,3")
+    page.goto(f"{(folder / 'index.html').as_uri()}#pass=3&diary=Ada+writes&words=Today,weather&numbers=10,3")
     assert page.locator(".wid-stepper .wid-rail [aria-current]").inner_text() == "2"
-    assert page.locator(".wid-race .wid-counter").first.inner_text().startswith("46")
+    assert page.locator(".wid-writer textarea").input_value() == "Ada writes"
     assert page.locator(".wid-what_if input").evaluate_all("all => all.map(i => i.value)").count("3") == 1
     page.locator(".wid-stepper .wid-go").click()
     page.wait_for_url("**pass=4**")
-    for kept in ("race=0.5", "numbers=10,3", "words=Today,weather"):
+    for kept in ("diary=Ada+writes", "numbers=10,3", "words=Today,weather"):
         assert kept in page.url
     assert problems == []
+
+
+def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_path: Path) -> None:
+    views = {"race": Race(load_diary()), "toy": WhatIf()}
+    sections = [Section(view=view, heading=name.upper(), name=name) for name, view in views.items()]
+    save(tmp_path / "page.html", "Two", sections)
+    page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.goto((tmp_path / "page.html").as_uri())
+    copy = page.get_by_role("button", name="Copy the address of this moment")
+    expect(copy).to_have_count(2)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    skip = page.locator("a:focus")
+    expect(skip).to_have_text("TOY")
+    expect(skip).to_be_in_viewport()
+    skip.press("Enter")
+    expect(page.locator("#toy h2")).to_be_in_viewport()
+    expect(page.locator("#toy .wid-what_if")).to_be_focused()
+    page.locator(".wid-number").first.fill("3")
+    copy.last.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("copied") == page.url
+    assert "numbers=3," in page.url
+    expect(copy).to_have_count(2)
 
 
 def test_without_scripts_the_static_forms_stand_there(folder: Path, browser: Browser) -> None:
@@ -80,7 +104,15 @@ def test_without_scripts_the_static_forms_stand_there(folder: Path, browser: Bro
     page = context.new_page()
     page.goto((folder / "index.html").as_uri())
     text = page.locator("body").inner_text()
-    for said in ("with the KV cache", "Decode 1, with the cache", "weather"):
+    for said in (
+        "Without the cache 828 would have run",
+        "Decode 1, with the cache",
+        "4 tokens must run again",
+    ):
         assert said in text
-    assert page.locator("noscript details summary").first.is_visible()
+    pictures = page.locator("noscript img").all()
+    shown = [picture.evaluate("(image) => image.naturalWidth / image.width") for picture in pictures]
+    assert len(shown) == 3
+    assert min(shown) > 2, "drawn, and no wider than the page"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()

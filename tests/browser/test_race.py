@@ -16,7 +16,7 @@ from helpers.recording.diary import load_diary
 from helpers.sampling import Sampling
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
-from helpers.trace import Run, Trace
+from helpers.trace import Pass, Run, Trace
 from tests.made_traces import DROP, HOSTILE, SIZES, UNEQUAL, record_toy, with_event, with_fewer_passes
 
 pytestmark = pytest.mark.browser
@@ -35,20 +35,33 @@ READ = """() => ({
   t: Number(document.querySelector("input[type=range]").value),
   height: document.querySelector(".wid-race").offsetHeight,
   track: document.querySelector(".wid-track").getBoundingClientRect().width,
+  title: document.querySelector(".wid-prompt-title").textContent,
+  axis: document.querySelector(".wid-axis").textContent,
+  sentence: document.querySelector(".wid-sentence").textContent,
+  spoken: document.querySelector("input[type=range]").getAttribute("aria-valuetext"),
   said: [...document.querySelectorAll(".wid-text-so-far .wid-word")].map((word) => word.textContent),
   lanes: [...document.querySelectorAll(".wid-lane")].map((lane) => ({
+    names: [lane.querySelector("h3").textContent, lane.getAttribute("aria-label")],
+    counted: [...lane.querySelectorAll(".wid-counter")].map((node) => node.lastChild.textContent.trim()),
+    note: getComputedStyle(lane.querySelector(".wid-note")).visibility === "visible"
+      ? lane.querySelector(".wid-note").textContent : "",
+    blocks: [...lane.querySelectorAll(".wid-legs:not(.coming) .wid-leg")].map((leg) =>
+      [...leg.children].map((block) => [block.className.split(" ")[1], Number(block.style.flexGrow)])),
     counts: [...lane.querySelectorAll("b")].map((b) => Number(b.textContent.replaceAll(",", ""))),
     words: [...lane.querySelectorAll(".wid-reply .wid-word")]
       .filter((word) => getComputedStyle(word).visibility === "visible").map((word) => word.textContent),
     done: 100 - parseFloat(lane.querySelectorAll(".wid-legs")[1].style.clipPath.split(" ")[1]),
     legs: [...lane.querySelector(".wid-legs").children].map((leg) => leg.getBoundingClientRect().width),
     over: lane.classList.contains("over"),
+    clock: getComputedStyle(lane.querySelector(".wid-track"), "::after").visibility === "visible",
+    next: [...lane.querySelectorAll(".wid-reply .wid-word")].findIndex((word) => word.matches(".next")),
   })),
 })"""
 NOTE = """() => {
   window.said = [];
   const sentence = document.querySelector(".wid-sentence");
-  new MutationObserver(() => said.push(sentence.textContent)).observe(sentence, { childList: true });
+  const what = { childList: true, characterData: true, subtree: true };
+  new MutationObserver(() => said.push(sentence.textContent)).observe(sentence, what);
 }"""
 FRAMES = "performance.getEntriesByName('wid-frame').map((entry) => entry.duration)"
 
@@ -87,6 +100,16 @@ def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
     return counts, [clipped(tokens[out.chosen].text, 24) for out in outs]
 
 
+def blocks(step: Pass) -> list[list[Any]]:
+    """A pass as what runs again and what is new, each as long as its tokens."""
+    again = sum(stop - start for part in step.parts for start, stop in part.repeated)
+    kinds = [
+        ("again", again),
+        ("prompt" if step.phase == "prefill" else "fresh", step.counts["positions"] - again),
+    ]
+    return [[kind, many] for kind, many in kinds if many]
+
+
 @pytest.mark.parametrize("name", RACED)
 def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> None:
     """By the arrow key from pass to pass: counters, words and bars of both lanes."""
@@ -98,13 +121,29 @@ def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> Non
     page = show(trace)
     first = shown = page.evaluate(READ)
     prompt = trace.sequences[0].tokens[: trace.sequences[0].prompt]
+    assert first["title"] == f"prompt, {len(prompt)} token{'s' * (len(prompt) != 1)}"
+    assert first["axis"] == f"{VIEW['race']['axis']}{moments[-1]:,}"
+    assert [lane["names"] for lane in first["lanes"]] == [["with the KV cache"] * 2, ["without"] * 2]
+    for run, lane in zip(runs, first["lanes"], strict=True):
+        assert lane["counted"] == ["tokens run", "pairs"]
+        assert lane["blocks"] == [blocks(step) for step in run.steps]
     assert first["said"] == [clipped(token.text, 24) for token in prompt]
     for t in moments:
         shown = page.evaluate(READ)
         assert (shown["t"], shown["height"]) == (t, first["height"]), "nothing moves but what runs"
+        assert shown["spoken"] == f"{t:,} of {moments[-1]:,} tokens run"
+        done = f"{ends[0][-1]:,} tokens run instead of {ends[1][-1]:,}"
+        assert all(
+            lane["note"] in ("", f"done: {done}", done.replace(" tokens run", ""))
+            for lane in shown["lanes"][:1]
+        )
+        assert (shown["lanes"][0]["note"] == "") <= (t < ends[0][-1] or ends[0][-1] * 2 > moments[-1])
+        assert shown["lanes"][1]["note"] == ""
         for run, its_ends, lane in zip(runs, ends, shown["lanes"], strict=True):
             counts, words = at(trace, run, t)
             assert (lane["words"], lane["over"]) == (words, t >= its_ends[-1])
+            assert lane["clock"] == (t < its_ends[-1]), "a lane that is done has no clock any more"
+            assert lane["next"] == (len(words) if 0 < t < its_ends[-1] else -1)
             assert t not in its_ends or lane["counts"] == counts
             assert lane["done"] == pytest.approx(min(100, 100 * t / its_ends[-1]), abs=0.01)
             widths = [shown["track"] * n / moments[-1] for n in run.counted("positions")]
@@ -135,7 +174,7 @@ def test_play_ends_where_the_end_key_does(show: Callable[..., Page], motion: str
     expect(play).to_be_visible()
     assert page.evaluate(READ) == end
     assert len(page.evaluate("said")) <= 5, "a sentence for each stage, none for each frame"
-    expect(page).to_have_url(re.compile("#race=1$"))
+    expect(page).to_have_url(re.compile("#race=828$"))
 
 
 def test_play_stops_with_its_node_and_frames_are_short(show: Callable[..., Page]) -> None:
@@ -150,20 +189,52 @@ def test_play_stops_with_its_node_and_frames_are_short(show: Callable[..., Page]
     assert len(page.evaluate(FRAMES)) == before
 
 
+def test_what_is_said_and_what_colours_mean(show: Callable[..., Page]) -> None:
+    page = show(load_diary())
+    legend = "(nodes) => nodes.map((node) => [node.firstChild.className.split(' ')[1], node.textContent])"
+    assert page.locator(".wid-legend li").evaluate_all(legend) == [
+        ["prompt", "prompt"],
+        ["fresh", "new word"],
+        ["again", "run again"],
+    ]
+    said = {
+        0: "One prompt, the",
+        10: "The pause: ",
+        23: "The drip: ",
+        46: "With the cache all 24",
+        828: "The same 24",
+    }
+    for t, begins in said.items():
+        page.get_by_role("slider").fill(str(t))
+        assert page.evaluate(READ)["sentence"].startswith(begins)
+    paint = """(kind) => {
+      const nodes = document.querySelectorAll(`.wid-legend .${kind}, .wid-legs:not(.coming) .${kind}`);
+      return [...nodes].map((node) => getComputedStyle(node))
+        .map(({ backgroundColor, backgroundImage }) => [backgroundColor, backgroundImage !== "none"].join());
+    }"""
+    colours = [VIEW["palette"]["light"][name] for name in ("ink", "gen")]
+    solid = [f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)}),false" for c in colours]
+    assert [set(page.evaluate(paint, kind)) for kind in ("prompt", "fresh")] == [{one} for one in solid]
+    assert {mark.endswith("true") for mark in page.evaluate(paint, "again")} == {True}
+
+
 def test_an_address_is_a_time_or_the_nearest(show: Callable[..., Page]) -> None:
-    good = {"": 0, "#race=0.5": 414, "#race=.25&pass=2": 207, "#race=1": 828}
-    bad = dict.fromkeys(["=", "=0.", "=1e9", "=<b>", "=NaN", "=%", "=-0.1"], 0) | {"=2": 828}
+    good = {"": 0, "#race=414": 414, "#race=207.0&pass=2": 207, "#race=828": 828}
+    bad = dict.fromkeys(["=", "=0.", "=1e9", "=<b>", "=NaN", "=%", "=-0.1"], 0) | {"=829": 828}
     for address, t in {**good, **{f"#race{value}": t for value, t in bad.items()}}.items():
         page = show(load_diary(), address)
         assert page.evaluate(READ)["t"] == t, address
         said = VIEW["labels"]["no such"].replace("{names}", "race")
         assert page.locator(".wid-advice").text_content() == ("" if address in good else said)
+    page.get_by_role("slider").fill("10.25")
+    page.wait_for_url("**#race=10.25")
+    assert page.locator(".wid-advice").text_content() == "", "no longer true, no longer said"
 
 
 @pytest.mark.parametrize("width", [280, 400, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_width_and_both_themes(show: Callable[..., Page], width: int, scheme: str) -> None:
-    page = show(load_diary(), "#race=0.37", width, color_scheme=scheme)
+    page = show(load_diary(), "#race=306", width, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.locator(".wid-view.wid-dark").count() == (scheme == "dark")
     note = page.locator(".wid-note").first

@@ -32,13 +32,15 @@ def but_gone(problems: list[str]) -> list[str]:
 
 
 def in_sight(page: Page) -> list[str]:
-    """Which outputs of the first code cell take room on the page: "static", "live" or their text."""
+    """Which outputs of the first code cell take room on the page: "picture", "numbers", "live", or text."""
     return page.evaluate(
         """() => [...document.querySelector('.jp-CodeCell .jp-OutputArea').children]
           .filter((child) => child.matches('.jp-OutputArea-child'))
-          .filter((child) => child.getBoundingClientRect().height > 0 && child.textContent.trim())
+          .filter((child) => child.getBoundingClientRect().height > 0)
           .map((child) => child.querySelector('.wid-stepper') ? 'live'
-            : child.querySelector('table') ? 'static' : child.textContent)"""
+            : child.querySelector('img') ? 'picture'
+            : child.querySelector('table') ? 'numbers' : child.textContent.trim())
+          .filter((name) => name)"""
     )
 
 
@@ -71,7 +73,7 @@ def test_opened_again_after_a_restart(lab: Lab, page: Page, problems: list[str])
     expect(live(page)).to_be_visible()
     reopen(page, lab, notebook, restarted=True)
     expect(page.locator(".jp-OutputArea-output", has_text="model not found")).to_be_attached()
-    assert in_sight(page) == ["static"]
+    assert in_sight(page) == ["picture", "numbers"]
     assert but_gone(problems) == []
     run_all(page)
     expect(live(page)).to_be_visible()
@@ -92,10 +94,9 @@ def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
     clone.write_text(json.dumps(book), encoding="utf-8")
     open_notebook(page, lab, str(clone.relative_to(lab.root)))
     assert page.locator(".jp-OutputArea-output.jp-mod-trusted").count() == 0
-    tables = page.locator(".jp-OutputArea-output table")
-    expect(tables).to_have_count(5)  # two pictures, and three tables folded away
-    assert in_sight(page) == ["static"]
-    assert "●" in tables.first.inner_text()
+    table = page.locator(".jp-OutputArea-output table")
+    assert in_sight(page) == ["picture", "numbers"]
+    assert table.locator("tr").all_inner_texts()[5] == "next word\tnice (72.3%)\t<eos> (81.2%)\t<eos> (81.2%)"
     assert page.locator(".jp-OutputArea-output style, .jp-OutputArea-output svg").count() == 0
     assert but_gone(problems) == []
     run_all(page)
@@ -110,7 +111,7 @@ def test_two_steppers_and_one_shown_twice_keep_their_own_state(
     run_all(page)
     expect(page.locator(".wid-stepper")).to_have_count(3)
     live(page, 0).get_by_role("button", name="Next").click()
-    live(page, 2).get_by_role("button", name="off").click()
+    live(page, 2).get_by_role("group", name="KV cache").get_by_role("button", name="off").click()
     states = [
         (live(page, n).get_attribute("data-event"), live(page, n).get_attribute("data-cache"))
         for n in range(3)
@@ -174,7 +175,7 @@ def test_keys_on_a_control_delete_no_cell(lab: Lab, page: Page, problems: list[s
     run_all(page)
     controls = page.locator(".wid-stepper :is(button, input, select, [tabindex])")
     kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
-    assert kinds == ["button", "div", "input"]
+    assert kinds == ["button", "div", "input", "select"]
     for k in range(controls.count()):
         controls.nth(k).focus()
         page.keyboard.press("d")

@@ -117,16 +117,29 @@ PAINTED = """([x, y, w, h]) => {
 }"""
 
 
+# How many pixels of a column of the canvas are painted as weights are, from a point down.
+BAR = """([x, y, height]) => {
+  const canvas = document.querySelector('.wid-canvas');
+  const scale = canvas.width / canvas.clientWidth;
+  const { data } = canvas.getContext('2d').getImageData(Math.round(x * scale), Math.round(y * scale), 1,
+    Math.round(height * scale));
+  return [...data.keys()].filter((i) => i % 4 === 3 && data[i] > 127).length / scale;
+}"""
+# Where a node of the board stands in the canvas's pixels.
+BOX = """(([a, b]) => new DOMRect(a.x - b.x, a.y - b.y, a.width, a.height))(
+  [node, node.closest('.wid-sheet')].map((one) => one.getBoundingClientRect()))"""
+
+
 @pytest.mark.parametrize("name", ["n25", "n129", "n300"])
 def test_regions_of_the_canvas(open_page: Open, name: str) -> None:
     """Live rows are filled, those of earlier passes pale, those to come dots; K and V where they are kept."""
-    n, page = int(name[1:]), open_page(SIZES[name](), width=1240, start=1)
+    n, page = int(name[1:]), open_page(with_event(SWAP, 99, trace=SIZES[name]()), width=1240, start=1)
     size, first = min(n, 128), max(0, n - 128)  # the window ends with the newest
-    row_h = max(3, min(14, 4200 // size / 10))
+    row_h = max(3, min(14, 6720 // size / 16))
     names = {value: key for key, value in COLOURS.items()}
 
     def drawer(which: str) -> float:
-        return float(page.locator("[data-key=drawer]").evaluate(f"(node) => parseFloat(node.style.{which})"))
+        return float(page.locator("[data-key=drawer]").evaluate(f"(node) => {BOX}.{which}"))
 
     def paints(i: int, j: int) -> set[str]:
         left, width = drawer("left") + 7, (drawer("width") - 14) / size
@@ -135,7 +148,7 @@ def test_regions_of_the_canvas(open_page: Open, name: str) -> None:
 
     def row_of(kind: str, j: int) -> set[str]:
         left, width = drawer("left") + 7, (drawer("width") - 14) / size
-        top = drawer("top") + (11 if kind == "k" else 40)
+        top = {"k": drawer("top") + 11, "v": drawer("top") + 40, "head": 15}[kind]
         return {
             names[c]
             for c in page.evaluate(PAINTED, [left + (j - first) * width, top, width, 8])
@@ -144,16 +157,23 @@ def test_regions_of_the_canvas(open_page: Open, name: str) -> None:
 
     root(page).press("End")
     last = n - 1
+    if n == 25:
+        assert [sorted(row_of(kind, 3)) for kind in ("k", "v", "head")] == [["kf"], ["vf"], ["line"]], (
+            "at rest"
+        )
+        assert "gf" in row_of("head", last)
+    root(page).press("ArrowLeft")
     assert "qf" in paints(last, last)
     assert paints(last - 1, last - 1) <= {"qp"}
     assert paints(last - 1, last) == set(), "nobody looks ahead"
-    assert "k" in row_of("k", last)
+    assert ("k" in row_of("k", last), "v" in row_of("v", last)) == (True, True)
+    assert {"v", "vf"} & row_of("k", last - 1) == {"k", "kf"} & row_of("v", last - 1) == set(), "K is not V"
     if n == 25:  # columns of 4 px have no pixel of one colour alone
         assert "kf" in row_of("k", last - 1)
         assert "vf" in row_of("v", last - 1)
     root(page).press("c")
     assert "qf" not in paints(last - 1, last - 1), "again: hatched"
-    assert {"q", "ring"} & paints(last - 1, last - 1)
+    assert {"q", "panel"} & paints(last - 1, last - 1)
     assert "kf" not in row_of("k", last - 1), "used and dropped"
     root(page).press("c")
     root(page).press("ArrowLeft")
@@ -163,6 +183,37 @@ def test_regions_of_the_canvas(open_page: Open, name: str) -> None:
     assert paints(last - 1, first + 3) <= {"ring"}
 
 
+def test_bars_and_ticks_stand_on_their_lines_and_columns(open_page: Open) -> None:
+    trace = SIZES["n25"]()
+    for token in trace.sequences[0].tokens:
+        token.position += 1  # as the toy counts
+    page = open_page(trace, width=1240, start=1)
+    page.evaluate(
+        """() => {
+          window.ticks = [];
+          CanvasRenderingContext2D.prototype.fillText = (text, x) => window.ticks.push([text, x]);
+        }"""
+    )
+    root(page).press("End")
+    left, right = page.locator("[data-key=drawer]").evaluate(f"(node) => [{BOX}.left + 7, {BOX}.right - 7]")
+    label = page.locator(".wid-rowname").evaluate(f"(node) => {BOX}.top + node.offsetHeight / 2")
+    assert label == pytest.approx(32 + 24.5 * 14, abs=1), "the chosen line's name stands beside it"
+    ticks = page.evaluate("window.ticks")
+    assert len(ticks) > 10
+    for text, x in ticks:
+        assert int(text) == trace.sequences[0].tokens[int((x - left) * 25 // (right - left))].position
+    for head in (0, 1):
+        weights = trace.weights[f"0.24.0.{head}"] / 65535
+        middle = page.locator(f"[data-key=w{head}]").evaluate(f"(node) => {BOX}.top + node.offsetHeight / 2")
+        for j, weight in enumerate(weights):
+            x = left + (j + 0.5) * (right - left) / 25 - 1
+            painted = page.evaluate(BAR, [x, middle - 12, 20])
+            assert painted == pytest.approx(max(1.5, weight * 18) if weight * 25 >= 0.05 else 0, abs=1), (
+                head,
+                j,
+            )
+
+
 def test_past_128_tokens_a_window(open_page: Open) -> None:
     """Columns 173 to 300 of 300: what is drawn, clicked and pointed at is theirs."""
     trace = SIZES["n300"]()
@@ -170,18 +221,16 @@ def test_past_128_tokens_a_window(open_page: Open) -> None:
     page = open_page(trace, start=2, width=1240)
     assert "173 to 300 of 300" in page.locator(".wid-pickers").inner_text()
     canvas = page.locator(".wid-canvas")
-    left, right = page.locator("[data-key=drawer]").evaluate(
-        "(n) => [parseFloat(n.style.left) + 7, parseFloat(n.style.left) + parseFloat(n.style.width) - 7]"
-    )
+    left, right = page.locator("[data-key=drawer]").evaluate(f"(node) => [{BOX}.left + 7, {BOX}.right - 7]")
 
     def point(x: float, y: float) -> str:
         canvas.hover(position={"x": x, "y": y})
         return page.locator(".wid-readout").inner_text().replace("\u2068", "").replace("\u2069", "")
 
-    assert point(right - 2, 32 + 127 * 3.2 + 1).startswith(f"{texts[299]} looks at {texts[299]} with weight")
+    assert point(right - 2, 32 + 127 * 3.25 + 1).startswith(f"{texts[299]} looks at {texts[299]} with weight")
     assert page.locator(".wid-said.lit").text_content() == texts[299]
-    assert point(left + 2, 32 + 20 * 3.2 + 1).startswith(f"{texts[192]} looks at {texts[172]} with")
-    canvas.click(position={"x": left + 2, "y": 32 + 20 * 3.2 + 1})
+    assert point(left + 2, 32 + 20 * 3.25 + 1).startswith(f"{texts[192]} looks at {texts[172]} with")
+    canvas.click(position={"x": left + 2, "y": 32 + 20 * 3.25 + 1})
     assert chosen(page) == [texts[192]] * 2
     page.get_by_role("slider", name="First column shown").fill("0")
     assert "1 to 128 of 300" in page.locator(".wid-pickers").inner_text()
@@ -214,7 +263,7 @@ def test_the_keyboard_does_everything(open_page: Open) -> None:
     page.keyboard.press("Control+c")
     assert at(page, "cache") == "off"
     stops = []
-    for _ in range(22):
+    for _ in range(24):
         page.keyboard.press("Tab")
         found, outline = page.evaluate(
             """() => [document.activeElement.getAttribute('aria-label') || document.activeElement.textContent,
@@ -223,7 +272,14 @@ def test_the_keyboard_does_everything(open_page: Open) -> None:
         stops.append(found)
         assert outline == "solid", stops[-1]
     wanted = ["Training", "Prefill", "Decode 1", "Back", "Next", "Play", "Pass", "1", "2", "mean"]
-    names = ["even", "newest", "first", "all", "on", "off", "nice"]  # the last is the ribbon's chosen word
+    names = [
+        "even",
+        "newest",
+        "first",
+        "all",
+        *("on", "off") * 2,
+        "nice",
+    ]  # the last is the ribbon's chosen word
     assert stops == [*wanted, *names, "Today", "weather", "is", "so", "nice"]
     page.locator('[data-token="4"]').focus()
     page.keyboard.press("ArrowUp")
@@ -251,6 +307,8 @@ def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Open) -> Non
     page.get_by_role("button", name="Back").click()
     assert page.locator(".wid-ribbon").get_by_role("button", name="nice").is_disabled(), "it has not run yet"
     assert page.locator(".wid-said.emitted").all_text_contents() == ["nice"]
+    page = open_page(record_toy(), start=1, width=400)
+    expect(page.locator(".wid-contexts .chosen .wid-word")).to_have_text("so")
 
 
 def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
@@ -261,6 +319,12 @@ def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
         layer.get_by_role("button", name=number).click()
         assert read(page)["pressed"][1:3] == [number, pressed]
         assert head.get_by_role("button", name="newest").is_enabled() == can
+    page = open_page(UNEQUAL["heads"](), start=1)  # ten heads and six: a list
+    disabled = "(options) => options.map((option) => option.disabled)"
+    for number, missing in (("2", 4), ("1", 0)):
+        page.get_by_role("group", name="Layer").get_by_role("button", name=number).click()
+        heads = page.locator("select[aria-label=Head] option")
+        assert heads.evaluate_all(disabled) == [False] * (11 - missing) + [True] * missing
 
 
 def test_another_sequence_has_a_line_of_its_own(open_page: Open) -> None:
@@ -282,6 +346,10 @@ def test_what_belongs_together_lights_up(open_page: Open) -> None:
     page.locator('[data-key="w0.1s"]').hover()
     both = ["1", "c4.1", "ctx4.0", "h1", "k1", "v1", "t0.1", "w0", "w0.1d", "w0.1s", "b4"]
     assert page.evaluate(lit) == sorted(both)
+    numbers = "(nodes) => [...new Set(nodes.map((node) => node.className))].join()"
+    assert "soft" not in page.locator(".wid-contextrow span").evaluate_all(numbers), (
+        "those of the chosen line"
+    )
     assert "with weight 0.5 (even); it adds 0.5 × 20 = 10 to the context" in readout.inner_text()
     page.locator('[data-token="3"]').focus()
     words = page.evaluate(lit)
@@ -299,6 +367,47 @@ def test_what_belongs_together_lights_up(open_page: Open) -> None:
     assert page.evaluate(lit)
 
 
+def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Open) -> None:
+    """Outlined squares without a weight, a sentence that says what would go wrong, and an address."""
+    page = open_page(record_toy(), start=0)
+    said, cells = page.locator(".wid-ahead"), page.locator(".wid-cell.ahead:not(.wid-key)")
+    before = read(page)
+    expect(said).to_be_hidden()
+    switch = page.get_by_role("group", name="Left only")
+    switch.get_by_role("button", name="off").click()
+    expect(cells).to_have_count(6)
+    right = [f"c{i}.{j}" for i in range(4) for j in range(i + 1, 4)]
+    assert cells.evaluate_all("(nodes) => nodes.map((node) => node.dataset.key)") == right
+    assert cells.evaluate_all(
+        "(nodes) => nodes.map((n) => [n.textContent, n.style.cssText.includes('side')])"
+    ) == ([["", False]] * 6)
+    edges = cells.evaluate_all("(nodes) => nodes.map((node) => getComputedStyle(node).borderTopStyle)")
+    assert set(edges) == {"dashed"}
+    expect(said).to_contain_text("Without the mask, 6 more pairs: each line but the last would see the word")
+    assert said.get_attribute("role") == "status"
+    expect(page.locator(".wid-legend")).to_contain_text("seen without the mask")
+    heard = read(page)["words"][1].replace("\u2068", "").replace("\u2069", "")
+    assert heard.endswith("would also see: weather (2), is (3), so (4).")
+    root(page).press("ArrowRight")
+    expect(said).to_contain_text("their K and V would change with every new word")
+    root(page).press("ArrowRight")
+    expect(said).to_contain_text("Without the mask nothing changes here")
+    expect(cells).to_have_count(0)
+    root(page).press("c")
+    expect(said).to_contain_text("10 more pairs: tokens would look at those after them")
+    page.wait_for_timeout(320)
+    address = page.evaluate("location.hash")
+    assert "mask=off" in address
+    expect(open_page(record_toy(), start=0, address=address).locator(".wid-cell.ahead")).to_have_count(11)
+    for key in ("c", "Home", "m"):
+        root(page).press(key)
+    assert read(page) == before
+    few = open_page(record_toy(), start=0, panels="work", address="#mask=off")
+    expect(few.locator(".wid-advice")).to_contain_text("no such mask here")
+    root(few).press("m")
+    expect(few.locator(".wid-cell.ahead")).to_have_count(0)
+
+
 def test_play_walks_to_the_end_and_stops(open_page: Open) -> None:
     page = open_page(record_toy(), start=0)
     page.clock.install()
@@ -307,7 +416,8 @@ def test_play_walks_to_the_end_and_stops(open_page: Open) -> None:
     page.clock.run_for(3000)
     assert at(page) == 2
     expect(page.get_by_role("button", name="Play")).to_be_visible()
-    for key, event in (("Home", 0), ("Space", 1), ("Space", 1)):
+    again = ("End", 2), ("Space", 1), ("Space", 1)  # at the end it begins anew
+    for key, event in (("Home", 0), ("Space", 1), ("Space", 1), *again):
         root(page).press(key)
         page.clock.run_for(1500)
         assert at(page) == event
@@ -326,6 +436,7 @@ COUNT_MOTIONS = """() => {
   const { animate } = Element.prototype;
   Element.prototype.animate = function (...how) {
     window.motions += 1;
+    window.emptied += how[0].some((frame) => frame.offset > 0);
     return animate.apply(this, how);
   };
 }"""
@@ -344,12 +455,15 @@ def test_motion_ends_where_no_motion_ends(open_page: Open) -> None:
         page.evaluate(COUNT_MOTIONS)
     for cached in (True, False):
         for page in (still, moving):
-            page.evaluate("window.motions = 0")
+            page.evaluate("window.motions = window.emptied = 0")
             root(page).press("Home")
             root(page).press("ArrowRight")
             page.wait_for_timeout(700)
             root(page).press("ArrowRight")
         assert [page.evaluate("window.motions > 0") for page in (still, moving)] == [False, True], cached
+        assert moving.evaluate("window.emptied > 0") != cached, (
+            "without the cache the drawer is emptied first"
+        )
         comes_to_rest(moving)
         assert read(moving) == read(still)
         root(moving).press("c")
@@ -407,13 +521,15 @@ def test_addresses_made_by_hand(open_page: Open, address: str, state: list[str],
     advice = page.locator(".wid-advice")
     assert advice.is_visible() == bool(wrong)
     assert f" no such {wrong} here" in advice.text_content() or not wrong  # type: ignore[operator]
+    page.evaluate("() => { location.hash = '#pass=2'; }")
+    expect(advice).to_be_hidden()
 
 
 LEVEL_SIGNS = {
     ".wid-caption, .wid-cell.share:not(.wid-key), [aria-label=Head]": "attention",
     ".wid-text.target, .wid-candidate": "prediction",
     ".wid-workwords": "work",
-    ".wid-text.ledger, .wid-text.shape": "everything",
+    ".wid-text.ledger, .wid-looks .shape": "everything",
 }
 
 
@@ -456,7 +572,8 @@ def test_controls_stay_where_they_are(open_page: Open, name: str, width: int) ->
     trace = WALKED[name]()
     page = open_page(trace, width=width, start=0)
     boxes = """() => [...document.querySelectorAll(
-        '.wid-controls :is(button, input, select), .wid-board, .wid-ribbon, .wid-say')].map((node) => {
+        '.wid-live > .wid-controls :is(button, input, select), .wid-board, .wid-ribbon, .wid-say')
+    ].map((node) => {
       const { left, top, width } = node.getBoundingClientRect();
       return [left + scrollX, top + scrollY, width].map(Math.round).join();
     }).join(' ')"""
@@ -584,6 +701,43 @@ def test_hostile_text_is_text(open_page: Open) -> None:
     assert page.locator(".wid-head, .wid-said").evaluate_all(wide) == 0
 
 
+def test_the_legend_says_what_the_marks_are(open_page: Open) -> None:
+    page = open_page(record_toy(), start=1)
+    found = (
+        """(nodes) => nodes.map((node) => [node.firstChild.className ?? "", node.lastChild.textContent])"""
+    )
+    marks = [
+        [f"wid-cell {kind} share wid-key", word]
+        for kind, word in (
+            ("now", "this pass"),
+            ("earlier", "an earlier pass"),
+            ("masked", "masked"),
+            ("again", "again"),
+        )
+    ]
+    rows = [
+        [f"wid-row v {state} wid-key", word]
+        for state, word in (("written",) * 2, ("read",) * 2, ("made", "dropped"))
+    ]
+    assert page.locator(".wid-legend li").evaluate_all(found) == [
+        *marks,
+        *rows,
+        ["", "area of a square: attention weight"],
+    ]
+    assert page.locator('[data-key="k1"]').get_attribute("title") == "K of \u2068weather\u2069: written"
+    assert page.locator('[data-key="v1"]').get_attribute("title") == "V of \u2068weather\u2069: written"
+    titles = page.locator(".wid-head").evaluate_all("(nodes) => nodes.map((node) => node.title)")
+    assert titles == ["Today", "weather", "is", "so", "nice"]
+    back, forth = (page.get_by_role("button", name=name, exact=True) for name in ("Back", "Next"))
+    for key, ends in (
+        ("Home", ["true", "false"]),
+        ("End", ["false", "true"]),
+        ("ArrowLeft", ["false", "false"]),
+    ):
+        root(page).press(key)
+        assert [one.get_attribute("aria-disabled") for one in (back, forth)] == ends
+
+
 def test_the_pass_can_be_heard(open_page: Open) -> None:
     page = open_page(record_toy(), start=2)
     assert page.locator(".wid-sentence").get_attribute("aria-live") == "polite"
@@ -608,7 +762,7 @@ def test_shapes_of_a_long_run_are_not_cut(open_page: Open) -> None:
     page = open_page(record_toy(ban_eos=True, max_new=61))
     root(page).press("End")
     root(page).press("c")
-    shape = page.locator(".wid-text.shape", has_text="scores 4 × 64 × 64")
+    shape = page.locator(".wid-looks .shape", has_text="scores 4 × 64 × 64")
     assert shape.evaluate("(node) => node.scrollWidth <= node.clientWidth")
     took = page.evaluate("performance.getEntriesByName('wid-step').map((entry) => entry.duration)")
     assert len(took) == 2, "each step leaves its time for the benchmark"
@@ -635,7 +789,7 @@ def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
     assert page.get_by_role("button", name="Next").get_attribute("aria-disabled") == "true"
     root(page).press("End")
     assert at(page) == 2
-    page.get_by_role("button", name="on", exact=True).click()
+    page.get_by_role("group", name="KV cache").get_by_role("button", name="on").click()
     assert read(page)["rail"] == ["Drop"], "who did not step is back where he was"
     slider.fill("1")
     for _ in range(2):
@@ -650,26 +804,27 @@ def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
 def test_a_step_between_two_passes_of_one_run(open_page: Open) -> None:
     page = open_page(with_event(SWAP, 2), start="decode")
     assert read(page)["rail"] == ["Decode 1"]
-    assert read(page)["work"] == ["1 of 5, 4 avoided", "5 of 15, 10 avoided"]
+    assert read(page)["work"] == ["1 of 5, 4 avoided", "5 of 15, 10 avoided", "4"]
     for event in (2, 3):
         root(page).press("c")
         assert (at(page), read(page)["rail"]) == (event, ["Decode 1"])
     page.get_by_role("button", name="Swap").click()
     assert read(page)["sentence"] == SWAP.say
-    page.get_by_role("button", name="off").click()
+    page.get_by_role("group", name="KV cache").get_by_role("button", name="off").click()
     assert read(page)["rail"] == ["Prefill"]
     root(page).press("ArrowRight")
-    page.get_by_role("button", name="on", exact=True).click()
+    page.get_by_role("group", name="KV cache").get_by_role("button", name="on").click()
     assert read(page)["rail"] == ["Decode 1"], "who stepped on is at the pass he stepped to"
     page = open_page(with_event(SWAP, 2), start="decode", cache=False)
     assert (at(page), read(page)["rail"]) == (2, ["Decode 1"]), "a start is found in the run that is shown"
+    assert at(open_page(with_event(DROP, 3), start="drop")) == 3, "what is no pass can be the start"
 
 
 def test_a_run_with_fewer_passes(open_page: Open) -> None:
     page = open_page(with_fewer_passes(), start=0)
     root(page).press("End")
     shown = read(page)
-    assert (shown["at"][0], shown["work"]) == ("5", ["1", "8"])
+    assert (shown["at"][0], shown["work"]) == ("5", ["1", "8", "7"])
     assert "without" not in shown["foot"]
     for key, event in (("c", 3), ("c", 5), ("c", 3), ("ArrowLeft", 2), ("c", 2)):
         root(page).press(key)

@@ -17,6 +17,12 @@ from tests.toy_cases import WORDS, run
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
 PROMPT = list(zip(WORDS, [10.0, 20, 1, 5, 14], strict=True))
+COLOURS = {
+    f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
+    for theme in ("light", "dark")
+    for name, c in VIEW["palette"][theme].items()
+    if len(c) == 7
+}
 CHANGED = [(word, 8.0 if word == "weather" else x) for word, x in PROMPT]
 
 READ = """() => {
@@ -25,9 +31,17 @@ READ = """() => {
     words: [...document.querySelectorAll('.wid-word:is(input)')].map((field) => field.value),
     numbers: [...document.querySelectorAll('.wid-number')].map((field) => Number(field.value)),
     now: texts('.wid-stored > span:first-child'), was: texts('.wid-stored > span + span'),
+    paints: [...document.querySelectorAll('td.wid-stored')].map((cell) => {
+      const { backgroundColor, backgroundImage, borderTopStyle, borderTopWidth } = getComputedStyle(cell);
+      const edge = parseFloat(borderTopWidth) ? borderTopStyle : "none";
+      return [cell.className.split(' ')[1], cell.title, backgroundColor, backgroundImage !== "none", edge];
+    }),
+    edited: [...document.querySelectorAll('.wid-edited')].map((field) => field.value),
+    layers: texts('.wid-layer b'), titles: texts('.wid-outcome p'),
     states: [...document.querySelectorAll('td.wid-stored')].map((cell) => cell.className.split(' ')[2]),
     kept: document.querySelector('.wid-kept')?.colSpan ?? 0,
-    again: texts('.wid-again').join(''), sentence: texts('.wid-sentence')[0], hint: texts('.wid-hint')[0],
+    keep: texts('.wid-kept').join(''), again: texts('.wid-again').join(''),
+    sentence: texts('.wid-sentence')[0], hint: texts('.wid-hint')[0],
     shares: texts('.wid-outcome .wid-percent'), chosen: texts('.wid-outcome .chosen .wid-word'),
   };
 }"""
@@ -69,10 +83,28 @@ def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, 
     texts = [f"{'yes' if r[0] else 'no'} · {r[1]:g}" if isinstance(r, list) else number(r) for r in rows]
     assert shown["now"] == texts
     assert shown["shares"][:8] == [percent(p) for says in (old, new) for p in says["probabilities"]]
-    assert (shown["kept"], shown["again"]) == (wanted.pop("kept"), wanted.pop("again"))
+    kept = wanted.pop("kept")
+    assert (shown["kept"], shown["again"]) == (kept, wanted.pop("again"))
+    assert shown["keep"] == (f"keep {kept} token{'s' * (kept > 1)}" if kept else "")
     for state, many in wanted.items():
         assert shown["states"].count(state) == many, state
+    check_paints(shown)
+    assert shown["layers"] == ["Layer 1", "Layer 2"]
+    assert (
+        shown["titles"]
+        == ["It said", "It says now", "If layer 1 alone is made again"][: len(shown["titles"])]
+    )
     return shown
+
+
+def check_paints(shown: dict[str, Any]) -> None:
+    """Each state of a row looks like itself, K unlike V, and says on pointing what it is."""
+    titles = {"kept": "kept", "stale": "stale", "same": "as before, but made again", "new": "new"}
+    for state, (kind, title, ground, hatched, edge) in zip(shown["states"], shown["paints"], strict=True):
+        assert title == titles[state]
+        assert COLOURS.get(ground) == (f"{kind}f" if state == "kept" else None)
+        assert hatched == (state == "stale")
+        assert edge == {"kept": "none", "stale": "solid", "same": "solid", "new": "dashed"}[state]
 
 
 def field(page: Page, name: str, place: int) -> Locator:
@@ -101,9 +133,11 @@ def test_a_number_a_word_in_out_exchanged_and_back(open_page: Open) -> None:
     shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5, same=11, new=0)
     assert shown["was"][5:10] == ["", "was 20", "", "", ""]
     assert "weather carries 8 now, not 20." in shown["sentence"]
+    assert shown["edited"] == ["8"]
     assert shown["chosen"] == ["<eos>", "<eos>", "nice"], "layer 1 alone made again is not enough"
     page.get_by_role("button", name="Reset").click()
     shown = check(page, PROMPT, kept=5, again="", stale=0)
+    assert shown["edited"] == []
     assert shown["sentence"].startswith("Nothing is changed")
     button(page, "+", 1).press("Enter")
     moved = [("Oslo", 8.0), *PROMPT]
@@ -153,6 +187,8 @@ def test_what_is_wrong_changes_nothing(open_page: Open, name: str, text: str, sa
     assert said in shown["hint"]
     assert shown["hint"].endswith("Nothing was changed.")
     expect(field(page, name, 2)).to_be_focused()
+    field(page, "number", 2).fill("7")
+    assert page.evaluate(READ)["hint"] == VIEW["what_if"]["hint"], "no longer true, no longer said"
 
 
 @pytest.mark.parametrize(("width", "dark"), [(280, True), (1600, False)])

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { carriesSpaces, runningText } from "../../helpers/stepper/js/format.js";
 import { nearest, readAddress, withValues } from "../../helpers/stepper/js/address.js";
-import { isPicked, rowCells, weightsIn } from "../../helpers/stepper/js/frame.js";
+import { AHEAD, isPicked, MASKED, NOW, rowCells, weightsIn } from "../../helpers/stepper/js/frame.js";
 import { aboutKey, linked, pointedAt } from "../../helpers/stepper/js/links.js";
 import * as trace from "../../helpers/stepper/js/trace.js";
 import { frame, load, record } from "./traces.mjs";
@@ -43,6 +43,25 @@ test("cells of a part of the columns are those of the whole row", () => {
     const part = rowCells(run, 2, 20, 5, 22);
     assert.deepEqual([part.states, part.counts], [whole.states.slice(5, 22), whole.counts.slice(5, 22)]);
   }
+});
+
+test("what stands to the right of a line would be seen without the mask, and what a window hides would not", () => {
+  const data = load("toy");
+  data.runs[0].events[PREFILL].parts[0].visible[2] = [[1, 3]];
+  const { run } = frame(trace.readTrace(data), PREFILL);
+  const row = (ahead) => [...rowCells(run, PREFILL, 2, 0, 5, ahead).states];
+  assert.deepEqual(
+    [row(false), row(true)],
+    [
+      [MASKED, NOW, NOW, MASKED, 0],
+      [MASKED, NOW, NOW, AHEAD, 0],
+    ],
+  );
+  assert.deepEqual(
+    [...rowCells(run, PREFILL, 2, 2, 4, true).states],
+    [NOW, AHEAD],
+    "of a part of the columns",
+  );
 });
 
 test("a token that runs again may look at less: each cell has its own count, and the last look is shown", () => {
@@ -181,7 +200,9 @@ test("addresses: names and values, whole numbers, and the nearest there is", () 
     ["1.5", 2, false],
     ["1e3", 2, false],
     ["3x", 2, false],
+    ["120", 5, false],
     ["9".repeat(99), 2, false],
   ])
     assert.deepEqual(nearest(text, 1, 5, 2), { value, fits }, text);
+  assert.deepEqual(nearest("120", 1, 300, 2), { value: 120, fits: true });
 });

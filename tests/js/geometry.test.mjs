@@ -5,6 +5,7 @@ import {
   columnWidths,
   fittingRail,
   layoutOf,
+  nextTop,
   railItems,
   rowAt,
   scrollFor,
@@ -47,7 +48,7 @@ test("columns stand side by side, in one piece, and never on top of the notes", 
           assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
         if (layout.next)
           assert.ok(layout.next.x + layout.next.width <= layout.width + 1, `${width} ${columns}`);
-        const bands = [layout.y.heads, layout.y.grid, layout.y.k, layout.y.v, layout.height];
+        const bands = [layout.y.heads, layout.y.cell, layout.y.k, layout.y.v, layout.height];
         assert.deepEqual(
           bands,
           [...bands].sort((a, b) => a - b),
@@ -96,11 +97,26 @@ test("the canvas begins past two dozen tokens", () => {
   assert.equal(lay(862, 25).dense, true);
 });
 
+test("the next words keep above the cache, and on a dense board above the sums, which share their column", () => {
+  for (const [columns, below] of [
+    [5, "k"],
+    [25, "caption"],
+    [128, "caption"],
+  ]) {
+    const layout = lay(1162, columns);
+    const [lines, height] = [9, 24];
+    const top = nextTop(layout, layout.y[below] - 4, lines, height);
+    assert.ok(top + 22 + lines * height <= layout.y[below], `${columns} tokens`);
+  }
+  const without = lay(1162, 25, { ...ALL, weights: false });
+  assert.ok(nextTop(without, without.y.k, 9, 24) + 22 + 9 * 24 <= without.y.k);
+});
+
 test("points and cells", () => {
   const layout = lay(862, 5);
   layout.xs.forEach((x, k) => assert.equal(columnAt(layout, x + 5), k));
   for (const x of [layout.x0 - 1, layout.xEnd + 1]) assert.equal(columnAt(layout, x), null);
-  assert.equal(rowAt(layout, layout.y.grid + 3.5 * layout.rowH, 5), 3);
+  assert.equal(rowAt(layout, layout.y.cell + 3.5 * layout.rowH, 5), 3);
   assert.equal(rowAt(layout, layout.y.k, 5), null);
 });
 

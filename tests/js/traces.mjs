@@ -16,6 +16,6 @@ export function record(name) {
   return readTrace(load(name));
 }
 
-export function frame(record_, event, { cached = true, layer = 0, row = null, head = null } = {}) {
-  return frameOf(record_, { event, cached, layer, row, head });
+export function frame(record_, event, { cached = true, layer = 0, row = null, head = null, ahead } = {}) {
+  return frameOf(record_, { event, cached, layer, row, head, ahead });
 }

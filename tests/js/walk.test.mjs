@@ -1,146 +1,311 @@
-// Every event, layer, sequence, head and line of every trace, held against tests/expected.py.
+// What tests in a browser are held to (shown.mjs) is held here, at every event, layer, sequence, head and line of
+// every trace: the grid, rows and tokens against tests/expected.py, all else against the JSON of the trace itself.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import VIEW from "../../helpers/stepper/view.json" with { type: "json" };
-import { candidates } from "../../helpers/stepper/js/board.js";
-import { formatNumber } from "../../helpers/stepper/js/format.js";
-import * as states from "../../helpers/stepper/js/frame.js";
-import { headsOf, readTrace } from "../../helpers/stepper/js/trace.js";
-import { shades } from "../../helpers/stepper/js/ribbon.js";
-import {
-  describe,
-  ledgerOf,
-  plainSentence,
-  rowsNote,
-  sentenceOf,
-  sumOf,
-} from "../../helpers/stepper/js/words.js";
-import { frame, load } from "./traces.mjs";
+import { formatNumber, formatPercent } from "../../helpers/stepper/js/format.js";
+import { decodeWeights, readSequences } from "../../helpers/stepper/js/trace.js";
+import { shownAt } from "./shown.mjs";
+import { load } from "./traces.mjs";
 
-const ALL = new Set(["contexts", "targets", "prediction", "ledger", "weights"]);
-const { now, masked, earlier } = VIEW.marks;
-const SIGNS = ["", now, null, masked, earlier, "-"]; // by state: nothing, now, again, masked, earlier, coming
-const rounded = (x) => Number(x.toFixed(6));
+const LISTED = 12; // weights, and rows, that are told one by one
+const spread = (ranges) => ranges.flatMap(([a, b]) => Array.from({ length: b - a }, (_, i) => a + i));
+const near = (a, b) => Math.abs(a - b) < 1e-6 * Math.max(1, Math.abs(a));
+const plain = (text) => text.replaceAll(/[\u2068\u2069]/g, "");
 
-function grid({ run, event, columns }) {
-  return columns.map((_, i) => {
-    const { states: row, counts } = states.rowCells(run, event.index, i, 0, columns.length);
-    return Array.from(row, (state, j) => SIGNS[state] ?? String(counts[j]));
+/** Places, in a line of words, behind the names of tokens: "so (4), nice (5)". */
+const placesIn = (text) => [...text.matchAll(/ \((\d+)\)/g)].map((found) => Number(found[1]));
+
+/** Indices, of stretches longer than 8 only the first and the last, as places in the text. */
+function told(indices, tokens) {
+  const starts = indices.filter((i) => !indices.includes(i - 1));
+  const stretches = starts.map((start) => {
+    const length = indices.slice(indices.indexOf(start)).findIndex((i, k) => i !== start + k);
+    return indices.slice(indices.indexOf(start)).slice(0, length < 0 ? undefined : length);
+  });
+  const ends = stretches.flatMap((one) => (one.length <= 8 ? one : [one[0], one.at(-1)]));
+  return ends.map((i) => tokens[i].position);
+}
+
+/** What a run has done up to an event, for one sequence: parts of passes that count, outs, rows that left. */
+function before(data, run, event, sequence) {
+  const events = run.events.slice(0, event + 1);
+  const passes = events.filter((one) => one.op === "pass" && one.phase !== "training");
+  const parts = passes.flatMap((pass) => pass.parts.filter((part) => part.sequence === sequence));
+  const drops = events.filter((one) => one.op === "drop" && one.sequence === sequence);
+  const dropped = drops.reduce((sum, drop) => sum + spread(drop.rows).length, 0);
+  return { passes, parts, dropped, outs: parts.flatMap((part) => part.out) };
+}
+
+/** A grid of all columns, with the marks that are expected, and rows of later passes as they are to be. */
+function withThoseToCome(marks, run, event, sequence, size) {
+  const grid = Array.from({ length: size }, (_, i) =>
+    Array.from({ length: size }, (_, j) => marks[i]?.[j] ?? ""),
+  );
+  const ran = new Set(run.events.slice(0, event + 1).flatMap((one) => queriesOf(one, sequence)));
+  for (const later of run.events.slice(event + 1))
+    queriesOf(later, sequence).forEach((query, k) => {
+      const [part] = later.parts.filter((one) => one.sequence === sequence);
+      if (!ran.has(query)) for (const j of spread(part.visible[k])) grid[query][j] ||= "-";
+      ran.add(query);
+    });
+  return grid;
+}
+
+function queriesOf(event, sequence) {
+  const part = event.parts?.find((one) => one.sequence === sequence);
+  return part ? spread([...part.repeated, ...part.new]).sort((a, b) => a - b) : [];
+}
+
+function checkWords(shown, want, view, tokens) {
+  const lines = view.words.map(plain);
+  const rows = (state) => want.rows.flatMap((one, i) => (one === state && i < shown.columns ? [i] : []));
+  const words = { written: "written", read: "read", rest: "at rest", made: "made, used and dropped" };
+  for (const [state, word] of Object.entries({ ...words, dropped: "dropped" })) {
+    const line = lines.find((one) => one.startsWith(`Rows of K and V ${word}: `));
+    assert.deepEqual(line ? placesIn(line) : [], told(rows(state), tokens), state);
+  }
+  const looks = lines.filter((one) => one.includes(" looks at ") && !one.includes("rows are scored"));
+  const live = shown.live.length > LISTED ? [shown.live[0], shown.live.at(-1)] : shown.live;
+  assert.equal(looks.length, live.length);
+  looks.forEach((line, k) => {
+    const marks = shown.marks[live[k]];
+    const [seen, masked] = [(mark) => mark && mark !== "×", (mark) => mark === "×"].map((wanted) =>
+      told(
+        [...marks.keys()].filter((j) => wanted(marks[j])),
+        tokens,
+      ),
+    );
+    const [name, what] = line.split(" looks at ");
+    assert.deepEqual(placesIn(` ${name}`), [tokens[live[k]].position]);
+    assert.deepEqual(placesIn(what.split("; masked: ")[0]), seen);
+    assert.deepEqual(placesIn(what.split("; masked: ")[1] ?? ""), masked);
+    const again = marks.filter((mark) => /^\d/.test(mark)).length;
+    assert.equal(line.match(/, (\d+) of them scored before/)?.[1] ?? "0", String(again));
+  });
+  const idle = lines.find((one) => one.startsWith("Not run in this pass: "));
+  const untouched = shown.counted && shown.pass !== "Training" ? Object.keys(want.untouched).map(Number) : [];
+  assert.deepEqual(idle ? placesIn(idle) : [], told(untouched, tokens));
+  const contexts = view.lines.flatMap(({ head, name }, k) =>
+    head === null ? [] : [`${name} ${view.contexts[view.row]?.[k]}`],
+  );
+  const beside = lines.find((one) => one.startsWith("Contexts of "));
+  assert.equal(beside !== undefined, view.row in view.contexts);
+  if (beside) assert.ok(beside.endsWith(` (${tokens[view.row].position}): ${contexts.join(", ")}.`), beside);
+  for (const fate of ["accepted", "rejected"]) {
+    const line = lines.find((one) => one.startsWith(`Drafts ${fate}: `));
+    const drafts = want.tokens.flatMap((token, i) => (token[5] === fate && i < shown.columns ? [i] : []));
+    assert.deepEqual(line ? placesIn(line) : [], told(drafts, tokens));
+  }
+  assert.equal(lines.at(-1), `Ledger: ${shown.ledger}.`);
+}
+
+/** Weights of the chosen line, in words: the greatest, in the order of their tokens. */
+function checkWeightsInWords(view, weightsOf, names, tokens) {
+  const lines = view.words.map(plain).filter((one) => one.startsWith("Attention weights of "));
+  const heads = [...new Set([view.head, ...view.lines.map((line) => line.head)])];
+  assert.equal(lines.length, view.row === null ? 0 : heads.length);
+  lines.forEach((line, k) => {
+    const weights = weightsOf(view.row, heads[k]);
+    const name = heads[k] === null ? "mean" : names.get(heads[k]);
+    assert.match(line, new RegExp(` \\(${tokens[view.row].position}\\) in layer \\d+, ${name}: `));
+    const said = line.slice(line.indexOf(`, ${name}: `) + name.length + 4);
+    if (!weights) return assert.equal(said, "not recorded.");
+    const picked = weights.filter(([, w]) => w * weights.length >= 0.05);
+    const most = picked.filter(([, w]) => picked.filter(([, other]) => other > w).length < LISTED);
+    assert.deepEqual(
+      placesIn(said),
+      most.map(([j]) => tokens[j].position),
+    );
+    for (const [j, w] of most) assert.ok(said.includes(` (${tokens[j].position}) ${formatNumber(w)}`), said);
+    const others = weights.length - most.length;
+    assert.equal(said.match(/less on (\d+) other/)?.[1] ?? "0", String(others));
   });
 }
 
-/** The marks of a trace in a grid of all columns, with the rows to come. */
-function wholeGrid(want) {
-  const size = want.columns;
-  const sees = (i, j) => (want.coming[i]?.includes(j) ? "-" : "");
-  return Array.from({ length: size }, (_, i) =>
-    Array.from({ length: size }, (_, j) => want.marks[i]?.[j] || sees(i, j)),
-  );
+function checkSentence(shown, data, raw, part, same, tokens, sequence) {
+  const { sentence } = shown;
+  if (raw.op === "pass" ? !part : (raw.sequence ?? sequence) !== sequence)
+    return assert.equal(sentence, "Nothing happens to this sequence here: another one has its turn.");
+  if (raw.op !== "pass") return assert.equal(sentence, raw.say);
+  const pairs = spread(part.visible.flat()).length;
+  assert.ok(sentence.includes(`${pairs.toLocaleString("en")} ${pairs === 1 ? "pair" : "pairs"}`), sentence);
+  const many = raw.parts.length;
+  if (many > 1)
+    assert.ok(sentence.startsWith(`${many} sequences run together, ${raw.counts.pairs} pairs in all.`));
+  const words = part.out.map((out) => tokens[out.chosen].text);
+  if (words.length) assert.ok(sentence.includes(words.at(-1)));
+  const others = same?.parts.find((one) => one.sequence === sequence)?.visible;
+  const most = others ? spread(others.flat()).length : 0;
+  const instead = part.kept[1] > 0 && ["decode", "verify"].includes(raw.phase) && most > pairs;
+  assert.equal(sentence.includes(` instead of ${most.toLocaleString("en")}.`), instead, sentence);
+  assert.equal(/ instead of /.test(sentence), instead, sentence);
 }
 
-function checkEvent(shown, want) {
-  const { columns, event, run, work, record } = shown;
-  assert.deepEqual(grid(shown), wholeGrid(want));
-  assert.deepEqual(event.queries, want.live);
-  assert.equal(columns.length, want.columns);
-  const tokens = record.tokens.map((_, i) => states.tokenState(record, run, event, i));
+function checkWork(shown, data, run, event, done, part, same, sequence) {
+  const raw = run.events[event];
+  const [plainRun] = data.runs.filter((one) => one.cache === "none");
+  for (const { name, done: counted, total, avoided } of shown.work.bars) {
+    assert.equal(counted, raw.counts?.[name] ?? 0);
+    assert.equal(total, same?.counts[name] ?? null);
+    assert.equal(avoided, same ? same.counts[name] - raw.counts[name] : 0);
+  }
+  assert.equal(shown.work.reads.done, raw.counts?.rows_read ?? 0);
+  const positions = (passes) => passes.reduce((sum, pass) => sum + pass.counts.positions, 0);
+  assert.equal(shown.work.soFar, positions(done.passes));
+  const last = run.events.slice(0, event + 1).findLast((one) => one.op === "pass");
+  const reached = last && run.cache !== "none" ? twin(run, plainRun, last) : null;
+  const others = reached && plainRun.events.slice(0, plainRun.events.indexOf(reached) + 1);
+  const without = others?.filter((one) => one.op === "pass" && one.phase !== "training");
+  assert.equal(shown.work.soFarWithout, without ? positions(without) : null);
+  const written = done.parts.reduce((sum, one) => sum + spread(one.written).length, 0);
+  assert.equal(shown.work.stored, part ? part.kept[1] : written - done.dropped);
+  assert.ok(!part || raw.phase === "training" || part.kept[1] === written - done.dropped);
+}
+
+/** The same pass of another run: of its phase as many have gone before. */
+function twin(run, other, pass) {
+  const like = (one) => one.op === "pass" && one.phase === pass.phase;
+  return other?.events.filter(like)[run.events.filter(like).indexOf(pass)] ?? null;
+}
+
+function checkLedger(shown, run, event, done, prompt) {
+  const cached = shown.work.stored;
+  const [emitted, gone] = [done.outs.length, done.dropped];
+  const sum = `${prompt} prompt + ${emitted} emitted − 1`;
+  const right = prompt + emitted - 1;
+  let said = cached === right ? `${cached} cached = ${sum}` : `${cached} cached, not ${sum} (${right})`;
+  if (gone) said = `${cached} cached, not ${sum}: ${gone} ${gone === 1 ? "row" : "rows"} dropped`;
+  if (!emitted) said = `${cached} cached: the prompt is not finished, nothing is emitted`;
+  if (run.cache === "none") said = "0 cached: K and V are made, used and dropped";
+  if (run.events[event].phase === "training") said = "nothing cached: training keeps no rows";
+  assert.equal(shown.ledger, said);
+}
+
+function checkView(view, shown, want, weightsOf, values, contextOf, part, tokens) {
+  const names = new Map(shown.heads.map((head, k) => [head, shown.names[k]]));
+  const lines = shown.heads.length <= 4 ? shown.heads : [view.head];
   assert.deepEqual(
-    tokens.map((t) => [t.text, t.position, t.origin, t.state, t.live, t.fate]),
-    want.tokens,
+    view.lines.map((line) => line.head),
+    lines,
   );
+  for (const line of view.lines) {
+    assert.equal(line.name, line.head === null ? "mean" : names.get(line.head));
+    const weights = view.row === null ? null : weightsOf(view.row, line.head);
+    assert.equal(line.weights === null, weights === null);
+    weights?.forEach(([j, w], k) => assert.ok(line.weights[k][0] === j && near(line.weights[k][1], w)));
+    const context = view.row === null || line.head === null ? null : contextOf(view.row, line.head);
+    if (!weights || context === null || !values) return assert.equal(line.sum, null);
+    const terms = weights.filter(([, w]) => w * weights.length >= 0.05);
+    const even = terms.every(([, w]) => Math.abs(w - 1 / terms.length) < 1e-4);
+    const few = terms.map(([j, w]) => `${formatNumber(w)} × ${formatNumber(values[j][0])}`).join(" + ");
+    const many = even ? `average of ${terms.length}` : `sum of ${terms.length} products`;
+    const sum = terms.length > 2 ? many : few || "nothing to pick";
+    assert.equal(line.sum, `${sum} = ${formatNumber(context)}`);
+  }
+  for (const row of shown.lookedInto) {
+    const weights = weightsOf(row, view.head);
+    const shares = Object.entries(view.shares).filter(([key]) => key.startsWith(`${row}.`));
+    assert.equal(shares.length, weights?.length ?? 0);
+    for (const [j, w] of weights ?? [])
+      assert.ok(near(view.shares[`${row}.${j}`], w * weights.length >= 0.05 ? w : 0), `${row}.${j}`);
+  }
+  const mine = (view.row === null ? null : weightsOf(view.row, view.head)) ?? [];
+  const picked = mine.filter(([, w]) => w > 0 && w * mine.length >= 0.05);
+  const most = Math.max(...mine.map(([, w]) => w));
   assert.deepEqual(
-    columns.map((c) => c.row),
-    want.rows.slice(0, columns.length),
+    Object.keys(view.shades),
+    picked.map(([j]) => String(j)),
   );
-  for (const { index, live } of columns)
-    if (!live) assert.equal(states.lastPassOf(run, event.index, index)?.toLowerCase(), want.untouched[index]);
-  assert.deepEqual([...shown.targets.values()], want.targets);
-  const { counts, plain } = want.work;
-  for (const { name, done, total, avoided } of work.bars)
-    assert.deepEqual(
-      [done, total, avoided],
-      [counts?.[name] ?? 0, plain?.[name] ?? null, plain ? plain[name] - counts[name] : 0],
+  for (const [j, w] of picked) assert.ok(Math.abs(view.shades[j] - (100 * w) / most) <= 0.5 + 1e-6);
+  const out = part?.out.find((one) => one.query === view.row) ?? part?.out.at(-1) ?? null;
+  assert.equal(view.out === null, out === null);
+  if (!out) return;
+  assert.deepEqual([view.out.query, view.out.how], [out.query, out.how]);
+  const chosen = tokens[out.chosen].text;
+  const top = out.top.slice(0, 8);
+  if (!top.some(([word]) => word === chosen))
+    top.splice(
+      7,
+      1,
+      out.top.find(([word]) => word === chosen),
     );
-  assert.deepEqual([work.stored, work.read], [want.work.kept, want.work.read]);
-  assert.deepEqual([work.soFar, work.soFarWithout], [want.work["so far"], want.work.without]);
-  assert.equal(rowsNote(shown), want.note);
-  assert.equal(ledgerOf(shown).text, want.ledger);
-  const said = plainSentence(sentenceOf(shown));
-  for (const fact of want.sentence) assert.ok(said.includes(fact), `${said} says ${fact}`);
-  const dear = want.sentence.some((fact) => fact.startsWith(" instead"));
-  assert.equal(said.includes(" instead of "), dear, said);
-}
-
-function checkView(shown, want, view) {
-  const { row } = view;
-  assert.deepEqual([shown.row, shown.head], [row, view.head]);
-  const shares = {};
-  for (const query of Object.keys(want.weights).map(Number))
-    for (const [j, share] of states.sharesOf(shown, query) ?? []) shares[`${query}.${j}`] = share;
-  assert.deepEqual(Object.keys(shares), Object.keys(view.shares));
-  for (const [key, share] of Object.entries(view.shares))
-    assert.equal(rounded(shares[key]), rounded(share), key);
-  const dark = [...shades(shown)].map(([j, shade]) => [j, Math.round(100 * shade)]);
-  assert.deepEqual(Object.fromEntries(dark), view.shades);
-  shown.weights.forEach((line, h) => {
-    const { name, weights, sum } = view.lines[h];
-    assert.equal(line.name, name);
-    const found = line.weights && line.columns.map((j, k) => [j, rounded(line.weights[k])]);
-    assert.deepEqual(found, weights && weights.map(([j, w]) => [j, rounded(w)]));
-    const terms = sumOf(line);
-    const text = Array.isArray(terms) ? terms.map((term) => term.text).join(" + ") : terms;
-    assert.equal(text && `${text} = ${formatNumber(line.context[0])}`, sum);
-    if (Array.isArray(terms))
-      for (const { column, text } of terms)
-        assert.ok(text.startsWith(`${formatNumber(weights.find(([j]) => j === column)[1])} ×`));
-  });
-  assert.equal(shown.weights.length, view.lines.length);
-  const contexts = [...shown.contexts].filter(([query]) => query in want.weights);
-  assert.deepEqual(Object.fromEntries(contexts.map(([q, all]) => [q, all.map(formatNumber)])), view.contexts);
-  checkOut(shown.out, view.out);
-  const lines = describe(shown, ALL);
-  const rest = lines.slice(want.words.length);
   assert.deepEqual(
-    [lines.slice(0, want.words.length), rest.slice(0, view.said.length)],
-    [want.words, view.said],
+    view.out.top.map(({ word, logit, p }) => [word, logit, p]),
+    top,
   );
-  assert.equal(rest.at(-1), `Ledger: ${want.ledger}.`);
-  assert.equal(
-    rest.some((line) => line.startsWith("Contexts of ")),
-    row in view.contexts,
-  );
-}
-
-function checkOut(out, want) {
-  if (!want) return assert.equal(out, null);
-  assert.deepEqual([out.query, out.chosen, out.how], [want.query, want.chosen, want.how]);
   assert.deepEqual(
-    out.top.map(({ word, logit, p }) => [word, logit, p]),
-    want.top,
+    view.out.top.filter((one) => one.chosen).map((one) => one.word),
+    [chosen],
   );
-  for (const shown of [out.top, candidates(out)])
-    assert.deepEqual(
-      shown.filter((c) => c.chosen).map((c) => c.word),
-      [want.chosen],
-    );
-  assert.ok(candidates(out).length <= 8);
+  const said = out.top.map(([word, , p]) => `${word} ${formatPercent(p)}`).join(", ");
+  assert.ok(view.words.map(plain).includes(`Next word (${out.how}): ${said}. Chosen: ${chosen}.`));
 }
 
 for (const [name, looks] of Object.entries(load("expected")))
   test(`every look at ${name}`, () => {
     const data = load(name);
-    const records = data.sequences.map((_, sequence) => readTrace(data, sequence));
-    for (const [[run, event, layer, sequence], want, views] of looks) {
-      const record = records[sequence];
-      const at = { cached: run === "cached", layer };
-      const first = frame(record, event, at);
-      assert.equal(first.row, want.live.at(-1) ?? null, "the last line of the pass is the first chosen");
-      checkEvent(first, want);
-      assert.deepEqual(headsOf(record, layer), want.heads);
-      for (const { index, k, v } of first.columns) {
-        const kept = record.values.find((v) => v.layer === layer && v.sequence === sequence);
-        assert.deepEqual([k, v], [kept?.k?.[index] ?? null, kept?.v[index] ?? null]);
+    const records = readSequences(data);
+    for (const [[runName, event, layer, sequence], want] of looks) {
+      const run = data.runs.find((one) => one.name === runName);
+      const raw = run.events[event];
+      const part = raw.parts?.find((one) => one.sequence === sequence) ?? null;
+      const { tokens, prompt } = data.sequences[sequence];
+      const plainRun = data.runs.find((one) => one.cache === "none");
+      const same = raw.op === "pass" ? twin(run, plainRun, raw) : null;
+      const done = before(data, run, event, sequence);
+      const shown = shownAt(records[sequence], event, run.cache !== "none", layer);
+      assert.deepEqual(shown.live, queriesOf(raw, sequence));
+      assert.deepEqual(shown.marks, withThoseToCome(want.marks, run, event, sequence, shown.columns));
+      assert.deepEqual(shown.tokens, want.tokens);
+      assert.deepEqual(shown.rows, want.rows.slice(0, shown.columns));
+      assert.deepEqual(shown.untouched, want.untouched);
+      assert.equal(shown.note, want.note);
+      assert.deepEqual(
+        shown.targets,
+        (part?.target ?? []).map((i) => tokens[i].text),
+      );
+      assert.deepEqual(
+        shown.heads,
+        data.recorded.filter(([l]) => l === layer).map(([, head]) => head),
+      );
+      const { head_names: called } = data.model;
+      assert.deepEqual(
+        shown.names,
+        shown.heads.map((head) => called?.[head] ?? `head ${head + 1}`),
+      );
+      checkWork(shown, data, run, event, done, part, same, sequence);
+      checkLedger(shown, run, event, done, prompt);
+      checkSentence(shown, data, raw, part, run.cache === "none" ? null : same, tokens, sequence);
+      const looksAt = new Map();
+      for (const one of [...done.parts, ...(part ? [part] : [])]) {
+        const queries = spread([...one.repeated, ...one.new]).sort((a, b) => a - b);
+        queries.forEach((query, k) => looksAt.set(query, spread(one.visible[k])));
       }
-      for (const view of views) checkView(frame(record, event, { ...at, ...view }), want, view);
+      const rowOf = (query, head) => {
+        const text = data.weights.rows[`${sequence}.${query}.${layer}.${head}`];
+        return text === undefined ? null : decodeWeights(text);
+      };
+      const weightsOf = (query, head) => {
+        const rows = (head === null ? shown.heads : [head]).map((one) => rowOf(query, one));
+        if (rows.includes(null)) return null;
+        const mean = (k) => rows.reduce((sum, row) => sum + row[k], 0) / rows.length;
+        return looksAt.get(query).map((j, k) => [j, mean(k)]);
+      };
+      const kept = (data.values ?? []).find((one) => one.layer === layer && one.sequence === sequence);
+      const contextOf = (query, head) => {
+        const all = [...data.runs[0].events, ...data.runs.at(-1).events].flatMap((one) => one.parts ?? []);
+        const first = all.find((one) => one.sequence === sequence && spread(one.new).includes(query));
+        const numbers = first?.contexts[`${layer}.${head}`]?.[spread(first.new).indexOf(query)];
+        return numbers?.length === 1 ? numbers[0] : null;
+      };
+      const cache = shown.pass === "Training" ? "" : `, cache ${run.cache === "none" ? "off" : "on"}`;
+      const many = data.sequences.length;
+      const which = many > 1 ? `, sequence ${sequence + 1} of ${many}` : "";
+      for (const view of shown.views) {
+        assert.equal(view.words[0], `${shown.pass}${cache}${which}.`);
+        checkView(view, shown, want, weightsOf, kept?.v ?? null, contextOf, part, tokens);
+        checkWords(shown, want, view, tokens);
+        checkWeightsInWords(view, weightsOf, new Map(shown.heads.map((h, k) => [h, shown.names[k]])), tokens);
+      }
     }
   });

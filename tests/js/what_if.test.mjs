@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cellTexts, readPrompt, sayWhatIf, typedNumber, whatIf } from "../../helpers/stepper/js/what_if.js";
+import { formatNumber } from "../../helpers/stepper/js/format.js";
 import { load } from "./traces.mjs";
 
 const { toy, cases } = load("what_if_cases");
@@ -53,26 +54,60 @@ test("rows, prefix, words and sentence of a thousand changes", () => {
     if (got.mended) assert.ok(close(got.mended.probabilities, mended.probabilities));
     checkSentence(got, before.tokens, now.tokens, stale, met);
   }
-  assert.deepEqual([...met].sort(), ["kept", "lucky", "new", "same", "stale", "trap"]);
+  assert.deepEqual([...met].sort(), [
+    "carries",
+    "changed",
+    "kept",
+    "lucky",
+    "new",
+    "put in",
+    "same",
+    "stale",
+    "stands",
+    "taken out",
+    "trap",
+  ]);
 });
+
+/** What was changed, from the tokens alone. */
+function changesOf({ from }, before, now) {
+  const pairs = from.map((i, j) => [before[i] ?? null, now[j]]);
+  const put = pairs.filter(([old]) => !old).map(([, token]) => token);
+  const out = before.filter((_, i) => !from.includes(i));
+  const other = (name) => pairs.filter(([old, token]) => old && old[name] !== token[name]);
+  const edited = pairs.filter(
+    ([old, token]) => old && (old.word !== token.word || old.number !== token.number),
+  );
+  const tokens = edited.length === 1 ? "1 token" : `${edited.length} tokens`;
+  if (edited.length + put.length + out.length > 1)
+    return `${tokens} changed, ${put.length} put in, ${out.length} taken out.`;
+  if (put.length) return `${put[0].word} is put in.`;
+  if (out.length) return `${out[0].word} is taken out.`;
+  const [[old, token]] = edited;
+  if (other("word").length) return `${token.word} stands where ${old.word} stood.`;
+  return `${token.word} carries ${formatNumber(token.number)} now, not ${formatNumber(old.number)}.`;
+}
 
 function checkSentence(got, before, now, stale, met) {
   const said = sayWhatIf(got)
     .map((part) => part.token ?? part)
     .join("");
   if (said.startsWith("Nothing is changed")) return assert.deepEqual(now, before);
+  const changes = changesOf(got, before, now);
+  assert.ok(said.startsWith(changes), `${said}: ${changes}`);
+  met.add(changes.match(/changed|put in|taken out|stands|carries/)[0]);
   const found = [...said.matchAll(/(\d+) rows? of (K|V) went stale in layer (\d)/g)].map((m) => [
     m[3],
     m[2],
     m[1],
   ]);
   assert.deepEqual(found.map(String), stale.filter(([, , many]) => many).map(String), said);
-  assert.match(said, new RegExp(`\\b${got.kept} rows?,? may be kept`));
+  assert.match(said, new RegExp(`rows of (all )?${got.kept} tokens?( that are left)? may be kept`));
   if (got.kept < now.length) assert.match(said, new RegExp(`\\b${got.rerun} tokens? must run again`));
   const lucky = now.filter((_, j) =>
     got.layers.every(({ k, v }) => k[j].state === "same" && v[j].state === "same"),
   );
-  assert.equal(said.match(/rows of (\d+)/)?.[1] ?? "0", String(lucky.length));
+  assert.equal(said.match(/rows of (\d+) tokens? behind/)?.[1] ?? "0", String(lucky.length));
   assert.equal(said.includes("stale rows."), got.mended !== null);
   if (got.mended) assert.ok(said.includes(`say ${toy.vocabulary[got.mended.choice]} with`));
   if (lucky.length) met.add("lucky");

@@ -4,12 +4,14 @@ import { test } from "node:test";
 import * as format from "../../helpers/stepper/js/format.js";
 import { readTrace } from "../../helpers/stepper/js/trace.js";
 import {
+  aheadSentence,
   describe,
   keyTexts,
   ledgerOf,
   plainSentence,
   sentenceOf,
   shapesOf,
+  throughLayers,
 } from "../../helpers/stepper/js/words.js";
 import { frame, load, record } from "./traces.mjs";
 
@@ -33,6 +35,12 @@ test("the sentences of the toy", () => {
     say(frame(toy, 2, { cached: false })),
     "Without the cache all 5 tokens run to get the one new row: 15 pairs, 10 of them for the second time. The word that comes out is the same, <eos>: stop.",
   );
+});
+
+test("the word is the same only where it is", () => {
+  const data = load("toy");
+  data.runs[1].events[2].parts[0].out[0].chosen = 1;
+  assert.match(say(frame(readTrace(data), 2, { cached: false })), /The word that comes out is weather\b/);
 });
 
 test("sentences of longer and shorter runs", () => {
@@ -80,6 +88,25 @@ test("chunks of a prompt, what is not finished, and where a window hides what st
   assert.match(say(frame(readTrace(data), 1)), /and looks at what its mask lets it see: /);
 });
 
+test("without the mask: how many pairs more there would be, and what would go wrong", () => {
+  const ahead = (shown, event, more = {}) => aheadSentence(frame(shown, event, { ahead: true, ...more }));
+  assert.match(ahead(toy, 0), /^Without the mask, 6 more pairs: each line but the last would see the word/);
+  assert.match(ahead(toy, 1), /^Without the mask, 6 more pairs: tokens would look at those after them\./);
+  assert.match(ahead(toy, 2), /^Without the mask nothing changes here: the newest token is the last/);
+  assert.match(ahead(toy, 2, { cached: false }), /^Without the mask, 10 more pairs: tokens would/);
+  assert.match(
+    ahead(record("drafts"), 1),
+    /^Without the mask, 6 more pairs: /,
+    "drafts see those after them",
+  );
+  assert.deepEqual([ahead(record("drop"), 3), aheadSentence(frame(toy, 0))], ["", ""]);
+  const words = describe(frame(toy, 1, { ahead: true }))[2].replaceAll(/[\u2068\u2069]/g, "");
+  assert.equal(
+    words,
+    "weather (2) looks at Today (1), weather (2); without the mask it would also see: is (3), so (4).",
+  );
+});
+
 test("the ledger says when its numbers do not satisfy it", () => {
   assert.deepEqual(ledgerOf(frame(toy, 1)), { holds: true, text: "4 cached = 4 prompt + 1 emitted − 1" });
   const data = load("toy");
@@ -90,6 +117,11 @@ test("the ledger says when its numbers do not satisfy it", () => {
   });
 });
 
+test("the last layer alone gives the next word", () => {
+  const said = [0, 1].map((layer) => throughLayers(frame(record("two"), 2, { layer })));
+  assert.deepEqual(said, [", after layer 2", ""]);
+});
+
 test("shapes and K's contents", () => {
   assert.deepEqual(shapesOf(frame(toy, 2)), {
     q: "Q 4 × 1 × 2",
@@ -98,7 +130,9 @@ test("shapes and K's contents", () => {
     v: "V 5 × 1",
   });
   assert.deepEqual(keyTexts("toy", [0, 5]), ["no", "5"]);
-  assert.deepEqual(shapesOf(frame(record("rules"), 2)).k, null);
+  const rules = load("toy"); // where rules stand in the place of keys
+  rules.runs[0].events[2].shapes[0].k = null;
+  assert.deepEqual(shapesOf(frame(readTrace(rules), 2)).k, null);
 });
 
 test("the pass in words: what stands beside the grid", () => {
@@ -129,4 +163,53 @@ test("numbers, texts and templates: the same cases as in Python", () => {
   all("percents", format.formatPercent);
   for (const [template, values, said] of cases.filled) assert.equal(format.fillText(template, values), said);
   assert.equal(format.isolatedText("a\u2069\u202e"), "\u2068aU+2069U+202E\u2069");
+});
+
+test("passes are named by their phase, and the first decode step with its number", () => {
+  const { events } = record("long run").withCache;
+  assert.deepEqual(
+    events.slice(0, 4).map(({ name, short }) => [name, short]),
+    [
+      ["Training", "Training"],
+      ["Prefill", "Prefill"],
+      ["Decode 1", "Decode 1"],
+      ["Decode 2", "2"],
+    ],
+  );
+});
+
+test("a pass that scores more pairs again than a call takes arguments", () => {
+  const raw = load("toy");
+  const pass = (phase, n, fresh) => ({
+    ...{
+      op: "pass",
+      phase,
+      shapes: [],
+      counts: { positions: n, kv_rows: n, rows_read: 0, pairs: 1, products: 1 },
+    },
+    parts: [
+      {
+        ...{ sequence: 0, new: [[fresh, n]], repeated: fresh ? [[0, fresh]] : [], read: [], written: [] },
+        ...{
+          kept: [0, 0],
+          target: null,
+          contexts: {},
+          visible: [...Array(n).keys()].map((i) => [[0, i + 1]]),
+        },
+        out: [{ query: n - 1, chosen: n, how: "greedy", top: [["a", 1, 1]] }],
+      },
+    ],
+  });
+  const tokens = [...Array(514).keys()].map((i) => ({
+    text: "a",
+    id: null,
+    position: i + 1,
+    origin: i < 512 ? "prompt" : "generated",
+  }));
+  raw.sequences = [{ prompt: 512, tokens }];
+  raw.runs = [
+    { name: "uncached", cache: "none", events: [pass("prefill", 512, 0), pass("decode", 513, 512)] },
+  ];
+  Object.assign(raw, { weights: { ...raw.weights, rows: {} }, values: null });
+  assert.match(say(frame(readTrace(raw), 1)), /131,328/);
 });

@@ -15,7 +15,7 @@ form, as long as `append` hands out plain keys and values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -53,9 +53,6 @@ class KVCache:
         length: tokens seen.
         changes: goes up with every `advance` and `truncate`: who left it can tell whether it was used.
         goes_back: whether `truncate` reaches every earlier length; not where rows leave or are rounded.
-
-    Raises:
-        ValueError: batch or max_len is no whole number over 0, or max_len is over max_seq_len.
     """
 
     goes_back = True
@@ -76,16 +73,18 @@ class KVCache:
         self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors say it
         self.length = 0
         self.changes = 0
-        self._mask: tuple[Any, Tensor | None] = (None, None)
-        if self.max_len > sizes.max_seq_len:
-            raise ValueError(
-                f"max_len is {max_len}; expected at most {sizes.max_seq_len}, the model's max_seq_len"
-            )
+        self._made: tuple[Any, Any] = (None, None)
+        self.check_longest(sizes)
         self.allocate()
 
     def allocate(self) -> None:
         """Make room for keys and values."""
         raise NotImplementedError
+
+    def laid_out(self, n: int) -> list[Tensor]:
+        """Return room for n rows of every layer, for keys and for values, (L, B, Hkv, n, D) and (…, Dv)."""
+        shapes = [(self.n_layers, *shape) for shape in self.shapes(n)]
+        return [torch.zeros(shape, dtype=self.dtype, device=self.device) for shape in shapes]
 
     def positions(self, T: int) -> Tensor:
         """Return where T new tokens stand, from 0, (T,). ValueError if they do not fit."""
@@ -97,12 +96,17 @@ class KVCache:
 
         Where sequences differ it is (B, 1, T, S); where layers differ, each has its own.
         """
-        made_for, mask = self._mask  # all layers of a pass ask for the same one
-        wanted = (self.length, T, torch.is_inference_mode_enabled())
-        if mask is None or made_for != wanted:
-            mask = torch.arange(self.length + T, device=self.device) <= self.positions(T)[:, None]
-            self._mask = wanted, mask
-        return mask
+        keys = self.length + T
+        return self.once(
+            (keys, T), lambda: torch.arange(keys, device=self.device) <= self.positions(T)[:, None]
+        )
+
+    def once(self, asked: Any, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, or made when the same was asked last: all layers of a pass ask."""
+        asked = asked, torch.is_inference_mode_enabled()
+        if self._made[0] != asked:
+            self._made = asked, make()
+        return self._made[1]
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values of one layer; return those of every position so far.
@@ -130,7 +134,7 @@ class KVCache:
         self.changes += 1
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens, to go on from there. ValueError if there are fewer."""
+        """Keep the first `length` tokens, to go on from there. ValueError if fewer, or in `gone`."""
         self.check_length(length)
         self.length = int(length)
         self.changes += 1
@@ -139,12 +143,11 @@ class KVCache:
         """Take the rows of a prefilled cache, of one sequence for all of this: several samples, one prefill.
 
         Args:
-            other: of batch 1, or of as many sequences as this; it stays as it is. Any kind that goes back.
+            other: of batch 1, or of as many sequences as this, of one length; it stays as it is.
 
         Raises:
-            ValueError: this cache is in use or too short; the two differ in sizes, dtype or device; the
-                other's sequences are of unequal lengths; or rows of one of them leave or are rounded. Nothing
-                has been copied.
+            ValueError: this cache is in use or too short, the two do not fit, or one of them does not go
+                back. Nothing has been copied.
 
         Source: the cache of nanochat, Karpathy 2025.
         """
@@ -156,8 +159,7 @@ class KVCache:
                 "each, of one length, and an empty cache to take them"
             )
         other.check_fits(self.sizes, other.batch, self.dtype, self.device)
-        none = [torch.empty(shape, dtype=self.dtype, device=self.device) for shape in other.shapes(0)]
-        for layer in range(self.n_layers):
+        for layer, none in enumerate(zip(*other.laid_out(0), strict=True)):
             rows = other.append(layer, *none)  # (B or 1, Hkv, S, D)
             self.append(layer, *(x.expand(self.batch, -1, -1, -1) for x in rows))
         self.advance(other.length)
@@ -183,7 +185,12 @@ class KVCache:
 
     def kept(self, b: int = 0) -> Sequence[int]:
         """Return where the tokens of sequence b stand whose rows are stored, in the first layer."""
-        return range(self.length)
+        return range(self.lengths[b])
+
+    @property
+    def gone(self) -> range:
+        """Lengths to go back to at which the next token would miss rows: they have left, or are rounded."""
+        return range(0)
 
     def new_of(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence; the others are padding."""
@@ -209,22 +216,24 @@ class KVCache:
     def check_goes_back(self) -> None:
         """Raise ValueError if rows that are needed after a step back may be gone."""
         if not self.goes_back:
-            kind = type(self).__name__
-            raise ValueError(
-                f"a {kind} came in, whose rows leave or are rounded; expected such as a StaticCache"
-            )
+            told = f"a {type(self).__name__} came in, whose rows leave or are rounded"
+            raise ValueError(f"{told}; expected such as a StaticCache")
 
     def check_length(self, length: int) -> None:
-        """Raise ValueError unless so many tokens are stored."""
+        """Raise ValueError unless it can go back to so many tokens."""
         if not is_whole(length) or not 0 <= length <= self.length:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
+        if length in self.gone:
+            raise ValueError(
+                f"length is {length}, and rows that its next token sees have left or are rounded; expected "
+                f"{self.gone.stop} to {self.length}, or reset() and run the text again"
+            )
 
     def check_new(self, T: int) -> None:
         """Raise ValueError unless T is a number of new tokens."""
         if not is_whole(T) or T < 0:
-            raise ValueError(
-                f"{T!r} new tokens; expected a whole number, 0 or more: truncate(length) takes tokens away"
-            )
+            told = f"{T!r} new tokens; expected a whole number, 0 or more"
+            raise ValueError(f"{told}: truncate(length) takes tokens away")
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if T new tokens do not fit."""
@@ -244,10 +253,8 @@ class KVCache:
             raise IndexError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
         expected = self.shapes(k.shape[-2])
         if (k.shape, v.shape) != expected:
-            raise ValueError(
-                f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in; expected {expected[0]} and "
-                f"{expected[1]}"
-            )
+            told = f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in"
+            raise ValueError(f"{told}; expected {expected[0]} and {expected[1]}")
         if k.dtype is not self.dtype or v.dtype is not self.dtype:
             raise ValueError(f"keys {k.dtype} and values {v.dtype} came in; expected {self.dtype} for both")
         self.check_room(k.shape[-2])
@@ -263,8 +270,10 @@ class KVCache:
                     f"this cache was made for {name} {mine}, the pass has {name} {theirs}; expected the "
                     "same: make a cache with the model's config, dtype and device, and the batch's size"
                 )
-        if self.max_len > sizes.max_seq_len:
-            raise ValueError(
-                f"this cache takes {self.max_len} tokens, the model's max_seq_len is {sizes.max_seq_len}; "
-                "expected no more than that: make a cache with model.config"
-            )
+        self.check_longest(sizes)
+
+    def check_longest(self, sizes: Sizes) -> None:
+        """Raise ValueError if it takes longer texts than the model."""
+        most = sizes.max_seq_len
+        if self.max_len > most:
+            raise ValueError(f"max_len is {self.max_len}; expected at most {most}, the model's max_seq_len")

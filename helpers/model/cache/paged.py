@@ -19,13 +19,6 @@ class PagePool:
 
     Engines such as vLLM call them KV cache blocks, and the table of a sequence its block table.
 
-    Args:
-        sizes: layers, KV heads, widths of a key and a value: a `ModelConfig`.
-        n_pages: pages in the pool.
-        page_size: rows in a page.
-        dtype: of keys and values: the model's.
-        device: where they lie: the model's.
-
     Attributes:
         k, v: keys and values, (L, n_pages, Hkv, page_size, D) and (…, Dv).
 
@@ -48,11 +41,6 @@ class PagePool:
         )
         self.rows = rows_of(self.k, self.v)
 
-    @property
-    def page_nbytes(self) -> int:
-        """Bytes of one page, in all layers."""
-        return (self.k.nbytes + self.v.nbytes) // self.k.shape[1]
-
 
 class PagedCache(RaggedCache):
     """Row i of a sequence lies in page tables[b][i // page_size], as row i % page_size of it.
@@ -64,10 +52,6 @@ class PagedCache(RaggedCache):
         rest: page_size, dtype and device, of a pool of its own.
 
     Other arguments as in `KVCache`.
-
-    Raises:
-        ValueError: as in `KVCache`; a pool of other sizes, or one beside settings of its own; tables or
-            lengths that are not one a sequence; a page that is not in the pool, now or later.
     """
 
     def __init__(
@@ -112,4 +96,5 @@ class PagedCache(RaggedCache):
     @property
     def nbytes(self) -> int:
         """Bytes of the pages in its tables, each once."""
-        return len({page for table in self.tables for page in table}) * self.pool.page_nbytes
+        used = {page for table in self.tables for page in table}
+        return len(used) * (self.k.nbytes + self.v.nbytes) // self.k.shape[1]

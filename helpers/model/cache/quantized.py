@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +10,6 @@ from torch import Tensor
 from helpers.arguments import check_whole
 from helpers.model.cache.base import Sizes
 from helpers.model.cache.growing import GrowingCache
-
-Setting = TypeVar("Setting", int, str)
 
 BITS = (8, 4, 2, 1)
 BY = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
@@ -72,9 +70,6 @@ class QuantizedCache(GrowingCache):
         full: rows that stay in full, at the least; 1 or more, so that a pass of one token can be taken back.
         rest: batch, max_len, dtype and device, as in `KVCache`.
 
-    Raises:
-        ValueError: a setting is none of these.
-
     Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys by channel, values by token, the newest in full).
     """
 
@@ -128,32 +123,31 @@ class QuantizedCache(GrowingCache):
 
     def advance(self, T: int) -> None:
         """Count T tokens as stored, and round the oldest rows in full, in whole groups."""
+        self.check_room(T)
+        n = max(0, self.rows_of(0) + T - self.full) // self.group * self.group
+        if n:  # all of it is made before any of it is stored: what fails here leaves the cache as it was
+            rounded = [[self.round(which, x, n) for x in range(self.n_layers)] for which in (0, 1)]
+            # Copies, so that the memory of the others is freed.
+            self.k, self.v = ([x[:, :, n:].clone() for x in rows] for rows in (self.k, self.v))
+            self.rounded, self.n_rounded = rounded, self.n_rounded + n
         super().advance(T)
-        n = (self.rows_of(0) - self.full) // self.group * self.group
-        if n <= 0:
-            return
-        for which, rows in enumerate((self.k, self.v)):
-            for layer, x in enumerate(rows):
-                self.round(which, layer, x[:, :, :n])
-                rows[layer] = x[:, :, n:].clone()  # a copy, so that the memory of the others is freed
-        self.n_rounded += n
 
-    def round(self, which: int, layer: int, x: Tensor) -> None:
-        """Store whole groups of rows (B, Hkv, n, D) as levels, smallest numbers and steps."""
-        groups = x.unflatten(2, (-1, self.group))  # (B, Hkv, n / group, group, D)
-        levels, low, step = quantize(groups, self.bits[which], self.dims[which])
+    def round(self, which: int, layer: int, n: int) -> tuple[Tensor, ...]:
+        """Return levels, smallest numbers and steps of a layer's rounded rows and the next n of them."""
+        groups = (self.k, self.v)[which][layer][:, :, :n].unflatten(2, (-1, self.group))
+        levels, low, step = quantize(
+            groups, self.bits[which], self.dims[which]
+        )  # (B, Hkv, n / group, group, D)
         new, old = (pack(levels, self.bits[which]), low, step), self.rounded[which][layer]
-        both = zip(old, new, strict=True)
-        self.rounded[which][layer] = tuple(torch.cat(parts, dim=2) for parts in both) if old else new
+        return tuple(torch.cat(parts, dim=2) for parts in zip(old, new, strict=True)) if old else new
+
+    @property
+    def gone(self) -> range:
+        """A part of the rows that are rounded: it keeps all of them, or none."""
+        return range(1, self.n_rounded)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens, none or all that are rounded; ValueError for a part of those."""
-        self.check_length(length)
-        if 0 < length < self.n_rounded:
-            raise ValueError(
-                f"length is {length}, and {self.n_rounded} tokens are rounded in groups of {self.group}; "
-                f"expected {self.n_rounded} to {self.length}, or reset() and run the text again"
-            )
+        """Keep the first `length` tokens; see `KVCache.truncate`."""
         super().truncate(length)
         if not length:
             self.allocate()
@@ -165,7 +159,7 @@ class QuantizedCache(GrowingCache):
         return super().nbytes + sum(part.nbytes for part in parts)
 
 
-def pair(name: str, value: Setting | tuple[Setting, Setting], allowed: tuple[Setting, ...]) -> list[Setting]:
+def pair(name: str, value: Any, allowed: tuple[Any, ...]) -> list[Any]:
     """Return a setting of keys and of values. ValueError unless both are allowed."""
     both = list(value) if isinstance(value, tuple | list) else [value, value]
     if len(both) != 2 or not all(type(one) is type(allowed[0]) and one in allowed for one in both):

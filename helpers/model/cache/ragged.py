@@ -64,14 +64,10 @@ class RaggedCache(StaticCache):
         self.lengths = self.counted("lengths", lengths)
         self.length = max(self.lengths)
         self._expected: list[int] | None = None
-        self._pass: tuple[object, Pass | None] = (None, None)
+        self._made = None, None
 
     def expect(self, new: Sequence[int]) -> None:
-        """Say how many of the columns of the next pass are new tokens of each sequence; else all are.
-
-        Raises:
-            ValueError: there is not one whole number, 0 or more, for each sequence.
-        """
+        """Say how many of the columns of the next pass are new tokens of each sequence; else all are."""
         self._expected = self.counted("new", new)
 
     def counted(self, name: str, counts: Sequence[int], most: Sequence[int] | None = None) -> list[int]:
@@ -84,10 +80,6 @@ class RaggedCache(StaticCache):
             )
         return [int(n) for n in counts]
 
-    def kept(self, b: int = 0) -> Sequence[int]:
-        """Return where the tokens of sequence b stand whose rows are stored."""
-        return range(self.lengths[b])
-
     def new_of(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence. ValueError if more were expected."""
         new = self._expected or [T] * self.batch
@@ -97,13 +89,8 @@ class RaggedCache(StaticCache):
 
     def plan(self, T: int) -> Pass:
         """Return where everything of a pass of T columns stands. ValueError if they do not fit."""
-        made_for, found = self._pass
         tables = [[*pages] for pages in self.tables]  # as they are now: who owns the pool may change them
-        wanted = (T, self._expected, tables, torch.is_inference_mode_enabled())
-        if found is None or made_for != wanted:
-            found = self.planned(T)
-            self._pass = wanted, found
-        return found
+        return self.once((T, self._expected, tables), lambda: self.planned(T))
 
     def planned(self, T: int) -> Pass:
         """Work out a pass. ValueError if it does not fit."""
@@ -129,10 +116,7 @@ class RaggedCache(StaticCache):
         return Pass(keys <= seen[:, None, :, None], rows, to, shown)
 
     def columns(self, T: int) -> Tensor:
-        """Return where T columns stand, (B, T): the last is the newest token, padding lies before `lengths`.
-
-        ValueError if they do not fit.
-        """
+        """Return where T columns stand, (B, T): the newest token last, padding lies before `lengths`."""
         self.check_room(T)
         ends = [length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)]
         if min(ends) == max(ends):
@@ -153,8 +137,7 @@ class RaggedCache(StaticCache):
     def in_table(self) -> np.ndarray:
         """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0.
 
-        Whoever reads or writes rows asks here. ValueError if a page is not in the pool: compiled loops would
-        write where it would lie.
+        ValueError if a page is not in the pool: compiled loops would write where it would lie.
         """
         n_pages = self.k.shape[1]
         if any(page not in range(n_pages) for pages in self.tables for page in pages):

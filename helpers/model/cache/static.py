@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from helpers.model.cache.base import KVCache
@@ -14,11 +13,6 @@ class StaticCache(KVCache):
     def allocate(self) -> None:
         """Lay out all rows of all layers."""
         self.k, self.v = self.laid_out(self.max_len)
-
-    def laid_out(self, n: int) -> list[Tensor]:
-        """Return room for n rows of every layer, for keys and for values, (L, B, Hkv, n, D) and (…, Dv)."""
-        shapes = [(self.n_layers, *shape) for shape in self.shapes(n)]
-        return [torch.zeros(shape, dtype=self.dtype, device=self.device) for shape in shapes]
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write new rows into their places; see `KVCache.append`. ValueError where gradients are wanted."""
@@ -32,10 +26,8 @@ class StaticCache(KVCache):
         """Raise unless these are rows as in `KVCache.check_rows`, and nobody wants their gradients."""
         super().check_rows(layer, k, v)
         if k.requires_grad or v.requires_grad:
-            raise ValueError(
-                "keys that want a gradient came in; expected none, because rows written in place carry none: "
-                "train without a cache, or run under torch.no_grad()"
-            )
+            told = "keys that want a gradient came in; expected none: rows written in place carry none"
+            raise ValueError(f"{told}: train without a cache, or run under torch.no_grad()")
 
     @property
     def nbytes(self) -> int:

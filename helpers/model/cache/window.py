@@ -26,9 +26,6 @@ class WindowCache(GrowingCache):
         sinks: first positions of the text that stay: no more than the smallest window.
         rest: batch, max_len (tokens, not rows), dtype and device, as in `KVCache`.
 
-    Raises:
-        ValueError: a window is no whole number over 0, there is not one a layer, or there are too many sinks.
-
     Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
     """
 
@@ -39,16 +36,14 @@ class WindowCache(GrowingCache):
     ) -> None:
         windows = list(window) if isinstance(window, Sequence) else [window] * sizes.n_layers
         if len(windows) != sizes.n_layers:
-            raise ValueError(
-                f"{len(windows)} windows; expected one for each of {sizes.n_layers} layers, None for all rows"
-            )
+            told = f"{len(windows)} windows; expected one for each of {sizes.n_layers} layers"
+            raise ValueError(f"{told}, None for all rows")
         # A window as long as the longest text hides nothing.
         self.windows = [sizes.max_seq_len if w is None else check_whole("window", w) for w in windows]
         self.sinks = check_whole("sinks", sinks, least=0)
-        if self.sinks > min(self.windows):
-            raise ValueError(
-                f"sinks is {sinks}; expected at most {min(self.windows)}, as many as the smallest window"
-            )
+        least = min(self.windows)
+        if self.sinks > least:
+            raise ValueError(f"sinks is {sinks}; expected at most {least}, as many as the smallest window")
         super().__init__(sizes, *args, **rest)
 
     def allocate(self) -> None:
@@ -72,30 +67,25 @@ class WindowCache(GrowingCache):
 
     def advance(self, T: int) -> None:
         """Count T tokens as stored, and let go of the rows that have left the window."""
-        new = self.positions(T)
+        at, end = [torch.cat([at, self.positions(T)]) for at in self.at], self.length + T - 1
+        self.keep(at, [self.near(x, end, layer) for layer, x in enumerate(at)])
         super().advance(T)
-        for layer, at in enumerate(self.at):
-            at = torch.cat([at, new])
-            self.keep(layer, at, self.near(at, self.length - 1, layer))
 
-    def keep(self, layer: int, at: Tensor, kept: Tensor) -> None:
-        """Keep some rows of a layer: a copy, so that the memory of the others is freed."""
-        self.at[layer] = at[kept]
-        rows = kept.nonzero()[:, 0]
-        self.k[layer], self.v[layer] = (x.index_select(2, rows) for x in (self.k[layer], self.v[layer]))
+    def keep(self, at: list[Tensor], kept: list[Tensor]) -> None:
+        """Keep some rows of each layer: copies, so that the memory of the others is freed."""
+        rows = [mask.nonzero()[:, 0] for mask in kept]
+        k, v = ([x.index_select(2, n) for x, n in zip(kv, rows, strict=True)] for kv in (self.k, self.v))
+        self.at, self.k, self.v = [x[n] for x, n in zip(at, rows, strict=True)], k, v
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens. ValueError where rows that the next query sees have left."""
-        self.check_length(length)
-        least = max(map(self.least, range(self.n_layers)))
-        if self.sinks < length < least:
-            raise ValueError(
-                f"length is {length}, and rows that its next token sees have left the window; expected "
-                f"{least} to {self.length}, or reset() and run the text again"
-            )
+        """Keep the first `length` tokens; see `KVCache.truncate`."""
         super().truncate(length)
-        for layer, at in enumerate(self.at):
-            self.keep(layer, at, at < length)
+        self.keep(self.at, [at < length for at in self.at])
+
+    @property
+    def gone(self) -> range:
+        """Over the sinks, lengths at which the next token sees rows that have left, in any layer."""
+        return range(self.sinks + 1, max(map(self.least, range(self.n_layers))))
 
     def least(self, layer: int) -> int:
         """Return to how many tokens a layer can go back, sinks aside: the next sees its oldest row first."""

@@ -43,10 +43,8 @@ def load(
         raise CheckpointError(f"dtype is {dtype!r}; expected a float type, such as torch.float32")
     path = find(source)
     if path.suffix == ".gguf":
-        try:
-            from helpers.model.load import gguf  # the package gguf takes a while, and few need it
-        except ImportError as error:
-            raise CheckpointError(f"{path}: {error}; expected the package gguf: pip install gguf") from None
+        from helpers.model.load import gguf  # the package gguf takes a while, and few need it
+
         config, weights = gguf.read(path, dtype, max_seq_len)
     else:
         config, weights = read_config(path, max_seq_len), safetensors.read(path, dtype)

@@ -32,25 +32,14 @@ SIZES = {  # a key of config.json, and our name for it
 }
 LATENT_SIZES = {key: name for key, name in SIZES.items() if name not in ("n_kv_heads", "head_dim")}
 LATENT_SIZES |= {"kv_lora_rank": "rank", "qk_rope_head_dim": "rope_dim", "qk_nope_head_dim": "head_dim"}
-# What `transformers` takes for a key that is missing.
-LLAMA: dict[str, Any] = dict(
-    zip(SIZES, (32, 32, None, None, 4096, 11_008, 32_000, 2048), strict=True),
-    rms_norm_eps=1e-6,
-    rope_theta=10_000.0,
-    tie_word_embeddings=False,
-    sliding_window=None,
-    eos_token_id=2,
-)
-MISTRAL = {"num_key_value_heads": 8, "intermediate_size": 14_336, "max_position_embeddings": 131_072}
-QWEN2 = {"num_key_value_heads": 32, "intermediate_size": 22_016, "max_position_embeddings": 32_768}
-QWEN2 |= {"vocab_size": 151_936, "use_sliding_window": False, "max_window_layers": 28}
-WINDOW = {"sliding_window": 4096}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "llama": LLAMA,
-    "mistral": LLAMA | WINDOW | MISTRAL,
-    "qwen2": LLAMA | WINDOW | QWEN2 | {"eos_token_id": None},
-    "deepseek_v3": LLAMA | dict.fromkeys(LATENT_SIZES) | {"eos_token_id": 1},  # sizes must be told
+# What `transformers` takes for a key that is missing, as in files older than the key; sizes must be told.
+DEFAULTS: dict[str, Any] = dict.fromkeys([*SIZES, *LATENT_SIZES]) | {
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10_000.0,
+    "tie_word_embeddings": False,
+    "use_sliding_window": False,
 }
+WINDOWS = {"mistral": 4096, "qwen2": 4096}
 # Keys that make another function of the model, and the values with which they do not.
 HARMLESS: dict[str, tuple[Any, ...]] = {
     "is_causal": (True,),
@@ -80,17 +69,12 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     """Translate the keys of config.json; ValueError if one is wrong, or makes another function."""
     refuse_unsupported(data)
     kind = data["model_type"]
-    data = DEFAULTS[kind] | data
+    data = DEFAULTS | {"sliding_window": WINDOWS.get(kind)} | data
     heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
-    if data["head_dim"] is None and C % heads:
-        raise ValueError(
-            f"hidden_size {C} is no multiple of num_attention_heads {heads}; expected a head_dim"
-        )
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
     kind_of_config, keys = (LatentConfig, LATENT_SIZES) if kind == "deepseek_v3" else (ModelConfig, SIZES)
     sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
-    window = window_of(data, sizes["n_layers"])
-    sizes["max_seq_len"] = context(sizes["max_seq_len"], window, max_seq_len)
+    sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
     rope = rope_of(data)
     config = kind_of_config(
         **sizes,
@@ -218,15 +202,10 @@ def refuse_other(data: dict[str, Any]) -> None:
             raise ValueError(f"{key} {data[key]!r} is not supported; expected {HARMLESS[key][0]!r}")
 
 
-def window_of(data: dict[str, Any], n_layers: int) -> int | None:
-    """Return how many tokens the layer that sees least sees; None where each sees all of them."""
-    if data["model_type"] == "qwen2":
-        if not flag(data, "use_sliding_window"):
-            return None
-        full = check_whole("max_window_layers", data["max_window_layers"], 0)
-        kinds = data.get("layer_types") or ["full_attention"] * full + ["sliding_attention"] * n_layers
-        if "sliding_attention" not in kinds[:n_layers]:
-            return None
+def window_of(data: dict[str, Any]) -> int | None:
+    """Return how many tokens a layer with a sliding window sees; None where no layer is said to have one."""
+    if data["model_type"] == "qwen2" and not flag(data, "use_sliding_window"):
+        return None
     return None if data["sliding_window"] is None else size(data, "sliding_window")
 
 

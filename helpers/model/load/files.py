@@ -14,15 +14,6 @@ class CheckpointError(ValueError):
     """A checkpoint that is damaged, incomplete, or of a kind that this model cannot run right."""
 
 
-def check_file(path: Path) -> Path:
-    """Return the path. CheckpointError unless it is a file that can be read: opening a pipe would wait."""
-    with reading(path, " cannot be read"):
-        if path.is_fifo():
-            raise OSError("it is a pipe; expected a file")
-        path.open("rb").close()
-    return path
-
-
 @contextmanager
 def reading(path: Path, told: str = "") -> Iterator[None]:
     """Turn any error over what a file holds into a CheckpointError that names it; `told` says more of it."""
@@ -34,16 +25,10 @@ def reading(path: Path, told: str = "") -> Iterator[None]:
         raise CheckpointError(f"{path}{told}: {error}") from error
 
 
-def names_in(folder: Path) -> set[str]:
-    """Return the names in a folder; CheckpointError if it may not be listed."""
-    with reading(folder, " cannot be listed"):
-        return {path.name for path in folder.iterdir()}
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file; CheckpointError if that is not what it holds, or a key stands twice."""
     with reading(path):
-        data = json.loads(check_file(path).read_bytes(), object_pairs_hook=without_doubles)
+        data = json.loads(path.read_bytes(), object_pairs_hook=without_doubles)
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")
     return data

@@ -19,7 +19,7 @@ from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.load.config import context
-from helpers.model.load.files import CheckpointError, check_file, reading, without_doubles
+from helpers.model.load.files import CheckpointError, reading, without_doubles
 from helpers.model.load.weights import converted
 
 # Each part of a tensor's name, and the model's name for it: blk.0.attn_q.weight is layers.0.self_attn.q_proj.
@@ -69,7 +69,7 @@ class Gguf:
 
     def __init__(self, path: Path) -> None:
         self.path, self.at = path, 0
-        with reading(path, " is no GGUF file, damaged or cut off"), check_file(path).open("rb") as file:
+        with reading(path, " is no GGUF file, damaged or cut off"), path.open("rb") as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             if (begins := self.take("8s")[0]) not in BEGINNINGS:
                 raise ValueError(f"it begins with {begins!r}; expected {BEGINNINGS[0]!r}")
@@ -125,11 +125,8 @@ class Gguf:
 
     def tensor(self, name: str) -> Tensor:
         """Return a tensor in float32, dequantised; CheckpointError for a kind that `gguf` cannot read."""
-        stored, kind = self.tensors[name]
-        try:
-            return torch.tensor(quants.dequantize(stored, kind))
-        except NotImplementedError:
-            raise CheckpointError(f"the tensor {name} is {kind.name}, which gguf cannot dequantise") from None
+        with reading(self.path, f": the tensor {name}"):
+            return torch.tensor(quants.dequantize(*self.tensors[name]))
 
 
 def read(
@@ -175,8 +172,7 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
     for key in ("attention.value_length", "rope.dimension_count"):
         if (other := file.get(f"{kind}.{key}", head_dim)) != head_dim:
             raise ValueError(f"{key} is {other}; expected {head_dim}, as long as a key")
-    longest = check_whole("context_length", file.get(f"{kind}.context_length"))
-    tokens = file.get("tokenizer.ggml.tokens", [])
+    tokens, window = file.get("tokenizer.ggml.tokens", []), file.get(f"{kind}.attention.sliding_window", None)
     config = ModelConfig(
         n_layers=file.get(f"{kind}.block_count"),
         n_heads=n_heads,
@@ -185,7 +181,7 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
         hidden_size=C,
         intermediate_size=file.get(f"{kind}.feed_forward_length"),
         vocab_size=file.get(f"{kind}.vocab_size", len(tokens)),
-        max_seq_len=context(longest, file.get(f"{kind}.attention.sliding_window", None), max_seq_len),
+        max_seq_len=context(file.get(f"{kind}.context_length"), window, max_seq_len),
         rope_theta=file.get(f"{kind}.rope.freq_base", 10_000.0),
         norm_eps=file.get(f"{kind}.attention.layer_norm_rms_epsilon"),
         tied="output.weight" not in file.tensors,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE
-from helpers.model.load.files import CheckpointError, names_in
+from helpers.model.load.files import CheckpointError
 from helpers.model.load.safetensors import INDEX, WEIGHTS
 
-FETCHED = [CONFIG_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
+FETCHED = [CONFIG_FILE, GENERATION_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
 FETCHED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
-FETCHED += [GENERATION_FILE]
 TIMEOUT = 10.0  # seconds that the Hub has to answer at all
 
 
@@ -23,7 +21,7 @@ def find(source: str | Path) -> Path:
         CheckpointError: there is no such thing, or it cannot be downloaded.
     """
     path = Path(source)
-    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises OSError for a name that is too long
+    if path.is_dir():
         return inside(path)
     if path.suffix == ".gguf":
         return path
@@ -36,9 +34,8 @@ def find(source: str | Path) -> Path:
 
 def inside(folder: Path) -> Path:
     """Return the one GGUF file in a folder that has no config.json, otherwise the folder."""
-    names = names_in(folder)
-    files = [name for name in names if name.endswith(".gguf")]
-    return folder / files[0] if len(files) == 1 and CONFIG_FILE not in names else folder
+    files = list(folder.glob("*.gguf"))
+    return files[0] if len(files) == 1 and not (folder / CONFIG_FILE).exists() else folder
 
 
 def download(name: str, timeout: float = TIMEOUT) -> Path:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from jinja2 import TemplateError
@@ -26,12 +27,9 @@ def render(text: str, given: dict[str, Any]) -> str:
     def refuse(told: str) -> None:
         raise TemplateError(told)
 
-    def tojson(value: Any, **how: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, **how)
-
     extensions = ["jinja2.ext.loopcontrols"]
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    made.filters["tojson"] = tojson
+    made.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     made.globals |= {"raise_exception": refuse, "strftime_now": datetime.datetime.now().strftime}
     filled = made.from_string(text).render(given)
     if len(filled) > LONGEST:

@@ -15,14 +15,14 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from helpers.model.load import render
 from helpers.model.load.config import flag
-from helpers.model.load.files import CheckpointError, check_file, read_json, reading
+from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.hub import find
 from helpers.tokenizer import FILE, Tokenizer, read_library
 
 SETTINGS, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 OLD_SETTINGS = "special_tokens_map.json"
 ROLES = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
-SPECIAL, OWN = 3, 4  # kinds of token in a GGUF file that are never cut: control tokens, and a user's
+WHOLE = (3, 4)  # kinds of token in a GGUF file that are never cut: control tokens, and a user's
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
 # How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together.
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
@@ -58,7 +58,7 @@ def from_folder(folder: Path) -> Tokenizer:
     )
     tokenizer.chat_template = settings.get("chat_template")
     if (folder / TEMPLATE).exists():
-        tokenizer.chat_template = check_file(folder / TEMPLATE).read_text(encoding="utf-8")
+        tokenizer.chat_template = (folder / TEMPLATE).read_text(encoding="utf-8")
     return tokenizer
 
 
@@ -98,9 +98,8 @@ def from_gguf(file: Any) -> Tokenizer:
     library = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut in LLAMA3))
     library.normalizer = normalizers.NFC() if cut == "qwen2" else None
     library.pre_tokenizer, library.decoder = cutter(cut), decoders.ByteLevel()
-    kinds = dict(zip(tokens, file.get("tokenizer.ggml.token_type", []), strict=False))
-    library.add_special_tokens([AddedToken(x, normalized=False) for x in tokens if kinds.get(x) == SPECIAL])
-    library.add_tokens([AddedToken(x, normalized=False) for x in tokens if kinds.get(x) == OWN])
+    kinds = zip(tokens, file.get("tokenizer.ggml.token_type", []), strict=False)
+    library.add_tokens([AddedToken(token, normalized=False) for token, kind in kinds if kind in WHOLE])
     bos, eos = (named(file, tokens, end) for end in ("bos", "eos"))
     asked = {
         "tokenizer.ggml.add_bos_token": cut in LLAMA3,

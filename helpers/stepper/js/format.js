@@ -1,10 +1,12 @@
 // Numbers, token texts and the sentences of view.json as the stepper writes them; format.py does the same.
 import VIEW from "../view.json" with { type: "json" };
 
+/** @import { Filled, Parts } from "./types" */
+
 const TOUCH = 1e-4; // 9.1249999 is 9.125 with noise
 const LONG = 1e6; // from here on with an exponent
 
-/** At most two decimals, no trailing zeros, a real minus sign: 12.5, 10.33, −4, 1.5e9. */
+/** At most two decimals, no trailing zeros, a real minus sign: 12.5, 10.33, −4, 1.5e9. @param {number} x */
 export function formatNumber(x) {
   if (!Number.isFinite(x)) return String(x);
   const [digits, exponent] = x.toExponential(2).split("e").map(Number);
@@ -13,31 +15,33 @@ export function formatNumber(x) {
   return text.replace("-", "−");
 }
 
+/** @param {number} p */
 export function formatPercent(p) {
   return p > 0 && p < 0.0005 ? "<0.1%" : `${(100 * p).toFixed(1)}%`;
 }
 
-/** 1 row, 4 rows, 1,024 rows */
-export function formatCount(n, one) {
+/** 1 row, 4 rows, 1,024 rows @param {number} n @param {string} one */
+function formatCount(n, one) {
   return `${n.toLocaleString("en")} ${n === 1 ? one : `${one}s`}`;
 }
 
 /**
  * A template of view.json as parts. {pairs} is filled in, {pairs|pair} counted: "1 pair", "15 pairs". A value may be
  * a number, a string, {token: text} for a word that a token says, or parts.
+ * @param {string} template @param {Filled} values @returns {Parts}
  */
 export function fill(template, values = {}) {
   const pieces = template.split(/\{(\w+)(?:\|([\w ]+))?\}/); // text, name, unit, text, …
   return pieces.flatMap((piece, i) => {
     if (i % 3 === 0) return piece || [];
     if (i % 3 === 2) return [];
-    const [value, unit] = [values[piece], pieces[i + 1]];
+    const [value, unit] = [/** @type {any} */ (values[piece]), pieces[i + 1]];
     if (unit) return formatCount(value, unit);
     return typeof value === "number" ? value.toLocaleString("en") : value;
   });
 }
 
-/** A template without tokens as a string. */
+/** A template without tokens as a string. @param {string} template @param {Filled} [values] */
 export function fillText(template, values) {
   return fill(template, values).join("");
 }
@@ -45,36 +49,37 @@ export function fillText(template, values) {
 const BLANK = new RegExp(`^${VIEW.blank}*$`, "u");
 const UNSAFE = new RegExp(VIEW.unsafe, "gu");
 
-function codePoint(character) {
-  return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-}
+/** @param {string} character */
+const codePoint = (character) => `U+${character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`;
 
-/** A token's text; what would leave no mark on the page, or turn the text around it, by its code points. */
+/** A token's text; what would leave no mark on the page, or turn the text around it, by its code points. @param {string} text */
 export function visibleText(text) {
   if (text === "") return VIEW.labels.empty;
   if (BLANK.test(text)) return Array.from(text, codePoint).join(" ");
   return text.replace(UNSAFE, codePoint);
 }
 
-/** Cut for running text; the whole stays reachable in the column's title. */
+/** Cut for running text; the whole stays reachable in the column's title. @param {string} text */
 export function clippedText(text, most = 24) {
   const characters = Array.from(visibleText(text));
   return characters.length <= most ? characters.join("") : `${characters.slice(0, most - 1).join("")}…`;
 }
 
-/** For plain strings (labels read aloud, titles): the direction of one text must not turn the rest. */
+/** For plain strings (labels read aloud, titles): the direction of one text must not turn the rest. @param {string} text */
 export function isolatedText(text, most = Infinity) {
   return `\u2068${clippedText(text, most)}\u2069`;
 }
 
 const GLUED = new RegExp(VIEW.glued, "u");
 
-/** Whether tokens carry their own blanks, as most tokenizers have it, or stand apart by themselves. */
+/** Whether tokens carry their own blanks, as most tokenizers have it, or stand apart by themselves.
+ * @param {{ text: string }[]} tokens */
 export function carriesSpaces(tokens) {
   return tokens.some(({ text }) => /^\s\S|\S\s$/.test(text));
 }
 
-/** Tokens as running text: {text, blank}, blank where one stands before; none before a full stop and the like. */
+/** Tokens as running text: {text, blank}, blank where one stands before; none before a full stop and the like.
+ * @param {{ text: string }[]} tokens */
 export function runningText(tokens) {
   const own = carriesSpaces(tokens);
   return tokens.map(({ text }) =>

@@ -1,248 +1,242 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
 import VIEW from "../view.json" with { type: "json" };
-import {
-  contextOf,
-  contentOf,
-  headName,
-  headsOf,
-  holds,
-  passUpTo,
-  samePass,
-  sizeOf,
-  spread,
-  weightsOf,
-} from "./trace.js";
+import { contextOf, contentOf, headName, headsOf, holds, passUpTo, samePass } from "./trace.js";
+import { sizeOf, spread, weightsOf } from "./trace.js";
+/** @import { Ranges } from "./schema" */
+/** @import { Event, Frame, Look, Out, Run, TraceRecord } from "./types" */
 
-export const NOTHING = 0; // no score here
+export const CANDIDATES = 8;
+
+// The state of a cell; 0: no score here.
 export const NOW = 1; // scored in this pass
 export const AGAIN = 2; // scored in this pass, and before
 export const MASKED = 3; // scored in this pass and thrown away
 export const EARLIER = 4; // scored in an earlier pass
 export const COMING = 5; // to be scored in a later pass
+export const AHEAD = 6; // to the right of its line: seen if no mask hid it
 
-/** States and counts of the cells of one row, for columns from `start` to `stop`. */
-export function rowCells(run, eventIndex, query, start, stop) {
+/** States and counts of the cells of one row, for columns from `start` to `stop`; `ahead`: as if there were no mask.
+ * @param {Run} run @param {number} eventIndex @param {number} query @param {number} start @param {number} stop */
+export function rowCells(run, eventIndex, query, start, stop, ahead = false) {
   const event = run.events[eventIndex];
   const states = new Uint8Array(stop - start);
   const counts = new Uint32Array(stop - start);
-  const live = event.visible.has(query);
+  /** @param {Ranges} ranges @param {(j: number) => void} visit */
+  const each = (ranges, visit) => {
+    for (const [a, b] of ranges)
+      for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j - start);
+  };
   const history = run.history.get(query) ?? [];
   for (const { ranges, events } of history) {
     const times = events.filter((e) => e <= eventIndex).length;
-    if (times) forEachIn(ranges, start, stop, (j) => (counts[j - start] += times));
+    if (times) each(ranges, (j) => (counts[j] += times));
   }
-  if (!live) {
-    for (let j = 0; j < states.length; j++) if (counts[j]) states[j] = EARLIER;
+  const visible = event.visible.get(query);
+  if (!visible) {
+    counts.forEach((count, j) => (states[j] = count && EARLIER));
     const ran = run.firstRunAt.get(query) ?? -1; // -1: never
-    if (ran > eventIndex) forEachIn(history[0].ranges, start, stop, (j) => (states[j - start] = COMING));
+    if (ran > eventIndex) each(history[0].ranges, (j) => (states[j] = COMING));
     return { states, counts };
   }
-  forEachIn(event.there, start, stop, (j) => (states[j - start] = MASKED));
-  forEachIn(event.visible.get(query), start, stop, (j) => {
-    if (!event.counted) counts[j - start] = 1;
-    states[j - start] = counts[j - start] > 1 ? AGAIN : NOW;
+  each(event.there, (j) => (states[j] = ahead && start + j > query ? AHEAD : MASKED));
+  each(visible, (j) => {
+    if (!event.counted) counts[j] = 1;
+    states[j] = counts[j] > 1 ? AGAIN : NOW;
   });
   return { states, counts };
 }
 
-function forEachIn(ranges, start, stop, visit) {
-  for (const [a, b] of ranges) for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j);
-}
-
-/** K and V of one token: written, read, rest, made (used and dropped), dropped, empty. */
-export function rowState(event, token) {
-  const part = event.part;
-  if (holds(event.gone, token)) return "dropped";
+/** K and V of one token: written, read, rest, made (used and dropped), dropped, empty.
+ * @param {Event} event @param {number} token */
+function rowState({ part, gone, stored, visible }, token) {
+  if (holds(gone, token)) return "dropped";
   if (part && holds(part.written, token)) return "written";
   if (part && holds(part.read, token)) return "read";
-  if (holds(event.stored, token)) return "rest";
-  return event.visible.has(token) ? "made" : "empty";
+  if (holds(stored, token)) return "rest";
+  return visible.has(token) ? "made" : "empty";
 }
 
 /**
  * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. The fate of a
  * draft that has run: accepted if its word was chosen, else rejected.
+ * @param {TraceRecord} record @param {Run} run @param {Event} event @param {number} index
  */
 export function tokenState(record, run, event, index) {
-  const token = record.tokens[index];
-  const live = event.visible.has(index);
-  const chosen = run.chosenAt.get(index) <= event.index;
+  const { text, position, origin } = record.tokens[index];
+  const chosen = (run.chosenAt.get(index) ?? Infinity) <= event.index;
   const ran = hasRun(run, event, index);
-  let state = "absent";
-  if (token.origin === "prompt" || ran) state = "present";
-  else if (chosen) state = "emitted";
-  const fate = token.origin !== "draft" || !ran ? "" : chosen ? "accepted" : "rejected";
-  return { index, text: token.text, position: token.position, origin: token.origin, state, live, fate };
+  const state = origin === "prompt" || ran ? "present" : chosen ? "emitted" : "absent";
+  const fate = origin !== "draft" || !ran ? "" : chosen ? "accepted" : "rejected";
+  return { index, text, position, origin, state, live: event.visible.has(index), fate };
 }
 
-/** Whose work an untouched row is: the name of the last pass that ran it, or null. */
+/** Whose work an untouched row is: the name of the last pass that ran it, or null.
+ * @param {Run} run @param {number} eventIndex @param {number} query */
 export function lastPassOf(run, eventIndex, query) {
-  let last = -1;
-  for (const { events } of run.history.get(query) ?? [])
-    for (const e of events)
-      if (e < eventIndex || (e === eventIndex && !run.events[e].visible.has(query))) last = Math.max(last, e);
+  const ran = (run.history.get(query) ?? []).flatMap(({ events }) => events);
+  const here = run.events[eventIndex].visible.has(query);
+  const last = Math.max(-1, ...ran.filter((e) => e < eventIndex || (e === eventIndex && !here)));
   return last < 0 ? null : run.events[last].name;
 }
 
-/** Whether a token has a line: it runs in this pass, or ran in one before. */
+/** Whether a token has a line: it runs in this pass, or ran in one before.
+ * @param {Run} run @param {Event} event @param {number} token */
 export function hasRun(run, event, token) {
-  return event.visible.has(token) || run.firstRunAt.get(token) <= event.index;
+  return event.visible.has(token) || (run.firstRunAt.get(token) ?? Infinity) <= event.index;
 }
 
-/** The token whose line is shown: the wanted one if it has run, else the last that runs in this pass. */
-export function chosenRow(run, event, wanted) {
-  if (wanted !== null && hasRun(run, event, wanted)) return wanted;
-  return event.queries.at(-1) ?? null;
-}
-
-/** What a token was looking at when it last ran, up to a pass: ranges, or null if it has not run. */
-export function lookedAt(run, event, query) {
-  if (event.visible.has(query)) return event.visible.get(query);
+/** What a token was looking at when it last ran, up to a pass: ranges, or null if it has not run.
+ * @param {Run} run @param {Event} event @param {number} query */
+function lookedAt(run, event, query) {
   const past = (run.history.get(query) ?? []).filter(({ events }) => events[0] <= event.index);
-  const last = ({ events }) => events.findLast((e) => e <= event.index);
-  return past.length ? past.reduce((a, b) => (last(b) > last(a) ? b : a)).ranges : null;
+  /** @param {{ events: number[] }} entry */
+  const last = ({ events }) => events.findLast((e) => e <= event.index) ?? -1;
+  return event.visible.get(query) ?? past.sort((a, b) => last(b) - last(a))[0]?.ranges ?? null;
 }
 
-/** Weights of one token in a layer: of a head, or the mean of all that were recorded (head null). */
+/** Weights of one token in a layer: of a head, or the mean of all that were recorded (head null).
+ * @param {TraceRecord} record @param {Run} run @param {Event} event
+ * @param {number} query @param {number} layer @param {number | null} head */
 export function weightsIn(record, run, event, query, layer, head) {
   const ranges = lookedAt(run, event, query);
-  const weights =
-    ranges && (head === null ? meanOf(record, query, layer) : weightsOf(record, query, layer, head));
-  const fits = weights && weights.length === sizeOf(ranges);
-  return { columns: ranges ? spread(ranges) : [], weights: fits ? weights : null };
+  const weights = head === null ? meanOf(record, query, layer) : weightsOf(record, query, layer, head);
+  const fits = ranges && weights?.length === sizeOf(ranges);
+  return { columns: spread(ranges ?? []), weights: fits ? weights : null };
 }
 
+/** @param {TraceRecord} record @param {number} query @param {number} layer */
 function meanOf(record, query, layer) {
   const key = `${query}.${layer}`;
-  if (!record.means.has(key)) {
-    const rows = headsOf(record, layer).map((head) => weightsOf(record, query, layer, head));
-    const whole = rows.length && rows.every((row) => row && row.length === rows[0].length);
-    record.means.set(
-      key,
-      whole ? rows[0].map((_, k) => rows.reduce((sum, row) => sum + row[k], 0) / rows.length) : null,
-    );
-  }
-  return record.means.get(key);
+  const known = record.means.get(key);
+  if (known !== undefined) return known;
+  const rows = headsOf(record, layer).map((head) => weightsOf(record, query, layer, head));
+  const [first] = rows;
+  const whole = first && rows.every((row) => row?.length === first.length);
+  const mean = whole
+    ? first.map((_, k) => rows.reduce((sum, row) => sum + (row?.[k] ?? 0), 0) / rows.length)
+    : null;
+  record.means.set(key, mean);
+  return mean;
 }
 
-/** Heads that have a line of their own: all of a few, else the chosen one; null is the mean of all. */
-export function headsShown(record, layer, head) {
-  const heads = headsOf(record, layer);
-  return heads.length <= VIEW.heads_at_once ? heads : [head];
-}
-
-/** The weights of a line in the grid, by column, those that are as good as none as 0; null where there are none. */
+/** The weights of a line in the grid, by column, those that are as good as none as 0; null where there are none.
+ * @param {Pick<Frame, "record" | "run" | "event" | "layer" | "head">} frame @param {number} query */
 export function sharesOf({ record, run, event, layer, head }, query) {
   const { columns, weights } = weightsIn(record, run, event, query, layer, head);
-  const share = (weight) => (isPicked(weight, columns.length) ? weight : 0);
-  return weights && new Map(columns.map((j, k) => [j, share(weights[k])]));
+  return (
+    weights && new Map(columns.map((j, k) => [j, isPicked(weights[k], columns.length) ? weights[k] : 0]))
+  );
 }
 
-function weightLine(record, run, event, row, layer, head) {
-  const looks =
-    row === null ? { columns: [], weights: null } : weightsIn(record, run, event, row, layer, head);
-  const values = looks.columns.map((j) => contentOf(record, "v", j, layer));
-  return {
-    head,
-    name: headName(record, head),
-    ...looks,
-    values: values.every((v) => v !== null && v.length === 1) ? values.map((v) => v[0]) : null,
-    context: row === null || head === null ? null : contextOf(record, row, layer, head),
-  };
+/** How dark the underline of each word is, 0 to 1, relative to the word that the line looks at most.
+ * @param {Frame} frame @returns {Map<number, number>} */
+export function shades(frame) {
+  const shares = frame.row === null ? null : sharesOf(frame, frame.row);
+  const picked = [...(shares ?? [])].filter(([, share]) => share > 0);
+  const most = Math.max(...picked.map(([, share]) => share));
+  return new Map(picked.map(([j, share]) => [j, share / most]));
 }
 
-/** Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none. */
-export function isPicked(weight, columns) {
-  return weight * columns >= VIEW.picked;
-}
+/** Whether a weight counts: a twentieth of an equal share at least. The rest is as good as none.
+ * @param {number} weight @param {number} columns */
+export const isPicked = (weight, columns) => weight * columns >= VIEW.picked;
 
-function outOf(record, event, row) {
-  const outs = event.part?.out ?? [];
-  const out = outs.find((o) => o.query === row) ?? outs[outs.length - 1];
+/** @param {TraceRecord} record @param {Event} event @param {number | null} row @returns {Out | null} */
+function outOf(record, { part }, row) {
+  const outs = part?.out ?? [];
+  const out = outs.find((o) => o.query === row) ?? outs.at(-1);
   if (!out) return null;
   const chosen = record.tokens[out.chosen].text;
   const at = out.top.findIndex(([word]) => word === chosen);
-  return {
-    query: out.query,
-    chosen,
-    how: out.how,
-    top: out.top.map(([word, logit, p], k) => ({ word, logit, p, chosen: k === at })),
-  };
+  const top = out.top.map(([word, logit, p], k) => ({ word, logit, p, chosen: k === at }));
+  return { query: out.query, chosen, how: out.how, top };
 }
 
-function targetsOf(record, event) {
-  if (!event.part?.target) return new Map();
-  return new Map(event.queries.map((query, k) => [query, record.tokens[event.part.target[k]].text]));
+/** At most eight candidates, in their order, the chosen one among them. @param {Pick<Out, "top">} out */
+export function candidatesOf({ top }) {
+  const first = top.slice(0, CANDIDATES);
+  const chosen = top.find((one) => one.chosen);
+  return !chosen || first.includes(chosen) ? first : [...first.slice(0, -1), chosen];
 }
 
-/** Work of this pass and so far: counts of this run beside those of the run without a cache. */
-export function workOf(record, run, event) {
+/** Work of this pass and so far: counts of this run beside those of the run without a cache.
+ * @param {TraceRecord} record @param {Run} run @param {Event} event */
+function workOf(record, run, event) {
   const plain = samePass(record.withoutCache, event);
-  const largest = (name) =>
-    Math.max(1, ...record.runs.flatMap((r) => r.events.map((e) => e.raw.counts?.[name] ?? 0)));
+  const counts = record.runs.flatMap((one) => one.events.map(({ raw }) => raw.counts ?? {}));
+  /** @param {string} name */
   const bar = (name) => {
     const done = event.raw.counts?.[name] ?? 0;
     const total = plain?.raw.counts[name] ?? null; // null: nothing to compare with
-    return { name, done, total, avoided: total === null ? 0 : total - done, scale: largest(name) };
+    const scale = Math.max(1, ...counts.map((one) => one[name] ?? 0));
+    return { name, done, total, avoided: total === null ? 0 : total - done, scale };
   };
-  const soFar = (r, upTo) =>
-    r.events.reduce((sum, e) => sum + (e.counted && e.index <= upTo.index ? e.raw.counts.positions : 0), 0);
-  const reached = passUpTo(run, event);
-  const without = run.keeps && reached ? samePass(record.withoutCache, reached) : null;
+  /** @param {Run} of @param {Event} upTo */
+  const soFar = ({ events }, upTo) =>
+    events.reduce((sum, e) => sum + (e.counted && e.index <= upTo.index ? e.raw.counts.positions : 0), 0);
+  const reached = run.keeps && passUpTo(run, event);
+  const without = reached ? samePass(record.withoutCache, reached) : null;
   return {
     bars: [bar("positions"), bar("pairs")],
     stored: event.part ? event.part.kept[1] : sizeOf(event.stored),
-    read: event.counts?.rows_read ?? 0,
+    reads: { ...bar("rows_read"), total: null, avoided: 0 }, // what a run without a cache never does
     soFar: soFar(run, event),
-    soFarWithout: without ? soFar(record.withoutCache, without) : null,
+    soFarWithout: without && record.withoutCache && soFar(record.withoutCache, without),
   };
 }
 
-/** The run that is shown: with its cache or without, where the record has both. */
+/** The run that is shown: with its cache or without, where the record has both.
+ * @param {TraceRecord} record @param {boolean} cached */
 export function runOf(record, cached) {
   return (cached ? record.withCache : record.withoutCache) ?? record.runs[0];
 }
 
-/** What one pass shows. `view`: {event, cached, layer, head, row}; event: index in the run shown. */
-export function frameOf(record, view) {
-  const run = runOf(record, view.cached);
-  const event = run.events[view.event];
-  const row = chosenRow(run, event, view.row);
-  const head = headsOf(record, view.layer).includes(view.head) ? view.head : null;
-  const lines = headsShown(record, view.layer, head);
+/** What one pass shows: of the line that is wanted if it has run, else of the last that runs in this pass.
+ * @param {TraceRecord} record @param {Look} look */
+export function frameOf(record, { layer, ...look }) {
+  const run = runOf(record, look.cached);
+  const event = run.events[look.event];
+  const wanted = look.row !== null && hasRun(run, event, look.row);
+  const row = wanted ? look.row : (event.queries.at(-1) ?? null);
+  const known = headsOf(record, layer);
+  const head = look.head !== null && known.includes(look.head) ? look.head : null;
+  const lines = known.length <= VIEW.heads_at_once ? known : [head];
   const heads = lines.filter((one) => one !== null);
-  const columns = [];
-  for (let j = 0; j < record.columns; j++)
-    columns.push({
-      ...tokenState(record, run, event, j),
-      row: rowState(event, j),
-      k: contentOf(record, "k", j, view.layer),
-      v: contentOf(record, "v", j, view.layer),
-    });
+  const indices = [...Array(record.columns).keys()];
+  /** @param {"k" | "v"} kind @param {number} token */
+  const content = (kind, token) => contentOf(record, kind, token, layer);
+  /** The weights of the chosen line in a head; null is the mean of all. @param {number | null} one */
+  const line = (one) => {
+    const looks = row === null ? null : weightsIn(record, run, event, row, layer, one);
+    const columns = looks?.columns ?? [];
+    const values = columns.map((j) => content("v", j) ?? []);
+    return {
+      head: one,
+      name: headName(record, one),
+      columns,
+      weights: looks?.weights ?? null,
+      values: values.every((v) => v.length === 1) ? values.map(([v]) => v) : null,
+      context: row === null || one === null ? null : contextOf(record, row, layer, one),
+    };
+  };
   const contexts = new Map();
   for (const query of event.queries) {
-    const numbers = heads.map((one) => contextOf(record, query, view.layer, one));
-    if (numbers.length && numbers.every((c) => c !== null && c.length === 1))
-      contexts.set(
-        query,
-        numbers.map((c) => c[0]),
-      );
+    const numbers = heads.map((one) => contextOf(record, query, layer, one));
+    if (heads.length && numbers.every((c) => c?.length === 1)) contexts.set(query, numbers.flat());
   }
   return {
-    record,
-    run,
-    event,
+    ...{ record, run, event, layer, row, head, ahead: look.ahead ?? false },
     other: samePass(run.keeps ? record.withoutCache : record.withCache, event),
-    layer: view.layer,
-    row,
-    columns,
+    columns: indices.map((j) => ({
+      ...{ ...tokenState(record, run, event, j), row: rowState(event, j) },
+      ...{ k: content("k", j), v: content("v", j) },
+    })),
     heads: heads.map((one) => ({ head: one, name: headName(record, one) })),
-    head,
-    weights: lines.map((one) => weightLine(record, run, event, row, view.layer, one)),
-    contexts,
+    weights: lines.map(line),
+    contexts: /** @type {Map<number, number[]>} */ (contexts),
     out: outOf(record, event, row),
-    targets: targetsOf(record, event),
+    targets: new Map(event.part?.target?.map((token, k) => [event.queries[k], record.tokens[token].text])),
     work: workOf(record, run, event),
-    shapes: event.raw.shapes?.find((s) => s.layer === view.layer) ?? null,
+    shapes: event.raw.shapes?.find((one) => one.layer === layer) ?? null,
   };
 }

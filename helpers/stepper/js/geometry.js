@@ -1,5 +1,6 @@
 // Where things stand, in pixels: pure arithmetic on the width, the number of tokens and the panels.
 import VIEW from "../view.json" with { type: "json" };
+/** @import { Layout } from "./types" */
 
 export const DENSE_FROM = 25; // from so many tokens the grid is drawn on a canvas
 export const WINDOW = 128; // and never more than so many columns at once
@@ -13,243 +14,228 @@ const LABELS = 114;
 const BORDERS = 10; // what a column's head needs beside its word,
 const BORDERS_NARROW = 6; // and where room is short
 export const NARROW_TEXT = 12 / 13; // words are set smaller where room is short
+const GAP = 18; // between the tokens and what stands beside them
 const DRAWER = 7; // between the cache's edge and its rows
 const NEXT_MIN = 200;
 const NEXT_MAX = 320;
 
+/** Left edges of the tokens' columns, the first of all, and widths. @typedef {{ xs: number[], x0: number, widths: number[] }} Across */
+/** @typedef {{ x: number, width: number } | null} Box */
+
+/** @param {number[]} numbers */
+const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
+
+/** @param {number} rows @param {boolean} narrow */
 function rowHeight(rows, narrow) {
-  if (narrow && rows <= 12) return Math.max(30, rowHeight(rows, false));
-  for (const [most, height] of [
-    [5, 34],
-    [8, 30],
-    [12, 24],
-    [16, 22],
-  ])
-    if (rows <= most) return height;
-  return 20;
+  const height = rows <= 5 ? 34 : rows <= 8 ? 30 : rows <= 12 ? 24 : rows <= 16 ? 22 : 20;
+  return narrow && rows <= 12 ? Math.max(30, height) : height;
 }
 
-/** The width that all columns can have if only those with a longer word are wider; null if none fits. */
-function commonWidth(room, needs) {
-  const widest = Math.max(...needs);
-  for (let common = widest; common >= COLUMN_MIN; common--)
-    if (needs.reduce((sum, need) => sum + Math.max(need, common), 0) <= room) return common;
-  return null;
-}
-
-/** Equal columns where the words fit; else only long words get more; never under COLUMN_MIN. */
+/** Equal columns where the words fit; else only long words get more; never under COLUMN_MIN.
+ * @param {number} room @param {number[]} wants */
 export function columnWidths(room, wants, widest = COLUMN_MAX) {
   const most = wants.length > 12 ? CROWDED : widest;
   const equal = Math.floor(Math.min(widest, room / wants.length));
   const needs = wants.map((want) => Math.min(most, Math.max(COLUMN_MIN, Math.ceil(want))));
   if (needs.every((need) => need <= equal)) return wants.map(() => equal);
-  const common = commonWidth(room, needs);
-  if (common === null) return needs; // the board scrolls
-  return needs.map((need) => Math.max(need, common));
+  for (let common = Math.max(...needs); common >= COLUMN_MIN; common--) {
+    const widths = needs.map((need) => Math.max(need, common));
+    if (sum(widths) <= room) return widths;
+  }
+  return needs; // the board scrolls
 }
 
-function rightWidths(panels, heads, dense) {
-  const notes = Math.max(dense ? 240 : 204, panels.contexts ? heads * 46 + 12 : 0);
-  return { notes, next: panels.prediction ? NEXT_MIN : 0 };
-}
-
-function chooseMode(width, columns, dense, right) {
-  const room = width - LABELS - 18;
-  if (dense) return (room - right.notes) / columns >= 3 && width >= 560 ? "medium" : "narrow";
-  if ((room - right.notes - right.next) / columns >= 46) return "wide";
-  return (room - right.notes) / columns >= 36 ? "medium" : "narrow";
+/** @param {number} width @param {number} columns @param {boolean} dense @param {{ notes: number, next: number }} right */
+function chooseMode(width, columns, dense, { notes, next }) {
+  const each = (width - LABELS - GAP - notes) / columns;
+  if (dense) return each >= 3 && width >= 560 ? "medium" : "narrow";
+  if (each - next / columns >= 46) return "wide";
+  return each >= 36 ? "medium" : "narrow";
 }
 
 /**
- * The layout of the board.
- * @param width     inner width in pixels
- * @param columns   columns in the window
- * @param heads     lines of attention weights
- * @param panels    {weights, contexts, prediction, keys, values, shapes, ledger}
- * @param wants     widths that the column heads' words need
- * @param label     width that the widest row label needs
+ * The layout of the board, in pixels. Of the columns in the window; `heads` is how many lines of attention weights there
+ * are, `wants` and `label` are the widths that the words of the columns' heads and the widest row label need.
+ * @param {{ width: number, columns: number, heads: number, panels: Record<string, boolean>, wants: number[], label: number }} given
  */
 export function layoutOf({ width, columns, heads, panels, wants, label }) {
   const dense = columns >= DENSE_FROM;
-  const right = rightWidths(panels, heads, dense);
+  const right = {
+    notes: Math.max(dense ? 240 : 204, panels.contexts ? heads * 46 + 12 : 0),
+    next: panels.prediction ? NEXT_MIN : 0,
+  };
   const mode = chooseMode(width, columns, dense, right);
-  const narrow = mode === "narrow";
+  const [narrow, wide] = [mode === "narrow", mode === "wide"];
   const size = narrow ? NARROW_TEXT : 1;
   const gap = narrow ? 1 : 2; // left and right of every cell
   const x0 = narrow ? Math.min(82, Math.max(44, Math.ceil(label * size) + 12)) : LABELS;
-  const beside = narrow ? 0 : right.notes + 18 + (mode === "wide" ? right.next : 0);
+  const room = width - x0 - (narrow ? 0 : right.notes + GAP + (wide ? right.next : 0));
+  const around = 2 * gap + (narrow ? BORDERS_NARROW : BORDERS);
+  const needs = wants.map((want) => want * size + around);
   const widths = dense
-    ? denseWidths(width - x0 - beside, columns, narrow)
-    : columnWidths(
-        width - x0 - beside,
-        wants.map((want) => want * size + 2 * gap + (narrow ? BORDERS_NARROW : BORDERS)),
-        width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX,
-      );
-  const xs = [];
-  let x = x0;
-  for (const w of widths) {
-    xs.push(x);
-    x += w;
-  }
+    ? denseWidths(room, columns, narrow)
+    : columnWidths(room, needs, width > 1000 ? COLUMN_MAX_WIDE : COLUMN_MAX);
+  const xs = widths.map((_, k) => x0 + sum(widths.slice(0, k)));
+  const xEnd = x0 + sum(widths);
+  const notesX = xEnd + GAP;
+  const nextX = notesX + right.notes;
+  const notes = { x: notesX, width: dense ? Math.min(NEXT_MAX, width - notesX) : right.notes };
+  const next = dense ? notes : wide ? { x: nextX, width: Math.min(NEXT_MAX, width - nextX) } : null;
+  const rowH = dense
+    ? Math.min(denseRow(columns), Math.max(3, Math.ceil(2 * widths[0])))
+    : rowHeight(columns, narrow);
   const layout = {
-    mode,
-    dense,
-    narrow,
-    gap,
-    x0,
-    xs,
-    widths,
-    xEnd: x,
-    rowH: dense
-      ? Math.min(denseRow(columns), Math.max(3, Math.ceil(2 * widths[0])))
-      : rowHeight(columns, narrow),
+    ...{ mode, dense, narrow, gap, x0, xs, widths, xEnd, rowH },
+    notes: narrow ? null : notes,
+    next: panels.prediction && !narrow ? next : null,
+    // as wide as the columns, or as lets the board scroll to its end in the same way as to a column
+    width: narrow ? Math.max(xEnd, width + scrollFor({ xs, x0, widths }, columns - 1, width)) : width,
   };
-  const notesX = x + 18;
-  layout.notes = narrow ? null : { x: notesX, width: right.notes };
-  layout.next = null;
-  if (mode === "wide" && panels.prediction) {
-    const nextX = notesX + right.notes;
-    layout.next = { x: nextX, width: Math.min(NEXT_MAX, width - nextX) };
-  }
-  if (dense && !narrow) {
-    layout.notes.width = Math.min(NEXT_MAX, width - notesX);
-    if (panels.prediction) layout.next = { ...layout.notes };
-  }
-  layout.width = narrow ? scrolledWidth(layout, width) : width;
-  return Object.assign(layout, heights(layout, columns, heads, panels));
+  return { ...layout, columns: columnTracks(layout), ...heights(layout, columns, heads, panels) };
 }
 
-/** How far a board scrolls to show column k whole, and a whole column at its left edge. */
+/** How far a board scrolls to show column k whole, and a whole column at its left edge.
+ * @param {Across} across @param {number} k @param {number} width */
 export function scrollFor({ xs, x0, widths }, k, width) {
   const least = xs[k] + widths[k] - width;
-  const first = xs.find((x) => x - x0 >= least) ?? xs[k];
-  return first - x0;
+  return (xs.find((x) => x - x0 >= least) ?? xs[k]) - x0;
 }
 
-/** As wide as the columns, or as lets the board scroll to its end in the same way. */
-function scrolledWidth(layout, width) {
-  return Math.max(layout.xEnd, width + scrollFor(layout, layout.xs.length - 1, width));
-}
-
+/** In sixteenths of a pixel: browsers lay grids out in fractions of two, and the canvas has to fit.
+ * @param {number} room @param {number} columns @param {boolean} narrow @returns {number[]} */
 function denseWidths(room, columns, narrow) {
-  const each = Math.max(narrow ? 4 : 3, Math.min(20, Math.floor((10 * room) / columns) / 10));
+  const each = Math.max(narrow ? 4 : 3, Math.min(20, Math.floor((16 * room) / columns) / 16));
   return Array(columns).fill(each);
 }
 
+/** @param {number} rows */
 function denseRow(rows) {
-  return Math.max(3, Math.min(14, Math.floor(4200 / rows) / 10));
+  return Math.max(3, Math.min(14, Math.floor((16 * 420) / rows) / 16));
 }
 
-function heights(layout, rows, heads, panels) {
-  const { narrow, dense } = layout;
-  const smallest = Math.min(...layout.widths);
-  const stacked = !dense && smallest < 50 && rows <= VIEW.digits_up_to;
+/** @typedef {{ narrow: boolean, dense: boolean, rowH: number, width: number, widths: number[] }} Sheet */
+
+/** The rows of the sheet from top to bottom: name, height, how many.
+ * @param {Sheet} sheet @param {number} rows @param {number} heads @param {Record<string, boolean>} panels
+ * @param {number} lineH @returns {[string, number, number?][]} */
+function rowTracks({ narrow, dense, rowH, width }, rows, heads, panels, lineH) {
+  /** @param {boolean} full */
   const rowOf = (full) => (dense ? 20 : full ? 36 : 26);
-  const y = { heads: 0, headsH: dense ? 26 : 38 };
-  y.grid = y.heads + y.headsH + (dense ? 6 : 10);
-  let at = y.grid + rows * layout.rowH + 14;
-  if (panels.weights) {
-    y.caption = at;
-    y.weights = y.caption + 22;
-    y.lineH = stacked ? 34 : dense ? 24 : 21;
-    at = y.weights + heads * y.lineH + 14;
+  const said = 18 + (panels.shapes ? 16 : 0) + (panels.ledger ? (width < 480 ? 34 : 18) : 0);
+  const shown = panels.weights ? 1 : 0; // how often
+  return [
+    ["heads", dense ? 26 : 38],
+    ["", dense ? 6 : 10],
+    ["cell", rowH, rows],
+    ["", 14],
+    ["caption", 22, shown],
+    ["weights", lineH, heads * shown],
+    ["", 14, shown],
+    ["drawer", DRAWER],
+    ["k", rowOf(panels.keys)],
+    ["", 6],
+    ["v", rowOf(panels.values)],
+    ["", DRAWER],
+    ["under", 5], // where it is narrow, what is said of the rows stands under them
+    ["said", said, narrow ? 1 : 0],
+    ["end", 2],
+  ];
+}
+
+/** Tops of the first row of each name, and heights.
+ * @param {Sheet} sheet @param {number} rows @param {number} heads @param {Record<string, boolean>} panels */
+function heights(sheet, rows, heads, panels) {
+  const smallest = Math.min(...sheet.widths);
+  const stacked = !sheet.dense && smallest < 50 && rows <= VIEW.digits_up_to;
+  const lineH = stacked ? 34 : sheet.dense ? 24 : 21;
+  const tracks = rowTracks(sheet, rows, heads, panels, lineH).filter(([, , many]) => many !== 0);
+  /** @type {Record<string, number>[]} */
+  const [y, size] = [{}, {}];
+  let height = 0;
+  for (const [name, each, many = 1] of tracks) {
+    [y[name], size[name]] = [height, each];
+    height += each * many;
   }
-  y.drawer = at;
-  [y.k, y.kH] = [y.drawer + DRAWER, rowOf(panels.keys)];
-  [y.v, y.vH] = [y.k + y.kH + 6, rowOf(panels.values)];
-  y.drawerH = y.v + y.vH + DRAWER - y.drawer;
-  y.under = y.drawer + y.drawerH + 5; // where it is narrow, what is said of the rows stands under them
-  if (narrow)
-    at = y.under + 18 + (panels.shapes ? 16 : 0) + (panels.ledger ? (layout.width < 480 ? 34 : 18) : 0);
-  else at = y.under;
-  return { y, stacked, tight: smallest < 58, wordy: smallest >= WORDY, height: Math.ceil(at + 2) };
+  const below = tracks.map(([name, each, many = 1]) => `repeat(${many}, ${name && `[${name}] `}${each}px)`);
+  const fits = { stacked, tight: smallest < 58, wordy: smallest >= WORDY };
+  return { y, size, rows: below.join(" "), ...fits, lineH, height: Math.ceil(height) };
 }
 
-export function centreX(layout, k) {
-  return layout.xs[k] + layout.widths[k] / 2;
+/** The columns of the sheet: names, tokens, what stands beside them.
+ * @param {Across & { notes: Box, next: Box, dense: boolean }} layout */
+function columnTracks({ x0, widths, notes, next, dense }) {
+  const tokens = widths.map((width) => `[col] ${width}px`).join(" ");
+  const beside = notes ? `${GAP}px [notes${dense ? " next" : ""}] ${notes.width}px` : "";
+  return `[names] ${x0}px ${tokens} [end] ${beside} ${next && !dense ? `[next] ${next.width}px` : ""}`;
 }
 
-export function rowTop(layout, k) {
-  return layout.y.grid + k * layout.rowH;
+/** @param {Layout} layout @param {number} k */
+export const rowTop = (layout, k) => layout.y.cell + k * layout.rowH;
+
+/** The column (counted in the window) under a point, or null. @param {Across} across @param {number} x */
+export function columnAt({ xs, widths }, x) {
+  const k = xs.findIndex((left, k) => x >= left && x < left + widths[k]);
+  return k < 0 ? null : k;
 }
 
-/** The column or row (counted in the window) under a point, or null. */
-export function columnAt(layout, x) {
-  for (let k = layout.xs.length - 1; k >= 0; k--)
-    if (x >= layout.xs[k]) return x < layout.xs[k] + layout.widths[k] ? k : null;
-  return null;
-}
-
+/** The row under a point, or null. @param {Layout} layout @param {number} y @param {number} rows */
 export function rowAt(layout, y, rows) {
-  const k = Math.floor((y - layout.y.grid) / layout.rowH);
+  const k = Math.floor((y - layout.y.cell) / layout.rowH);
   return k >= 0 && k < rows ? k : null;
 }
 
-/** [start, stop) of a window of at most `size` that ends just after `focus`, or begins at `start`. */
+/** [start, stop) of a window of at most `size` that ends just after `focus`, or begins at `start`.
+ * @param {number} total @param {number} focus @param {number | null} start */
 export function windowOf(total, focus, start = null, size = WINDOW) {
   if (total <= size) return [0, total];
-  const from = start ?? Math.max(0, focus + 1 - size);
-  const first = Math.max(0, Math.min(from, total - size));
+  const first = Math.max(0, Math.min(start ?? focus + 1 - size, total - size));
   return [first, first + size];
 }
 
-/** Which of `count` events the rail names when it may name `most`: indices, and null for a gap. */
+/** Which of `count` events the rail names when it may name `most`: indices, and null for a gap.
+ * @param {number} count @param {number} current @param {number} most */
 export function railItems(count, current, most) {
-  if (count <= most) return Array.from({ length: count }, (_, i) => i);
-  const keep = new Set();
-  const wanted = [
-    current,
-    count - 1,
-    0,
-    1,
-    current - 1,
-    current + 1,
-    2,
-    current - 2,
-    current + 2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-  ];
-  for (const i of wanted) if (keep.size < most && i >= 0 && i < count) keep.add(i);
+  /** @type {(number | null)[]} */
   const items = [];
-  for (const i of [...keep].sort((a, b) => a - b)) {
-    const before = items.length ? items[items.length - 1] : -1;
-    if (i - before === 2) items.push(i - 1);
-    else if (i - before > 2) items.push(null);
+  /** @param {number} by */
+  const around = (by) => [current - by, current + by];
+  const wanted = [current, count - 1, 0, 1, ...around(1), 2, ...around(2), 3, 4, 5, 6, 7, 8];
+  const there = new Set(wanted.filter((i) => i >= 0 && i < count));
+  const keep = count <= most ? [...Array(count).keys()] : [...there].slice(0, most).sort((a, b) => a - b);
+  keep.forEach((i, k) => {
+    const skipped = i - (keep[k - 1] ?? -1) - 1;
+    if (skipped) items.push(skipped === 1 ? i - 1 : null);
     items.push(i);
-  }
+  });
   return items;
 }
 
-/** As many events as fit: the rail's items for a width, about as wide as their labels are long. */
+/** @typedef {{ name: string, short: string }[]} Labels */
+
+/** As many events as fit: the rail's items for a width, about as wide as their labels are long.
+ * @param {Labels} labels @param {number} current @param {number} width */
 export function fittingRail(labels, current, width) {
-  for (let most = Math.min(labels.length, 40); most > 2; most--) {
+  for (let most = Math.min(labels.length, 40); ; most--) {
     const items = railItems(labels.length, current, most);
     const wide = items.map((i, k) =>
       i === null ? 28 : Math.max(30, 8 * railLabel(labels, items, k, current).length + 20),
     );
-    if (wide.reduce((a, b) => a + b, 0) <= width) return items;
+    if (most <= 2 || sum(wide) <= width) return items;
   }
-  return railItems(labels.length, current, 2);
 }
 
-/** A decode step is called by its number alone, unless it is the current one and stands after a gap. */
+/** A decode step is called by its number alone, unless it is the current one and stands after a gap.
+ * @param {Labels} labels @param {(number | null)[]} items @param {number} k @param {number} current */
 export function railLabel(labels, items, k, current) {
-  const { name, short } = labels[items[k]];
+  const { name, short } = labels[items[k] ?? 0];
   return items[k] === current && k > 0 && items[k - 1] === null ? name : short;
 }
 
-/** The candidates' top edge: level with the row that they come from, kept inside the board. */
-export function nextTop(layout, rowMiddle, lines, lineHeight, bottom) {
+/** The candidates' top edge: level with the row that they come from, kept above the cache, and, where they stand in one
+ * column with the sums, above these.
+ * @param {Layout} layout @param {number} rowMiddle @param {number} lines @param {number} lineHeight */
+export function nextTop({ y, dense }, rowMiddle, lines, lineHeight) {
   const height = 22 + lines * lineHeight;
-  return Math.round(
-    Math.max(
-      layout.dense ? layout.y.grid : layout.y.heads,
-      Math.min(rowMiddle - height / 2, bottom - height),
-    ),
-  );
+  const below = dense ? (y.caption ?? y.k) : y.k;
+  return Math.round(Math.max(dense ? y.cell : y.heads, Math.min(rowMiddle - height / 2, below - 6 - height)));
 }

@@ -4,7 +4,10 @@ import { fillText, formatNumber, isolatedText } from "./format.js";
 import { weightsIn } from "./frame.js";
 import { contentOf, headName } from "./trace.js";
 
-/** What a node of the board is about, from its key: {row, column, line}; line counts the heads shown. */
+/** @import { About, Frame } from "./types" */
+
+/** What a node of the board is about, from its key: {row, column, line}; line counts the heads shown.
+ * @param {string} key @param {Frame} frame @returns {About | null} */
 export function aboutKey(key, frame) {
   const [, kind, first, second] = /^([a-z]+)(\d+)?(?:\.(\d+))?/.exec(key) ?? [];
   const [a, b] = [first, second].map((text) => (text === undefined ? null : Number(text)));
@@ -16,7 +19,7 @@ export function aboutKey(key, frame) {
   return null;
 }
 
-/** Keys of the nodes that light up with it. */
+/** Keys of the nodes that light up with it. @param {About} about @param {Frame} frame */
 export function linked({ row, column, line }, frame) {
   const keys = column === null ? [] : [`h${column}`, `k${column}`, `v${column}`, `c${row}.${column}`];
   const lines = line === null ? frame.weights.map((_, h) => h) : [line];
@@ -28,7 +31,8 @@ export function linked({ row, column, line }, frame) {
   return keys;
 }
 
-/** What is pointed at, in words: who looks at whom, by how much, and what that adds to the context. */
+/** What is pointed at, in words: who looks at whom, by how much, and what that adds to the context.
+ * @param {About} about @param {Frame} frame */
 export function pointedAt({ row, column, line }, frame) {
   const { record, run, event, layer } = frame;
   if (row === null || column === null) return "";

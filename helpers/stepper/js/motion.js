@@ -1,23 +1,24 @@
 // What a step does, shown: the newest word drops into its column, its K and V slide into the cache, its pairs light
 // up, and the word that comes out flies to the text. Half a second, and only for a single step forward.
 
+/** @import { Frame } from "./types" */
+
 const WHOLE = 480; // milliseconds
 const EASE = "cubic-bezier(.2, .7, .3, 1)";
 
+/** @param {Element | null | undefined} node @param {Keyframe[]} keyframes @param {number} start @param {number} end */
 function play(node, keyframes, start, end) {
-  node?.animate(keyframes, {
-    delay: start * WHOLE,
-    duration: (end - start) * WHOLE,
-    easing: EASE,
-    fill: "backwards",
-  });
+  const [delay, duration] = [start * WHOLE, (end - start) * WHOLE];
+  node?.animate(keyframes, { delay, duration, easing: EASE, fill: "backwards" });
 }
 
 const fadeIn = [{ opacity: 0 }, { opacity: 1 }];
+/** @param {number} by */
 const dropIn = (by) => [
   { opacity: 0, transform: `translateY(${-by}px)` },
   { opacity: 1, transform: "none" },
 ];
+/** @param {number} by */
 const emptied = (by) => [
   { opacity: 1, transform: "none" },
   { opacity: 0, transform: `translateY(${by}px)`, offset: 0.45 },
@@ -25,29 +26,28 @@ const emptied = (by) => [
   { opacity: 1, transform: "none" },
 ];
 
-/** Move a node's picture from where another stands; the node itself is where it belongs. */
+/** Move a node's picture from where another stands; the node itself is where it belongs.
+ * @param {Element | null} from @param {Element | null} to */
 function fly(from, to) {
   if (!from || !to) return;
   const [a, b] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
   if (!a.width || !b.width) return;
   const by = `translate(${a.left - b.left}px, ${a.top - b.top}px)`;
-  play(
-    to,
-    [
-      { transform: by, opacity: 0.6 },
-      { transform: "none", opacity: 1 },
-    ],
-    0.45,
-    1,
-  );
+  const there = [
+    { transform: by, opacity: 0.6 },
+    { transform: "none", opacity: 1 },
+  ];
+  play(to, there, 0.45, 1);
 }
 
-/** Animate the pass that has just been drawn. */
-export function animateStep(board, ribbon, frame) {
+/** Animate the pass that has just been drawn. @param {HTMLElement} root @param {Frame} frame */
+export function animateStep(root, frame) {
   const { event, run, out } = frame;
-  const nodes = board.pool.nodes;
+  /** @type {NodeListOf<HTMLElement>} */
+  const keyed = root.querySelectorAll("[data-key]");
+  const nodes = new Map(Array.from(keyed, (node) => [node.dataset.key, node]));
   const again = new Set(event.part?.repeated.length ? event.queries : []);
-  if (board.layout.dense) play(board.canvas, fadeIn, 0, 0.6);
+  play(root.querySelector(".wid-canvas"), fadeIn, 0, 0.6);
   for (const query of event.queries) {
     const fresh = !again.has(query) || run.firstRunAt.get(query) === event.index;
     const rows = [nodes.get(`k${query}`), nodes.get(`v${query}`)];
@@ -58,7 +58,7 @@ export function animateStep(board, ribbon, frame) {
       play(nodes.get(`c${query}.${j}`), fadeIn, at, at + 0.2);
     }
   }
-  const chosen = board.node.parentElement.querySelector(".wid-candidate.chosen .wid-word");
+  const chosen = root.querySelector(".wid-candidate.chosen .wid-word");
   const index = event.part?.out.find((o) => o.query === out?.query)?.chosen;
-  fly(chosen, ribbon.wordOf(index));
+  fly(chosen, root.querySelector(`.wid-said[data-token="${index}"]`));
 }

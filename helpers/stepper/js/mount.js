@@ -1,20 +1,26 @@
 // Puts a view into an element: what a notebook's widget and a saved page call.
-import { make } from "./dom.js";
-import { RaceView } from "./race.js";
-import { StepperView } from "./stepper.js";
+export { startLive } from "./live/start.js";
+import { LiveView } from "./live/live_view.jsx";
+import { RaceView } from "./race_view.jsx";
+import { StepperView } from "./stepper.jsx";
 import { TraceError } from "./trace.js";
-import { WhatIfView } from "./what_if.js";
+import { WhatIfView } from "./what_if_view.jsx";
 
-const VIEWS = { race: RaceView, stepper: StepperView, what_if: WhatIfView };
+/** @type {Record<string, any>} */
+const VIEWS = { live: LiveView, race: RaceView, stepper: StepperView, what_if: WhatIfView };
 
-/** Returns the function that takes the view away again; what cannot be played says so in its place. */
-export function mountView(el, data, options) {
+/**
+ * Returns the function that takes the view away again; what cannot be played says so in its place. `file` gets what a
+ * view runs, such as a model's weights, where it runs something.
+ * @param {Element} el @param {any} data @param {{ view: string }} options @param {(() => Promise<ArrayBuffer>)} [file]
+ */
+export function mountView(el, data, options, file) {
   try {
-    const view = new VIEWS[options.view](el, data, options);
+    const view = new VIEWS[options.view](el, data, options, file);
     return () => view.destroy();
   } catch (error) {
     if (!(error instanceof TraceError)) throw error;
-    const said = make("p", "", error.message);
+    const said = Object.assign(document.createElement("p"), { textContent: error.message });
     el.append(said);
     return () => said.remove();
   }

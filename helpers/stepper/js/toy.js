@@ -1,22 +1,27 @@
 // The four-head toy as helpers/toy.py runs it, so that the reader can change its prompt in the page. `toy` holds the
 // constants that Python wrote: queries, a sink score a head (null: it has none), readout, vocabulary.
 
-/** The sum of products, as far as `a` goes. */
+/** The constants, and V and K of a layer, a row a token.
+ * @typedef {{ queries: number[][], sink: (number | null)[], readout: number[][], vocabulary: string[] }} Toy */
+/** @typedef {{ k: number[][], v: number[] }} Rows */
+
+/** The sum of products, as far as `a` goes. @param {number[]} a @param {number[]} b */
 function dotProduct(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
   return sum;
 }
 
-/** Scores to weights that sum to 1 together with that of the sink, which is dropped. */
-export function toySoftmax(scores, sink = -Infinity) {
+/** Scores to weights that sum to 1 together with that of the sink, which is dropped. @param {number[]} scores */
+function toySoftmax(scores, sink = -Infinity) {
   const peak = Math.max(sink, ...scores);
   const exps = scores.map((score) => Math.exp(score - peak));
   const total = exps.reduce((sum, x) => sum + x, Math.exp(sink - peak));
   return exps.map((x) => x / total);
 }
 
-/** Dot products of queries and the keys they may see, softmax, average: contexts, a row a token, a number a head. */
+/** Dot products of queries and the keys they may see, softmax, average: contexts, a row a token, a number a head.
+ * @param {Toy} toy @param {number[][]} keys @param {number[]} values */
 export function toyContexts(toy, keys, values) {
   return keys.map((_, token) => {
     const seen = keys.slice(0, token + 1);
@@ -27,11 +32,13 @@ export function toyContexts(toy, keys, values) {
   });
 }
 
-/** Run tokens that carry `numbers` through the layers: {k, v} of each layer, and the contexts of the last. */
+/** Run tokens that carry `numbers` through the layers: {k, v} of each layer, and the contexts of the last.
+ * @param {Toy} toy @param {number[]} numbers @param {number} layers */
 export function runToy(toy, numbers, layers) {
   const k = numbers.map((_, i) => [i % 2, i + 1]); // [is the position even, position], and positions count from 1
+  /** @type {Rows[]} */
   const rows = [];
-  let [v, contexts] = [numbers, null];
+  let [v, contexts] = [numbers, [[0]]];
   for (let layer = 0; layer < layers; layer++) {
     rows.push({ k, v });
     contexts = toyContexts(toy, k, v);
@@ -40,9 +47,10 @@ export function runToy(toy, numbers, layers) {
   return { rows, contexts };
 }
 
-/** What the model says after the last token: the choice is that of the largest logit, of equal ones the first. */
+/** What the model says after the last token: the choice is that of the largest logit, of equal ones the first.
+ * @param {Toy} toy @param {number[][]} contexts */
 export function toySays(toy, contexts) {
-  const logits = toy.readout.map((row) => dotProduct(row, contexts.at(-1)));
+  const logits = toy.readout.map((row) => dotProduct(row, contexts[contexts.length - 1]));
   const choice = logits.indexOf(Math.max(...logits));
   return { logits, probabilities: toySoftmax(logits), choice, word: toy.vocabulary[choice] };
 }

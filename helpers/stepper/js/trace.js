@@ -1,6 +1,8 @@
 // Reads the record. Everything here is looked up or counted in the trace; nothing is computed from a formula.
 import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
+/** @import { Part, Ranges, Trace } from "./schema" */
+/** @import { Event, Run, TraceRecord } from "./types" */
 
 const FORMAT = "watch-it-decode-trace";
 const VERSION = 2;
@@ -11,71 +13,55 @@ export class TraceError extends Error {
   name = "TraceError";
 }
 
-/** Raise where a record is of another format or version: its fields may mean something else. */
-function checkVersion({ format, version }) {
-  if (format === FORMAT && version === VERSION) return;
-  const expected = `${FORMAT}, version ${VERSION}`;
-  const got = `${format}, version ${JSON.stringify(version)}`;
-  throw new TraceError(fillText(VIEW.labels.refused, { got, expected }));
-}
-
-/** [[0, 2], [5, 6]] -> [0, 1, 5] */
+/** [[0, 2], [5, 6]] -> [0, 1, 5] @param {Ranges} ranges */
 export function spread(ranges) {
-  const indices = [];
-  for (const [start, stop] of ranges) for (let i = start; i < stop; i++) indices.push(i);
-  return indices;
+  return ranges.flatMap(([start, stop]) => Array.from({ length: stop - start }, (_, i) => start + i));
 }
 
-/** [0, 1, 5] -> [[0, 2], [5, 6]]; indices ascend. */
+/** [0, 1, 5] -> [[0, 2], [5, 6]]; indices ascend. @param {number[]} indices */
 export function gather(indices) {
+  /** @type {Ranges} */
   const ranges = [];
   for (const i of indices) {
-    const last = ranges[ranges.length - 1];
+    const last = ranges.at(-1);
     if (last && last[1] === i) last[1] = i + 1;
     else ranges.push([i, i + 1]);
   }
   return ranges;
 }
 
-export function holds(ranges, i) {
-  return ranges.some(([start, stop]) => start <= i && i < stop);
-}
+/** @param {Ranges} ranges @param {number} i */
+export const holds = (ranges, i) => ranges.some(([start, stop]) => start <= i && i < stop);
 
-export function sizeOf(ranges) {
-  return ranges.reduce((sum, [start, stop]) => sum + stop - start, 0);
-}
+/** @param {Ranges} ranges */
+export const sizeOf = (ranges) => ranges.reduce((sum, [start, stop]) => sum + stop - start, 0);
 
+/** @param {Ranges} a @param {Ranges} b */
 export function union(a, b) {
   return gather([...new Set([...spread(a), ...spread(b)])].sort((x, y) => x - y));
 }
 
+/** @param {Ranges} a @param {Ranges} b */
 export function without(a, b) {
   return gather(spread(a).filter((i) => !holds(b, i)));
 }
 
-function capital(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-/** Names of the events of a run: Training, Prefill, Decode 1, Decode 2, …; `short` for the rail. */
+/** Names of the events of a run: Training, Prefill, Decode 1, Decode 2, …; `short` for the rail.
+ * @param {{ op: string, phase?: string }[]} events */
 function nameEvents(events) {
-  const kinds = events.map((event) => (event.op === "pass" ? event.phase : event.op));
-  const total = {};
-  for (const kind of kinds) total[kind] = (total[kind] ?? 0) + 1;
-  const seen = {};
-  return kinds.map((kind) => {
-    seen[kind] = (seen[kind] ?? 0) + 1;
-    const label = capital(kind);
-    const numbered = kind === "decode" || total[kind] > 1;
-    return {
-      name: numbered ? `${label} ${seen[kind]}` : label,
-      short: numbered && seen[kind] > 1 ? String(seen[kind]) : numbered ? `${label} 1` : label,
-    };
+  const kinds = events.map(({ op, phase }) => (op === "pass" ? String(phase) : op));
+  return kinds.map((kind, index) => {
+    const number = kinds.slice(0, index + 1).filter((one) => one === kind).length;
+    const numbered = kind === "decode" || kinds.indexOf(kind) !== kinds.lastIndexOf(kind);
+    const name = kind.charAt(0).toUpperCase() + kind.slice(1) + (numbered ? ` ${number}` : "");
+    const call = events[index].op === "pass" ? `${kind} ${number}` : null;
+    return { index, phase: kind, name, short: number > 1 ? String(number) : name, call };
   });
 }
 
 const NO_PART = { queries: [], visible: new Map(), there: [], part: null, counts: null };
 
+/** @param {Event["raw"]} event @param {number} sequence */
 function readPass(event, sequence) {
   const part = event.parts?.find((p) => p.sequence === sequence);
   if (!part) return NO_PART;
@@ -85,71 +71,56 @@ function readPass(event, sequence) {
   return { queries, visible, there, part, counts: countsOf(event, part) };
 }
 
-/** Counts of one sequence: those of the pass where it runs alone, else as its part of the pass has them. */
+/** Counts of one sequence: those of the pass where it runs alone, else as its part of the pass has them.
+ * @param {Event["raw"]} event @param {Part} part */
 function countsOf(event, part) {
   if (event.parts.length === 1) return event.counts;
   const positions = part.visible.length;
-  const pairs = part.visible.reduce((sum, ranges) => sum + sizeOf(ranges), 0);
-  return { positions, pairs, kv_rows: positions, rows_read: sizeOf(part.read) };
+  return { positions, pairs: sizeOf(part.visible.flat()), kv_rows: positions, rows_read: sizeOf(part.read) };
 }
 
-/** How often, and when, each query was scored: query -> [{ranges, events}], one entry for each visibility. */
-function noteHistory(history, pass) {
-  for (const query of pass.queries) {
-    const ranges = pass.visible.get(query);
-    const key = JSON.stringify(ranges);
-    if (!history.has(query)) history.set(query, []);
-    const entries = history.get(query);
-    const entry = entries.find((e) => e.key === key);
-    if (entry) entry.events.push(pass.index);
-    else entries.push({ key, ranges, events: [pass.index] });
+/** @param {Run["history"]} history @param {Event} pass */
+function noteHistory(history, { index, queries, visible }) {
+  for (const query of queries) {
+    const ranges = visible.get(query) ?? [];
+    const entries = history.get(query) ?? [];
+    const entry = entries.find((one) => String(one.ranges) === String(ranges));
+    if (entry) entry.events.push(index);
+    else history.set(query, [...entries, { ranges, events: [index] }]);
   }
 }
 
-function storedAfter(stored, event) {
-  return event.part ? union(stored, event.part.written) : without(stored, event.gone);
+/** The same pass in another run; null where that run has none, and for an event that is no pass.
+ * @param {Run | null} run @param {Event} event */
+export function samePass(run, { call }) {
+  return (call && run?.byCall.get(call)) || null;
 }
 
-/** Each pass under what it is called by in every run: its phase and its number among those of its phase. */
-function passesByCall(events) {
-  const found = new Map();
-  const seen = {};
-  for (const event of events) {
-    if (event.op !== "pass") continue;
-    seen[event.phase] = (seen[event.phase] ?? 0) + 1;
-    event.call = `${event.phase} ${seen[event.phase]}`;
-    found.set(event.call, event);
-  }
-  return found;
-}
-
-/** The same pass in another run; null where that run has none, and for an event that is no pass. */
-export function samePass(run, event) {
-  return run?.byCall.get(event.call) ?? null;
-}
-
-/** The last pass of a run at an event or before it, or null. */
+/** The last pass of a run at an event or before it, or null. @param {Run} run @param {Event} event */
 export function passUpTo(run, event) {
   return run.events.slice(0, event.index + 1).findLast((e) => e.op === "pass") ?? null;
 }
 
-/** Where a reader of one run stands in another: at the same pass, else at the last before it that both have. */
+/** Where a reader of one run stands in another: at the same pass, else at the last before it that both have.
+ * @param {Run} from @param {Run} to @param {Event} event */
 export function counterpart(from, to, event) {
   if (from === to) return event;
   const earlier = from.events.slice(0, event.index + 1).reverse();
   return earlier.map((e) => samePass(to, e)).find((e) => e) ?? to.events[0];
 }
 
+/** @param {Trace["runs"][number]} run @param {number} sequence @returns {Run} */
 function readRun(run, sequence) {
-  const names = nameEvents(run.events);
+  const raws = /** @type {Event["raw"][]} */ (run.events);
+  const names = nameEvents(raws);
   const history = new Map();
   const chosenAt = new Map();
   const firstRunAt = new Map();
+  /** @type {Ranges} */
   let stored = [];
   let dropped = 0;
-  const events = run.events.map((raw, index) => {
-    const event = { raw, index, op: raw.op, phase: raw.op === "pass" ? raw.phase : raw.op, ...names[index] };
-    Object.assign(event, readPass(raw, sequence));
+  const events = raws.map((raw, index) => {
+    const event = /** @type {Event} */ ({ raw, op: raw.op, ...names[index], ...readPass(raw, sequence) });
     event.counted = raw.op === "pass" && raw.phase !== "training";
     if (event.counted) {
       noteHistory(history, event);
@@ -158,48 +129,42 @@ function readRun(run, sequence) {
     }
     event.gone = raw.op === "drop" && raw.sequence === sequence ? raw.rows : [];
     dropped += sizeOf(event.gone);
-    stored = storedAfter(stored, event);
+    stored = event.part ? union(stored, event.part.written) : without(stored, event.gone);
     return Object.assign(event, { stored, dropped, emitted: chosenAt.size });
   });
-  return {
-    name: run.name,
-    cache: run.cache,
-    byCall: passesByCall(events),
-    keeps: run.cache !== "none",
-    events,
-    history,
-    chosenAt,
-    firstRunAt,
-  };
+  const byCall = new Map(events.filter(({ call }) => call).map((event) => [event.call, event]));
+  return { name: run.name, keeps: run.cache !== "none", byCall, events, history, chosenAt, firstRunAt };
 }
 
+/** Contexts by layer, head and token: those of the pass that ran it first. @param {Run[]} runs */
 function readContexts(runs) {
   const found = new Map();
-  for (const run of runs)
-    for (const event of run.events)
-      for (const [key, rows] of Object.entries(event.part?.contexts ?? {}))
-        spread(event.part.new).forEach((token, k) => {
-          if (!found.has(`${key}.${token}`)) found.set(`${key}.${token}`, rows[k]);
-        });
+  for (const { part } of runs.flatMap((run) => run.events))
+    for (const [key, rows] of Object.entries(part?.contexts ?? {}))
+      spread(part?.new ?? []).forEach((token, k) => {
+        if (!found.has(`${key}.${token}`)) found.set(`${key}.${token}`, rows[k]);
+      });
   return found;
 }
 
-/** The record, prepared: runs with and without a cache, histories, contexts, layers and heads. Or a TraceError. */
+/**
+ * The record, prepared: runs with and without a cache, histories, contexts, layers and heads. A TraceError where it is
+ * of another format or version: its fields may mean something else.
+ * @param {Trace} data @returns {TraceRecord}
+ */
 export function readTrace(data, sequence = 0) {
-  checkVersion(data);
+  if (data.format !== FORMAT || data.version !== VERSION) {
+    const expected = `${FORMAT}, version ${VERSION}`;
+    const { format, version } = /** @type {{ format: unknown, version: unknown }} */ (data);
+    const got = `${format}, version ${JSON.stringify(version)}`;
+    throw new TraceError(fillText(VIEW.labels.refused, { got, expected }));
+  }
   const runs = data.runs.map((run) => readRun(run, sequence));
   const { prompt, tokens } = data.sequences[sequence];
-  let columns = prompt;
-  for (const run of runs)
-    for (const event of run.events) for (const query of event.queries) columns = Math.max(columns, query + 1);
+  const newest = runs.flatMap((run) => run.events.map(({ queries }) => queries.at(-1) ?? 0));
   return {
-    model: data.model,
-    sequence,
-    sequences: data.sequences.length,
-    prompt,
-    tokens,
-    columns,
-    runs,
+    ...{ model: data.model, sequence, sequences: data.sequences.length, prompt, tokens, runs },
+    columns: Math.max(prompt, ...newest.map((query) => query + 1)),
     withCache: runs.find((run) => run.keeps) ?? null,
     withoutCache: runs.find((run) => !run.keeps) ?? null,
     layers: [...new Set(data.recorded.map(([layer]) => layer))].sort((a, b) => a - b),
@@ -212,41 +177,48 @@ export function readTrace(data, sequence = 0) {
   };
 }
 
-/** The record of each sequence; the first is there in every trace. */
+/** The record of each sequence; the first is there in every trace. @param {Trace} data */
 export function readSequences(data) {
   const first = readTrace(data);
   return data.sequences.map((_, sequence) => (sequence ? readTrace(data, sequence) : first));
 }
 
+/** @param {TraceRecord} record @param {number} layer */
 export function headsOf(record, layer) {
   return record.recorded.filter(([l]) => l === layer).map(([, head]) => head);
 }
 
-/** A head by its name, else by its number from 1; null is the mean of all. */
+/** A head by its name, else by its number from 1; null is the mean of all.
+ * @param {TraceRecord} record @param {number | null} head */
 export function headName(record, head) {
   if (head === null) return VIEW.labels.mean;
   return record.model.head_names?.[head] ?? fillText(VIEW.labels.head, { number: head + 1 });
 }
 
+/** @param {string} text */
 export function decodeWeights(text) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const view = new DataView(bytes.buffer);
   return Float64Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true) / FULL_WEIGHT);
 }
 
-/** Attention weights of one query over the tokens it may look at, or null where they were not recorded. */
+/** Attention weights of one query over the tokens it may look at, or null where they were not recorded.
+ * @param {TraceRecord} record @param {number} token @param {number} layer @param {number} head */
 export function weightsOf(record, token, layer, head) {
   const key = `${record.sequence}.${token}.${layer}.${head}`;
   if (!(key in record.weightRows)) return null;
-  if (!record.decoded.has(key)) record.decoded.set(key, decodeWeights(record.weightRows[key]));
-  return record.decoded.get(key);
+  const weights = record.decoded.get(key) ?? decodeWeights(record.weightRows[key]);
+  record.decoded.set(key, weights);
+  return weights;
 }
 
+/** @param {TraceRecord} record @param {number} token @param {number} layer @param {number} head */
 export function contextOf(record, token, layer, head) {
   return record.contexts.get(`${layer}.${head}.${token}`) ?? null;
 }
 
-/** Contents of K or V ("k", "v") of one token, or null. */
+/** What stands in K or V of one token, or null.
+ * @param {TraceRecord} record @param {"k" | "v"} kind @param {number} token @param {number} layer */
 export function contentOf(record, kind, token, layer) {
   const kept = record.values.find((v) => v.layer === layer && v.sequence === record.sequence);
   return kept?.[kind]?.[token] ?? null;

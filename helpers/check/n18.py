@@ -1,0 +1,177 @@
+"""Exercises of notebook 18, speculative decoding: `from helpers.check import n18 as check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers import sampling
+from helpers.check.exercise import Case, Exercise
+from helpers.cost import drafts
+
+
+def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
+    """Count the drafted words up to the first that the model would not have chosen."""
+    return len(sampling.accept(drafted, chosen)) - 1
+
+
+accept = Exercise(
+    name="accept",
+    todo="let accept return the new words: drafted ones that are taken, and one of the model's own.",
+    cases=[
+        *[([5, 6, 7, 8], [5, 6, 1, 9, 2]), ([5, 6, 7], [5, 1, 7, 3])],
+        Case(([5, 6], [5, 6, 7]), trap="where every draft is taken, the model's word comes after the last."),
+        ([5, 6], [4, 6, 7]),
+        Case(([], [3]), trap="without a draft the model's own word is all there is."),
+    ],
+    right=sampling.accept,
+    wrong=[
+        "the model's own word is missing: the pass has chosen it too, behind the last that agrees.",
+        lambda d, c: d[: agreeing(d, c)],
+        "words behind the first that differs are no use: they were chosen after another text.",
+        lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[agreeing(d, c)]],
+        lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
+        lambda d, c: (same := [x for x, y in zip(d, c, strict=False) if x == y]) + [c[len(same)]],
+        lambda d, c: [*c],
+        lambda d, c: [*d],
+        "the refused draft was kept: the model's own word stands in its place.",
+        lambda d, c: [*d[: agreeing(d, c) + 1], c[agreeing(d, c)]],
+        lambda d, c: d[: agreeing(d, c) + 1],
+        "all drafts taken is the best case: k words, and one more behind them.",
+        lambda d, c: [*d[: agreeing(d, c)], *c[agreeing(d, c) : len(d)][:1]],
+        lambda d, c: [*d[: -(len(d) - agreeing(d, c))], c[agreeing(d, c)]],
+        "the words, not how many there are.",
+        agreeing,
+        lambda d, c: agreeing(d, c) + 1,
+    ],
+    said="of 4 drafts the first two agree: 3 new words. All of k taken: k + 1.",
+)
+
+rows_to_drop = Exercise(
+    name="rows_to_drop",
+    todo="let rows_to_drop return two numbers: for the model's cache, and for the draft model's.",
+    cases=[(4, 2), (4, 0), (4, 3), (4, 4), (1, 1), (7, 2)],
+    right=lambda k, a: (k - a, k - 1 - a),
+    wrong=[
+        "the draft model has not run its last word: it has a row less than the model.",
+        lambda k, a: (k - a, k - a),
+        lambda k, a: (k - a, k - a + 1),
+        "where all were taken the draft model is a row short: -1, not 0.",
+        lambda k, a: (k - a, max(0, k - 1 - a)),
+        lambda k, a: (k - a, abs(k - 1 - a)),
+        "the model's own word has no row yet, and the newest word before the drafts keeps its row.",
+        lambda k, a: (k - a + 1, k - a),
+        lambda k, a: (k - a - 1, k - 2 - a),
+        lambda k, a: (k - a + 1, k - 1 - a),
+        "rows that stay, not rows that go.",
+        lambda k, a: (a, a),
+        lambda k, a: (a + 1, a + 1),
+        "the other way round: the model's cache first.",
+        lambda k, a: (k - 1 - a, k - a),
+        "only the rows of words that were taken may stay.",
+        lambda k, a: (k, k - 1),
+        lambda k, a: (0, 0),
+    ],
+    said="of 4 drafts 2 are taken: 2 rows and 1. All 4 taken: none, and the draft model is a row short.",
+)
+
+
+def powers(alpha: float, first: int, last: int) -> float:
+    """Return the sum of alpha^n for n from first to last."""
+    return sum(alpha**n for n in range(first, last + 1))
+
+
+def priced(alpha: float, k: int, draft: float, more: float, trap: str = "") -> Case:
+    """Return a case in which each word more in a pass costs `more`, told in numbers."""
+    label = f"times_as_fast({alpha}, {k}, {draft}, verify), where verify({k + 1}) is {1 + k * more:g},"
+    return Case((alpha, k, draft, lambda words: 1 + (words - 1) * more), label, trap)
+
+
+def cost(k: int, draft: float, verify: Callable[[int], float]) -> float:
+    """Return the cost of a round: all drafts, and the pass."""
+    return k * draft + verify(k + 1)
+
+
+times_as_fast = Exercise(
+    name="times_as_fast",
+    todo="let times_as_fast return the words that a pass gives on average, over what the round costs.",
+    cases=[
+        priced(0.5, 1, 0.25, 0.125),
+        priced(0.8, 4, 0.3, 0.05),
+        priced(0.0, 4, 0.25, 0.5, trap="where no draft is taken, a pass still gives one word."),
+        priced(1.0, 4, 0.2, 0.1, trap="where alpha is 1 the closed form divides 0 by 0: k + 1 words."),
+        priced(0.9, 8, 0.05, 0.2),
+    ],
+    right=drafts.times_as_fast,
+    wrong=[
+        "a draft counts only if all before it were taken, too: the second with alpha · alpha.",
+        lambda alpha, *round: (1 + round[0] * alpha) / cost(*round),
+        lambda alpha, *round: round[0] * alpha / cost(*round),
+        "the model's own word is missing.",
+        lambda alpha, *round: powers(alpha, 1, round[0]) / cost(*round),
+        "with k drafts a pass gives k + 1 words at most: 1, alpha and so on to alpha^k.",
+        lambda alpha, *round: powers(alpha, 0, round[0] - 1) / cost(*round),
+        lambda alpha, *round: (1 / (1 - alpha) if alpha < 1 else np.inf) / cost(*round),
+        "a pass runs the newest word, too: verify(k + 1).",
+        lambda alpha, k, draft, verify: powers(alpha, 0, k) / (k * draft + verify(k)),
+        "the cost is that of all k drafts, taken or not, and of the pass.",
+        lambda alpha, k, draft, verify: powers(alpha, 0, k),
+        lambda alpha, k, draft, verify: powers(alpha, 0, k) / (k * draft),
+        lambda alpha, k, draft, verify: powers(alpha, 0, k) / verify(k + 1),
+        lambda alpha, k, draft, verify: powers(alpha, 0, k) / (draft + verify(k + 1)),
+        "words over cost: under 1 it is slower.",
+        lambda *case: 1 / drafts.times_as_fast(*case),
+    ],
+    said="4 drafts at a chance of 0.8 give 3.36 words in 1.2 + 1.2 passes: 1.4 times. At 0 it is slower.",
+)
+
+
+def rest(p: Any, q: Any) -> Any:
+    """Return what p has over q, unscaled."""
+    return np.maximum(p - q, 0)
+
+
+def refusing(instead: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a rule that takes a word with min(1, p / q), and otherwise gives what `instead` says."""
+    return lambda p, q, token, u: None if u * q[token] < p[token] else instead(p, q)
+
+
+def taking(takes: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
+    """Return a rule that takes a word by another test, and otherwise gives the scaled rest."""
+    return lambda p, q, token, u: None if takes(p, q, token, u) else rest(p, q) / rest(p, q).sum()
+
+
+accept_or_resample = Exercise(
+    name="accept_or_resample",
+    todo="let accept_or_resample return None, or the probabilities of the word to draw instead.",
+    cases=[
+        Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}")
+        for p, q, token, u in [
+            *[([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], *drawn) for drawn in [(0, 0.6), (0, 0.15), (2, 0.99)]],
+            *[([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5), ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15)],
+            ([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
+        ]
+    ],
+    right=sampling.accept_or_resample,
+    wrong=[
+        "no residual: drawing from p again gives words that were drafted often a second chance.",
+        refusing(lambda p, q: p),
+        "the residual is not scaled: probabilities sum to 1.",
+        refusing(rest),
+        "upside down: a word that p likes more than q is always taken, min(1, p / q).",
+        taking(lambda p, q, token, u: u * p[token] < q[token]),
+        "comparing with the best word of p is right for greedy replies; a drawn one gets biased.",
+        taking(lambda p, q, token, u: token == p.argmax()),
+        lambda p, q, token, u: None if token == p.argmax() else p,
+        "what q has over p has to become 0, not its size and no minus.",
+        refusing(lambda p, q: abs(p - q) / abs(p - q).sum()),
+        refusing(lambda p, q: p - q),
+        refusing(lambda p, q: (p - q) / (p - q).sum()),
+        refusing(lambda p, q: rest(q, p) / rest(q, p).sum()),
+        "taken with p, not with p / q: the word has come with a chance of q already.",
+        taking(lambda p, q, token, u: u < p[token]),
+    ],
+    said="a word that p likes more is always taken; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
+)

@@ -1,0 +1,265 @@
+"""A sheet to draw figures on: pixels from the top left, one palette, one font, two layouts."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import get_named_colors_mapping
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Affine2D
+from PIL import Image
+
+from helpers.drawing.svg import PALETTE, figure_svg, theme_style
+from helpers.drawing.words import FONT, SMALL, TEXT, drawable, shorten, text_width
+
+# A colour is named by what it means: "query", "key fill", "soft".
+get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.items()})
+
+WIDE, NARROW = 700, 340  # widths of the two layouts, CSS px
+NARROW_BELOW = round(WIDE * 11 / SMALL)  # where the smallest letters of the wide one would be under 11 px
+HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG leave its words, but keep one of these
+DRAWN = Path(__file__).parent / "drawn"
+SHARPNESS = 2  # pixels of the PNG to a CSS pixel
+
+# matplotlib's defaults, whatever the reader has set (a dark style, say), and on top of them ours. At 72
+# dots an inch a unit of a sheet, a point of a letter or a line and a CSS pixel are one.
+_OURS: dict[str, Any] = {
+    "font.family": FONT,
+    "figure.dpi": 72,
+    "text.parse_math": False,
+    "text.hinting": "none",  # so that words are as wide as `text_width` says
+    "axes.facecolor": "none",
+    "axes.edgecolor": "soft",
+    "axes.linewidth": 1,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "faint",
+    "grid.linewidth": 1,
+    "lines.solid_capstyle": "butt",
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
+    **{f"{axis}tick.{which}.size": 0 for axis in "xy" for which in ("major", "minor")},
+    **{f"{axis}tick.major.pad": 7 for axis in "xy"},
+    **{f"{axis}tick.labelsize": SMALL for axis in "xy"},
+    **{f"{axis}tick.labelcolor": "soft" for axis in "xy"},
+}
+_GROUPS = ("axes", "figure", "font", "grid", "lines", "patch", "path", "savefig", "text", "xtick", "ytick")
+SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_GROUPS)} | _OURS
+
+
+def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True) -> Figure:
+    """Return what `draw` puts on a sheet of this width, px; edges that are not smooth make a small PNG."""
+    edges = {f"{name}.antialiased": smooth for name in ("text", "patch", "lines")}
+    with mpl.rc_context(SETTINGS | edges):
+        sheet = Sheet(width)
+        draw(sheet)
+        sheet.cut()
+    return sheet.figure
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure on white as PNG with a palette, which makes it small."""
+    with mpl.rc_context(SETTINGS):
+        written = io.BytesIO()
+        FigureCanvasAgg(figure).print_figure(written, format="png", dpi=72 * SHARPNESS, facecolor="paper")
+    image, packed = Image.open(written).convert("RGB"), io.BytesIO()
+    colours = len(image.getcolors(128) or range(128))
+    image.quantize(colours, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    return packed.getvalue()
+
+
+class Picture:
+    """A figure in two layouts and the same in words; a notebook shows one layout, the words folded.
+
+    Two outputs of a cell: a PNG for pages that strip SVG and styles (GitHub, a notebook that JupyterLab does
+    not trust yet, editors with another page), then HTML with both layouts as inline SVG, hidden unless its
+    style lives, which shows the one that fits and hides the PNG. The words are in it as text, so that nbval
+    compares them, and where they stand, with what the code draws: a stale figure is found, though no PNG is
+    compared.
+
+    Attributes:
+        figure, narrow: the `matplotlib.figure.Figure` for pages 700 px wide, and that for 340 px.
+        alt: what the picture says, for readers who do not see it, with the number that carries its point.
+    """
+
+    def __init__(self, draw: Callable[[Sheet], None], alt: str) -> None:
+        """Draw both layouts: `draw` is called with a wide sheet and with a narrow one."""
+        self.alt = alt
+        self.figure, self.narrow = (drawn(draw, width) for width in (WIDE, NARROW))
+
+    def png(self) -> bytes:
+        """Return the wide layout on white as PNG."""
+        return png(self.figure)
+
+    def html(self) -> str:
+        """Return both layouts as inline SVG, with the style that shows one, and the words in a fold."""
+        with mpl.rc_context(SETTINGS):
+            svgs = "".join(map(figure_svg, (self.figure, self.narrow)))
+        fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
+        return (
+            f'{theme_style(NARROW_BELOW)}<div class="wid-figure" {HIDDEN}>{svgs}</div>'
+            f'<details style="font-size:90%">{fold}</details>'
+        )
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        image = {"image/png": self.png(), "text/plain": self.alt}
+        display(image, metadata={"image/png": {"width": WIDE}}, raw=True)
+        display({"text/html": self.html(), "text/plain": " "}, raw=True)
+
+
+class Drawn(Picture):
+    """A picture that never changes, from the files of this name that `.ci/draw_pictures.py` has made."""
+
+    def __init__(self, name: str) -> None:
+        self.file = DRAWN / name
+        self.alt = html.unescape(self.html().rpartition("</summary>")[2].removesuffix("</details>"))
+
+    def png(self) -> bytes:
+        return self.file.with_suffix(".png").read_bytes()
+
+    def html(self) -> str:
+        return self.file.with_suffix(".html").read_text(encoding="utf-8").rstrip()
+
+
+class Sheet:
+    """A sheet of `width` CSS pixels, as high as what is drawn on it; x goes right, y goes down.
+
+    What is drawn later lies on top of what was drawn before.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width, self.height = width, 10_000.0
+        self.figure = Figure(figsize=(width / 72, self.height / 72))
+        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(self.height, 0))
+        self.axes.set_axis_off()
+        self._drawn, self.bottom = 0, 0.0  # marks so far; where the lowest ends
+
+    @property
+    def narrow(self) -> bool:
+        return self.width == NARROW
+
+    def cut(self) -> None:
+        """End the sheet under what was drawn lowest."""
+        self.height = round(self.bottom) + 8
+        self.figure.set_size_inches(self.width / 72, self.height / 72)
+        self.axes.set_ylim(self.height, 0)
+
+    def _add(self, artist: Artist, bottom: float) -> None:
+        self._drawn += 1
+        artist.set_zorder(self._drawn)
+        self.axes.add_artist(artist)
+        self.bottom = max(self.bottom, bottom)
+
+    def text(
+        self, x: float, y: float, text: str, *, at: str = "left", size: float = TEXT, colour: str = "ink",
+        bold: bool = False,
+    ) -> None:  # fmt: skip
+        """Write one line, its middle at height y; `at` says which end of it (or its center) is at x."""
+        style: dict[str, Any] = {"ha": at, "va": "center_baseline", "weight": "bold" if bold else "normal"}
+        self._add(Text(x, y, text, fontsize=size, color=colour, **style), y + size * 0.6)
+
+    def note(
+        self, x: float, y: float, text: str, *, at: str = "left", colour: str = "soft", bold: bool = False
+    ) -> None:
+        """Write one line that explains, small and soft."""
+        self.text(x, y, text, at=at, size=SMALL, colour=colour, bold=bold)
+
+    def heading(self, text: str) -> None:
+        """Write what the figure shows, at its top."""
+        self.text(18, 20, shorten(text, self.width - 36, bold=True), bold=True)
+
+    def box(
+        self, x: float, y: float, width: float, height: float, *, fill: str = "none", edge: str = "none",
+        line: float = 1.0, radius: float = 4.0, dashed: bool = False, share: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Draw a rectangle, (x, y) its top left corner; `share` of the fill's colour covers what is below."""
+        radius = min(radius, width / 2, height / 2)
+        style: dict[str, Any] = {"lw": line if edge != "none" else 0, "ls": (0, (3, 2.5)) if dashed else "-"}
+        shape = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
+        face = (fill, share) if share < 1 else fill
+        patch = FancyBboxPatch((x, y), width, height, boxstyle=shape, fc=face, ec=edge, **style)
+        self._add(patch, y + height)
+
+    def square(self, x: float, y: float, side: float, fill: str) -> None:
+        """Draw a filled square around (x, y)."""
+        self.box(x - side / 2, y - side / 2, side, side, fill=fill, radius=0)
+
+    def disc(
+        self, x: float, y: float, radius: float, fill: str, edge: str = "none", line: float = 1.6
+    ) -> None:
+        """Draw a disc around (x, y)."""
+        lw = line if edge != "none" else 0
+        self._add(Circle((x, y), radius, fc=fill, ec=edge, lw=lw), y + radius)
+
+    def line(
+        self, *points: tuple[float, float], colour: str = "ink", width: float = 1.2, dashes: Any = "-"
+    ) -> None:
+        """Draw a line through the points, in a style of matplotlib's."""
+        xs, ys = zip(*points, strict=True)
+        self._add(Line2D(xs, ys, color=colour, lw=width, ls=dashes), max(ys))
+
+    def arrow(self, x: float, y: float, to_x: float, to_y: float, colour: str, width: float = 1.6) -> None:
+        """Draw an arrow, across or down; its head is 8 px long."""
+        dx, dy = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
+        neck = (to_x - 8 * dx, to_y - 8 * dy)
+        self.line((x, y), neck, colour=colour, width=width)
+        sides = [(neck[0] + 4 * dy, neck[1] + 4 * dx), (neck[0] - 4 * dy, neck[1] - 4 * dx)]
+        self._add(Polygon([(to_x, to_y), *sides], closed=True, fc=colour, ec="none", lw=0), to_y)
+
+    def chip(self, x: float, y: float, text: str, *, width: float, fill: str, edge: str) -> None:
+        """Write a word in a rounded box, 26 px high, around (x, y)."""
+        self.box(x - width / 2, y - 13, width, 26, fill=fill, edge=edge, radius=6)
+        size = TEXT if text_width(drawable(text[:100]), TEXT) <= width - 8 else SMALL
+        self.text(x, y, shorten(text, width - 8, size), at="center", size=size)
+
+    def plot(self, left: float, top: float, right: float, base: float, across: str = "") -> Axes:
+        """Return linear axes between these edges, with a few round numbers left of them and below.
+
+        What runs across is written below the numbers.
+        """
+        place, up = (left, -base, right - left, base - top), Affine2D().scale(1, -1)
+        axes = self.axes.inset_axes(place, transform=up + self.axes.transData, zorder=0.5)
+        for axis, room in ((axes.xaxis, (right - left) / 80), (axes.yaxis, (base - top) / 40)):
+            axis.set_major_locator(MaxNLocator(max(2, int(room)), steps=[1, 2, 5, 10]))
+            axis.set_major_formatter("{x:,g}")
+        self.bottom = max(self.bottom, base + 22)
+        if across:
+            self.note(right, base + 42, across, at="right")
+        return axes
+
+    def at(self, axes: Axes, x: float, y: float) -> tuple[float, float]:
+        """Where a point of a plot lies on the sheet; the plot's limits stay as they are from here on."""
+        px, py = self.axes.transData.inverted().transform(axes.transData.transform((x, y)))
+        return float(px), float(py)
+
+
+def apart(places: Sequence[float], room: float, low: float, high: float) -> list[float]:
+    """Move heights apart until `room` px lie between two, all from `low` to `high`, in the same order."""
+    order = sorted(range(len(places)), key=lambda i: (places[i], i))
+    moved = list(places)
+    free = low
+    for i in order:
+        moved[i] = max(moved[i], free)
+        free = moved[i] + room
+    free = high
+    for i in reversed(order):
+        moved[i] = min(moved[i], free)
+        free = moved[i] - room
+    return moved

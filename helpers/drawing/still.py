@@ -1,0 +1,69 @@
+"""What stands for a live view where nothing runs: a picture and, in text beneath it, its numbers."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from helpers import outputs
+from helpers.drawing.canvas import Sheet, drawn, png
+from helpers.tables import Table
+
+WIDTH = 440  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
+
+
+@dataclass(frozen=True)
+class Still:
+    """A picture of a view, for a notebook that is not run, and for a page without scripts.
+
+    Attributes:
+        draw: draws it on a sheet.
+        alt: what it says, for readers who do not see it; plain text.
+        said: sentences beneath it, with the numbers that it shows; plain text.
+        table: a table of more numbers, over the sentences.
+        width: of the sheet, CSS px.
+    """
+
+    draw: Callable[[Sheet], None]
+    alt: str
+    said: Sequence[str]
+    width: int = WIDTH
+    table: Table | None = None
+
+    def figure(self) -> Figure:
+        """Return the picture as a figure of matplotlib's."""
+        return drawn(self.draw, self.width, smooth=False)
+
+    @property
+    def numbers(self) -> str:
+        """The table and the sentences, as HTML."""
+        table = self.table._repr_html_() if self.table else ""
+        return table + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.said)
+
+    def beneath(self) -> str:
+        """Return what stands under the picture, as HTML."""
+        fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
+        return f'{self.numbers}<details style="font-size:90%">{fold}</details>'
+
+    def html(self) -> str:
+        """Return picture and numbers, for a page of its own."""
+        source = f"data:image/png;base64,{base64.b64encode(png(self.figure())).decode()}"
+        image = f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">'
+        return f"{image}{self.beneath()}"
+
+    def show(self, widget: Any, text: str, invitation: str = "") -> None:
+        """Emit the outputs of a cell: the picture, what stands under it, and the widget in their place.
+
+        Args:
+            widget: the live form, of ipywidgets or anywidget.
+            text: the plain text form, the same in every run.
+            invitation: what to do where the widget is not running yet; plain text.
+        """
+        asked = f"<p>{html.escape(invitation)}</p>" if invitation else ""
+        picture = {"image/png": {"width": self.width, "alt": self.alt}}
+        outputs.show(png(self.figure()), picture, self.beneath() + asked, widget, text)

@@ -1,0 +1,237 @@
+// What the Worker says to what it is asked (protocol.d.ts), one request after the other; only "stop" is heard at once.
+import { KVCache } from "./cache.js";
+import { Decoder } from "./decoder.js";
+import { openGguf } from "./gguf.js";
+import { Recorder } from "./record.js";
+import { openSafetensors } from "./safetensors.js";
+import { chooser, ranked, settingsInWords, softmax } from "./sample.js";
+import { chatPrompt } from "./tokens.js";
+
+/** @typedef {import("./protocol.js").Ask} Ask */
+/** @typedef {import("./protocol.js").Answer} Answer */
+/** @typedef {import("./protocol.js").Said} Said */
+/** A request, and whether it is to stop. @typedef {{ ask: Exclude<Ask, { do: "stop" }>, stopped: boolean }} Job */
+/** A model's file, opened: what a kind of file has to give.
+ * @typedef {{ name: string, config: import("./protocol.js").Config, weights: import("./decoder.js").Weights,
+ *   tokenizer: { encode: (text: string) => number[], text: (id: number) => string, vocabulary: string[] | null },
+ *   chatTemplate: string | null, bytes: number }} Opened */
+
+/** How each kind of file is opened. @type {Record<string, (file: ArrayBuffer | Blob) => Opened | Promise<Opened>>} */
+const OPENERS = {
+  safetensors: async (file) => openSafetensors(file instanceof Blob ? await file.arrayBuffer() : file),
+  gguf: openGguf,
+};
+const N_TOP = 5; // candidates told of each pass
+const PATIENCE = 10; // milliseconds of work after which it looks up whether it is to stop
+
+class Stopped extends Error {}
+
+/** A conversation: the function that takes what is asked. @param {(answer: Answer) => void} say */
+export function conversation(say) {
+  /** @type {Job[]} */
+  const jobs = [];
+  const session = new Session(say);
+  let last = Promise.resolve();
+  /** @param {Ask} ask */
+  return (ask) => {
+    if (ask.do === "stop") {
+      for (const job of jobs) job.stopped = true;
+      return;
+    }
+    const job = { ask, stopped: false };
+    jobs.push(job);
+    last = last.then(() => session.run(job)).then(() => void jobs.shift());
+  };
+}
+
+/** Lets messages in. A new channel each time: a timer would take 4 ms, a port that stays open keeps node awake. */
+function lookUp() {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(port1.close());
+    port2.postMessage(null);
+  });
+}
+
+class Session {
+  /** @param {(answer: Answer) => void} say */
+  constructor(say) {
+    this.say = say;
+    /** @type {{ opened: Opened, decoder: Decoder } | null} */
+    this.loaded = null;
+  }
+
+  /** @param {Job} job */
+  async run(job) {
+    try {
+      /** @type {(ask: any, job: Job) => unknown} */
+      const answer = this[job.ask.do];
+      await answer.call(this, job.ask, job);
+    } catch (error) {
+      this.say({ id: job.ask.id, op: "failed", say: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  /** @param {Extract<Ask, { do: "load" }>} ask */
+  async load({ id, file, kind }) {
+    if (!OPENERS[kind])
+      throw new Error(`a file of kind ${kind} came in; expected ${Object.keys(OPENERS).join(" or ")}`);
+    const opened = await OPENERS[kind](file);
+    const decoder = new Decoder(opened.config, opened.weights); // where this raises, the model before stays
+    this.loaded = { opened, decoder };
+    const { name, config, tokenizer, bytes, chatTemplate } = opened;
+    this.say({ id, op: "loaded", name, config, vocabulary: tokenizer.vocabulary, bytes, chatTemplate });
+  }
+
+  /** @param {Extract<Ask, { do: "tokenize" }>} ask */
+  tokenize({ id, text, chat }) {
+    const { opened } = this.model();
+    const tokens = opened.tokenizer.encode(chat ? chatPrompt(opened.chatTemplate, text) : text);
+    this.say({ id, op: "tokens", tokens, texts: this.texts(tokens) });
+  }
+
+  /** @param {Extract<Ask, { do: "write" }>} ask @param {Job} job */
+  async write(ask, job) {
+    const { opened, decoder } = this.model();
+    const { id, tokens, record } = ask;
+    const cache = ask.cache ? new KVCache(decoder.config) : null;
+    const recorder = record.length ? new Recorder(opened, tokens, record, ask.cache) : null;
+    const begun = performance.now();
+    const reply = [];
+    /** @type {Extract<Answer, { op: "written" }>["why"]} */
+    let why = "stopped";
+    try {
+      for await (const { end, ...pass } of this.passes(ask, tokens, cache, job, recorder)) {
+        reply.push(pass.said.token);
+        this.say({ id, op: "pass", ...pass });
+        why = end ?? why;
+      }
+    } catch (error) {
+      if (!(error instanceof Stopped)) throw error;
+    }
+    this.say({
+      id,
+      op: "written",
+      tokens: reply,
+      why,
+      ms: performance.now() - begun,
+      trace: recorder?.trace ?? null,
+    });
+  }
+
+  /** @param {Extract<Ask, { do: "change" }>} ask @param {Job} job */
+  async change(ask, job) {
+    const { decoder } = this.model();
+    const { id, before, now } = ask;
+    if (before.length !== now.length)
+      throw new RangeError(
+        `texts of ${before.length} and ${now.length} tokens came in; expected two of one length`,
+      );
+    const [kept, fresh] = [new KVCache(decoder.config), new KVCache(decoder.config)];
+    await this.pass(before, kept, job);
+    await this.pass(now, fresh, job);
+    /** @param {"k" | "v"} kind */
+    const stale = (kind) =>
+      kept[kind].map((rows, n) => differences(rows, fresh[kind][n], kept.width, now.length));
+    const [k, v] = [stale("k"), stale("v")];
+    const replies = [];
+    for (const cache of [kept, fresh]) {
+      cache.truncate(now.length - 1); // the last token runs again, since the next one comes of its logits
+      const tokens = [];
+      for await (const { said } of this.passes(ask, now, cache, job)) tokens.push(said.token);
+      replies.push({ tokens, texts: this.texts(tokens) });
+    }
+    this.say({ id, op: "changed", k, v, stale: replies[0], fresh: replies[1] });
+  }
+
+  /**
+   * Go on from a text, pass by pass: run what the cache does not hold, choose a token. Without a cache run it all.
+   * The last one says in `end` why it is.
+   * @param {{ steps: number, settings: import("./protocol.js").Settings, noEos?: boolean }} ask
+   * @param {number[]} prompt @param {KVCache | null} cache @param {Job} job @param {Recorder | null} recorder
+   */
+  async *passes({ steps, settings, noEos = false }, prompt, cache, job, recorder = null) {
+    const { eosIds, maxSeqLen, vocabSize } = this.model().decoder.config;
+    const choose = chooser(settings, vocabSize);
+    if (!(Number.isInteger(steps) && steps > 0))
+      throw new RangeError(`${steps} tokens were asked for; expected a whole number over 0`);
+    const text = [...prompt];
+    for (let left = steps; left--;) {
+      const begun = performance.now();
+      /** @type {"prefill" | "decode"} */
+      const phase = left === steps - 1 ? "prefill" : "decode";
+      const tokens = text.slice(cache?.length ?? 0);
+      recorder?.openPass(phase, cache);
+      const logits = await this.pass(tokens, cache, job, recorder?.attended);
+      if (noEos) for (const eos of eosIds) logits[eos] = -Infinity;
+      const token = choose(logits);
+      const ms = performance.now() - begun;
+      const said = this.said(logits, token);
+      recorder?.closePass(said.top, token, settingsInWords(settings));
+      text.push(token);
+      const isEos = eosIds.includes(token);
+      /** @type {"eos" | "full" | "steps" | null} */
+      const end = isEos ? "eos" : text.length > maxSeqLen ? "full" : left ? null : "steps";
+      yield { phase, tokensRun: tokens.length, rows: cache?.length ?? 0, ms, said, end };
+      if (end) return;
+    }
+  }
+
+  /** Run tokens through all layers, and look up now and then; the logits of the last one, (V,).
+   * @param {number[]} tokens @param {KVCache | null} cache @param {Job} job
+   * @param {import("./decoder.js").Watch} [watch] */
+  async pass(tokens, cache, job, watch) {
+    const layers = this.model().decoder.layerByLayer(tokens, cache ?? undefined, { lastOnly: true, watch });
+    for (let lookedUp = -Infinity; ;) {
+      if (performance.now() - lookedUp > PATIENCE) {
+        await lookUp();
+        if (job.stopped) throw new Stopped("stopped, as asked; the model stays: ask again");
+        lookedUp = performance.now();
+      }
+      const { done, value } = layers.next();
+      if (!done) continue;
+      if (value.every(Number.isFinite)) return value;
+      throw new Error(
+        "the logits hold NaN or infinity; expected numbers: the weights are damaged, take another file",
+      );
+    }
+  }
+
+  /** A token with the likeliest ones beside it. @param {Float32Array} logits @param {number} token @returns {Said} */
+  said(logits, token) {
+    const best = [...ranked(logits).subarray(0, N_TOP)];
+    if (!best.includes(token)) best[best.length - 1] = token;
+    const p = softmax(logits);
+    /** @type {Said["top"]} */
+    const top = best.map((i) => [this.text(i), logits[i], p[i]]);
+    return { token, text: this.text(token), probability: p[token], top };
+  }
+
+  /** @param {number} token */
+  text(token) {
+    return this.model().opened.tokenizer.text(token);
+  }
+
+  /** @param {number[]} tokens */
+  texts(tokens) {
+    return tokens.map((token) => this.text(token));
+  }
+
+  model() {
+    if (!this.loaded) throw new Error("there is no model yet; expected one to be loaded first");
+    return this.loaded;
+  }
+}
+
+/** Of each row: the largest difference of its numbers, over the largest number of all.
+ * @param {Float32Array} a @param {Float32Array} b @param {number} width @param {number} S */
+function differences(a, b, width, S) {
+  let largest = 0;
+  const most = new Array(S).fill(0);
+  for (let i = 0; i < S * width; i++) {
+    const row = Math.floor(i / width);
+    largest = Math.max(largest, Math.abs(b[i]));
+    most[row] = Math.max(most[row], Math.abs(a[i] - b[i]));
+  }
+  return most.map((x) => x / largest);
+}

@@ -1,0 +1,2 @@
+/** The Worker's script, worker.js and what it imports, as .ci/bundle.mjs puts it in. */
+declare const LIVE_WORKER: string;

@@ -1,0 +1,73 @@
+// The KV cache of helpers/model/cache/base.py, for one sequence: it alone knows where new tokens stand and what they
+// may see. Rows lie behind one another, (S, Hkv, D), in arrays that double when they are full.
+
+/** @typedef {import("./protocol.js").Config} Config */
+
+export class KVCache {
+  /** @param {Config} config */
+  constructor({ nLayers, nKvHeads, headDim, maxSeqLen }) {
+    this.width = nKvHeads * headDim;
+    this.maxLen = maxSeqLen;
+    this.length = 0;
+    /** @type {Float32Array[]} */
+    this.k = Array.from({ length: nLayers }, () => new Float32Array(0));
+    /** @type {Float32Array[]} */
+    this.v = Array.from({ length: nLayers }, () => new Float32Array(0));
+  }
+
+  /** Where T new tokens stand, from 0. @param {number} T */
+  positions(T) {
+    this.checkRoom(T);
+    return Array.from({ length: T }, (_, i) => this.length + i);
+  }
+
+  /** How many rows new token i may look at: those before it and its own. @param {number} i */
+  visible(i) {
+    return this.length + i + 1;
+  }
+
+  /**
+   * Store new keys (rotated) and values of one layer, (T, Hkv, D); return those of every position so far.
+   * @param {number} layer @param {Float32Array} k @param {Float32Array} v
+   */
+  append(layer, k, v) {
+    this.k[layer] = put(this.k[layer], this.length * this.width, k);
+    this.v[layer] = put(this.v[layer], this.length * this.width, v);
+    return { k: this.k[layer], v: this.v[layer] };
+  }
+
+  /** Count T tokens as stored: once a pass, after the last layer, so that one that stops has changed nothing.
+   * @param {number} T */
+  advance(T) {
+    this.checkRoom(T);
+    this.length += T;
+  }
+
+  /** Keep the first `length` tokens, to go on from there. @param {number} length */
+  truncate(length) {
+    if (!Number.isInteger(length) || length < 0 || length > this.length)
+      throw new RangeError(`length is ${length}; expected 0 to ${this.length}, the tokens stored`);
+    this.length = length;
+  }
+
+  /** @param {number} T */
+  checkRoom(T) {
+    if (this.length + T > this.maxLen)
+      throw new RangeError(
+        `${T} new tokens after ${this.length} make ${this.length + T}; expected at most ${this.maxLen}, ` +
+          "the longest text that the model reads: take a shorter one",
+      );
+  }
+}
+
+/** Put rows into an array from `at` on, or into a copy of twice the size where they do not fit.
+ * @param {Float32Array} stored @param {number} at @param {Float32Array} rows */
+function put(stored, at, rows) {
+  if (at + rows.length > stored.length) {
+    const larger = new Float32Array(2 * (at + rows.length));
+    larger.set(stored.subarray(0, at));
+    stored = larger;
+  }
+  stored.set(rows, at);
+  return stored;
+}

@@ -1,0 +1,275 @@
+// A decoder of the Llama family on typed arrays: helpers/model/attention.py and transformer.py, in their order and
+// with their names. One sequence: a Float32Array holds (T, …), row after row. Sums run in 64 bits.
+import { KVCache } from "./cache.js";
+import { dot } from "./matrix.js";
+import { softmax } from "./sample.js";
+
+/** @typedef {import("./protocol.js").Config} Config */
+/** @typedef {import("./matrix.js").Matrix} Matrix */
+/** A weight by the name that it has in Hugging Face checkpoints; undefined where there is none.
+ * @typedef {(name: string) => Matrix | Float32Array | undefined} Weights */
+/** Who looks on: gets each row of attention weights, over the rows that this query may look at.
+ * @typedef {(layer: number, head: number, query: number, weights: Float64Array) => void} Watch */
+/** @typedef {{ cos: Float32Array, sin: Float32Array }} Rotation */
+
+const { fround } = Math;
+
+/** By how many radians each pair of numbers turns from one position to the next, (D / 2,), in 32 bits as in Python.
+ * Source: RoPE, Su et al. 2021, arXiv:2104.09864. @param {Config} config */
+export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }) {
+  return Float32Array.from({ length: headDim / 2 }, (_, i) => {
+    const frequency = fround(1 / fround(ropeTheta ** fround((2 * i) / headDim)));
+    return ropeScaling ? llama3Scaling(frequency, ropeScaling) : frequency;
+  });
+}
+
+/** Slow down the slow pairs `factor` times, leave the fast ones, blend in between (Llama 3.1).
+ * @param {number} frequency @param {NonNullable<Config["ropeScaling"]>} scaling */
+function llama3Scaling(frequency, { factor, lowFreqFactor: low, highFreqFactor: high, originalMaxSeqLen }) {
+  const waves = (originalMaxSeqLen * frequency) / (2 * Math.PI); // full turns in the original context
+  const kept = Math.min(1, Math.max(0, (waves - low) / (high - low)));
+  return ((1 - kept) * frequency) / factor + kept * frequency;
+}
+
+/** The cosines and sines that rotate rows at these positions, (T, D / 2). @param {number[]} positions
+ * @param {Float32Array} frequencies @returns {Rotation} */
+function rotation(positions, frequencies) {
+  const angles = positions.flatMap((position) => Array.from(frequencies, (f) => fround(position * f)));
+  return { cos: Float32Array.from(angles, Math.cos), sin: Float32Array.from(angles, Math.sin) };
+}
+
+/**
+ * Turn each pair of numbers of x (T, H, D), in place, by its angle: (a, b) → (a cos - b sin, b cos + a sin).
+ * Pairs are (i, i + D / 2), the layout of Hugging Face checkpoints; the paper's are (2i, 2i + 1).
+ * @param {Float32Array} x @param {Rotation} rotation @param {number} heads @param {number} D
+ */
+function rotate(x, { cos, sin }, heads, D) {
+  const pairs = D / 2;
+  for (let row = 0; row * D < x.length; row++) {
+    const angles = Math.floor(row / heads) * pairs; // all heads of a token turn alike
+    for (let i = 0; i < pairs; i++) {
+      const [a, b] = [x[row * D + i], x[row * D + i + pairs]];
+      const [c, s] = [cos[angles + i], sin[angles + i]];
+      x[row * D + i] = a * c - b * s;
+      x[row * D + i + pairs] = b * c + a * s;
+    }
+  }
+}
+
+/** y = x Wᵀ + b: from (n, C) to (n, F). */
+class Linear {
+  /** @param {Matrix} weight @param {Float32Array | null} bias */
+  constructor(weight, bias) {
+    this.weight = weight;
+    this.bias = bias;
+  }
+
+  /** @param {Float32Array} x @param {number} n */
+  forward(x, n) {
+    const out = new Float32Array(n * this.weight.shape[0]);
+    this.weight.times(x, n, out);
+    if (this.bias) for (let i = 0; i < out.length; i++) out[i] += this.bias[i % this.bias.length];
+    return out;
+  }
+}
+
+/** Project to Q, K and V, rotate, append to the cache, attend, project back. */
+class Attention {
+  /** @param {Config} config @param {Reader} read @param {number} layer */
+  constructor(config, read, layer) {
+    const { hiddenSize: C, headDim: D, nHeads: H, nKvHeads: Hkv, qkvBias: bias } = config;
+    const name = `model.layers.${layer}.self_attn`;
+    this.config = config;
+    this.layer = layer;
+    this.scale = D ** -0.5;
+    this.qProj = read.linear(`${name}.q_proj`, H * D, C, bias);
+    this.kProj = read.linear(`${name}.k_proj`, Hkv * D, C, bias);
+    this.vProj = read.linear(`${name}.v_proj`, Hkv * D, C, bias);
+    this.oProj = read.linear(`${name}.o_proj`, C, H * D);
+  }
+
+  /** Mix positions: (T, C) → (T, C). @param {Float32Array} x @param {number} T @param {Rotation} cosSin
+   * @param {KVCache} cache @param {Watch} [watch] */
+  forward(x, T, cosSin, cache, watch) {
+    const { nHeads, nKvHeads, headDim } = this.config;
+    const [q, k, v] = [this.qProj, this.kProj, this.vProj].map((project) => project.forward(x, T));
+    rotate(q, cosSin, nHeads, headDim);
+    rotate(k, cosSin, nKvHeads, headDim);
+    const rows = cache.append(this.layer, k, v); // (S, Hkv, D)
+    const contexts = new Float32Array(q.length); // (T, H, D)
+    for (let query = 0; query < T; query++)
+      for (let head = 0; head < nHeads; head++) {
+        const weights = this.attend(q, rows, query, head, cache.visible(query), contexts);
+        watch?.(this.layer, head, query, weights);
+      }
+    return this.oProj.forward(contexts, T);
+  }
+
+  /**
+   * Scores, softmax, average, of one query and one head: the core of attention. Write its context; return its weights.
+   * Source: Vaswani et al. 2017, arXiv:1706.03762; grouped KV heads, Ainslie et al. 2023, arXiv:2305.13245.
+   * @param {Float32Array} q @param {{ k: Float32Array, v: Float32Array }} rows @param {number} query
+   * @param {number} head @param {number} visible @param {Float32Array} contexts
+   */
+  attend(q, { k, v }, query, head, visible, contexts) {
+    const { nHeads: H, nKvHeads: Hkv, headDim: D } = this.config;
+    const first = Math.floor(head / (H / Hkv)) * D; // each KV head serves H / Hkv query heads
+    const at = (query * H + head) * D;
+    const scores = new Float64Array(visible);
+    for (let j = 0; j < visible; j++) scores[j] = this.scale * dot(q, at, k, j * Hkv * D + first, D);
+    const weights = softmax(scores, scores); // in their place
+    for (let j = 0; j < visible; j++)
+      for (let d = 0; d < D; d++) contexts[at + d] += weights[j] * v[j * Hkv * D + first + d];
+    return weights;
+  }
+}
+
+/** Divide each token's numbers by the root of their mean square, then scale each by a learned weight.
+ * Source: Zhang and Sennrich 2019, arXiv:1910.07467. */
+class RMSNorm {
+  /** @param {Float32Array} weight @param {number} eps */
+  constructor(weight, eps) {
+    this.weight = weight;
+    this.eps = eps;
+  }
+
+  /** (T, C) → (T, C), each token by itself. @param {Float32Array} x */
+  forward(x) {
+    const C = this.weight.length;
+    const out = new Float32Array(x.length);
+    for (let at = 0; at < x.length; at += C) {
+      const scale = 1 / Math.sqrt(dot(x, at, x, at, C) / C + this.eps);
+      for (let c = 0; c < C; c++) out[at + c] = this.weight[c] * (x[at + c] * scale);
+    }
+    return out;
+  }
+}
+
+/** The MLP: a gate, silu(gate) · up, and back down. Source: Shazeer 2020, arXiv:2002.05202. */
+class SwiGLU {
+  /** @param {Config} config @param {Reader} read @param {string} name */
+  constructor({ hiddenSize: C, intermediateSize: F }, read, name) {
+    this.gateProj = read.linear(`${name}.gate_proj`, F, C);
+    this.upProj = read.linear(`${name}.up_proj`, F, C);
+    this.downProj = read.linear(`${name}.down_proj`, C, F);
+  }
+
+  /** (T, C) → (T, C), each token by itself. @param {Float32Array} x @param {number} T */
+  forward(x, T) {
+    const gate = this.gateProj.forward(x, T);
+    const up = this.upProj.forward(x, T);
+    const gated = gate.map((g, i) => (g / (1 + Math.exp(-g))) * up[i]);
+    return this.downProj.forward(gated, T);
+  }
+}
+
+/** One layer: attention, which moves information between tokens, then the MLP, which does not. */
+class Block {
+  /** @param {Config} config @param {Reader} read @param {number} layer */
+  constructor(config, read, layer) {
+    const name = `model.layers.${layer}`;
+    this.inputLayernorm = read.norm(`${name}.input_layernorm`);
+    this.selfAttn = new Attention(config, read, layer);
+    this.postAttentionLayernorm = read.norm(`${name}.post_attention_layernorm`);
+    this.mlp = new SwiGLU(config, read, `${name}.mlp`);
+  }
+
+  /** Add to the residual stream twice. @param {Float32Array} x @param {number} T @param {Rotation} cosSin
+   * @param {KVCache} cache @param {Watch} [watch] */
+  forward(x, T, cosSin, cache, watch) {
+    x = add(x, this.selfAttn.forward(this.inputLayernorm.forward(x), T, cosSin, cache, watch));
+    return add(x, this.mlp.forward(this.postAttentionLayernorm.forward(x), T));
+  }
+}
+
+/** @param {Float32Array} a @param {Float32Array} b */
+const add = (a, b) => a.map((x, i) => x + b[i]);
+
+export class Decoder {
+  /** Weights that are missing or of another shape raise an error that names them.
+   * @param {Config} config @param {Weights} weights */
+  constructor(config, weights) {
+    const read = new Reader(config, weights);
+    this.config = config;
+    /** @type {Matrix} */
+    this.embedTokens = read.named("model.embed_tokens.weight", config.vocabSize, config.hiddenSize);
+    this.layers = Array.from({ length: config.nLayers }, (_, layer) => new Block(config, read, layer));
+    this.norm = read.norm("model.norm");
+    this.lmHead = config.tied
+      ? new Linear(this.embedTokens, null)
+      : read.linear("lm_head", config.vocabSize, config.hiddenSize);
+    this.frequencies = ropeFrequencies(config);
+  }
+
+  /**
+   * Run new tokens through every layer; earlier ones are read from the cache. It pauses behind each layer, so that
+   * a Worker can see whether it is to stop; one that is left there has changed nothing.
+   * @param {number[]} tokens ids of the new tokens
+   * @param {KVCache} [cache] holds the earlier tokens and takes the new ones; without one these are all there is
+   * @param {{ lastOnly?: boolean, watch?: Watch }} [options]
+   * @returns {Generator<number, Float32Array>} the logits, (T, V), or (V,) of the last position only
+   */
+  *layerByLayer(tokens, cache = new KVCache(this.config), { lastOnly = false, watch } = {}) {
+    const [T, C] = [tokens.length, this.config.hiddenSize];
+    checkTokens(tokens, this.config.vocabSize);
+    const cosSin = rotation(cache.positions(T), this.frequencies);
+    let x = new Float32Array(T * C);
+    tokens.forEach((token, i) => this.embedTokens.row(token, x, i * C));
+    for (const [layer, block] of this.layers.entries()) {
+      x = block.forward(x, T, cosSin, cache, watch);
+      yield layer;
+    }
+    x = lastOnly ? x.subarray(-C) : x;
+    const logits = this.lmHead.forward(this.norm.forward(x), x.length / C);
+    cache.advance(T); // last, so that a pass that fails leaves the cache as it was
+    return logits;
+  }
+
+  /** The same without a pause. @param {Parameters<Decoder["layerByLayer"]>} given */
+  forward(...given) {
+    const pass = this.layerByLayer(...given);
+    for (;;) {
+      const { done, value } = pass.next();
+      if (done) return value;
+    }
+  }
+}
+
+/** @param {number[]} tokens @param {number} vocabSize */
+function checkTokens(tokens, vocabSize) {
+  if (!tokens.length) throw new RangeError("the text is empty; expected at least one token: write a word");
+  const wrong = tokens.find((token) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
+  if (wrong !== undefined)
+    throw new RangeError(`token id ${wrong} is out of range; expected 0 to ${vocabSize - 1}`);
+}
+
+/** Weights, held to the shapes that the config asks for. */
+class Reader {
+  /** @param {Config} config @param {Weights} weights */
+  constructor(config, weights) {
+    this.config = config;
+    this.weights = weights;
+  }
+
+  /** @param {string} name @param {number[]} shape @returns {any} */
+  named(name, ...shape) {
+    const found = this.weights(name);
+    const got = found instanceof Float32Array ? [found.length] : found?.shape;
+    if (String(got) !== String(shape))
+      throw new RangeError(
+        `the tensor ${name} ${got ? `is of shape (${got.join(", ")})` : "is missing"}; expected ` +
+          `(${shape.join(", ")}): the weights do not fit the model's sizes, take another file`,
+      );
+    return found;
+  }
+
+  /** @param {string} name @param {number} F @param {number} C */
+  linear(name, F, C, bias = false) {
+    return new Linear(this.named(`${name}.weight`, F, C), bias ? this.named(`${name}.bias`, F) : null);
+  }
+
+  /** @param {string} name */
+  norm(name) {
+    return new RMSNorm(this.named(`${name}.weight`, this.config.hiddenSize), this.config.normEps);
+  }
+}

@@ -1,0 +1,65 @@
+// The cache as a drawer: a column for each token whose rows it holds, and how long what stands there took.
+import VIEW from "../../view.json" with { type: "json" };
+import { fillText } from "../format.js";
+import { formatUnit } from "../strip.js";
+import { doneAt, rowBytes, tokensRun, wordTime } from "./writing.js";
+
+const LIVE = VIEW.live;
+
+export const time = (ms) => (ms === null ? "–" : formatUnit(ms / 1000, "s"));
+
+/** A number and under it what it is. */
+export function Counter({ value, name }) {
+  return (
+    <span class="wid-counter">
+      <b>{value}</b>
+      {name}
+    </span>
+  );
+}
+
+/** Columns of K over V. `state`: "coming" (they run now), "kept", or "dropped" after their pass. */
+export function Columns({ many, state, pass = 0 }) {
+  return (
+    <div class={`wid-columns ${state}`} key={state === "dropped" ? pass : 0} aria-hidden="true">
+      {Array.from({ length: many }, (_, i) => (
+        <i key={i} />
+      ))}
+    </div>
+  );
+}
+
+export function Drawer({ view }) {
+  const { prompt, lane, t, playing, factor } = view;
+  const done = doneAt(lane, t);
+  const shown = { ...lane, passes: lane.passes.slice(0, done) };
+  const rows = lane.passes[done - 1]?.rows ?? 0;
+  const pausing = playing && !done;
+  const pause = pausing ? t : lane.passes[0]?.ms;
+  return (
+    <div class="wid-run">
+      <div class="wid-counters">
+        <Counter value={time(pause ?? null)} name={fillText(LIVE.pause, { prompt: prompt.length })} />
+        <Counter value={time(wordTime(shown))} name={LIVE.drip} />
+        <Counter value={tokensRun(lane, done).toLocaleString("en")} name={LIVE.tokens} />
+      </div>
+      <p class="wid-drawer-name">
+        <b>{LIVE.cache}</b> {fillText(pausing ? LIVE.coming : LIVE.kept, { rows })}
+      </p>
+      <Columns many={pausing ? prompt.length : rows} state={pausing ? "coming" : "kept"} />
+      <p class="soft">{fillText(LIVE.slower[factor > 1 ? 0 : 1], { factor })}</p>
+    </div>
+  );
+}
+
+/** How large the rows are, beside the text that they belong to and beside those of published models. */
+export function Sizes({ view: { data, lane, model } }) {
+  const rows = lane.passes.at(-1).rows;
+  const real = data.compared.map((one) => {
+    const nbytes = 2 * one.windows.length * one.n_kv_heads * one.head_dim * 2 * rows;
+    return fillText(LIVE.would, { model: one.name, bytes: formatUnit(nbytes, "B") });
+  });
+  const bytes = formatUnit(rowBytes(model.config, rows), "B");
+  const values = { rows, layers: model.config.nLayers, bytes, real: real.join(", ") };
+  return <p class="soft wid-sizes">{fillText(LIVE.size, values)}</p>;
+}

@@ -1,0 +1,398 @@
+// Draws the live view: a text, the model that goes on with it, and what its cache does, by the Worker's own clock.
+import VIEW from "../../view.json" with { type: "json" };
+import { fill } from "../format.js";
+import { Button, Parts } from "../parts.jsx";
+import { View } from "../view.jsx";
+import { Again } from "./again.jsx";
+import { Change, changeMark, findChange } from "./change.jsx";
+import { Drawer, Sizes } from "./drawer.jsx";
+import { findLooks, Look, lookMark } from "./look.jsx";
+import { Paper } from "./paper.jsx";
+import { startLive } from "./start.js";
+import { Talk } from "./talk.js";
+import { Words } from "./words.js";
+import {
+  addPass,
+  cutAt,
+  doneAt,
+  emptyLane,
+  firstUnknown,
+  perToken,
+  slower,
+  timeOf,
+  tokensWithout,
+} from "./writing.js";
+
+const LIVE = VIEW.live;
+/** What can be done with a text that was written: its panel, what it finds out first, what it makes of a word. */
+const ACTS = {
+  again: { Panel: Again },
+  look: { Panel: Look, find: findLooks, mark: lookMark },
+  change: { Panel: Change, find: findChange, mark: changeMark },
+};
+const PAUSE = 3000; // milliseconds that a pause may be shown for
+const WORD = 120; // and a word
+
+export class LiveView extends View {
+  /** The conversation with the Worker; null before one is needed. @type {any} */
+  talk = null;
+  /** What the Worker said of its model, and the model's words. @type {any} */
+  model = null;
+  /** @type {any} */
+  words = null;
+  /** @type {Promise<void> | undefined} */
+  loading;
+  /** What is said beside the buttons. @type {string | any[]} */
+  said = LIVE.invite;
+  /** A word that is not known, and what is offered for it. @type {any} */
+  unknown = null;
+
+  // of what was written
+  ticket = {}; // whose answers count
+  /** @type {{ id: number, text: string }[]} */
+  prompt = [];
+  lane = emptyLane();
+  /** The same words without the cache. @type {import("./writing.js").Lane | null} */
+  plain = null;
+  /** @type {number | null} */
+  guess = null;
+  noEos = false;
+  t = 0; // milliseconds of the run that is shown
+  factor = 1; // so many times slower is it shown
+  playing = false;
+  before = 0; // when the frame before this one was drawn
+  /** @type {"again" | "look" | "change" | null} */
+  act = null;
+  /** What an act has found out about this text. @type {Record<string, any>} */
+  found = {};
+
+  /** @param {() => Promise<ArrayBuffer>} file fetches the model's weights */
+  constructor(el, data, options, file) {
+    super(el, options, "writer", LIVE.label);
+    this.data = data;
+    this.file = file;
+    this.text = options.text;
+    this.seed = options.seed;
+    this.root.addEventListener("focusin", () => this.load());
+    this.root.addEventListener("pointerenter", () => this.load());
+    this.start();
+  }
+
+  /** Forget what was written: the text can be changed. */
+  clear() {
+    this.halt();
+    this.lane = emptyLane();
+    Object.assign(this, { prompt: [], plain: null, guess: null, noEos: false, t: 0, factor: 1 });
+    Object.assign(this, { playing: false, act: null, found: {} });
+  }
+
+  halt() {
+    this.ticket = {};
+    this.talk?.stop();
+  }
+
+  get settings() {
+    return { temperature: this.data.temperature, topK: null, topP: null, seed: this.seed };
+  }
+
+  state() {
+    const { text, seed, options } = this;
+    return { diary: text === options.text ? null : text, seed: seed === options.seed ? null : seed };
+  }
+
+  goTo(values) {
+    const { text, seed } = this.options;
+    const told = values.get("seed") ?? String(seed);
+    const fits = /^\d{1,9}$/.test(told);
+    const next = { text: values.get("diary") ?? text, seed: fits ? Number(told) : seed };
+    if (next.text !== this.text || next.seed !== this.seed) {
+      this.clear();
+      Object.assign(this, next);
+    }
+    return fits ? [] : ["seed"];
+  }
+
+  /** The model is there, or what is wrong is said; asked for once, when somebody comes near. */
+  load() {
+    this.loading ??= this.fetchModel();
+    return this.loading;
+  }
+
+  async fetchModel() {
+    this.talk ??= new Talk(startLive);
+    const file = await this.file().catch(() => null);
+    if (!file) return this.lost(LIVE.missing);
+    const answer = await this.talk.ask({ do: "load", file, kind: "safetensors" });
+    if (answer.op === "failed") return this.lost(answer.say);
+    this.words = new Words(answer.vocabulary);
+    await this.talk.ask(this.asked(this.words.encode(this.options.text), true, { steps: 2 })); // warm
+    this.model = answer;
+    this.check();
+    this.draw();
+  }
+
+  /** Say what went wrong; the next try loads the model again. */
+  lost(say) {
+    this.loading = undefined;
+    this.model = null;
+    this.said = say;
+    this.draw();
+  }
+
+  asked(tokens, cache, more = {}) {
+    const { noEos, settings } = this;
+    return { do: "write", tokens, steps: LIVE.most.steps, cache, noEos, settings, record: [], ...more };
+  }
+
+  keyAction(event) {
+    if (event.key === "Escape") return this.playing ? () => this.stop() : null;
+    const typing = event.target.tagName === "TEXTAREA" || event.target === this.root;
+    const meant = event.key === "Enter" && typing && !event.isComposing && !event.shiftKey && !event.repeat;
+    return meant ? () => this.go() : null;
+  }
+
+  typed(text) {
+    this.text = text;
+    this.check();
+    this.keepAddress();
+    this.draw();
+  }
+
+  /** Say of what is typed whether the model knows it. */
+  check() {
+    this.said = LIVE.invite;
+    this.unknown = this.words ? firstUnknown(this.text, this.words) : null;
+    const { unknown, words } = this;
+    if (unknown)
+      this.said = fill(LIVE.unknown, { token: { token: unknown.word }, known: words.vocabulary.length - 1 });
+  }
+
+  /** What the large button does. */
+  go() {
+    if (this.playing) return this.stop();
+    if (this.lane.over) {
+      this.seed++;
+      this.keepAddress();
+    }
+    return this.write();
+  }
+
+  /** Let the model go on with the text, with the cache. */
+  async write(noEos = false) {
+    this.clear();
+    Object.assign(this, { noEos, playing: true, said: this.model ? "" : LIVE.loading });
+    this.root.focus({ preventScroll: true }); // the box goes, and keys are to be heard
+    this.draw();
+    const mine = this.ticket;
+    await this.load();
+    if (mine !== this.ticket) return;
+    const tokens = this.model && (await this.talk.ask({ do: "tokenize", text: this.text }));
+    if (mine !== this.ticket) return;
+    const wrong = this.complaint(tokens);
+    if (wrong) return this.refuse(wrong);
+    this.prompt = tokens.tokens.map((id, i) => ({ id, text: tokens.texts[i] }));
+    this.said = "";
+    const { lane } = this;
+    const steps = noEos ? LIVE.most.long : LIVE.most.steps;
+    this.play(mine);
+    const answer = await this.run(lane, tokens.tokens, true, { steps });
+    if (mine === this.ticket && answer.op === "failed") this.refuse([answer.say]);
+  }
+
+  /** What is wrong with a text, or null. */
+  complaint(answer) {
+    if (!answer) return [this.said];
+    const got = answer.tokens?.length;
+    this.check();
+    if (answer.op === "failed") return this.unknown ? this.said : [answer.say];
+    if (got === 0) return [LIVE.empty];
+    return got > LIVE.most.words ? fill(LIVE.long, { got, most: LIVE.most.words }) : null;
+  }
+
+  refuse(said) {
+    this.clear();
+    this.said = said;
+    this.draw();
+  }
+
+  /** A run of the model into a lane. */
+  async run(lane, tokens, cache, more) {
+    const mine = this.ticket;
+    const answer = await this.talk.ask(this.asked(tokens, cache, more), (pass) => {
+      if (mine !== this.ticket) return;
+      addPass(lane, pass);
+      if (lane.passes.length === 1 && cache) this.pace();
+    });
+    if (mine !== this.ticket) return answer;
+    lane.over = true;
+    return answer;
+  }
+
+  /** A factor at which a word is read as it comes, and the pause is not tiresome. */
+  pace() {
+    const { lane } = this;
+    this.factor = Math.min(slower(timeOf(lane), PAUSE), slower(perToken(lane), WORD));
+  }
+
+  /** Both lanes from the start, on one clock. */
+  async race(guess) {
+    this.guess = guess;
+    const tokens = this.prompt.map(({ id }) => id);
+    const mine = (this.ticket = {});
+    const steps = this.lane.passes.length;
+    this.plain = emptyLane();
+    this.factor = slower(this.expected(), LIVE.most.race);
+    this.t = 0;
+    this.play(mine);
+    const answer = await this.run(this.plain, tokens, false, { steps });
+    if (mine === this.ticket && answer.op === "failed") this.refuse([answer.say]);
+  }
+
+  /** Milliseconds that the words should take without the cache, by those that they took with it. */
+  expected() {
+    return perToken(this.lane) * tokensWithout(this.prompt.length, this.lane.passes.length);
+  }
+
+  get lanes() {
+    return this.plain ? [this.lane, this.plain] : [this.lane];
+  }
+
+  play(mine) {
+    this.playing = true;
+    this.before = performance.now();
+    this.frame(mine, this.before);
+  }
+
+  /** One frame; where nothing may move, all that has come at once. */
+  frame(mine, now) {
+    if (mine !== this.ticket) return;
+    const passed = Math.max(0, Math.min(100, now - this.before));
+    this.before = now;
+    const end = Math.max(...this.lanes.map(timeOf));
+    if (this.still.matches) Object.assign(this, { t: end, factor: 1 });
+    else if (this.lane.passes.length) this.t += passed / this.factor;
+    const over = this.lanes.every((lane) => lane.over);
+    if (over && this.t >= end) {
+      this.t = end;
+      this.playing = false;
+    } else requestAnimationFrame((later) => this.frame(mine, later));
+    this.draw();
+  }
+
+  /** Stop the model and the clock at once; what is out stays. */
+  stop() {
+    if (!this.playing) return;
+    this.halt();
+    this.playing = false;
+    this.lane = cutAt(this.lane, this.t);
+    this.plain &&= cutAt(this.plain, this.t);
+    if (!this.lane.passes.length) this.clear();
+    this.draw();
+  }
+
+  /** Write a long text, whatever the model thinks of its end, and then race. */
+  async long() {
+    const written = this.write(true);
+    this.act = "again";
+    await written;
+    if (this.playing) return this.race(null);
+  }
+
+  show(act) {
+    this.act = act;
+    this.toTop();
+    const { find } = ACTS[act];
+    if (find && !this.found[act]) this.find(act, find(this));
+    this.draw();
+  }
+
+  /** The text as high up as it goes, so that what is asked of it has room under it, as on a phone. */
+  toTop() {
+    this.root.scrollIntoView({ block: "start", behavior: this.still.matches ? "auto" : "smooth" });
+  }
+
+  /** Wait for what an act wants to know; the last question counts. */
+  async find(act, promise) {
+    const [mine, { found }] = [this.ticket, this];
+    const what = (found[`${act}?`] = promise);
+    const answer = await promise;
+    if (mine !== this.ticket || what !== found[`${act}?`]) return;
+    found[act] = answer;
+    this.draw();
+  }
+
+  /** The tokens that are out. */
+  get out() {
+    const said = this.lane.passes.slice(0, doneAt(this.lane, this.t)).map((pass) => pass.said);
+    return said.map(({ token, text }) => ({ id: token, text }));
+  }
+
+  draw() {
+    if (this.width <= 0) return;
+    this.colours();
+    super.draw();
+  }
+
+  template() {
+    const { playing, prompt, lane } = this;
+    const written = lane.over && !playing;
+    const act = this.act && (written || this.plain) && ACTS[this.act];
+    const found = this.act && this.found[this.act];
+    const label = playing ? LIVE.stop : written ? LIVE.another : LIVE.enter;
+    return (
+      <>
+        <Paper view={this} mark={found && !found.failed && written ? act?.mark?.(this, found) : undefined} />
+        <div class="wid-controls">
+          <div class="wid-buttons">
+            <Button class="wid-go" onClick={() => this.go()}>
+              {label}
+            </Button>
+            {written && <Button onClick={() => this.refuse(LIVE.invite)}>{LIVE.edit}</Button>}
+          </div>
+          <p class="wid-hint" role="status" hidden={!this.said.length}>
+            {typeof this.said === "string" ? this.said : <Parts parts={this.said} />}
+            {this.unknown && !prompt.length && this.offers()}
+          </p>
+        </div>
+        {prompt.length > 0 && !act && <Drawer view={this} />}
+        {written && (
+          <div class={`wid-acts ${act ? "chosen" : ""}`} role="group" aria-label={LIVE.acts.label}>
+            {Object.keys(ACTS).map((name) => (
+              <Button
+                aria-label={LIVE.acts[name][0]}
+                aria-pressed={this.act === name}
+                onClick={() => this.show(name)}
+              >
+                {LIVE.acts[name][act ? 1 : 0]}
+              </Button>
+            ))}
+          </div>
+        )}
+        {written && !act && <Sizes view={this} />}
+        {act && found?.failed && <p class="wid-act">{found.failed}</p>}
+        {act && !found?.failed && (found || !act.find) && <act.Panel view={this} found={found} />}
+      </>
+    );
+  }
+
+  /** Words to put in the place of one that is not known. */
+  offers() {
+    const { word, at, meant } = this.unknown;
+    const put = (known) => {
+      this.typed(this.text.slice(0, at) + known + this.text.slice(at + word.length));
+      this.root.querySelector("textarea")?.focus();
+    };
+    return meant.map((known) => (
+      <Button class="wid-offer" onClick={() => put(known)}>
+        {known}
+      </Button>
+    ));
+  }
+
+  destroy() {
+    this.halt();
+    this.playing = false;
+    this.talk?.end();
+    super.destroy();
+  }
+}

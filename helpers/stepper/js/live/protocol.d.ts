@@ -1,0 +1,113 @@
+// What a live view and its Worker say to each other. The Worker answers in the order in which it was asked;
+// what a request set going says `id` in each answer. Times are milliseconds of the Worker's own clock.
+import type { Trace } from "../schema";
+
+/** Sizes as in helpers/model/config.py. */
+export interface Config {
+  nLayers: number;
+  nHeads: number;
+  nKvHeads: number;
+  headDim: number;
+  hiddenSize: number;
+  intermediateSize: number;
+  vocabSize: number;
+  maxSeqLen: number;
+  ropeTheta: number;
+  /** Llama 3.1's stretching of slow rotations. */
+  ropeScaling: {
+    factor: number;
+    lowFreqFactor: number;
+    highFreqFactor: number;
+    originalMaxSeqLen: number;
+  } | null;
+  normEps: number;
+  tied: boolean;
+  qkvBias: boolean;
+  eosIds: number[];
+}
+
+/** As helpers/sampling.py: Sampling. Temperature 0 is greedy; null: not used. */
+export interface Settings {
+  temperature: number;
+  topK: number | null;
+  topP: number | null;
+  seed: number;
+}
+
+export type Ask =
+  /** A safetensors file (its metadata has config and vocabulary), or a GGUF file. */
+  | { do: "load"; id: number; file: ArrayBuffer | Blob; kind: "safetensors" | "gguf" }
+  /** How a text is cut: for what is typed; `chat`: as a question to a model that was trained to answer. */
+  | { do: "tokenize"; id: number; text: string; chat?: boolean }
+  /**
+   * Go on from a text (or from ids), with or without the cache, to eos or so many tokens. `noEos`: eos gets no chance.
+   * `record`: (layer, head) pairs whose weights the trace holds; [] for none.
+   */
+  | {
+      do: "write";
+      id: number;
+      tokens: number[];
+      steps: number;
+      cache: boolean;
+      noEos: boolean;
+      settings: Settings;
+      record: [number, number][];
+    }
+  /**
+   * A text whose rows were kept (`before`), and one of the same length with words exchanged (`now`): both run whole,
+   * their rows compared by value; then both go on for `steps` tokens: with the kept rows, and with them run again.
+   */
+  | { do: "change"; id: number; before: number[]; now: number[]; steps: number; settings: Settings }
+  | { do: "stop" };
+
+export interface Said {
+  token: number;
+  text: string;
+  probability: number;
+  /** The likeliest: text, logit, probability at temperature 1. */
+  top: [string, number, number][];
+}
+
+export type Answer =
+  | {
+      id: number;
+      op: "loaded";
+      name: string;
+      config: Config;
+      /** Texts by id; a published model's only when asked for by `tokenize`. */
+      vocabulary: string[] | null;
+      bytes: number;
+      chatTemplate: string | null;
+    }
+  | { id: number; op: "tokens"; tokens: number[]; texts: string[] }
+  /** After each pass: what it ran, how long it took, what came of it. */
+  | {
+      id: number;
+      op: "pass";
+      phase: "prefill" | "decode";
+      tokensRun: number;
+      rows: number;
+      ms: number;
+      said: Said;
+    }
+  | {
+      id: number;
+      op: "written";
+      /** Those that were said, without the text before. */
+      tokens: number[];
+      why: "eos" | "steps" | "full" | "stopped";
+      ms: number;
+      trace: Trace | null;
+    }
+  /** Largest difference of a row's numbers over the largest number of that layer's rows, (L, S): 0 is bit-equal. */
+  | {
+      id: number;
+      op: "changed";
+      k: number[][];
+      v: number[][];
+      /** What was said behind the text. */
+      stale: { tokens: number[]; texts: string[] };
+      fresh: { tokens: number[]; texts: string[] };
+    }
+  /** `say`: what was got, what was expected, what to do. What was loaded before stays. */
+  | { id: number; op: "failed"; say: string };

@@ -1,0 +1,153 @@
+// Byte-level BPE by the metadata of a GGUF file, as helpers/model/load/tokenizer.py has it from a library. The one for
+// JavaScript is of 36 kB and wants a tokenizer.json first, which to make of these metadata takes as many lines.
+
+/** @typedef {Map<string, any>} Metadata */
+
+const LLAMA3 = ["llama-bpe", "llama3", "llama-v3"];
+const SPACES = String.raw`\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+`; // \s is another set
+const GPT2 = String.raw`'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|${SPACES}`;
+/** How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together. @param {string} digits */
+const wordsOf = (digits) =>
+  String.raw`'(?:[sSſtTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])|[^\r\n\p{L}\p{N}]?\p{L}+|${digits}` +
+  String.raw`| ?[^\p{White_Space}\p{L}\p{N}]+[\r\n]*|\p{White_Space}*[\r\n]+|${SPACES}`;
+/** What a text is cut into, one after the other, by llama.cpp's name for it. @type {Record<string, string[]>} */
+const CUTS = {
+  "gpt-2": [GPT2],
+  smollm: [String.raw`\p{N}|\P{N}+`, GPT2],
+  qwen2: [wordsOf(String.raw`\p{N}`)],
+  ...Object.fromEntries(LLAMA3.map((name) => [name, [wordsOf(String.raw`\p{N}{1,3}`)]])),
+};
+const WHOLE = [3, 4]; // kinds of token that are never cut: control tokens, and a user's
+
+/** The letter that stands for each byte: itself where it can be seen, else one of those from 256 on. */
+const LETTERS = (() => {
+  let next = 256;
+  /** @param {number} byte */
+  const seen = (byte) => (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
+  return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(seen(byte) ? byte : next++));
+})();
+const BYTES = new Map(LETTERS.map((letter, byte) => [letter, byte]));
+
+/** The text of a piece of a word; where it is none, its own. @param {string} piece */
+function readable(piece) {
+  const bytes = Array.from(piece, (letter) => BYTES.get(letter) ?? NaN);
+  return bytes.includes(NaN) ? piece : new TextDecoder().decode(Uint8Array.from(bytes));
+}
+
+export class Tokenizer {
+  /** @param {Metadata} metadata an error says what is missing in them, wrong or not supported */
+  constructor(metadata) {
+    /** @param {string} key */
+    const get = (key) => metadata.get(`tokenizer.ggml.${key}`);
+    const cut = get("pre") ?? "default";
+    if (get("model") !== "gpt2")
+      throw new Error(`the tokenizer is ${get("model")}; expected gpt2: byte-level BPE`);
+    if (!Object.hasOwn(CUTS, cut))
+      throw new Error(`a text is to be cut as in ${cut}; expected ${Object.keys(CUTS).join(", ")}`);
+    this.cuts = CUTS[cut].map((pattern) => new RegExp(pattern, "gu"));
+    this.composed = cut === "qwen2";
+    this.wordsFirst = LLAMA3.includes(cut);
+    this.tokens = texts(get("tokens"), "tokens");
+    this.ids = new Map(this.tokens.map((token, id) => [token, id]));
+    this.ranks = new Map(texts(get("merges"), "merges").map((pair, rank) => [pair, rank]));
+    for (const pair of this.ranks.keys())
+      if (!this.ids.has(pair.replace(" ", ""))) throw new Error(`${pair} make no token of the vocabulary`);
+    this.whole = anyOf(this.tokens.filter((_, id) => WHOLE.includes(get("token_type")?.[id])));
+    const begins = flag(get("add_bos_token") ?? this.wordsFirst, "add_bos_token");
+    const ends = flag(get("add_eos_token") ?? false, "add_eos_token");
+    const [bos, eos] = ["bos", "eos"].map((end) => [get(`${end}_token_id`)].filter((id) => id !== undefined));
+    this.before = begins ? bos : [];
+    this.after = ends ? eos : [];
+    const wrong = [...this.before, ...this.after].find((id) => !(id in this.tokens));
+    if (wrong !== undefined)
+      throw new Error(`token ${wrong} is to stand around a text; expected 0 to ${this.tokens.length - 1}`);
+    this.vocabulary = null; // too long to be told
+  }
+
+  /** The ids of a text; an error names what no piece has. @param {string} text */
+  encode(text) {
+    const parts = text.split(this.whole); // between the tokens that are never cut
+    const ids = parts.flatMap((part, i) => (i % 2 ? [this.ids.get(part)] : this.words(part)));
+    return /** @type {number[]} */ ([...this.before, ...ids, ...this.after]);
+  }
+
+  /** @param {string} text */
+  words(text) {
+    let words = [this.composed ? text.normalize("NFC") : text];
+    for (const cut of this.cuts) words = words.flatMap((word) => word.match(cut) ?? []);
+    return words.flatMap((word) => this.pieces(word));
+  }
+
+  /** The ids of a word, of whose pieces the pair is joined that was learned first, until none is known.
+   * Source: Sennrich et al. 2016, arXiv:1508.07909. @param {string} word */
+  pieces(word) {
+    const letters = Array.from(new TextEncoder().encode(word), (byte) => LETTERS[byte]);
+    let pieces = this.wordsFirst && this.ids.has(letters.join("")) ? [letters.join("")] : letters;
+    for (let first; (first = this.firstLearned(pieces)) < Infinity;) pieces = this.joined(pieces, first);
+    return pieces.map((piece) => {
+      const id = this.ids.get(piece);
+      if (id === undefined)
+        throw new Error(`“${word}” has a character that the model does not know; expected another`);
+      return id;
+    });
+  }
+
+  /** @param {string[]} pieces @param {number} i */
+  rank(pieces, i) {
+    return this.ranks.get(`${pieces[i]} ${pieces[i + 1]}`) ?? Infinity;
+  }
+
+  /** @param {string[]} pieces */
+  firstLearned(pieces) {
+    return pieces.reduce((least, _, i) => Math.min(least, this.rank(pieces, i)), Infinity);
+  }
+
+  /** @param {string[]} pieces @param {number} rank */
+  joined(pieces, rank) {
+    const joined = [];
+    for (let i = 0; i < pieces.length; i++)
+      joined.push(this.rank(pieces, i) === rank ? pieces[i] + pieces[++i] : pieces[i]);
+    return joined;
+  }
+
+  /** A token's own text; none where the model has more tokens than the vocabulary. @param {number} id */
+  text(id) {
+    return readable(this.tokens[id] ?? "");
+  }
+}
+
+/** @param {unknown} value @param {string} name @returns {string[]} */
+function texts(value, name) {
+  if (Array.isArray(value) && typeof value[0] === "string") return value;
+  throw new Error(`tokenizer.ggml.${name} is ${typeof value}; expected a list of texts`);
+}
+
+/** @param {unknown} value @param {string} name */
+function flag(value, name) {
+  if (typeof value === "boolean") return value;
+  throw new Error(`${name} is ${JSON.stringify(value)}; expected true or false`);
+}
+
+/** What finds any of these texts, the longest first, and keeps it where it splits. @param {string[]} texts */
+function anyOf(texts) {
+  const longestFirst = [...texts].sort((a, b) => b.length - a.length);
+  return new RegExp(
+    `(${longestFirst.map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")).join("|") || "(?!)"})`,
+    "u",
+  );
+}
+
+/**
+ * The text to tokenize for a question, up to where the reply begins: ChatML, as SmolLM2 and Qwen2 have it, with what
+ * the template has the system say. A template is a program, by whoever made the file: it is read, not run.
+ * @param {string | null} template @param {string} question
+ */
+export function chatPrompt(template, question) {
+  if (!template?.includes("<|im_start|>"))
+    throw new Error(
+      "the model has no chat template, or one of another kind; expected ChatML: write a text to go on from",
+    );
+  const said = /<\|im_start\|>system(?:\n|\\n)([^'{}]*)<\|im_end\|>/.exec(template);
+  const system = said ? `<|im_start|>system\n${said[1]}<|im_end|>\n` : "";
+  return `${system}<|im_start|>user\n${question}<|im_end|>\n<|im_start|>assistant\n`;
+}

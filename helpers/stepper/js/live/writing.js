@@ -1,0 +1,91 @@
+// The live view's facts: what has run at a time, how much slower it is shown, which words are known, what is stale.
+// Every number comes from the Worker's answers.
+
+/** @typedef {Extract<import("./protocol").Answer, { op: "pass" }>} Pass */
+/** @typedef {import("./protocol").Config} Config */
+/** A run, pass by pass, as it comes in; `over` when none is to come. `ends` are milliseconds from its start.
+ * @typedef {{ passes: Pass[], ends: number[], over: boolean }} Lane */
+
+const FACTORS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+const SUGGESTED = 4;
+const BYTES = 4; // of a number in the page's cache: float32
+
+/** @returns {Lane} */
+export const emptyLane = () => ({ passes: [], ends: [], over: false });
+
+/** @param {Lane} lane @param {Pass} pass */
+export function addPass(lane, pass) {
+  lane.passes.push(pass);
+  lane.ends.push(timeOf(lane) + pass.ms);
+}
+
+/** Milliseconds that a lane has taken so far. @param {Lane} lane */
+export const timeOf = (lane) => lane.ends.at(-1) ?? 0;
+
+/** How many passes of a lane are done at a time. @param {Lane} lane @param {number} t */
+export function doneAt({ ends }, t) {
+  const next = ends.findIndex((end) => end > t);
+  return next < 0 ? ends.length : next;
+}
+
+/** The lane as if it had ended at a time. @param {Lane} lane @param {number} t @returns {Lane} */
+export function cutAt(lane, t) {
+  const done = doneAt(lane, t);
+  return { passes: lane.passes.slice(0, done), ends: lane.ends.slice(0, done), over: true };
+}
+
+/** Tokens that the first so many passes run. @param {Lane} lane */
+export const tokensRun = ({ passes }, done = passes.length) =>
+  passes.slice(0, done).reduce((sum, pass) => sum + pass.tokensRun, 0);
+
+/** Tokens that run without the cache for so many words: the whole text so far, for each.
+ * @param {number} prompt @param {number} words */
+export const tokensWithout = (prompt, words) => words * prompt + (words * (words - 1)) / 2;
+
+/** @param {Lane} lane */
+export const perToken = (lane) => timeOf(lane) / tokensRun(lane);
+
+/** Milliseconds of the middle one of the decode steps; null where there is none. @param {Lane} lane */
+export function wordTime({ passes }) {
+  const times = passes.filter(({ phase }) => phase === "decode").map(({ ms }) => ms);
+  return times.sort((a, b) => a - b)[times.length >> 1] ?? null;
+}
+
+/** How many times slower something is shown so that it takes about as long as is wanted; easily said, and never faster.
+ * @param {number} ms @param {number} wanted milliseconds */
+export const slower = (ms, wanted) => FACTORS.findLast((factor) => factor * ms <= wanted) ?? 1;
+
+/** Bytes of the rows of so many tokens in all layers, as the page keeps them.
+ * @param {Config} config @param {number} tokens */
+export const rowBytes = ({ nLayers, nKvHeads, headDim }, tokens) =>
+  2 * nLayers * nKvHeads * headDim * BYTES * tokens;
+
+/**
+ * What may be meant by the first word that the model does not know: the words that begin like it, or else the nearest
+ * ones. Null where all are known.
+ * @param {string} text @param {import("./words.js").Words} words
+ */
+export function firstUnknown(text, words) {
+  const cut = [...text.matchAll(/<eos>|\.|[^\s.]+/g)];
+  const found = cut.find(([one]) => !words.ids.has(one));
+  if (!found) return null;
+  const word = found[0];
+  const begun = words.vocabulary.filter((known) => known.toLowerCase().startsWith(word.toLowerCase()));
+  const meant = begun.length ? begun.slice(0, SUGGESTED) : words.nearest(word, SUGGESTED);
+  return { word, at: found.index, meant };
+}
+
+/**
+ * What a change did to the rows that were kept: by layer how far each row of K or V is from what it should be, how
+ * many are stale, and how many tokens before the first stale row of any layer may stay.
+ * @param {{ k: number[][], v: number[][] }} changed
+ */
+export function staleRows({ k, v }) {
+  const layers = k.map((line, layer) => line.map((far, token) => Math.max(far, v[layer][token])));
+  const firsts = layers.map((line) => line.findIndex((far) => far > 0)).filter((first) => first >= 0);
+  return {
+    layers,
+    stale: layers.map((line) => line.filter((far) => far > 0).length),
+    kept: Math.min(layers[0].length, ...firsts),
+  };
+}

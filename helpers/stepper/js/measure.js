@@ -1,0 +1,48 @@
+// How wide the words of a record are: what its columns, its names and its candidates need in every pass.
+import { textWidths } from "./dom.js";
+import { clippedText, formatNumber } from "./format.js";
+import { NARROW_TEXT } from "./geometry.js";
+import { contentOf } from "./trace.js";
+import { untouched } from "./words.js";
+
+const LABEL_FONT = "600 13px system-ui, sans-serif";
+const WORD_FONT = "13px system-ui, sans-serif";
+const PLACE_FONT = "11px system-ui, sans-serif";
+const SAID = [40, 92]; // least and greatest width of the candidates' words
+
+/** @import { Frame, Panels, TraceRecord } from "./types" */
+
+/** Whose work a row is that does not run, as short as it can be said: "prefill's". @param {string} pass */
+export const whose = (pass) => untouched(pass).split(",")[0];
+
+/**
+ * Widths in pixels: what each column wants, the widest name at the left, one for the words of all candidates, so that
+ * their bars get the rest.
+ * @param {Frame} frame @param {Panels} panels
+ */
+export function measuresOf({ record, run, heads, ...frame }, panels) {
+  const columns = frame.columns.slice(0, 32);
+  const texts = columns.map((c) => clippedText(c.text, 40));
+  const numbers = columns.map((c) => (panels.has("values") ? numbersOf(record, c.index) : []));
+  const widest = numbers.map((all) => Math.max(0, ...textWidths(all, WORD_FONT)));
+  // Those that may be named under a row: the rows of the last pass are live.
+  const passes = run.events.slice(0, -1).map((event) => whose(event.name));
+  // The words are set smaller where room is short, numbers and the names of the passes are not.
+  const places = textWidths(passes, PLACE_FONT).map((width) => width / NARROW_TEXT);
+  const outs = record.runs.flatMap((one) => one.events.flatMap((event) => event.part?.out ?? []));
+  const words = new Set(outs.slice(0, 64).flatMap((out) => out.top.map(([word]) => clippedText(word, 12))));
+  const said = textWidths([...words], LABEL_FONT).map(Math.ceil);
+  return {
+    record,
+    wants: textWidths(texts, WORD_FONT).map((word, k) => Math.max(word, widest[k] + 6)),
+    label: Math.max(...textWidths([...texts, ...heads.map((h) => h.name)], LABEL_FONT), ...places),
+    said: Math.min(SAID[1], Math.max(SAID[0], ...said)),
+  };
+}
+
+/** What stands in a token's V, layer by layer: columns that fit them all do not move between layers.
+ * @param {TraceRecord} record @param {number} index */
+function numbersOf(record, index) {
+  const rows = record.values.map((kept) => contentOf(record, "v", index, kept.layer));
+  return rows.flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : []));
+}

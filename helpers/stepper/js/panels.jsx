@@ -1,0 +1,178 @@
+// What stands around the board: legend, what moves under it when there is no room beside, work and price.
+import VIEW from "../view.json" with { type: "json" };
+import { NextWord, sums } from "./beside.jsx";
+import { fillText, formatNumber } from "./format.js";
+import { DENSE_FROM } from "./geometry.js";
+import { Legend, QUIET, Word } from "./parts.jsx";
+import { shapesOf } from "./words.js";
+/** @import { Board, Frame } from "./types" */
+
+/** @type {Record<string, string>} */
+const LEGEND_MARKS = { masked: VIEW.marks.masked, again: "2" };
+const ROWS_LISTED = 24;
+const CONTEXTS_IN_SIGHT = 8;
+
+/** What the marks of the grid and the edges of K and V mean. @param {{ board: Board, columns: number }} props */
+export function BoardLegend({ board, columns }) {
+  const share = board.has("weights") ? "share" : "";
+  const dense = columns >= DENSE_FROM; // cells too small for a count
+  const few = columns <= VIEW.digits_up_to; // past them no × is drawn, and no count
+  const cells = Object.entries(VIEW.legend)
+    .filter(([kind]) => few || kind !== "masked")
+    .map(([kind, word]) => [
+      `wid-cell ${kind} ${share}`,
+      dense && kind === "again" ? "" : LEGEND_MARKS[kind],
+      word,
+    ]);
+  const ahead = board.frame.ahead ? [["wid-cell ahead", "", VIEW.labels.ahead]] : [];
+  const rows = /** @type {const} */ (["written", "read", "made"]).map((state) => [
+    ...[`wid-row v ${state}`, "", VIEW.rows[state]],
+  ]);
+  const area = share ? [["", "", VIEW.labels.area]] : [];
+  return <Legend label="Legend" items={[...cells, ...ahead, ...rows, ...area]} />;
+}
+
+/** @param {{ frame: Frame, withTargets: boolean }} props */
+function ContextTable({ frame, withTargets }) {
+  const { columns, contexts, heads, row, targets } = frame;
+  /** @param {HTMLElement | null} node */
+  const scrolled = (node) => {
+    if (node && contexts.size > CONTEXTS_IN_SIGHT) node.scrollTop = node.scrollHeight;
+  };
+  const label = VIEW.labels.contexts;
+  return (
+    <div>
+      <p class="soft strong wid-title">{label}</p>
+      <div class="wid-scroll" ref={scrolled} tabIndex={0} role="group" aria-label={label} {...QUIET}>
+        <table class="wid-contexts">
+          <tr>
+            {["", ...heads.map(({ name }) => name), ...(withTargets ? [VIEW.labels.target] : [])].map(
+              (name) => (
+                <th>{name}</th>
+              ),
+            )}
+          </tr>
+          {[...contexts].map(([query, numbers]) => (
+            <tr class={query === row ? "chosen" : ""}>
+              <th>
+                <Word text={columns[query].text} most={12} />
+              </th>
+              {numbers.map((c) => (
+                <td>{formatNumber(c)}</td>
+              ))}
+              {withTargets && (
+                <td>
+                  <Word text={targets.get(query) ?? ""} most={12} />
+                </td>
+              )}
+            </tr>
+          ))}
+        </table>
+      </div>
+    </div>
+  );
+}
+
+/** @param {{ frame: Frame }} props */
+function Targets({ frame: { columns, targets } }) {
+  const listed = [...targets].slice(0, ROWS_LISTED);
+  return (
+    <p class="wid-targets">
+      <b>{`${VIEW.labels.targets} `}</b>
+      {listed.map(([query, word], k) => [
+        k > 0 && ", ",
+        <Word text={columns[query].text} />,
+        " → ",
+        <Word text={word} />,
+      ])}
+      {targets.size > ROWS_LISTED && fillText(VIEW.labels["in all"], { many: targets.size })}
+    </p>
+  );
+}
+
+/** Contexts, targets and the next word where the board has no room for them beside the grid.
+ * @param {{ board: Board }} props */
+export function Below({ board }) {
+  const { layout, frame } = board;
+  const { narrow, dense, next } = layout;
+  const shapes = narrow && board.has("shapes") ? shapesOf(frame) : null;
+  const shown = [shapes?.q, shapes?.scores].filter(Boolean).join(", ");
+  const showsContexts = narrow && board.showsContexts(frame);
+  const contexts = showsContexts && !dense && frame.contexts.size > 0;
+  const withTargets = board.has("targets") && frame.targets.size > 0;
+  const parts = [
+    shown && <p class="soft shape wid-across">{shown}</p>,
+    contexts && <ContextTable frame={frame} withTargets={withTargets} />,
+    showsContexts && board.has("weights") && (
+      <ul class="wid-sums">
+        {sums(board).map(({ name, said }) => (
+          <li>
+            <span class="soft">{name}</span>
+            {said}
+          </li>
+        ))}
+      </ul>
+    ),
+    withTargets && !contexts && (!next || dense) && <Targets frame={frame} />,
+    narrow && board.has("prediction") && frame.out && (
+      <div class="wid-nextbox">
+        <NextWord frame={frame} out={frame.out} from />
+      </div>
+    ),
+  ];
+  return (
+    <div class="wid-below" hidden={!parts.some(Boolean)}>
+      {parts}
+    </div>
+  );
+}
+
+/** @param {Frame["work"]["bars"][number]} bar */
+function workBar({ name, done, total, avoided, scale }) {
+  /** @param {number} count */
+  const width = (count) => `width:${(100 * count) / scale}%`;
+  const of = total === null ? "" : ` of ${total.toLocaleString("en")}`;
+  const rest = avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : "";
+  return [
+    <span>{VIEW.race[/** @type {"positions" | "pairs" | "rows_read"} */ (name)]}</span>,
+    <span class="wid-work" aria-hidden="true">
+      <i class="done" style={width(done)} />
+      {avoided > 0 && <i class="avoided" style={width(avoided)} />}
+    </span>,
+    <span class="wid-workwords" data-work={name}>{`${done.toLocaleString("en")}${of}${rest}`}</span>,
+  ];
+}
+
+/** The next word if it has no other place, the work of this pass, and what it costs to keep.
+ * @param {{ board: Board }} props */
+export function Foot({ board }) {
+  const { layout, frame } = board;
+  const { work, record, out } = frame;
+  const { sequences } = record;
+  const next = !layout.next && !layout.narrow && board.has("prediction");
+  const over = sequences > 1 ? fillText(VIEW.labels["over all"], { sequences }) : "";
+  const { soFar, soFarWithout, bars, reads, stored } = work;
+  const more = (soFarWithout ?? 0) > soFar ? fillText(VIEW.work.without, { soFarWithout }) : "";
+  return (
+    <div class="wid-foot" hidden={!board.has("work") && !next}>
+      {next && <div class={out ? "wid-nextbox" : ""}>{out && <NextWord frame={frame} out={out} from />}</div>}
+      {board.has("work") && [
+        <section>
+          <h3>
+            {`${VIEW.work.title} `}
+            <span>{fillText(VIEW.work.unit, { over })}</span>
+          </h3>
+          <div class="wid-works">{[...bars, ...(board.has("reads") ? [reads] : [])].map(workBar)}</div>
+        </section>,
+        <section>
+          <h3>{VIEW.work.price}</h3>
+          <p>
+            {`${VIEW.work.stored} `}
+            <b>{stored.toLocaleString("en")}</b>
+          </p>
+          <p class="soft">{`${fillText(VIEW.work["so far"], { over, soFar })}${more}`}</p>
+        </section>,
+      ]}
+    </div>
+  );
+}

@@ -1,0 +1,239 @@
+// Draws the race: two lanes with their words, one clock, and what a moment means.
+import VIEW from "../view.json" with { type: "json" };
+import { fillText, runningText } from "./format.js";
+import { textWidths } from "./dom.js";
+import { Button, Legend, Picker, Sentence, Slider, Word } from "./parts.jsx";
+import { laneAt, momentsOf, paceAt, raceOf, raceSentence, SLACK, stageOf, stopsOf } from "./race.js";
+import { readTrace } from "./trace.js";
+import { View } from "./view.jsx";
+
+/** @import { Lane, Stage } from "./race.js" */
+
+const RACE = VIEW.race;
+const COUNTED = /** @type {const} */ (["positions", "pairs"]);
+const STAGES = /** @type {Stage[]} */ (Object.keys(RACE.say));
+const SPEEDS = /** @type {[string, number][]} */ (RACE.speeds);
+const STILL_EVERY = 1200; // milliseconds from stop to stop where nothing may move
+const LEAST = 4; // pixels: blocks narrower than this have no gap between them
+
+export class RaceView extends View {
+  /** @param {Element} el @param {import("./schema").Trace} data @param {any} options */
+  constructor(el, data, options) {
+    const record = readTrace(data);
+    super(el, options, "race", fillText(RACE.label, { model: record.model.name }));
+    this.race = raceOf(record);
+    this.running = runningText(record.tokens);
+    this.prompt = (
+      <p class="wid-text-so-far">{this.words([...record.tokens.keys()].slice(0, record.prompt))}</p>
+    );
+    this.tracks = this.race.lanes.map((lane) => lane.legs.map((leg) => <Leg leg={leg} all={lane.end} />));
+    this.notes = ["", ""]; // what stands behind a lane that is done
+    this.t = 0;
+    this.speed = 0; // an index of the speeds
+    this.playing = false;
+    this.before = 0; // when the last frame was
+    this.spoken = "";
+    this.start();
+  }
+
+  state() {
+    return { race: this.t > 0 ? Number(this.t.toFixed(2)) : null }; // tokens run, so that no moment is rounded away
+  }
+
+  /** @param {Map<string, string>} values */
+  goTo(values) {
+    const text = values.get("race") ?? "0";
+    const t = /^-?\d*\.?\d+$/.test(text) ? Number(text) : NaN;
+    this.moveTo(t || 0);
+    return t >= 0 && t <= this.race.clock ? [] : ["race"];
+  }
+
+  /** Tokens as running text; those from `out` on have yet to come. @param {number[]} indices */
+  words(indices, out = Infinity) {
+    return indices.map((index, n) => {
+      const { text, blank } = this.running[index];
+      const state = out === Infinity ? "" : n < out ? "out" : n === out && this.t > 0 ? "next" : "";
+      return [n > 0 && blank && " ", <Word text={text} class={`wid-word ${state}`} />];
+    });
+  }
+
+  /** @param {KeyboardEvent & { target: any }} event */
+  keyAction({ key, target }) {
+    const { t, race } = this;
+    const moments = momentsOf(race);
+    /** @type {Record<string, () => void>} */
+    const acts = {
+      ArrowRight: () => this.scrub(moments.find((moment) => moment > t + SLACK) ?? race.clock),
+      ArrowLeft: () => this.scrub(moments.findLast((moment) => moment < t - SLACK) ?? 0),
+      Home: () => this.scrub(0),
+      End: () => this.scrub(race.clock),
+      ...(target.tagName !== "BUTTON" && { " ": () => this.togglePlay() }),
+    };
+    return acts[key];
+  }
+
+  /** @param {number} t */
+  scrub(t) {
+    this.keepAddress();
+    this.moveTo(t);
+  }
+
+  togglePlay() {
+    if (this.playing) return this.stop();
+    if (this.t >= this.race.clock) this.moveTo(0);
+    this.playing = true;
+    this.comeIntoSight();
+    this.before = performance.now();
+    this.playOn(this.before);
+  }
+
+  /** One frame, or one stop where nothing may move. A page out of sight has no frames and goes on later.
+   * @param {number} now */
+  playOn(now) {
+    if (!this.playing) return;
+    if (!this.root.isConnected) return this.stop();
+    const seconds = Math.min(100, now - this.before) / 1000;
+    const still = this.still.matches;
+    this.before = now;
+    const pace = paceAt(this.race, this.t, SPEEDS[this.speed][1]);
+    const stop = stopsOf(this.race).find((stop) => stop > this.t + SLACK);
+    this.moveTo(still && stop ? stop : this.t + Math.max(0, seconds) * pace);
+    if (this.t >= this.race.clock) this.stop();
+    else if (still) this.waiting = setTimeout(() => this.playOn(now), STILL_EVERY);
+    else requestAnimationFrame((later) => this.playOn(later));
+  }
+
+  stop() {
+    clearTimeout(this.waiting);
+    this.playing = false;
+    this.scrub(this.t);
+  }
+
+  /** Go to a time; leaves performance entries named "wid-frame". @param {number} t */
+  moveTo(t) {
+    const started = performance.now();
+    this.t = Math.max(0, Math.min(this.race.clock, t));
+    super.draw();
+    performance.measure("wid-frame", { start: started, end: performance.now() });
+  }
+
+  draw() {
+    super.draw();
+    if (this.width <= 0) return;
+    this.notes = [this.noteThatFits(), ""];
+    super.draw();
+  }
+
+  /** What stands behind the cached lane when it is done, as long as there is room for. */
+  noteThatFits() {
+    const [cached, plain] = this.race.lanes;
+    const room = this.width * (1 - cached.end / this.race.clock) - 14;
+    const notes = RACE.instead.map((one) => fillText(one, { positions: cached.end, all: plain.end }));
+    const { fontWeight, fontSize, fontFamily } = getComputedStyle(
+      /** @type {Element} */ (this.root.querySelector(".wid-note")),
+    );
+    const widths = textWidths(notes, `${fontWeight} ${fontSize} ${fontFamily}`);
+    return notes.find((_, i) => widths[i] < room) ?? "";
+  }
+
+  template() {
+    const { race, t } = this;
+    const { clock } = race;
+    const stage = stageOf(race, t);
+    this.root.dataset.stage = stage;
+    this.root.style.setProperty("--wid-at", `${(100 * t) / clock}%`);
+    const blocks = Object.entries(RACE.legend).map(([kind, name]) => [`wid-block ${kind}`, "", name]);
+    if (!this.playing) this.spoken = fillText(RACE.at, { t: Math.floor(t + SLACK), end: clock });
+    return (
+      <>
+        <div class="wid-controls">
+          <div class="wid-buttons">
+            <Button class="wid-go" onClick={() => this.togglePlay()}>
+              {this.playing ? RACE.pause : RACE.play}
+            </Button>
+          </div>
+          <Picker
+            {...{ label: RACE.speed, names: SPEEDS.map(([name]) => name), chosen: this.speed }}
+            choose={(i) => {
+              this.speed = i;
+              super.draw();
+            }}
+          />
+          <Legend items={blocks} />
+        </div>
+        <p class="wid-prompt-title soft">{fillText(RACE.prompt, { prompt: race.prompt })}</p>
+        {this.prompt}
+        {race.lanes.map((lane, i) => this.lane(lane, i))}
+        <div class="wid-clock">
+          <Slider
+            {...{ min: 0, max: clock, step: "any", value: t }}
+            aria-label={RACE.clock}
+            aria-valuetext={this.spoken}
+            onInput={(e) => this.scrub(Number(e.currentTarget.value))}
+          />
+          <p class="wid-axis soft">
+            <span>{RACE.axis}</span>
+            <span>{fillText("{clock}", { clock })}</span>
+          </p>
+        </div>
+        <Sentence
+          parts={[raceSentence(race, stage)]}
+          longest={STAGES.map((one) => [raceSentence(race, one)])}
+        />
+      </>
+    );
+  }
+
+  /** @param {Lane} lane @param {number} i */
+  lane(lane, i) {
+    const { t } = this;
+    const { lanes, clock } = this.race;
+    const at = laneAt(lane, t);
+    const end = `${(100 * lane.end) / clock}%`;
+    /** @param {typeof COUNTED[number]} what */
+    const most = (what) => Math.max(...lanes.map((one) => one[what])).toLocaleString("en").length;
+    const least = Math.min(...lane.legs.map((leg) => leg.positions));
+    const cut = `inset(0 ${100 * Math.max(0, 1 - t / lane.end)}% 0 0)`;
+    // The passes as blocks, twice: pale, and over it what is done, cut at the time.
+    return (
+      <section class={`wid-lane ${t >= lane.end - SLACK ? "over" : ""}`} aria-label={RACE.lanes[i]}>
+        <div class="wid-lanehead">
+          <h3>{RACE.lanes[i]}</h3>
+          {COUNTED.map((what) => (
+            <span class="wid-counter">
+              <b style={`min-width:${most(what)}ch`}>{at[what].toLocaleString("en")}</b>
+              {` ${RACE[what]}`}
+            </span>
+          ))}
+        </div>
+        <p class="wid-reply">{this.words(lane.words, at.words)}</p>
+        <div class={`wid-track ${(least * this.width) / clock < LEAST ? "fine" : ""}`} aria-hidden="true">
+          <div class="wid-legs coming" style={`width:${end}`}>
+            {this.tracks[i]}
+          </div>
+          <div class="wid-legs" style={`width:${end};clip-path:${cut}`}>
+            {lane.legs.map((leg) => (
+              <Leg leg={leg} all={lane.end} />
+            ))}
+          </div>
+          <span class="wid-note" style={`left:${end}`}>
+            {this.notes[i]}
+          </span>
+        </div>
+      </section>
+    );
+  }
+}
+
+/** A pass as long as its positions: first what is run again, then what is new.
+ * @param {{ leg: Lane["legs"][number], all: number }} props */
+function Leg({ leg: { positions, again, prefill }, all }) {
+  /** @param {string} kind @param {number} many */
+  const block = (kind, many) => many > 0 && <i class={`wid-block ${kind}`} style={`flex-grow:${many}`} />;
+  return (
+    <div class="wid-leg" style={`width:${(100 * positions) / all}%`}>
+      {block("again", again)}
+      {block(prefill ? "prompt" : "fresh", positions - again)}
+    </div>
+  );
+}

@@ -1,0 +1,45 @@
+// The text so far, as text: each word's underline is as dark as the weight that the chosen line gives it.
+import VIEW from "../view.json" with { type: "json" };
+import { runningText, visibleText } from "./format.js";
+import { hasRun, shades, tokenState } from "./frame.js";
+import { Button } from "./parts.jsx";
+
+/** @import { Frame } from "./types" */
+
+/**
+ * All words at once, those to come unseen, so that the height is the same at every pass. `onRow` is called with the
+ * token of a chosen word, `onPoint` with that of a word pointed at, or null; `about` is the token that is lit.
+ * @param {{ frame: Frame, withWeights: boolean, about?: number | null, onRow: (token: number) => void,
+ *   onPoint: (token: number | null) => void }} props
+ */
+export function Ribbon({ frame, withWeights, about, onRow, onPoint }) {
+  const shade = withWeights ? shades(frame) : new Map();
+  /** @param {any} event */
+  const at = (event) => {
+    const token = event.target.closest("[data-token]")?.dataset.token;
+    if (token !== undefined) onPoint(Number(token));
+  };
+  const out = () => onPoint(null);
+  const heard = { onPointerOver: at, onFocusIn: at, onPointerLeave: out, onFocusOut: out };
+  return (
+    <div class="wid-ribbon" role="group" aria-label={VIEW.labels.ribbon} {...heard}>
+      {runningText(frame.record.tokens).map(({ text, blank }, index) => {
+        const { state, origin, fate } = tokenState(frame.record, frame.run, frame.event, index);
+        const chosen = withWeights && index === frame.row ? "chosen" : "";
+        return [
+          index > 0 && blank && " ",
+          <Button
+            data-token={index}
+            class={`wid-said ${origin} ${state} ${fate} ${chosen} ${withWeights && index === about ? "lit" : ""}`}
+            style={`--shade:${Math.round(100 * (shade.get(index) ?? 0))}%`}
+            tabIndex={chosen ? 0 : -1}
+            disabled={!withWeights || !hasRun(frame.run, frame.event, index)}
+            onClick={() => onRow(index)}
+          >
+            <bdi class="wid-word">{visibleText(text)}</bdi>
+          </Button>,
+        ];
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,185 @@
+// Made by npm run build out of helpers/trace/schema.json.
+
+/**
+ * FORMAT.md says what the fields mean. Readers ignore other keys.
+ */
+export type TheRecordOfADecoderSRunOrOfAnEngineSVersion2 = Trace | EngineTrace;
+export type Size = number;
+/**
+ * @minItems 2
+ * @maxItems 2
+ */
+export type Pair = [Count, Count];
+export type Count = number;
+export type Event = Pass | Drop | Other;
+/**
+ * Half-open: [[0, 4]] holds 0 to 3.
+ */
+export type Ranges = Pair[];
+export type Numbers = Count[];
+
+export interface Trace {
+  format: "watch-it-decode-trace";
+  version: 2;
+  model: Model;
+  /**
+   * (layer, head)
+   */
+  recorded: Pair[];
+  /**
+   * @minItems 1
+   */
+  sequences: [TokenSequence, ...TokenSequence[]];
+  runs: Run[];
+  weights: Weights;
+  values: Values[] | null;
+}
+export interface Model {
+  name: string;
+  n_layers: Size;
+  n_heads: Size;
+  n_kv_heads: Size;
+  /**
+   * null: rules in place of keys
+   */
+  k_dim: number | null;
+  v_dim: Size;
+  scale: number | null;
+  head_names: string[] | null;
+  element_bytes: Size;
+}
+export interface TokenSequence {
+  prompt: Size;
+  /**
+   * @minItems 1
+   */
+  tokens: [Token, ...Token[]];
+}
+export interface Token {
+  text: string;
+  id: number | null;
+  position: Count;
+  origin: "prompt" | "generated" | "draft";
+}
+export interface Run {
+  name: string;
+  /**
+   * its kind: none, growing, static, …
+   */
+  cache: string;
+  events: Event[];
+}
+export interface Pass {
+  phase: "training" | "prefill" | "decode" | "verify";
+  parts: Part[];
+  /**
+   * One a layer. q, k, v and scores: (batch, heads, rows, numbers); null: the run had none.
+   */
+  shapes: {
+    layer: Count;
+    [k: string]: Count[] | null | Count;
+  }[];
+  /**
+   * Of one head and one layer. positions: tokens run.
+   */
+  counts: {
+    [k: string]: Count;
+  };
+  op: "pass";
+}
+export interface Part {
+  sequence: Count;
+  new: Ranges;
+  visible: Ranges[];
+  read: Ranges;
+  written: Ranges;
+  kept: Pair;
+  repeated: Ranges;
+  target: Count[] | null;
+  contexts: {
+    /**
+     * This interface was referenced by `undefined`'s JSON-Schema definition
+     * via the `patternProperty` "^\d+\.\d+$".
+     */
+    [k: string]: number[][];
+  };
+  out: Output[];
+}
+export interface Output {
+  query: Count;
+  /**
+   * (text, logit, probability)
+   */
+  top: [string, number, number][];
+  chosen: Count;
+  how: string;
+}
+export interface Drop {
+  sequence: Count;
+  rows: Ranges;
+  why: string;
+  say: string;
+  op: "drop";
+}
+export interface Other {
+  op: string;
+  say: string;
+}
+export interface Weights {
+  encoding: "u16-base64";
+  /**
+   * By sequence.token.layer.head; an even number of bytes.
+   */
+  rows: {
+    /**
+     * This interface was referenced by `undefined`'s JSON-Schema definition
+     * via the `patternProperty` "^\d+\.\d+\.\d+\.\d+$".
+     */
+    [k: string]: string;
+  };
+}
+export interface Values {
+  sequence: Count;
+  layer: Count;
+  k: number[][] | null;
+  v: number[][];
+}
+export interface EngineTrace {
+  format: "watch-it-decode-engine";
+  version: 2;
+  name: string;
+  slots: Size;
+  /**
+   * tokens of a step; null: no limit
+   */
+  budget: number | null;
+  n_pages: Size;
+  page_size: Size;
+  requests: Request[];
+  steps: Step[];
+}
+export interface Request {
+  id: string;
+  prompt: Size;
+  /**
+   * @minItems 1
+   */
+  tokens: [string, ...string[]];
+}
+export interface Step {
+  running: Share[];
+  waiting: Numbers;
+  preempted: Numbers;
+  left: Numbers;
+  freed: Numbers;
+  findable: Numbers;
+}
+export interface Share {
+  request: Count;
+  slot: Count;
+  start: Count;
+  stop: Count;
+  table: Numbers;
+  found: Count;
+  emitted: boolean;
+}

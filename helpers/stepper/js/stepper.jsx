@@ -1,0 +1,428 @@
+// The stepper itself: one state for each view, controls, keys, and drawing a pass.
+import VIEW from "../view.json" with { type: "json" };
+import { nearest } from "./address.js";
+import { fillText } from "./format.js";
+import { counterpart, headName, headsOf, readSequences } from "./trace.js";
+import { frameOf, hasRun, runOf } from "./frame.js";
+import { fittingRail, railLabel, WINDOW } from "./geometry.js";
+import { Button, Sentence, Slider, Switch } from "./parts.jsx";
+import { pointedAt } from "./links.js";
+import { animateStep } from "./motion.js";
+import { View } from "./view.jsx";
+import { Board } from "./board.jsx";
+import { Ribbon } from "./ribbon.jsx";
+import { Below, BoardLegend, Foot } from "./panels.jsx";
+import { choiceAtFirst, choiceFrom, toldChoice } from "./strip.js";
+import { CostStrip } from "./strip_view.jsx";
+import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.js";
+/** @import { About, Frame, Look, Parts } from "./types" */
+/** @import { Choice, Machines } from "./strip.js" */
+
+const SAY = VIEW.stepper;
+const PLAY_EVERY = 1200; // milliseconds
+const IN_A_ROW = 600; // steps that come faster than this are not animated
+
+export class StepperView extends View {
+  /** @type {Frame} */
+  frame;
+  /** What is said of it, which pointing at things does not change. @type {{ sentence: Parts, words: string[] }} */
+  said = { sentence: [], words: [] };
+  /** The state as it was at first, as an address tells it. @type {Record<string, string | number | null>} */
+  atFirst = {};
+  /** Where the reader was when he turned the cache on or off. @type {{ cached: boolean, event: number, to: number } | null} */
+  cameFrom = null;
+  /** @type {number | null} */
+  columnStart = null;
+  /** @type {ReturnType<typeof setInterval> | null} */
+  playing = null;
+  stepped = 0;
+
+  /** @param {Element} el @param {import("./schema").Trace} data @param {any} options */
+  constructor(el, data, options) {
+    const records = readSequences(data);
+    super(el, options, "stepper", fillText(SAY.label, { model: data.model.name }));
+    this.records = records;
+    this.panels = new Set(options.panels);
+    const [record] = records;
+    const cached = options.cache && record.withCache !== null;
+    const [first] = record.runs; // `start` is an index of its events
+    const event = counterpart(first, runOf(record, cached), first.events[options.start]).index;
+    /** @type {Machines | null} */
+    this.machines = options.machines ?? null;
+    const choice = /** @type {Choice} */ (this.machines && choiceAtFirst(this.machines)); // of the cost strip
+    const shown = { layer: options.layer, head: options.head ?? null, row: null, sequence: 0, ahead: false };
+    /** @type {Look & Choice & { sequence: number }} */
+    this.view = { event, cached, ...shown, ...choice };
+    this.atFirst = this.state();
+    this.longest = this.longestSentence();
+    this.board = new Board(
+      this.panels,
+      (row) => this.change({ row }),
+      (about) => this.point(about),
+    );
+    this.start();
+  }
+
+  /** All counted from 1; what is as at first is not told. */
+  state() {
+    const { event, cached, layer, head, row, sequence, ahead } = this.view;
+    /** @type {Record<string, string | number | null>} */
+    const told = {
+      pass: event + 1,
+      cache: cached ? "on" : "off",
+      layer: layer + 1,
+      head: head === null ? "mean" : head + 1,
+      line: row === null ? null : row + 1,
+      sequence: sequence + 1,
+      mask: ahead ? "off" : "on",
+      ...(this.machines && toldChoice(this.view, this.machines)),
+    };
+    for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
+    return told;
+  }
+
+  /** Go where an address says, or as near as there is. @param {Map<string, string>} values */
+  goTo(values) {
+    const { atFirst } = this;
+    /** @type {string[]} */
+    const wrong = [];
+    /** @param {string} name @param {number[]} indices @param {any} otherwise @returns {any} */
+    const nearestOf = (name, indices, otherwise) => {
+      const { value, fits } = nearest(values.get(name), 1, Math.max(...indices) + 1, otherwise);
+      if (value === null && fits) return null;
+      const near = (/** @type {number} */ i) => Math.abs(i + 1 - (value ?? 0));
+      const found = value === null ? null : indices.reduce((a, b) => (near(b) < near(a) ? b : a));
+      if (!fits || near(found ?? -1)) wrong.push(name);
+      return found;
+    };
+    /** @param {string} name @param {{ on: unknown, off: unknown }} known */
+    const isOn = (name, known) => {
+      const told = values.get(name);
+      const knows = (told === "on" || told === "off") && known[told];
+      if (told !== undefined && !knows) wrong.push(name);
+      return (knows ? told : atFirst[name]) === "on";
+    };
+    const sequence = nearestOf("sequence", [...this.records.keys()], atFirst.sequence);
+    const record = this.records[sequence];
+    const cached = isOn("cache", { on: record.withCache, off: record.withoutCache });
+    const ahead = !isOn("mask", { on: true, off: this.panels.has("mask") });
+    const run = runOf(record, cached);
+    const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
+    const layer = nearestOf("layer", record.layers, atFirst.layer);
+    const mean = (values.get("head") ?? atFirst.head) === "mean";
+    const otherwise = atFirst.head === "mean" ? null : atFirst.head;
+    const head = mean ? null : nearestOf("head", headsOf(record, layer), otherwise);
+    const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
+    const row = there.length ? nearestOf("line", there, null) : null;
+    const choice = this.machines && choiceFrom(values, this.machines, wrong);
+    this.change({ cached, sequence });
+    this.change({ event, layer, head, row, ahead, ...choice });
+    return wrong;
+  }
+
+  get record() {
+    return this.records[this.view.sequence];
+  }
+
+  get run() {
+    return runOf(this.record, this.view.cached);
+  }
+
+  /** Index of the last event of the run that is shown; the other run may have more, or fewer. */
+  get last() {
+    return this.run.events.length - 1;
+  }
+
+  /** Light up what belongs to a cell, a weight, a word. @param {About | null} about */
+  point(about) {
+    this.board.point(about);
+    super.draw();
+  }
+
+  /** Of a dozen passes of each run: the sentence's place is as high. */
+  longestSentence() {
+    const said = this.records.flatMap((record) =>
+      [true, false].flatMap((cached) => {
+        const many = runOf(record, cached).events.length;
+        const every = Math.ceil(many / 12);
+        const some = [...Array(many).keys()].filter((i) => i < 3 || i >= many - 2 || (i - 3) % every === 0);
+        return some.map((event) => sentenceOf(frameOf(record, { ...this.view, event, cached })));
+      }),
+    );
+    return said.reduce((a, b) => (plainSentence(b).length > plainSentence(a).length ? b : a));
+  }
+
+  /** @param {KeyboardEvent & { target: any }} event @returns {(() => void) | null | undefined} */
+  keyAction({ key, target }) {
+    if (target.tagName === "SELECT" || target.closest(".wid-cost")) return null; // sliders of its own
+    const { cached, ahead } = this.view;
+    /** @type {Record<string, (() => void) | false>} */
+    const acts = {
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      Home: () => this.change({ event: 0 }),
+      End: () => this.change({ event: this.last }),
+    };
+    if (acts[key]) return target.closest(".wid-picker") ? null : acts[key] || null;
+    const both = this.record.withCache && this.record.withoutCache;
+    const lines = target.tagName !== "INPUT" && this.panels.has("weights");
+    Object.assign(acts, {
+      ArrowUp: lines && (() => this.chooseLine(-1)),
+      ArrowDown: lines && (() => this.chooseLine(1)),
+      " ": target.tagName !== "BUTTON" && (() => this.togglePlay()),
+      c: both && (() => this.change({ cached: !cached })),
+      m: this.panels.has("mask") && (() => this.change({ ahead: !ahead })),
+    });
+    return acts[key.length > 1 ? key : key.toLowerCase()] || null;
+  }
+
+  /** Choose the line above or below among those that have run. @param {number} by */
+  chooseLine(by) {
+    const { frame } = this;
+    const there = frame.columns.map((c) => c.index).filter((i) => hasRun(frame.run, frame.event, i));
+    const row = there[there.indexOf(frame.row ?? -1) + by];
+    if (row === undefined) return;
+    const inRibbon = document.activeElement?.closest(".wid-ribbon");
+    this.change({ row });
+    /** @type {HTMLElement | null | undefined} */
+    const word = inRibbon?.querySelector(`[data-token="${row}"]`);
+    word?.focus({ preventScroll: true });
+  }
+
+  /** @param {number} by */
+  step(by) {
+    this.change({ event: this.view.event + by });
+  }
+
+  togglePlay() {
+    if (this.playing !== null) return this.stop();
+    if (this.view.event === this.last) this.change({ event: 0 });
+    this.playing = setInterval(() => this.playOn(), PLAY_EVERY);
+    super.draw();
+  }
+
+  playOn() {
+    if (!this.root.isConnected) return this.stop();
+    this.step(1);
+    if (this.view.event === this.last) this.stop();
+  }
+
+  stop() {
+    clearInterval(this.playing ?? undefined);
+    this.playing = null;
+    super.draw();
+  }
+
+  /** Change the view and draw it; a step leaves performance entries named "wid-step". @param {Partial<StepperView["view"]>} wanted */
+  change(wanted) {
+    const before = this.view;
+    const next = { ...before, ...wanted };
+    const sameRun = next.cached === before.cached && next.sequence === before.sequence;
+    if (next.cached !== before.cached) next.event = this.crossOver(next.cached);
+    else next.event = Math.max(0, Math.min(this.last, next.event));
+    const moved = next.event !== before.event && next.cached === before.cached;
+    if ((moved || next.sequence !== before.sequence) && !("row" in wanted)) {
+      next.row = null;
+      this.columnStart = null;
+    }
+    const keys = /** @type {(keyof typeof next)[]} */ (Object.keys(next));
+    if (keys.every((key) => next[key] === before[key])) return;
+    this.view = next;
+    this.keepAddress();
+    const started = performance.now();
+    this.draw();
+    const forward = next.event === before.event + 1 && sameRun;
+    if (forward && !this.still.matches && started - this.stepped > IN_A_ROW && this.width > 0)
+      animateStep(this.root, this.frame);
+    this.stepped = started;
+    performance.measure("wid-step", { start: started, end: performance.now() });
+  }
+
+  /** Where the other run goes on; back from there the reader is where he came from.
+   * @param {boolean} cached */
+  crossOver(cached) {
+    const { event } = this.view;
+    const from = this.cameFrom;
+    const back = from?.to === event && from.cached === cached ? from.event : null;
+    const to = back ?? counterpart(this.run, runOf(this.record, cached), this.run.events[event]).index;
+    this.cameFrom = { cached: this.view.cached, event, to };
+    return to;
+  }
+
+  draw() {
+    if (this.width <= 0) return;
+    const { root, view } = this;
+    const focused = root.contains(document.activeElement);
+    const theme = this.colours();
+    const frame = (this.frame = frameOf(this.record, view));
+    this.said = { sentence: sentenceOf(frame), words: describe(frame, this.panels) };
+    const { event, layer, sequence } = view;
+    const [cache, mask] = [frame.run.keeps, !view.ahead].map((on) => (on ? "on" : "off"));
+    Object.assign(root.dataset, { event, cache, layer, head: frame.head ?? "mean", sequence, mask });
+    this.board.lay(frame, this.width, this.columnStart);
+    super.draw();
+    this.board.paint(root, theme);
+    if (focused && !root.contains(document.activeElement)) root.focus({ preventScroll: true });
+  }
+
+  template() {
+    const { frame, board, panels, view, machines } = this;
+    const ahead = aheadSentence(frame);
+    const withWeights = panels.has("weights");
+    const { about } = board;
+    return (
+      <>
+        {this.rail()}
+        {this.controls()}
+        <Ribbon
+          {...{ frame, withWeights, about: about?.column }}
+          onRow={(row) => this.change({ row })}
+          onPoint={(column) => this.point(column === null ? null : { row: frame.row, column, line: null })}
+        />
+        <Sentence parts={this.said.sentence} longest={[this.longest]} />
+        <p class="wid-ahead" role="status" hidden={!ahead}>
+          {ahead}
+        </p>
+        {board.template()}
+        <BoardLegend board={board} columns={this.records[0].columns} />
+        <p class="wid-readout soft" hidden={!withWeights}>
+          {(about && pointedAt(about, frame)) || VIEW.labels.point}
+        </p>
+        {frame.columns.length > WINDOW && this.window()}
+        <Below board={board} />
+        <Foot board={board} />
+        {machines && (
+          <CostStrip
+            {...{ frame, machines, choice: view }}
+            choose={(/** @type {Partial<Choice>} */ wanted) => this.change(wanted)}
+          />
+        )}
+        <div class="wid-unseen" role="note" aria-label={SAY["in words"]}>
+          {this.said.words.map((line) => (
+            <p>{line}</p>
+          ))}
+        </div>
+      </>
+    );
+  }
+
+  rail() {
+    const { event } = this.view;
+    const { events } = this.run;
+    const items = fittingRail(events, event, this.width);
+    return (
+      <ol class="wid-rail" aria-label={SAY.passes}>
+        {items.map((index, k) => (
+          <li key={index ?? `gap ${k}`}>
+            {index === null ? (
+              <span class="wid-gap">…</span>
+            ) : (
+              <Button
+                title={events[index].name}
+                aria-label={events[index].name}
+                aria-current={index === event ? "step" : undefined}
+                data-event={index}
+                onClick={() => this.change({ event: index })}
+              >
+                {railLabel(events, items, k, event)}
+              </Button>
+            )}
+          </li>
+        ))}
+      </ol>
+    );
+  }
+
+  controls() {
+    const { event } = this.view;
+    const { last } = this;
+    const values = { name: this.run.events[event].name, at: event + 1, last: last + 1 };
+    // Not `disabled`: a disabled button that has the focus swallows the keys.
+    return (
+      <div class="wid-controls">
+        <div class="wid-buttons">
+          <Button aria-disabled={event === 0} onClick={() => this.step(-1)}>
+            {SAY.back}
+          </Button>
+          <Button class="wid-go" aria-disabled={event === last} onClick={() => this.step(1)}>
+            {SAY.next}
+          </Button>
+          <Button onClick={() => this.togglePlay()}>
+            {VIEW.race[this.playing === null ? "play" : "pause"]}
+          </Button>
+          <Slider
+            {...{ min: 0, max: last, value: event, "aria-label": SAY.pass }}
+            aria-valuetext={fillText(SAY.at, values)}
+            onInput={(e) => this.change({ event: Number(e.currentTarget.value) })}
+          />
+        </div>
+        {this.switches().map((picker) => (
+          <Switch {...picker} />
+        ))}
+      </div>
+    );
+  }
+
+  /** What can be switched in this trace. */
+  switches() {
+    const { record, view, panels } = this;
+    const layers = panels.has("layer") ? record.layers : [];
+    const known = [...new Set(record.recorded.map(([, head]) => head))].sort((a, b) => a - b);
+    const heads = panels.has("weights") && known.length > 1 ? [null, ...known] : []; // of all layers: it stays as it is
+    const there = headsOf(record, view.layer);
+    /** @param {number | null} head */
+    const nameOf = (head) =>
+      head === null || record.model.head_names ? headName(record, head) : String(head + 1);
+    const [layer, head, sequence, cache, mask] = SAY.switches;
+    const onOff = (/** @type {unknown} */ there) => (there ? SAY["on or off"] : []);
+    const switches = [
+      {
+        ...{ label: layer, names: layers.map((one) => String(one + 1)), chosen: layers.indexOf(view.layer) },
+        choose: (/** @type {number} */ i) => this.change({ layer: layers[i] }),
+      },
+      {
+        ...{ label: head, names: heads.map(nameOf), chosen: heads.indexOf(this.frame.head) },
+        choose: (/** @type {number} */ i) => this.change({ head: heads[i] }),
+        allowed: (/** @type {number} */ i) => heads[i] === null || there.includes(heads[i]),
+      },
+      {
+        ...{ label: sequence, names: this.records.map((_, i) => String(i + 1)), chosen: view.sequence },
+        choose: (/** @type {number} */ i) => this.change({ sequence: i }),
+      },
+      {
+        ...{
+          label: cache,
+          names: onOff(record.withCache && record.withoutCache),
+          chosen: view.cached ? 0 : 1,
+        },
+        choose: (/** @type {number} */ i) => this.change({ cached: i === 0 }),
+      },
+      {
+        ...{ label: mask, names: onOff(panels.has("mask")), chosen: view.ahead ? 1 : 0 },
+        choose: (/** @type {number} */ i) => this.change({ ahead: i === 1 }),
+      },
+    ];
+    return switches.filter(({ names }) => names.length > 1);
+  }
+
+  /** Past so many columns, which of them are shown. */
+  window() {
+    const { columns } = this.frame;
+    const [start, stop] = this.board.cols;
+    /** @param {{ currentTarget: HTMLInputElement }} event */
+    const onInput = ({ currentTarget }) => {
+      this.columnStart = Number(currentTarget.value);
+      this.draw();
+    };
+    const range = { min: 0, max: columns.length - WINDOW, value: start };
+    return (
+      <div class="wid-pickers">
+        <label class="wid-picker">
+          {`${SAY.columns} `}
+          <Slider {...range} aria-label={SAY["first column"]} onInput={onInput} />
+          <span class="soft">{fillText(SAY.window, { start: start + 1, stop, all: columns.length })}</span>
+        </label>
+      </div>
+    );
+  }
+}

@@ -1,0 +1,95 @@
+// What the modules hand to each other. The record itself has its types in schema.d.ts.
+import type { Model, Output, Part, Pass, Ranges, Token, Values } from "./schema";
+
+/** A sentence in parts: plain text, and words that tokens say. */
+export type Parts = (string | { token: string })[];
+export type Filled = Record<string, unknown>;
+
+/** An event as read for one sequence; `raw` has the fields of its kind. */
+export interface Event {
+  raw: Omit<Pass, "op"> & { op: string; sequence: number; rows: Ranges; why: string; say: string };
+  index: number;
+  op: string;
+  phase: string;
+  name: string;
+  short: string;
+  /** what it is called by in every run, if it is a pass: its phase and its number among those of its phase */
+  call: string | null;
+  /** tokens that run, in order, and what each may look at */
+  queries: number[];
+  visible: Map<number, Ranges>;
+  /** tokens whose K and V are there */
+  there: Ranges;
+  part: Part | null;
+  /** of this sequence */
+  counts: Record<string, number> | null;
+  counted: boolean;
+  gone: Ranges;
+  stored: Ranges;
+  dropped: number;
+  emitted: number;
+}
+
+export interface Run {
+  name: string;
+  keeps: boolean;
+  events: Event[];
+  byCall: Map<string | null, Event>;
+  /** how often, and when, each query was scored: an entry for each visibility */
+  history: Map<number, { ranges: Ranges; events: number[] }[]>;
+  /** the event that chose a token, and the one that ran it first */
+  chosenAt: Map<number, number>;
+  firstRunAt: Map<number, number>;
+}
+
+export interface TraceRecord {
+  model: Model;
+  sequence: number;
+  sequences: number;
+  prompt: number;
+  tokens: Token[];
+  columns: number;
+  runs: Run[];
+  withCache: Run | null;
+  withoutCache: Run | null;
+  layers: number[];
+  recorded: [number, number][];
+  weightRows: Record<string, string>;
+  values: Values[];
+  contexts: Map<string, number[]>;
+  decoded: Map<string, Float64Array>;
+  means: Map<string, Float64Array | null>;
+}
+
+/** What is looked at: `event` and `sequence` are indices, `row` a token, head null the mean of all. */
+export interface Look {
+  event: number;
+  cached: boolean;
+  layer: number;
+  head: number | null;
+  row: number | null;
+  /** as if no mask hid what stands to the right */
+  ahead?: boolean;
+}
+
+export type Frame = ReturnType<typeof import("./frame.js").frameOf>;
+export type Column = Frame["columns"][number];
+export type Line = Frame["weights"][number];
+export type Out = Omit<Output, "top" | "chosen"> & { chosen: string; top: Candidate[] };
+export interface Candidate {
+  word: string;
+  logit: number;
+  p: number;
+  chosen: boolean;
+}
+export type Layout = ReturnType<typeof import("./geometry.js").layoutOf>;
+export type Board = import("./board.jsx").Board;
+/** Names of what a stepper shows beside its grid. */
+export type Panels = Set<string>;
+/** What is pointed at; line counts the heads shown. */
+export interface About {
+  row: number | null;
+  column: number | null;
+  line: number | null;
+}
+export type Theme = Record<string, string>;

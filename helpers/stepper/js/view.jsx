@@ -1,0 +1,169 @@
+// What every view has: a root in the page's theme, its width, its address, and an end.
+import { render } from "preact";
+import VIEW from "../view.json" with { type: "json" };
+import { readAddress, withValues } from "./address.js";
+import { isDarkAround } from "./dom.js";
+import { fillText } from "./format.js";
+import { QUIET } from "./parts.jsx";
+/** @import { Theme } from "./types" */
+
+const SMALL = 640; // pixels: narrower than this, paddings and words are smaller
+const REST = 250; // milliseconds: browsers refuse an address that changes all the time
+const THEMES = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme", "theme"];
+
+/**
+ * A view of a trace in an element. Its state is plain data; a kind of view says how that looks in the width there
+ * is (`template()`), and, where the state has an address, tells it (`state()`: names and values, null for what is
+ * as at first) and takes it (`goTo(values)`: the names of what was not as it should be). A key does what
+ * `keyAction(event)` answers, if anything.
+ */
+export class View {
+  /** @param {Element} el @param {any} options @param {string} kind @param {string} label */
+  constructor(el, options, kind, label) {
+    this.el = el;
+    this.options = options;
+    this.width = 0;
+    /** @type {string | null} */
+    this.advice = null;
+    /** @type {Theme | null} */
+    this.theme = null;
+    this.root = document.createElement("div");
+    this.root.className = `wid-view wid-${kind} wid-live`;
+    this.root.tabIndex = 0;
+    for (const [name, value] of Object.entries({ role: "group", "aria-label": label, ...QUIET }))
+      this.root.setAttribute(name, value);
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.resizes = new ResizeObserver(() => this.resized());
+    this.themes = new MutationObserver(() => this.repaint());
+    this.onScheme = () => this.repaint();
+    this.onAddress = () => this.readAddress();
+  }
+
+  /** @returns {Record<string, string | number | null>} */
+  state() {
+    return {};
+  }
+
+  /** @param {Map<string, string>} _values @returns {string[]} */
+  goTo(_values) {
+    return [];
+  }
+
+  /** @param {KeyboardEvent & { target: any }} _event @returns {(() => void) | null | undefined} */
+  keyAction(_event) {
+    return null;
+  }
+
+  stop() {}
+
+  /** @returns {import("preact").ComponentChild} */
+  template() {
+    return null;
+  }
+
+  /** To be called when all is ready: on to the page, and listen. */
+  start() {
+    this.el.append(this.root);
+    this.resizes.observe(this.root);
+    for (const node of [document.documentElement, document.body])
+      this.themes.observe(node, { attributes: true, attributeFilter: THEMES });
+    this.scheme.addEventListener("change", this.onScheme);
+    if (this.options.address) {
+      addEventListener("hashchange", this.onAddress);
+      this.readAddress();
+    }
+    this.resized();
+  }
+
+  readAddress() {
+    const wrong = this.goTo(readAddress(location.hash));
+    this.advice = wrong.length ? fillText(VIEW.labels["no such"], { names: wrong.join(", ") }) : null;
+    this.draw();
+  }
+
+  /** @param {KeyboardEvent} event */
+  pressed(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const act = this.keyAction(event);
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
+
+  /** Write the state into the address as soon as the last change has rested. */
+  keepAddress() {
+    this.advice = null; // what was wrong with an address is so no more
+    if (!this.options.address || this.resting) return;
+    this.resting = setTimeout(() => {
+      this.resting = undefined;
+      const state = this.state();
+      const moved = Object.values(state).some((value) => value !== null);
+      const several = document.querySelectorAll(".wid-live").length > 1;
+      const hash = withValues(location.hash, { ...state, at: several && moved ? this.el.id : null });
+      if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
+    }, REST);
+  }
+
+  /** Show all of the view if a part of it lies below the fold, as on a phone. */
+  comeIntoSight() {
+    if (this.root.getBoundingClientRect().bottom <= innerHeight) return;
+    this.root.scrollIntoView({ block: "start", behavior: this.still.matches ? "auto" : "smooth" });
+  }
+
+  resized() {
+    const before = this.width;
+    this.measure();
+    if (this.width !== before) this.draw();
+  }
+
+  /** Ask the page for the width; not at every step, because asking makes it lay everything out. */
+  measure() {
+    const outer = this.root.clientWidth;
+    this.width = 0;
+    if (outer === 0) return; // not on the page yet, or in a hidden part of it
+    this.root.classList.toggle("wid-small", outer < SMALL);
+    const style = getComputedStyle(this.root);
+    this.width = Math.floor(outer - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
+  }
+
+  repaint() {
+    this.theme = null;
+    this.draw();
+  }
+
+  /** Draw the state; what is not in sight is drawn as soon as it is. */
+  draw() {
+    if (this.width <= 0) return;
+    this.colours();
+    const advice = (
+      <p class="wid-advice" role="status" hidden={!this.advice}>
+        {this.advice}
+      </p>
+    );
+    render([advice, this.template()], this.root);
+  }
+
+  /** The colours of the page as it is now. */
+  colours() {
+    if (this.theme) return this.theme;
+    this.root.classList.toggle("wid-dark", isDarkAround(this.root));
+    const style = getComputedStyle(this.root);
+    const names = Object.keys(VIEW.palette.light);
+    this.theme = Object.fromEntries(names.map((n) => [n, style.getPropertyValue(`--wid-${n}`).trim()]));
+    return this.theme;
+  }
+
+  destroy() {
+    this.stop();
+    clearTimeout(this.resting);
+    this.resizes.disconnect();
+    this.themes.disconnect();
+    this.scheme.removeEventListener("change", this.onScheme);
+    removeEventListener("hashchange", this.onAddress);
+    render(null, this.root);
+    this.root.remove();
+  }
+}

@@ -1,0 +1,115 @@
+"""Live: the reader presses Enter, and the shipped model writes in the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from helpers import corpus, weights
+from helpers.drawing.canvas import Sheet
+from helpers.drawing.still import Still
+from helpers.recording.diary import load_diary
+from helpers.stepper.format import VIEW, fill
+from helpers.stepper.machines import machines
+from helpers.stepper.race import EDGE, Race, running
+from helpers.stepper.view import View
+
+PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
+SEED = 12
+LIVE: dict[str, Any] = VIEW["live"]
+MOST: dict[str, int] = LIVE["most"]
+# Heads of the shipped model that find something, layers and heads from 0; a test looks at what they find.
+HEADS = (
+    {"layer": 0, "head": 2, "finds": "layer 1, head 3: name and city"},
+    {"layer": 1, "head": 0, "finds": "layer 2, head 1: the city"},
+    {"layer": 3, "head": 3, "finds": "layer 4, head 4: the name, at a full stop"},
+)
+
+
+class Live(View):
+    """A box with a diary begun: Enter, and the model that this series trains goes on with it, in the page.
+
+    Args:
+        text: how the diary begins; None is Mia's, who writes from Oslo.
+        seed: of the words that are drawn.
+
+    Raises:
+        TypeError: a text that is none, or a seed that is no whole number.
+        ValueError: a word that the model does not know, no word or over 100, or a seed under 0.
+    """
+
+    view = "live"
+    file = Path(weights.__file__).with_name("model.f16.safetensors")
+
+    def __init__(self, text: str | None = None, seed: int = SEED) -> None:
+        self.text = PROMPT if text is None else text
+        if not isinstance(self.text, str):
+            raise TypeError(f"got {text!r}, expected the beginning of a diary, such as {PROMPT[:21]!r}")
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise TypeError(f"got seed={seed!r}, expected a whole number, such as {SEED}")
+        if seed < 0:
+            raise ValueError(f"got seed={seed}, expected 0 or more")
+        self.seed = seed
+        self.words = re.findall(r"<eos>|\.|[^\s.]+", self.text)
+        unknown = sorted(set(self.words) - set(corpus.vocabulary()))
+        if unknown:
+            raise ValueError(f"got {unknown}, expected words of corpus.vocabulary(): those the model knows")
+        if not 1 <= len(self.words) <= MOST["words"]:
+            raise ValueError(f"got {len(self.words)} words, expected 1 to {MOST['words']}")
+
+    @property
+    def data(self) -> str:
+        """What the model's answers are read with: words of a kind, its heads, other models and cards."""
+        kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
+        told = {
+            "kinds": [sorted(kind) for kind in kinds],
+            "heads": HEADS,
+            "until": corpus.SIGNATURE.split()[1],
+            "other": "Emma",
+            "temperature": 1.0,
+            "compared": [one for one in machines()["models"] if one["name"] in LIVE["compared"]],
+            "card": next(one for one in machines()["cards"] if one["name"] == LIVE["card"]),
+        }
+        return json.dumps(told)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The text and the seed that are shown first."""
+        return {"text": self.text, "seed": self.seed}
+
+    def still(self) -> Still:
+        """Return a recorded run, Mia's: the text, the pause, the drip, and what the cache holds."""
+        race = Race(load_diary())
+        lane, plain = race.lanes.values()
+        prompt = race.trace.sequences[0].prompt
+        texts = [race.said(range(prompt)), race.said(lane.words_at(lane.end))]
+        values = {"prompt": prompt, "words": len(lane.words), "rows": lane.end, "all": plain.end}
+        said = fill(LIVE["still"], **values)
+        draw = partial(_draw, texts=texts, prompt=prompt, rows=lane.end)
+        return Still(draw, " ".join(texts), [said])
+
+    def __repr__(self) -> str:
+        return f"Live({len(self.words)} tokens, seed {self.seed})"
+
+
+def _draw(sheet: Sheet, texts: list[str], prompt: int, rows: int) -> None:
+    """The text in its box; a bar of tokens run, the prompt's at once; the rows that are kept, K over V."""
+    y = 30.0
+    for text, colour in zip(texts, ("ink", "generated"), strict=True):
+        y = running(sheet, text, sheet.width - 2 * EDGE, y, colour) + 24
+    sheet.box(1, 6, sheet.width - 2, y - 10, edge="ink", line=1.6)
+    unit = (sheet.width - 2 * EDGE) / rows
+    x, y = EDGE + unit * prompt, y + 18
+    sheet.note(EDGE, y, fill(LIVE["pause"], prompt=prompt))
+    sheet.note(x, y, LIVE["drip"])
+    sheet.box(EDGE, y + 12, x - EDGE - 1, 18, fill="ink", radius=0)
+    for n in range(prompt, rows):
+        sheet.box(EDGE + unit * n, y + 12, unit - 2, 18, fill="generated", radius=0)
+    y += 54
+    sheet.note(EDGE, y, f"{LIVE['cache']} {fill(LIVE['kept'], rows=rows)}")
+    for n in range(rows):
+        for kind, down in (("key", 12), ("value", 25)):
+            sheet.box(EDGE + unit * n, y + down, unit - 2, 12, fill=f"{kind} fill", edge=kind, radius=0)

@@ -1,0 +1,174 @@
+"""One pass of a run as plain facts: what the picture of it shows, and the numbers beneath it say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from helpers.stepper.format import VIEW, fill, percent, visible
+from helpers.trace import Drop, Other, Part, Pass, Run, Trace, spread, weight_key
+
+COLUMNS = 7  # of a longer text the last ones
+
+
+class Moment:
+    """A pass, and what came before it, of the first sequence.
+
+    Attributes:
+        columns: the tokens that are shown, by index.
+        heads, shown: the heads of this layer that were recorded, and those whose mean stands in the grid.
+        visible: what each token that runs may look at.
+        drafts, refused: the tokens that were drafted, and those of them that were not taken.
+        gives: the token that a line gives, or in training its target.
+    """
+
+    def __init__(self, trace: Trace, run: Run, index: int, layer: int = 0, head: int | None = None) -> None:
+        event, part = run.events[index], part_of(run.events[index])
+        assert isinstance(event, Pass) and part is not None
+        self.trace, self.run, self.index, self.layer = trace, run, index, layer
+        self.event, self.part = event, part
+        self.heads = [head for of, head in trace.recorded if of == layer]
+        self.shown = self.heads if head is None else [head]
+        self.tokens, self.queries = trace.sequences[0].tokens, self.part.queries
+        self.visible = {q: spread(seen) for q, seen in zip(self.queries, self.part.visible, strict=True)}
+        self.there = {*spread(self.part.read), *self.queries}
+        width = 1 + max(self.there)
+        self.columns = range(width)[-COLUMNS:]
+        self.keeps = run.cache != "none" and event.phase != "training"
+        self.gives = {out.query: out.chosen for out in self.part.out}
+        self.drafts = [t for t in spread(self.part.new) if self.tokens[t].origin == "draft"]
+        self.refused = set(self.drafts) - set(self.gives.values())
+        if self.part.target is not None:
+            self.gives = dict(zip(self.queries, self.part.target, strict=True))
+        self._look_back()
+
+    def _look_back(self) -> None:
+        """Count how often each pair was scored, and what is stored, up to this pass."""
+        self.times: Counter[tuple[int, int]] = Counter()
+        self.seen: dict[int, list[int]] = {}
+        self.stored: set[int] = set()
+        for event in self.run.events[: self.index + 1]:
+            if isinstance(event, Drop) and event.sequence == 0:
+                self.stored -= set(spread(event.rows))
+            part = part_of(event)
+            if part is None or part.target is not None:  # training is a reference
+                continue
+            self.stored |= set(spread(part.written))
+            for query, seen in zip(part.queries, part.visible, strict=True):
+                self.seen[query] = spread(seen)
+                self.times.update((query, key) for key in self.columns if key in self.seen[query])
+
+    def mark(self, query: int, key: int) -> str:
+        """What a pair is: "now", how often it was scored by now, "earlier", "masked", or nothing."""
+        times = self.times[query, key]
+        if query not in self.visible:
+            return "earlier" if times else ""
+        if key not in self.visible[query]:
+            return "masked" if key in self.there else ""
+        return f"{times:,}" if times > 1 else "now"
+
+    def row(self, token: int) -> str:
+        """What happens to a token's row of K and V: a key of `rows` in view.json, or nothing."""
+        for state in ("written", "read"):
+            if token in spread(getattr(self.part, state)):
+                return state
+        return "rest" if token in self.stored else "made" if token in self.visible else ""
+
+    def head_name(self, heads: list[int]) -> str:
+        """The name of a head, or of the mean of several."""
+        if len(heads) != 1:
+            return VIEW["labels"]["mean"]
+        names = self.trace.model.head_names
+        return names[heads[0]] if names else fill(VIEW["labels"]["head"], number=heads[0] + 1)
+
+    def weights(self, query: int, heads: list[int]) -> dict[int, float]:
+        """The mean over some heads of how much a token that has run looks at each; {} if not recorded."""
+        seen = self.visible.get(query) or self.seen.get(query, [])
+        keys = [weight_key(0, query, self.layer, head) for head in heads]
+        if not all(len(self.trace.weights.get(key, ())) == len(seen) for key in keys):
+            return {}
+        rows = [self.trace.attention_weights(query, self.layer, head) for head in heads]
+        return {token: float(sum(row[n] for row in rows)) / len(rows) for n, token in enumerate(seen)}
+
+    def context(self, query: int, head: int) -> float | None:
+        """A head's context, where it is one number; that of a token that runs again is looked up."""
+        for part in filter(None, map(part_of, self.run.events)):
+            new = spread(part.new)
+            rows = part.contexts.get(f"{self.layer}.{head}")
+            if rows and query in new and len(rows[new.index(query)]) == 1:
+                return rows[new.index(query)][0]
+        return None
+
+    def contents(self) -> tuple[list[list[float]] | None, list[list[float]] | None]:
+        """K and V of this layer by token, as far as the trace holds them."""
+        mine = (v for v in self.trace.values or [] if (v.sequence, v.layer) == (0, self.layer))
+        found = next(mine, None)
+        return (found.k, found.v) if found else (None, None)
+
+    @property
+    def title(self) -> str:
+        """The pass by its name: "Decode 1, no cache"."""
+        how = ", with the cache" if self.keeps else ", no cache"
+        return names(self.run)[self.index] + (how if self.event.phase in ("decode", "verify") else "")
+
+    @property
+    def rows_note(self) -> str:
+        """What happens to rows of K and V, in the words of the stepper."""
+        notes, part = VIEW["notes"], self.part
+        read, written, again = (len(spread(rows)) for rows in (part.read, part.written, part.repeated))
+        if not self.keeps:
+            return fill(notes["again" if again else "made"], made=len(self.queries), again=again)
+        rest = len(self.stored) - read - written
+        said = fill(notes["read" if read else "written"], read=read, written=written)
+        return said + (fill(notes["rest"], rest=rest) if rest > 0 else "")
+
+    def outcome(self, shares: bool = False) -> str:
+        """The words that come out, the last with its share; in training the targets."""
+        words = ", ".join(visible(self.tokens[token].text) for token in self.gives.values())
+        if self.part.target is not None or not self.part.out:
+            return words
+        out = self.part.out[-1]
+        told = [percent(p) for text, _, p in out.top if text == self.tokens[out.chosen].text][:1]
+        return words + (f" ({told[0]})" if told and shares else "")
+
+
+def _calls(run: Run) -> list[tuple[str, int]]:
+    """What each event is called by in every run: its kind, and its number among those of its kind."""
+    seen: Counter[str] = Counter()
+    calls = []
+    for event in run.events:
+        kind = event.phase if isinstance(event, Pass) else event.op
+        seen[kind] += 1
+        calls.append((kind, seen[kind]))
+    return calls
+
+
+def names(run: Run) -> list[str]:
+    """Training, Prefill, Decode 1, Decode 2, …"""
+    calls = _calls(run)
+    numbered = {kind for kind, n in calls if kind == "decode" or n > 1}
+    return [f"{kind.capitalize()} {n}" if kind in numbered else kind.capitalize() for kind, n in calls]
+
+
+def part_of(event: Pass | Drop | Other) -> Part | None:
+    """The part of the first sequence, the one that is shown; None of a pass without it, and of no pass."""
+    parts = event.parts if isinstance(event, Pass) else []
+    return next((part for part in parts if part.sequence == 0), None)
+
+
+def chosen(trace: Trace, start: int, uncached: bool = True) -> list[tuple[Run, int]]:
+    """The passes that stand for a run: prefill, a step with the cache, and the same step without one.
+
+    A stepper that starts at the training reference, or at a later step, shows that.
+    """
+    plain = next((run for run in trace.runs if run.cache == "none" and uncached), None)
+    main = next((run for run in trace.runs if run.cache != "none"), trace.runs[0])
+    calls, first = _calls(main), _calls(trace.runs[0])[start]
+    passes = [(i, calls[i][0]) for i, event in enumerate(main.events) if part_of(event)]
+    steps = [i for i, phase in passes if phase != "training"]
+    later = [i for i, phase in passes if phase in ("decode", "verify")] or steps[1:]
+    shown = [i for i, phase in passes if phase == "training" and calls[i] == first] + steps[:1]
+    shown += [i for i in later if calls[i] == first] or later[:1]
+    found: list[tuple[Run, int]] = [(main, i) for i in shown]
+    there = {call: index for index, call in enumerate(_calls(plain))} if plain and plain is not main else {}
+    call = calls[shown[-1]] if shown else ("", 0)
+    return found + ([(plain, there[call])] if plain and call[0] == "decode" and call in there else [])

@@ -1,0 +1,121 @@
+"""What a word costs in the page: the shipped model in node and in Chromium, beside Python's two paths.
+
+    python tests/benchmarks/bench_live.py              # about a minute
+    python tests/benchmarks/bench_live.py --turns 9
+
+One token behind 64, with the cache and without, and the 64 alone; medians. Without the cache 65 run: if
+each costs as much as the one, they take 65 times as long. Chromium runs the decoder in a Worker. Python reads
+the same rounded weights, on one thread. Compare ratios of one run: the load is printed. Not part of the test
+run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / ".ci")]
+
+from halve import PATH  # noqa: E402 - from the tree this file stands in
+from playwright.sync_api import sync_playwright  # noqa: E402
+
+from helpers.measure import seconds_of  # noqa: E402
+from helpers.model.cache import StaticCache  # noqa: E402
+from helpers.model.fast import speed_up  # noqa: E402
+from helpers.model.generate import run  # noqa: E402
+from helpers.model.transformer import Transformer  # noqa: E402
+from tests.benchmarks.bench_part1 import table, within  # noqa: E402
+from tests.browser.lab import FLAGS  # noqa: E402
+from tests.machine import find_chromium, find_node  # noqa: E402
+from tests.test_live_decoder import load_halved  # noqa: E402
+
+CONTEXT, GOAL = 64, 3  # tokens before; milliseconds of a word
+HERE = "tests/benchmarks/bench_live.mjs"
+BUNDLE = """import { build } from "esbuild";
+const { outputFiles } = await build({ entryPoints: [process.argv[1]], bundle: true, format: "iife",
+  globalName: "live", write: false });
+process.stdout.write(outputFiles[0].text);"""
+IN_NODE = f"""import {{ readFileSync }} from "node:fs";
+import {{ bench }} from "./{HERE}";
+const [path, context, turns] = process.argv.slice(1);
+const file = Uint8Array.from(readFileSync(path)).buffer;
+console.log(JSON.stringify(bench(file, Number(context), Number(turns))));"""
+IN_A_WORKER = """([script, file, context, turns]) => new Promise((resolve) => {
+  const text = `${script}; onmessage = ({ data }) => postMessage(live.bench(...data));`;
+  const worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => resolve(data);
+  worker.postMessage([Uint8Array.from(atob(file), (c) => c.charCodeAt(0)).buffer, context, turns]);
+})"""
+Times = dict[str, list[float]]
+
+
+def node(*arguments: Any) -> str:
+    """Run a module that stands in an argument; return what it prints."""
+    command = [find_node() or "node", "--input-type=module", "-e", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def in_chromium(turns: int) -> Times:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        page, file = browser.new_page(), base64.b64encode(PATH.read_bytes()).decode()
+        taken = page.evaluate(IN_A_WORKER, [node(BUNDLE, HERE), file, CONTEXT, turns])
+        browser.close()
+    return taken
+
+
+def in_python(model: Transformer, turns: int) -> Times:
+    """The same tasks; a first turn, which compiles, is not counted."""
+    text = torch.arange(CONTEXT + 1)[None] * 37 % model.config.vocab_size
+    taken: Times = {"prefill": [], "cached": [], "uncached": []}
+
+    def time(task: str, work: Callable[[], Any]) -> None:
+        taken[task].append(1000 * seconds_of(work))
+
+    for _ in range(turns + 1):
+        cache, other = (StaticCache(model.config, max_len=CONTEXT + 1) for _ in range(2))
+        time("prefill", lambda cache=cache: run(model, text[:, :-1], cache))  # type: ignore[misc]
+        for _ in range(8):
+            time("cached", lambda cache=cache: run(model, text[:, -1:], cache))  # type: ignore[misc]
+            cache.truncate(CONTEXT)
+        time("uncached", lambda other=other: run(model, text, other))  # type: ignore[misc]
+    return {task: ms[len(ms) // (turns + 1) :] for task, ms in taken.items()}
+
+
+def main() -> None:
+    """Measure all four and print one table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--turns", type=int, default=5)
+    turns = parser.parse_args().turns
+    torch.set_num_threads(1)
+    model, _ = load_halved()
+    measured = {
+        "node": json.loads(node(IN_NODE, PATH, CONTEXT, turns)),
+        "Chromium": in_chromium(turns),
+        "Python, plain": in_python(model, turns),
+        "Python, fast": in_python(speed_up(model, threads=1), turns),
+    }
+    rows = []
+    for name, taken in measured.items():
+        ms = {task: median(times) for task, times in taken.items()}
+        predicted = ms["uncached"] / ((CONTEXT + 1) * ms["cached"])
+        told = [f"{ms[task]:.2f}" if task in ms else "" for task in ("open", "prefill", "cached", "uncached")]
+        rows.append([name, *told, f"{predicted:.2f}", within(ms["cached"], GOAL)])
+    heads = ["ms", "open", "the 64", "a word, cached", "uncached", "of 65 times cached", f"under {GOAL}"]
+    load = f"{os.getloadavg()[0]:.1f}"
+    table(f"A word behind {CONTEXT} tokens, median of {turns} turns, load {load}", heads, rows)
+
+
+if __name__ == "__main__":
+    main()

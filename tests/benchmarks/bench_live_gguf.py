@@ -1,0 +1,101 @@
+"""A published model in Chromium: 50 prompts of eight words held to Python's, words a second, memory.
+
+    python tests/benchmarks/bench_live_gguf.py        # some minutes; --prompts 5 takes fewer
+
+The file is that of `published.find()`, chosen as from a disk. Not part of the test run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from helpers.model import published  # noqa: E402 - from the tree this file stands in
+from helpers.model.generate import generate  # noqa: E402
+from helpers.model.load import load, load_tokenizer  # noqa: E402
+from helpers.stepper import script  # noqa: E402
+from tests.machine import find_chromium  # noqa: E402
+
+PLACES = ["Oslo", "the old library", "a small island", "Mars", "my kitchen"]
+BEGINNINGS = [
+    "Yesterday we went to {} and saw",
+    "The best way to describe {} is",
+    "Three facts about {}: 1.",
+    "Dear Emma, I write to you from {} because",
+    "def visit(place={!r}):",
+    "Nobody who lives near {} has ever",
+    "Question: what is special about {}? Answer:",
+    "When it rains in {}, people",
+    "Once upon a time, in {}, there was",
+    "{} — 2024. The mayor said",
+]
+PROMPTS = [beginning.format(place) for beginning in BEGINNINGS for place in PLACES]
+STEPS = 8
+START = """() => {
+  let [done, heard] = [null, []];
+  const { ask } = startLive((answer) => {
+    heard.push(answer);
+    if (answer.op !== "pass") [done, heard] = [done(heard), []];
+  });
+  const file = () => document.querySelector("input").files[0];
+  window.asked = (message) =>
+    new Promise((resolve) => {
+      done = resolve;
+      ask({ id: 0, ...message, ...(message.do === "load" ? { file: file() } : {}) });
+    });
+}"""
+WRITE: dict[str, Any] = {"do": "write", "steps": STEPS, "cache": True, "noEos": False, "record": []}
+WRITE["settings"] = {"temperature": 0, "topK": None, "topP": None, "seed": 0}
+
+
+def memory() -> int:
+    """Return the bytes that Chromium's processes have for themselves."""
+    return sum(process.memory_full_info().uss for process in psutil.Process().children(recursive=True))
+
+
+def main() -> None:
+    """Print the three."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS))
+    prompts = PROMPTS[: parser.parse_args().prompts]
+    torch.set_num_threads(1)
+    if (found := published.find()) is None:
+        raise SystemExit("the published model cannot be had here")
+    model, tokenizer = load(found.path), load_tokenizer(found.path)
+    with sync_playwright() as playwright:
+        page = playwright.chromium.launch(executable_path=find_chromium()).new_page()
+        page.set_content(f"<script>{script.bundle()}</script><input type=file>")
+        page.set_input_files("input", found.path)
+        page.evaluate(START)
+        before = memory()
+        loaded = page.evaluate("asked({ do: 'load', kind: 'gguf' })")[-1]
+        print(f"{loaded['name']}: {loaded['bytes'] / 1e6:.0f} MB")
+        equal, milliseconds, most = 0, [], 0
+        for prompt in prompts:
+            ids = tokenizer.encode(prompt)
+            *passes, written = page.evaluate("asked", WRITE | {"tokens": ids})
+            milliseconds += [each["ms"] for each in passes[1:]]
+            most = max(most, memory())
+            wanted = list(generate(model, ids, STEPS))
+            equal += written["tokens"] == wanted
+            if written["tokens"] != wanted:
+                print(f"{prompt!r}: {tokenizer.decode(written['tokens'])!r}, {tokenizer.decode(wanted)!r}")
+    print(f"words as in Python: {equal} of {len(prompts)} prompts")
+    speed = 1000 / statistics.median(milliseconds)
+    print(f"words a second, cached: {speed:.1f}, at load {os.getloadavg()[0]:.1f}")
+    print(f"memory beside the file, as it writes: {(most - before - loaded['bytes']) / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

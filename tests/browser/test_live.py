@@ -1,0 +1,195 @@
+"""The live view in a Chromium, from disk and offline: a model writes, and what is shown is what it did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from helpers.stepper import Live
+from helpers.stepper.live import PROMPT
+from helpers.stepper.page import Section, build, file_script
+from tests.browser.lab import Lab, open_notebook, run_all, wrong_outputs
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+LONG = 60_000  # milliseconds that a run may take on a busy machine
+
+READ = """() => {
+  const texts = (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent);
+  return {
+    prompt: texts('.wid-token-prompt'), said: texts('.wid-token-said'),
+    spoken: texts('.wid-paper [aria-live] span'),
+    columns: document.querySelectorAll('.wid-run .wid-columns.kept i').length,
+    counters: texts('.wid-counter b'), sentence: texts('.wid-sentence').join(' '),
+    bars: [...document.querySelectorAll('.wid-waits i')].map((bar) => bar.className),
+    shares: [...document.querySelectorAll('.wid-tap')].map(
+      (word) => parseInt(word.style.getPropertyValue('--shade'))),
+    far: [...document.querySelectorAll('.wid-far i')].map((cell) => cell.className === 'stale'),
+    goes: texts('.wid-reply-said'),
+  };
+}"""
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Save a page and open it; console messages, dialogs and scrolling sideways are failures."""
+    found: list[str] = []
+    pages: list[Page] = []
+
+    def opened(view: Live | None = None, address: str = "", beside: bool = False, **options: Any) -> Page:
+        path = tmp_path / f"{len(pages)}.html"
+        path.write_text(build("Live", [Section(view=view or Live())], beside=beside), encoding="utf-8")
+        options = {"viewport": {"width": 360, "height": 740}, "offline": True, **options}
+        page = browser.new_page(**options)
+        page.on("console", lambda message: found.append(message.text))
+        page.on("pageerror", lambda error: found.append(str(error)))
+        page.on("dialog", lambda dialog: found.append(dialog.message))
+        page.goto(path.as_uri() + address)
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found.append("the page scrolls sideways")
+        page.context.close()
+    assert [text for text in found if "ERR_FILE_NOT_FOUND" not in text] == []
+
+
+def written(page: Page) -> dict[str, Any]:
+    """What is shown when the model has written."""
+    page.locator(".wid-acts").wait_for(timeout=LONG)
+    shown: dict[str, Any] = page.evaluate(READ)
+    return shown
+
+
+def act(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name).click()
+
+
+def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open) -> None:
+    page = open_page(reduced_motion="reduce")
+    box = page.locator("textarea")
+    expect(box).to_have_value(PROMPT)
+    box.press("Enter")
+    shown = written(page)
+    words = len(shown["said"])
+    assert "".join(shown["prompt"]) == PROMPT.replace(" ", "")
+    assert shown["said"][-6:] == ["by", "Mia", "from", "Oslo", ".", "<eos>"]
+    assert [word.strip() for word in shown["spoken"]] == shown["said"]
+    assert shown["columns"] == 23 + words - 1, "the last word has not run"
+    assert shown["counters"][2] == str(23 + words - 1)
+    act(page, "without the cache")
+    act(page, "20 times")
+    page.locator(".wid-waits ~ .wid-sentence").wait_for(timeout=LONG)
+    shown = page.evaluate(READ)
+    every = sum(23 + n for n in range(words))
+    out = f"{words} of {words}"
+    assert shown["counters"][::3] == [out, out]
+    assert shown["counters"][2::3] == [str(23 + words - 1), f"{every:,}"]
+    assert shown["bars"] == ["prompt", "prompt", *["again", "fresh"] * (words - 1)]
+    told = f"The same {words} words, for {every:,} tokens run instead of {23 + words - 1}"
+    assert shown["sentence"].startswith(told)
+    assert shown["sentence"].endswith("You said 20 times.")
+
+
+def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
+    page = open_page(reduced_motion="reduce")
+    page.locator("textarea").press("Enter")
+    words = written(page)["said"]
+    act(page, "What did it look at?")
+    page.locator(".wid-tap").first.wait_for()
+    shown = page.evaluate(READ)
+    assert re.match(r"In layer 1, head 3 of by looked at Mia \(word 12\): [6-9]\d%", shown["sentence"])
+    assert max(range(len(shown["shares"])), key=shown["shares"].__getitem__) == 11
+    page.locator(".wid-tap", has_text="from").last.click()
+    assert "of from looked at Oslo" in page.evaluate(READ)["sentence"]
+    act(page, "Change a word")
+    page.locator(".wid-far").wait_for()
+    shown = page.evaluate(READ)
+    text = 23 + words.index("by") + 1
+    lines = [shown["far"][n : n + text] for n in range(0, len(shown["far"]), text)]
+    assert lines[0] == [n == 11 for n in range(text)], "in layer 1 a row is made of its own token alone"
+    assert lines[1:] == [[n >= 11 for n in range(text)]] * 3
+    assert shown["goes"] == ["Mia from Oslo. <eos>", "Emma from Oslo. <eos>"]
+    assert f"The other {text - 11} must run again." in shown["sentence"]
+    page.locator("select").select_option("Leo")
+    expect(page.locator(".wid-reply-said").last).to_contain_text("Leo from Oslo.")
+
+
+def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Open) -> None:
+    page = open_page()
+    page.locator("textarea").press("Enter")
+    page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
+    page.keyboard.press("Escape")
+    said = written(page)["said"]
+    assert len(said) < 28, "the whole text has 28 words"
+    page.evaluate("new Promise((later) => setTimeout(later, 300))")
+    shown = page.evaluate(READ)
+    assert shown["said"] == said
+    assert shown["columns"] == 23 + len(said) - 1
+    act(page, "without the cache")
+    expect(page.locator(".wid-act")).to_contain_text(f"For these {len(said)} words")
+    act(page, "Edit the text")
+    expect(page.locator("textarea")).to_have_value(PROMPT)
+
+
+def test_words_that_the_model_does_not_know(open_page: Open) -> None:
+    page = open_page()
+    box = page.locator("textarea")
+    box.fill("Em writes from Oslo.")
+    expect(page.locator(".wid-hint")).to_contain_text(
+        "The model does not know Em. It knows 184 words.", timeout=LONG
+    )
+    act(page, "Emil")
+    expect(box).to_have_value("Emil writes from Oslo.")
+    box.fill("<img src=x onerror=alert(1)> writes")
+    box.press("Enter")
+    expect(page.locator(".wid-hint")).to_contain_text("does not know <img.")
+    box.fill(" ")
+    box.press("Enter")
+    expect(page.locator(".wid-hint")).to_contain_text("Got no word; expected one at least")
+    box.fill("Mia. " * 51)
+    box.press("Enter")
+    expect(page.locator(".wid-hint")).to_contain_text("Got 102 words, expected at most 100")
+
+
+def test_an_address_holds_the_text_and_the_seed(open_page: Open) -> None:
+    page = open_page(address="#diary=Ada+lives+in+Tokyo.&seed=3", reduced_motion="reduce")
+    page.locator("textarea").press("Enter")
+    first = written(page)["said"]
+    act(page, "Another ending")
+    page.wait_for_url("**seed=4**")
+    assert written(page)["said"] != first
+    again = open_page(address="#diary=Ada+lives+in+Tokyo.&seed=3", reduced_motion="reduce")
+    again.locator("textarea").press("Enter")
+    assert written(again)["said"] == first
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_model_beside_the_page(open_page: Open, tmp_path: Path, there: bool) -> None:
+    name, script = file_script(Live.file)
+    if there:
+        (tmp_path / name).write_text(script, encoding="utf-8")
+    page = open_page(beside=True, reduced_motion="reduce", viewport={"width": 280, "height": 740})
+    if there:
+        page.locator("textarea").press("Enter")
+        assert written(page)["said"]
+    else:
+        page.locator("textarea").press("Enter")
+        expect(page.locator(".wid-hint")).to_contain_text("expected model.js in the folder of this page")
+
+
+def test_in_a_notebook(lab: Lab, page: Page, problems: list[str]) -> None:
+    open_notebook(page, lab, lab.write("from helpers.stepper import Live\nLive()"))
+    run_all(page)
+    page.locator(".wid-writer textarea").press("Enter")
+    page.locator(".wid-writer .wid-acts").wait_for(timeout=LONG)
+    assert page.evaluate(READ)["said"][-1] == "<eos>"
+    assert wrong_outputs(page) == []
+    assert problems == []

@@ -1,0 +1,114 @@
+// The live view's facts: lanes at every time, factors, words that are not known, rows that are stale.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Talk } from "../../helpers/stepper/js/live/talk.js";
+import { Words } from "../../helpers/stepper/js/live/words.js";
+import * as writing from "../../helpers/stepper/js/live/writing.js";
+
+/** A lane of passes that took so many milliseconds: with the cache a token each after the first, or all of them. */
+function laneOf(times, prompt, cache) {
+  const lane = writing.emptyLane();
+  times.forEach((ms, i) => {
+    const tokensRun = cache && i ? 1 : prompt + i;
+    const phase = i ? "decode" : "prefill";
+    writing.addPass(lane, { phase, tokensRun, rows: cache ? prompt + i : 0, ms, said: { token: i } });
+  });
+  return lane;
+}
+
+test("what is done at a time, and a lane that was stopped there", () => {
+  const lane = laneOf([30, 2, 3, 1], 5, true);
+  const done = [0, 29.9, 30, 31, 32, 35, 36, 99].map((t) => writing.doneAt(lane, t));
+  assert.deepEqual(done, [0, 0, 1, 1, 2, 3, 4, 4]);
+  assert.equal(writing.timeOf(lane), 36);
+  assert.equal(writing.tokensRun(lane), 8);
+  assert.equal(writing.tokensRun(lane, 2), 6);
+  assert.equal(writing.perToken(lane), 4.5);
+  assert.equal(writing.wordTime(lane), 2, "the middle one of the decode steps");
+  assert.equal(writing.wordTime(laneOf([30], 5, true)), null);
+  const cut = writing.cutAt(lane, 32.5);
+  assert.deepEqual([cut.passes.length, cut.ends, cut.over], [2, [30, 32], true]);
+  assert.equal(lane.passes.length, 4);
+});
+
+test("without the cache each word runs the whole text so far", () => {
+  for (const [prompt, words] of [
+    [23, 24],
+    [1, 1],
+    [7, 100],
+  ])
+    assert.equal(
+      writing.tokensWithout(prompt, words),
+      writing.tokensRun(laneOf(Array(words).fill(1), prompt, false)),
+    );
+});
+
+test("slower by a factor that is easily said, and never faster", () => {
+  const factors = [30, 29, 31, 1, 0.001, 9000].map((ms) => writing.slower(ms, 3000));
+  assert.deepEqual(factors, [100, 100, 50, 1000, 1000, 1]);
+});
+
+test("words that are not known, and what may be meant", () => {
+  const words = new Words(["<eos>", ".", "Mia", "Emil", "Emma", "lake", "is"]);
+  assert.equal(writing.firstUnknown("Mia is. lake <eos>", words), null);
+  assert.equal(writing.firstUnknown("", words), null);
+  assert.deepEqual(writing.firstUnknown("Mia is em", words), { word: "em", at: 7, meant: ["Emil", "Emma"] });
+  const [first, ...others] = writing.firstUnknown("Mia lakr. Zoe", words).meant;
+  assert.deepEqual([first, others.length], ["lake", 3]);
+  const hostile = "<img src=x>";
+  assert.equal(writing.firstUnknown(hostile, words).word, "<img");
+});
+
+test("stale rows: by value, K or V, and a prefix that no layer has touched", () => {
+  const k = [
+    [0, 0, 0.5, 0],
+    [0, 0, 0.2, 0],
+  ];
+  const v = [
+    [0, 0, 0.1, 0],
+    [0, 0, 0, 0.3],
+  ];
+  assert.deepEqual(writing.staleRows({ k, v }), {
+    layers: [
+      [0, 0, 0.5, 0],
+      [0, 0, 0.2, 0.3],
+    ],
+    stale: [1, 2],
+    kept: 2,
+  });
+  const same = [[0, 0]];
+  assert.deepEqual(writing.staleRows({ k: same, v: same }), { layers: same, stale: [0], kept: 2 });
+});
+
+test("bytes of the rows that the page keeps: K and V, float32", () => {
+  assert.equal(writing.rowBytes({ nLayers: 4, nKvHeads: 2, headDim: 32 }, 44), 88 * 1024);
+});
+
+test("each question gets its own passes and its last answer", async () => {
+  let hear;
+  const sent = [];
+  const talk = new Talk((listener) => {
+    hear = listener;
+    return { ask: (message) => sent.push(message), end() {} };
+  });
+  const passes = [];
+  const first = talk.ask({ do: "write" }, (pass) => passes.push(pass.ms));
+  const second = talk.ask({ do: "tokenize", text: "x" });
+  talk.stop();
+  assert.deepEqual(
+    sent.map((one) => [one.do, one.id]),
+    [
+      ["write", 1],
+      ["tokenize", 2],
+      ["stop", undefined],
+    ],
+  );
+  hear({ id: 1, op: "pass", ms: 3 });
+  hear({ id: 2, op: "failed", say: "no" });
+  hear({ id: 1, op: "pass", ms: 4 });
+  hear({ id: 1, op: "written" });
+  hear({ id: 1, op: "pass", ms: 5 });
+  assert.equal((await second).say, "no");
+  assert.equal((await first).op, "written");
+  assert.deepEqual(passes, [3, 4], "none after the last answer");
+});

@@ -1,0 +1,93 @@
+"""Live, the Python face: its picture, its file and its errors; tests/js and tests/browser hold the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import corpus
+from helpers.recording.diary import load_diary
+from helpers.stepper import Live
+from helpers.stepper.live import HEADS
+from helpers.stepper.page import Section, build, file_script
+from tests.pictures import boxes, misplaced
+
+
+def test_the_picture_is_of_the_pause_and_the_drip() -> None:
+    still = Live().still()
+    assert misplaced(still.figure()) == []
+    assert "A fox slept in the park" in still.alt
+    assert "all 23 tokens of the text run at once" in still.numbers
+    assert "24 words come out one by one" in still.numbers
+    assert "46 tokens have run, and the cache keeps their rows. Without the cache 828" in still.numbers
+    assert len(boxes(still.figure(), "key fill")) == len(boxes(still.figure(), "value fill")) == 46
+    assert len(boxes(still.figure(), "generated")) == 23
+
+
+def test_the_heads_find_what_they_are_named_after() -> None:
+    """By the weights of a recorded run: at "by" the name, at "from" the city, and so on."""
+    trace = load_diary()
+    texts = [token.text for token in trace.sequences[0].tokens]
+    by, stop = texts.index("by"), texts.index("Sunday") + 3
+    assert (texts[by + 2], texts[stop]) == ("from", ".")
+    wanted = {
+        (0, 2): ((by, "Mia"), (by + 2, "Oslo")),
+        (1, 0): ((9, "Oslo"), (15, "Oslo")),
+        (3, 3): ((stop, "Mia"),),
+    }
+    assert [(head["layer"], head["head"]) for head in HEADS] == list(wanted)
+    for (layer, head), finds in wanted.items():
+        for query, found in finds:
+            weights = trace.attention_weights(query, layer, head)
+            assert sum(w for w, text in zip(weights, texts, strict=False) if text == found) > 0.5
+
+
+def test_words_of_a_kind_are_words_of_the_model() -> None:
+    view = Live()
+    data = json.loads(view.data)
+    known = set(corpus.vocabulary())
+    for kind in data["kinds"]:
+        assert len(kind) > 1
+        assert known.issuperset(kind)
+    assert {data["until"], data["other"]} <= known
+    assert view.options == {"text": view.text, "seed": view.seed}
+    assert repr(Live("Mia writes", 3)) == "Live(2 tokens, seed 3)"
+
+
+def test_the_model_stands_in_the_page_or_beside_it(tmp_path: Path) -> None:
+    whole, light = (build("Live", [Section(view=Live())], beside=beside) for beside in (False, True))
+    name, script = file_script(Live.file)
+    weights = script.removeprefix('watchItDecodeFile("').removesuffix('");\n')
+    assert name == "model.js"
+    assert len(weights) > Live.file.stat().st_size
+    assert f'id="file-model">{weights}</script>' in whole
+    assert len(light.encode()) < 400_000, "before a model is asked for"
+    assert weights not in light
+    assert Live().widget.file == Live.file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        (
+            {"text": 3},
+            TypeError,
+            "got 3, expected the beginning of a diary, such as 'Mia writes",
+        ),
+        (
+            {"text": "Mia <img src=x> writes"},
+            ValueError,
+            r"got \['<img', 'src=x>'\], expected words of corpus.vocabulary",
+        ),
+        ({"text": " "}, ValueError, "got 0 words, expected 1 to 100"),
+        ({"text": "Mia. " * 51}, ValueError, "got 102 words, expected 1 to 100"),
+        ({"seed": 1.5}, TypeError, "got seed=1.5, expected a whole number, such as 12"),
+        ({"seed": -1}, ValueError, "got seed=-1, expected 0 or more"),
+    ],
+)
+def test_errors(arguments: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        Live(**arguments)

@@ -1,0 +1,331 @@
+"""GGUF files in the page: the numbers, tokens and refusals of Python's loader, on the same files."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from helpers.model.config import Llama3Scaling
+from helpers.model.generate import generate
+from helpers.model.load import chat_prompt, load, load_tokenizer
+from helpers.tokenizer import Tokenizer
+from tests.gguf_file import write
+from tests.machine import ROOT
+from tests.test_live_decoder import WRITE, answers
+from tests.test_load_gguf import ONE_BY_ONE, ONES, TEXTS, byte_level, factors, vocabulary
+from tests.test_load_gguf import SIZES as TINY
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+
+KINDS = "F32 F16 Q8_0 Q4_0 Q4_1 Q4_K Q6_K".split()
+LIBRARY = byte_level()
+SIZES = TINY | {"vocab_size": LIBRARY.get_vocab_size()}
+WORDS = vocabulary(LIBRARY)
+Ask = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def ask(node: str) -> Ask:
+    """Ask node to open files."""
+
+    def run(*asked: dict[str, Any]) -> list[dict[str, Any]]:
+        done = subprocess.run(
+            [node, ROOT / "tests/js/gguf.mjs"],
+            input=json.dumps(asked, default=str),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def blocks(kind: GGMLQuantizationType, rows: int, columns: int, seed: int) -> np.ndarray:
+    """Return random blocks: every bit is drawn, again where a scale is no number."""
+    rng = np.random.default_rng(seed)
+    numbers, nbytes = GGML_QUANT_SIZES[kind]
+    drawn = rng.integers(256, size=(rows * columns // numbers, nbytes), dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        while len(bad := np.flatnonzero(~np.isfinite(gguf.dequantize(drawn, kind)).all(axis=1))):
+            drawn[bad] = rng.integers(256, size=(len(bad), nbytes), dtype=np.uint8)
+    return drawn.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_block_is_bit_by_bit_what_gguf_makes_of_it(tmp_path: Path, ask: Ask, kind: str) -> None:
+    number = GGMLQuantizationType[kind]
+    raw = blocks(number, 96, 512, seed=KINDS.index(kind))
+    # The product is asked of numbers like those of a model where gguf can write them: drawn ones reach 1e38.
+    usual = np.random.default_rng(1).standard_normal((5, 512)).astype(np.float32)
+    small = raw if kind.endswith("K") else gguf.quantize(usual, number)
+    tensors = {"blk.0.ffn_up.weight": (raw, number), "blk.0.ffn_down.weight": (small, number)}
+    path = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS, tensors=tensors)
+    x = np.random.default_rng(2).standard_normal((3, 512)).astype(np.float32)
+    up, down = (f"model.layers.0.mlp.{name}_proj.weight" for name in ("up", "down"))
+    (got,) = ask({"file": path, "tensors": [up], "times": {down: x.ravel().tolist()}})
+    wanted = gguf.dequantize(raw, number).astype(np.float32)
+    assert got["tensors"][0]["shape"] == list(wanted.shape)
+    assert np.array_equal(np.array(got["tensors"][0]["numbers"], np.float32), wanted.ravel())
+    wide = gguf.dequantize(small, number).astype(np.float64)
+    sums, most = x @ wide.T, np.abs(x) @ np.abs(wide).T
+    assert np.all(np.abs(np.reshape(got["times"][0], sums.shape) - sums) <= 1e-7 * most)
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"tied": True}, {"qkv_bias": True}, {"eos_ids": (1, 5), "rope_theta": 5e5}], ids=str
+)
+def test_config_and_weights_are_those_of_python(tmp_path: Path, ask: Ask, changed: dict[str, Any]) -> None:
+    ends = {
+        f"tokenizer.ggml.{end}_token_id": i for end, i in zip(("eos", "eot", "eom"), (1, 5, 1), strict=True)
+    }
+    told = WORDS | {"general.name": "A model"} | (ends if "eos_ids" in changed else {})
+    path = write(tmp_path / "m.gguf", tiny(**SIZES, **changed), GGMLQuantizationType.Q8_0, told)
+    model = load(path)
+    state = model.state_dict()
+    if model.config.tied:
+        del state["lm_head.weight"]
+    names = [name if name == "lm_head.weight" else f"model.{name}" for name in state]
+    (got,) = ask({"file": path, "tensors": names})
+    for tensor, wanted in zip(got["tensors"], state.values(), strict=True):
+        assert tensor["shape"] == list(wanted.shape)
+        assert tensor["numbers"] == wanted.ravel().tolist()
+    assert in_python(got["config"]) == vars(model.config)
+    assert (got["name"], got["bytes"]) == ("A model", path.stat().st_size)
+
+
+def in_python(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config with Python's names: nLayers is n_layers."""
+
+    def renamed(told: dict[str, Any]) -> dict[str, Any]:
+        return {re.sub("[A-Z]", lambda at: f"_{at[0].lower()}", key): x for key, x in told.items()}
+
+    named = renamed(config)
+    scaling = named["rope_scaling"] and Llama3Scaling(**renamed(named["rope_scaling"]))
+    return named | {"eos_ids": tuple(named["eos_ids"]), "rope_scaling": scaling}
+
+
+def test_llama3_scaling_is_read_back(tmp_path: Path, ask: Ask) -> None:
+    scaling = Llama3Scaling(factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192)
+    model = tiny(**SIZES, rope_theta=500_000.0)
+    kept = factors(model, scaling)
+    files = {"right": kept, "other": kept * np.linspace(1, 2, 12, dtype=np.float32), "short": kept[:4]}
+    for name, made in files.items():
+        write(tmp_path / name, model, metadata=WORDS, tensors={"rope_freqs.weight": made})
+    right, *wrong = ask(*({"file": tmp_path / name} for name in files))
+    assert in_python(right["config"])["rope_scaling"] == scaling
+    for told in wrong:
+        assert "rope_freqs.weight is not that of Llama 3.1" in told["failed"]
+
+
+def written(folder: Path, number: int, changed: dict[str, Any]) -> Path:
+    """Write a file; what is changed is a key of the metadata, one of the tokenizer, or a tensor."""
+    tensors = {key: x for key, x in changed.items() if key.endswith((".weight", ".bias"))}
+    keys = {key: x for key, x in changed.items() if key not in tensors}
+    keys = {key if "." in key else f"tokenizer.ggml.{key}": x for key, x in keys.items()}
+    return write(folder / f"{number}.gguf", tiny(**SIZES), metadata=WORDS | keys, tensors=tensors)
+
+
+Q5_K = (blocks(GGMLQuantizationType.Q5_K, 96, 256, 0), GGMLQuantizationType.Q5_K)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"general.architecture": "gemma3"}, "the architecture is gemma3; expected llama or qwen2"),
+    ({"llama.attention.layer_norm_rms_epsilon": ...}, "rms_norm_eps is undefined; expected a number over 0"),
+    ({"llama.embedding_length": ...}, "hidden_size is undefined; expected a whole number"),
+    ({"llama.attention.head_count_kv": [2, 2, 1]}, "num_key_value_heads is 2,2,1; expected a whole"),
+    ({"llama.attention.head_count_kv": 3}, "4 heads of 24 numbers on 3 KV heads"),
+    ({"llama.rope.dimension_count": 8}, "rope.dimension_count is 8; expected 24"),
+    ({"llama.attention.value_length": 8}, "attention.value_length is 8; expected 24"),
+    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is yarn, which is not supported"),
+    ({"llama.expert_count": 8}, "llama.expert_count is 8, which is not supported"),
+    ({"llama.attention.causal": False}, "llama.attention.causal is false, which is not supported"),
+    ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5, which is not supported"),
+    ({"eos_token_id": 330}, "token 330 is to end a text; expected 0 to 329"),
+    ({"split.count": 2}, "it is one of 2 parts; expected a model in one file"),
+    (
+        {"blk.0.ffn_up.weight": Q5_K},
+        "blk.0.ffn_up.weight is of kind Q5_K, which is not supported; expected one",
+    ),
+    (
+        {"output_norm.weight": np.ones(64, np.int32)},
+        "output_norm.weight is of kind 26, which is not supported",
+    ),
+    (
+        {"layers.0.q_proj.weight": ONES},
+        "layers.0.q_proj.weight is unknown; expected names such as blk.0.attn_q",
+    ),
+    ({"blk.0.ffn_up.weight": np.ones((2, 3, 4), np.float32)}, "ffn_up.weight is of shape (2,3,4); expected"),
+    ({"blk.0.ffn_up.weight": ONES * np.nan}, "ffn_up.weight holds NaN or infinity"),
+    ({"output_norm.weight": np.full(64, np.inf, np.float32)}, "output_norm.weight holds NaN or infinity"),
+    ({"model": "llama"}, "the tokenizer is llama; expected gpt2: byte-level BPE"),
+    ({"pre": "tekken"}, "a text is to be cut as in tekken; expected gpt-2, smollm"),
+    ({"pre": "constructor"}, "a text is to be cut as in constructor; expected"),
+    ({"merges": ["x y"]}, "x y make no token of the vocabulary"),
+    ({"merges": ...}, "tokenizer.ggml.merges is undefined; expected a list of texts"),
+    ({"add_bos_token": "false"}, 'add_bos_token is "false"; expected true or false'),
+    ({"add_bos_token": True, "bos_token_id": 330}, "token 330 is to stand around a text; expected 0 to 329"),
+]
+
+
+def test_refused_by_name(tmp_path: Path, ask: Ask) -> None:
+    files = [written(tmp_path, number, changed) for number, (changed, _) in enumerate(REFUSED)]
+    for got, (changed, told) in zip(ask(*({"file": file} for file in files)), REFUSED, strict=True):
+        assert told in got["failed"], changed
+        assert "Fetch it again if it may be damaged or cut off, or take another" in got["failed"]
+
+
+def test_what_a_file_may_leave_out(tmp_path: Path, ask: Ask) -> None:
+    left = "vocab_size rope.freq_base attention.head_count_kv attention.key_length".split()
+    more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
+    more |= {"llama.rope.scaling.type": "none", "llama.expert_count": 0, "llama.attention.sliding_window": 16}
+    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32, "max_seq_len": 16})
+    path = write(tmp_path / "m.gguf", model, metadata=WORDS | more)
+    (got,) = ask({"file": path})
+    assert in_python(got["config"]) == vars(load(path, max_seq_len=16).config)
+
+
+def test_cut_off_damaged_another_file_or_too_large(tmp_path: Path, ask: Ask) -> None:
+    """Each tensor begins where the one before it ends; no list is longer than the file, nor tried to be."""
+    lists = {"a.list": [1, 2, 3], "a.texts": ["x", "yz"]}
+    whole = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS | lists).read_bytes()
+    cases = [
+        (whole[:n], "bytes of metadata are said to follow; expected at most") for n in (0, 3, 6, 23, 2000)
+    ]
+    twice = whole.replace(b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight")
+    cases.append((twice, "the key blk.0.ffn_up.weight stands twice"))
+    cases += [
+        (whole[:-40], f"bytes; expected {len(whole):,}, where its"),
+        (whole + bytes(32), ", where its last tensor ends"),
+    ]
+    cases += [(start + bytes(60), "expected GGUF, version 2 or 3") for start in (b"GGUF\1", b"GGML\3", b"PK")]
+    after = {name: whole.rindex(name.encode()) + len(name) for name in (*lists, *ONE_BY_ONE)}
+    places = [(after[name] + 8, 8) for name in lists]  # behind two kinds: how long the list is
+    places += [(after[name] + 4 + 8 * n, 12) for name, n in ONE_BY_ONE.items()]  # behind the shape
+    for at, bit in [(at, bit) for at, nbytes in places for bit in range(8 * nbytes)]:
+        damaged = bytearray(whole)
+        damaged[at + bit // 8] ^= 1 << bit % 8
+        cases.append((bytes(damaged), ""))
+    files = [tmp_path / str(number) for number in range(len(cases))]
+    for file, (data, _) in zip(files, cases, strict=True):
+        file.write_bytes(data)
+    for got, (_, told) in zip(ask(*({"file": file} for file in files)), cases, strict=True):
+        assert got["failed"].startswith("The GGUF file cannot be read: ")
+        assert told in got["failed"]
+    large, fits = ask(
+        *({"file": tmp_path / "m.gguf", "memory": 2 * size / 2**30} for size in (len(whole) - 1, len(whole)))
+    )
+    assert f"it has {len(whole):,} bytes; expected at most {len(whole) - 1:,}, half of" in large["failed"]
+    assert "failed" not in fits
+
+
+# Tokens.
+
+PIECES = "  ¦\n\n\t¦\r\n¦\u3000¦\u0085¦\ufeff¦ 3.14¦1,000¦<|end|>¦<|begin|¦don't¦I'LL¦'\u017f".split("¦")
+PIECES += "x\u0345¦e\u0301¦½²¦٣٤¦ nice weather¦ the¦\U0001f469\u200d\U0001f680¦東京¦शहर¦مدينة¦도시".split("¦")
+
+
+def texts(n: int, letters: int = 0x1FAFF) -> list[str]:
+    """Return texts drawn of pieces that are hard to cut, and of any letters."""
+    drawn = random.Random(n)
+
+    def letter() -> str:
+        return chr(drawn.choice([drawn.randrange(32, 0x250), drawn.randrange(32, letters)]))
+
+    def piece() -> str:
+        return drawn.choice(PIECES) if drawn.random() < 0.6 else letter() + letter()
+
+    made = ["".join(piece() for _ in range(drawn.randrange(12))) for _ in range(n)]
+    return [text.encode("utf-8", "ignore").decode() for text in made]  # half of a pair is no letter
+
+
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
+    told = {key: WORDS[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type", "merges")}
+    told["tokens"] = [*told["tokens"], "zqzq", "<min", "<mine>", "¿d"]  # the last: half of ſ, and a d
+    told["token_type"], told["merges"] = [*told["token_type"], 1, 4, 4, 1], [*told["merges"], "¿ d"]
+    more = {"pre": pre, "add_eos_token": pre == "qwen2", "llama.vocab_size": ...}
+    path = written(tmp_path, 0, more | told)
+    cut = [*TEXTS, *texts(1000), "", "zqzq<mine>zqzq", "nice'\u017fd"]
+    tokenizer = load_tokenizer(path)
+    (got,) = ask({"file": path, "texts": cut, "ids": list(range(tokenizer.vocab_size))})
+    for text, ids in zip(cut, got["texts"], strict=True):
+        assert ids == tokenizer.encode(text), ascii(text)
+    assert got["ids"] == tokenizer.words(range(tokenizer.vocab_size))
+
+
+def test_a_letter_that_no_piece_has(tmp_path: Path, ask: Ask) -> None:
+    told = [token if token != "x" else "~x~" for token in WORDS["tokenizer.ggml.tokens"]]
+    path = written(tmp_path, 0, {"tokens": told, "merges": ["a t"]})
+    (got,) = ask({"file": path, "texts": ["a xy"]})
+    assert "“ xy” has a character that the model does not know" in got["failed"]
+
+
+QUESTION = "What is 3 + 4 in Ελλάδα?"
+CHATS = {
+    "{{ '<|im_start|>system\n' + system }}{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}": "Be brief.",
+    "{{ '<|im_start|>system\\nSay “yes”.<|im_end|>\\n' }}": "Say “yes”.",
+    "{{ '<|im_start|>' + message.role }}": None,
+}
+
+
+def test_a_chat(tmp_path: Path, node: str) -> None:
+    templates = [*CHATS, "[INST] {{ message }} [/INST]"]
+    files = [written(tmp_path, n, {"tokenizer.chat_template": x}) for n, x in enumerate(templates)]
+    chat = {"do": "tokenize", "text": QUESTION, "chat": True}
+    told = [answers(node, file, [chat])[-1] for file in files]
+    for got, file, system in zip(told, files, CHATS.values(), strict=False):
+        before = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
+        prompt = f"{before}<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+        assert got["tokens"] == load_tokenizer(file).encode(prompt)
+    assert "no chat template, or one of another kind; expected ChatML" in told[-1]["say"]
+
+
+# The published model.
+
+PROMPTS = [
+    "Once upon a time there was a little",
+    "The capital of France is a city called",
+    "To make bread you need flour, water and",
+]
+
+
+@pytest.mark.pypi
+def test_the_published_model_says_what_it_says_in_python(found: Path, node: str, ask: Ask) -> None:
+    model, tokenizer = load(found), load_tokenizer(found)
+    drawn = [text for text in texts(1000, 0x1000) if readable(tokenizer, text)]
+    (got,) = ask({"file": found, "texts": drawn})
+    assert len(drawn) > 300
+    for text, ids in zip(drawn, got["texts"], strict=True):
+        assert ids == tokenizer.encode(text), ascii(text)
+    prompts = [*PROMPTS, chat_prompt(tokenizer, [{"role": "user", "content": QUESTION}])]
+    asks: list[dict[str, Any]] = [{"do": "tokenize", "text": prompt} for prompt in PROMPTS]
+    asks.append({"do": "tokenize", "text": QUESTION, "chat": True})
+    asks += [WRITE | {"steps": 8, "tokens": tokenizer.encode(prompt)} for prompt in prompts]
+    told = answers(node, found, asks)
+    for prompt, cut in zip(prompts, [answer for answer in told if answer["op"] == "tokens"], strict=True):
+        ids = tokenizer.encode(prompt)
+        assert (cut["tokens"], cut["texts"]) == (ids, tokenizer.words(ids))
+    for prompt, said in zip(prompts, [answer for answer in told if answer["op"] == "written"], strict=True):
+        assert said["tokens"] == list(generate(model, tokenizer.encode(prompt), 8))
+
+
+def readable(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether the vocabulary has all letters of a text."""
+    try:
+        tokenizer.check_known(text)
+    except ValueError:
+        return False
+    return True
