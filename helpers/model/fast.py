@@ -241,7 +241,7 @@ class FastTransformer(Transformer):
             with torch.no_grad():
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)
-        self.fitting(cache, len(tokens))
+        self.fitting(cache, len(tokens)).check_room(tokens.shape[1])  # compiled loops would write behind it
         x = self.in_one_call(tokens, cache)  # (B, T, C)
         x = np.ascontiguousarray(x[:, -1:] if last_only else x)
         normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)
