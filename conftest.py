@@ -18,7 +18,7 @@ from tests.machine import ROOT, find_chromium, find_node, lacking, pypi_answers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A test run fetches no model of a hundred megabytes; the test that means to fetch one says so.
 os.environ.setdefault("WATCH_IT_DECODE_OFFLINE", "1")
-# Compiled loops raise IndexError where they would write outside an array, and are kept apart from the reader's.
+# Compiled loops raise IndexError where they would write outside an array; the reader has others, without it.
 os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache/numba"))
 # A hook of git says which repository it is for; the tests make their own.
