@@ -1,0 +1,192 @@
+"""Count what a notebook asks of its reader, and say what is over its limit.
+
+    python .ci/sizes.py                   # a table of all notebooks, and what is too much
+    python .ci/sizes.py 03 04             # by the beginning of their names
+    python .ci/sizes.py --write           # put the computed minutes into the first cells
+
+What counts:
+
+- words: the Markdown that is read on the way. Answers folded under a question count; hints and solutions of
+  exercises do not (their minutes are the exercise's), nor does code, nor a formula on a line of its own. A
+  formula within a line is one word.
+- lines: those with something on them. The folded first cell does not count.
+- longest: a cell that is one class or function that helpers have too may be long.
+- tables: those of more than four lines, in the text or as an output. Two stand in a row if no picture, view,
+  prediction or exercise parts them.
+- shown: pictures, views and predictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import nbformat
+from launch import ROOT
+from nbformat import NotebookNode
+from run_notebooks import pick
+
+MOST = {"words": 1600, "cells": 26, "longest": 12, "exercises": 3, "tables": 2, "minutes": 45}
+LINES_OF_A_TABLE = 4
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+NOT_READ = re.compile(rf"{FENCED.pattern}|\$\$.*?\$\$|!\[.*?\]\(\S+\)|<[^>]+>", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
+PREDICT = re.compile(r"(?:\*\*|<b>)Predict\b")
+PICTURES = {"image/png", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
+# In the line of a first cell that holds the badges.
+HEADER = re.compile(
+    r"(?P<needed>^.*?)(?: · \d+ minutes(?P<more>[^·]*?))?(?P<badges> · run it in \[.*$)", re.M
+)
+
+
+class Taken(NamedTuple):
+    """What takes a reader's time."""
+
+    words: int
+    lines: int
+    shown: int
+    exercises: int
+
+    @property
+    def minutes(self) -> int:
+        """Minutes, rounded to five."""
+        exact = self.words / 180 + self.lines * 4 / 60 + self.shown + self.exercises * 7
+        return max(5, 5 * round(exact / 5))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one notebook."""
+
+    words: int
+    cells: int
+    lines: int
+    longest: int
+    exercises: int
+    tables: int
+    in_a_row: bool
+    shown: int
+
+    @property
+    def minutes(self) -> int:
+        """The minutes that it takes."""
+        return Taken(self.words, self.lines, self.shown, self.exercises).minutes
+
+    def over(self) -> Iterator[str]:
+        """Name each limit that is exceeded."""
+        for name, most in MOST.items():
+            if (n := getattr(self, name)) > most:
+                yield f"{name}: {n:,}, at most {most:,}"
+        if self.in_a_row:
+            yield "two long tables in a row"
+
+
+def tags(cell: NotebookNode, beginning: str) -> bool:
+    """Whether a tag of the cell begins so."""
+    return any(tag.startswith(beginning) for tag in cell.metadata.get("tags", []))
+
+
+def words(markdown: str) -> int:
+    """How many words a reader reads in it.
+
+    >>> words("**Two** [words](x.ipynb), $a + b$ | 3 · <br>")
+    4
+    """
+    text = re.sub(r"\]\([^)]*\)", "]", NOT_READ.sub(" ", markdown))
+    text = re.sub(r"\$[^$\n]+\$", "formula", text)
+    return sum(any(letter.isalnum() for letter in word) for word in text.split())
+
+
+def lines(code: str) -> list[str]:
+    """The lines with something on them."""
+    return [line for line in code.splitlines() if line.strip()]
+
+
+@cache
+def taught() -> set[str]:
+    """The names of the classes and functions that stand in helpers."""
+    found = re.compile(r"^\s*(?:class|def) (\w+)", re.MULTILINE)
+    return {
+        name
+        for path in (ROOT / "helpers").rglob("*.py")
+        for name in found.findall(path.read_text(encoding="utf-8"))
+    }
+
+
+def is_taught(code: str) -> bool:
+    """Whether the cell is one class or function that later notebooks import: it may be long."""
+    body = ast.parse(code).body
+    return len(body) == 1 and isinstance(body[0], ast.ClassDef | ast.FunctionDef) and body[0].name in taught()
+
+
+def pictures(cell: NotebookNode) -> bool:
+    """Whether the cell shows a picture or a view."""
+    return any(PICTURES & set(output.get("data", {})) for output in cell.get("outputs", []))
+
+
+def long_tables(cell: NotebookNode) -> int:
+    """How many tables of more than four lines the cell shows, headings not counted."""
+    if cell.cell_type == "markdown":
+        found = [len(lines(table)) - 2 for table in TABLE.findall(cell.source)]
+    else:
+        shown = [str(output.get("data", {}).get("text/html", "")) for output in cell.outputs]
+        found = [] if pictures(cell) else [html.count("<tr") - 1 for html in shown]
+    return sum(n > LINES_OF_A_TABLE for n in found)
+
+
+def sizes(book: NotebookNode) -> Sizes:
+    """Measure a notebook."""
+    text = [c for c in book.cells if c.cell_type == "markdown" and not tags(c, "solution-")]
+    code = [c for c in book.cells if c.cell_type == "code" and not c.metadata.get("jupyter", {})]
+    fenced = [line for c in text for block in FENCED.findall(c.source) for line in lines(block)[1:-1]]
+    parts = [
+        "table" * long_tables(c)
+        or "other" * (pictures(c) or tags(c, "exercise-") or bool(PREDICT.search(c.source)))
+        for c in book.cells
+    ]
+    return Sizes(
+        words=sum(words(c.source) for c in text),
+        cells=len(code),
+        lines=sum(len(lines(c.source)) for c in code) + len(fenced),
+        longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),
+        exercises=sum(tags(c, "exercise-") for c in book.cells),
+        tables=sum(long_tables(c) for c in book.cells),
+        in_a_row="tabletable" in "".join(parts),
+        shown=sum(pictures(c) for c in code) + sum(len(PREDICT.findall(c.source)) for c in text),
+    )
+
+
+def with_minutes(first: str, minutes: int) -> str:
+    """The first cell's text with these minutes, before the badges."""
+    new = rf"\g<needed> · {minutes} minutes\g<more>\g<badges>"
+    return HEADER.sub(lambda found: found.expand(new), first, count=1)
+
+
+def main() -> None:
+    """Print the table, and write the minutes if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
+    parser.add_argument("--write", action="store_true", help="put the minutes into the first cells")
+    wanted = parser.parse_args()
+    names = ["words", "cells", "lines", "longest", "exercises", "tables", "shown", "minutes"]
+    print(" ".join(f"{name:>9}" for name in names))
+    for path in pick(wanted.names):
+        book = nbformat.read(path, as_version=4)
+        found = sizes(book)
+        row = " ".join(f"{getattr(found, name):>9,}" for name in names)
+        print(row, path.stem, "|", "; ".join(found.over()))
+        head = with_minutes(book.cells[0].source, found.minutes)
+        if wanted.write and head != book.cells[0].source:
+            book.cells[0].source = head
+            nbformat.write(book, path)
+
+
+if __name__ == "__main__":
+    main()
