@@ -26,7 +26,12 @@ READ = """() => {
     spoken: texts('.wid-paper [aria-live] span'),
     columns: document.querySelectorAll('.wid-run .wid-columns.kept i').length,
     counters: texts('.wid-counter b'), sentence: texts('.wid-sentence').join(' '),
-    bars: [...document.querySelectorAll('.wid-waits i')].map((bar) => bar.className),
+    lanes: [...document.querySelectorAll('.wid-lane')].map((lane) => ({
+      told: lane.querySelector('p').textContent,
+      out: [...lane.querySelectorAll('.wid-word:not(.ahead)')].map((word) => word.textContent),
+      wide: [...lane.querySelectorAll('i')].map((one) => parseFloat(one.style.getPropertyValue('--wide'))),
+      high: [...lane.querySelectorAll('i')].map((block) => parseFloat(block.style.height)),
+    })),
     shares: [...document.querySelectorAll('.wid-tap')].map(
       (word) => parseInt(word.style.getPropertyValue('--shade'))),
     far: [...document.querySelectorAll('.wid-far i')].map((cell) => cell.className === 'stale'),
@@ -78,21 +83,30 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     expect(box).to_have_value(PROMPT)
     box.press("Enter")
     shown = written(page)
-    words = len(shown["said"])
+    said = shown["said"]
+    words = len(said)
     assert "".join(shown["prompt"]) == PROMPT.replace(" ", "")
     assert shown["said"][-6:] == ["by", "Mia", "from", "Oslo", ".", "<eos>"]
     assert [word.strip() for word in shown["spoken"]] == shown["said"]
     assert shown["columns"] == 23 + words - 1, "the last word has not run"
     assert shown["counters"][2] == str(23 + words - 1)
+    sum_of = f"rows of {23 + words - 1} tokens: 23 of your text, {words - 1} of its {words} new words"
+    expect(page.locator(".wid-drawer-name")).to_contain_text(sum_of)
     act(page, "without the cache")
     act(page, "20 times")
-    page.locator(".wid-waits ~ .wid-sentence").wait_for(timeout=LONG)
+    page.locator(".wid-act .wid-sentence").wait_for(timeout=LONG)
     shown = page.evaluate(READ)
     every = sum(23 + n for n in range(words))
-    out = f"{words} of {words}"
-    assert shown["counters"][::3] == [out, out]
-    assert shown["counters"][2::3] == [str(23 + words - 1), f"{every:,}"]
-    assert shown["bars"] == ["prompt", "prompt", *["again", "fresh"] * (words - 1)]
+    cached, plain = shown["lanes"]
+    for lane, run in ((cached, 23 + words - 1), (plain, every)):
+        assert re.fullmatch(rf"{words} of {words} words out, [\d.]+ m?s, {run:,} tokens run", lane["told"])
+        assert lane["out"] == said
+        assert len(lane["wide"]) == words
+    tall = 100 / (23 + words - 1)  # of one token
+    assert plain["high"] == pytest.approx([tall * (23 + n) for n in range(words)])
+    assert cached["high"] == pytest.approx([tall * 23, *[tall] * (words - 1)])
+    assert sum(plain["wide"]) == pytest.approx(100, abs=1)
+    assert sum(cached["wide"]) < 50, "both on one clock"
     told = f"The same {words} words, for {every:,} tokens run instead of {23 + words - 1}"
     assert shown["sentence"].startswith(told)
     assert shown["sentence"].endswith("You said 20 times.")
@@ -137,6 +151,28 @@ def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Open) 
     expect(page.locator(".wid-act")).to_contain_text(f"For these {len(said)} words")
     act(page, "Edit the text")
     expect(page.locator("textarea")).to_have_value(PROMPT)
+
+
+def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Open) -> None:
+    page = open_page()
+    page.evaluate("scrollTo(0, 0); document.body.style.paddingBottom = '900px'")
+    page.locator("textarea").press("Enter")
+    page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
+    page.wait_for_function("document.querySelector('.wid-paper').getBoundingClientRect().top < 20")
+    said = written(page)["said"]
+    told = page.locator(".wid-run .soft").inner_text().removeprefix("You see it ").split(" than")[0]
+    act(page, "without the cache")
+    act(page, "5 times")
+    page.locator(".without .wid-word:not(.ahead)").nth(2).wait_for(timeout=LONG)
+    shown = page.evaluate(READ)
+    cached, plain = shown["lanes"]
+    assert 3 <= len(plain["out"]) < len(cached["out"]) <= len(said)
+    assert plain["out"] == said[: len(plain["out"])]
+    assert shown["prompt"]
+    assert shown["said"] == [], "each lane has its own words"
+    expect(page.locator(".wid-act > .soft").first).to_contain_text(f"You see both {told} than they were.")
+    page.keyboard.press("Escape")
+    expect(page.locator(".wid-act .wid-sentence")).to_contain_text("Stopped after")
 
 
 def test_words_that_the_model_does_not_know(open_page: Open) -> None:

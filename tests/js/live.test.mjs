@@ -31,6 +31,30 @@ test("what is done at a time, and a lane that was stopped there", () => {
   assert.equal(lane.passes.length, 4);
 });
 
+test("blocks of a race: as wide as a word's wait, as high as the tokens that ran for it", () => {
+  const [lane, plain] = [laneOf([50, 10, 10], 5, true), laneOf([50, 60, 80], 5, false)];
+  const told = (race, one, cache) =>
+    writing
+      .blocksAt({ lane, plain, prompt: Array(5), ...race }, one, cache)
+      .map(({ left, width, height, now }) => [left, width, height, now].map((x) => Math.round(x)));
+  plain.over = lane.over = true;
+  assert.deepEqual(told({ t: 190 }, plain, false), [
+    [0, 26, 71, 0],
+    [26, 32, 86, 0],
+    [58, 42, 100, 0],
+  ]);
+  const tall = told({ t: 190 }, lane, true).map(([, , height]) => height);
+  assert.deepEqual(tall, [71, 14, 14], "with the cache one token for each word after the first");
+  assert.deepEqual(told({ t: 80 }, plain, false), [
+    [0, 26, 71, 0],
+    [26, 16, 86, 1],
+  ]);
+  const early = laneOf([50], 5, false); // the clock is as long as 18 tokens would take, by the 7 that ran
+  assert.deepEqual(told({ t: 50, plain: early }, early, false)[0], [0, 28, 71, 0]);
+  const stopped = writing.cutAt(plain, 55);
+  assert.equal(told({ t: 55, plain: stopped }, stopped, false).length, 1, "none runs after a stop");
+});
+
 test("without the cache each word runs the whole text so far", () => {
   for (const [prompt, words] of [
     [23, 24],
@@ -44,8 +68,8 @@ test("without the cache each word runs the whole text so far", () => {
 });
 
 test("slower by a factor that is easily said, and never faster", () => {
-  const factors = [30, 29, 31, 1, 0.001, 9000].map((ms) => writing.slower(ms, 3000));
-  assert.deepEqual(factors, [100, 100, 50, 1000, 1000, 1]);
+  const factors = [30, 29, 31, 170, 0.001, 9000].map((ms) => writing.slower(ms, 3000));
+  assert.deepEqual(factors, [100, 100, 80, 15, 1000, 1]);
 });
 
 test("words that are not known, and what may be meant", () => {

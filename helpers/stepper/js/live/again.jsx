@@ -1,11 +1,11 @@
-// Again, without the cache: a guess, the same words on the same clock, and how long each of them let wait.
+// Again, without the cache: a guess, then the same words in two lanes on one clock, and how long each of them let wait.
 import VIEW from "../../view.json" with { type: "json" };
 import { secondsOf, workOfPass } from "../cost.js";
-import { fillText } from "../format.js";
-import { Button } from "../parts.jsx";
+import { fill, fillText, runningText } from "../format.js";
+import { Button, Parts, Word } from "../parts.jsx";
 import { formatUnit } from "../strip.js";
-import { Columns, Counter, time } from "./drawer.jsx";
-import { doneAt, timeOf, tokensRun, tokensWithout } from "./writing.js";
+import { time } from "./drawer.jsx";
+import { EOS, blocksAt, doneAt, timeOf, tokensRun, tokensWithout } from "./writing.js";
 
 const { again: AGAIN, most: MOST } = VIEW.live;
 
@@ -25,84 +25,81 @@ export function Again({ view }) {
     );
   return (
     <div class="wid-act">
-      <div class="wid-lanes">
-        {view.lanes.map((one, i) => (
-          <Lane view={view} lane={one} cache={i === 0} />
-        ))}
-      </div>
-      <Waits view={view} />
+      {!playing && <Said view={view} />}
+      {view.lanes.map((one, i) => (
+        <Lane view={view} lane={one} cache={i === 0} />
+      ))}
       <p class="soft">{fillText(AGAIN.clock[view.factor > 1 ? 0 : 1], { factor: view.factor })}</p>
-      {!playing && <Verdict view={view} />}
+      {!playing && <More view={view} />}
     </div>
   );
 }
 
-/** A lane in numbers, and the rows that it holds: kept, or made for a pass and dropped. */
+/** A lane: its words as they come, and a block for each of them on the clock that both lanes share. */
 function Lane({ view, lane, cache }) {
   const done = doneAt(lane, view.t);
-  const [last, going] = [lane.passes[done - 1], lane.passes[done]];
+  const values = { done, words: view.lane.passes.length, run: tokensRun(lane, done) };
+  const whole = view.lane.passes.map(({ said }, i) => (i < done ? lane.passes[i].said : said));
   return (
-    <>
+    <div class={`wid-lane ${cache ? "" : "without"}`}>
       <h3>{AGAIN.lanes[cache ? 0 : 1]}</h3>
-      <Counter value={`${done} of ${view.lane.passes.length}`} name={AGAIN.words} />
-      <Counter value={time(Math.min(view.t, timeOf(lane)))} name={AGAIN.time} />
-      <Counter value={tokensRun(lane, done).toLocaleString("en")} name={VIEW.live.tokens} />
-      <Columns
-        many={cache ? (last?.rows ?? 0) : view.playing ? (going?.tokensRun ?? 0) : 0}
-        state={cache ? "kept" : "dropped"}
-        pass={done}
-      />
-    </>
-  );
-}
-
-/** How long each word let wait: for both lanes a column, on one scale. The first is the pause. */
-function Waits({ view: { lanes, t } }) {
-  const slowest = Math.max(...lanes.flatMap(({ passes }) => passes.map(({ ms }) => ms)));
-  const done = lanes.map((lane) => doneAt(lane, t));
-  const column = (i, n) => {
-    const { ms, phase } = lanes[n].passes[i] ?? {};
-    const kind = phase === "prefill" ? "prompt" : n ? "again" : "fresh";
-    return <i class={kind} style={`height:${i < done[n] ? Math.max(2, (100 * ms) / slowest) : 0}%`} />;
-  };
-  return (
-    <div class="wid-waits" aria-hidden="true">
-      {lanes[0].passes.map((_, i) => (
-        <span>
-          {column(i, 1)}
-          {column(i, 0)}
-        </span>
-      ))}
+      <p class="soft">{fillText(AGAIN.words, { ...values, time: time(Math.min(view.t, timeOf(lane))) })}</p>
+      <p class="wid-reply-said" aria-hidden="true">
+        {runningText(whole).map(({ text, blank }, i) => [
+          i > 0 && blank && " ",
+          <Word text={text} class={`wid-word ${i < done ? "" : "ahead"}`} />,
+        ])}
+      </p>
+      <div class="wid-blocks" aria-hidden="true">
+        {blocksAt(view, lane, cache).map(({ left, width, height, now }) => (
+          <i class={now ? "now" : ""} style={`left:${left}%;--wide:${width}%;height:${height}%`} />
+        ))}
+      </div>
     </div>
   );
 }
 
-function Verdict({ view }) {
-  const { lane, plain, guess, prompt, noEos } = view;
-  const [run, all] = [tokensRun(lane), tokensRun(plain)];
-  const whole = plain.passes.length === lane.passes.length;
-  const same = plain.passes.every((pass, i) => pass.said.token === lane.passes[i].said.token);
-  const said = AGAIN.guesses.find(([, times]) => times === guess)?.[0];
-  const last = plain.passes.at(-1);
-  const values = {
-    ...{ run, all, said, words: plain.passes.length, prompt: prompt.length },
-    times: Math.round(all / run),
+function valuesOf({ lane, plain, guess, prompt }) {
+  const [run, all, last] = [tokensRun(lane), tokensRun(plain), plain.passes.at(-1)];
+  return {
+    ...{ run, all, words: plain.passes.length, prompt: prompt.length, times: Math.round(all / run) },
+    said: AGAIN.guesses.find(([, times]) => times === guess)?.[0],
     should: tokensWithout(prompt.length, lane.passes.length),
     ...{ ms: time(timeOf(lane)), msPlain: time(timeOf(plain)) },
     ...{ second: plain.passes[1]?.tokensRun, lastRun: last?.tokensRun },
     ...{ secondTime: time(plain.passes[1]?.ms ?? null), lastTime: time(last?.ms ?? null) },
   };
+}
+
+function Said({ view }) {
+  const { lane, plain } = view;
+  const values = valuesOf(view);
+  const whole = plain.passes.length === lane.passes.length;
+  const same = plain.passes.every((pass, i) => pass.said.token === lane.passes[i].said.token);
   const stage = whole ? (same ? "done" : "apart") : "stopped";
   return (
+    <p class="wid-sentence" aria-live="polite">
+      {fillText(AGAIN.say[stage], values)} {stage === "done" && values.said && fillText(AGAIN.said, values)}
+    </p>
+  );
+}
+
+function More({ view }) {
+  const { plain, noEos } = view;
+  const [button, why] = AGAIN.long;
+  const values = { words: MOST.long, token: { token: EOS } };
+  return (
     <>
-      <p class="wid-sentence" aria-live="polite">
-        {fillText(AGAIN.say[stage], values)} {stage === "done" && said && fillText(AGAIN.said, values)}
-      </p>
-      {plain.passes.length > 2 && <p>{fillText(AGAIN.last, values)}</p>}
+      {plain.passes.length > 2 && <p>{fillText(AGAIN.last, valuesOf(view))}</p>}
       {!noEos && (
-        <div class="wid-buttons">
-          <Button onClick={() => view.long()}>{fillText(AGAIN.long, { words: MOST.long })}</Button>
+        <div class="wid-guesses">
+          <Button onClick={() => view.long()}>{fillText(button, values)}</Button>
         </div>
+      )}
+      {!noEos && (
+        <p class="soft">
+          <Parts parts={fill(why, values)} />
+        </p>
       )}
       <p class="soft">{card(view)}</p>
     </>

@@ -2,7 +2,7 @@
 import VIEW from "../../view.json" with { type: "json" };
 import { fill, fillText, runningText } from "../format.js";
 import { Parts, QUIET, Word } from "../parts.jsx";
-import { staleRows } from "./writing.js";
+import { EOS, staleRows } from "./writing.js";
 
 const { change: CHANGE } = VIEW.live;
 
@@ -11,7 +11,7 @@ const kindOf = (view, text) => view.data.kinds.find((kind) => kind.includes(text
 
 /** The text whose rows are kept: up to where the diary is signed. */
 function textOf(view) {
-  const all = [...view.prompt, ...view.out].filter(({ text }) => text !== "<eos>");
+  const all = [...view.prompt, ...view.out].filter(({ text }) => text !== EOS);
   const by = all.findLastIndex(({ text }) => text === view.data.until);
   return by > 0 ? all.slice(0, by + 1) : all;
 }

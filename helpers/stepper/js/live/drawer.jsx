@@ -1,15 +1,16 @@
 // The cache as a drawer: a column for each token whose rows it holds, and how long what stands there took.
 import VIEW from "../../view.json" with { type: "json" };
-import { fillText } from "../format.js";
+import { fill, fillText } from "../format.js";
+import { Parts } from "../parts.jsx";
 import { formatUnit } from "../strip.js";
-import { doneAt, rowBytes, tokensRun, wordTime } from "./writing.js";
+import { EOS, doneAt, rowBytes, tokensRun, wordTime } from "./writing.js";
 
 const LIVE = VIEW.live;
 
 export const time = (ms) => (ms === null ? "–" : formatUnit(ms / 1000, "s"));
 
 /** A number and under it what it is. */
-export function Counter({ value, name }) {
+function Counter({ value, name }) {
   return (
     <span class="wid-counter">
       <b>{value}</b>
@@ -18,10 +19,10 @@ export function Counter({ value, name }) {
   );
 }
 
-/** Columns of K over V. `state`: "coming" (they run now), "kept", or "dropped" after their pass. */
-export function Columns({ many, state, pass = 0 }) {
+/** Columns of K over V. `state`: "coming" (they run now) or "kept". */
+function Columns({ many, state }) {
   return (
-    <div class={`wid-columns ${state}`} key={state === "dropped" ? pass : 0} aria-hidden="true">
+    <div class={`wid-columns ${state}`} aria-hidden="true">
       {Array.from({ length: many }, (_, i) => (
         <i key={i} />
       ))}
@@ -45,11 +46,22 @@ export function Drawer({ view }) {
       </div>
       <p class="wid-drawer-name">
         <b>{LIVE.cache}</b> {fillText(pausing ? LIVE.coming : LIVE.kept, { rows })}
+        {!playing && <Parts parts={sum(view, rows)} />}
       </p>
       <Columns many={pausing ? prompt.length : rows} state={pausing ? "coming" : "kept"} />
-      <p class="soft">{fillText(LIVE.slower[factor > 1 ? 0 : 1], { factor })}</p>
+      <p class="soft" hidden={pausing && !lane.passes.length}>
+        {fillText(LIVE.slower[factor > 1 ? 0 : 1], { factor })}
+      </p>
     </div>
   );
+}
+
+/** Whose rows they are: of all tokens but the last, which has come out and not run. */
+function sum({ prompt, out }, rows) {
+  const values = { prompt: prompt.length, more: rows - prompt.length, words: out.length };
+  const { text } = out.at(-1);
+  const end = text === EOS ? fill(LIVE.eos, { token: { token: text } }) : [];
+  return [...fill(LIVE.sum, values), ...end, "."];
 }
 
 /** How large the rows are, beside the text that they belong to and beside those of published models. */

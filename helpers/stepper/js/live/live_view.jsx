@@ -30,8 +30,6 @@ const ACTS = {
   look: { Panel: Look, find: findLooks, mark: lookMark },
   change: { Panel: Change, find: findChange, mark: changeMark },
 };
-const PAUSE = 3000; // milliseconds that a pause may be shown for
-const WORD = 120; // and a word
 
 export class LiveView extends View {
   /** The conversation with the Worker; null before one is needed. @type {any} */
@@ -182,6 +180,7 @@ export class LiveView extends View {
     this.clear();
     Object.assign(this, { noEos, playing: true, said: this.model ? "" : LIVE.loading });
     this.root.focus({ preventScroll: true }); // the box goes, and keys are to be heard
+    if (this.root.classList.contains("wid-small")) this.toTop();
     this.draw();
     const mine = this.ticket;
     await this.load();
@@ -228,10 +227,11 @@ export class LiveView extends View {
     return answer;
   }
 
-  /** A factor at which a word is read as it comes, and the pause is not tiresome. */
+  /** One factor for all that is shown of a text, with the cache and without: so that the two can be compared. */
   pace() {
-    const { lane } = this;
-    this.factor = Math.min(slower(timeOf(lane), PAUSE), slower(perToken(lane), WORD));
+    const { lane, prompt, noEos } = this;
+    const words = noEos ? LIVE.most.long : LIVE.most.usual;
+    this.factor = slower(perToken(lane) * tokensWithout(prompt.length, words), LIVE.most.race);
   }
 
   /** Both lanes from the start, on one clock. */
@@ -241,16 +241,11 @@ export class LiveView extends View {
     const mine = (this.ticket = {});
     const steps = this.lane.passes.length;
     this.plain = emptyLane();
-    this.factor = slower(this.expected(), LIVE.most.race);
     this.t = 0;
+    this.root.focus({ preventScroll: true });
     this.play(mine);
     const answer = await this.run(this.plain, tokens, false, { steps });
     if (mine === this.ticket && answer.op === "failed") this.refuse([answer.say]);
-  }
-
-  /** Milliseconds that the words should take without the cache, by those that they took with it. */
-  expected() {
-    return perToken(this.lane) * tokensWithout(this.prompt.length, this.lane.passes.length);
   }
 
   get lanes() {

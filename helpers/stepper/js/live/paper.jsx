@@ -2,13 +2,14 @@
 import VIEW from "../../view.json" with { type: "json" };
 import { runningText, visibleText } from "../format.js";
 import { Button, QUIET, Word } from "../parts.jsx";
+import { EOS } from "./writing.js";
 
 const LIVE = VIEW.live;
 
 /** `mark` tells of a word, by its index, what an act makes of it: properties of a button, or nothing.
  * @param {{ view: any, mark?: (i: number) => any }} props */
 export function Paper({ view, mark }) {
-  const { prompt, out, playing, text } = view;
+  const { prompt, out, playing, text, plain, act } = view;
   if (!prompt.length)
     return (
       <textarea
@@ -26,7 +27,8 @@ export function Paper({ view, mark }) {
         onInput={(event) => view.typed(event.currentTarget.value)}
       />
     );
-  const tokens = [...prompt, ...out];
+  const raced = plain && act === "again";
+  const tokens = raced ? prompt : [...prompt, ...out]; // in a race each lane has its own words
   const pausing = playing && !out.length;
   return (
     <div class={`wid-paper ${pausing ? "pausing" : ""}`}>
@@ -35,7 +37,7 @@ export function Paper({ view, mark }) {
           i > 0 && blank && " ",
           <Token text={text} origin={i < prompt.length ? "prompt" : "said"} mark={mark?.(i)} />,
         ])}
-        {playing && !pausing && <span class="wid-caret" />}
+        {playing && !pausing && !raced && <span class="wid-caret" />}
       </p>
       <p class="wid-unseen" aria-live="polite">
         {out.map(({ text }) => (
@@ -47,7 +49,7 @@ export function Paper({ view, mark }) {
 }
 
 function Token({ text, origin, mark }) {
-  const kind = `wid-token-${origin} ${text === "<eos>" ? "soft" : ""}`;
+  const kind = `wid-token-${origin} ${text === EOS ? "soft" : ""}`;
   if (!mark) return <Word text={text} class={`wid-word ${kind}`} />;
   const { instead = text, class: more = "", ...asked } = mark;
   return (

@@ -6,8 +6,10 @@
 /** A run, pass by pass, as it comes in; `over` when none is to come. `ends` are milliseconds from its start.
  * @typedef {{ passes: Pass[], ends: number[], over: boolean }} Lane */
 
-const FACTORS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+const FACTORS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 200, 500, 1000];
 const SUGGESTED = 4;
+/** The word by which the shipped model ends a text. */
+export const EOS = "<eos>";
 const BYTES = 4; // of a number in the page's cache: float32
 
 /** @returns {Lane} */
@@ -51,9 +53,33 @@ export function wordTime({ passes }) {
   return times.sort((a, b) => a - b)[times.length >> 1] ?? null;
 }
 
-/** How many times slower something is shown so that it takes about as long as is wanted; easily said, and never faster.
+/** How many times slower something is shown so that it takes no longer than is wanted; easily said, and never faster.
  * @param {number} ms @param {number} wanted milliseconds */
 export const slower = (ms, wanted) => FACTORS.findLast((factor) => factor * ms <= wanted) ?? 1;
+
+/**
+ * The blocks of a lane, in percent of the clock that both lanes share and of the most tokens that a word runs: a word
+ * is as wide as it took and as high as the tokens that ran for it; the one that runs `now` is as wide as yet.
+ * @param {{ lane: Lane, plain: Lane, prompt: unknown[], t: number }} race @param {Lane} one @param {boolean} cache
+ */
+export function blocksAt({ lane, plain, prompt, t }, one, cache) {
+  const words = lane.passes.length;
+  const clock = plain.over
+    ? Math.max(timeOf(lane), timeOf(plain))
+    : Math.max(perToken(lane) * tokensWithout(prompt.length, words), timeOf(plain), t);
+  const done = doneAt(one, t);
+  const going = done < words && !(one.over && done === one.passes.length);
+  return Array.from({ length: done + (going ? 1 : 0) }, (_, i) => {
+    const [from, to] = [one.ends[i - 1] ?? 0, i < done ? one.ends[i] : t];
+    const tokens = cache && i ? 1 : prompt.length + i;
+    return {
+      left: (100 * from) / clock,
+      width: (100 * Math.max(0, to - from)) / clock,
+      height: (100 * tokens) / (prompt.length + words - 1),
+      now: i === done,
+    };
+  });
+}
 
 /** Bytes of the rows of so many tokens in all layers, as the page keeps them.
  * @param {Config} config @param {number} tokens */
