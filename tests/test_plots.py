@@ -26,6 +26,7 @@ from PIL import Image
 from helpers import plots
 from helpers.drawing import svg
 from helpers.plots.passes import _shade, times_scored
+from helpers.recording.diary import load_diary
 from helpers.recording.toy import record_toy
 from helpers.trace import Trace, spread
 from tests.pictures import boxes, check_form
@@ -59,6 +60,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
     "growth": lambda: plots.growth([1, 8, 32], [4, 60, 624], [4, 11, 35], "tokens run for a whole reply"),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
+    "looked at": lambda: plots.looked_at(load_diary(), "by", layer=0, head=2),
 }
 
 
@@ -222,7 +224,15 @@ def test_name_weights_labels_the_largest() -> None:
     for figure in (picture.figure, picture.narrow):
         assert [w for w in words_of(figure) if w[0].isdigit()] == ["0.90"]
         assert [box.get_height() / 30 for box in boxes(figure, "query")] == pytest.approx([0.9, 0.05, 0.05])
-    assert "The largest, 0.90, is on Grandmother, word 16." in picture.alt
+    assert picture.alt.endswith("The largest, 0.90, is on Grandmother, word 16.")
+
+
+def test_by_looked_at_the_name_before_it_came() -> None:
+    picture = picture_of("looked at")
+    for figure in (picture.figure, picture.narrow):
+        assert [w for w in words_of(figure) if w[0].isdigit()] == ["0.14", "0.86"]
+        assert words_of(figure)[-1] == "Mia"
+    assert picture.alt.endswith("The largest, 0.86, is on Mia, word 12. Then comes Mia.")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.drawing.canvas import Drawn, Picture
-from helpers.plots.attention import four_grids, name_weights, row_strips
+from helpers.plots.attention import four_grids, looked_at, name_weights, row_strips
 from helpers.plots.drafts import speed_by_acceptance
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
 from helpers.plots.measured import growth, loss_curve, margins, time_per_token

@@ -237,12 +237,13 @@ def _word_column(
         sheet.text(x, y, shorten(word, 70, SMALL), at="center", size=SMALL)
 
 
-def name_weights(words: Sequence[str], weights: Sequence[float]) -> Picture:
-    """Draw one row of attention weights under the words that it weighs, the largest with its number.
+def name_weights(words: Sequence[str], weights: Sequence[float], then: str = "") -> Picture:
+    """Draw one row of attention weights under the words that it weighs, the large ones with their numbers.
 
     Args:
         words: the tokens that the query sees, itself last; up to 80.
         weights: of one head, one a word, summing to 1.
+        then: the word that came out, if it is to be shown.
 
     Returns:
         The text in lines, under each word a bar whose height is its weight.
@@ -254,22 +255,42 @@ def name_weights(words: Sequence[str], weights: Sequence[float]) -> Picture:
         sheet.note(18, 20, "bar: the attention weight of")
         asked = shorten(words[-1], 100, SMALL, bold=True)
         sheet.note(222, 20, asked, colour="query", bold=True)
-        x, y = 18.0, 52.0
+        x, y, deep = 18.0, 52.0, 0.0
         for n, (word, weight) in enumerate(zip(words, row, strict=True)):
             shown, bold = shorten(word, sheet.width - 40, bold=True), n in (most, len(row) - 1)
-            width = max(14.0, text_width(shown, bold=bold), 48.0 * (n == most))
+            width = max(14.0, text_width(shown, bold=bold))
             if x + width > sheet.width - 14:
-                x, y = 18.0, y + 66
+                x, y, deep = 18.0, y + 40 + deep, 0.0
             sheet.text(x, y, shown, bold=bold, colour="query" if n == len(row) - 1 else "ink")
             sheet.line((x, y + 13), (x + width, y + 13), colour="line", width=1)
             if weight >= 0.01:
-                sheet.box(x, y + 13, 12, 30 * weight, fill="query", radius=0)
-            if n == most:
-                sheet.note(x + 17, y + 25, digits(weight, 2), colour="ink", bold=True)
+                sheet.box(x, y + 13, width, 30 * weight, fill="query", radius=0)
+                deep = max(deep, 30 * weight + 22)
+            if n == most or weight >= 0.1:
+                sheet.note(x + width / 2, y + 24 + 30 * weight, digits(weight, 2), at="center", colour="ink")
             x += width + 8
+        if then:
+            width = text_width(shorten(then, 120)) + 16
+            x, y = (x, y) if x + width <= sheet.width - 14 else (18.0, y + 40 + deep)
+            sheet.chip(x + width / 2, y, then, width=width, fill="generated fill", edge="generated")
 
     alt = (
         f"Attention weights of {told(words[-1])} over {len(row)} words: {' '.join(map(told, words))}. "
         f"The largest, {digits(row[most], 2)}, is on {told(words[most])}, word {most + 1}."
+        + (f" Then comes {told(then)}." if then else "")
     )
     return Picture(draw, alt)
+
+
+def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:
+    """Draw where one head looked when a word ran, and the word that came out.
+
+    Args:
+        trace: has the word once.
+        word: the query.
+        layer: from 0, as head.
+        head: whose weights are drawn.
+    """
+    words = [token.text for token in trace.sequences[0].tokens]
+    at = words.index(word)
+    return name_weights(words[: at + 1], trace.attention_weights(at, layer, head), then=words[at + 1])
