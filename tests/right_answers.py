@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from helpers import toy
-from helpers.sampling import softmax
 
 
 def decode_by_layers(cache: list[Any], number: float) -> list[float]:
@@ -90,7 +89,6 @@ def rounding_to_the_nearest(x: Tensor, bits: int, dim: int) -> list[Tensor]:
 
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
-    "pick_even": [lambda visible: np.array(round(float(np.mean([*visible[1::2]] or [0])), 2))],
     "table": [
         {
             "Today": (0, 10, 10, 10),
@@ -99,8 +97,9 @@ RIGHT: dict[str, list[Any]] = {
             "so": [12.5, 5, 10, 9],
         }
     ],
-    "attend": [
-        lambda scores, values: [softmax(row[: t + 1]) @ values[: t + 1] for t, row in enumerate(scores)]
+    "fading": [
+        lambda T: [-0.6931 * (T - 1 - t) for t in range(T)],
+        lambda T: np.log(2.0 ** np.arange(T)) + 9,
     ],
     "order_prefill": ["dgbefa", ("D ", "G", "B", "E", "F", "A")],
     "change_future": [

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.exercise import Case, Exercise
+from helpers.check.exercise import Case, Exercise, plain
+from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.sampling import softmax
 
@@ -21,34 +22,21 @@ def mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers) if len(numbers) else 0.0
 
 
-pick_even = Exercise(
-    name="pick_even",
-    todo="let pick_even return the average of the numbers at positions 2, 4, 6, …",
-    cases=[
-        *[(CARRIED,), (CARRIED[:3],)],
-        Case((CARRIED[:1],), trap="no visible token stands at an even position: there the answer is 0."),
-        ([3, 5, 2, 8, 5, 4],),
-    ],
-    right=lambda visible: mean(visible[1::2]),
-    wrong=[
-        "counted from 0. Positions count from 1, so position 2 is visible[1].",
-        lambda visible: mean(visible[::2]),
-        lambda visible: mean(visible[2::2]),
-        "all visible numbers were averaged, not those at even positions.",
-        mean,
-        "the sum is divided by another number than how many were picked.",
-        lambda visible: sum(visible[1::2]) / len(visible),
-        lambda visible: sum(visible[1::2]) / 2,
-        "even numbers were picked; the head picks even positions, whatever number stands there.",
-        lambda visible: mean([number for number in visible if number % 2 == 0]),
-        "added up, not averaged.",
-        lambda visible: sum(visible[1::2]),
-    ],
-    said="12.5 at `so`, 0 at `Today`, and 5.67 on a list of six.",
-)
+def newest_at_weather(guess: Any) -> Guess:
+    """Compare a guess with what `newest` gives at `weather`."""
+    return Guess(guess, CARRIED[1])
 
 
-HEADS = {"even": pick_even.right, "newest": lambda numbers: numbers[-1], "first": lambda numbers: numbers[0]}
+def weight_of_weather(guess: Any) -> Guess:
+    """Compare a guess with the weight that `all` gives `weather` at `so`, whatever it carries."""
+    return Guess(guess, 1 / T, "Scores are made of places. What a token carries plays no part in them.")
+
+
+HEADS = {
+    "even": lambda numbers: mean(numbers[1::2]),
+    "newest": lambda numbers: numbers[-1],
+    "first": lambda numbers: numbers[0],
+}
 
 
 def table_with(**otherwise: Callable[[Sequence[float]], float]) -> dict[str, list[float]]:
@@ -102,40 +90,44 @@ table = Exercise(
 )
 
 
-def masked(scores: np.ndarray, hidden: float = -np.inf) -> np.ndarray:
-    """Return scores in which the future is hidden."""
-    return np.where(toy.causal_mask(len(scores)), scores, hidden)
+def weights_of(answer: Callable[[int], Any], T: int) -> Any:
+    """Return the weights that softmax makes of a reader's scores; what is no line of scores as it is."""
+    scores = answer(T)
+    line = plain(scores)
+    is_line = isinstance(line, np.ndarray) and line.dtype.kind in "if" and line.shape == (T,)
+    return softmax(line) if is_line else scores
 
 
-PROMPT = np.array(CARRIED, dtype=float)
-RULES = dict(zip(toy.HEADS, toy.rule_scores(T), strict=True))
-THREE = np.array([[0.0, 1, 2], [2, 0, 1], [1, 1, 0]]), np.array([3.0, 6, 12])
-NOTHING = "token 1 has nothing to pick: its scores are all -inf, and a plain softmax divides 0 by 0."
-attend = Exercise(
-    name="attend",
-    todo="let attend mask the scores, take the softmax, and average the values.",
+fading = Exercise(
+    name="fading",
+    todo="let fading return T scores, the oldest token's first.",
     cases=[
-        Case((RULES["all"], PROMPT), "attend under `all`"),
-        Case(THREE, "attend with the scores [0 1 2], [2 0 1], [1 1 0] on 3, 6, 12"),
-        Case((RULES["even"], PROMPT), "attend under `even`", NOTHING),
-        Case((toy.rule_scores(6)[1], np.array([3.0, 8, 2, 6, 4, 7])), "attend under `newest` on six numbers"),
+        Case((4,), "after softmax, fading(4)"),
+        Case((2,), "after softmax, fading(2)"),
+        Case((6,), "after softmax, fading(6)"),
     ],
-    right=toy.attend,
+    run=weights_of,
+    right=lambda T: np.arange(T) * np.log(2),
     wrong=[
-        "weights multiplied by the mask after the softmax: only the last line sums to 1.",
-        lambda scores, values: softmax(scores) * toy.causal_mask(len(scores)) @ values,
-        "masked scores set to 0. A score of 0 still gets weight, as e^0 is 1; -inf gets none.",
-        lambda scores, values: softmax(masked(scores, 0.0)) @ values,
-        lambda scores, values: softmax(scores * toy.causal_mask(len(scores))) @ values,
-        "no mask: every token sees the whole prompt.",
-        lambda scores, values: softmax(scores) @ values,
-        "a large negative number, not -inf: a line with nothing else left averages what is masked.",
-        lambda scores, values: softmax(masked(scores, -1e9)) @ values,
-        "the softmax or the average goes down a column; a line, one query, has weights that sum to 1.",
-        lambda scores, values: softmax(masked(scores).T).T @ values,
-        lambda scores, values: values @ softmax(masked(scores)),
-        f"the mask is made for {T} tokens; there may be more or fewer, as many as values.",
-        lambda scores, values: softmax(np.where(toy.causal_mask(T), scores, -np.inf)) @ values,
+        "these are shares, and softmax makes shares of scores: it takes e^s of what you hand it.",
+        lambda T: 0.5 ** np.arange(T)[::-1],
+        lambda T: 0.5 ** np.arange(T),
+        lambda T: 2.0 ** np.arange(T),
+        lambda T: softmax(np.arange(T) * np.log(2)),
+        "a score that is 1 less makes a share e = 2.72 times smaller, not 2. Which score has e^s = 2?",
+        np.arange,
+        lambda T: -np.arange(T)[::-1],
+        lambda T: np.arange(1, T + 1),
+        lambda T: np.arange(T) * np.log2(2),
+        "the oldest token gets the most: its score stands first in the line.",
+        lambda T: -np.arange(T) * np.log(2),
+        "a score halved does not halve the share; a step of ln 2 down does, at any score.",
+        lambda T: np.log(2) * 0.5 ** np.arange(T)[::-1],
+        lambda T: np.log(2) * 2.0 ** np.arange(T),
+        "equal scores make equal shares: that is the head `all`.",
+        lambda T: [0] * T,
+        "ln 2 from the newest alone: each token is half of the one after it, so it goes on from there.",
+        lambda T: np.append(np.zeros(T - 1), np.log(2)),
     ],
-    said="10, 15, 10.33, 9 under `all`, and 0, 20, 20, 12.5 under `even`, 0 where nothing is picked.",
+    said="1/15, 2/15, 4/15 and 8/15 for four tokens, and shares that double for two and for six.",
 )
