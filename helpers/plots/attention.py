@@ -237,7 +237,7 @@ def _word_column(
         sheet.text(x, y, shorten(word, 70, SMALL), at="center", size=SMALL)
 
 
-def name_weights(words: Sequence[str], weights: Sequence[float], then: str = "") -> Picture:
+def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str = "") -> Picture:
     """Draw one row of attention weights under the words that it weighs, the large ones with their numbers.
 
     Args:
