@@ -99,5 +99,5 @@ def formula(found: re.Match[str]) -> str:
 
 def linked(body: str) -> str:
     """Links between notebooks lead to their pages, links to the code to the repository."""
-    body = re.sub(r'href="(\d\d_\w+)\.ipynb', r'href="\1.html', body)
+    body = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', body)
     return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository()}/blob/main/')

@@ -50,7 +50,8 @@ def current(path: Path, text: str, root: Path) -> str:
     """Return a file's text with the badges, first cell and version that pyproject.toml gives it."""
     if path.suffix == ".ipynb":
         book = nbformat.reads(text, as_version=4)
-        code_cells(book)[0].source = bootstrap(root)
+        for first in code_cells(book)[:1]:
+            first.source = bootstrap(root)
         for cell in book.cells:
             cell.source = BADGES.sub(badges(f"notebooks/{path.name}", root), cell.source)
         return nbformat.writes(book) + "\n"

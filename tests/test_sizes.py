@@ -11,17 +11,18 @@ from sizes import MOST, Taken, sizes, with_minutes, words
 from tests.machine import NOTEBOOKS
 
 new = nbformat.v4
+READ = [path for path in NOTEBOOKS if path.stem != "words"]  # that is looked up, not read through
 # They will be cut in two; until then they are too long.
 NOT_YET_CUT = {"11_memory", "12_floor", "14_forget", "16_serving", "18_speculation", "19_two_machines"}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
 def test_a_notebook_is_within_the_limits(path: Path) -> None:
     over = list(sizes(nbformat.read(path, as_version=4)).over())
     assert bool(over) == (path.stem in NOT_YET_CUT), over or "take it off the list of those not yet cut"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
 def test_the_first_cell_says_the_computed_minutes(path: Path) -> None:
     """To write them: python .ci/sizes.py --write."""
     book = nbformat.read(path, as_version=4)

@@ -1,0 +1,145 @@
+"""Make notebooks/words.ipynb: every word of the series, what it means, and the cells that introduce it.
+
+    python .ci/make_words.py              # write it
+    python .ci/make_words.py --check      # change nothing; fail if it is not current
+
+What a word means stands in words.txt, one plain sentence each. Where it is introduced stands in the
+notebooks: there it is bold. Forms of a word that can be bold are parted by "|"; a plural
+and "… is called …" are found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from launch import ROOT
+from nbformat import NotebookNode
+from run_notebooks import settle
+
+PAGE = ROOT / "notebooks" / "words.ipynb"
+MEANINGS = Path(__file__).with_name("words.txt")
+BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
+Groups = dict[str, dict[str, str]]
+
+MIXED_UP = {
+    "token run": ("Work: a token goes through the model. Run again, it counts again.", "position"),
+    "position": (
+        "A place: where a token stands in its text. It has one, however often it runs.",
+        "token run",
+    ),
+    "row": ("One token's key and value in one layer. It is what a cache keeps.", "a line of a table"),
+    "query": ("A list of numbers that a token makes in order to look.", "a prompt"),
+    "prompt": ("The text that you give to the model.", "query"),
+    "pass": ("One run of the model, over one token or many.", "token run"),
+    "weights": ("A model's learned numbers.", "attention weights"),
+    "attention weights": ("How much a token takes from each token that it sees.", "weights"),
+}
+
+
+def read(path: Path = MEANINGS) -> Groups:
+    """The words and what they mean, by group.
+
+    Raises:
+        ValueError: a word stands there twice.
+    """
+    groups: Groups = {}
+    seen: set[str] = set()
+    for row in filter(None, path.read_text(encoding="utf-8").splitlines()):
+        if row.startswith("## "):
+            group = groups.setdefault(row[3:], {})
+            continue
+        word, meaning = row.split(": ", 1)
+        if twice := seen & {form.lower() for form in forms(word)}:
+            raise ValueError(f"{path.name} says twice what {twice.pop()!r} means; a word has one meaning")
+        seen |= {form.lower() for form in forms(word)}
+        group[word] = meaning
+    return groups
+
+
+def forms(word: str) -> list[str]:
+    """The forms of a word, the one that is shown first."""
+    return word.split("|")
+
+
+def pattern(word: str) -> re.Pattern[str]:
+    """Match a bold text that is this word."""
+    either = "|".join(map(re.escape, forms(word)))
+    return re.compile(rf"(?:.* is called (?:an? |the )?)?(?:{either})(?:s|es)?", re.IGNORECASE)
+
+
+def bold(folder: Path) -> list[tuple[str, str, str]]:
+    """Every bold text of the notebooks in reading order, with the notebook and the cell that it stands in."""
+    found = []
+    for path in sorted(folder.glob("[0-9A]*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                found += [(text, path.stem, cell.id) for text in BOLD.findall(cell.source)]
+    return found
+
+
+def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
+    """The first cell of each notebook that has the word in bold."""
+    cells: dict[str, str] = {}
+    for text, notebook, cell in places:
+        if pattern(word).fullmatch(text.strip(" .,:;")):
+            cells.setdefault(notebook, cell)
+    yield from cells.items()
+
+
+def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
+    """One word as a line of a table."""
+    name, *others = forms(word)
+    short = f" ({others[0]})" if others and others[0].isupper() else ""
+    links = [
+        f"[{notebook.split('_')[0]}]({notebook}.ipynb#cell-id={cell})"
+        for notebook, cell in shown_in(word, places)
+    ]
+    return f"| **{name}**{short} | {meaning} | {', '.join(links)} |"
+
+
+def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
+    """The text of the page, one part for each cell."""
+    n = sum(map(len, read().values()))
+    yield (
+        f"# Words\n\nEvery word of the series has one meaning. Here are all {n}. The number beside a word "
+        "leads to the cell that introduces it. Where several numbers stand, later notebooks tell more of it."
+        "\n\nThe way through: [00](00_start_here.ipynb)."
+    )
+    lines = [f"| **{word}** | {meaning} | {other} |" for word, (meaning, other) in MIXED_UP.items()]
+    yield "\n".join(
+        ["## Easily mixed up", "", "| word | what it is | what it is not |", "|---|---|---|", *lines]
+    )
+    for group, words in read().items():
+        lines = [line(word, meaning, places) for word, meaning in words.items()]
+        yield "\n".join([f"## {group}", "", "| word | what it means | notebook |", "|---|---|---|", *lines])
+
+
+def book(folder: Path) -> NotebookNode:
+    """The page as a notebook: it opens in JupyterLab, on GitHub and on the site."""
+    new = nbformat.v4
+    cells = [new.new_markdown_cell(text, id=f"words-{n:02}") for n, text in enumerate(tables(bold(folder)))]
+    made = new.new_notebook(cells=cells)
+    settle(made)
+    return made
+
+
+def main() -> None:
+    """Write the page, or say that it is not current."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    made = book(PAGE.parent)
+    if not parser.parse_args().check:
+        nbformat.write(made, PAGE)
+    elif not PAGE.exists() or nbformat.read(PAGE, as_version=4) != made:
+        sys.exit("notebooks/words.ipynb is not current: python .ci/make_words.py")
+
+
+if __name__ == "__main__":
+    main()

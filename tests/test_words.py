@@ -1,0 +1,116 @@
+"""Every word of the series has one meaning, a cell that introduces it, and is used so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import make_words
+import nbformat
+import pytest
+from sizes import FENCED
+
+from tests.machine import NOTEBOOKS, ROOT, prose_of
+
+WORDS = {word: meaning for group in make_words.read().values() for word, meaning in group.items()}
+CELL = re.compile(r"\]\((?:notebooks/)?(\w+)\.ipynb#cell-id=([\w-]+)\)")
+
+# What says of a word something else than words.txt.
+CONTRADICTIONS = {
+    "a token run is work, a position is a place": (
+        r"\bpositions? (?:that |which )?(?:are |is |were |was |to be )?run\b",
+        r"\brun(?:s|ning)? (?:\w+ )?(?:\w+ )?positions?\b",
+    ),
+    "a row is one token's key and value in one layer; others are lines": (
+        r"\brows? of (?:\w+ )?(?:scores|logits|weights|probabilities|targets|them)\b",
+        r"\brows? of (?:the|a) (?:table|matrix|mask|grid|triangle)\b",
+        r"\brow\*{0,2} is [^.]*\bin (?:all|every|each) layers?\b",
+    ),
+    "a query is a list of numbers, no token and no prompt": (
+        r"\(the \*{0,2}query\b|\bis a query\b|\beach query with each token\b",
+        r"\b(?:your|user'?s?|users'?) quer(?:y|ies)\b|\bquery (?:prompt|text)\b",
+    ),
+}
+
+
+@cache
+def cells_of(notebook: str) -> set[str]:
+    """The ids of a notebook's cells."""
+    return {cell.id for cell in nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4).cells}
+
+
+def contradictions(text: str) -> Iterator[str]:
+    """Name each phrase that uses a word otherwise."""
+    for rule, phrases in CONTRADICTIONS.items():
+        yield from (f"{found}: {rule}" for found in re.findall("|".join(phrases), FENCED.sub("", text)))
+
+
+def test_the_page_is_current() -> None:
+    """To write it: python .ci/make_words.py."""
+    assert nbformat.read(make_words.PAGE, as_version=4) == make_words.book(ROOT / "notebooks")
+
+
+def test_a_word_has_one_meaning_in_one_sentence(tmp_path: Path) -> None:
+    assert len(WORDS) > 90
+    for word, meaning in WORDS.items():
+        assert re.fullmatch(r"[A-Z][^.]*\.", meaning.replace("llama.cpp", "")), word
+        assert len(meaning.split()) <= 30, word
+    path = tmp_path / "words.txt"
+    path.write_text("## A\nrow: One.\n\n## B\nline|Row: Another.\n")
+    with pytest.raises(ValueError, match="says twice what 'row' means"):
+        make_words.read(path)
+
+
+def test_what_is_easily_mixed_up_means_here_what_it_means_there() -> None:
+    names = {name for word in WORDS for name in make_words.forms(word)} | {
+        "position",
+        "a line of a table",
+        "a prompt",
+    }
+    assert {*make_words.MIXED_UP} | {other for _, other in make_words.MIXED_UP.values()} <= names
+
+
+def test_every_word_is_bold_where_it_is_introduced() -> None:
+    places = make_words.bold(ROOT / "notebooks")
+    assert [word for word in WORDS if not list(make_words.shown_in(word, places))] == []
+
+
+def test_where_a_word_is_found() -> None:
+    places = [
+        ("Rows.", "00_a", "c1"),
+        ("rows of", "00_a", "c2"),
+        ("row", "01_b", "c3"),
+        ("ROW", "01_b", "c4"),
+    ]
+    assert dict(make_words.shown_in("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT / "README.md"], ids=lambda path: path.stem)
+def test_words_are_used_with_their_meaning(path: Path) -> None:
+    assert list(contradictions(prose_of(path))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "60 positions run",
+        "it runs all four positions again",
+        "each row of logits",
+        "a row of the table",
+        "A **row** is the K and V of one token in all layers.",
+        "a token that looks (the **query**)",
+        "A line is a query.",
+        "your query is answered",
+    ],
+)
+def test_a_contradiction_is_found(text: str) -> None:
+    assert len(list(contradictions(text))) == 1
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT / "README.md"], ids=lambda path: path.stem)
+def test_a_link_to_a_cell_leads_to_one(path: Path) -> None:
+    """In JupyterLab and on the published pages; GitHub opens the notebook at its top."""
+    for notebook, cell in CELL.findall(prose_of(path)):
+        assert cell in cells_of(notebook), f"{notebook} has no cell {cell}"
