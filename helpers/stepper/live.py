@@ -21,12 +21,8 @@ PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. T
 SEED = 12
 LIVE: dict[str, Any] = VIEW["live"]
 MOST: dict[str, int] = LIVE["most"]
-# Heads of the shipped model that find something, layers and heads from 0; a test looks at what they find.
-HEADS = (
-    {"layer": 0, "head": 2, "finds": "layer 1, head 3: name and city"},
-    {"layer": 1, "head": 0, "finds": "layer 2, head 1: the city"},
-    {"layer": 3, "head": 3, "finds": "layer 4, head 4: the name, at a full stop"},
-)
+# The head of the shipped model that finds names and cities, from 0; a test looks at what it finds.
+FINDER = {"layer": 0, "head": 2}
 
 
 class Live(View):
@@ -66,7 +62,7 @@ class Live(View):
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
         told = {
             "kinds": [sorted(kind) for kind in kinds],
-            "heads": HEADS,
+            "finder": FINDER,
             "until": corpus.SIGNATURE.split()[1],
             "other": "Emma",
             "temperature": 1.0,

@@ -33,7 +33,8 @@ READ = """() => {
       high: [...lane.querySelectorAll('i')].map((block) => parseFloat(block.style.height)),
     })),
     shares: [...document.querySelectorAll('.wid-tap')].map(
-      (word) => parseInt(word.style.getPropertyValue('--shade'))),
+      (word) => parseFloat(word.style.getPropertyValue('--share'))),
+    dotted: texts('.wid-tap.other'),
     far: [...document.querySelectorAll('.wid-far i')].map((cell) => cell.className === 'stale'),
     goes: texts('.wid-reply-said'),
   };
@@ -119,10 +120,15 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     act(page, "What did it look at?")
     page.locator(".wid-tap").first.wait_for()
     shown = page.evaluate(READ)
-    assert re.match(r"In layer 1, head 3 of by looked at Mia \(word 12\): [6-9]\d%", shown["sentence"])
+    by = 23 + words.index("by")
+    assert re.match(rf"At by, word {by + 1}, this head found Mia: \d+% of its weight", shown["sentence"])
     assert max(range(len(shown["shares"])), key=shown["shares"].__getitem__) == 11
+    assert {"by", "from", "in"} <= {*shown["dotted"]}
+    assert not {"the", "Today", "Mia"} & {*shown["dotted"]}, "no name where none is found"
     page.locator(".wid-tap", has_text="from").last.click()
-    assert "of from looked at Oslo" in page.evaluate(READ)["sentence"]
+    assert re.search(r"^At from, word \d+, this head found Oslo", page.evaluate(READ)["sentence"])
+    page.locator(".wid-tap", has_text="Today").click()
+    assert "At Today, word 18, this head found no name and no city" in page.evaluate(READ)["sentence"]
     act(page, "Change a word")
     page.locator(".wid-far").wait_for()
     shown = page.evaluate(READ)
@@ -131,7 +137,11 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     assert lines[0] == [n == 11 for n in range(text)], "in layer 1 a row is made of its own token alone"
     assert lines[1:] == [[n >= 11 for n in range(text)]] * 3
     assert shown["goes"] == ["Mia from Oslo. <eos>", "Emma from Oslo. <eos>"]
-    assert f"The other {text - 11} must run again." in shown["sentence"]
+    assert shown["prompt"][11] == "Emma"
+    assert len(shown["prompt"]) + len(shown["said"]) == text, "the text ends where the model goes on anew"
+    expect(page.locator(".wid-act")).to_contain_text("Word 12 was Mia. Now it is")
+    expect(page.locator(".wid-act")).to_contain_text(f"The other {text - 11} of these {text} tokens must run")
+    assert "no token looks ahead" in shown["sentence"]
     page.locator("select").select_option("Leo")
     expect(page.locator(".wid-reply-said").last).to_contain_text("Leo from Oslo.")
 

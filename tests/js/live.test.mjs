@@ -83,6 +83,18 @@ test("words that are not known, and what may be meant", () => {
   assert.equal(writing.firstUnknown(hostile, words).word, "<img");
 });
 
+test("a head has found a word that is wanted, before the token itself, by more than half of its weight", () => {
+  const found = (weights, texts) => writing.foundBy(weights, texts, new Set(["Mia", "Oslo"]));
+  const texts = ["Mia", "swam", "Mia", "by"];
+  const { share, ...told } = found([0.3, 0.1, 0.4, 0.2], texts);
+  assert.deepEqual(told, { most: "Mia", found: true }, "both of them together");
+  assert.ok(Math.abs(share - 0.7) < 1e-9);
+  assert.equal(found([0.2, 0.5, 0.2, 0.1], texts).found, false, "most lies on another word");
+  assert.equal(found([0.2, 0.2, 0.1, 0.5], texts).found, false);
+  assert.equal(found([0.3, 0.3, 0.2, 0.2], texts).found, false, "half is not more than half");
+  assert.equal(found([0.2, 0.1, 0.7], texts).found, false, "it looks at itself");
+});
+
 test("stale rows: by value, K or V, and a prefix that no layer has touched", () => {
   const k = [
     [0, 0, 0.5, 0],

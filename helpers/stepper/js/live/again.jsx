@@ -9,6 +9,9 @@ import { EOS, blocksAt, doneAt, timeOf, tokensRun, tokensWithout } from "./writi
 
 const { again: AGAIN, most: MOST } = VIEW.live;
 
+/** In a race each lane has its own words: the text is the prompt. */
+export const raceMark = ({ plain, prompt }) => plain && ((i) => (i < prompt.length ? undefined : null));
+
 export function Again({ view }) {
   const { lane, plain, prompt, playing } = view;
   const values = { run: tokensRun(lane), prompt: prompt.length, words: lane.passes.length };

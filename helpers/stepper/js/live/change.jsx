@@ -7,7 +7,7 @@ import { EOS, staleRows } from "./writing.js";
 const { change: CHANGE } = VIEW.live;
 
 /** Words that may stand in the place of one: those of its kind. */
-const kindOf = (view, text) => view.data.kinds.find((kind) => kind.includes(text)) ?? null;
+const kindOf = (view, text) => view.data.kinds.find((kind) => kind.includes(text));
 
 /** The text whose rows are kept: up to where the diary is signed. */
 function textOf(view) {
@@ -44,102 +44,93 @@ async function exchange(view, { text, at, to }) {
   };
 }
 
-/** What a word of the text is: one that can be exchanged, the one that is, or neither. */
+/** What a word of the text is: one that can be exchanged, the one that is, neither, or behind what is kept. */
 export function changeMark(view, found) {
-  return (i) =>
-    i < found.text.length &&
-    kindOf(view, found.text[i].text) && {
-      "aria-pressed": i === found.at,
-      class: "other",
-      instead: i === found.at ? found.to : undefined,
-      onClick: () => {
-        const kind = kindOf(view, found.text[i].text);
-        const to = kind[(kind.indexOf(found.text[i].text) + 1) % kind.length];
-        view.find("change", exchange(view, { text: found.text, at: i, to }));
-      },
-    };
+  return (i) => {
+    if (i >= found.text.length) return null;
+    const kind = kindOf(view, found.text[i].text);
+    const to = kind?.[(kind.indexOf(found.text[i].text) + 1) % kind.length];
+    return (
+      kind && {
+        "aria-pressed": i === found.at,
+        class: "other",
+        instead: i === found.at ? found.to : undefined,
+        onClick: () => view.find("change", exchange(view, { text: found.text, at: i, to })),
+      }
+    );
+  };
 }
 
 export function Change({ view, found }) {
-  const { text, at, to } = found;
+  const { text, at, answer, kept, stale } = found;
   if (at < 0) return <p class="wid-act">{CHANGE.none}</p>;
-  const was = text[at].text;
+  const values = { kept, rest: text.length - kept, all: text.length };
+  const lines = stale.map((many, layer) => fillText(CHANGE.each, { many, layer: layer + 1 }));
+  const [token, end] = [text[at], text.at(-1)].map(({ text }) => ({ token: text }));
   return (
     <div class="wid-act">
-      <p>{CHANGE.ask}</p>
-      <p class="wid-exchange">
-        <s>
-          <Word text={was} />
-        </s>
-        {" → "}
-        <select
-          {...QUIET}
-          aria-label={CHANGE.by}
-          onChange={(event) =>
-            view.find("change", exchange(view, { text, at, to: event.currentTarget.value }))
-          }
-        >
-          {kindOf(view, was).map((word) => (
-            <option selected={word === to} disabled={word === was}>
-              {word}
-            </option>
-          ))}
-        </select>
-      </p>
-      <Rows found={found} />
-      <p class="wid-sentence" aria-live="polite">
-        <Parts parts={sentence(found)} />
+      <p>
+        <Parts parts={fill(CHANGE.now, { token, place: at + 1 })} /> <Others view={view} found={found} />{" "}
+        {CHANGE.ask}
       </p>
       <div class="wid-goeson">
-        <GoesOn name={CHANGE.stale} says={found.answer.stale} other={found.answer.fresh} />
-        <GoesOn
-          name={fillText(CHANGE.fresh, { rerun: text.length - found.kept })}
-          says={found.answer.fresh}
-          other={found.answer.stale}
-        />
+        <GoesOn name={fill(CHANGE.stale, { token: end })} says={answer.stale} other={answer.fresh} />
+        <GoesOn name={fill(CHANGE.fresh, values)} says={answer.fresh} other={answer.stale} />
       </div>
-      <p>
-        {CHANGE[String(found.answer.stale.tokens) === String(found.answer.fresh.tokens) ? "same" : "apart"]}
+      <Rows found={found} />
+      <p class="wid-sentence" aria-live="polite">
+        {fillText(CHANGE.kept, values)}
       </p>
+      <p>{fillText(CHANGE.rerun, { ...values, lines: lines.join(", ") })}</p>
+      <p>{CHANGE[String(answer.stale.tokens) === String(answer.fresh.tokens) ? "same" : "apart"]}</p>
     </div>
+  );
+}
+
+function Others({ view, found: { text, at, to } }) {
+  const was = text[at].text;
+  const put = (/** @type {string} */ to) => view.find("change", exchange(view, { text, at, to }));
+  return (
+    <select {...QUIET} aria-label={CHANGE.by} onChange={(event) => put(event.currentTarget.value)}>
+      {kindOf(view, was).map((word) => (
+        <option selected={word === to} disabled={word === was}>
+          {word}
+        </option>
+      ))}
+    </select>
   );
 }
 
 /** A square for each token's rows in each layer: as they were, or as dark as they are far from what they should be. */
 function Rows({ found: { layers, text } }) {
   return (
-    <div class="wid-far" style={`--many:${text.length}`} aria-hidden="true">
-      {layers.map((line, layer) => [
-        <span>{fillText(CHANGE.layer, { layer: layer + 1 })}</span>,
-        line.map((far, i) => (
-          <i
-            title={`${text[i].text}: ${far.toPrecision(2)}`}
-            class={far > 0 ? "stale" : ""}
-            style={far > 0 ? `--far:${(15 + 85 * Math.sqrt(Math.min(1, far))).toFixed(0)}%` : ""}
-          />
-        )),
-      ])}
+    <div aria-hidden="true">
+      <div class="wid-far" style={`--many:${text.length}`}>
+        {layers.map((line, layer) => [
+          <span>{fillText(CHANGE.layer, { layer: layer + 1 })}</span>,
+          line.map((far, i) => (
+            <i
+              title={`${text[i].text}: ${far.toPrecision(2)}`}
+              class={far > 0 ? "stale" : ""}
+              style={far > 0 ? `--far:${(15 + 85 * Math.sqrt(Math.min(1, far))).toFixed(0)}%` : ""}
+            />
+          )),
+        ])}
+      </div>
+      <p class="soft wid-far-key">
+        <i /> {CHANGE.legend[0]} <i class="stale" /> {CHANGE.legend[1]}
+      </p>
     </div>
   );
-}
-
-function sentence({ kept, stale, text, layers }) {
-  const rest = text.length - kept;
-  const deep = layers.at(-1).map((far, i) => ({ far, i }));
-  const worst = deep.sort((a, b) => b.far - a.far)[0];
-  const lines = stale.map((many, layer) => fillText(CHANGE.each, { many, layer: layer + 1 }));
-  return [
-    ...fill(CHANGE.kept, { kept, rest }),
-    ` ${fillText(CHANGE.lines, { lines: lines.join(", ") })} `,
-    ...fill(CHANGE.worst, { layer: layers.length, token: { token: text[worst.i].text }, place: worst.i + 1 }),
-  ];
 }
 
 /** A continuation; words that the other one has not are strong. */
 function GoesOn({ name, says, other }) {
   return (
     <div>
-      <p class="soft">{name}</p>
+      <p class="soft">
+        <Parts parts={name} />
+      </p>
       <p class="wid-reply-said">
         {runningText(says.texts.map((text) => ({ text }))).map(({ text, blank }, i) => [
           i > 0 && blank && " ",

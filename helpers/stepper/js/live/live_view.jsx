@@ -3,7 +3,7 @@ import VIEW from "../../view.json" with { type: "json" };
 import { fill } from "../format.js";
 import { Button, Parts } from "../parts.jsx";
 import { View } from "../view.jsx";
-import { Again } from "./again.jsx";
+import { Again, raceMark } from "./again.jsx";
 import { Change, changeMark, findChange } from "./change.jsx";
 import { Drawer, Sizes } from "./drawer.jsx";
 import { findLooks, Look, lookMark } from "./look.jsx";
@@ -24,9 +24,10 @@ import {
 } from "./writing.js";
 
 const LIVE = VIEW.live;
-/** What can be done with a text that was written: its panel, what it finds out first, what it makes of a word. */
+/** What can be done with a text that was written: its panel, what it finds out first, what it makes of a word.
+ * @type {Record<string, any>} */
 const ACTS = {
-  again: { Panel: Again },
+  again: { Panel: Again, mark: raceMark },
   look: { Panel: Look, find: findLooks, mark: lookMark },
   change: { Panel: Change, find: findChange, mark: changeMark },
 };
@@ -336,7 +337,7 @@ export class LiveView extends View {
     const label = playing ? LIVE.stop : written ? LIVE.another : LIVE.enter;
     return (
       <>
-        <Paper view={this} mark={found && !found.failed && written ? act?.mark?.(this, found) : undefined} />
+        <Paper view={this} mark={act && this.marks(act, found)} />
         <div class="wid-controls">
           <div class="wid-buttons">
             <Button class="wid-go" onClick={() => this.go()}>
@@ -368,6 +369,11 @@ export class LiveView extends View {
         {act && !found?.failed && (found || !act.find) && <act.Panel view={this} found={found} />}
       </>
     );
+  }
+
+  /** What an act makes of each word, as soon as it knows. */
+  marks(act, found) {
+    return (!act.find || (found && !found.failed)) && act.mark(this, found);
   }
 
   /** Words to put in the place of one that is not known. */

@@ -1,36 +1,39 @@
-// What did it look at? The weights that a head gave when a word ran, as underlines of the text.
+// What did it look at? The weights that a head gave when a word ran, as lines under the text.
 import VIEW from "../../view.json" with { type: "json" };
 import { fill, fillText } from "../format.js";
-import { Parts, Picker } from "../parts.jsx";
+import { Parts } from "../parts.jsx";
 import { readTrace, weightsOf } from "../trace.js";
+import { foundBy } from "./writing.js";
 
 const { look: LOOK } = VIEW.live;
-const MOST = 3; // words that the sentence names
 
-/** Write the same words again, and keep the weights of the heads that find something. */
+/** Write the same words again, and keep what the head looks at that finds names and cities. */
 export async function findLooks(view) {
   const { prompt, lane, data } = view;
+  const { layer, head } = data.finder;
   const tokens = prompt.map(({ id }) => id);
-  const record = data.heads.map(({ layer, head }) => [layer, head]);
-  const answer = await view.talk.ask(view.asked(tokens, true, { steps: lane.passes.length, record }));
+  const asked = view.asked(tokens, true, { steps: lane.passes.length, record: [[layer, head]] });
+  const answer = await view.talk.ask(asked);
   if (answer.op === "failed") return { failed: answer.say };
-  const texts = [...prompt, ...view.out].map(({ text }) => text);
+  const record = readTrace(answer.trace);
+  const texts = [...prompt, ...view.out].map(({ text }) => text).slice(0, -1); // the last is out, but has not run
+  const wanted = new Set(data.kinds.slice(0, 2).flat());
+  const rows = texts.map((_, row) => {
+    const weights = weightsOf(record, row, layer, head) ?? [];
+    return { weights, ...foundBy(weights, texts, wanted) };
+  });
   const by = texts.lastIndexOf(data.until);
-  const last = texts.length - 2; // the last word has come out, but not run
-  return { record: readTrace(answer.trace), head: 0, row: by > 0 && by <= last ? by : last };
+  return { texts, rows, row: by > 0 ? by : texts.length - 1 };
 }
 
-const lookOf = (view, { record, head, row }) =>
-  weightsOf(record, row, view.data.heads[head].layer, view.data.heads[head].head);
-
-/** What a word of the text is: a button that asks what it looked at, underlined by what it gets of it. */
+/** What a word of the text is: a button that asks what it looked at, with a line as thick as the weight that it gets. */
 export function lookMark(view, found) {
-  const weights = lookOf(view, found);
-  const last = view.prompt.length + view.out.length - 1;
+  const { weights } = found.rows[found.row];
   return (i) =>
-    i < last && {
+    i < found.rows.length && {
+      class: found.rows[i].found ? "other" : "",
       "aria-pressed": i === found.row,
-      style: `--shade:${Math.round(100 * (weights?.[i] ?? 0))}%`,
+      style: `--share:${(weights[i] ?? 0).toFixed(2)}`,
       onClick: () => {
         found.row = i;
         view.draw();
@@ -38,38 +41,23 @@ export function lookMark(view, found) {
     };
 }
 
-export function Look({ view, found }) {
-  const texts = [...view.prompt, ...view.out].map(({ text }) => text);
-  const weights = [...(lookOf(view, found) ?? [])];
-  const most = weights.map((share, i) => ({ share, i })).sort((a, b) => b.share - a.share);
-  const values = {
-    token: { token: texts[found.row] },
-    layer: view.data.heads[found.head].layer + 1,
-    head: view.data.heads[found.head].head + 1,
-  };
-  const named = most.slice(0, MOST).filter(({ share }) => share >= VIEW.picked);
-  const parts = named.flatMap(({ share, i }, n) => [
-    n ? ", " : "",
-    ...fill(LOOK.share, { token: { token: texts[i] }, place: i + 1, share: `${Math.round(100 * share)}%` }),
-  ]);
+export function Look({ view, found: { texts, rows, row } }) {
+  const { most, share, found } = rows[row];
+  const values = { token: { token: texts[row] }, place: row + 1, most: { token: most } };
   return (
     <div class="wid-act">
-      <p>{LOOK.ask}</p>
-      <Picker
-        label={LOOK.heads}
-        names={view.data.heads.map(({ finds }) => finds)}
-        chosen={found.head}
-        choose={(head) => {
-          found.head = head;
-          view.draw();
-        }}
-      />
       <p class="wid-sentence" aria-live="polite">
-        <Parts parts={[...fill(LOOK.say, values), ...parts, "."]} />
+        <Parts
+          parts={fill(LOOK[found ? "found" : "nothing"], { ...values, share: `${Math.round(100 * share)}%` })}
+        />
       </p>
-      <p class="soft">
-        {fillText(LOOK.note, { layers: view.model.config.nLayers, heads: view.model.config.nHeads })}
-      </p>
+      <p>{LOOK.ask}</p>
+      <p class="soft">{fillText(LOOK.note, whose(view))}</p>
     </div>
   );
 }
+
+const whose = ({ data: { finder }, model: { config } }) => ({
+  ...{ layer: finder.layer + 1, head: finder.head + 1 },
+  ...{ layers: config.nLayers, heads: config.nHeads },
+});

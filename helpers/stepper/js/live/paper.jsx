@@ -6,10 +6,10 @@ import { EOS } from "./writing.js";
 
 const LIVE = VIEW.live;
 
-/** `mark` tells of a word, by its index, what an act makes of it: properties of a button, or nothing.
+/** `mark` tells of a word, by its index, what an act makes of it: properties of a button, nothing, or null to leave it out.
  * @param {{ view: any, mark?: (i: number) => any }} props */
 export function Paper({ view, mark }) {
-  const { prompt, out, playing, text, plain, act } = view;
+  const { prompt, out, playing, text } = view;
   if (!prompt.length)
     return (
       <textarea
@@ -27,8 +27,8 @@ export function Paper({ view, mark }) {
         onInput={(event) => view.typed(event.currentTarget.value)}
       />
     );
-  const raced = plain && act === "again";
-  const tokens = raced ? prompt : [...prompt, ...out]; // in a race each lane has its own words
+  const all = [...prompt, ...out];
+  const tokens = all.filter((_, i) => mark?.(i) !== null);
   const pausing = playing && !out.length;
   return (
     <div class={`wid-paper ${pausing ? "pausing" : ""}`}>
@@ -37,7 +37,7 @@ export function Paper({ view, mark }) {
           i > 0 && blank && " ",
           <Token text={text} origin={i < prompt.length ? "prompt" : "said"} mark={mark?.(i)} />,
         ])}
-        {playing && !pausing && !raced && <span class="wid-caret" />}
+        {playing && !pausing && tokens.length === all.length && <span class="wid-caret" />}
       </p>
       <p class="wid-unseen" aria-live="polite">
         {out.map(({ text }) => (

@@ -87,6 +87,20 @@ export const rowBytes = ({ nLayers, nKvHeads, headDim }, tokens) =>
   2 * nLayers * nKvHeads * headDim * BYTES * tokens;
 
 /**
+ * The word that most of a token's weight lies on, whose share that is, and whether it was `found`: it is one of those
+ * wanted, has more than half of the weight, and stands before the token itself, the last of those weighed.
+ * @param {ArrayLike<number>} weights @param {string[]} texts @param {Set<string>} wanted
+ */
+export function foundBy(weights, texts, wanted) {
+  /** @type {Map<string, number>} */
+  const shares = new Map();
+  for (let i = 0; i < weights.length; i++) shares.set(texts[i], (shares.get(texts[i]) ?? 0) + weights[i]);
+  const [most, share] = [...shares].reduce((best, one) => (one[1] > best[1] ? one : best));
+  const own = texts[weights.length - 1];
+  return { most, share, found: share > 0.5 && most !== own && wanted.has(most) };
+}
+
+/**
  * What may be meant by the first word that the model does not know: the words that begin like it, or else the nearest
  * ones. Null where all are known.
  * @param {string} text @param {import("./words.js").Words} words
