@@ -219,6 +219,16 @@ def test_a_table_without_a_row_is_told() -> None:
         assert "expected four numbers" in n01.table({"weather": row}).message
 
 
+def test_predictions_of_01_are_what_the_toy_does() -> None:
+    louder = [40.0 if word == "weather" else toy.NUMBERS[word] for word in toy.PROMPT]
+    for numbers in (n01.CARRIED, louder):
+        more = [number + (word == "weather") for word, number in zip(toy.PROMPT, numbers, strict=True)]
+        assert n01.weight_of_weather((toy.prefill_matrix(more) - toy.prefill_matrix(numbers))[3, 3]).right
+    assert n01.newest_at_weather(toy.prefill_matrix(n01.CARRIED)[1, 1]).right
+    assert not n01.newest_at_weather(5).right
+    assert not n01.weight_of_weather(0.4).right
+
+
 def test_reuse_rows_asks_for_one_part_after_the_other() -> None:
     assert "what `even` gives at `so`" in repr(n05.reuse_rows(..., None))
     assert "even_at_so, 5.5, is right; now" in repr(n05.reuse_rows(5.5, None))
