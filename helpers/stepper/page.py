@@ -110,7 +110,7 @@ def build(
     body = re.sub(
         r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
     )
-    live = {name: (v.data, {**_options(v), "address": True}) for name, v in views.items()}
+    live = {name: (v.data, {**options(v), "address": True}) for name, v in views.items()}
     files = [] if beside else [view.file for view in views.values() if view.file]
     style = "".join(f".{name} {{ {style} }}\n" for style, name in styles.items())
     named = [section for section in sections if section.name]
@@ -122,7 +122,8 @@ def build(
     return assemble(title, f"{head}\n{body}", live, summary, style, picture, files)
 
 
-def _options(view: View) -> dict[str, Any]:
+def options(view: View) -> dict[str, Any]:
+    """Return what the front end is told beside the data: how a view is shown, its kind, and the file that it runs."""
     file = {"file": _file_name(view.file)} if view.file else {}
     return {**view.options, "view": view.view, **file}
 
@@ -162,8 +163,10 @@ def assemble(
         files: what views run; they stand in the page.
     """
     data = list(dict.fromkeys(text for text, _ in views.values()))
-    shown = [{**options, "id": name, "data": data.index(text)} for name, (text, options) in views.items()]
+    shown = [{**told, "id": name, "data": data.index(text)} for name, (text, told) in views.items()]
+    fetches = any("published" in told for _, told in views.values())
     parts = {
+        "connect": "connect-src 'self'; " if fetches else "",  # else a page can send nothing anywhere
         "title": _escaped("title", title),
         "summary": _escaped("summary", summary),
         "picture": f'<meta property="og:image" content="{_escaped("picture", picture)}">' if picture else "",

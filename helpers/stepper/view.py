@@ -45,7 +45,7 @@ class View(ABC):
     def widget(self) -> AnyWidget:
         """The live form; made when first asked for."""
         file = self.file.read_bytes() if self.file else b""
-        return _widget_class()(data=self.data, options={**self.options, "view": self.view}, file=file)
+        return _widget_class()(data=self.data, options=page.options(self), file=file)
 
     def save_html(
         self,

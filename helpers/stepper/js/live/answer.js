@@ -4,27 +4,29 @@ import { Decoder } from "./decoder.js";
 import { openGguf } from "./gguf.js";
 import { Recorder } from "./record.js";
 import { openSafetensors } from "./safetensors.js";
-import { chooser, ranked, settingsInWords, softmax } from "./sample.js";
+import { chooser, likeliest, settingsInWords, softmax } from "./sample.js";
+import { lookUp, Stopped } from "./stop.js";
 import { chatPrompt } from "./tokens.js";
 
 /** @typedef {import("./protocol.js").Ask} Ask */
 /** @typedef {import("./protocol.js").Answer} Answer */
 /** @typedef {import("./protocol.js").Said} Said */
-/** A request, and whether it is to stop. @typedef {{ ask: Exclude<Ask, { do: "stop" }>, stopped: boolean }} Job */
+/** @typedef {import("./stop.js").Job} Job */
 /** A model's file, opened: what a kind of file has to give.
  * @typedef {{ name: string, config: import("./protocol.js").Config, weights: import("./decoder.js").Weights,
  *   tokenizer: { encode: (text: string) => number[], text: (id: number) => string, vocabulary: string[] | null },
  *   chatTemplate: string | null, bytes: number }} Opened */
 
-/** How each kind of file is opened. @type {Record<string, (file: ArrayBuffer | Blob) => Opened | Promise<Opened>>} */
+/** After each part of a file, how many of its bytes are read. @typedef {(done: number) => Promise<void>} Tell */
+
+/** How each kind of file is opened.
+ * @type {Record<string, (file: ArrayBuffer | Blob, tell: Tell) => Opened | Promise<Opened>>} */
 const OPENERS = {
   safetensors: async (file) => openSafetensors(file instanceof Blob ? await file.arrayBuffer() : file),
   gguf: openGguf,
 };
 const N_TOP = 5; // candidates told of each pass
 const PATIENCE = 10; // milliseconds of work after which it looks up whether it is to stop
-
-class Stopped extends Error {}
 
 /** A conversation: the function that takes what is asked. @param {(answer: Answer) => void} say */
 export function conversation(say) {
@@ -44,13 +46,13 @@ export function conversation(say) {
   };
 }
 
-/** Lets messages in. A new channel each time: a timer would take 4 ms, a port that stays open keeps node awake. */
-function lookUp() {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => resolve(port1.close());
-    port2.postMessage(null);
-  });
+/** What is said of an error. Browsers call memory that is not there by several names. @param {any} error */
+function told(error) {
+  const { message } = error?.cause ?? error;
+  return /alloc|out of memory|array (buffer )?length/i.test(message)
+    ? `this page got no more memory (${message}); expected enough for the model and its rows: ` +
+        "close other pages and programs, take a shorter text or a smaller model"
+    : error.message;
 }
 
 class Session {
@@ -68,15 +70,18 @@ class Session {
       const answer = this[job.ask.do];
       await answer.call(this, job.ask, job);
     } catch (error) {
-      this.say({ id: job.ask.id, op: "failed", say: error instanceof Error ? error.message : String(error) });
+      this.say({ id: job.ask.id, op: "failed", say: error instanceof Error ? told(error) : String(error) });
     }
   }
 
-  /** @param {Extract<Ask, { do: "load" }>} ask */
-  async load({ id, file, kind }) {
+  /** @param {Extract<Ask, { do: "load" }>} ask @param {Job} job */
+  async load({ id, file, kind }, job) {
     if (!OPENERS[kind])
       throw new Error(`a file of kind ${kind} came in; expected ${Object.keys(OPENERS).join(" or ")}`);
-    const opened = await OPENERS[kind](file);
+    const opened = await OPENERS[kind](file, async (done) => {
+      this.say({ id, op: "progress", done });
+      await lookUp(job);
+    });
     const decoder = new Decoder(opened.config, opened.weights); // where this raises, the model before stays
     this.loaded = { opened, decoder };
     const { name, config, tokenizer, bytes, chatTemplate } = opened;
@@ -184,8 +189,7 @@ class Session {
     const layers = this.model().decoder.layerByLayer(tokens, cache ?? undefined, { lastOnly: true, watch });
     for (let lookedUp = -Infinity; ;) {
       if (performance.now() - lookedUp > PATIENCE) {
-        await lookUp();
-        if (job.stopped) throw new Stopped("stopped, as asked; the model stays: ask again");
+        await lookUp(job);
         lookedUp = performance.now();
       }
       const { done, value } = layers.next();
@@ -199,7 +203,7 @@ class Session {
 
   /** A token with the likeliest ones beside it. @param {Float32Array} logits @param {number} token @returns {Said} */
   said(logits, token) {
-    const best = [...ranked(logits).subarray(0, N_TOP)];
+    const best = likeliest(logits, N_TOP);
     if (!best.includes(token)) best[best.length - 1] = token;
     const p = softmax(logits);
     /** @type {Said["top"]} */

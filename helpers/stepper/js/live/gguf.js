@@ -3,6 +3,7 @@
 import { BlockMatrix, KINDS, OTHERS } from "./blocks.js";
 import { checkSizes } from "./config.js";
 import { ropeFrequencies } from "./decoder.js";
+import { Stopped } from "./stop.js";
 import { Tokenizer } from "./tokens.js";
 
 /** @typedef {import("./protocol.js").Config} Config */
@@ -294,14 +295,15 @@ function tensorOf(name, { shape, kind }, bytes) {
 }
 
 /**
- * Open a file that a reader chose.
- * @param {Blob | ArrayBuffer} file @returns {Promise<Opened>}
+ * Open a file that a reader chose; `tell` hears how far it is, and may raise Stopped.
+ * @param {Blob | ArrayBuffer} file @param {import("./answer.js").Tell} [tell] @returns {Promise<Opened>}
  * @throws {Error} what is damaged or not supported, by name, and what to do.
  */
-export async function openGguf(file) {
+export async function openGguf(file, tell = async () => {}) {
   try {
-    return await opened(new Blob([file]));
+    return await opened(new Blob([file]), tell);
   } catch (error) {
+    if (error instanceof Stopped) throw error;
     const told = error instanceof Error ? error.message : error;
     throw new Error(
       `The GGUF file cannot be read: ${told}. Fetch it again if it may be damaged or cut off, or take another: a ` +
@@ -311,8 +313,8 @@ export async function openGguf(file) {
   }
 }
 
-/** @param {Blob} blob @returns {Promise<Opened>} */
-async function opened(blob) {
+/** @param {Blob} blob @param {import("./answer.js").Tell} tell @returns {Promise<Opened>} */
+async function opened(blob, tell) {
   const bytes = new DataView(await blob.slice(0, LONGEST).arrayBuffer());
   const { metadata, tensors } = readHeader(new Header(bytes), blob.size);
   const config = configOf(metadata, !tensors.has("output.weight"));
@@ -326,6 +328,7 @@ async function opened(blob) {
     const paired = llama && /attn_[qk]\.weight$/.test(name) && shape[0] % config.headDim === 0;
     const rows = paired ? inHalves(stored, shape[0], config.headDim) : stored;
     weights.set(renamed(name), tensorOf(name, placed, rows));
+    await tell(begins + nbytes);
   }
   const factors = weights.get(ROPE_FACTORS);
   if (factors) config.ropeScaling = scalingOf(factors, config);

@@ -6,6 +6,7 @@ import { View } from "../view.jsx";
 import { Again, raceMark } from "./again.jsx";
 import { Change, changeMark, findChange } from "./change.jsx";
 import { Drawer, Sizes } from "./drawer.jsx";
+import { OwnModel } from "./file_view.jsx";
 import { findLooks, Look, lookMark } from "./look.jsx";
 import { Paper } from "./paper.jsx";
 import { startLive } from "./start.js";
@@ -118,7 +119,7 @@ export class LiveView extends View {
   }
 
   async fetchModel() {
-    this.talk ??= new Talk(startLive);
+    this.talk ??= new Talk(startLive, (say) => this.lost(say));
     const file = await this.file().catch(() => null);
     if (!file) return this.lost(LIVE.missing);
     const answer = await this.talk.ask({ do: "load", file, kind: "safetensors" });
@@ -367,6 +368,7 @@ export class LiveView extends View {
         {written && !act && <Sizes view={this} />}
         {act && found?.failed && <p class="wid-act">{found.failed}</p>}
         {act && !found?.failed && (found || !act.find) && <act.Panel view={this} found={found} />}
+        <OwnModel key="own" view={this} />
       </>
     );
   }

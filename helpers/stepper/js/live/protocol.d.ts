@@ -80,6 +80,8 @@ export type Answer =
       chatTemplate: string | null;
     }
   | { id: number; op: "tokens"; tokens: number[]; texts: string[] }
+  /** While a file is opened: how many of its bytes are read. */
+  | { id: number; op: "progress"; done: number }
   /** After each pass: what it ran, how long it took, what came of it. */
   | {
       id: number;

@@ -5,32 +5,45 @@
 const LAST = ["loaded", "tokens", "written", "changed", "failed"]; // an answer of these ends a request
 
 /**
- * Start a Worker. `hear` gets its answers; where it dies each request that waits is answered by "failed".
+ * Start a Worker. `hear` gets its answers. Where it dies each request that waits is answered by "failed", `died` is
+ * called; another one, which has no model yet, is started with the next request.
  * @param {(answer: Answer) => void} hear
  */
-export function startLive(hear) {
+export function startLive(hear, died = (/** @type {string} */ _) => {}) {
   const url = URL.createObjectURL(new Blob([LIVE_WORKER], { type: "text/javascript" }));
-  const worker = new Worker(url);
   /** @type {Set<number>} */
   const waiting = new Set();
-  worker.onmessage = ({ data }) => {
-    if (LAST.includes(data.op)) waiting.delete(data.id);
-    hear(data);
-  };
-  worker.onerror = ({ message }) => {
-    const told = message ? ` (${message})` : "";
-    const say = `what runs the model has stopped${told}, and the model is gone; expected it to answer: load a smaller one`;
-    for (const id of waiting) hear({ id, op: "failed", say });
-    waiting.clear();
-  };
+  /** @type {Worker | null} */
+  let worker = started();
+
+  function started() {
+    const fresh = new Worker(url);
+    fresh.onmessage = ({ data }) => {
+      if (LAST.includes(data.op)) waiting.delete(data.id);
+      hear(data);
+    };
+    fresh.onerror = ({ message }) => {
+      fresh.terminate();
+      worker = null;
+      const told = message ? ` (${message})` : "";
+      const say = `what ran the model has stopped${told}, and the model is gone; expected it to go on: load it again, or a smaller one`;
+      const left = [...waiting];
+      waiting.clear();
+      died(say);
+      for (const id of left) hear({ id, op: "failed", say });
+    };
+    return fresh;
+  }
+
   return {
     /** @param {import("./protocol.js").Ask} message @param {Transferable[]} transfer given away, not copied */
     ask(message, transfer = []) {
       if (message.do !== "stop") waiting.add(message.id);
+      worker ??= started();
       worker.postMessage(message, transfer);
     },
     end() {
-      worker.terminate();
+      worker?.terminate();
       URL.revokeObjectURL(url);
     },
   };

@@ -5,16 +5,16 @@
  * @typedef {Ask extends infer One ? One extends { id: number } ? Omit<One, "id"> : never : never} Question */
 
 export class Talk {
-  /** @param {typeof import("./start.js").startLive} start */
-  constructor(start) {
-    this.worker = start((answer) => this.hear(answer));
+  /** @param {typeof import("./start.js").startLive} start @param {(say: string) => void} [died] */
+  constructor(start, died) {
+    this.worker = start((answer) => this.hear(answer), died);
     this.last = 0;
     /** @type {Map<number, { each: (answer: any) => void, done: (answer: any) => void }>} */
     this.asked = new Map();
   }
 
   /**
-   * The last answer to a question; `each` gets the passes before it. What could not be done is answered by `failed`.
+   * The last answer to a question; `each` gets those before it. What could not be done is answered by `failed`.
    * @param {Question} question @returns {Promise<any>}
    */
   ask(question, each = (/** @type {any} */ _) => {}) {
@@ -28,7 +28,7 @@ export class Talk {
   /** @param {Answer} answer */
   hear(answer) {
     const waiting = this.asked.get(answer.id);
-    if (answer.op === "pass") return waiting?.each(answer);
+    if (answer.op === "pass" || answer.op === "progress") return waiting?.each(answer);
     this.asked.delete(answer.id);
     waiting?.done(answer);
   }

@@ -1,0 +1,446 @@
+// Your own model: a GGUF file from the reader's disk, or one that lies beside the page, goes on with a text. It is read
+// in the page, by a Worker of its own; times are those of the clock.
+import { Component } from "preact";
+import VIEW from "../../view.json" with { type: "json" };
+import { fillText, visibleText } from "../format.js";
+import { Button, QUIET, Switch } from "../parts.jsx";
+import { formatUnit } from "../strip.js";
+import { StepperView } from "../stepper.jsx";
+import { Again } from "./again.jsx";
+import { Drawer, Sizes } from "./drawer.jsx";
+import { startLive } from "./start.js";
+import { Talk } from "./talk.js";
+import { addPass, doneAt, emptyLane, rowBytes, timeOf } from "./writing.js";
+
+const OWN = VIEW.live.own;
+const PANELS = "tokens grid cache sentence weights prediction work layer reads".split(" ");
+const CHAT = "<|im_start|>"; // the one kind of chat template that is known
+const SETTINGS = { temperature: 0, topK: null, topP: null, seed: 0 };
+
+/** What the board shows: of the first, the middle and the last layer or head, those that there are.
+ * @param {number} n */
+const chosen = (n) => [...new Set([0, n >> 1, n - 1])];
+
+/** @param {import("./protocol.js").Config} config @returns {[number, number][]} */
+const recorded = ({ nLayers, nHeads }) =>
+  chosen(nLayers).flatMap((layer) =>
+    chosen(nHeads).map((head) => /** @type {[number, number]} */ ([layer, head])),
+  );
+
+export class OwnModel extends Component {
+  /** @type {Talk | null} */
+  talk = null;
+  /** What the Worker said of the model. @type {any} */
+  model = null;
+  /** What is being fetched or opened. @type {{ name: string, done: number, of: number, stop: () => void } | null} */
+  opening = null;
+  said = "";
+  text = OWN.text;
+  asks = true; // the text is a question, where the model was trained to answer
+  factor = 1; // times are as they were
+  noEos = true; // no race longer than the text is offered
+  ticket = {}; // whose answers count
+
+  // of what was written, as the parts of a live view ask for it
+  /** @type {{ id: number, text: string }[]} */
+  prompt = [];
+  lane = emptyLane();
+  /** @type {import("./writing.js").Lane | null} */
+  plain = null;
+  /** @type {number | null} */
+  guess = null;
+  begun = 0; // when, by the page's clock
+  t = 0; // milliseconds since then
+  playing = false;
+  /** @type {"again" | "board" | null} */
+  act = null;
+  /** @type {any} */
+  trace = null;
+
+  get data() {
+    return this.props.view.data;
+  }
+
+  componentWillUnmount() {
+    this.ticket = {};
+    this.opening?.stop();
+    this.talk?.end();
+  }
+
+  draw() {
+    this.forceUpdate();
+  }
+
+  /** Say something, with nothing going on. @param {string} said */
+  say(said) {
+    Object.assign(this, { said, opening: null });
+    this.draw();
+  }
+
+  /** Fetch the file that lies beside the page. */
+  async fetchFile() {
+    const { file, bytes } = this.props.view.options.published;
+    const stopped = new AbortController();
+    this.opening = { name: file, done: 0, of: bytes, stop: () => stopped.abort() };
+    this.said = fillText(OWN.fetching, { name: file });
+    this.draw();
+    try {
+      const answer = await fetch(file, { signal: stopped.signal });
+      if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
+      const parts = [];
+      const stream = /** @type {any} */ (answer.body); // what TypeScript knows of it cannot be gone through
+      for await (const part of read(stream.getReader())) {
+        parts.push(part);
+        this.opening.done += part.length;
+        this.draw();
+      }
+      await this.open(new File(parts, file));
+    } catch (error) {
+      const why = /** @type {Error} */ (error).message;
+      this.say(stopped.signal.aborted ? OWN.stopped : fillText(OWN.unreachable, { name: file, why }));
+    }
+  }
+
+  /** Open a file; where that fails, what was open stays. @param {File | undefined} file */
+  async open(file) {
+    if (!file) return;
+    this.talk ??= new Talk(startLive, (said) => this.died(said));
+    const { talk } = this;
+    this.opening = { name: file.name, done: 0, of: file.size, stop: () => talk.stop() };
+    this.said = fillText(OWN.opening, { name: file.name, bytes: formatUnit(file.size, "B") });
+    this.draw();
+    const answer = await talk.ask({ do: "load", file, kind: "gguf" }, ({ done }) => {
+      if (this.opening) this.opening.done = done;
+      this.draw();
+    });
+    if (answer.op === "failed")
+      return this.say(/^stopped/.test(answer.say) ? OWN.stopped : `${file.name}: ${answer.say}`);
+    this.clear();
+    this.model = answer;
+    this.asks = this.chats;
+    this.say("");
+  }
+
+  /** The Worker is gone, and the model with it. @param {string} said */
+  died(said) {
+    this.model = null;
+    this.refuse(said);
+  }
+
+  /** @param {DragEvent} event */
+  dropped(event) {
+    event.preventDefault();
+    event.stopPropagation();
+    if (this.opening || !event.dataTransfer) return;
+    /** @type {HTMLDetailsElement} */ (event.currentTarget).open = true;
+    this.stop();
+    this.open(event.dataTransfer.files[0]);
+  }
+
+  get chats() {
+    return Boolean(this.model.chatTemplate?.includes(CHAT));
+  }
+
+  clear() {
+    this.ticket = {};
+    Object.assign(this, { prompt: [], lane: emptyLane(), plain: null, guess: null, trace: null, act: null });
+    Object.assign(this, { t: 0, playing: false, said: "" });
+  }
+
+  /** @param {string} said */
+  refuse(said) {
+    this.clear();
+    this.say(said);
+  }
+
+  /** @param {KeyboardEvent & { target: any }} event */
+  pressed(event) {
+    event.stopPropagation();
+    const typing = event.target.tagName === "TEXTAREA";
+    if (event.key === "Escape") this.stop();
+    else if (event.key === "Enter" && typing && !event.isComposing && !event.shiftKey && !event.repeat) {
+      event.preventDefault();
+      this.write();
+    }
+  }
+
+  /** Let the model go on with the text, with the cache. */
+  async write() {
+    if (this.opening) return;
+    this.clear();
+    this.playing = true;
+    const mine = this.ticket;
+    const { talk, model, asks } = this;
+    this.draw();
+    const cut = await talk?.ask({ do: "tokenize", text: this.text, chat: asks });
+    if (mine !== this.ticket) return;
+    if (cut.op === "failed") return this.refuse(cut.say);
+    if (!cut.tokens.length) return this.refuse(OWN.empty);
+    this.prompt = cut.tokens.map((id, i) => ({ id, text: cut.texts[i] }));
+    this.play();
+    const answer = await this.run(this.lane, true, OWN.steps, recorded(model.config));
+    if (mine !== this.ticket) return;
+    this.trace = answer.trace;
+    this.draw();
+  }
+
+  /** The same words without the cache, beside those with it. @param {number} guess */
+  async race(guess) {
+    Object.assign(this, { guess, plain: emptyLane(), ticket: {} });
+    this.play();
+    await this.run(this.plain, false, this.lane.passes.length, []);
+  }
+
+  /** A run of the model into a lane. */
+  async run(lane, cache, steps, record) {
+    const mine = this.ticket;
+    const tokens = this.prompt.map(({ id }) => id);
+    const asked = { do: "write", tokens, steps, cache, noEos: false, settings: SETTINGS, record };
+    const answer = await this.talk?.ask(/** @type {any} */ (asked), (pass) => {
+      if (mine === this.ticket && !lane.over) addPass(lane, pass);
+    });
+    lane.over = true;
+    if (mine === this.ticket && answer.op === "failed") this.refuse(answer.say);
+    return answer;
+  }
+
+  /** The clock runs until all that was asked for is out. */
+  play() {
+    const mine = this.ticket;
+    this.begun = performance.now();
+    const frame = () => {
+      if (mine !== this.ticket) return;
+      this.t = performance.now() - this.begun;
+      this.playing = !this.lanes.every((lane) => lane.over && timeOf(lane) <= this.t);
+      if (this.playing) requestAnimationFrame(frame);
+      this.draw();
+    };
+    frame();
+  }
+
+  get lanes() {
+    return this.plain ? [this.lane, this.plain] : [this.lane];
+  }
+
+  /** Stop at once what goes on; what is out stays. */
+  stop() {
+    this.opening?.stop();
+    if (!this.playing) return;
+    this.talk?.stop();
+    this.begun = -Infinity; // no more is to come, so what is out is all shown
+    for (const lane of this.lanes) lane.over = true;
+    if (!this.lane.passes.length) this.clear();
+    this.draw();
+  }
+
+  get out() {
+    const done = this.plain ? undefined : doneAt(this.lane, this.t);
+    return this.lane.passes.slice(0, done).map(({ said }) => ({ id: said.token, text: said.text }));
+  }
+
+  render() {
+    const { opening, model, said } = this;
+    const { published } = this.props.view.options;
+    const over = (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+    };
+    return (
+      <details
+        class="wid-own"
+        onKeyDown={(event) => this.pressed(event)}
+        onDragOver={over}
+        onDrop={(event) => this.dropped(event)}
+      >
+        <summary {...QUIET}>{OWN.name}</summary>
+        <p>{OWN.invite}</p>
+        {opening ? (
+          <Opening {...opening} />
+        ) : (
+          <div class="wid-buttons">
+            <Choose open={(file) => (this.stop(), this.open(file))} />
+            {published && (
+              <Button onClick={() => this.fetchFile()}>
+                {fillText(OWN.fetch, { name: published.file, bytes: formatUnit(published.bytes, "B") })}
+              </Button>
+            )}
+          </div>
+        )}
+        <p class="wid-hint" role="status">
+          {said}
+        </p>
+        {model && <Desk own={this} />}
+      </details>
+    );
+  }
+}
+
+/** The parts of a stream; not every browser can go through one. */
+async function* read(reader) {
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+function Choose({ open }) {
+  /** @type {any} */
+  let box;
+  const chosen = ({ currentTarget: input }) => {
+    open(input.files[0]);
+    input.value = ""; // the same file may be chosen again
+  };
+  return (
+    <>
+      <Button onClick={() => box.click()}>{OWN.choose}</Button>
+      <input ref={(input) => void (box = input)} type="file" hidden accept=".gguf" onChange={chosen} />
+    </>
+  );
+}
+
+function Opening({ done, of, stop }) {
+  const [so, all] = [done, of].map((bytes) => formatUnit(bytes, "B"));
+  return (
+    <div class="wid-opening">
+      <progress max={of} value={done} aria-label={OWN.progress} />
+      <span>{fillText(OWN.so, { so, all })}</span>
+      <Button onClick={stop}>{VIEW.live.stop}</Button>
+    </div>
+  );
+}
+
+/** A text, the model that goes on with it, and what can be asked of that. */
+function Desk({ own }) {
+  const { model, prompt, playing, trace, act, opening } = own;
+  const written = prompt.length > 0 && !playing;
+  const acts = trace && trace.runs[0].events.length ? ["again", "board"] : ["again"];
+  const show = (name) => {
+    own.act = name;
+    own.draw();
+  };
+  return (
+    <>
+      <p class="soft wid-sizes">{sizes(model)}</p>
+      {own.chats && !prompt.length && (
+        <Switch
+          label={OWN.is}
+          names={OWN.kinds}
+          chosen={own.asks ? 0 : 1}
+          choose={(i) => {
+            own.asks = i === 0;
+            own.draw();
+          }}
+        />
+      )}
+      {prompt.length ? (
+        <Running {...{ prompt, out: own.out, playing: playing && !own.plain }} />
+      ) : (
+        <Box own={own} />
+      )}
+      <div class="wid-buttons">
+        {playing ? (
+          <Button class="wid-go" onClick={() => own.stop()}>
+            {VIEW.live.stop}
+          </Button>
+        ) : (
+          <Button
+            class="wid-go"
+            disabled={Boolean(opening)}
+            onClick={() => (written ? own.refuse("") : own.write())}
+          >
+            {written ? VIEW.live.edit : VIEW.live.enter}
+          </Button>
+        )}
+      </div>
+      {prompt.length > 0 && !act && <Drawer view={own} />}
+      {written && !act && own.lane.passes.length > 0 && <Sizes view={own} />}
+      {written && own.lane.passes.length > 0 && (
+        <div class={`wid-acts ${act ? "chosen" : ""}`} role="group" aria-label={VIEW.live.acts.label}>
+          {acts.map((name) => (
+            <Button aria-pressed={act === name} onClick={() => show(name)}>
+              {OWN.acts[name]}
+            </Button>
+          ))}
+        </div>
+      )}
+      {act === "again" && <Again view={own} />}
+      {act === "board" && <Rows trace={trace} key={trace} />}
+    </>
+  );
+}
+
+/** @param {any} model */
+function sizes({ name, bytes, config }) {
+  const { nLayers: layers, nHeads: heads, nKvHeads: kv } = config;
+  return fillText(OWN.loaded, {
+    ...{ name: visibleText(name), layers, heads, kv, bytes: formatUnit(bytes, "B") },
+    row: formatUnit(rowBytes(config, 1), "B"),
+  });
+}
+
+function Box({ own }) {
+  return (
+    <textarea
+      {...QUIET}
+      class="wid-paper"
+      rows={3}
+      aria-label={OWN.box}
+      enterkeyhint="go"
+      dir="auto"
+      maxLength={OWN.characters}
+      value={own.text}
+      onInput={(event) => (own.text = event.currentTarget.value)}
+    />
+  );
+}
+
+/** Pieces of words as they are, blanks and line breaks among them; what would turn the text around by its code points.
+ * @param {string} text */
+const asRead = (text) => text.replace(/[^ \n]+/g, visibleText);
+
+function Running({ prompt, out, playing }) {
+  const pausing = playing && !out.length;
+  return (
+    <div class={`wid-paper wid-running ${pausing ? "pausing" : ""}`}>
+      <p dir="auto">
+        {prompt.map(({ text }) => (
+          <span class="wid-token-prompt">{asRead(text)}</span>
+        ))}
+        {out.map(({ text }) => (
+          <span class="wid-token-said">{asRead(text)}</span>
+        ))}
+        {playing && !pausing && <span class="wid-caret" />}
+      </p>
+      <p class="wid-unseen" aria-live="polite">
+        {out.map(({ text }) => (
+          <span>{asRead(text)}</span>
+        ))}
+      </p>
+    </div>
+  );
+}
+
+/** What was recorded of the run, on the board that a recorded run is played on. */
+class Rows extends Component {
+  /** @type {any} */
+  place;
+
+  componentDidMount() {
+    const { trace } = this.props;
+    const options = { panels: PANELS, start: 0, cache: true, layer: trace.recorded[0][0], head: null };
+    this.view = new StepperView(this.place, trace, options);
+  }
+
+  shouldComponentUpdate() {
+    return false;
+  }
+
+  componentWillUnmount() {
+    this.view?.destroy();
+  }
+
+  render() {
+    return <div ref={(place) => void (this.place = place)} />;
+  }
+}
