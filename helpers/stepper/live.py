@@ -31,7 +31,7 @@ class Live(View):
     Args:
         text: how the diary begins; None is Mia's, who writes from Oslo.
         seed: of the words that are drawn.
-        published: a GGUF file that will lie beside the page; a button fetches it, for who wants a larger model.
+        published: a GGUF file that will lie beside the page, for a button to fetch it from there.
 
     Raises:
         FileNotFoundError: there is no such file.

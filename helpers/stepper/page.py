@@ -123,7 +123,7 @@ def build(
 
 
 def options(view: View) -> dict[str, Any]:
-    """Return what the front end is told beside the data: how a view is shown, its kind, and the file that it runs."""
+    """Return what the front end is told beside a view's data: how it is shown, its kind, the file it runs."""
     file = {"file": _file_name(view.file)} if view.file else {}
     return {**view.options, "view": view.view, **file}
 

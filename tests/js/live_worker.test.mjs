@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { conversation } from "../../helpers/stepper/js/live/answer.js";
 import { KVCache } from "../../helpers/stepper/js/live/cache.js";
 import { half } from "../../helpers/stepper/js/live/matrix.js";
+import { likeliest, mulberry32, ranked } from "../../helpers/stepper/js/live/sample.js";
 
 const FILE = readFileSync(new URL("../../helpers/weights/model.f16.safetensors", import.meta.url));
 const START = 8 + Number(FILE.readBigUInt64LE());
@@ -180,6 +181,25 @@ test("the cache goes back to no length that it does not hold", () => {
   assert.equal(cache.length, 3);
 });
 
+test("memory that is not there is a sentence that says what to do", async () => {
+  const file = { arrayBuffer: () => Promise.reject(new RangeError("Array buffer allocation failed")) };
+  Object.setPrototypeOf(file, Blob.prototype);
+  const [, refused, written] = await talk([load(FILE), { do: "load", file, kind: "safetensors" }, { ...WRITE, tokens: [TODAY] }]); // prettier-ignore
+  assert.match(refused.say, /no more memory \(Array buffer allocation failed\); expected .* a smaller model/);
+  assert.equal(written.why, "steps", "the model before stays");
+});
+
+test("the likeliest are the first of all by rank, equal ones and those with no chance among them", () => {
+  const random = mulberry32(1);
+  for (let V = 1; V < 30; V++)
+    for (let n = 1; n < 8; n++) {
+      const logits = Float32Array.from({ length: V }, () =>
+        random() < 0.2 ? -Infinity : Math.floor(4 * random()),
+      );
+      assert.deepEqual(likeliest(logits, n), [...ranked(logits).subarray(0, n)]);
+    }
+});
+
 test("numbers of 16 bits", () => {
   const bits = {
     0x3c00: 1,
@@ -214,6 +234,10 @@ test("where the Worker dies, each request that waits is told so", async () => {
   stub.onerror({ message: "out of memory" });
   assert.deepEqual(heard.map(({ id, op }) => [id, op]).slice(2), [[1, "failed"], [3, "failed"]]); // prettier-ignore
   assert.match(heard[2].say, /stopped \(out of memory\).*expected/);
+  live.ask({ do: "stop" });
+  assert.equal(workers.length, 0, "it was ended");
+  live.ask({ ...WRITE, id: 4, tokens: [TODAY] });
+  assert.equal(workers.length, 1, "and another one is started with the next request");
   live.end();
   assert.deepEqual(workers, []);
 });

@@ -36,7 +36,8 @@ export class OwnModel extends Component {
   opening = null;
   said = "";
   text = OWN.text;
-  asks = true; // the text is a question, where the model was trained to answer
+  asks = true; // the text is to be a question, where the model was trained to answer
+  asked = false; // what is written is an answer
   factor = 1; // times are as they were
   noEos = true; // no race longer than the text is offered
   ticket = {}; // whose answers count
@@ -57,8 +58,10 @@ export class OwnModel extends Component {
   /** @type {any} */
   trace = null;
 
+  /** What the parts of a live view read; one larger model is enough to compare with. */
   get data() {
-    return this.props.view.data;
+    const { data } = this.props.view;
+    return { ...data, compared: data.compared.slice(-1) };
   }
 
   componentWillUnmount() {
@@ -143,7 +146,15 @@ export class OwnModel extends Component {
 
   clear() {
     this.ticket = {};
-    Object.assign(this, { prompt: [], lane: emptyLane(), plain: null, guess: null, trace: null, act: null });
+    Object.assign(this, {
+      prompt: [],
+      lane: emptyLane(),
+      plain: null,
+      guess: null,
+      trace: null,
+      act: null,
+      asked: false,
+    });
     Object.assign(this, { t: 0, playing: false, said: "" });
   }
 
@@ -176,6 +187,7 @@ export class OwnModel extends Component {
     if (mine !== this.ticket) return;
     if (cut.op === "failed") return this.refuse(cut.say);
     if (!cut.tokens.length) return this.refuse(OWN.empty);
+    this.asked = asks;
     this.prompt = cut.tokens.map((id, i) => ({ id, text: cut.texts[i] }));
     this.play();
     const answer = await this.run(this.lane, true, OWN.steps, recorded(model.config));
@@ -253,23 +265,25 @@ export class OwnModel extends Component {
         onDrop={(event) => this.dropped(event)}
       >
         <summary {...QUIET}>{OWN.name}</summary>
-        <p>{OWN.invite}</p>
-        {opening ? (
-          <Opening {...opening} />
-        ) : (
-          <div class="wid-buttons">
-            <Choose open={(file) => (this.stop(), this.open(file))} />
-            {published && (
-              <Button onClick={() => this.fetchFile()}>
-                {fillText(OWN.fetch, { name: published.file, bytes: formatUnit(published.bytes, "B") })}
-              </Button>
-            )}
-          </div>
-        )}
-        <p class="wid-hint" role="status">
-          {said}
-        </p>
-        {model && <Desk own={this} />}
+        <div>
+          <p>{OWN.invite}</p>
+          {opening ? (
+            <Opening {...opening} />
+          ) : (
+            <div class="wid-buttons">
+              <Choose open={(file) => (this.stop(), this.open(file))} />
+              {published && location.protocol !== "file:" && (
+                <Button onClick={() => this.fetchFile()}>
+                  {fillText(OWN.fetch, { name: published.file, bytes: formatUnit(published.bytes, "B") })}
+                </Button>
+              )}
+            </div>
+          )}
+          <p class="wid-told soft" role="status" hidden={!said}>
+            {said}
+          </p>
+          {model && <Desk own={this} />}
+        </div>
       </details>
     );
   }
@@ -305,7 +319,9 @@ function Opening({ done, of, stop }) {
     <div class="wid-opening">
       <progress max={of} value={done} aria-label={OWN.progress} />
       <span>{fillText(OWN.so, { so, all })}</span>
-      <Button onClick={stop}>{VIEW.live.stop}</Button>
+      <span class="wid-buttons">
+        <Button onClick={stop}>{VIEW.live.stop}</Button>
+      </span>
     </div>
   );
 }
@@ -353,6 +369,7 @@ function Desk({ own }) {
           </Button>
         )}
       </div>
+      {own.asked && <p class="soft">{OWN.template}</p>}
       {prompt.length > 0 && !act && <Drawer view={own} />}
       {written && !act && own.lane.passes.length > 0 && <Sizes view={own} />}
       {written && own.lane.passes.length > 0 && (

@@ -133,6 +133,7 @@ export class LiveView extends View {
 
   /** Say what went wrong; the next try loads the model again. */
   lost(say) {
+    this.clear();
     this.loading = undefined;
     this.model = null;
     this.said = say;

@@ -38,7 +38,8 @@ export function startLive(hear, died = (/** @type {string} */ _) => {}) {
   return {
     /** @param {import("./protocol.js").Ask} message @param {Transferable[]} transfer given away, not copied */
     ask(message, transfer = []) {
-      if (message.do !== "stop") waiting.add(message.id);
+      if (message.do === "stop") return worker?.postMessage(message);
+      waiting.add(message.id);
       worker ??= started();
       worker.postMessage(message, transfer);
     },

@@ -1,0 +1,313 @@
+"""A reader's own model in a Chromium: opened, refused, stopped, fetched, written with, by what is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from helpers.model.generate import generate
+from helpers.model.load import chat_prompt, load, load_tokenizer
+from helpers.stepper import Live
+from helpers.stepper.format import VIEW
+from helpers.stepper.page import Section, build
+from tests.gguf_file import write
+from tests.test_live_gguf import SIZES, WORDS
+from tests.tiny import tiny
+
+pytestmark = pytest.mark.browser
+torch.set_num_threads(1)
+LONG = 60_000  # milliseconds that something may take on a busy machine
+CHATML = {"tokenizer.chat_template": "{{ '<|im_start|>' + message.role }}"}
+# What would turn the text around, and what would be markup, as a file may have it.
+HOSTILE = {"general.name": "<img src=x onerror=alert(1)>\u202e"}
+Opened = Callable[..., Locator]
+
+
+def model_file(folder: Path, name: str = "tiny.gguf", **more: Any) -> Path:
+    return write(
+        folder / name,
+        tiny(**SIZES | {"max_seq_len": 128}),
+        GGMLQuantizationType.Q8_0,
+        WORDS | more.pop("metadata", {}),
+        **more,
+    )
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
+    """Open a page with a Live in it, this part unfolded by keys; console messages, dialogs are failures."""
+    found: list[str] = []
+    pages: list[Page] = []
+
+    def open_page(address: str | None = None, wanted: str = "", **options: Any) -> Locator:
+        if address is None:
+            path = tmp_path / "page.html"
+            path.write_text(build("Live", [Section(view=Live())]), encoding="utf-8")
+            address = path.as_uri()
+        size = {"width": 360, "height": 740}
+        page = browser.new_page(**{"viewport": size, "offline": address.startswith("file"), **options})
+        page.on("console", lambda message: found.append(message.text))
+        page.on("pageerror", lambda error: found.append(str(error)))
+        page.on("dialog", lambda dialog: found.append(dialog.message))
+        page.add_init_script(wanted)
+        page.goto(address)
+        pages.append(page)
+        own = page.locator(".wid-own")
+        own.locator("summary").press("Enter")
+        return own
+
+    yield open_page
+    for page in pages:
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found.append("the page scrolls sideways")
+        page.context.close()
+    assert [text for text in found if "ERR_FAILED" not in text] == []  # where a test lets a fetch fail
+
+
+def choose(own: Locator, file: Path) -> None:
+    """Choose a file by keys alone."""
+    button = own.get_by_role("button", name="Open a file")
+    with own.page.expect_file_chooser() as chooser:
+        button.press("Enter")
+    chooser.value.set_files(file)
+
+
+def said(own: Locator, who: str = "said") -> list[str]:
+    """The tokens that are shown: the model's, or those of the prompt."""
+    shown: list[str] = own.locator(f".wid-token-{who}").evaluate_all("all => all.map(one => one.textContent)")
+    return shown
+
+
+def test_a_file_writes_its_words_and_its_rows_stand_on_the_board(opened: Opened, tmp_path: Path) -> None:
+    file = model_file(tmp_path)
+    own = opened()
+    choose(own, file)
+    box = own.locator("textarea")
+    box.fill("nice weather")
+    box.press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+    tokenizer = load_tokenizer(file)
+    ids = tokenizer.encode("nice weather")
+    words = list(generate(load(file), ids, 40))
+    for shown, word in zip(said(own), tokenizer.words(words), strict=True):
+        assert shown == word or not word.isprintable(), "but for what would leave no mark"
+    expect(own.locator(".wid-drawer-name")).to_contain_text(f"the rows of {len(ids) + len(words) - 1} tokens")
+    own.get_by_role("button", name="on the board").press("Enter")
+    expect(own.locator(".wid-stepper")).to_contain_text(f"All {len(ids)} prompt tokens run through together")
+    own.get_by_role("button", name="without the cache").press("Enter")
+    own.get_by_role("button", name="5 times").press("Enter")
+    run = len(words) * len(ids) + len(words) * (len(words) - 1) // 2
+    expect(own.locator(".wid-sentence")).to_contain_text(f"for {run:,} tokens run instead", timeout=LONG)
+
+
+def test_what_cannot_be_opened_is_refused_by_name_and_the_model_before_stays(
+    opened: Opened, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(model_file(tmp_path).read_bytes()[:-40])
+    other = model_file(tmp_path, "other.gguf", metadata={"general.architecture": "gemma3"})
+    own = opened()
+    hint = own.locator(".wid-told")
+    choose(own, broken)
+    expect(hint).to_contain_text("broken.gguf: The GGUF file cannot be read: it has")
+    expect(own.locator("textarea")).to_have_count(0)
+    choose(own, model_file(tmp_path, metadata=HOSTILE))
+    expect(own).to_contain_text("<img src=x onerror=alert(1)>U+202E takes")
+    own.locator("textarea").fill("my own text")
+    choose(own, other)
+    expect(hint).to_contain_text("other.gguf: The GGUF file cannot be read: the architecture is gemma3")
+    expect(own.locator("textarea")).to_have_value("my own text")
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+
+
+def test_a_file_is_dropped_and_a_question_is_asked(opened: Opened, tmp_path: Path) -> None:
+    own = opened()
+    file = model_file(tmp_path, metadata=CHATML)
+    drop = """([own, bytes, name]) => {
+      const moved = new DataTransfer();
+      moved.items.add(new File([Uint8Array.from(bytes)], name));
+      for (const type of ["dragover", "drop"])
+        own.dispatchEvent(new DragEvent(type, { dataTransfer: moved, bubbles: true, cancelable: true }));
+    }"""
+    own.page.evaluate(drop, [own.element_handle(), [*file.read_bytes()], "dropped.gguf"])
+    own.locator("textarea").fill("\u05e9\u05dc\u05d5\u05dd <b>nice</b>")
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+    prompt = "".join(said(own, "prompt"))
+    assert prompt.startswith("<|im_start|>user\n")
+    assert "<b>nice</b><|im_end|>\n<|im_start|>assistant" in prompt
+    own.get_by_role("button", name="Edit the text").press("Enter")
+    own.get_by_role("button", name="a text to go on from").press("Enter")
+    own.locator("textarea").fill("nice")
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+    assert own.locator(".wid-token-prompt").count() == 1
+
+
+# Each part of a file takes a while to read.
+SLOW_DISK = """const Plain = Blob;
+const slow = `const read = Blob.prototype.arrayBuffer;
+Blob.prototype.arrayBuffer = async function () {
+  await new Promise((later) => setTimeout(later, 100));
+  return read.call(this);
+};`;
+self.Blob = class extends Plain {
+  constructor(parts, about) {
+    super(about?.type === "text/javascript" ? [slow, ...parts] : parts, about);
+  }
+};"""
+
+
+def test_stop_while_a_file_is_opened_or_a_model_writes(opened: Opened, tmp_path: Path) -> None:
+    own = opened(wanted=SLOW_DISK)
+    choose(own, model_file(tmp_path))
+    page = own.page
+    expect(own.locator("progress")).not_to_have_js_property("value", 0)
+    own.get_by_role("button", name="Stop").press("Enter")
+    expect(own.locator(".wid-told")).to_have_text("Stopped. All is as it was before.")
+    expect(own.locator("textarea")).to_have_count(0)
+    choose(own, model_file(tmp_path))
+    own.locator("textarea").fill("nice " * 30)
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-token-said").first.wait_for(timeout=LONG)
+    page.keyboard.press("Escape")
+    own.locator(".wid-acts").wait_for(timeout=1000)
+    out = said(own)
+    page.wait_for_timeout(300)
+    assert said(own) == out
+
+
+# Workers that can be reached, to be killed.
+WORKERS = """self.workers = [];
+const Plain = Worker;
+self.Worker = class extends Plain {
+  constructor(address) {
+    super(address);
+    workers.push(this);
+  }
+};"""
+KILL = (
+    "workers.splice(0).forEach((one) => one.dispatchEvent(new ErrorEvent('error', { message: 'no memory' })))"
+)
+
+
+def test_a_worker_that_dies_is_started_anew(opened: Opened, tmp_path: Path) -> None:
+    own = opened(wanted=WORKERS, reduced_motion="reduce")
+    page = own.page
+    choose(own, model_file(tmp_path))
+    own.locator("textarea").wait_for(timeout=LONG)
+    page.locator(".wid-writer > textarea").press("Enter")
+    page.locator(".wid-writer > .wid-acts").wait_for(timeout=LONG)
+    page.evaluate(KILL)
+    for hint in page.locator(".wid-hint, .wid-told").all():
+        expect(hint).to_contain_text("has stopped (no memory), and the model is gone; expected it to go on")
+    expect(own.locator("textarea")).to_have_count(0)
+    choose(own, model_file(tmp_path))
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+    page.locator(".wid-writer > textarea").press("Enter")
+    page.locator(".wid-writer > .wid-acts").wait_for(timeout=LONG)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[str, Path, threading.Event]]:
+    """A site's address, its folder, and what lets the second half of a GGUF file through."""
+    go_on = threading.Event()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def copyfile(self, source: Any, outputfile: Any) -> None:
+            data = source.read()
+            with contextlib.suppress(OSError):  # who asked has gone
+                outputfile.write(data[: len(data) // 2])
+                if self.path.endswith(".gguf"):
+                    go_on.wait(60)
+                outputfile.write(data[len(data) // 2 :])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    folder = tmp_path / "site"
+    folder.mkdir()
+    handler = functools.partial(Handler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", folder, go_on
+        go_on.set()
+        server.shutdown()
+
+
+def publish(folder: Path, model: Path) -> None:
+    (folder / "favicon.ico").touch()
+    view = Live(published=model)
+    (folder / "index.html").write_text(build("Live", [Section(view=view)]), encoding="utf-8")
+
+
+def test_a_published_file_is_fetched_stopped_and_missed(
+    opened: Opened, site: tuple[str, Path, threading.Event]
+) -> None:
+    address, folder, go_on = site
+    model = model_file(folder)
+    publish(folder, model)
+    own = opened(address)
+    size = f"{model.stat().st_size / 1000:.0f} kB"
+    button = own.get_by_role("button", name=f"Fetch tiny.gguf, {size}")
+    button.press("Enter")
+    expect(own.locator("progress")).not_to_have_js_property("value", 0)
+    expect(own.locator(".wid-opening")).to_contain_text(f"of {size}")
+    own.get_by_role("button", name="Stop").press("Enter")
+    expect(own.locator(".wid-told")).to_have_text("Stopped. All is as it was before.")
+    go_on.set()
+    button.press("Enter")
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+    own.page.route("**/*.gguf", lambda route: route.abort())
+    button.press("Enter")
+    expect(own.locator(".wid-told")).to_contain_text("tiny.gguf could not be fetched (Failed to fetch)")
+    expect(own.locator(".wid-token-said")).not_to_have_count(0)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_no_button_where_nothing_can_be_fetched(
+    opened: Opened, tmp_path: Path, published: bool, site: tuple[str, Path, threading.Event]
+) -> None:
+    """From a disk, and where no file was published: such a page may reach nothing at all."""
+    address, folder, _ = site
+    publish(folder, model_file(folder))
+    if not published:
+        text = build("Live", [Section(view=Live())])
+        (folder / "index.html").write_text(text, encoding="utf-8")
+        assert "connect-src" not in text
+    own = opened((folder / "index.html").as_uri() if published else address)
+    expect(own.get_by_role("button")).to_have_count(1)
+
+
+@pytest.mark.pypi
+def test_the_published_model_is_fetched_and_answers_as_in_python(
+    opened: Opened, found: Path, site: tuple[str, Path, threading.Event]
+) -> None:
+    address, folder, go_on = site
+    (folder / found.name).hardlink_to(found)
+    publish(folder, found)
+    go_on.set()
+    own = opened(address)
+    own.get_by_role("button", name=f"Fetch {found.name}, 98.4 MB").press("Enter")
+    own.locator("textarea").wait_for(timeout=LONG)
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-token-said").nth(7).wait_for(timeout=LONG)
+    own.page.keyboard.press("Escape")
+    model, tokenizer = load(found), load_tokenizer(found)
+    question = [{"role": "user", "content": VIEW["live"]["own"]["text"]}]
+    ids = tokenizer.encode(chat_prompt(tokenizer, question))
+    assert "".join(said(own, "prompt")) == "".join(tokenizer.words(ids))
+    assert said(own)[:8] == tokenizer.words(generate(model, ids, 8))
