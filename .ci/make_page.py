@@ -190,7 +190,7 @@ def model_file(named: str) -> Path | None:
     from helpers.model import published  # with PyTorch: takes a second
 
     found = published.gguf()
-    return found and found.path
+    return found.path if found else None
 
 
 def _and(numbers: list[int]) -> str:

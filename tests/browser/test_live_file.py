@@ -310,4 +310,4 @@ def test_the_published_model_is_fetched_and_answers_as_in_python(
     question = [{"role": "user", "content": VIEW["live"]["own"]["text"]}]
     ids = tokenizer.encode(chat_prompt(tokenizer, question))
     assert "".join(said(own, "prompt")) == "".join(tokenizer.words(ids))
-    assert said(own)[:8] == tokenizer.words(generate(model, ids, 8))
+    assert said(own)[:8] == tokenizer.words(list(generate(model, ids, 8)))
