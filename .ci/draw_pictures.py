@@ -385,7 +385,52 @@ def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: flo
         sheet.note(*place, name, at="center", colour="key", bold=True)
 
 
+def model_in_short() -> Picture:
+    """Draw the model of notebook 09 for somebody who knows the toy: four layers, and the rows in each."""
+    kept = ("Today", "weather", "is", "so")
+
+    def draw(sheet: Sheet) -> None:
+        x, width = (18.0, 170.0) if sheet.narrow else (40.0, 290.0)
+        rows, middle = x + width + 34, x + width / 2
+        sheet.chip(middle, 24, "so", width=62, fill="generated fill", edge="generated")
+        sheet.note(middle + 42, 24, "128 numbers", colour="ink")
+        sheet.note(rows, 44 if sheet.narrow else 24, "rows kept", colour="ink")
+        for n in range(4):
+            y = 64.0 + 94 * n
+            sheet.arrow(middle, 37 if n == 0 else y - 22, middle, y - 2, "soft")
+            sheet.box(x, y, width, 70, fill="panel", edge="soft", radius=6)
+            sheet.text(x + 12, y + 17, f"layer {n + 1}", bold=True)
+            for i, name in enumerate(["4 heads of attention", "then an MLP"]):
+                sheet.note(x + 12, y + 38 + 19 * i, name, colour="ink")
+            for i, word in enumerate(kept):
+                _short_row(sheet, rows, y + 18 * i, word, new=i == 3)
+            sheet.arrow(x + width, y + 61, rows - 3, y + 61, "key")
+            sheet.arrow(rows - 3, y + 14, x + width, y + 14, "query")
+        sheet.arrow(middle, 416, middle, 438, "soft")
+        sheet.note(middle + 14, 426, "a number for each of 185 words", colour="ink")
+        sheet.chip(middle, 453, NEXT, width=62, fill="generated fill", edge="generated")
+        sheet.note(18, 490, "The token writes its row into each layer,")
+        sheet.note(18, 509, "and its heads read the rows that are there.")
+
+    alt = (
+        "One token, so, as 128 numbers goes through four layers, each of 4 heads of attention and an MLP. "
+        f"Beside each layer lie its rows, of {listed(kept)}, a key and a value each. The token writes "
+        "its own row and reads all of them. At the end stands a number for each of 185 words, and the "
+        f"largest names {NEXT}."
+    )
+    return Picture(draw, alt)
+
+
+def _short_row(sheet: Sheet, x: float, y: float, word: str, *, new: bool) -> None:
+    """A row of one token in one layer: its key, its value, its word."""
+    line = 2.0 if new else 0.8
+    for dx, name in ((0, "key"), (26, "value")):
+        sheet.box(x + dx, y, 24, 15, fill=f"{name} fill", edge=name, radius=2, line=line)
+    sheet.text(x + 58, y + 8, word, size=SMALL, bold=new)
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
+    "model_in_short": model_in_short,
     "residual_stream": residual_stream,
     "two_ranks": two_ranks,
     "mask_pair": mask_pair,

@@ -63,6 +63,16 @@ def append_by_copying(cache: Any, layer: int, k: Tensor, v: Tensor) -> list[Tens
     return views
 
 
+def reply_by_words(
+    pause: Callable[[int], float], step: Callable[[int], float], P: int, n: int
+) -> tuple[float, float]:
+    """Add up word after word."""
+    kept, again = pause(P), pause(P)
+    for there in range(P, P + n - 1):
+        kept, again = kept + step(there), again + pause(there + 1)
+    return kept, again
+
+
 def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
     """Number the tokens of each sequence, and give padding -1 and nothing to look at."""
     T = max(lengths)
@@ -117,9 +127,7 @@ RIGHT: dict[str, list[Any]] = {
     "who_moves": [who_by_negating, who_by_jacobian],
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
     "append": [append_by_copying],
-    "may_differ": [
-        lambda a, b: [bool(row[-1] - row[-2] <= 2 * (a - b).abs().max()) for row in a.sort(dim=1).values]
-    ],
+    "reply_ms": [reply_by_words],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
     "quantize": [rounding_to_the_nearest],

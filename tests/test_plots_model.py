@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draw_pictures import HALVES, clock_hands, mask_pair, residual_stream, two_ranks
+from draw_pictures import HALVES, clock_hands, mask_pair, model_in_short, residual_stream, two_ranks
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
 
@@ -23,6 +23,7 @@ from helpers.parallel.heads import heads_of_rank
 from helpers.plots import measured
 from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
+from helpers.recording.clock import TimedReply
 from tests.machine import ROOT
 from tests.pictures import boxes, check_form, curves, texts, words
 
@@ -76,6 +77,11 @@ VARIANTS: dict[str, tuple[float, float]] = {
 IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
+SAID = ["Mia", "from", "Dublin", ".", "<eos>"]
+KEPT = TimedReply(SAID, [6.0, 0.8, 0.8, 0.7, 0.7], [194, 195, 196, 197, 198])
+AGAIN = TimedReply(SAID, [6.0, 6.1, 6.2, 6.3, 6.4], [0] * 5)
+LONG = TimedReply(["w" * 12] * 8, [6.0] * 8, [*range(1000, 1008)])
+
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": mask_pair,
     "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
@@ -90,6 +96,11 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "time": lambda: plots.time_per_token(CONTEXTS, TIMES, "one more token"),
     "time, equal ends": lambda: plots.time_per_token([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
     "time, long": lambda: plots.time_per_token([1, 2], {"a": [1.0, 2.0]}, "w" * 200),
+    "pause": lambda: plots.pause_beside_step([8, 64, 1024], [1.0, 2.1, 61], [0.66, 0.67, 0.98]),
+    "pause, six": lambda: plots.pause_beside_step([8] * 6, [1e-3] * 6, [1e3] * 6),
+    "reply": lambda: plots.reply_by_the_clock(KEPT, AGAIN),
+    "reply, eight": lambda: plots.reply_by_the_clock(LONG, LONG),
+    "in short": model_in_short,
     "rows": lambda: plots.copied_rows(GROWING, STATIC),
     "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "margins": lambda: plots.margins(CLOUDS),
@@ -217,6 +228,29 @@ def test_times_are_drawn_over_a_logarithmic_axis_and_named() -> None:
         assert [list(line.get_ydata()) for line in curves(figure)] == list(TIMES.values())
         assert [list(line.get_xdata()) for line in curves(figure)] == [CONTEXTS] * 3
     assert "with the growing one: 1.2 at 1, 1.3 at 8, 1.6 at 64, 2.2 at 256, 4.0 at 1,024" in picture.alt
+
+
+def test_a_pause_and_a_step_are_bars_on_one_scale() -> None:
+    for figure in both("pause"):
+        pauses, steps = (
+            [box.get_width() for box in boxes(figure, name)][1:] for name in ("query", "generated")
+        )
+        assert pauses[2] / pauses[1] == pytest.approx(61 / 2.1, rel=0.01)
+        assert steps[2] <= max(2, 0.98 / 61 * pauses[2] * 1.01)
+        assert {"61 ms", "0.98 ms", "0.66 ms"} <= set(words(figure))
+
+
+def test_a_reply_lies_on_one_axis_of_time() -> None:
+    for figure in both("reply"):
+        passes = [box.get_width() + 1.6 for box in boxes(figure, "query fill")]
+        assert len(passes) == 10
+        assert [width / passes[0] for width in passes] == pytest.approx(
+            [ms / 6 for ms in KEPT.ms + AGAIN.ms], rel=0.01
+        )
+        assert words(figure).count("pause") == 6
+        assert {"9.0 ms", "31 ms", "194 rows", "198 rows in each layer", *SAID} <= set(words(figure))
+    with pytest.raises(ValueError, match="the same words"):
+        plots.reply_by_the_clock(KEPT, LONG)
 
 
 def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() -> None:

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers.model.cache import GrowingCache
+from helpers.model.generate import prefill
 from helpers.model.probe import hidden_states, misread, who_moves
 from tests.tiny import tiny, tokens
 
@@ -50,6 +52,9 @@ def test_hidden_states_are_those_before_the_readout_and_leave_no_hook() -> None:
     model, ids = tiny(), tokens(1, 3)
     last = hidden_states(model, ids)[-1]
     assert torch.allclose(model.lm_head(model.norm(last)), model(ids)[0], atol=1e-4)  # other shapes of matmul
+    cache = GrowingCache(model.config)
+    prefill(model, ids[0, :2], cache)
+    assert torch.allclose(hidden_states(model, ids[:, 2:], cache)[-1], last[2:], atol=1e-4)
     with pytest.raises(ValueError, match="token"):
         hidden_states(model, torch.tensor([[10**6]]))
     assert not any(layer._forward_hooks for layer in model.layers)

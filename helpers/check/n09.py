@@ -1,19 +1,21 @@
-"""Exercises of notebook 09, prefill and decode for real: `from helpers.check import n09 as check`."""
+"""Exercises of notebook 09, the pause and the drip: `from helpers.check import n09 as check`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.check.result import is_tensor, show
 
 N_LAYERS, B, HKV, D = 3, 2, 4, 5
+Clock = Callable[[int], float]  # from tokens to milliseconds
 
 
 def run_append(function: Any, layer: int, length: int, T: int, max_len: int) -> dict[str, Any]:
@@ -93,7 +95,7 @@ append = Exercise(
         "the new rows alone: attention needs the stored ones too.",
         appending(rows=lambda length, S: slice(length, S)),
         "the room is not checked: compare with cache.max_len first.",
-        appending(spare=-np.inf),
+        appending(spare=-math.inf),
         "exactly full is allowed: only more than max_len rows are too many.",
         appending(spare=1),
     ],
@@ -102,93 +104,62 @@ append = Exercise(
 )
 
 
-def margin(logits: Tensor) -> Tensor:
-    """Return by how much the best logit of each row leads the second."""
-    return -logits.topk(2).values.diff(dim=-1).squeeze(-1)
-
-
 def largest(a: Tensor, b: Tensor) -> Tensor:
     """Return the largest difference, NaN if there is one."""
     return (a - b).abs().max()
 
 
-def differ_cases() -> list[Case]:
-    """Return logits with margins around once, twice and four times the largest difference."""
-    rows = [
-        [1.0, 2.5, -3.0, 2.35, 0.0, 0.4],  # margin 0.15: between once and twice
-        [4.0, 1.0, 3.0, -2.0, 0.5, 1.5],  # 1.0: safe
-        [0.2, 0.3, 5.0, 1.0, 4.94, 0.0],  # 0.06: under once
-        [-1.0, -0.65, -4.0, -0.4, -2.0, -3.0],  # 0.25: between twice and four times
-        [2.0, 0.1, 1.84, 0.3, 0.4, 0.5],  # 0.16: between once and twice
-    ]
-    a = torch.tensor(rows)
-    moved, small = torch.zeros_like(a), torch.zeros_like(a)  # a - moved says another word in row 2
-    moved[1, 5], moved[4, 0], moved[0, 2], moved[2, 4] = 0.1, 0.1, 0.02, -0.07
-    moved[3, 1], moved[3, 3] = -0.07, 0.06  # the margin of row 3 is 0.12 in a - moved
-    small[3, 2] = 0.1  # neither the best nor the second
-    exact = torch.tensor([[0.0, 2.0, 1.5, 1.0], [3.0, 0.0, 1.0, 2.0], [1.0, 1.25, 0.0, 0.0]])
-    pairs = [(a, a - moved), (a, a + moved), (a, a - small), (exact, exact - 0.25)]
-    told = "may_differ on margins {} and a largest difference of {:.2g}"
-    return [Case((a, b), told.format(show(margin(a).tolist()), largest(a, b))) for a, b in pairs]
+def times(
+    steps: int = -1,
+    first: int = 0,
+    again: int = 0,
+    one_pause: bool = False,
+    one_step: bool = False,
+) -> Callable[..., tuple[float, float]]:
+    """Return a `reply_ms`: steps and pauses over n, rows over P at the first step, what never changes."""
+
+    def reply_ms(pause: Clock, step: Clock, P: int, n: int) -> tuple[float, float]:
+        behind = [P if one_step else P + first + i for i in range(n + steps)]
+        lengths = [P if one_pause else P + i for i in range(n + again)]
+        return pause(P) + sum(map(step, behind)), sum(map(pause, lengths))
+
+    return reply_ms
 
 
-may_differ = Exercise(
-    name="may_differ",
-    todo="let may_differ return a bool for each token.",
-    cases=differ_cases(),
-    right=lambda a, b: (margin(a) <= 2 * largest(a, b)).numpy(),
-    wrong=[
-        "twice: the best may fall by it, the second rise by it.",
-        lambda a, b: margin(a) <= largest(a, b),
-        "that is where the two differ now, not where they may.",
-        lambda a, b: a.argmax(-1) != b.argmax(-1),
-        "the other way round: a small margin may flip.",
-        lambda a, b: margin(a) > 2 * largest(a, b),
-        "the largest difference of each token was taken; the largest of all may come at any token.",
-        lambda a, b: margin(a) <= 2 * (a - b).abs().amax(dim=-1),
-        "differences without their sign: abs() before max(), as a logit may also fall.",
-        lambda a, b: margin(a) <= 2 * (a - b).max(),
-        lambda a, b: margin(a) <= 2 * (b - a).max(),
-        "a margin of exactly twice the difference may be used up: the two are then level. <=, not <.",
-        lambda a, b: margin(a) < 2 * largest(a, b),
-    ],
-    said="3 of 5 tokens may differ, where the margin is at most twice 0.1; so may one that is exactly twice.",
-    tell=lambda got, right: f"gives {got[t := (got != right).argmax()]} for token {t}; expected {right[t]}",
-)
-
-
-def line(contexts: Sequence[float], milliseconds: Sequence[float], context: float) -> float:
-    """Fit a line, and read it at `context`."""
-    return float(np.polyval(np.polyfit(contexts, milliseconds, 1), context))
-
-
-predict_tpot = Exercise(
-    name="predict_tpot",
-    todo="let predict_tpot fit a line to the measured times and return the one at `context`.",
+reply_ms = Exercise(
+    name="reply_ms",
+    todo="let reply_ms return two times, with the rows kept and with nothing kept.",
     cases=[
-        ([128, 256, 512, 1024], [3.4, 3.7, 4.9, 6.8], 2048),
-        ([100, 200, 400], [21.5, 21.0, 23.5], 3000),
-        ([64, 128, 192, 256, 512], [1.5, 1.9, 1.7, 2.4, 3.1], 1024),
-        ([50, 500], [8.0, 9.8], 5000),
+        Case((lambda T: 1 + T * T / 10, lambda t: 1 + t / 8, P, n), f"reply_ms for P = {P}, n = {n}")
+        for P, n in [(4, 8), (10, 3), (7, 1), (2, 2)]
     ],
-    right=line,
+    right=times(),
     wrong=[
-        "proportional: the line does not go through 0. A step reads the weights whatever the context is.",
-        lambda x, y, context: y[-1] / x[-1] * context,
-        lambda x, y, context: y[0] / x[0] * context,
-        lambda x, y, context: np.mean(np.divide(y, x)) * context,
-        lambda x, y, context: np.dot(x, y) / np.dot(x, x) * context,
-        "the last time was repeated; a longer context has more rows to read.",
-        lambda x, y, context: y[-1],
-        "a line through two of the points: each is off a little; least squares weighs all of them.",
-        lambda x, y, context: line([x[0], x[-1]], [y[0], y[-1]], context),
-        lambda x, y, context: line(x[-2:], y[-2:], context),
-        lambda x, y, context: line(x[:2], y[:2], context),
-        "the fixed part is left out: slope · context is only what the rows cost.",
-        lambda x, y, context: line(x, y, context) - line(x, y, 0),
-        "np.polyfit gives the slope first, then the value at 0.",
-        lambda x, y, context: np.polyfit(x, y, 1) @ [1, context],
+        "the first word comes out of the pause, so n words take n - 1 steps.",
+        times(steps=0),
+        "the pause is not a step: with the rows kept there is one pause, and then n - 1 steps.",
+        lambda pause, step, P, n: (sum(step(P + i) for i in range(n)), times()(pause, step, P, n)[1]),
+        "with nothing kept, the words that have come run again too: each pause is a token longer.",
+        times(one_pause=True),
+        "each step leaves a row: the next one stands behind one more.",
+        times(one_step=True),
+        "the first step stands behind the P rows of the prompt; its own row comes with it.",
+        times(first=1),
+        "the last word is not run, with nothing kept either: n words take n passes.",
+        times(again=1),
     ],
-    said="10.79 ms at 2048, less than twice the 6.8 ms at 1024: the weights are read in both.",
-    shown=lambda milliseconds: f"{show(milliseconds)} ms",
+    said="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
 )
+
+
+def row_nbytes(guess: Any, config: Any) -> Guess:
+    """Compare a guess with the bytes that one token leaves in all layers, in float32."""
+    numbers = 2 * config.n_layers * config.n_kv_heads * config.head_dim
+    why = f"2 (a key and a value) · 4 layers · 2 KV heads · 32 numbers = {numbers}, of 4 bytes each."
+    return Guess(guess, 4 * numbers, why)
+
+
+def copied(guess: Any, growing: Sequence[int]) -> Guess:
+    """Compare a guess with the rows that a growing cache wrote, counted in each step."""
+    why = f"{growing[0]} + {growing[1]} + … + {growing[-1]}: each step copies all the rows before it."
+    return Guess(guess, sum(growing), why)

@@ -2,6 +2,7 @@
 
 from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import four_grids, looked_at, name_weights, row_strips
+from helpers.plots.clock import pause_beside_step, reply_by_the_clock
 from helpers.plots.drafts import speed_by_acceptance
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
 from helpers.plots.measured import growth, loss_curve, margins, time_per_token

@@ -1,0 +1,148 @@
+"""Watch a model by the clock: its pause and its step, what a step's milliseconds go to, a whole reply."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from helpers.measure.timing import in_turns, seconds_of
+from helpers.model.attention import Core
+from helpers.model.cache import StaticCache
+from helpers.model.generate import decode_step, prefill
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+
+KINDS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
+
+
+def step_behind(model: Transformer, n: int) -> Any:
+    """Return a task: one decode step behind n rows, which takes its own row back first."""
+    cache = StaticCache(model.config)
+    prefill(model, [1] * n, cache)
+
+    def step() -> None:
+        cache.truncate(n)
+        decode_step(model, [1], cache)
+
+    return step
+
+
+def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -> dict[str, list[float]]:
+    """Time a prefill of so many tokens, and one decode step behind them, in milliseconds.
+
+    Args:
+        lengths: prompts, in tokens; each ends a token short of what the model takes.
+        turns: how often each takes its turn; the middle counts.
+
+    Returns:
+        {"pause": one for each length, "step": one for each}.
+    """
+    tasks: dict[str, Any] = {}
+    for n in lengths:
+        tasks[f"pause {n}"] = lambda n=n: prefill(model, [1] * n, StaticCache(model.config, max_len=n))
+        tasks[f"step {n}"] = step_behind(model, n)
+    timed = in_turns(tasks, turns)
+    return {kind: [1000 * timed[f"{kind} {n}"].median for n in lengths] for kind in ("pause", "step")}
+
+
+@contextmanager
+def clocks(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
+    """Add up the seconds that the parts of a model take, by kind, while this is open."""
+    begun: list[float] = []
+
+    def starts(*_: Any) -> None:
+        begun.append(time.perf_counter())
+
+    def ends(kind: str, *_: Any) -> None:
+        seconds[kind] += time.perf_counter() - begun.pop()
+
+    parts = [(kind, m) for kind, cls in KINDS.items() for m in model.modules() if isinstance(m, cls)]
+    hooks = [m.register_forward_pre_hook(starts) for _, m in parts]
+    hooks += [m.register_forward_hook(partial(ends, kind)) for kind, m in parts]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def ledger_of_step(model: Transformer, short: int, long: int, turns: int = 15) -> dict[str, float]:
+    """Account for what a decode step behind `long` rows takes over one behind `short`, in milliseconds.
+
+    Returns:
+        The shorter step, by how much attention (scores, softmax, averages) and the products with the learned
+        matrices take longer, everything else that does, and the longer step: {"short", "attention",
+        "matrices", "rest", "long"}. The first four add up to the last.
+    """
+    tasks = {n: step_behind(model, n) for n in (short, long)}
+    whole: dict[int, list[float]] = {n: [] for n in tasks}
+    parts: dict[int, list[list[float]]] = {n: [] for n in tasks}
+    for _ in range(turns):
+        for n, task in tasks.items():
+            task()  # its rows come near
+            whole[n] += [seconds_of(task) for _ in range(20)]
+            for _ in range(20):
+                seconds = dict.fromkeys(KINDS, 0.0)
+                with clocks(model, seconds):
+                    task()
+                parts[n].append([*seconds.values()])
+    first, last = (1000 * float(np.median(whole[n])) for n in tasks)
+    more = 1000 * (np.median(parts[long], axis=0) - np.median(parts[short], axis=0))
+    found = dict(zip(KINDS, more.tolist(), strict=True))
+    return {"short": first, **found, "rest": last - first - sum(found.values()), "long": last}
+
+
+@dataclass(frozen=True)
+class TimedReply:
+    """A reply by the clock."""
+
+    words: list[str]
+    ms: list[float]  # what each word took
+    rows: list[int]  # kept in each layer once it had come
+
+    @property
+    def total_ms(self) -> float:
+        """From Enter to the last word."""
+        return sum(self.ms)
+
+
+def time_replies(
+    model: Transformer, tokenizer: Tokenizer, prompt: str, max_new: int = 8, turns: int = 7
+) -> dict[str, TimedReply]:
+    """Time a greedy reply word by word, {"with": rows kept, "without": all tokens again for each word}."""
+    ids = tokenizer.encode(prompt)
+    runs: dict[str, list[tuple[list[int], list[float], list[int]]]] = {"with": [], "without": []}
+    for _ in range(turns + 1):  # the first warms up
+        for name, kept in (("with", True), ("without", False)):
+            runs[name].append(_reply(model, ids, max_new, kept))
+    replies = {}
+    for name, (_, *timed) in runs.items():
+        words, _, rows = timed[0]
+        ms = 1000 * np.median([seconds for _, seconds, _ in timed], axis=0)
+        replies[name] = TimedReply(tokenizer.words(words), ms.tolist(), rows)
+    return replies
+
+
+def _reply(
+    model: Transformer, ids: list[int], max_new: int, kept: bool
+) -> tuple[list[int], list[float], list[int]]:
+    """Say up to max_new words; return them, the seconds of each, and the rows kept after each."""
+    said: list[int] = []
+    seconds, rows = [], []
+    cache = StaticCache(model.config)
+    while len(said) < max_new and not {*said}.intersection(model.config.eos_ids):
+        start = time.perf_counter()
+        if not kept:
+            cache.truncate(0)
+        new = [*ids, *said][cache.length :]  # all tokens, or the newest
+        said.append(int(prefill(model, new, cache)[0].argmax()))
+        seconds.append(time.perf_counter() - start)
+        rows.append(cache.n_kept * kept)
+    return said, seconds, rows

@@ -1,0 +1,62 @@
+"""A model by the clock: a ledger adds up, a reply says the same both ways, and no clock stays behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.model.generate import generate
+from helpers.recording import clock
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+MODEL = tiny()
+
+
+class Words:
+    """A tokenizer of numbers."""
+
+    def encode(self, text: str) -> list[int]:
+        return [int(word) for word in text.split()]
+
+    def words(self, ids: list[int]) -> list[str]:
+        return [str(n) for n in ids]
+
+
+def test_a_pause_and_a_step_for_each_prompt() -> None:
+    timed = clock.pause_and_step(MODEL, [2, 30], turns=1)
+    assert [len(timed[kind]) for kind in ("pause", "step")] == [2, 2]
+    assert min(timed["pause"] + timed["step"]) > 0
+
+
+def test_the_ledger_adds_up() -> None:
+    *parts, long = clock.ledger_of_step(MODEL, 2, 30, turns=1).values()
+    assert sum(parts) == pytest.approx(long)
+
+
+def test_each_kind_is_timed_and_no_clock_stays() -> None:
+    seconds = dict.fromkeys(clock.KINDS, 0.0)
+    step = clock.step_behind(MODEL, 5)
+    with pytest.raises(ValueError, match="token"), clock.clocks(MODEL, seconds):
+        step() or MODEL(torch.tensor([[10**6]]))
+    assert min(seconds.values()) > 0
+    seen = dict(seconds)
+    step()
+    assert seconds == seen
+
+
+@pytest.mark.parametrize("eos", [(), (-1,)])
+def test_a_reply_says_what_generate_says_and_keeps_rows_or_none(eos: tuple[int, ...]) -> None:
+    prompt, tokenizer = [3, 1, 4, 1, 5], Words()
+    said = [*generate(MODEL, prompt, 6, eos_ids=[])]
+    model: Any = tiny(eos_ids=tuple(said[2:3]) if eos else ())  # the third word ends it
+    replies = clock.time_replies(model, tokenizer, "3 1 4 1 5", 6, turns=1)  # type: ignore[arg-type]
+    n = said.index(said[2]) + 1 if eos else 6
+    for reply in replies.values():
+        assert reply.words == [str(token) for token in said[:n]]
+        assert len(reply.ms) == n
+        assert reply.total_ms == pytest.approx(sum(reply.ms))
+    assert replies["with"].rows == [*range(5, 5 + n)]
+    assert replies["without"].rows == [0] * n
