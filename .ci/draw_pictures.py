@@ -421,6 +421,44 @@ def model_in_short() -> Picture:
     return Picture(draw, alt)
 
 
+COLOURS = ("query", "key", "value", "generated")
+
+
+def rope_pairs(head_dim: int = 8) -> Picture:
+    """Draw which numbers of a head turn together, in this series' order and in that of GGUF files.
+
+    Args:
+        head_dim: numbers in the head, even and at most 8.
+
+    Returns:
+        Two lines of numbers, a colour for each pair, and where each number goes from one to the other.
+    """
+    half = head_dim // 2
+    stored = [i + half * j for i in range(half) for j in (0, 1)]
+    mixed = [f"{stored[i]} with {stored[i + half]}" for i in range(half)]
+
+    def draw(sheet: Sheet) -> None:
+        pitch, left = (38.0, 18.0) if sheet.narrow else (64.0, 90.0)
+        sheet.note(left, 16, "here: i turns with i + D/2", colour="ink", bold=True)
+        sheet.note(left, 168, "in a Llama's GGUF file: neighbours", colour="ink", bold=True)
+        for place, number in enumerate(stored):
+            colour = COLOURS[number % half]
+            x, to = (left + pitch * (i + 0.5) for i in (number, place))
+            sheet.line((x, 58), (to, 116), colour=colour, width=2)
+            for at, y in ((x, 45), (to, 129)):
+                sheet.chip(at, y, str(number), width=pitch - 8, fill=f"{colour} fill", edge=colour)
+        sheet.note(left, 194, "not put back, these turn together:")
+        sheet.note(left, 214, ", ".join(mixed), colour="ink")
+
+    pairs = [f"{i} with {i + half}" for i in range(half)]
+    alt = (
+        f"A head's numbers 0 to {head_dim - 1} in two orders, a colour for each pair that turns together. "
+        f"Here the pairs are {listed(pairs)}. In a Llama's GGUF file they stand side by side: "
+        f"{', '.join(map(str, stored))}. Read without putting them back, {listed(mixed)} would turn together."
+    )
+    return Picture(draw, alt)
+
+
 def _short_row(sheet: Sheet, x: float, y: float, word: str, *, new: bool) -> None:
     """A row of one token in one layer: its key, its value, its word."""
     line = 2.0 if new else 0.8
@@ -435,6 +473,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "two_ranks": two_ranks,
     "mask_pair": mask_pair,
     "clock_hands": clock_hands,
+    "rope_pairs": rope_pairs,
 }
 
 if __name__ == "__main__":

