@@ -1,6 +1,7 @@
 """Record the diary that the page and the notebooks race: `python .ci/record_diary.py` (a few seconds).
 
-Writes helpers/recording/diary.json; a test compares it with what the shipped model says today.
+Writes diary.json and diary_lines.json into helpers/recording; a test compares them with what the model
+says today.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import torch  # noqa: E402
+
 from helpers.model import shipped  # noqa: E402
-from helpers.recording.diary import PATH  # noqa: E402
+from helpers.recording.diary import LINES, PATH, Lines  # noqa: E402
 from helpers.recording.model import record_model  # noqa: E402
 from helpers.sampling import Sampling  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
@@ -35,10 +38,23 @@ def record() -> Trace:
     return trace
 
 
+@torch.inference_mode()
+def record_lines(trace: Trace) -> Lines:
+    """Run the recorded text, all but its last word, in one pass."""
+    model, tokenizer = shipped.load()
+    ids = [token.id for token in trace.sequences[0].tokens]
+    logits = model(torch.tensor([ids[:-1]]))[0].numpy()
+    vocabulary = [tokenizer.decode([n]) for n in range(tokenizer.vocab_size)]
+    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits)
+
+
 def main() -> None:
-    """Record it and say where it is."""
-    record().save(PATH)
-    print(f"{PATH}, {PATH.stat().st_size / 1000:.0f} kB")
+    """Record both and say where they are."""
+    trace = record()
+    trace.save(PATH)
+    record_lines(trace).save(LINES)
+    for path in (PATH, LINES):
+        print(f"{path}, {path.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

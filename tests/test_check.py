@@ -302,3 +302,14 @@ def test_a_guess_beside_what_came_out(guess: Any, answer: Any, said: str) -> Non
 def test_without_a_guess_the_answer_is_not_told() -> None:
     for guess in (None, ...):
         assert repr(Guess(guess, 3, "That is why.")) == f"No guess yet: {WRITE_ONE}"
+
+
+def test_the_predictions_of_part_one() -> None:
+    for compare, right, wrong in (
+        (n02.lines_changed, [4], [1, 2, 3, 4]),
+        (n02.looked_at, 4, 3),
+        (n03.times_run, 8, 9),
+        (n03.still_sure, False, True),
+    ):
+        assert compare(right).right, compare.__name__
+        assert not compare(wrong).right, compare.__name__

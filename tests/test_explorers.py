@@ -87,6 +87,14 @@ def test_next_word_shows_before_and_after() -> None:
     assert "larger ones reach top-p 0.9" in explorer.draw(temperature=1.0, top_k=4, top_p=0.9)
 
 
+def test_next_word_sums_up_the_words_that_it_does_not_show() -> None:
+    explorer = explorers.next_word(np.log([0.1, 0.2, 0.4, 0.3]), "abcd", most=2)
+    assert "c 40.0% → 40.0% d 30.0% → 30.0% 2 others 30.0% → 30.0%" in plain(explorer.draw())
+    assert "d 30.0% → 33.3% 2 others 30.0% → 22.2%" in plain(explorer.draw(top_k=3))
+    assert "2 others 30.0% → out top-k keeps the 2 largest" in plain(explorer.draw(top_k=2))
+    assert "3 of 4 words can be drawn" in explorer.say(top_k=3)
+
+
 def test_the_draws_follow_the_settings_alone() -> None:
     one, again = (explorers.next_word(LOGITS).draw(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
     assert one == again

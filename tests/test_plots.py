@@ -26,7 +26,7 @@ from PIL import Image
 from helpers import plots
 from helpers.drawing import svg
 from helpers.plots.passes import _shade, times_scored
-from helpers.recording.diary import load_diary
+from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.toy import record_toy
 from helpers.trace import Trace, spread
 from tests.pictures import boxes, check_form
@@ -59,6 +59,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
     "growth": lambda: plots.growth([1, 8, 32], [4, 60, 624], [4, 11, 35], "tokens run for a whole reply"),
+    "chances": lambda: plots.chances(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
+    "targets": lambda: plots.targets_and_weights(load_diary(), load_lines().chances, head=2),
+    "not said": lambda: plots.words_not_said(load_diary()),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
     "looked at": lambda: plots.looked_at(load_diary(), "by", layer=0, head=2),
 }
@@ -219,6 +222,21 @@ def test_triangle_is_shaded_by_pass_or_by_count(name: str) -> None:
     assert all(a != b for a, b in pairwise(shades))
 
 
+def test_the_diary_s_figures_show_what_was_recorded() -> None:
+    lines = load_lines()
+    shown = words_of(plots.chances(lines.words, lines.chances).figure)
+    assert [word for word in shown if word in lines.words] == lines.words
+    assert [shown.count(number) for number in ("<1", "73", "88")] == [1, 1, 1]
+    picture = plots.targets_and_weights(load_diary(), lines.chances, head=2)
+    assert "in looks most at Oslo (1.00), target Oslo, 100%" in picture.alt
+    assert [words_of(picture.figure).count(word) for word in ("Mia", "lives")] == [
+        4,
+        0,
+    ]  # name, column, target, out
+    alt = plots.words_not_said(load_diary(), 2).alt
+    assert "word 2, fox: cat 20, bird 20, fox 20, dog 20, horse 19." in alt
+
+
 def test_name_weights_labels_the_largest() -> None:
     picture = picture_of("names")
     for figure in (picture.figure, picture.narrow):
@@ -242,6 +260,8 @@ def test_by_looked_at_the_name_before_it_came() -> None:
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
+        (lambda: plots.chances(["so"], [0.5]), "1 probabilities came with 1 words"),
+        (lambda: plots.targets_and_weights(record_toy(), [0.5] * 4, n=4), "no more than 4 tokens"),
         (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
     ],

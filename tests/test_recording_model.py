@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from record_diary import record
+from record_diary import record, record_lines
 
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.generate import generate
-from helpers.recording.diary import load_diary
+from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.model import record_model
 from helpers.sampling import Sampling
 from helpers.stepper import Stepper
@@ -129,3 +129,7 @@ def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
     for name in ("cached", "uncached"):
         assert str(compare(stored.only(name), today.only(name), what="work")) == "equal"
         assert str(compare(stored.only(name), today.only(name))) == "equal"
+    lines, lines_today = load_lines(), record_lines(today)
+    assert (lines.words, lines.vocabulary) == (lines_today.words, lines_today.vocabulary)
+    assert lines.logits == pytest.approx(lines_today.logits, abs=2e-3)  # stored in thousandths
+    assert lines.chances == pytest.approx(lines_today.chances, abs=2e-3)

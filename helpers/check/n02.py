@@ -9,7 +9,9 @@ import numpy as np
 
 from helpers import toy
 from helpers.check.exercise import Case, Exercise, same
+from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, NotSolvedError, describe
+from helpers.recording.diary import load_diary
 from helpers.sampling import greedy, softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
@@ -166,3 +168,15 @@ change_future = Exercise(
     ],
     said="your test passes two prefills with a mask, and catches all seven that look ahead.",
 )
+
+
+def lines_changed(guess: Any) -> Guess:
+    """Compare a guess with the lines, from 1, that change when *so* carries 500."""
+    changed = toy.prefill_matrix([*NUMBERS[:-1], 500.0]) != toy.prefill_matrix(NUMBERS)
+    return Guess(guess, [int(t) for t in np.flatnonzero(changed.any(axis=1)) + 1])
+
+
+def looked_at(guess: Any) -> Guess:
+    """Compare a guess with the place, from 1, of the word that a trained head looks at from *sunny in*."""
+    weights = load_diary().attention_weights(8, layer=0, head=2)
+    return Guess(guess, int(weights.argmax()) + 1)

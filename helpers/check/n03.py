@@ -10,8 +10,10 @@ import numpy as np
 
 from helpers import toy
 from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
-from helpers.sampling import greedy
+from helpers.recording.diary import load_lines
+from helpers.sampling import greedy, softmax
 
 MOST_CALLS = 50
 SCRIPT = ["delicious", "warm", toy.EOS]
@@ -133,3 +135,15 @@ count_work = Exercise(
     ],
     said="60 tokens run and 276 pairs in 8 passes.",
 )
+
+
+def times_run(guess: Any) -> Guess:
+    """Compare a guess with how often the first token is run, when each of 8 words begins again."""
+    return Guess(guess, len(PASSES), "Today is in every pass.")
+
+
+def still_sure(guess: Any) -> Guess:
+    """Compare a guess with the chance of *Mia* behind *Signed by* at temperature 2: is it over 90 percent?"""
+    lines = load_lines()
+    chance = softmax(lines.logits[42] / 2)[lines.vocabulary.index("Mia")]
+    return Guess(guess, bool(chance > 0.9), f"It falls to {100 * chance:.0f} percent.")

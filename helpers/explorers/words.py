@@ -29,6 +29,7 @@ class NextWord(Explorer):
     Args:
         logits: one number a word, (V,).
         words: their names; the toy's vocabulary unless told otherwise.
+        most: so many are shown, the likeliest first, and the others as one line; None shows all as they come.
 
     Raises:
         ValueError: the logits are no row of numbers, or there are not as many words.
@@ -36,7 +37,12 @@ class NextWord(Explorer):
 
     title = "Explorer: the next word, by temperature, top-k and top-p"
 
-    def __init__(self, logits: Sequence[float] | np.ndarray, words: Sequence[str] = toy.VOCABULARY) -> None:
+    def __init__(
+        self,
+        logits: Sequence[float] | np.ndarray,
+        words: Sequence[str] = toy.VOCABULARY,
+        most: int | None = None,
+    ) -> None:
         self.logits = check_logits(np.asarray(logits, dtype=float))
         self.words = list(map(str, words))
         if len(self.words) != len(self.logits):
@@ -44,6 +50,9 @@ class NextWord(Explorer):
                 f"{len(self.logits)} logits came with {len(self.words)} words; expected one word for each: "
                 "pass words=[…]"
             )
+        order = np.argsort(-self.logits, kind="stable")
+        self.shown = order[:most] if most else np.sort(order)
+        self.others = order[len(self.shown) :]
 
     def knobs(self) -> dict[str, Any]:
         V = len(self.words)
@@ -72,11 +81,12 @@ class NextWord(Explorer):
         return why
 
     def grid(self, **settings: Any) -> Grid:
-        after, why = self.after(**settings), self.why_out(**settings)
-        rows = [
-            _word_row(word, p, q, reason, settings)
-            for word, p, q, reason in zip(self.words, softmax(self.logits), after, why, strict=True)
-        ]
+        before, after, why = softmax(self.logits), self.after(**settings), self.why_out(**settings)
+        rows = [_word_row(self.words[n], before[n], after[n], why[n], settings) for n in self.shown]
+        if len(self.others):
+            left = float(after[self.others].sum())
+            name, why_out = f"{len(self.others)} others", None if left else why[self.others[0]]
+            rows.append(_word_row(name, float(before[self.others].sum()), left, why_out, settings))
         head = "word", "frame: before, filled: after", "before → after"
         return Grid([*rows], self._draws(after), head)
 

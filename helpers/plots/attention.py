@@ -152,7 +152,7 @@ def four_grids(trace: Trace) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         left, a_line = 70.0, (1 if P > 4 else 2) if sheet.narrow else len(contexts)
-        pitch = (sheet.width - left - (0 if sheet.narrow else 162)) / a_line
+        pitch = (sheet.width - left - (0 if sheet.narrow else 138)) / a_line
         widest = max(text_width(number(x), SMALL) for made in contexts.values() for x in made)
         cell, row = min(24.0, (pitch - widest - 7) / P), 26.0
         sheet.note(18, 20, "Square: an attention weight, by area.")
@@ -167,10 +167,10 @@ def four_grids(trace: Trace) -> Picture:
         if sheet.narrow:
             top += deep * -(-len(contexts) // a_line) + 26
             _row_names(sheet, trace, left, top, row)
-        x, only_last = (left + 60 if sheet.narrow else sheet.width - 125), [""] * (P - 1) + [chosen]
-        _word_column(sheet, x, top, row, "training", ["targets of", "every line"], targets, P)
-        x += 120 if sheet.narrow else 76
-        _word_column(sheet, x, top, row, "prefill", ["of the last", "line alone"], only_last, 0)
+        x, only_last = (left + 60 if sheet.narrow else sheet.width - 106), [""] * (P - 1) + [chosen]
+        _word_column(sheet, x, top, row, "training", ["targets:", "every line"], targets, P)
+        x += 120 if sheet.narrow else 70
+        _word_column(sheet, x, top, row, "prefill", ["words:", "last line"], only_last, 0)
 
     return Picture(draw, _grids_in_words(trace, contexts, [told(word) for word in targets], told(chosen)))
 
@@ -216,7 +216,7 @@ def _grid(
     for j in range(P):
         x = left + cell * (j + 0.5)
         sheet.box(x - cell / 2 + 1, top + row * P + 4, cell - 2, 20, fill="value fill", radius=2)
-        told_v = shorten(number(v[j]), cell, 13.5)
+        told_v = shorten(number(v[j]), cell - 1, 13.5)
         sheet.text(x, top + row * P + 14, told_v, at="center", size=13.5, colour="ink")
 
 
@@ -230,11 +230,11 @@ def _word_column(
     for i, word in enumerate(words):
         y = top + row * (i + 0.5)
         if not word:
-            sheet.box(x - 36, y - 11, 72, 22, edge="line", radius=6, dashed=True)
+            sheet.box(x - 33, y - 11, 66, 22, edge="line", radius=6, dashed=True)
             continue
         fill, edge = ("panel", "line") if i + 1 < prompt else ("generated fill", "generated")
-        sheet.box(x - 36, y - 11, 72, 22, fill=fill, edge=edge, radius=6)
-        sheet.text(x, y, shorten(word, 70, SMALL), at="center", size=SMALL)
+        sheet.box(x - 33, y - 11, 66, 22, fill=fill, edge=edge, radius=6)
+        sheet.text(x, y, shorten(word, 64, SMALL), at="center", size=SMALL)
 
 
 def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str = "") -> Picture:

@@ -1,17 +1,59 @@
 """A diary that the shipped model finished, recorded once: real words where there is no torch.
 
-`.ci/record_diary.py` makes diary.json: both runs, and the attention weights of all four layers and heads.
+`.ci/record_diary.py` makes diary.json, both runs with the attention weights of all four layers and heads, and
+diary_lines.json, the logits of one pass over the whole text, as in training.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from helpers.sampling import softmax
 from helpers.trace import Trace
 
 PATH = Path(__file__).with_name("diary.json")
+LINES = Path(__file__).with_name("diary_lines.json")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What one pass over a text says at each of its tokens but the last about the token that comes next.
+
+    Attributes:
+        words: the text, T + 1 words.
+        vocabulary: the words that the model knows, V.
+        logits: (T, V), a line for each word but the last.
+    """
+
+    words: list[str]
+    vocabulary: list[str]
+    logits: np.ndarray
+
+    @property
+    def chances(self) -> list[float]:
+        """The probability that each line gave to the word that does come next, T numbers."""
+        targets = [self.vocabulary.index(word) for word in self.words[1:]]
+        return [float(p[target]) for p, target in zip(softmax(self.logits), targets, strict=True)]
+
+    def save(self, path: Path) -> None:
+        """Write it, the logits in thousandths, as whole numbers of 16 bits."""
+        packed = base64.b64encode((1000 * self.logits).round().astype("<i2").tobytes()).decode()
+        plain = {"words": self.words, "vocabulary": self.vocabulary, "logits": packed}
+        path.write_text(json.dumps(plain, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def load_diary() -> Trace:
     """Return the trace: 23 tokens of Mia's diary, and the 24 words, sampled, with which the model ends it."""
     return Trace.load(PATH)
+
+
+def load_lines() -> Lines:
+    """Return what one pass over the same 47 words, all but the last, says at each of them."""
+    plain = json.loads(LINES.read_text(encoding="utf-8"))
+    logits = np.frombuffer(base64.b64decode(plain["logits"]), "<i2") / 1000
+    return Lines(plain["words"], plain["vocabulary"], logits.reshape(-1, len(plain["vocabulary"])))
