@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import re
 from itertools import combinations
 from typing import Any
@@ -12,8 +13,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
+from PIL import Image
 
-from helpers.drawing.canvas import NARROW, NARROW_BELOW, WIDE
+from helpers.drawing.canvas import NARROW, NARROW_BELOW, SHARPNESS, WIDE
 from helpers.drawing.svg import PALETTE, Renderer
 from helpers.plots import Picture
 
@@ -79,6 +81,9 @@ def check_form(picture: Picture, again: Picture) -> None:
     drawn = [html.escape(word, quote=False) for word in words(picture.figure) + words(picture.narrow)]
     assert sorted(re.findall(r"<text[^>]*>([^<]*)</text>", page)) == sorted(drawn)
     assert len(picture.png()) < 60_000
+    card = Image.open(io.BytesIO(picture.png()))
+    letters = [float(text.get_fontsize()) for text in texts(picture.narrow)]
+    assert min(letters) * 360 / (card.width / SHARPNESS) > 10.9, "read on a phone"
     assert len(page) < 80_000
     svgs = page[page.index("<svg") : page.index("<details")]
     assert len(re.findall(r"<svg ", svgs)) == 2

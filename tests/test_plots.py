@@ -25,6 +25,7 @@ from PIL import Image
 
 from helpers import plots
 from helpers.drawing import svg
+from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.passes import _shade, times_scored
 from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.toy import record_toy
@@ -134,9 +135,18 @@ def test_neither_pyplot_nor_torch_is_loaded() -> None:
 
 def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
-    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, metadata=None: shown.append(bundle))
+    told: list[Any] = []
+
+    def display(bundle: Any, raw: bool, metadata: Any = None) -> None:
+        shown.append(bundle)
+        told.append(metadata)
+
+    monkeypatch.setattr(IPython.display, "display", display)
     picture = plots.row_strips(ODD_TRACE, 7)
     picture._ipython_display_()
+    wide = Image.open(io.BytesIO(picture.png())).width / SHARPNESS
+    assert told[0] == {"image/png": {"width": wide}}
+    assert wide == 360, "as wide as a phone"
     assert shown == [
         {"image/png": picture.png(), "text/plain": picture.alt},
         {"text/html": picture.html(), "text/plain": " "},

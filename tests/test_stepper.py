@@ -191,7 +191,7 @@ def test_a_picture_shows_its_passes(name: str) -> None:
         "or dashed"
     )
     states = [moment.row(token) for moment in moments for token in moment.columns]
-    kept = states.count("written") + states.count("read")
+    kept = states.count("written") + states.count("read") + states.count("rest")
     assert len(boxes(figure, "key fill")) == kept
     assert sum(box.get_linewidth() > 2 for box in boxes(figure, "key fill")) == states.count("written")
     for kind, fill, others in (("K", "key fill", 0), ("V", "value fill", 2)):
@@ -199,13 +199,24 @@ def test_a_picture_shows_its_passes(name: str) -> None:
         assert len({box.get_y() + 10 for box in boxes(figure, fill)} - lines) <= others, "in the legend"
 
 
+def test_a_row_at_rest_is_filled_and_has_no_edge() -> None:
+    """As on the live board: filled is kept, an edge says that this pass wrote or read it."""
+    trace = record_toy()
+    trace.run("cached").steps[1].parts[0].read = [(1, 4)]
+    kept = boxes(Stepper(trace, panels="passes").still().figure(), "key fill")
+    assert [box.get_linewidth() for box in kept] == [2.2] * 4 + [0, 1, 1, 1, 2.2]
+
+
 def test_a_file_holds_every_pixel(run: Trace) -> None:
     figure, drawn = Stepper(run).still().figure(), io.BytesIO()
     with mpl.rc_context(canvas.SETTINGS):
         FigureCanvasAgg(figure).print_figure(drawn, format="png", dpi=144, facecolor="paper")
     stored = io.BytesIO(canvas.png(figure))
-    got, want = (np.asarray(Image.open(file).convert("RGB")) for file in (stored, drawn))
-    assert np.array_equal(got, want)
+    got, want = (np.asarray(Image.open(file).convert("RGBA")) for file in (stored, drawn))
+    edge = canvas.EDGE * canvas.SHARPNESS
+    assert np.array_equal(got[edge:-edge, edge:-edge], want)
+    assert got[0, 0, 3] == got[-1, -1, 3] == 0, "a card with round corners, also in a dark page"
+    assert (got[edge // 2, edge:-edge] == 255).all(), "paper around it"
 
 
 def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:

@@ -19,7 +19,7 @@ from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
-from PIL import Image
+from PIL import Image, ImageDraw, ImageOps
 
 from helpers.drawing.svg import PALETTE, figure_svg, theme_style
 from helpers.drawing.words import FONT, SMALL, TEXT, drawable, shorten, text_width
@@ -32,6 +32,7 @@ NARROW_BELOW = round(WIDE * 11 / SMALL)  # where the smallest letters of the wid
 HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG leave its words, but keep one of these
 DRAWN = Path(__file__).parent / "drawn"
 SHARPNESS = 2  # pixels of the PNG to a CSS pixel
+EDGE = 10  # CSS px of paper around a figure in its PNG
 
 # matplotlib's defaults, whatever the reader has set (a dark style, say), and on top of them ours. At 72
 # dots an inch a unit of a sheet, a point of a letter or a line and a CSS pixel are one.
@@ -70,13 +71,25 @@ def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True)
 
 
 def png(figure: Figure) -> bytes:
-    """Return a figure on white as PNG with a palette, which makes it small."""
+    """Return a figure as PNG: a card of paper with round corners, which looks meant in a dark page as well.
+
+    It is `EDGE` px wider at each side, and has a palette, which makes it small.
+    """
     with mpl.rc_context(SETTINGS):
         written = io.BytesIO()
         FigureCanvasAgg(figure).print_figure(written, format="png", dpi=72 * SHARPNESS, facecolor="paper")
     image, packed = Image.open(written).convert("RGB"), io.BytesIO()
-    colours = len(image.getcolors(128) or range(128))
-    image.quantize(colours, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    sheet = ImageOps.expand(image, EDGE * SHARPNESS, PALETTE["paper"][0])
+    corners, within = Image.new("1", sheet.size, 1), (0, 0, sheet.width - 1, sheet.height - 1)
+    ImageDraw.Draw(corners).rounded_rectangle(within, EDGE * SHARPNESS, fill=0)
+    ImageDraw.Draw(sheet).rounded_rectangle(
+        within, EDGE * SHARPNESS, outline=PALETTE["line"][0], width=SHARPNESS
+    )
+    colours = len(sheet.getcolors(128) or range(128))
+    card = sheet.quantize(colours, dither=Image.Dither.NONE)
+    card.putpalette([*(card.getpalette() or []), 255, 255, 255])
+    card.paste(colours, mask=corners)  # with a colour of their own, seen through
+    card.save(packed, "PNG", optimize=True, transparency=colours)
     return packed.getvalue()
 
 
@@ -100,8 +113,8 @@ class Picture:
         self.figure, self.narrow = (drawn(draw, width) for width in (WIDE, NARROW))
 
     def png(self) -> bytes:
-        """Return the wide layout on white as PNG."""
-        return png(self.figure)
+        """Return the narrow layout as PNG: where one has to do for all, it has to be read on a phone."""
+        return png(self.narrow)
 
     def html(self) -> str:
         """Return both layouts as inline SVG, with the style that shows one, and the words in a fold."""
@@ -120,7 +133,7 @@ class Picture:
         from IPython.display import display
 
         image = {"image/png": self.png(), "text/plain": self.alt}
-        display(image, metadata={"image/png": {"width": WIDE}}, raw=True)
+        display(image, metadata={"image/png": {"width": NARROW + 2 * EDGE}}, raw=True)
         display({"text/html": self.html(), "text/plain": " "}, raw=True)
 
 

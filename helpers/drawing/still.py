@@ -11,10 +11,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from helpers import outputs
-from helpers.drawing.canvas import Sheet, drawn, png
+from helpers.drawing.canvas import EDGE, Sheet, drawn, png
 from helpers.tables import Table
 
-WIDTH = 440  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
+WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Still:
     def html(self) -> str:
         """Return picture and numbers, for a page of its own."""
         source = f"data:image/png;base64,{base64.b64encode(png(self.figure())).decode()}"
-        image = f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">'
+        image = f'<img alt="{html.escape(self.alt)}" width="{self.width + 2 * EDGE}" src="{source}">'
         return f"{image}{self.beneath()}"
 
     def show(self, widget: Any, text: str, invitation: str = "") -> None:
@@ -65,5 +65,5 @@ class Still:
             invitation: what to do where the widget is not running yet; plain text.
         """
         asked = f"<p>{html.escape(invitation)}</p>" if invitation else ""
-        picture = {"image/png": {"width": self.width, "alt": self.alt}}
+        picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}
         outputs.show(png(self.figure()), picture, self.beneath() + asked, widget, text)

@@ -202,11 +202,12 @@ def _pair(sheet: Sheet, mark: str, weight: float | None, x: float, y: float, wid
 
 
 def _row(sheet: Sheet, state: str, colour: str, x: float, y: float, wide: float) -> None:
-    """A row of K or V: a heavy edge if it is written now, dashed if it is dropped after the pass."""
-    face = f"{colour} fill" if state in ("written", "read") else "none"
+    """A row of K or V: filled if it is kept, without an edge at rest; a heavy edge if it is written now,
+    dashed if it is dropped after the pass."""
+    face = f"{colour} fill" if state in ("written", "read", "rest") else "none"
     if state:
-        line = 2.2 if state == "written" else 1.0
-        sheet.box(x, y, wide, ROW, fill=face, edge=colour, line=line, dashed=state == "made")
+        line, edge = 2.2 if state == "written" else 1.0, "none" if state == "rest" else colour
+        sheet.box(x, y, wide, ROW, fill=face, edge=edge, line=line, dashed=state == "made")
 
 
 def draw_boards(sheet: Sheet, boards: list[Board]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
-from helpers.stepper.format import HERE
+from helpers.stepper.format import HERE, VIEW
 from helpers.trace import write_whole
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def assemble(
         "body": body,
         "script": script.bundle() if views else "",
         "views": _data(json.dumps(shown)),
+        "copy": _data(json.dumps(VIEW["page"]["copy"])),
         "data": "\n".join(
             f'<script type="application/json" id="data{n}">{_data(text)}</script>'
             for n, text in enumerate(data)

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race, Stepper, WhatIf
+from helpers.stepper.format import VIEW
 from helpers.stepper.page import Section, save
 from helpers.trace import Trace
 from helpers.trace.document import VERSION
@@ -81,7 +82,7 @@ def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_
     save(tmp_path / "page.html", "Two", sections)
     page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.goto((tmp_path / "page.html").as_uri())
-    copy = page.get_by_role("button", name="Copy the address of this moment")
+    copy = page.get_by_role("button", name=VIEW["page"]["copy"][0])
     expect(copy).to_have_count(2)
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")

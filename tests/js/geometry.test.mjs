@@ -32,7 +32,7 @@ const FEW = {
   ledger: false,
 };
 const lay = (width, columns, panels = ALL) =>
-  layoutOf({ width, columns, heads: 4, panels, wants: Array(columns).fill(45), label: 52 });
+  layoutOf({ width, columns, heads: 4, panels, wants: Array(columns).fill(45), label: 52, key: 46 });
 
 test("columns stand side by side, in one piece, and never on top of the notes", () => {
   for (const panels of [ALL, FEW])

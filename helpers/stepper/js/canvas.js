@@ -38,6 +38,13 @@ function columnsOf({ layout, frame, cols }) {
   return layout.xs.map((x, k) => ({ x, w: layout.widths[k] - 1, column: frame.columns[cols[0] + k] }));
 }
 
+/** An edge within a box, at most a quarter as thick as that is wide: what it holds is to be seen.
+ * @param {Context} g @param {number} most @param {number} x @param {number} y @param {number} w @param {number} h */
+function edge(g, most, x, y, w, h) {
+  const thick = (g.lineWidth = Math.min(most, w / 4));
+  g.strokeRect(x + thick / 2, y + thick / 2, w - thick, h - thick);
+}
+
 /** @param {Context} g @param {Board} board @param {Theme} theme */
 function drawHeads(g, board, theme) {
   const top = board.layout.y.heads + 14;
@@ -46,8 +53,7 @@ function drawHeads(g, board, theme) {
     g.fillStyle = column.origin === "prompt" ? theme.line : theme.gf;
     if (column.state === "present") g.fillRect(x, top, w, 10);
     g.strokeStyle = column.state === "emitted" ? theme.gen : theme.q;
-    g.lineWidth = 1.5;
-    if (column.live || column.state === "emitted") g.strokeRect(x + 0.5, top, w - 0.5, 10);
+    if (column.live || column.state === "emitted") edge(g, 1.5, x, top, w, 10);
   }
 }
 
@@ -115,8 +121,7 @@ function drawRows(g, board, theme, kind) {
     g.fillStyle = theme[`${kind}f`];
     if (row === "written" || row === "read" || row === "rest") g.fillRect(x, top, w, height);
     g.strokeStyle = row === "written" || row === "made" ? theme[kind] : theme.line;
-    g.lineWidth = row === "written" ? 2 : 1;
-    if (row !== "rest") g.strokeRect(x + 0.5, top + 0.5, w - 1, height - 1);
+    if (row !== "rest") edge(g, row === "written" ? 2 : 1, x, top, w, height);
   }
   g.setLineDash([]);
 }

@@ -55,10 +55,12 @@ function chooseMode(width, columns, dense, { notes, next }) {
 
 /**
  * The layout of the board, in pixels. Of the columns in the window; `heads` is how many lines of attention weights there
- * are, `wants` and `label` are the widths that the words of the columns' heads and the widest row label need.
- * @param {{ width: number, columns: number, heads: number, panels: Record<string, boolean>, wants: number[], label: number }} given
+ * are, `wants`, `label` and `key` are the widths that the words of the columns' heads, the widest row label and the
+ * widest row of K in one line need.
+ * @param {{ width: number, columns: number, heads: number, panels: Record<string, boolean>, wants: number[],
+ *   label: number, key: number }} given
  */
-export function layoutOf({ width, columns, heads, panels, wants, label }) {
+export function layoutOf({ width, columns, heads, panels, wants, label, key }) {
   const dense = columns >= DENSE_FROM;
   const right = {
     notes: Math.max(dense ? 240 : 204, panels.contexts ? heads * 46 + 12 : 0),
@@ -91,7 +93,8 @@ export function layoutOf({ width, columns, heads, panels, wants, label }) {
     // as wide as the columns, or as lets the board scroll to its end in the same way as to a column
     width: narrow ? Math.max(xEnd, width + scrollFor({ xs, x0, widths }, columns - 1, width)) : width,
   };
-  return { ...layout, columns: columnTracks(layout), ...heights(layout, columns, heads, panels) };
+  const tight = Math.min(...widths) < key + 2 * gap + BORDERS_NARROW;
+  return { ...layout, tight, columns: columnTracks(layout), ...heights(layout, columns, heads, panels) };
 }
 
 /** How far a board scrolls to show column k whole, and a whole column at its left edge.
@@ -157,7 +160,7 @@ function heights(sheet, rows, heads, panels) {
     height += each * many;
   }
   const below = tracks.map(([name, each, many = 1]) => `repeat(${many}, ${name && `[${name}] `}${each}px)`);
-  const fits = { stacked, tight: smallest < 58, wordy: smallest >= WORDY };
+  const fits = { stacked, wordy: smallest >= WORDY };
   return { y, size, rows: below.join(" "), ...fits, lineH, height: Math.ceil(height) };
 }
 

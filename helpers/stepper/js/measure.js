@@ -3,7 +3,7 @@ import { textWidths } from "./dom.js";
 import { clippedText, formatNumber } from "./format.js";
 import { NARROW_TEXT } from "./geometry.js";
 import { contentOf } from "./trace.js";
-import { untouched } from "./words.js";
+import { keyTexts, untouched } from "./words.js";
 
 const LABEL_FONT = "600 13px system-ui, sans-serif";
 const WORD_FONT = "13px system-ui, sans-serif";
@@ -23,8 +23,9 @@ export const whose = (pass) => untouched(pass).split(",")[0];
 export function measuresOf({ record, run, heads, ...frame }, panels) {
   const columns = frame.columns.slice(0, 32);
   const texts = columns.map((c) => clippedText(c.text, 40));
-  const numbers = columns.map((c) => (panels.has("values") ? numbersOf(record, c.index) : []));
-  const widest = numbers.map((all) => Math.max(0, ...textWidths(all, WORD_FONT)));
+  const held = columns.map((c) => contentsOf(record, c.index, panels));
+  const widest = held.map(({ k, v }) => Math.max(0, ...textWidths([...k.flat(), ...v], WORD_FONT)));
+  const inOneLine = held.flatMap(({ k }) => k.map((parts) => parts.join(" · ")));
   // Those that may be named under a row: the rows of the last pass are live.
   const passes = run.events.slice(0, -1).map((event) => whose(event.name));
   // The words are set smaller where room is short, numbers and the names of the passes are not.
@@ -35,14 +36,20 @@ export function measuresOf({ record, run, heads, ...frame }, panels) {
   return {
     record,
     wants: textWidths(texts, WORD_FONT).map((word, k) => Math.max(word, widest[k] + 6)),
+    key: Math.max(0, ...textWidths(inOneLine, WORD_FONT)),
     label: Math.max(...textWidths([...texts, ...heads.map((h) => h.name)], LABEL_FONT), ...places),
     said: Math.min(SAID[1], Math.max(SAID[0], ...said)),
   };
 }
 
-/** What stands in a token's V, layer by layer: columns that fit them all do not move between layers.
- * @param {TraceRecord} record @param {number} index */
-function numbersOf(record, index) {
-  const rows = record.values.map((kept) => contentOf(record, "v", index, kept.layer));
-  return rows.flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : []));
+/** What stands in a token's K and V, layer by layer: columns that fit them all do not move between layers.
+ * @param {TraceRecord} record @param {number} index @param {Panels} panels */
+function contentsOf(record, index, panels) {
+  /** @param {"k" | "v"} kind @param {string} panel */
+  const rows = (kind, panel) =>
+    panels.has(panel) ? record.values.map(({ layer }) => contentOf(record, kind, index, layer)) : [];
+  return {
+    k: rows("k", "keys").map((row) => keyTexts(record.model.name, row)),
+    v: rows("v", "values").flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : [])),
+  };
 }

@@ -253,6 +253,7 @@ export class StepperView extends View {
     if (this.width <= 0) return;
     const { root, view } = this;
     const focused = root.contains(document.activeElement);
+    const onRail = focused && document.activeElement?.closest(".wid-rail");
     const theme = this.colours();
     const frame = (this.frame = frameOf(this.record, view));
     this.said = { sentence: sentenceOf(frame), words: describe(frame, this.panels) };
@@ -262,7 +263,9 @@ export class StepperView extends View {
     this.board.lay(frame, this.width, this.columnStart);
     super.draw();
     this.board.paint(root, theme);
-    if (focused && !root.contains(document.activeElement)) root.focus({ preventScroll: true });
+    /** @type {HTMLElement | null} */
+    const stop = onRail ? root.querySelector(".wid-rail [aria-current]") : root;
+    if (onRail || (focused && !root.contains(document.activeElement))) stop?.focus({ preventScroll: true });
   }
 
   template() {
@@ -321,6 +324,7 @@ export class StepperView extends View {
                 title={events[index].name}
                 aria-label={events[index].name}
                 aria-current={index === event ? "step" : undefined}
+                tabIndex={index === event ? 0 : -1}
                 data-event={index}
                 onClick={() => this.change({ event: index })}
               >
