@@ -25,6 +25,7 @@ from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
 from helpers.stepper import Live, Stepper, WhatIf  # noqa: E402
 from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
+from helpers.stepper.stepper import PANELS  # noqa: E402
 from helpers.trace import Trace, write_whole  # noqa: E402
 
 TITLE = "Watch it decode"
@@ -74,15 +75,14 @@ def index(diary: Trace, published: Path | None = None) -> str:
     )
     stepper = Section(
         (
-            "A diary that was recorded, and now you take the steps: press Next. A line of the triangle is a "
-            "token that looks, a column is a token that is looked at. From each it takes something. The "
-            "larger the blue square, the more it takes: that share is the attention weight.",
-            "What it takes was left there when the other token ran: a row, which is two lists of numbers. "
+            "A diary that was recorded, and now you take the steps: press Next. Each token looks at those "
+            "before it and takes something from them. The larger a blue square, the more it takes.",
+        ),
+        Stepper(diary, panels=[panel for panel in PANELS if panel not in ("shapes", "mask")]),
+        (
+            "What a token takes was left there when the other one ran: a row, which is two lists of numbers. "
             "By its key, K, a row is found. Its value, V, is what is taken. The box under the triangle "
             "keeps the rows from pass to pass: it is the KV cache.",
-        ),
-        Stepper(diary, panels="everything"),
-        (
             "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
             "has 4 heads, which look for different things. At “by”, head 3 of layer 1 finds the name, and "
             "the diary is signed with it.",

@@ -26,7 +26,7 @@ READ = """() => {
     spoken: texts('.wid-paper [aria-live] span'),
     columns: document.querySelectorAll('.wid-run .wid-columns.kept i').length,
     counters: texts('.wid-counter b'), sentence: texts('.wid-sentence').join(' '),
-    lanes: [...document.querySelectorAll('.wid-lane')].map((lane) => ({
+    lanes: [...document.querySelectorAll('.wid-runner')].map((lane) => ({
       told: lane.querySelector('p').textContent,
       out: [...lane.querySelectorAll('.wid-word:not(.ahead)')].map((word) => word.textContent),
       wide: [...lane.querySelectorAll('i')].map((one) => parseFloat(one.style.getPropertyValue('--wide'))),
@@ -96,6 +96,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     act(page, "without the cache")
     act(page, "20 times")
     page.locator(".wid-act .wid-sentence").wait_for(timeout=LONG)
+    expect(page.locator(".wid-act")).not_to_contain_text("You see both")  # where nothing moves
     shown = page.evaluate(READ)
     every = sum(23 + n for n in range(words))
     cached, plain = shown["lanes"]
@@ -121,14 +122,16 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     page.locator(".wid-tap").first.wait_for()
     shown = page.evaluate(READ)
     by = 23 + words.index("by")
-    assert re.match(rf"At by, word {by + 1}, this head found Mia: \d+% of its weight", shown["sentence"])
+    assert re.match(
+        rf"At by, word {by + 1}, head 3 of layer 1 found Mia: it took \d+% from", shown["sentence"]
+    )
     assert max(range(len(shown["shares"])), key=shown["shares"].__getitem__) == 11
     assert {"by", "from", "in"} <= {*shown["dotted"]}
     assert not {"the", "Today", "Mia"} & {*shown["dotted"]}, "no name where none is found"
     page.locator(".wid-tap", has_text="from").last.click()
-    assert re.search(r"^At from, word \d+, this head found Oslo", page.evaluate(READ)["sentence"])
+    assert re.search(r"^At from, word \d+, head 3 of layer 1 found Oslo", page.evaluate(READ)["sentence"])
     page.locator(".wid-tap", has_text="Today").click()
-    assert "At Today, word 18, this head found no name and no city" in page.evaluate(READ)["sentence"]
+    assert "At Today, word 18, head 3 of layer 1 found no name and no city" in page.evaluate(READ)["sentence"]
     act(page, "Change a word")
     page.locator(".wid-far").wait_for()
     shown = page.evaluate(READ)

@@ -78,12 +78,16 @@ def test_one_address_holds_the_state_of_each_view(folder: Path, page: Page, prob
 
 def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_path: Path) -> None:
     views = {"race": Race(load_diary()), "toy": WhatIf()}
-    sections = [Section(view=view, heading=name.upper(), name=name) for name, view in views.items()]
+    sections = [
+        Section(view=view, after="What it shows.", heading=name.upper(), name=name)
+        for name, view in views.items()
+    ]
     save(tmp_path / "page.html", "Two", sections)
     page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.goto((tmp_path / "page.html").as_uri())
     copy = page.get_by_role("button", name=VIEW["page"]["copy"][0])
     expect(copy).to_have_count(2)
+    expect(page.locator(".view ~ p + .copy"), "a view is explained first").to_have_count(2)
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     skip = page.locator("a:focus")

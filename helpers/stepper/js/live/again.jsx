@@ -4,7 +4,7 @@ import { secondsOf, workOfPass } from "../cost.js";
 import { fill, fillText, runningText } from "../format.js";
 import { Button, Parts, Word } from "../parts.jsx";
 import { formatUnit } from "../strip.js";
-import { time } from "./drawer.jsx";
+import { slowness, time } from "./drawer.jsx";
 import { EOS, blocksAt, doneAt, timeOf, tokensRun, tokensWithout } from "./writing.js";
 
 const { again: AGAIN, most: MOST } = VIEW.live;
@@ -32,7 +32,9 @@ export function Again({ view }) {
       {view.lanes.map((one, i) => (
         <Lane view={view} lane={one} cache={i === 0} />
       ))}
-      <p class="soft">{fillText(AGAIN.clock[view.factor > 1 ? 0 : 1], { factor: view.factor })}</p>
+      <p class="soft">
+        {AGAIN.blocks} {!view.still.matches && slowness(view, AGAIN.clock)}
+      </p>
       {!playing && <More view={view} />}
     </div>
   );
@@ -44,7 +46,7 @@ function Lane({ view, lane, cache }) {
   const values = { done, words: view.lane.passes.length, run: tokensRun(lane, done) };
   const whole = view.lane.passes.map(({ said }, i) => (i < done ? lane.passes[i].said : said));
   return (
-    <div class={`wid-lane ${cache ? "" : "without"}`}>
+    <div class={`wid-runner ${cache ? "" : "without"}`}>
       <h3>{AGAIN.lanes[cache ? 0 : 1]}</h3>
       <p class="soft">{fillText(AGAIN.words, { ...values, time: time(Math.min(view.t, timeOf(lane))) })}</p>
       <p class="wid-reply-said" aria-hidden="true">

@@ -9,6 +9,9 @@ const LIVE = VIEW.live;
 
 export const time = (ms) => (ms === null ? "–" : formatUnit(ms / 1000, "s"));
 
+/** How much slower than it was something is seen. @param {{ factor: number }} view @param {string[]} said */
+export const slowness = ({ factor }, said) => fillText(said[factor > 1 ? 0 : 1], { factor });
+
 /** A number and under it what it is. */
 function Counter({ value, name }) {
   return (
@@ -31,7 +34,7 @@ function Columns({ many, state }) {
 }
 
 export function Drawer({ view }) {
-  const { prompt, lane, t, playing, factor } = view;
+  const { prompt, lane, t, playing } = view;
   const done = doneAt(lane, t);
   const shown = { ...lane, passes: lane.passes.slice(0, done) };
   const rows = lane.passes[done - 1]?.rows ?? 0;
@@ -49,8 +52,8 @@ export function Drawer({ view }) {
         {!playing && <Parts parts={sum(view, rows)} />}
       </p>
       <Columns many={pausing ? prompt.length : rows} state={pausing ? "coming" : "kept"} />
-      <p class="soft" hidden={pausing && !lane.passes.length}>
-        {fillText(LIVE.slower[factor > 1 ? 0 : 1], { factor })}
+      <p class="soft" hidden={view.still.matches || !lane.passes.length}>
+        {slowness(view, LIVE.slower)}
       </p>
     </div>
   );

@@ -42,8 +42,11 @@ export function lookMark(view, found) {
 }
 
 export function Look({ view, found: { texts, rows, row } }) {
+  const { finder } = view.data;
+  const { config } = view.model;
   const { most, share, found } = rows[row];
-  const values = { token: { token: texts[row] }, place: row + 1, most: { token: most } };
+  const whose = { layer: finder.layer + 1, head: finder.head + 1 };
+  const values = { ...whose, token: { token: texts[row] }, place: row + 1, most: { token: most } };
   return (
     <div class="wid-act">
       <p class="wid-sentence" aria-live="polite">
@@ -52,12 +55,7 @@ export function Look({ view, found: { texts, rows, row } }) {
         />
       </p>
       <p>{LOOK.ask}</p>
-      <p class="soft">{fillText(LOOK.note, whose(view))}</p>
+      <p class="soft">{fillText(LOOK.note, { layers: config.nLayers, heads: config.nHeads })}</p>
     </div>
   );
 }
-
-const whose = ({ data: { finder }, model: { config } }) => ({
-  ...{ layer: finder.layer + 1, head: finder.head + 1 },
-  ...{ layers: config.nLayers, heads: config.nHeads },
-});
