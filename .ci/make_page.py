@@ -2,7 +2,7 @@
 
     python .ci/make_page.py                # build/: index and its model, gallery, worksheet
     python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
-    python .ci/make_page.py --model        # and a published model, 93 MB, that a button of the page fetches
+    python .ci/make_page.py --model        # and a published model, 98 MB, that a button of the page fetches
 
 All of it opens from disk, with no network and no kernel.
 """
@@ -10,6 +10,7 @@ All of it opens from disk, with no network and no kernel.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
@@ -78,7 +79,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
             "A diary that was recorded, and now you take the steps: press Next. Each token looks at those "
             "before it and takes something from them. The larger a blue square, the more it takes.",
         ),
-        Stepper(diary, panels=[panel for panel in PANELS if panel not in ("shapes", "mask")]),
+        Stepper(rounded(diary), panels=[panel for panel in PANELS if panel not in ("shapes", "mask")]),
         (
             "What a token takes was left there when the other one ran: a row, which is two lists of numbers. "
             "By its key, K, a row is found. Its value, V, is what is taken. The box under the triangle "
@@ -137,6 +138,12 @@ def index(diary: Trace, published: Path | None = None) -> str:
     owner, site = launch.repository().split("/")
     picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
     return build(TITLE, [live, stepper, what_if, books], QUESTION, picture, beside=True)
+
+
+def rounded(trace: Trace) -> Trace:
+    """The trace with as many digits as are shown: 6 kB less of the page that is sent."""
+    told = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
+    return Trace.from_json(json.dumps(told))
 
 
 def gallery(diary: Trace) -> dict[str, str]:

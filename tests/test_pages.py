@@ -14,7 +14,8 @@ import pytest
 from run_notebooks import KERNELSPEC, execute
 
 from helpers.recording.diary import load_diary
-from helpers.stepper.page import Link, Section, build
+from helpers.stepper import Live
+from helpers.stepper.page import Link, Section, build, file_script
 from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT
 from tests.made_traces import record_toy
@@ -30,6 +31,15 @@ def pages() -> dict[str, str]:
 
 
 # ---- the page to send, and the gallery
+
+
+def test_a_published_model_is_fetched_from_beside_the_page(tmp_path: Path) -> None:
+    model = tmp_path / "a model.gguf"
+    model.write_bytes(bytes(3))
+    plain, fetches = (make_page.index(load_diary(), path) for path in (None, model))
+    assert '"published": {"file": "a model.gguf", "bytes": 3}' in fetches
+    assert "connect-src 'self';" in fetches
+    assert "connect-src" not in plain, "such a page can send nothing anywhere"
 
 
 def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> None:
@@ -100,6 +110,7 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
         new.new_markdown_cell("# Two & two\n$x_1 < 2$, `$5`, [next](01_x.ipynb), [code](../helpers/toy.py)"),
         new.new_code_cell("print(6 * 7)"),
         new.new_code_cell(stepper + "Stepper(record_toy())"),
+        new.new_code_cell("from helpers.stepper import Live\nLive()"),
     ]
     book = new.new_notebook(cells=cells, metadata={"kernelspec": KERNELSPEC})
     execute(book, ROOT)
@@ -116,3 +127,6 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     assert 'href="01_x.html"' in page
     assert "/blob/main/helpers/toy.py" in page
     assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=(?!\"data:)|@import|url\(", page)
+    views = json.loads(page.partition('id="views">')[2].partition("</script>")[0])
+    beside = [f"{view['file']}.js" for view in views if "file" in view]
+    assert beside == [file_script(Live.file)[0]], "make_page.py lays it beside the page"

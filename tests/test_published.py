@@ -75,6 +75,15 @@ def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.Capture
     assert capfd.readouterr().out == ""
 
 
+def test_its_file_alone_for_a_page_is_never_looked_for_on_the_hub(bare: Path) -> None:
+    assert published.gguf() is None
+    make_wheel(bare, b"a model")
+    found = published.gguf()
+    assert found is not None
+    assert found.path.read_bytes() == b"a model"
+    assert published.gguf() == Found(found.path, "fetched before")
+
+
 def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert published.find() is None
     told = capsys.readouterr().out

@@ -45,8 +45,8 @@ STEPS = 8
 START = """() => {
   let [done, heard] = [null, []];
   const { ask } = startLive((answer) => {
-    heard.push(answer);
-    if (answer.op !== "pass") [done, heard] = [done(heard), []];
+    if (answer.op !== "progress") heard.push(answer);
+    if (!["pass", "progress"].includes(answer.op)) [done, heard] = [done(heard), []];
   });
   const file = () => document.querySelector("input").files[0];
   window.asked = (message) =>

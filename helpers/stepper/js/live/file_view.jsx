@@ -88,7 +88,7 @@ export class OwnModel extends Component {
     this.said = fillText(OWN.fetching, { name: file });
     this.draw();
     try {
-      const answer = await fetch(file, { signal: stopped.signal });
+      const answer = await fetch(encodeURIComponent(file), { signal: stopped.signal });
       if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
       const parts = [];
       const stream = /** @type {any} */ (answer.body); // what TypeScript knows of it cannot be gone through
