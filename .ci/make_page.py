@@ -141,7 +141,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
 
 
 def lighter(trace: Trace) -> Trace:
-    """The trace with as many digits as are shown, and without the shapes, which are not: 22 kB less to send."""
+    """The trace with as many digits as are shown, and without shapes, which are not: 22 kB less to send."""
     told = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
     for run in told["runs"]:
         for event in run["events"]:
