@@ -1,6 +1,6 @@
-"""Make what is published: a page to send, a gallery, the notebooks to read, and the worksheet.
+"""Make what is published: a page to send, ways through, a gallery, the notebooks, and two sheets to print.
 
-    python .ci/make_page.py                # build/: index and its model, gallery, worksheet
+    python .ci/make_page.py                # build/: index and its model, ways, gallery, worksheet, card
     python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
     python .ci/make_page.py --model        # and a published model, 98 MB, that a button of the page fetches
 
@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import launch  # noqa: E402
+from make_card import card  # noqa: E402
 from make_worksheet import worksheet  # noqa: E402
+from sizes import SHORT  # noqa: E402
 
 from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
@@ -49,14 +51,70 @@ MOVED = {
     "14_two_machines": "19_two_machines",
 }
 LINE = re.compile(
-    r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \|$", re.MULTILINE
+    r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| (?P<minutes>\d*) *\|$",
+    re.MULTILINE,
 )
+ASKED = re.compile(
+    r"^\| (?P<question>[^|]+\?) \| "
+    r"(?:\[(?P<name>.+?)\]\((?P<path>\S+)\.ipynb(?P<cell>#\S+)\)|not written yet) \|$",
+    re.MULTILINE,
+)
+WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>\d+ \w+)")
+
+
+def readme() -> str:
+    """The README, where the notebooks, the ways and the questions stand."""
+    return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def notebooks() -> list[Link]:
-    """The notebooks and their questions, as the README's table lists them."""
-    found = LINE.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    return [Link(name, f"{path}.html", question) for name, path, question in found]
+    """The notebooks, their questions and minutes, as the README's table lists them."""
+    return [
+        Link(name, f"{path}.html", f"{minutes} min · {question}" if minutes else question)
+        for name, path, question, minutes in LINE.findall(readme())
+    ]
+
+
+def questions() -> list[Link]:
+    """The questions that people ask, each with the cell that answers it."""
+    return [
+        Link(question, f"{path}.html{cell}", name)
+        for question, name, path, cell in ASKED.findall(readme())
+        if path
+    ]
+
+
+def ways() -> str:
+    """The page of the three ways through."""
+    text = readme()
+    time = dict(WAY.findall(text))
+    short = [link for link in notebooks() if Path(link.address).name.startswith(SHORT)]
+    open_questions = [question for question, _, path, _ in ASKED.findall(text) if not path]
+    parts = [
+        Section(
+            f"An afternoon, {time['short']}: why there is a pause, why words drip, and what is kept.",
+            heading="The short way",
+            name="short",
+            links=short,
+        ),
+        Section(
+            f"In the order of the numbers, {time['whole']}. Each notebook runs by itself.",
+            heading="The whole way",
+            name="whole",
+            links=notebooks(),
+        ),
+        Section(
+            "Each question leads to the cell that answers it.",
+            heading="By your question",
+            name="question",
+            links=questions(),
+        ),
+        Section(
+            ("Asked, and not answered in these notebooks yet:", " ".join(open_questions)),
+            links=[Link(TITLE, "index.html", "Let it write, take the steps, change a word.")],
+        ),
+    ]
+    return build("Three ways through", parts, QUESTION)
 
 
 def index(diary: Trace, published: Path | None = None) -> str:
@@ -123,17 +181,23 @@ def index(diary: Trace, published: Path | None = None) -> str:
             Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view2"),
         ),
     )
+    time = dict(WAY.findall(readme()))
     more = (
+        Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
+        Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
+        Link("By your question", "ways.html#question", f"{len(questions())} that people ask."),
+        Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary and a published model, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
+        Link("Prefill against decode", "card.html", "Both on one card, to print."),
         Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
     )
     books = Section(
-        "Seventeen notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step "
-        "through.",
+        "Notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step through, "
+        "and on to what a word costs and what people do about it.",
         heading="Work it out yourself",
         name="books",
-        links=(*notebooks(), *more),
+        links=more,
     )
     owner, site = launch.repository().split("/")
     picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
@@ -223,7 +287,8 @@ def main() -> None:
     wanted = parser.parse_args()
     published = None if wanted.model is None else model_file(wanted.model)
     diary = load_diary()
-    pages = {"index.html": index(diary, published), **gallery(diary), "worksheet.html": worksheet()}
+    pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
+    pages |= {"worksheet.html": worksheet(), "card.html": card()}
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
         from render_notebooks import render  # takes a second to import

@@ -2,7 +2,7 @@
 
     python .ci/sizes.py                   # a table of all notebooks, and what is too much
     python .ci/sizes.py 03 04             # by the beginning of their names
-    python .ci/sizes.py --write           # put the computed minutes into the first cells
+    python .ci/sizes.py --write           # put the computed minutes wherever they are said
 
 What counts:
 
@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
@@ -38,6 +39,9 @@ NOT_READ = re.compile(rf"{FENCED.pattern}|\$\$.*?\$\$|!\[.*?\]\(\S+\)|<[^>]+>", 
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 PREDICT = re.compile(r"(?:\*\*|<b>)Predict\b")
 PICTURES = {"image/png", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
+README = ROOT / "README.md"
+SHORT = ("00", "01", "02", "03", "04", "09")  # the short way
+MAPPED = re.compile(r"^(?P<line>\| \[[^]]+\]\(notebooks/(?P<name>\w+)\.ipynb\) \| [^|]+ \| )\d* *\|$", re.M)
 # In the line of a first cell that holds the badges.
 HEADER = re.compile(
     r"(?P<needed>^.*?)(?: · \d+ minutes(?P<more>[^·]*?))?(?P<badges> · run it in \[.*$)", re.M
@@ -167,25 +171,59 @@ def with_minutes(first: str, minutes: int) -> str:
     return HEADER.sub(lambda found: found.expand(new), first, count=1)
 
 
+def minutes() -> dict[str, int]:
+    """The minutes of every notebook of the way, by name."""
+    books = {path.stem: nbformat.read(path, as_version=4) for path in pick([]) if path.stem != "words"}
+    return {name: sizes(book).minutes for name, book in books.items()}
+
+
+def with_all_minutes(text: str, each: dict[str, int]) -> str:
+    """A text with these minutes in its map and beside its ways: those of the ways are added up."""
+    numbered = {name: n for name, n in each.items() if name[:2].isdigit()}
+    short = sum(n for name, n in numbered.items() if name.startswith(SHORT))
+    text = MAPPED.sub(lambda found: f"{found['line']}{each.get(found['name'], '')} |", text)
+    text = re.sub(r"(\*\*The short way\*\*, )\d+ minutes", rf"\g<1>{short} minutes", text)
+    return re.sub(
+        r"(\*\*The whole way\*\*, )\d+ hours", rf"\g<1>{round(sum(numbered.values()) / 60)} hours", text
+    )
+
+
+def rewritten(path: Path) -> NotebookNode:
+    """The notebook with its computed minutes, and those of the ways if it says them."""
+    book = nbformat.read(path, as_version=4)
+    book.cells[0].source = with_minutes(book.cells[0].source, sizes(book).minutes)
+    for cell in book.cells:
+        if "**The short way**" in cell.source:
+            cell.source = with_all_minutes(cell.source, minutes())
+    return book
+
+
+def write(paths: list[Path]) -> None:
+    """Write the minutes into the notebooks and the README."""
+    for path in paths:
+        if (book := rewritten(path)) != nbformat.read(path, as_version=4):
+            nbformat.write(book, path)
+    text = README.read_text(encoding="utf-8")
+    README.write_text(with_all_minutes(text, minutes()), encoding="utf-8")
+
+
 def main() -> None:
     """Print the table, and write the minutes if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
-    parser.add_argument("--write", action="store_true", help="put the minutes into the first cells")
+    parser.add_argument("--write", action="store_true", help="put the minutes where they are said")
     wanted = parser.parse_args()
     names = ["words", "cells", "lines", "longest", "exercises", "tables", "shown", "minutes"]
     print(" ".join(f"{name:>9}" for name in names))
-    for path in pick(wanted.names):
-        book = nbformat.read(path, as_version=4)
-        found = sizes(book)
+    paths = [path for path in pick(wanted.names) if path.stem != "words"]  # looked up, not read through
+    for path in paths:
+        found = sizes(nbformat.read(path, as_version=4))
         row = " ".join(f"{getattr(found, name):>9,}" for name in names)
         print(row, path.stem, "|", "; ".join(found.over()))
-        head = with_minutes(book.cells[0].source, found.minutes)
-        if wanted.write and head != book.cells[0].source:
-            book.cells[0].source = head
-            nbformat.write(book, path)
+    if wanted.write:
+        write(paths)
 
 
 if __name__ == "__main__":

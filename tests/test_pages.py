@@ -27,7 +27,7 @@ MOST = 400_000  # bytes of a page that is sent
 def pages() -> dict[str, str]:
     """What the workflow publishes, but for the notebooks."""
     diary = load_diary()
-    return {"index.html": make_page.index(diary), **make_page.gallery(diary)}
+    return {"index.html": make_page.index(diary), "ways.html": make_page.ways(), **make_page.gallery(diary)}
 
 
 # ---- the page to send, and the gallery
@@ -46,9 +46,10 @@ def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> N
     for name, text in pages.items():
         assert len(text.encode()) < MOST, name
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
-        for address in re.findall(r'href="([^"]*\.html)"', text):
+        for address in re.findall(r'href="([^"#]*\.html)[#"]', text):
             assert (
-                address in {*pages, "worksheet.html"} or (ROOT / address.replace(".html", ".ipynb")).is_file()
+                address in {*pages, "worksheet.html", "card.html"}
+                or (ROOT / address.replace(".html", ".ipynb")).is_file()
             )
 
 
@@ -56,7 +57,24 @@ def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
     found = [link.address for link in make_page.notebooks()]
     assert found == [f"notebooks/{path.stem}.html" for path in NOTEBOOKS]
     for link in make_page.notebooks():
-        assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["index.html"]
+        assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["ways.html"]
+    assert pages["ways.html"].count(">09 ") == 2, "in the short way, and in the whole"
+
+
+def test_the_questions_are_the_readmes(pages: dict[str, str]) -> None:
+    asked = make_page.questions()
+    assert len(asked) >= 15
+    assert f"[{len(asked)} questions that people ask]" in make_page.readme()
+    assert f"{len(asked)} that people ask." in pages["index.html"]
+    names = {link.address: link.text for link in make_page.notebooks()}
+    for link in asked:
+        assert link.note == names[link.address.partition("#")[0]]
+        assert f'<a href="{link.address}">{html.escape(link.text)}</a>' in pages["ways.html"]
+    for question in re.findall(r"^\| (.+\?) \| not written yet \|$", make_page.readme(), re.MULTILINE):
+        assert question in pages["ways.html"]
+    lines = re.search(r"^\| you ask .*?\n\n", make_page.readme(), re.MULTILINE | re.DOTALL)
+    assert lines is not None
+    assert len(lines[0].splitlines()) - 3 == len(make_page.ASKED.findall(make_page.readme())), "all are read"
 
 
 def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:

@@ -139,12 +139,6 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert list(dead_links(path)) == ["gone.md"]
 
 
-def test_readme_maps_every_notebook() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert NOTEBOOKS
-    assert re.findall(r"\(notebooks/(\w+\.ipynb)\)", readme) == [path.name for path in NOTEBOOKS]
-
-
 def pins(path: Path) -> dict[str, str]:
     """Return the versions of a requirements file, each of them exact."""
     found = {}

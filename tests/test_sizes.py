@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
-from sizes import MOST, Taken, sizes, with_minutes, words
+from sizes import (
+    MAPPED,
+    MOST,
+    README,
+    Taken,
+    minutes,
+    rewritten,
+    sizes,
+    with_all_minutes,
+    with_minutes,
+    words,
+)
 
 from tests.machine import NOTEBOOKS
 
@@ -26,10 +38,27 @@ def test_a_notebook_is_within_the_limits(path: Path) -> None:
 def test_the_first_cell_says_the_computed_minutes(path: Path) -> None:
     """To write them: python .ci/sizes.py --write."""
     book = nbformat.read(path, as_version=4)
-    first = book.cells[0].source
-    minutes = sizes(book).minutes
-    assert f" · {minutes} minutes" in first
-    assert with_minutes(first, minutes) == first
+    assert f" · {sizes(book).minutes} minutes" in book.cells[0].source
+    assert rewritten(path) == book
+
+
+def test_the_readme_says_the_minutes_of_each_notebook_and_of_the_ways() -> None:
+    """To write them: python .ci/sizes.py --write."""
+    text = README.read_text(encoding="utf-8")
+    assert with_all_minutes(text, minutes()) == text
+    assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
+    assert re.search(r"\*\*The short way\*\*, \d+ minutes", text)
+    assert re.search(r"\*\*The whole way\*\*, \d+ hours", text)
+
+
+def test_minutes_of_a_way_are_added_up() -> None:
+    each = {"00_a": 5, "01_b": 25, "05_c": 95, "A1_d": 300}
+    text = (
+        "| [A](notebooks/01_b.ipynb) | Why? | 1 |\n**The short way**, 1 minutes; **The whole way**, 1 hours"
+    )
+    assert with_all_minutes(text, each) == (
+        "| [A](notebooks/01_b.ipynb) | Why? | 25 |\n**The short way**, 30 minutes; **The whole way**, 2 hours"
+    )
 
 
 def test_those_not_yet_cut_are_there() -> None:

@@ -1,12 +1,14 @@
-"""The worksheet is blank, whole, and prints on one sheet."""
+"""The worksheet and the card print on one sheet each; the worksheet is blank, the card is notebook 09's."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import make_card
 import make_worksheet
 import pytest
 from playwright.sync_api import Page
@@ -28,10 +30,11 @@ def sheet(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
-def test_it_prints_on_one_sheet(page: Page, sheet: Path, paper: str) -> None:
-    page.goto(sheet.as_uri())
+@pytest.mark.parametrize("text", [make_worksheet.worksheet, make_card.card])
+def test_it_prints_on_one_sheet(page: Page, text: Callable[[], str], paper: str) -> None:
+    page.set_content(text())
     assert pages(page.pdf(format=paper)) == 1
-    page.add_style_tag(content=".walk { margin-bottom: 60mm }")  # a page more is counted as one
+    page.add_style_tag(content="table { margin-bottom: 60mm }")  # a page more is counted as one
     assert pages(page.pdf(format=paper)) == 2
 
 
@@ -45,6 +48,15 @@ def test_nothing_is_cut_off_at_the_width_of_the_paper(page: Page, sheet: Path) -
     cell = page.locator(".triangle td").first.bounding_box()
     assert cell is not None
     assert min(cell["width"], cell["height"]) > 30  # 8 mm: room for a digit by hand
+
+
+def test_the_card_is_the_table_of_notebook_09() -> None:
+    found, text = make_card.parts(), make_card.card()
+    lines = found["table"].splitlines()
+    assert text.count("<tr>") == len(lines) - 1 > 8
+    for word in ("prefill", "decode step", "TTFT", "TPOT", "P(P + 1) / 2"):
+        assert f">{word}<" in text
+    assert text.count("<circle") == 15 + 15 + 4
 
 
 def test_it_is_blank() -> None:
