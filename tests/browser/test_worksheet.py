@@ -34,7 +34,7 @@ def sheet(tmp_path: Path) -> Path:
 def test_it_prints_on_one_sheet(page: Page, text: Callable[[], str], paper: str) -> None:
     page.set_content(text())
     assert pages(page.pdf(format=paper)) == 1
-    page.add_style_tag(content="table { margin-bottom: 60mm }")  # a page more is counted as one
+    page.add_style_tag(content="footer { margin-top: 120mm }")  # a page more is counted as one
     assert pages(page.pdf(format=paper)) == 2
 
 
