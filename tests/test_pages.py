@@ -58,7 +58,7 @@ def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
     assert found == [f"notebooks/{path.stem}.html" for path in NOTEBOOKS]
     for link in make_page.notebooks():
         assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["ways.html"]
-    assert pages["ways.html"].count(">09 ") == 2, "in the short way, and in the whole"
+    assert pages["ways.html"].count('09_pause_and_drip.html"') == 2, "in the short way, and in the whole"
 
 
 def test_the_questions_are_the_readmes(pages: dict[str, str]) -> None:
