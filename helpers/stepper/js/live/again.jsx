@@ -8,10 +8,15 @@ import { slowness, time } from "./drawer.jsx";
 import { EOS, blocksAt, doneAt, timeOf, tokensRun, tokensWithout } from "./writing.js";
 
 const { again: AGAIN, most: MOST } = VIEW.live;
+const GUESSES = /** @type {[string, number][]} */ (AGAIN.guesses);
 
-/** In a race each lane has its own words: the text is the prompt. */
+/** @import { Marks, Writer } from "./parts" */
+/** @import { Lane as Run } from "./writing.js" */
+
+/** In a race each lane has its own words: the text is the prompt. @param {Writer} view @returns {Marks | null} */
 export const raceMark = ({ plain, prompt }) => plain && ((i) => (i < prompt.length ? undefined : null));
 
+/** @param {{ view: Writer }} props */
 export function Again({ view }) {
   const { lane, plain, prompt, playing } = view;
   const values = { run: tokensRun(lane), prompt: prompt.length, words: lane.passes.length };
@@ -20,7 +25,7 @@ export function Again({ view }) {
       <div class="wid-act">
         <p>{fillText(AGAIN.ask, values)}</p>
         <div class="wid-guesses" role="group" aria-label={AGAIN.guess}>
-          {AGAIN.guesses.map(([name, times]) => (
+          {GUESSES.map(([name, times]) => (
             <Button onClick={() => view.race(times)}>{name}</Button>
           ))}
         </div>
@@ -28,20 +33,21 @@ export function Again({ view }) {
     );
   return (
     <div class="wid-act">
-      {!playing && <Said view={view} />}
+      {!playing && <Said {...{ view, plain }} />}
       {view.lanes.map((one, i) => (
-        <Lane view={view} lane={one} cache={i === 0} />
+        <Lane {...{ view, plain, lane: one, cache: i === 0 }} />
       ))}
       <p class="soft">
         {AGAIN.blocks} {!view.still.matches && slowness(view, AGAIN.clock)}
       </p>
-      {!playing && <More view={view} />}
+      {!playing && <More {...{ view, plain }} />}
     </div>
   );
 }
 
-/** A lane: its words as they come, and a block for each of them on the clock that both lanes share. */
-function Lane({ view, lane, cache }) {
+/** A lane: its words as they come, and a block for each of them on the clock that both lanes share.
+ * @param {{ view: Writer, plain: Run, lane: Run, cache: boolean }} props */
+function Lane({ view, plain, lane, cache }) {
   const done = doneAt(lane, view.t);
   const values = { done, words: view.lane.passes.length, run: tokensRun(lane, done) };
   const whole = view.lane.passes.map(({ said }, i) => (i < done ? lane.passes[i].said : said));
@@ -56,19 +62,22 @@ function Lane({ view, lane, cache }) {
         ])}
       </p>
       <div class="wid-blocks" aria-hidden="true">
-        {blocksAt(view, lane, cache).map(({ left, width, height, now }) => (
-          <i class={now ? "now" : ""} style={`left:${left}%;--wide:${width}%;height:${height}%`} />
-        ))}
+        {blocksAt({ lane: view.lane, plain, prompt: view.prompt, t: view.t }, lane, cache).map(
+          ({ left, width, height, now }) => (
+            <i class={now ? "now" : ""} style={`left:${left}%;--wide:${width}%;height:${height}%`} />
+          ),
+        )}
       </div>
     </div>
   );
 }
 
-function valuesOf({ lane, plain, guess, prompt }) {
+/** @param {Writer} view @param {Run} plain */
+function valuesOf({ lane, guess, prompt }, plain) {
   const [run, all, last] = [tokensRun(lane), tokensRun(plain), plain.passes.at(-1)];
   return {
     ...{ run, all, words: plain.passes.length, prompt: prompt.length, times: Math.round(all / run) },
-    said: AGAIN.guesses.find(([, times]) => times === guess)?.[0],
+    said: GUESSES.find(([, times]) => times === guess)?.[0],
     should: tokensWithout(prompt.length, lane.passes.length),
     ...{ ms: time(timeOf(lane)), msPlain: time(timeOf(plain)) },
     ...{ second: plain.passes[1]?.tokensRun, lastRun: last?.tokensRun },
@@ -76,9 +85,10 @@ function valuesOf({ lane, plain, guess, prompt }) {
   };
 }
 
-function Said({ view }) {
-  const { lane, plain } = view;
-  const values = valuesOf(view);
+/** @param {{ view: Writer, plain: Run }} props */
+function Said({ view, plain }) {
+  const { lane } = view;
+  const values = valuesOf(view, plain);
   const whole = plain.passes.length === lane.passes.length;
   const same = plain.passes.every((pass, i) => pass.said.token === lane.passes[i].said.token);
   const stage = whole ? (same ? "done" : "apart") : "stopped";
@@ -89,32 +99,34 @@ function Said({ view }) {
   );
 }
 
-function More({ view }) {
-  const { plain, noEos } = view;
+/** @param {{ view: Writer, plain: Run }} props */
+function More({ view, plain }) {
+  const { noEos, long } = view;
   const [button, why] = AGAIN.long;
   const values = { words: MOST.long, token: { token: EOS } };
   return (
     <>
-      {plain.passes.length > 2 && <p>{fillText(AGAIN.last, valuesOf(view))}</p>}
-      {!noEos && (
-        <div class="wid-guesses">
-          <Button onClick={() => view.long()}>{fillText(button, values)}</Button>
-        </div>
-      )}
-      {!noEos && (
-        <p class="soft">
-          <Parts parts={fill(why, values)} />
-        </p>
+      {plain.passes.length > 2 && <p>{fillText(AGAIN.last, valuesOf(view, plain))}</p>}
+      {long && !noEos && (
+        <>
+          <div class="wid-guesses">
+            <Button onClick={() => long.call(view)}>{fillText(button, values)}</Button>
+          </div>
+          <p class="soft">
+            <Parts parts={fill(why, values)} />
+          </p>
+        </>
       )}
       <p class="soft">{card(view)}</p>
     </>
   );
 }
 
-/** What the page's clock does not show: on a card the prompt costs little more than a word. */
+/** What the page's clock does not show: on a card the prompt costs little more than a word. @param {Writer} view */
 function card({ data, prompt, lane }) {
   const { compared, card } = data;
-  const model = compared.at(-1);
+  const model = compared[compared.length - 1];
+  /** @param {number} tokens @param {number} before */
   const least = (tokens, before) =>
     formatUnit(secondsOf(workOfPass(model, { tokens, before }), card).least, "s");
   return fillText(AGAIN.card, {

@@ -6,36 +6,42 @@ import { EOS, staleRows } from "./writing.js";
 
 const { change: CHANGE } = VIEW.live;
 
-/** Words that may stand in the place of one: those of its kind. */
+/** @import { Changed, Diary, Marks, Token } from "./parts" */
+/** A text, which of its words is exchanged, and for what. @typedef {{ text: Token[], at: number, to: string }} Exchange */
+/** What that did; `at` is -1 where there is nothing to exchange.
+ * @typedef {Exchange & { answer: Changed } & ReturnType<typeof staleRows>} Found */
+
+/** Words that may stand in the place of one: those of its kind. @param {Diary} view @param {string} text */
 const kindOf = (view, text) => view.data.kinds.find((kind) => kind.includes(text));
 
-/** The text whose rows are kept: up to where the diary is signed. */
+/** The text whose rows are kept: up to where the diary is signed. @param {Diary} view */
 function textOf(view) {
   const all = [...view.prompt, ...view.out].filter(({ text }) => text !== EOS);
   const by = all.findLastIndex(({ text }) => text === view.data.until);
   return by > 0 ? all.slice(0, by + 1) : all;
 }
 
-/** At first the last name of the prompt is exchanged for another. */
+/** At first the last name of the prompt is exchanged for another. @param {Diary} view */
 export async function findChange(view) {
   const names = view.data.kinds[0];
   const text = textOf(view);
-  const of = (/** @type {(text: string) => any} */ test) =>
-    text.findLastIndex(({ text }, i) => i < view.prompt.length && test(text));
+  /** @param {(text: string) => unknown} test */
+  const of = (test) => text.findLastIndex(({ text }, i) => i < view.prompt.length && test(text));
   const name = of((word) => names.includes(word));
   const at = name >= 0 ? name : of((word) => kindOf(view, word));
   if (at < 0) return { text, at: -1 };
-  const others = kindOf(view, text[at].text).filter((word) => !text.some((one) => one.text === word));
+  const others = (kindOf(view, text[at].text) ?? []).filter((word) => !text.some((one) => one.text === word));
   const to = others.includes(view.data.other) ? view.data.other : others[0];
   return exchange(view, { text, at, to });
 }
 
-/** Put another word in a word's place, and ask what that does. */
+/** Put another word in a word's place, and ask what that does.
+ * @param {Diary} view @param {Exchange} wanted */
 async function exchange(view, { text, at, to }) {
   const before = text.map(({ id }) => id);
-  const now = before.with(at, view.words.ids.get(to));
+  const now = before.with(at, view.words?.ids.get(to) ?? 0);
   const settings = { ...view.settings, temperature: 0 };
-  const answer = await view.talk.ask({ do: "change", before, now, steps: CHANGE.steps, settings });
+  const answer = await view.talk?.ask({ do: "change", before, now, steps: CHANGE.steps, settings });
   return {
     text,
     at,
@@ -44,29 +50,30 @@ async function exchange(view, { text, at, to }) {
   };
 }
 
-/** What a word of the text is: one that can be exchanged, the one that is, neither, or behind what is kept. */
+/** What a word of the text is: one that can be exchanged, the one that is, neither, or behind what is kept.
+ * @param {Diary} view @param {Found} found @returns {Marks} */
 export function changeMark(view, found) {
   return (i) => {
     if (i >= found.text.length) return null;
     const kind = kindOf(view, found.text[i].text);
-    const to = kind?.[(kind.indexOf(found.text[i].text) + 1) % kind.length];
-    return (
-      kind && {
-        "aria-pressed": i === found.at,
-        class: "other",
-        instead: i === found.at ? found.to : undefined,
-        onClick: () => view.find("change", exchange(view, { text: found.text, at: i, to })),
-      }
-    );
+    if (!kind) return undefined;
+    const to = kind[(kind.indexOf(found.text[i].text) + 1) % kind.length];
+    return {
+      "aria-pressed": i === found.at,
+      class: "other",
+      instead: i === found.at ? found.to : undefined,
+      onClick: () => view.find("change", exchange(view, { text: found.text, at: i, to })),
+    };
   };
 }
 
+/** @param {{ view: Diary, found: Found }} props */
 export function Change({ view, found }) {
   const { text, at, answer, kept, stale } = found;
   if (at < 0) return <p class="wid-act">{CHANGE.none}</p>;
   const values = { kept, rest: text.length - kept, all: text.length };
   const lines = stale.map((many, layer) => fillText(CHANGE.each, { many, layer: layer + 1 }));
-  const [token, end] = [text[at], text.at(-1)].map(({ text }) => ({ token: text }));
+  const [token, end] = [text[at], text[text.length - 1]].map(({ text }) => ({ token: text }));
   return (
     <div class="wid-act">
       <p>
@@ -87,12 +94,13 @@ export function Change({ view, found }) {
   );
 }
 
+/** @param {{ view: Diary, found: Found }} props */
 function Others({ view, found: { text, at, to } }) {
   const was = text[at].text;
   const put = (/** @type {string} */ to) => view.find("change", exchange(view, { text, at, to }));
   return (
     <select {...QUIET} aria-label={CHANGE.by} onChange={(event) => put(event.currentTarget.value)}>
-      {kindOf(view, was).map((word) => (
+      {kindOf(view, was)?.map((word) => (
         <option selected={word === to} disabled={word === was}>
           {word}
         </option>
@@ -101,7 +109,8 @@ function Others({ view, found: { text, at, to } }) {
   );
 }
 
-/** A square for each token's rows in each layer: as they were, or as dark as they are far from what they should be. */
+/** A square for each token's rows in each layer: as they were, or as dark as they are far from what they should be.
+ * @param {{ found: Found }} props */
 function Rows({ found: { layers, text } }) {
   return (
     <div aria-hidden="true">
@@ -124,7 +133,8 @@ function Rows({ found: { layers, text } }) {
   );
 }
 
-/** A continuation; words that the other one has not are strong. */
+/** A continuation; words that the other one has not are strong.
+ * @param {{ name: import("../types").Parts, says: Changed["stale"], other: Changed["stale"] }} props */
 function GoesOn({ name, says, other }) {
   return (
     <div>

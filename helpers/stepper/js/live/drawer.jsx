@@ -7,12 +7,15 @@ import { EOS, doneAt, rowBytes, tokensRun, wordTime } from "./writing.js";
 
 const LIVE = VIEW.live;
 
+/** @import { Writer } from "./parts" */
+
+/** @param {number | null} ms */
 export const time = (ms) => (ms === null ? "–" : formatUnit(ms / 1000, "s"));
 
 /** How much slower than it was something is seen. @param {{ factor: number }} view @param {string[]} said */
 export const slowness = ({ factor }, said) => fillText(said[factor > 1 ? 0 : 1], { factor });
 
-/** A number and under it what it is. */
+/** A number and under it what it is. @param {{ value: string, name: string }} props */
 function Counter({ value, name }) {
   return (
     <span class="wid-counter">
@@ -22,7 +25,7 @@ function Counter({ value, name }) {
   );
 }
 
-/** Columns of K over V. `state`: "coming" (they run now) or "kept". */
+/** Columns of K over V. @param {{ many: number, state: "coming" | "kept" }} props coming: they run now */
 function Columns({ many, state }) {
   return (
     <div class={`wid-columns ${state}`} aria-hidden="true">
@@ -33,6 +36,7 @@ function Columns({ many, state }) {
   );
 }
 
+/** @param {{ view: Writer }} props */
 export function Drawer({ view }) {
   const { prompt, lane, t, playing } = view;
   const done = doneAt(lane, t);
@@ -59,17 +63,19 @@ export function Drawer({ view }) {
   );
 }
 
-/** Whose rows they are: of all tokens but the last, which has come out and not run. */
+/** Whose rows they are: of all tokens but the last, which has come out and not run.
+ * @param {Writer} view @param {number} rows */
 function sum({ prompt, out }, rows) {
   const values = { prompt: prompt.length, more: rows - prompt.length, words: out.length };
-  const { text } = out.at(-1);
+  const text = out.at(-1)?.text;
   const end = text === EOS ? fill(LIVE.eos, { token: { token: text } }) : [];
   return [...fill(LIVE.sum, values), ...end, "."];
 }
 
-/** How large the rows are, beside the text that they belong to and beside those of published models. */
+/** How large the rows are, beside the text that they belong to and beside those of published models.
+ * @param {{ view: Writer }} props */
 export function Sizes({ view: { data, lane, model } }) {
-  const rows = lane.passes.at(-1).rows;
+  const rows = lane.passes.at(-1)?.rows ?? 0;
   const real = data.compared.map((one) => {
     const nbytes = 2 * one.windows.length * one.n_kv_heads * one.head_dim * 2 * rows;
     return fillText(LIVE.would, { model: one.name, bytes: formatUnit(nbytes, "B") });

@@ -64,6 +64,10 @@ export class OwnModel extends Component {
     return { ...data, compared: data.compared.slice(-1) };
   }
 
+  get still() {
+    return this.props.view.still;
+  }
+
   componentWillUnmount() {
     this.ticket = {};
     this.opening?.stop();

@@ -140,6 +140,7 @@ export class LiveView extends View {
     this.draw();
   }
 
+  /** @param {number[]} tokens @param {boolean} cache @param {object} more @returns {import("./parts").Write} */
   asked(tokens, cache, more = {}) {
     const { noEos, settings } = this;
     return { do: "write", tokens, steps: LIVE.most.steps, cache, noEos, settings, record: [], ...more };

@@ -7,13 +7,18 @@ import { foundBy } from "./writing.js";
 
 const { look: LOOK } = VIEW.live;
 
-/** Write the same words again, and keep what the head looks at that finds names and cities. */
+/** @import { Diary, Marks } from "./parts" */
+/** Of each token that ran what it looked at, and which of them is asked about.
+ * @typedef {{ texts: string[], rows: (ReturnType<typeof foundBy> & { weights: ArrayLike<number> })[], row: number }} Looks */
+
+/** Write the same words again, and keep what the head looks at that finds names and cities.
+ * @param {Diary} view @returns {Promise<Looks | { failed: string }>} */
 export async function findLooks(view) {
   const { prompt, lane, data } = view;
   const { layer, head } = data.finder;
   const tokens = prompt.map(({ id }) => id);
   const asked = view.asked(tokens, true, { steps: lane.passes.length, record: [[layer, head]] });
-  const answer = await view.talk.ask(asked);
+  const answer = await view.talk?.ask(asked);
   if (answer.op === "failed") return { failed: answer.say };
   const record = readTrace(answer.trace);
   const texts = [...prompt, ...view.out].map(({ text }) => text).slice(0, -1); // the last is out, but has not run
@@ -26,7 +31,8 @@ export async function findLooks(view) {
   return { texts, rows, row: by > 0 ? by : texts.length - 1 };
 }
 
-/** What a word of the text is: a button that asks what it looked at, with a line as thick as the weight that it gets. */
+/** What a word of the text is: a button that asks what it looked at, with a line as thick as the weight that it gets.
+ * @param {Diary} view @param {Looks} found @returns {Marks} */
 export function lookMark(view, found) {
   const { weights } = found.rows[found.row];
   return (i) =>
@@ -41,6 +47,7 @@ export function lookMark(view, found) {
     };
 }
 
+/** @param {{ view: Diary, found: Looks }} props */
 export function Look({ view, found: { texts, rows, row } }) {
   const { finder } = view.data;
   const { config } = view.model;

@@ -7,7 +7,7 @@ import { EOS } from "./writing.js";
 const LIVE = VIEW.live;
 
 /** `mark` tells of a word, by its index, what an act makes of it: properties of a button, nothing, or null to leave it out.
- * @param {{ view: any, mark?: (i: number) => any }} props */
+ * @param {{ view: import("./parts").Diary, mark?: import("./parts").Marks | null | false }} props */
 export function Paper({ view, mark }) {
   const { prompt, out, playing, text } = view;
   if (!prompt.length)
@@ -28,14 +28,16 @@ export function Paper({ view, mark }) {
       />
     );
   const all = [...prompt, ...out];
-  const tokens = all.filter((_, i) => mark?.(i) !== null);
+  /** @param {number} i */
+  const markOf = (i) => (mark ? mark(i) : undefined);
+  const tokens = all.filter((_, i) => markOf(i) !== null);
   const pausing = playing && !out.length;
   return (
     <div class={`wid-paper ${pausing ? "pausing" : ""}`}>
       <p>
         {runningText(tokens).map(({ text, blank }, i) => [
           i > 0 && blank && " ",
-          <Token text={text} origin={i < prompt.length ? "prompt" : "said"} mark={mark?.(i)} />,
+          <Token text={text} origin={i < prompt.length ? "prompt" : "said"} mark={markOf(i)} />,
         ])}
         {playing && !pausing && tokens.length === all.length && <span class="wid-caret" />}
       </p>
@@ -48,6 +50,7 @@ export function Paper({ view, mark }) {
   );
 }
 
+/** @param {{ text: string, origin: string, mark: import("./parts").Mark }} props */
 function Token({ text, origin, mark }) {
   const kind = `wid-token-${origin} ${text === EOS ? "soft" : ""}`;
   if (!mark) return <Word text={text} class={`wid-word ${kind}`} />;

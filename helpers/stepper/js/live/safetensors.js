@@ -3,6 +3,7 @@ import { configFromJson } from "./config.js";
 import { FloatMatrix, half } from "./matrix.js";
 import { Words } from "./words.js";
 
+/** @type {Record<string, Float32ArrayConstructor | Uint16ArrayConstructor | undefined>} */
 const TYPES = { F32: Float32Array, F16: Uint16Array };
 
 /** Raised for a file that cannot be read right: what was got, what was expected, what to do. */
@@ -66,7 +67,9 @@ function aboutModel(header) {
 function tensor(name, { dtype, shape, data_offsets: [from, to] = [] }, file, start) {
   const Numbers = TYPES[dtype];
   if (!Numbers) throw new FileError(`the tensor ${name} is ${dtype}; expected F16 or F32: take another file`);
-  const nbytes = [].concat(shape).reduce((a, b) => a * b, Numbers.BYTES_PER_ELEMENT);
+  const nbytes = /** @type {number[]} */ ([])
+    .concat(shape)
+    .reduce((a, b) => a * b, Numbers.BYTES_PER_ELEMENT);
   if (!(from >= 0 && to - from === nbytes && start + to <= file.byteLength))
     throw new FileError(
       `the tensor ${name} of shape (${shape}) is to lie in bytes ${from} to ${to} of ` +
