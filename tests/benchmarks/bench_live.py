@@ -1,12 +1,17 @@
 """What a word costs in the page: the shipped model in node and in Chromium, beside Python's two paths.
 
-    python tests/benchmarks/bench_live.py              # about a minute
+    python tests/benchmarks/bench_live.py              # about two minutes
     python tests/benchmarks/bench_live.py --turns 9
 
 One token behind 64, with the cache and without, and the 64 alone; medians. Without the cache 65 run: if
 each costs as much as the one, they take 65 times as long. Chromium runs the decoder in a Worker. Python reads
 the same rounded weights, on one thread. Compare ratios of one run: the load is printed. Not part of the test
 run.
+
+A second table is of the page as a reader meets it, on a phone's screen: opened from disk by a Chromium that
+has just been started, Enter at once. How long until a word is seen? How long is the longest frame while it
+writes, and in the first five seconds of a race? In slow motion the pause is shown longer than it was; with
+reduced motion nothing is slowed down.
 """
 
 from __future__ import annotations
@@ -17,10 +22,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -35,6 +41,8 @@ from helpers.model.cache import StaticCache  # noqa: E402
 from helpers.model.fast import speed_up  # noqa: E402
 from helpers.model.generate import run  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
+from helpers.stepper import Live  # noqa: E402
+from helpers.stepper.page import Section, build, file_script  # noqa: E402
 from tests.benchmarks.bench_part1 import table, within  # noqa: E402
 from tests.browser.lab import FLAGS  # noqa: E402
 from tests.machine import find_chromium, find_node  # noqa: E402
@@ -57,6 +65,29 @@ IN_A_WORKER = """([script, file, context, turns]) => new Promise((resolve) => {
   worker.onmessage = ({ data }) => resolve(data);
   worker.postMessage([Uint8Array.from(atob(file), (c) => c.charCodeAt(0)).buffer, context, turns]);
 })"""
+# Presses Enter as soon as it can; when the text is written, races for so many milliseconds, and stops.
+IN_THE_PAGE = """(racing) => new Promise((resolve) => {
+  const there = (selector) => document.querySelector(selector);
+  const gaps = { writing: [], racing: [] };
+  const begun = performance.now();
+  let [first, raced, before] = [null, null, null];
+  there('.wid-go').click();
+  requestAnimationFrame(function frame(now) {
+    if (before !== null) gaps[raced ? 'racing' : 'writing'].push(now - before);
+    before = now;
+    if (first === null && there('.wid-token-said')) first = now - begun;
+    if (!raced && there('.wid-guesses')) {
+      raced = now;
+      there('.wid-guesses button').click();
+    } else if (!raced) there('.wid-acts button')?.click();
+    if (raced && (now - raced > racing || there('.wid-act .wid-sentence'))) {
+      if (!there('.wid-acts')) there('.wid-go').click();
+      resolve({ first, ...gaps });
+    } else requestAnimationFrame(frame);
+  });
+})"""
+PHONE: Any = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "offline": True}
+FIRST, FRAME, RACING = 1500, 50, 5000  # milliseconds: of the first word, of a frame at most; of a race
 Times = dict[str, list[float]]
 
 
@@ -73,6 +104,36 @@ def in_chromium(turns: int) -> Times:
         taken = page.evaluate(IN_A_WORKER, [node(BUNDLE, HERE), file, CONTEXT, turns])
         browser.close()
     return taken
+
+
+def in_the_page(turns: int, motion: Literal["no-preference", "reduce"]) -> list[dict[str, Any]]:
+    """What a reader meets who opens the page, each time in a Chromium that has just been started."""
+    met = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(build("Live", [Section(view=Live())], beside=True), encoding="utf-8")
+        name, script = file_script(Live.file)
+        (path.parent / name).write_text(script, encoding="utf-8")
+        for _ in range(turns):
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+                page = browser.new_page(**PHONE, reduced_motion=motion)
+                page.goto(path.as_uri())
+                met.append(page.evaluate(IN_THE_PAGE, RACING))
+                browser.close()
+    return met
+
+
+def met_by_a_reader(turns: int) -> list[list[str]]:
+    """A line for each kind of motion: the first word, and the longest frames of all turns."""
+    rows = []
+    for name, motion in (("slow motion", "no-preference"), ("reduced motion", "reduce")):
+        met = in_the_page(turns, motion)  # type: ignore[arg-type]
+        first = median(one["first"] for one in met)
+        frames = [max(max(one[what]) for one in met) for what in ("writing", "racing")]
+        told = [f"{first:.0f}", within(first, FIRST), *(f"{ms:.0f}" for ms in frames)]
+        rows.append([name, *told, within(max(frames), FRAME)])
+    return rows
 
 
 def in_python(model: Transformer, turns: int) -> Times:
@@ -115,6 +176,10 @@ def main() -> None:
     heads = ["ms", "open", "the 64", "a word, cached", "uncached", "of 65 times cached", f"under {GOAL}"]
     load = f"{os.getloadavg()[0]:.1f}"
     table(f"A word behind {CONTEXT} tokens, median of {turns} turns, load {load}", heads, rows)
+    rows = met_by_a_reader(turns)
+    heads = ["ms", "first word", f"under {FIRST}", "longest frame, writing", "racing", f"under {FRAME}"]
+    load = f"{os.getloadavg()[0]:.1f}"
+    table(f"The page from disk, {turns} turns, load {load}", heads, rows)
 
 
 if __name__ == "__main__":
