@@ -121,8 +121,6 @@ RIGHT: dict[str, list[Any]] = {
     "count": [[11.0, np.int64(17), 45]],
     "stale": [lambda layer, j, n: {j} if layer == 1 else range(n, j - 1, -1)],
     "mask": [lambda T, S: [[k <= q for k in range(S)] for q in range(S - T, S)]],
-    "split_heads": [lambda x, n_heads: torch.stack(x.chunk(n_heads, dim=-1), dim=1)],
-    "torch_mask": [lambda T, S: torch.tensor([[k <= q for k in range(S)] for q in range(S - T, S)])],
     "cached_step": [step_by_hand],
     "who_moves": [who_by_negating, who_by_jacobian],
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],

@@ -7,27 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 
 from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n11, n12, n18
 from helpers.check.exercise import Exercise
 from helpers.cost.models import MODELS
 
 torch.set_num_threads(1)
-
-
-@pytest.mark.parametrize(("T", "S"), [(1, 5), (4, 4), (3, 7)])
-def test_masks_are_those_of_torch(T: int, S: int) -> None:
-    """The weights of even scores say what is seen: aligned at the last key, and top-left with is_causal."""
-    q, k, v = torch.zeros(1, 1, T, 4), torch.zeros(1, 1, S, 4), torch.eye(S)[None, None]
-    wrong = n06.torch_mask.wrong[0]
-    top_left = F.scaled_dot_product_attention(q, k, v, is_causal=True)[0, 0] > 0
-    lower_right = F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(T, S))[0, 0] > 0
-    assert torch.equal(n06.torch_mask.right(T, S), lower_right)
-    assert "is_causal" in wrong.reason
-    assert torch.equal(wrong.answers[0](T, S), top_left)
 
 
 def test_operations_move_what_their_names_say() -> None:
@@ -57,7 +43,6 @@ def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
 
 
 def test_what_is_said_of_a_right_answer() -> None:
-    assert [int(rows.sum()) for rows in n06.torch_mask.expected[:3]] == [11, 5, 10]
     assert [round(ms, 1) for ms in n09.reply_ms.expected[0]] == [15.7, 57.2]
     assert len({*n09.reply_ms.expected[2]}) == 1
     kib = [count / 1024 for count in n10.bytes_per_token.expected]
@@ -101,7 +86,7 @@ def makes_keys_again(cache: n04.Layers, number: float) -> np.ndarray:
     return n04.decode(cache, number)
 
 
-split, two_runs = n06.split_heads.right, n02.two_runs
+two_runs = n02.two_runs
 CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[1:3]), "first token sees all gives True; expected"),
     (n02.change_future, two_runs(lambda table: table[[0, 2]]), "whose middle token sees all gives True"),
@@ -111,9 +96,6 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n04.decode_step, stores_twice, "leaves V of layer 1 with an answer of shape (6,); expected shape (5,)"),
     (n04.decode_step, makes_keys_again, "decode_step behind keys that were changed gives"),
     (n05.mask, lambda T, S: n05.causal(T, S) & (np.arange(S) != 5), "query 2 of 2 see keys 1, 2, 3, 4, 5;"),
-    (n06.split_heads, lambda x, H: split(x + x // 240 % 2 * 40, H), "sequence 1 numbers 40, 41, 42, …"),
-    (n06.split_heads, lambda x, H: split(x, H).bfloat16() + 1, "numbers 1, 2, 3, … of token 0"),
-    (n06.torch_mask, lambda T, S: np.tri(T, S, S - T) > 0, "of shape (2, 6); expected a tensor of True"),
     (n06.cached_step, lambda *rows: n06.step(*rows)[0], "expected contexts (2, 6, 1, 8), K and V"),
     (n06.cached_step, lambda *rows: (n06.step(*rows)[0], *n06.step(*rows)[:0:-1]), "gives K[0, 0, 0] as"),
     (n07.who_moves, lambda f, x: torch.eye(x.shape[1]) > 0, "as changing token 0 changes f(x) at 1"),

@@ -1,7 +1,8 @@
-"""Exercises of notebook 06, from rules to learned projections: `from helpers.check import n06 as check`."""
+"""Exercises of notebook 06, learned heads: `from helpers.check import n06 as check`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -10,86 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from helpers import corpus
 from helpers.check.exercise import Case, Exercise, same
-from helpers.check.n05 import MASKS, tell_mask
+from helpers.check.guess import Guess
 from helpers.check.result import show
 from helpers.model.attention import attend
-
-
-def places(got: np.ndarray, T: int, width: int) -> str:
-    """Say where the numbers of a head at one token stood in an x that counts 0, 1, 2, …"""
-    if not np.isin(got, np.arange(got.max() + 1)).all():
-        return f"other numbers ({show(got[:3])}, …)"
-    tokens = sorted({int(number) // width % T for number in got})
-    return f"numbers {show(got[:3] % width)}, … of token{'s' * (len(tokens) > 1)} {show(tokens)}"
-
-
-def tell_split(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first head and token that hold other numbers."""
-    b, h, t = np.argwhere((got != expected).any(axis=-1))[0]
-    _, H, T, D = expected.shape
-    begin = f"gives head {h} at token {t}" + f" of sequence {b}" * bool(b)
-    return f"{begin} {places(got[b, h, t], T, H * D)}; expected {places(expected[b, h, t], T, H * D)}"
-
-
-split_heads = Exercise(
-    name="split_heads",
-    todo="let split_heads return x (B, T, H * D) as (B, H, T, D).",
-    cases=[
-        Case((torch.arange(float(B * T * C)).view(B, T, C), H), f"split_heads(x, {H}) with x {(B, T, C)}")
-        for B, T, C, H in [(2, 5, 48, 6), (2, 5, 24, 3), (1, 4, 12, 2), (3, 2, 20, 5), (2, 3, 4, 1)]
-    ],
-    right=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).transpose(1, 2),
-    wrong=[
-        "a view without a transpose cuts the numbers as they lie, across tokens. "
-        "View as (B, T, H, D) first, then swap T and H.",
-        lambda x, n_heads: x.reshape(len(x), n_heads, x.shape[1], -1),
-        "not transposed: H comes before T.",
-        lambda x, n_heads: x.unflatten(2, (n_heads, -1)),
-        "each head gets every H-th number; its D stand together: view as (B, T, H, D), not (B, T, D, H).",
-        lambda x, n_heads: x.unflatten(2, (-1, n_heads)).permute(0, 3, 1, 2),
-        "transposed before the view, which mixes tokens: view as (B, T, H, D), then transpose.",
-        lambda x, n_heads: x.transpose(1, 2).reshape(len(x), n_heads, x.shape[1], -1),
-        lambda x, n_heads: x.transpose(1, 2).view(len(x), n_heads, x.shape[1], -1),  # raises
-        "n_heads is taken for the numbers of a head: there are n_heads heads of width / n_heads.",
-        lambda x, n_heads: x.unflatten(2, (-1, n_heads)).transpose(1, 2),
-        lambda x, n_heads: x.unflatten(2, (-1, n_heads)),
-        "the last two axes are swapped: lines are tokens, columns are a head's numbers.",
-        lambda x, n_heads: x.unflatten(2, (n_heads, -1)).permute(0, 2, 3, 1),
-    ],
-    said="(2, 5, 48) gives (2, 6, 5, 8) for the queries, (2, 5, 24) gives (2, 3, 5, 8) for keys and values.",
-    tell=tell_split,
-)
-
-
-def bottom_right(T: int, S: int, shift: int = 0) -> Tensor:
-    """Return the causal mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
-    return torch.ones(T, S, dtype=torch.bool).tril(S - T + shift)
-
-
-torch_mask = Exercise(
-    name="torch_mask",
-    todo="let torch_mask return bools (T, S), True where one of the T newest tokens may look.",
-    cases=[Case(shape, wanted=f"a tensor of True and False, shape {shape}") for shape in MASKS],
-    right=bottom_right,
-    wrong=[
-        "aligned top-left, as is_causal=True does it: query 0 stands behind S - T stored tokens.",
-        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(),
-        "no mask: a query sees tokens that come after it.",
-        partial(bottom_right, shift=99),
-        "upside down: True is where a query may look.",
-        lambda T, S: ~bottom_right(T, S),
-        "shifted by one: a query sees itself too.",
-        partial(bottom_right, shift=-1),
-        "shifted by one: a query does not see the token after it.",
-        partial(bottom_right, shift=1),
-        "a square mask: there are T lines, one for each new token.",
-        lambda T, S: bottom_right(S, S),
-    ],
-    said="visible cells: 11 in torch_mask(2, 6), 5 in torch_mask(1, 5), 10 in torch_mask(4, 4). "
-    "is_causal=True would show 3, 1 and 10.",
-    tell=partial(tell_mask, first=0),
-)
 
 
 def step(
@@ -145,3 +71,9 @@ cached_step = Exercise(
     said="6 query heads read 3 KV heads of 6 rows each, which is what is stored.",
     tell=tell_step,
 )
+
+
+def names_found(guess: Any, best: Sequence[str]) -> Guess:
+    """Compare a guess with how many of the 50 words that fit best are names."""
+    names = sum(word in corpus.NAMES for word in best[:50])
+    return Guess(guess, names, "Every name comes before every other word.")
