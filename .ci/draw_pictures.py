@@ -68,11 +68,16 @@ def _block_frame(sheet: Sheet, n_layers: int, left: float, right: float) -> None
 def _keys_and_values(sheet: Sheet, branches: list[float]) -> None:
     """Each token's K and V at its own height, and their way to the later ones."""
     for i, branch in enumerate(branches):
-        y, start = 184.0 + 27 * i, branch + 22
+        y, start = _level(i), branch + 22
         for later in branches[i + 1 :]:
             for dy, colour in ((-4, "key"), (4, "value")):
                 sheet.arrow(start, y + dy, later - 5, y + dy, colour, width=2)
             start = later + 5
+
+
+def _level(i: int) -> float:
+    """The height of a token's key and value: later tokens higher, so that each reads below its own."""
+    return 184.0 + 27 * (len(WORDS) - 1 - i)
 
 
 def _lane(sheet: Sheet, word: str, branch: float, stream: float) -> None:
@@ -88,15 +93,81 @@ def _lane(sheet: Sheet, word: str, branch: float, stream: float) -> None:
         sheet.arrow(stream - 20, to, stream - 10, to, "ink", width=1.2)
         _plus(sheet, stream, to)
     for level in range(n):
-        _read(sheet, branch, 184.0 + 27 * level)
+        _read(sheet, branch, _level(level))
     for dx, letter in ((-22, "K"), (0, "V")):
         name = "key" if letter == "K" else "value"
-        sheet.box(branch + dx, 175 + 27 * n, 22, 18, fill=f"{name} fill", edge=name, radius=3)
-        sheet.note(branch + dx + 11, 184 + 27 * n, letter, at="center", colour="ink")
+        sheet.box(branch + dx, _level(n) - 9, 22, 18, fill=f"{name} fill", edge=name, radius=3)
+        sheet.note(branch + dx + 11, _level(n), letter, at="center", colour="ink")
     for y, width, name in ((138, 52, "norm"), (318, 68, "attention"), (434, 52, "norm"), (480, 50, "MLP")):
         _step(sheet, branch, y, width, name)
     for y, name in ((572.0, "norm"), (604.0, "readout")):
         _step(sheet, stream - 20, y, 62, name)
+
+
+def one_stream(hidden_size: int = 128) -> Picture:
+    """Draw one token's residual stream through a block: what reads it, and what adds to it."""
+    notes = [
+        (58, f"one list of {hidden_size} numbers"),
+        (158, "attention reads the list"),
+        (204, "and adds to it"),
+        (290, "the MLP reads the list"),
+        (336, "and adds to it"),
+        (372, "then 3 more blocks"),
+        (432, "a number for each word"),
+    ]
+
+    def draw(sheet: Sheet) -> None:
+        branch, stream = (62.0, 122.0) if sheet.narrow else (112.0, 192.0)
+        sheet.box(12, 76, stream + 12, 282, fill="paper", edge="soft")
+        sheet.chip(stream, 18, WORDS[-1], width=62, fill="panel", edge="line")
+        sheet.arrow(stream, 31, stream, 46, "soft")
+        sheet.line((stream, 50), (stream, 400), colour="soft", width=5)
+        for y, to in ((96.0, 204.0), (228.0, 336.0)):
+            sheet.disc(stream, y, 4, "ink")
+            sheet.line((stream, y), (branch, y), (branch, to), (stream - 18, to))
+            sheet.arrow(stream - 20, to, stream - 10, to, "ink", width=1.2)
+            _plus(sheet, stream, to)
+        for y, width, name in (
+            (120, 52, "norm"),
+            (160, 78, "attention"),
+            (252, 52, "norm"),
+            (292, 50, "MLP"),
+        ):
+            sheet.box(branch - width / 2, y - 14, width, 28, fill="panel", edge="soft")
+            sheet.note(branch, y, name, at="center", colour="ink")
+        for y, name in ((402.0, "norm"), (434.0, "readout")):
+            _step(sheet, stream, y, 66, name)
+        sheet.arrow(stream, 448, stream, 468, "generated")
+        sheet.chip(stream, 482, NEXT, width=62, fill="generated fill", edge="generated")
+        for y, line in notes:
+            sheet.note(stream + 44, y, line, colour="ink")
+
+    alt = (
+        f"One token's residual stream, a list of {hidden_size} numbers, from top to bottom through a block. "
+        "Twice something reads it and adds to it: norm and attention, then norm and MLP. Three more blocks "
+        f"follow, then norm and readout, a number for each word; here the largest names {NEXT}."
+    )
+    return Picture(draw, alt)
+
+
+def silu_curve() -> Picture:
+    """Draw the smooth switch of the MLP: nearly 0 for numbers well under 0, nearly x for those well over."""
+    xs = np.linspace(-6, 6, 121)
+    ys = xs / (1 + np.exp(-xs))
+
+    def draw(sheet: Sheet) -> None:
+        sheet.heading("silu(x)")
+        axes = sheet.plot(46, 40, min(sheet.width - 16.0, 430.0), 220, "x")
+        axes.set(xlim=(-6, 6), ylim=(-1, 6))
+        axes.plot(xs, ys, color="ink", lw=2.2)
+        for x, y, text in ((-4, 0.6, "off"), (3, 4.4, "on")):
+            sheet.note(*sheet.at(axes, x, y), text, at="center")
+
+    alt = (
+        "A curve: silu of x is x / (1 + e to the minus x). At -4 it is "
+        f"{digits(-4 / (1 + math.exp(4)), 1)}, at 0 it is 0, at 4 it is {digits(4 / (1 + math.exp(-4)), 2)}."
+    )
+    return Picture(draw, alt)
 
 
 def _plus(sheet: Sheet, x: float, y: float) -> None:
@@ -469,6 +540,8 @@ def _short_row(sheet: Sheet, x: float, y: float, word: str, *, new: bool) -> Non
 
 PICTURES: dict[str, Callable[[], Picture]] = {
     "model_in_short": model_in_short,
+    "one_stream": one_stream,
+    "silu": silu_curve,
     "residual_stream": residual_stream,
     "two_ranks": two_ranks,
     "mask_pair": mask_pair,

@@ -17,8 +17,10 @@ from draw_pictures import (
     clock_hands,
     mask_pair,
     model_in_short,
+    one_stream,
     residual_stream,
     rope_pairs,
+    silu_curve,
     two_ranks,
 )
 from matplotlib.lines import Line2D
@@ -111,6 +113,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "reply": lambda: plots.reply_by_the_clock(KEPT, AGAIN),
     "reply, eight": lambda: plots.reply_by_the_clock(LONG, LONG),
     "in short": model_in_short,
+    "one stream": one_stream,
+    "silu": silu_curve,
     "rows": lambda: plots.copied_rows(GROWING, STATIC),
     "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "margins": lambda: plots.margins(CLOUDS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.cost.models import MODELS
 from helpers.model.attention import attend
 from helpers.model.sizes import published
@@ -155,3 +156,9 @@ count_parameters = Exercise(
         f"{abs(got - expected):,.0f} too {'many' if got > expected else 'few'}"
     ),
 )
+
+
+def movers(guess: Any, moves: Mapping[str, Tensor]) -> Guess:
+    """Compare a guess with the parts in which one token changes what comes out for another."""
+    names = [name for name, m in moves.items() if (m & ~torch.eye(len(m), dtype=torch.bool)).any()]
+    return Guess(guess, names, "Every other grid is a diagonal.")

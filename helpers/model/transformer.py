@@ -63,7 +63,28 @@ class Block(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class Transformer(nn.Module):
+class Upkeep(nn.Module):
+    """What a decoder does besides its sums: one matrix at both ends, a cache that fits."""
+
+    config: ModelConfig
+    embed_tokens: nn.Embedding
+    lm_head: nn.Linear
+
+    def tie(self) -> None:
+        """Let the readout use the embedding's matrix, if the config says so."""
+        if self.config.tied:
+            self.lm_head.weight = self.embed_tokens.weight
+
+    def fitting(self, cache: KVCache | None, batch: int) -> KVCache:
+        """Return the cache if it fits, or an empty one where there is none."""
+        dtype, device = self.embed_tokens.weight.dtype, self.embed_tokens.weight.device
+        if cache is None:
+            return GrowingCache(self.config, batch, dtype=dtype, device=device)
+        cache.check_fits(self.config, batch, dtype, device)
+        return cache
+
+
+class Transformer(Upkeep):
     """A decoder of the Llama family. Parameters have the names of Hugging Face checkpoints.
 
     Weights are drawn from a normal distribution (standard deviation 0.02) by torch's generator.
@@ -79,11 +100,6 @@ class Transformer(nn.Module):
         self.frequencies = rope_frequencies(config)  # no buffer: model.to(bfloat16) would round it
         self.tie()
         self.apply(draw_weights)
-
-    def tie(self) -> None:
-        """Let the readout use the embedding's matrix, if the config says so."""
-        if self.config.tied:
-            self.lm_head.weight = self.embed_tokens.weight
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; earlier ones are read from the cache.
@@ -111,14 +127,6 @@ class Transformer(nn.Module):
         logits = self.lm_head(self.norm(x))  # (B, T, V) or (B, 1, V)
         cache.advance(T)  # last, so that a pass that fails leaves the cache as it was
         return logits
-
-    def fitting(self, cache: KVCache | None, batch: int) -> KVCache:
-        """Return the cache if it fits, or an empty one where there is none."""
-        dtype, device = self.embed_tokens.weight.dtype, self.embed_tokens.weight.device
-        if cache is None:
-            return GrowingCache(self.config, batch, dtype=dtype, device=device)
-        cache.check_fits(self.config, batch, dtype, device)
-        return cache
 
 
 def draw_weights(module: nn.Module) -> None:
