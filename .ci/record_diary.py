@@ -15,13 +15,19 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from helpers.model import shipped  # noqa: E402
+from helpers.model.generate import generate  # noqa: E402
 from helpers.recording.diary import LINES, PATH, Lines  # noqa: E402
 from helpers.recording.model import record_model  # noqa: E402
-from helpers.sampling import Sampling  # noqa: E402
+from helpers.sampling import GREEDY, Sampling  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
 
 PROMPT = "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice ."
 WORDS = 24
+OTHERS = [
+    GREEDY,
+    *(Sampling(float(temperature), seed=4) for temperature in (1, 2, 3)),
+    Sampling(2.0, top_p=0.9, seed=4),
+]
 SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
 
 
@@ -45,7 +51,11 @@ def record_lines(trace: Trace) -> Lines:
     ids = [token.id for token in trace.sequences[0].tokens]
     logits = model(torch.tensor([ids[:-1]]))[0].numpy()
     vocabulary = [tokenizer.decode([n]) for n in range(tokenizer.vocab_size)]
-    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits)
+    replies = {}
+    for sampling in OTHERS:
+        said = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
+        replies[str(sampling)] = tokenizer.decode(list(said))
+    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies)
 
 
 def main() -> None:

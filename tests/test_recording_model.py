@@ -131,5 +131,6 @@ def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
         assert str(compare(stored.only(name), today.only(name))) == "equal"
     lines, lines_today = load_lines(), record_lines(today)
     assert (lines.words, lines.vocabulary) == (lines_today.words, lines_today.vocabulary)
+    assert lines.replies == lines_today.replies
     assert lines.logits == pytest.approx(lines_today.logits, abs=2e-3)  # stored in thousandths
     assert lines.chances == pytest.approx(lines_today.chances, abs=2e-3)

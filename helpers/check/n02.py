@@ -173,6 +173,7 @@ change_future = Exercise(
 def lines_changed(guess: Any) -> Guess:
     """Compare a guess with the lines, from 1, that change when *so* carries 500."""
     changed = toy.prefill_matrix([*NUMBERS[:-1], 500.0]) != toy.prefill_matrix(NUMBERS)
+    guess = [guess] if isinstance(guess, int) else guess  # 4 is as good as [4]
     return Guess(guess, [int(t) for t in np.flatnonzero(changed.any(axis=1)) + 1])
 
 

@@ -1,7 +1,7 @@
 """A diary that the shipped model finished, recorded once: real words where there is no torch.
 
 `.ci/record_diary.py` makes diary.json, both runs with the attention weights of all four layers and heads, and
-diary_lines.json, the logits of one pass over the whole text, as in training.
+diary_lines.json, the logits of one pass over the whole text, as in training, and other replies.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ class Lines:
         words: the text, T + 1 words.
         vocabulary: the words that the model knows, V.
         logits: (T, V), a line for each word but the last.
+        replies: how the same prompt goes on, by how the words are chosen, all with one seed.
     """
 
     words: list[str]
     vocabulary: list[str]
     logits: np.ndarray
+    replies: dict[str, str]
 
     @property
     def chances(self) -> list[float]:
@@ -43,7 +45,12 @@ class Lines:
     def save(self, path: Path) -> None:
         """Write it, the logits in thousandths, as whole numbers of 16 bits."""
         packed = base64.b64encode((1000 * self.logits).round().astype("<i2").tobytes()).decode()
-        plain = {"words": self.words, "vocabulary": self.vocabulary, "logits": packed}
+        plain = {
+            "words": self.words,
+            "vocabulary": self.vocabulary,
+            "logits": packed,
+            "replies": self.replies,
+        }
         path.write_text(json.dumps(plain, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
@@ -56,4 +63,5 @@ def load_lines() -> Lines:
     """Return what one pass over the same 47 words, all but the last, says at each of them."""
     plain = json.loads(LINES.read_text(encoding="utf-8"))
     logits = np.frombuffer(base64.b64decode(plain["logits"]), "<i2") / 1000
-    return Lines(plain["words"], plain["vocabulary"], logits.reshape(-1, len(plain["vocabulary"])))
+    V = len(plain["vocabulary"])
+    return Lines(plain["words"], plain["vocabulary"], logits.reshape(-1, V), plain["replies"])
