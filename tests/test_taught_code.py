@@ -33,7 +33,7 @@ TAUGHT = {
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
     "0": ("toy", "sampling"),
-    **dict.fromkeys(["06", "07", "08", "09", "1"], MODEL),
+    **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),
     "14": (*MODEL, "model.cache.quantized"),
     "18": ("sampling", "cost.drafts"),
     "19": ("parallel.heads",),
