@@ -18,9 +18,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Race, Stepper  # noqa: E402
+from helpers.stepper import Live, Stepper  # noqa: E402
 from helpers.stepper.view import View  # noqa: E402
 from tests.machine import find_chromium  # noqa: E402
 
@@ -28,16 +27,22 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
 FOLDER = ROOT / ".github"
-FRAME, REST = 80, 4000  # milliseconds: from frame to frame, and at the end before it begins again
-START, SECONDS = 4.5, 12  # as the page's slow start: until the cached run is done, and then for a whole clock
-COLOURS = 32
-# In a picture there is nothing to press; what never appears in it needs no room.
+WIDTH = 760
+FRAME, READ, REST = (
+    80,
+    1200,
+    4000,
+)  # milliseconds: from frame to frame, to read what was written, and at the end
+RACE_PACE = 3  # so many times faster than the view is the race shown
+COMPUTED = 15_000  # milliseconds after which the model has run: the page's clock stands still meanwhile
+COLOURS = 48
+# In a picture there is nothing to press, and every frame is as high as the highest.
 PLAIN = """
-.wid-race { border-radius: 0; }
-.wid-race :is(.wid-buttons, .wid-segments, .wid-sizer) { display: none; }
-.wid-race .wid-say { height: calc(3em + 16px); margin-bottom: 0; }
+.wid-writer { outline: none !important; border-radius: 0 !important; height: 436px; overflow: hidden; }
+.wid-writer :is(.wid-controls, .wid-acts, .wid-own, .wid-sizes) { display: none !important; }
+.wid-run .soft { display: none; }
+.wid-act > :not(.wid-runner) { display: none; }
 """
-GO = "(slider, t) => { slider.value = t; slider.dispatchEvent(new Event('input')); }"
 
 
 @contextmanager
@@ -47,33 +52,41 @@ def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
         path = Path(folder) / "page.html"
         view.save_html(path)
         page = browser.new_page(viewport={"width": width, "height": 900}, device_scale_factor=2)
+        page.clock.install(time=0)
         page.goto(path.as_uri())
+        page.clock.pause_at(60_000)
         yield page.locator(".wid-view")
         page.close()
 
 
-def times(race: Race) -> list[float]:
-    """Times of the frames, in positions: slowly until the run with the cache is done, then at speed 1."""
-    end, clock = (sum(run.counted("positions")) for run in (race.cached, race.plain))
-    n_slow = round(1000 * START / FRAME)
-    n_rest = round(1000 * SECONDS * (1 - end / clock) / FRAME)
-    slow = [end * n / n_slow for n in range(1, n_slow)]
-    return [*slow, *(end + (clock - end) * n / n_rest for n in range(n_rest + 1))]
+def draw_live(browser: Browser) -> None:
+    """Draw the live view as it writes and then races: an animation, and a picture a third of the way."""
+    frames: list[Image.Image] = []
 
+    def draw(pace: int) -> None:
+        for _ in range(pace):
+            view.page.clock.run_for(FRAME)
+        frames.append(Image.open(io.BytesIO(view.screenshot())).convert("RGB"))
 
-def draw_race(browser: Browser) -> None:
-    """Draw the race as an animation, and as a picture a third of the way."""
-    race = Race(load_diary())
-    frames = []
-    with shown(browser, race, 940) as view:
+    with shown(browser, Live(), WIDTH) as view:
         view.page.add_style_tag(content=PLAIN)
-        slider = view.locator("input[type=range]")
-        slider.evaluate(GO, sum(race.plain.counted("positions")) / 3)
-        palette = Image.open(io.BytesIO(view.screenshot(path=FOLDER / "race.png"))).convert("RGB")
-        palette = palette.quantize(COLOURS)
-        for t in times(race):
-            slider.evaluate(GO, t)
-            frames.append(Image.open(io.BytesIO(view.screenshot())).convert("RGB"))
+        view.locator("textarea").press("Enter")
+        view.page.wait_for_timeout(COMPUTED)
+        while not view.locator(".wid-acts").count():
+            draw(1)
+        frames += frames[-1:] * (READ // FRAME)
+        for button in (".wid-acts button", ".wid-guesses button"):  # which the picture does not show
+            view.locator(button).first.dispatch_event("click")
+        view.page.wait_for_timeout(COMPUTED)
+        n_written = len(frames)
+        while not view.locator(".wid-act .wid-sentence").count():
+            draw(RACE_PACE)
+    frames[n_written + (len(frames) - n_written) // 3].save(FOLDER / "race.png", optimize=True)
+    shades = [frames[2], frames[n_written - 1], frames[-1]]  # of the pause, the drip, the race
+    sheet = Image.new("RGB", (frames[0].width, len(shades) * frames[0].height))
+    for n, frame in enumerate(shades):
+        sheet.paste(frame, (0, n * frame.height))
+    palette = sheet.quantize(COLOURS)
     first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
     lasts = [FRAME] * len(others) + [REST]
     first.save(FOLDER / "race.gif", save_all=True, append_images=others, duration=lasts, loop=0)
@@ -93,7 +106,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         with shown(browser, Stepper(record_toy()), 940) as view:
             view.screenshot(path=FOLDER / "stepper.png", omit_background=True)
-        draw_race(browser)
+        draw_live(browser)
         browser.close()
     for name in ("stepper.png", "race.png", "race.gif"):
         print(f"{FOLDER / name}, {(FOLDER / name).stat().st_size / 1000:.0f} kB")
