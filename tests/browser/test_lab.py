@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
+import make_words
 import pytest
 from playwright.sync_api import Page
 
 from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
+from tests.test_words import CELL
 
 pytestmark = pytest.mark.browser
 
@@ -43,3 +47,25 @@ def test_what_jupyterlab_says_of_a_lost_kernel_is_no_problem_of_ours(page: Page,
     )
     assert len(problems) == 1
     assert "ours" in problems[0]
+
+
+def test_a_word_leads_to_the_cell_that_introduces_it(lab: Lab, page: Page) -> None:
+    """With its own settings JupyterLab goes there at once; with ours, once the notebook is open."""
+    words = lab.put(make_words.PAGE)
+    notebook, cell = CELL.findall(make_words.PAGE.read_text(encoding="utf-8"))[-1]
+    shutil.copy(make_words.PAGE.with_name(f"{notebook}.ipynb"), (lab.root / words).parent)
+    open_notebook(page, lab, words)
+    link = page.locator(f'a[href*="cell-id={cell}"]').first
+    link.click()
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.context.path.includes('_')")
+    page.locator(".lm-TabBar-tab", has_text="words.ipynb").first.click()
+    link.click()
+    page.wait_for_function(
+        """(id) => {
+          const cells = window.jupyterapp.shell.currentWidget.content.widgets;
+          const place = cells.find((one) => one.model.id === id)?.node.getBoundingClientRect();
+          return place && place.bottom > 0 && place.top < window.innerHeight;
+        }""",
+        arg=cell,
+        timeout=30_000,
+    )
