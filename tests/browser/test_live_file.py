@@ -28,6 +28,7 @@ pytestmark = pytest.mark.browser
 torch.set_num_threads(1)
 LONG = 60_000  # milliseconds that something may take on a busy machine
 CHATML = {"tokenizer.chat_template": "{{ '<|im_start|>' + message.role }}"}
+TEXT = "nice weather is so " * 8
 # What would turn the text around, and what would be markup, as a file may have it.
 HOSTILE = {"general.name": "<img src=x onerror=alert(1)>\u202e"}
 Opened = Callable[..., Locator]
@@ -93,17 +94,21 @@ def test_a_file_writes_its_words_and_its_rows_stand_on_the_board(opened: Opened,
     own = opened()
     choose(own, file)
     box = own.locator("textarea")
-    box.fill("nice weather")
+    box.fill(TEXT)
     box.press("Enter")
     own.locator(".wid-acts").wait_for(timeout=LONG)
     tokenizer = load_tokenizer(file)
-    ids = tokenizer.encode("nice weather")
+    ids = tokenizer.encode(TEXT)
     words = list(generate(load(file), ids, 40))
     for shown, word in zip(said(own), tokenizer.words(words), strict=True):
         assert shown == word or not word.isprintable(), "but for what would leave no mark"
     expect(own.locator(".wid-drawer-name")).to_contain_text(f"the rows of {len(ids) + len(words) - 1} tokens")
+    expect(own).to_contain_text("asked for no more than 40 tokens")
+    expect(own.page.locator(".wid-writer > textarea")).to_be_visible()  # the diary's: its Enter is another
     own.get_by_role("button", name="on the board").press("Enter")
     expect(own.locator(".wid-stepper")).to_contain_text(f"All {len(ids)} prompt tokens run through together")
+    right = own.locator(".wid-stepper").evaluate("(board) => board.getBoundingClientRect().right")
+    assert right <= 360, "cut off at the side"
     own.get_by_role("button", name="without the cache").press("Enter")
     own.get_by_role("button", name="5 times").press("Enter")
     run = len(words) * len(ids) + len(words) * (len(words) - 1) // 2
@@ -117,15 +122,18 @@ def test_what_cannot_be_opened_is_refused_by_name_and_the_model_before_stays(
     broken.write_bytes(model_file(tmp_path).read_bytes()[:-40])
     other = model_file(tmp_path, "other.gguf", metadata={"general.architecture": "gemma3"})
     own = opened()
-    hint = own.locator(".wid-told")
+    told = own.locator(".wid-told")
     choose(own, broken)
-    expect(hint).to_contain_text("broken.gguf: The GGUF file cannot be read: it has")
+    expect(told).to_contain_text("broken.gguf: The GGUF file cannot be read: it has")
     expect(own.locator("textarea")).to_have_count(0)
     choose(own, model_file(tmp_path, metadata=HOSTILE))
-    expect(own).to_contain_text("<img src=x onerror=alert(1)>U+202E takes")
+    expect(own).to_contain_text("The model in it calls itself <img src=x onerror=alert(1)>U+202E.")
+    own.locator("textarea").fill(" ")
+    own.locator("textarea").press("Enter")
+    expect(told).to_contain_text("Got no word; expected one at least")
     own.locator("textarea").fill("my own text")
     choose(own, other)
-    expect(hint).to_contain_text("other.gguf: The GGUF file cannot be read: the architecture is gemma3")
+    expect(told).to_contain_text("other.gguf: The GGUF file cannot be read: the architecture is gemma3")
     expect(own.locator("textarea")).to_have_value("my own text")
     own.locator("textarea").press("Enter")
     own.locator(".wid-acts").wait_for(timeout=LONG)

@@ -38,6 +38,7 @@ export class OwnModel extends Component {
   text = OWN.text;
   asks = true; // the text is to be a question, where the model was trained to answer
   asked = false; // what is written is an answer
+  ended = ""; // why it is no longer
   factor = 1; // times are as they were
   noEos = true; // no race longer than the text is offered
   ticket = {}; // whose answers count
@@ -123,7 +124,7 @@ export class OwnModel extends Component {
     if (answer.op === "failed")
       return this.say(/^stopped/.test(answer.say) ? OWN.stopped : `${file.name}: ${answer.say}`);
     this.clear();
-    this.model = answer;
+    this.model = { ...answer, file: file.name };
     this.asks = this.chats;
     this.say("");
   }
@@ -158,6 +159,7 @@ export class OwnModel extends Component {
       trace: null,
       act: null,
       asked: false,
+      ended: "",
     });
     Object.assign(this, { t: 0, playing: false, said: "" });
   }
@@ -182,6 +184,7 @@ export class OwnModel extends Component {
   /** Let the model go on with the text, with the cache. */
   async write() {
     if (this.opening) return;
+    if (!this.text.trim()) return this.refuse(OWN.empty);
     this.clear();
     this.playing = true;
     const mine = this.ticket;
@@ -190,13 +193,13 @@ export class OwnModel extends Component {
     const cut = await talk?.ask({ do: "tokenize", text: this.text, chat: asks });
     if (mine !== this.ticket) return;
     if (cut.op === "failed") return this.refuse(cut.say);
-    if (!cut.tokens.length) return this.refuse(OWN.empty);
     this.asked = asks;
     this.prompt = cut.tokens.map((id, i) => ({ id, text: cut.texts[i] }));
     this.play();
     const answer = await this.run(this.lane, true, OWN.steps, recorded(model.config));
     if (mine !== this.ticket) return;
     this.trace = answer.trace;
+    this.ended = fillText(OWN.ends[answer.why] ?? "", { out: this.lane.passes.length });
     this.draw();
   }
 
@@ -373,7 +376,11 @@ function Desk({ own }) {
           </Button>
         )}
       </div>
-      {own.asked && <p class="soft">{OWN.template}</p>}
+      {(own.asked || own.ended) && (
+        <p class="soft">
+          {own.asked && OWN.template} {own.ended}
+        </p>
+      )}
       {prompt.length > 0 && !act && <Drawer view={own} />}
       {written && !act && own.lane.passes.length > 0 && <Sizes view={own} />}
       {written && own.lane.passes.length > 0 && (
@@ -392,10 +399,10 @@ function Desk({ own }) {
 }
 
 /** @param {any} model */
-function sizes({ name, bytes, config }) {
+function sizes({ file, name, bytes, config }) {
   const { nLayers: layers, nHeads: heads, nKvHeads: kv } = config;
   return fillText(OWN.loaded, {
-    ...{ name: visibleText(name), layers, heads, kv, bytes: formatUnit(bytes, "B") },
+    ...{ file, name: visibleText(name), layers, heads, kv, bytes: formatUnit(bytes, "B") },
     row: formatUnit(rowBytes(config, 1), "B"),
   });
 }
