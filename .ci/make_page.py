@@ -59,6 +59,7 @@ ASKED = re.compile(
     r"(?:\[(?P<name>.+?)\]\((?P<path>\S+)\.ipynb(?P<cell>#\S+)\)|not written yet) \|$",
     re.MULTILINE,
 )
+CATCHING = "How many users fit on my card?"
 WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>\d+ \w+)")
 
 
@@ -185,7 +186,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
     more = (
         Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
         Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
-        Link("By your question", "ways.html#question", f"{len(questions())} that people ask."),
+        Link("By your question", "ways.html#question", f"“{CATCHING}” and {len(questions()) - 1} more."),
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary and a published model, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
