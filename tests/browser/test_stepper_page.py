@@ -201,6 +201,16 @@ def test_edges_of_thin_columns_leave_what_they_hold_in_sight(open_page: Open) ->
             assert {kind, ground or "line"} <= found, (j, kind)
 
 
+def test_on_the_narrowest_page_names_are_whole(open_page: Open) -> None:
+    """Heads side by side, and what the drawer is called within what is in sight."""
+    page = open_page(record_toy(), width=280, cache=False)
+    heads = page.get_by_role("group", name="Head").get_by_role("button")
+    assert len(set(heads.evaluate_all("(nodes) => nodes.map((node) => node.offsetTop)"))) == 1
+    ends = "(node) => node.getBoundingClientRect().right"
+    name, board = (page.locator(which).evaluate(ends) for which in (".wid-drawername", ".wid-board"))
+    assert name <= board
+
+
 @pytest.mark.parametrize("name", ["toy", "drafts", "layers", "heads", "chunks"])
 @pytest.mark.parametrize("width", [360, 940, 1240])
 def test_numbers_stay_in_their_columns(open_page: Open, name: str, width: int) -> None:

@@ -261,7 +261,9 @@ export class Board {
       <div
         {...this.at("drawer", `wid-drawer ${keeps ? "keeps" : "drops"}`, "drawer / under", "col 1 / end")}
       />,
-      <div {...this.at("drawername", "wid-drawername", "drawer", "col 1 / -1")}>{name}</div>,
+      <div {...this.at("drawername", "wid-drawername", "drawer", `${this.layout.narrow ? 1 : "col 1"} / -1`)}>
+        {name}
+      </div>,
     ];
   }
 
