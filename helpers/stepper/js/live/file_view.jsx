@@ -17,6 +17,10 @@ const PANELS = "tokens grid cache sentence weights prediction work layer reads".
 const CHAT = "<|im_start|>"; // the one kind of chat template that is known
 const SETTINGS = { temperature: 0, topK: null, topP: null, seed: 0 };
 
+/** @import { Token, Write } from "./parts" */
+/** @import { Lane } from "./writing.js" */
+/** @typedef {"again" | "board"} Act */
+
 /** What the board shows: of the first, the middle and the last layer or head, those that there are.
  * @param {number} n */
 const chosen = (n) => [...new Set([0, n >> 1, n - 1])];
@@ -44,7 +48,7 @@ export class OwnModel extends Component {
   ticket = {}; // whose answers count
 
   // of what was written, as the parts of a live view ask for it
-  /** @type {{ id: number, text: string }[]} */
+  /** @type {Token[]} */
   prompt = [];
   lane = emptyLane();
   /** @type {import("./writing.js").Lane | null} */
@@ -54,7 +58,7 @@ export class OwnModel extends Component {
   begun = 0; // when, by the page's clock
   t = 0; // milliseconds since then
   playing = false;
-  /** @type {"again" | "board" | null} */
+  /** @type {Act | null} */
   act = null;
   /** @type {any} */
   trace = null;
@@ -194,28 +198,36 @@ export class OwnModel extends Component {
     if (mine !== this.ticket) return;
     if (cut.op === "failed") return this.refuse(cut.say);
     this.asked = asks;
-    this.prompt = cut.tokens.map((id, i) => ({ id, text: cut.texts[i] }));
+    this.prompt = cut.tokens.map((/** @type {number} */ id, /** @type {number} */ i) => ({
+      id,
+      text: cut.texts[i],
+    }));
     this.play();
     const answer = await this.run(this.lane, true, OWN.steps, recorded(model.config));
     if (mine !== this.ticket) return;
     this.trace = answer.trace;
-    this.ended = fillText(OWN.ends[answer.why] ?? "", { out: this.lane.passes.length });
+    this.ended = fillText(OWN.ends[/** @type {keyof typeof OWN.ends} */ (answer.why)] ?? "", {
+      out: this.lane.passes.length,
+    });
     this.draw();
   }
 
-  /** The same words without the cache, beside those with it. @param {number} guess */
+  /** The same words without the cache, beside those with it. @param {number | null} guess */
   async race(guess) {
-    Object.assign(this, { guess, plain: emptyLane(), ticket: {} });
+    const plain = emptyLane();
+    Object.assign(this, { guess, plain, ticket: {} });
     this.play();
-    await this.run(this.plain, false, this.lane.passes.length, []);
+    await this.run(plain, false, this.lane.passes.length, []);
   }
 
-  /** A run of the model into a lane. */
+  /** A run of the model into a lane.
+   * @param {Lane} lane @param {boolean} cache @param {number} steps @param {[number, number][]} record */
   async run(lane, cache, steps, record) {
     const mine = this.ticket;
     const tokens = this.prompt.map(({ id }) => id);
+    /** @type {Write} */
     const asked = { do: "write", tokens, steps, cache, noEos: false, settings: SETTINGS, record };
-    const answer = await this.talk?.ask(/** @type {any} */ (asked), (pass) => {
+    const answer = await this.talk?.ask(asked, (pass) => {
       if (mine === this.ticket && !lane.over) addPass(lane, pass);
     });
     lane.over = true;
@@ -260,6 +272,7 @@ export class OwnModel extends Component {
   render() {
     const { opening, model, said } = this;
     const { published } = this.props.view.options;
+    /** @param {DragEvent} event */
     const over = (event) => {
       event.preventDefault();
       event.stopPropagation();
@@ -278,7 +291,7 @@ export class OwnModel extends Component {
             <Opening {...opening} />
           ) : (
             <div class="wid-buttons">
-              <Choose open={(file) => (this.stop(), this.open(file))} />
+              <Choose open={(/** @type {File | undefined} */ file) => (this.stop(), this.open(file))} />
               {published && location.protocol !== "file:" && (
                 <Button onClick={() => this.fetchFile()}>
                   {fillText(OWN.fetch, { name: published.file, bytes: formatUnit(published.bytes, "B") })}
@@ -296,7 +309,8 @@ export class OwnModel extends Component {
   }
 }
 
-/** The parts of a stream; not every browser can go through one. */
+/** The parts of a stream; not every browser can go through one.
+ * @param {ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>} reader */
 async function* read(reader) {
   for (;;) {
     const { done, value } = await reader.read();
@@ -305,21 +319,24 @@ async function* read(reader) {
   }
 }
 
+/** @param {{ open: (file: File | undefined) => unknown }} props */
 function Choose({ open }) {
-  /** @type {any} */
+  /** @type {HTMLInputElement | null} */
   let box;
+  /** @param {{ currentTarget: HTMLInputElement }} event */
   const chosen = ({ currentTarget: input }) => {
-    open(input.files[0]);
+    open(input.files?.[0]);
     input.value = ""; // the same file may be chosen again
   };
   return (
     <>
-      <Button onClick={() => box.click()}>{OWN.choose}</Button>
+      <Button onClick={() => box?.click()}>{OWN.choose}</Button>
       <input ref={(input) => void (box = input)} type="file" hidden accept=".gguf" onChange={chosen} />
     </>
   );
 }
 
+/** @param {{ done: number, of: number, stop: () => void }} props */
 function Opening({ done, of, stop }) {
   const [so, all] = [done, of].map((bytes) => formatUnit(bytes, "B"));
   return (
@@ -333,11 +350,13 @@ function Opening({ done, of, stop }) {
   );
 }
 
-/** A text, the model that goes on with it, and what can be asked of that. */
+/** A text, the model that goes on with it, and what can be asked of that. @param {{ own: OwnModel }} props */
 function Desk({ own }) {
   const { model, prompt, playing, trace, act, opening } = own;
   const written = prompt.length > 0 && !playing;
+  /** @type {Act[]} */
   const acts = trace && trace.runs[0].events.length ? ["again", "board"] : ["again"];
+  /** @param {Act} name */
   const show = (name) => {
     own.act = name;
     own.draw();
@@ -407,6 +426,7 @@ function sizes({ file, name, bytes, config }) {
   });
 }
 
+/** @param {{ own: OwnModel }} props */
 function Box({ own }) {
   return (
     <textarea
@@ -427,6 +447,7 @@ function Box({ own }) {
  * @param {string} text */
 const asRead = (text) => text.replace(/[^ \n]+/g, visibleText);
 
+/** @param {{ prompt: Token[], out: Token[], playing: boolean }} props */
 function Running({ prompt, out, playing }) {
   const pausing = playing && !out.length;
   return (

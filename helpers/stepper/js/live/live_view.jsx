@@ -24,9 +24,14 @@ import {
   tokensWithout,
 } from "./writing.js";
 
+/** @import { Diary, Marks } from "./parts" */
+/** @import { Lane } from "./writing.js" */
+/** @import { Parts as Said } from "../types" */
+/** @typedef {"again" | "look" | "change"} Act */
+
 const LIVE = VIEW.live;
 /** What can be done with a text that was written: its panel, what it finds out first, what it makes of a word.
- * @type {Record<string, any>} */
+ * @type {Record<Act, { Panel: any, find?: (view: Diary) => Promise<object>, mark: (view: Diary, found: any) => Marks | null }>} */
 const ACTS = {
   again: { Panel: Again, mark: raceMark },
   look: { Panel: Look, find: findLooks, mark: lookMark },
@@ -34,17 +39,17 @@ const ACTS = {
 };
 
 export class LiveView extends View {
-  /** The conversation with the Worker; null before one is needed. @type {any} */
+  /** The conversation with the Worker; null before one is needed. @type {Talk | null} */
   talk = null;
   /** What the Worker said of its model, and the model's words. @type {any} */
   model = null;
-  /** @type {any} */
+  /** @type {Words | null} */
   words = null;
   /** @type {Promise<void> | undefined} */
   loading;
-  /** What is said beside the buttons. @type {string | any[]} */
+  /** What is said beside the buttons. @type {string | Said} */
   said = LIVE.invite;
-  /** A word that is not known, and what is offered for it. @type {any} */
+  /** A word that is not known, and what is offered for it. @type {ReturnType<typeof firstUnknown>} */
   unknown = null;
 
   // of what was written
@@ -61,12 +66,13 @@ export class LiveView extends View {
   factor = 1; // so many times slower is it shown
   playing = false;
   before = 0; // when the frame before this one was drawn
-  /** @type {"again" | "look" | "change" | null} */
+  /** @type {Act | null} */
   act = null;
   /** What an act has found out about this text. @type {Record<string, any>} */
   found = {};
 
-  /** @param {() => Promise<ArrayBuffer>} file fetches the model's weights */
+  /** @param {Element} el @param {Diary["data"]} data @param {any} options
+   * @param {() => Promise<ArrayBuffer>} file fetches the model's weights */
   constructor(el, data, options, file) {
     super(el, options, "writer", LIVE.label);
     this.data = data;
@@ -100,6 +106,7 @@ export class LiveView extends View {
     return { diary: text === options.text ? null : text, seed: seed === options.seed ? null : seed };
   }
 
+  /** @param {Map<string, string>} values */
   goTo(values) {
     const { text, seed } = this.options;
     const told = values.get("seed") ?? String(seed);
@@ -131,7 +138,7 @@ export class LiveView extends View {
     this.draw();
   }
 
-  /** Say what went wrong; the next try loads the model again. */
+  /** Say what went wrong; the next try loads the model again. @param {string} say */
   lost(say) {
     this.clear();
     this.loading = undefined;
@@ -146,6 +153,7 @@ export class LiveView extends View {
     return { do: "write", tokens, steps: LIVE.most.steps, cache, noEos, settings, record: [], ...more };
   }
 
+  /** @param {KeyboardEvent & { target: any }} event */
   keyAction(event) {
     if (event.key === "Escape") return this.playing ? () => this.stop() : null;
     const typing = event.target.tagName === "TEXTAREA" || event.target === this.root;
@@ -153,6 +161,7 @@ export class LiveView extends View {
     return meant ? () => this.go() : null;
   }
 
+  /** @param {string} text */
   typed(text) {
     this.text = text;
     this.check();
@@ -165,7 +174,7 @@ export class LiveView extends View {
     this.said = LIVE.invite;
     this.unknown = this.words ? firstUnknown(this.text, this.words) : null;
     const { unknown, words } = this;
-    if (unknown)
+    if (unknown && words)
       this.said = fill(LIVE.unknown, { token: { token: unknown.word }, known: words.vocabulary.length - 1 });
   }
 
@@ -189,11 +198,14 @@ export class LiveView extends View {
     const mine = this.ticket;
     await this.load();
     if (mine !== this.ticket) return;
-    const tokens = this.model && (await this.talk.ask({ do: "tokenize", text: this.text }));
+    const tokens = this.model && (await this.talk?.ask({ do: "tokenize", text: this.text }));
     if (mine !== this.ticket) return;
     const wrong = this.complaint(tokens);
     if (wrong) return this.refuse(wrong);
-    this.prompt = tokens.tokens.map((id, i) => ({ id, text: tokens.texts[i] }));
+    this.prompt = tokens.tokens.map((/** @type {number} */ id, /** @type {number} */ i) => ({
+      id,
+      text: tokens.texts[i],
+    }));
     this.said = "";
     const { lane } = this;
     const steps = noEos ? LIVE.most.long : LIVE.most.steps;
@@ -202,9 +214,9 @@ export class LiveView extends View {
     if (mine === this.ticket && answer.op === "failed") this.refuse([answer.say]);
   }
 
-  /** What is wrong with a text, or null. */
+  /** What is wrong with a text, or null. @param {any} answer the Worker's @returns {string | Said | null} */
   complaint(answer) {
-    if (!answer) return [this.said];
+    if (!answer) return [this.said].flat();
     const got = answer.tokens?.length;
     this.check();
     if (answer.op === "failed") return this.unknown ? this.said : [answer.say];
@@ -212,16 +224,17 @@ export class LiveView extends View {
     return got > LIVE.most.words ? fill(LIVE.long, { got, most: LIVE.most.words }) : null;
   }
 
+  /** @param {string | Said} said */
   refuse(said) {
     this.clear();
     this.said = said;
     this.draw();
   }
 
-  /** A run of the model into a lane. */
+  /** A run of the model into a lane. @param {Lane} lane @param {number[]} tokens @param {boolean} cache @param {object} more */
   async run(lane, tokens, cache, more) {
     const mine = this.ticket;
-    const answer = await this.talk.ask(this.asked(tokens, cache, more), (pass) => {
+    const answer = await this.talk?.ask(this.asked(tokens, cache, more), (pass) => {
       if (mine !== this.ticket) return;
       addPass(lane, pass);
       if (lane.passes.length === 1 && cache) this.pace();
@@ -238,7 +251,7 @@ export class LiveView extends View {
     this.factor = slower(perToken(lane) * tokensWithout(prompt.length, words), LIVE.most.race);
   }
 
-  /** Both lanes from the start, on one clock. */
+  /** Both lanes from the start, on one clock. @param {number | null} guess */
   async race(guess) {
     this.guess = guess;
     const tokens = this.prompt.map(({ id }) => id);
@@ -256,13 +269,14 @@ export class LiveView extends View {
     return this.plain ? [this.lane, this.plain] : [this.lane];
   }
 
+  /** @param {object} mine */
   play(mine) {
     this.playing = true;
     this.before = performance.now();
     this.frame(mine, this.before);
   }
 
-  /** One frame; where nothing may move, all that has come at once. */
+  /** One frame; where nothing may move, all that has come at once. @param {object} mine @param {number} now */
   frame(mine, now) {
     if (mine !== this.ticket) return;
     const passed = Math.max(0, Math.min(100, now - this.before));
@@ -297,6 +311,7 @@ export class LiveView extends View {
     if (this.playing) return this.race(null);
   }
 
+  /** @param {Act} act */
   show(act) {
     this.act = act;
     this.toTop();
@@ -310,7 +325,7 @@ export class LiveView extends View {
     this.root.scrollIntoView({ block: "start", behavior: this.still.matches ? "auto" : "smooth" });
   }
 
-  /** Wait for what an act wants to know; the last question counts. */
+  /** Wait for what an act wants to know; the last question counts. @param {Act} act @param {Promise<object>} promise */
   async find(act, promise) {
     const [mine, { found }] = [this.ticket, this];
     const what = (found[`${act}?`] = promise);
@@ -356,15 +371,17 @@ export class LiveView extends View {
         {prompt.length > 0 && !act && <Drawer view={this} />}
         {written && (
           <div class={`wid-acts ${act ? "chosen" : ""}`} role="group" aria-label={LIVE.acts.label}>
-            {Object.keys(ACTS).map((name) => (
-              <Button
-                aria-label={LIVE.acts[name][0]}
-                aria-pressed={this.act === name}
-                onClick={() => this.show(name)}
-              >
-                {LIVE.acts[name][act ? 1 : 0]}
-              </Button>
-            ))}
+            {
+              /** @type {Act[]} */ (Object.keys(ACTS)).map((name) => (
+                <Button
+                  aria-label={LIVE.acts[name][0]}
+                  aria-pressed={this.act === name}
+                  onClick={() => this.show(name)}
+                >
+                  {LIVE.acts[name][act ? 1 : 0]}
+                </Button>
+              ))
+            }
           </div>
         )}
         {written && !act && <Sizes view={this} />}
@@ -375,14 +392,16 @@ export class LiveView extends View {
     );
   }
 
-  /** What an act makes of each word, as soon as it knows. */
+  /** What an act makes of each word, as soon as it knows. @param {typeof ACTS[Act]} act @param {any} found */
   marks(act, found) {
     return (!act.find || (found && !found.failed)) && act.mark(this, found);
   }
 
   /** Words to put in the place of one that is not known. */
   offers() {
+    if (!this.unknown) return null;
     const { word, at, meant } = this.unknown;
+    /** @param {string} known */
     const put = (known) => {
       this.typed(this.text.slice(0, at) + known + this.text.slice(at + word.length));
       this.root.querySelector("textarea")?.focus();
