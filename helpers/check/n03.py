@@ -123,7 +123,7 @@ count_work = Exercise(
     wrong=[
         f"{N_NEW} words take {N_NEW} passes: prefill emits a word too.",
         work([*PASSES, PASSES[-1] + 1]),
-        "masked products were counted; a query sees itself and what stands before it.",
+        "masked products were counted; a token sees itself and what stands before it.",
         (sum(PASSES), sum(t * t for t in PASSES)),
         "that is the cost with a cache; without one, each pass runs all tokens again.",
         work([PASSES[-1]]),
