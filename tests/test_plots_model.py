@@ -94,6 +94,11 @@ KEPT = TimedReply(SAID, [6.0, 0.8, 0.8, 0.7, 0.7], [194, 195, 196, 197, 198])
 AGAIN = TimedReply(SAID, [6.0, 6.1, 6.2, 6.3, 6.4], [0] * 5)
 LONG = TimedReply(["w" * 12] * 8, [6.0] * 8, [*range(1000, 1008)])
 
+
+def times(contexts: list[int], series: dict[str, list[float]], title: str) -> plots.Picture:
+    return measured.curves(title, "ms", "tokens of context", contexts, series, log="x")
+
+
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": mask_pair,
     "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
@@ -105,9 +110,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "clocks, many": lambda: clock_hands(SPEEDS, range(8), query=8),
     "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
     "loss, rises": lambda: plots.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
-    "time": lambda: plots.time_per_token(CONTEXTS, TIMES, "one more token"),
-    "time, equal ends": lambda: plots.time_per_token([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
-    "time, long": lambda: plots.time_per_token([1, 2], {"a": [1.0, 2.0]}, "w" * 200),
+    "time": lambda: times(CONTEXTS, TIMES, "one more token"),
+    "time, equal ends": lambda: times([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
+    "time, long": lambda: times([1, 2], {"a": [1.0, 2.0]}, "w" * 200),
     "pause": lambda: plots.pause_beside_step([8, 64, 1024], [1.0, 2.1, 61], [0.66, 0.67, 0.98]),
     "pause, six": lambda: plots.pause_beside_step([8] * 6, [1e-3] * 6, [1e3] * 6),
     "reply": lambda: plots.reply_by_the_clock(KEPT, AGAIN),

@@ -122,20 +122,6 @@ def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
         axis.set_major_formatter("{x:,g}")
 
 
-def time_per_token(contexts: Sequence[int], series: Mapping[str, Sequence[float]], title: str) -> Picture:
-    """Draw milliseconds against the tokens of context, a line for each way to do the same.
-
-    Args:
-        contexts: tokens before the step, 1 or more, growing; at least 2.
-        series: milliseconds at each context, by name; up to 4.
-        title: what is timed.
-
-    Returns:
-        Lines over a logarithmic axis of tokens and a linear one of time from 0, named at their ends.
-    """
-    return curves(f"{title}, milliseconds", "ms", "tokens of context", contexts, series, "x")
-
-
 def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
     """Draw the work of a whole reply against its length, without the cache and with it.
 
