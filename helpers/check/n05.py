@@ -19,24 +19,24 @@ SPOILED: dict[str, Callable[[toy.KVCache, int], np.ndarray]] = {
     "mask": lambda cache, T: np.ones((T, cache.length + T), dtype=bool),
     "positions": lambda cache, T: np.arange(1, T + 1),
 }
-MISTAKES = {
-    "kept right": (NUMBERS, ""),
-    "no mask": (NUMBERS, "mask"),
-    "positions from 1 again": (NUMBERS, "positions"),
-    "rows of another text: weather 8": ([10.0, 8, 1, 5], ""),
-    "a row not dropped: nice": ([*NUMBERS, 14.0], ""),
+MISTAKES: dict[str, tuple[str, str]] = {
+    "kept right": ("Today weather is so", ""),
+    "rule 1 broken: new tokens see later ones": ("Today weather is so", "mask"),
+    "rule 2 broken: positions from 1 again": ("Today weather is so", "positions"),
+    "rule 3 broken: rows of another text": ("Today warm is so", ""),
+    "rule 4 broken: a row was not dropped": ("Today weather is so nice", ""),
 }  # whose rows the cache holds, and what it answers wrongly
 
 
 def mistakes() -> list[list[Any]]:
-    """Return, for each of MISTAKES, what the toy of two layers makes of the last new token, and says next."""
+    """Return, for each of MISTAKES, the stored text, the toy's four contexts in layer 2, and its next word."""
     lines = []
     for stored, spoiled in MISTAKES.values():
         cache = toy.KVCache(n_layers=2)
-        toy.run_pass(stored, cache, n_layers=2)
+        toy.run_pass(toy.look_up(stored.split()), cache, n_layers=2)
         vars(cache).update({spoiled: partial(SPOILED[spoiled], cache)} if spoiled else {})
         contexts = toy.run_pass(NEW, cache, n_layers=2)[-1]
-        lines.append([*contexts, toy.VOCABULARY[greedy(toy.readout(contexts))]])
+        lines.append([stored, *contexts, toy.VOCABULARY[greedy(toy.readout(contexts))]])
     return lines
 
 

@@ -21,8 +21,15 @@ class CostOfReply(Explorer):
 
     title = "Explorer: what a reply costs, by the lengths of prompt and reply"
 
+    def __init__(self, reply: int = 8) -> None:
+        """Start with a reply of one of LENGTHS."""
+        self.reply = reply
+
     def knobs(self) -> dict[str, Any]:
-        return {"prompt": pick("prompt tokens", LENGTHS, 4), "reply": pick("reply tokens", LENGTHS, 8)}
+        return {
+            "prompt": pick("prompt tokens", LENGTHS, 4),
+            "reply": pick("reply tokens", LENGTHS, self.reply),
+        }
 
     def grid(self, prompt: int, reply: int) -> Grid:
         told = (
