@@ -29,7 +29,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
 
 
 def mistakes() -> list[list[Any]]:
-    """Return, for each of MISTAKES, the stored text, the toy's four contexts in layer 2, and its next word."""
+    """Return, for each of MISTAKES, the stored text, four contexts of layer 2, and the next word."""
     lines = []
     for stored, spoiled in MISTAKES.values():
         cache = toy.KVCache(n_layers=2)
