@@ -20,6 +20,7 @@ from helpers.model.load import chat_prompt, load, load_tokenizer
 from helpers.stepper import Live
 from helpers.stepper.format import VIEW
 from helpers.stepper.page import Section, build
+from tests.browser.lab import Lab, open_notebook, run_all
 from tests.gguf_file import write
 from tests.test_live_gguf import SIZES, WORDS
 from tests.tiny import tiny
@@ -298,6 +299,20 @@ def test_no_button_where_nothing_can_be_fetched(
         assert "connect-src" not in text
     own = opened((folder / "index.html").as_uri() if published else address)
     expect(own.get_by_role("button")).to_have_count(1)
+
+
+def test_in_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -> None:
+    """JupyterLab has its own mind about Enter, and about what is dropped on it."""
+    open_notebook(page, lab, lab.write("from helpers.stepper import Live\nLive()"))
+    run_all(page)
+    own = page.locator(".wid-own")
+    own.locator("summary").press("Enter")
+    choose(own, model_file(tmp_path))
+    own.locator("textarea").press("Enter")
+    own.locator(".wid-acts").wait_for(timeout=LONG)
+    own.get_by_role("button", name="on the board").press("Enter")
+    own.locator(".wid-stepper").wait_for()
+    assert problems == []
 
 
 @pytest.mark.pypi
