@@ -55,6 +55,11 @@ test("blocks of a race: as wide as a word's wait, as high as the tokens that ran
   assert.equal(told({ t: 55, plain: stopped }, stopped, false).length, 1, "none runs after a stop");
 });
 
+test("a lane shows its newest words, all of them where they are few", () => {
+  assert.deepEqual([0, 28, 40, 41, 50, 51, 100].map(writing.windowAt), [0, 0, 0, 10, 10, 20, 60]);
+  for (let done = 0; done <= 100; done++) assert.ok(done - writing.windowAt(done) <= writing.SHOWN);
+});
+
 test("without the cache each word runs the whole text so far", () => {
   for (const [prompt, words] of [
     [23, 24],

@@ -5,7 +5,7 @@ import { fill, fillText, runningText } from "../format.js";
 import { Button, Parts, Word } from "../parts.jsx";
 import { formatUnit } from "../strip.js";
 import { slowness, time } from "./drawer.jsx";
-import { EOS, blocksAt, doneAt, timeOf, tokensRun, tokensWithout } from "./writing.js";
+import { EOS, SHOWN, blocksAt, doneAt, timeOf, tokensRun, tokensWithout, windowAt } from "./writing.js";
 
 const { again: AGAIN, most: MOST } = VIEW.live;
 const GUESSES = /** @type {[string, number][]} */ (AGAIN.guesses);
@@ -51,14 +51,16 @@ function Lane({ view, plain, lane, cache }) {
   const done = doneAt(lane, view.t);
   const values = { done, words: view.lane.passes.length, run: tokensRun(lane, done) };
   const whole = view.lane.passes.map(({ said }, i) => (i < done ? lane.passes[i].said : said));
+  const from = windowAt(done);
   return (
     <div class={`wid-runner ${cache ? "" : "without"}`}>
       <h3>{AGAIN.lanes[cache ? 0 : 1]}</h3>
       <p class="soft">{fillText(AGAIN.words, { ...values, time: time(Math.min(view.t, timeOf(lane))) })}</p>
       <p class="wid-reply-said" aria-hidden="true">
-        {runningText(whole).map(({ text, blank }, i) => [
+        {from > 0 && "… "}
+        {runningText(whole.slice(from, from + SHOWN)).map(({ text, blank }, i) => [
           i > 0 && blank && " ",
-          <Word text={text} class={`wid-word ${i < done ? "" : "ahead"}`} />,
+          <Word text={text} class={`wid-word ${from + i < done ? "" : "ahead"}`} />,
         ])}
       </p>
       <div class="wid-blocks" aria-hidden="true">

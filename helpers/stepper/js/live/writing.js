@@ -8,6 +8,8 @@
 
 const FACTORS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 200, 500, 1000];
 const SUGGESTED = 4;
+export const SHOWN = 40; // words of a lane at most, so that both lanes stand on a phone's screen
+const ON = 10; // so many words further on goes what is shown
 /** The word by which the shipped model ends a text. */
 export const EOS = "<eos>";
 const BYTES = 4; // of a number in the page's cache: float32
@@ -80,6 +82,9 @@ export function blocksAt({ lane, plain, prompt, t }, one, cache) {
     };
   });
 }
+
+/** The first word that a lane shows when so many are out. @param {number} done */
+export const windowAt = (done) => ON * Math.max(0, Math.ceil((done - SHOWN) / ON));
 
 /** Bytes of the rows of so many tokens in all layers, as the page keeps them.
  * @param {Config} config @param {number} tokens */
