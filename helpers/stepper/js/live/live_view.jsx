@@ -246,9 +246,13 @@ export class LiveView extends View {
 
   /** One factor for all that is shown of a text, with the cache and without: so that the two can be compared. */
   pace() {
-    const { lane, prompt, noEos } = this;
-    const words = noEos ? LIVE.most.long : LIVE.most.usual;
-    this.factor = slower(perToken(lane) * tokensWithout(prompt.length, words), LIVE.most.race);
+    this.factor = this.paceOf(this.noEos ? LIVE.most.long : LIVE.most.usual, LIVE.most.race);
+  }
+
+  /** The factor by which a race for so many words lasts so many milliseconds at most.
+   * @param {number} words @param {number} most */
+  paceOf(words, most) {
+    return slower(perToken(this.lane) * tokensWithout(this.prompt.length, words), most);
   }
 
   /** Both lanes from the start, on one clock. @param {number | null} guess */
@@ -258,6 +262,7 @@ export class LiveView extends View {
     const mine = (this.ticket = {});
     const steps = this.lane.passes.length;
     this.plain = emptyLane();
+    this.factor = Math.min(this.factor, this.paceOf(steps, 2 * LIVE.most.race)); // a long reply is not to tire
     this.t = 0;
     this.root.focus({ preventScroll: true });
     this.play(mine);
