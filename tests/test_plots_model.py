@@ -56,7 +56,6 @@ CLOUDS = {
 }
 NAMES = ["GPT-2 small", "SmolLM2-135M", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Qwen1.5-72B"]
 WINDOWED = ["Mistral-7B v0.1", "gpt-oss-120b"]
-BYTES = [(name, MODELS[name].cache_nbytes_per_token()) for name in NAMES]
 SPEEDS = [1.0, 0.1, 0.001]
 SIZES = [2**n for n in range(15, 30, 2)]
 READ = {"threads: 1": [173e9, 132e9, 133e9, 63e9, 29e9, 28e9, 15e9, 14e9], "threads: 2": [20e9] * 8}
@@ -124,7 +123,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "margins": lambda: plots.margins(CLOUDS),
     "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
-    "bytes": lambda: plots.cache_bytes(BYTES, 128_000),
     "by tokens": lambda: plots.rows_by_tokens([MODELS[name] for name in (*NAMES[1:4], *WINDOWED)]),
     "by tokens, 1": lambda: plots.rows_by_tokens([MODELS["DeepSeek-V3"]]),
     "staircase": lambda: plots.staircase(SIZES, READ),
@@ -294,16 +292,6 @@ def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() ->
         line = curves(figure)[-1]
         assert np.array(line.get_xdata()) == pytest.approx(2 * np.array(line.get_ydata()))
     assert "bfloat16: 2 of 3 tokens (1 at a margin or difference of 0, without a dot)" in picture.alt
-
-
-def test_cache_bytes_are_the_table_of_the_notebook() -> None:
-    expected = [4.39, 2.75, 62.5, 15.62, 39.06, 312.5]
-    for figure in both("bytes"):
-        told = {"4.39 GiB", "39.1 GiB", "312.5 GiB", "22.5 KiB a token", "320 KiB a token"}
-        assert told <= set(words(figure))
-        for fill in ("key fill", "value fill"):
-            widths = np.array([box.get_width() for box in boxes(figure, fill)])
-            assert widths / max(widths) == pytest.approx(np.array(expected) / 312.5, abs=1e-3)
 
 
 def test_rows_by_tokens_bend_at_the_window_and_mark_the_weights() -> None:

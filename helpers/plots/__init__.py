@@ -7,7 +7,7 @@ from helpers.plots.clock import pause_beside_step, reply_by_the_clock
 from helpers.plots.drafts import speed_by_acceptance
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
 from helpers.plots.measured import growth, loss_curve, margins
-from helpers.plots.memory import cache_bytes, copied_rows, rows_by_tokens
+from helpers.plots.memory import copied_rows, rows_by_tokens
 from helpers.plots.model import who_moves
 from helpers.plots.passes import pause_and_drip, triangle
 from helpers.plots.serving import slots, stall

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of
 from helpers.cost.models import PublishedModel
 from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.words import LARGE, SMALL, counted, listed, shorten, tenths, text_width, told
+from helpers.drawing.words import LARGE, SMALL, counted, shorten, tenths, text_width
 
 LEAST, MOST = 10, 10**6  # tokens at the left and the right edge
 TICKS = {2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**35: "32 GiB", 2**40: "1 TiB"}
@@ -119,42 +119,3 @@ def _step_bars(sheet: Sheet, x: float, y: float, name: str, rows: list[int], mos
     axes.stairs(rows, edges, fill=True, color="line", lw=0)
     axes.stairs([1] * len(rows), edges, fill=True, color="ink", lw=0)
     sheet.note(x + 326, y + 276, "decode step", at="right")
-
-
-def cache_bytes(models: Sequence[tuple[str, int]], context: int) -> Picture:
-    """Draw the cache of each model at so many tokens, in GiB (2^30 bytes).
-
-    Args:
-        models: (name, bytes a token).
-        context: tokens.
-
-    Returns:
-        Bars on a linear scale, half of each K and half V.
-    """
-    gib = {name: n * context / 2**30 for name, n in models}
-    totals = [f"{tenths(x)} GiB" for x in gib.values()]
-    each = [f"{tenths(size / 1024).removesuffix('.0')} KiB a token" for _, size in models]
-
-    def draw(sheet: Sheet) -> None:
-        left, row = (18.0, 54.0) if sheet.narrow else (150.0, 34.0)
-        room = max(text_width(total, bold=True) for total in totals) + 8
-        if not sheet.narrow:
-            room += max(text_width(one, SMALL) for one in each) + 12
-        sheet.heading(f"cache at {context:,} tokens")
-        for n, (name, x) in enumerate(gib.items()):
-            y, wide = 44.0 + row * n, max(1.0, (sheet.width - 14 - left - room) * x / max(gib.values()))
-            if sheet.narrow:
-                end = (sheet.width - 14.0, y + 10.0, "right")
-                sheet.note(left, y + 10, shorten(name, 180, SMALL), colour="ink")
-                y += 22
-            else:
-                sheet.note(left - 10, y + 11, shorten(name, left - 24, SMALL), at="right", colour="ink")
-                end = (left + wide + 20 + text_width(totals[n], bold=True), y + 11, "left")
-            sheet.note(end[0], end[1], each[n], at=end[2])
-            sheet.box(left, y, wide, 11, fill="key fill", edge="key", radius=0)
-            sheet.box(left, y + 11, wide, 11, fill="value fill", edge="value", radius=0)
-            sheet.text(left + wide + 8, y + 11, totals[n], bold=True)
-
-    told_of = listed([f"{told(name)} {tenths(x)}" for name, x in gib.items()])
-    alt = f"GiB of cache at {context:,} tokens, half of it K and half V: {told_of}."
-    return Picture(draw, alt)
