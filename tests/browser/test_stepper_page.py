@@ -135,7 +135,8 @@ BOX = """(([a, b]) => new DOMRect(a.x - b.x, a.y - b.y, a.width, a.height))(
 @pytest.mark.parametrize("name", ["n25", "n129", "n300"])
 def test_regions_of_the_canvas(open_page: Open, name: str) -> None:
     """Live rows are filled, those of earlier passes pale, those to come dots; K and V where they are kept."""
-    n, page = int(name[1:]), open_page(with_event(SWAP, 99, trace=SIZES[name]()), width=1240, start=1)
+    n, trace = int(name[1:]), with_event(SWAP, 99, trace=SIZES[name]())
+    page = open_page(trace, width=1240, scale=2, start=1)  # an edge of 1 px has a pixel of its own colour
     size, first = min(n, 128), max(0, n - 128)  # the window ends with the newest
     row_h = max(3, min(14, 6720 // size / 16))
     names = {value: key for key, value in COLOURS.items()}
