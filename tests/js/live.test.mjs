@@ -77,6 +77,17 @@ test("slower by a factor that is easily said, and never faster", () => {
   assert.deepEqual(factors, [100, 100, 80, 15, 1000, 1]);
 });
 
+test("the longer a race, the less it is slowed down", () => {
+  const lane = laneOf([34.5, 1.5], 23, true); // 1.5 ms a token
+  assert.equal(writing.paceOf(lane, 23, 30, 36000), 20, "1,125 tokens in 34 s");
+  assert.equal(writing.paceOf(lane, 23, 100, 36000), 3, "7,250 tokens");
+  assert.equal(
+    writing.paceOf(laneOf([3450, 150], 23, true), 23, 100, 36000),
+    1,
+    "a slow machine: never faster",
+  );
+});
+
 test("words that are not known, and what may be meant", () => {
   const words = new Words(["<eos>", ".", "Mia", "Emil", "Emma", "lake", "is"]);
   assert.equal(writing.firstUnknown("Mia is. lake <eos>", words), null);

@@ -12,17 +12,7 @@ import { Paper } from "./paper.jsx";
 import { startLive } from "./start.js";
 import { Talk } from "./talk.js";
 import { Words } from "./words.js";
-import {
-  addPass,
-  cutAt,
-  doneAt,
-  emptyLane,
-  firstUnknown,
-  perToken,
-  slower,
-  timeOf,
-  tokensWithout,
-} from "./writing.js";
+import { addPass, cutAt, doneAt, emptyLane, firstUnknown, paceOf, timeOf } from "./writing.js";
 
 /** @import { Diary, Marks } from "./parts" */
 /** @import { Lane } from "./writing.js" */
@@ -246,13 +236,8 @@ export class LiveView extends View {
 
   /** One factor for all that is shown of a text, with the cache and without: so that the two can be compared. */
   pace() {
-    this.factor = this.paceOf(this.noEos ? LIVE.most.long : LIVE.most.usual, LIVE.most.race);
-  }
-
-  /** The factor by which a race for so many words lasts so many milliseconds at most.
-   * @param {number} words @param {number} most */
-  paceOf(words, most) {
-    return slower(perToken(this.lane) * tokensWithout(this.prompt.length, words), most);
+    const words = this.noEos ? LIVE.most.long : LIVE.most.usual;
+    this.factor = paceOf(this.lane, this.prompt.length, words, LIVE.most.race);
   }
 
   /** Both lanes from the start, on one clock. @param {number | null} guess */
@@ -262,7 +247,8 @@ export class LiveView extends View {
     const mine = (this.ticket = {});
     const steps = this.lane.passes.length;
     this.plain = emptyLane();
-    this.factor = Math.min(this.factor, this.paceOf(steps, 2 * LIVE.most.race)); // a long reply is not to tire
+    const lasting = paceOf(this.lane, this.prompt.length, steps, 2 * LIVE.most.race);
+    this.factor = Math.min(this.factor, lasting); // a long reply is not to tire
     this.t = 0;
     this.root.focus({ preventScroll: true });
     this.play(mine);

@@ -83,6 +83,11 @@ export function blocksAt({ lane, plain, prompt, t }, one, cache) {
   });
 }
 
+/** How many times slower a race for so many words is shown so that it lasts so many milliseconds at most.
+ * @param {Lane} lane @param {number} prompt @param {number} words @param {number} most */
+export const paceOf = (lane, prompt, words, most) =>
+  slower(perToken(lane) * tokensWithout(prompt, words), most);
+
 /** The first word that a lane shows when so many are out. @param {number} done */
 export const windowAt = (done) => ON * Math.max(0, Math.ceil((done - SHOWN) / ON));
 
