@@ -69,12 +69,12 @@ def page(root: Path = ROOT) -> str:
 
 
 def badges(path: str, root: Path = ROOT) -> str:
-    """Return the Markdown that launches the notebook at this path (`notebooks/….ipynb`).
+    """Return the Markdown that launches the notebook at this path, and leads to the words.
 
     Text, not pictures: a picture would be asked for from the network whenever the notebook is opened,
     and be missing offline.
     """
-    return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)})"
+    return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)}) · [words](words.ipynb)"
 
 
 def readme_badges(root: Path = ROOT) -> str:

@@ -6,9 +6,9 @@
 
 What counts:
 
-- words: the Markdown that is read on the way. Answers folded under a question count; hints and solutions of
-  exercises do not (their minutes are the exercise's), nor does code, nor a formula on a line of its own. A
-  formula within a line is one word.
+- words: the Markdown that is read on the way. Answers folded under a question count. Hints and solutions of
+  exercises do not: their minutes are the exercise's. Nor do code, formulas on lines of their own, and the
+  links that launch a notebook. A formula within a line is one word.
 - lines: those with something on them. The folded first cell does not count.
 - longest: a cell that is one class or function that helpers have too may be long.
 - tables: those of more than four lines, in the text or as an output. Two stand in a row if no picture, view,
@@ -154,7 +154,7 @@ def sizes(book: NotebookNode) -> Sizes:
         for c in book.cells
     ]
     return Sizes(
-        words=sum(words(c.source) for c in text),
+        words=sum(words(HEADER.sub(r"\g<needed>", c.source)) for c in text),
         cells=len(code),
         lines=sum(len(lines(c.source)) for c in code) + len(fenced),
         longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),

@@ -30,7 +30,7 @@ OURS = [
     r"(?<![\w.-])([\w-]+/watch-it-decode)\b",
 ]
 OUR_PAGE = r"https://[\w-]+\.github\.io/{name}/"
-BADGES = re.compile(r"run it in \[Colab\]\(\S+\) or \[Binder\]\(\S+\)")
+BADGES = re.compile(r"run it in \[Colab\]\(\S+\) or \[Binder\]\(\S+\)(?: · \[words\]\(\S+\))?")
 README_BADGES = re.compile(r"^\[!\[Tests\].*\n.*\n.*$", re.MULTILINE)
 CITED = re.compile(r"^version: .*$", re.MULTILINE)
 

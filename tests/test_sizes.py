@@ -102,7 +102,7 @@ def test_the_sizes_of_a_made_notebook() -> None:
     counted = found.cells, found.lines, found.longest, found.exercises, found.tables, found.shown
     assert counted == (5, 21 + 31 + 3 + 1 + 1 + 2, 21, 1, 2, 2)
     # headings and table cells are words; signs are none
-    assert found.words == (2 + 4 + 3 + 1) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2)
+    assert found.words == (2 + 4) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2)
     assert found.in_a_row
     assert list(found.over()) == ["longest: 21, at most 12", "two long tables in a row"]
 
