@@ -26,6 +26,7 @@ from PIL import Image
 from helpers import plots
 from helpers.drawing import svg
 from helpers.drawing.canvas import SHARPNESS
+from helpers.plots.measured import curves
 from helpers.plots.passes import _shade, times_scored
 from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.toy import record_toy
@@ -59,7 +60,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
-    "growth": lambda: plots.growth([1, 8, 32], [4, 60, 624], [4, 11, 35], "tokens run for a whole reply"),
+    "curves": lambda: curves("a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}),
     "chances": lambda: plots.chances(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "targets": lambda: plots.targets_and_weights(load_diary(), load_lines().chances, head=2),
     "not said": lambda: plots.words_not_said(load_diary()),
@@ -117,13 +118,13 @@ def test_words_stand_out_in_either_theme(theme: int) -> None:
 
 
 def test_a_readers_settings_change_nothing_and_stay() -> None:
-    made = picture_of("growth")
+    made = picture_of("curves")
     plain = made.html(), made.png()
     assert len(Image.open(io.BytesIO(plain[1])).getcolors() or []) > 64, "smooth edges"
     mine: dict[Any, Any] = {"text.color": "red", "font.size": 30, "axes.facecolor": "black"}
     with mpl.rc_context(mine | {"savefig.dpi": 30, "font.family": "serif", "grid.color": "red"}):
         before = dict(mpl.rcParams)
-        again = PICTURES["growth"]()
+        again = PICTURES["curves"]()
         assert (made.html(), made.png()) == (again.html(), again.png()) == plain
         assert dict(mpl.rcParams) == before
 

@@ -1,4 +1,4 @@
-"""Figures of what was counted or measured: loss, time, growth, and where rounding can change a word."""
+"""Figures of what was measured: loss, time, and where rounding can change a word."""
 
 from __future__ import annotations
 
@@ -120,18 +120,6 @@ def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
         axis.set_major_locator(LogLocator(base, numticks=most))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter("{x:,g}")
-
-
-def growth(lengths: Sequence[int], without: Sequence[float], cached: Sequence[float], what: str) -> Picture:
-    """Draw the work of a whole reply against its length, without the cache and with it.
-
-    Args:
-        lengths: tokens of the reply, growing; at least 2.
-        without, cached: the work of a reply of each length.
-        what: what is counted, such as "tokens run for a reply".
-    """
-    both = {"without the cache": without, "with the cache": cached}
-    return curves(what, "", "tokens of the reply", lengths, both)
 
 
 def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
