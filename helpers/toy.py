@@ -63,11 +63,11 @@ def rule_scores(T: int) -> np.ndarray:
         T: number of tokens.
 
     Returns:
-        (H, T, T), a row for each query, a column for each key; no causal mask yet.
+        (H, T, T), a line for each token that looks, a column for each looked at; no causal mask yet.
     """
     position = np.arange(1, T + 1)
-    query, key = position[:, None], position[None, :]
-    rules = [key % 2 == 0, key == query, key == 1, key > 0]
+    line, column = position[:, None], position[None, :]
+    rules = [column % 2 == 0, column == line, column == 1, column > 0]
     return np.stack([np.where(np.broadcast_to(rule, (T, T)), 0.0, -np.inf) for rule in rules])
 
 

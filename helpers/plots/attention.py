@@ -101,14 +101,14 @@ def _strip(sheet: Sheet, weights: np.ndarray, left: float, cell: float, y: float
 
 
 def _how(weights: np.ndarray, v: list[float], room: float) -> str:
-    """= 0.5 × (20 + 5): where a context comes from, as a reader would write it in `room` px."""
+    """= (20 + 5) / 2: where a context comes from, as a reader would write it in `room` px."""
     picked = [(w, x) for w, x in zip(weights, v, strict=False) if w >= 0.0005]
     if not picked:
         return "nothing to pick"
     if any(abs(w - picked[0][0]) >= 0.0005 for w, _ in picked):
         return "weighted sum"
     terms = " + ".join(number(x) for _, x in picked)
-    said = f"= {number(picked[0][0])} × " + (terms if len(picked) == 1 else f"({terms})")
+    said = f"= 1 × {terms}" if len(picked) == 1 else f"= ({terms}) / {len(picked)}"
     return said if text_width(said, SMALL) <= room else f"= average of {len(picked)}"
 
 
