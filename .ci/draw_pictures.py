@@ -68,11 +68,11 @@ def _block_frame(sheet: Sheet, n_layers: int, left: float, right: float) -> None
 def _keys_and_values(sheet: Sheet, branches: list[float]) -> None:
     """Each token's K and V at its own height, and their way to the later ones."""
     for i, branch in enumerate(branches):
-        y, start = _level(i), branch + 22
+        y, start = _level(i), branch + 29
         for later in branches[i + 1 :]:
             for dy, colour in ((-4, "key"), (4, "value")):
-                sheet.arrow(start, y + dy, later - 5, y + dy, colour, width=2)
-            start = later + 5
+                sheet.arrow(start, y + dy, later - 9, y + dy, colour, width=2)
+            start = later + 9
 
 
 def _level(i: int) -> float:
@@ -92,12 +92,12 @@ def _lane(sheet: Sheet, word: str, branch: float, stream: float) -> None:
         sheet.line((stream, y), (branch, y), (branch, to), (stream - 18, to))
         sheet.arrow(stream - 20, to, stream - 10, to, "ink", width=1.2)
         _plus(sheet, stream, to)
-    for level in range(n):
+    for level in range(n + 1):
         _read(sheet, branch, _level(level))
-    for dx, letter in ((-22, "K"), (0, "V")):
+    for dx, letter in ((-29, "K"), (9, "V")):
         name = "key" if letter == "K" else "value"
-        sheet.box(branch + dx, _level(n) - 9, 22, 18, fill=f"{name} fill", edge=name, radius=3)
-        sheet.note(branch + dx + 11, _level(n), letter, at="center", colour="ink")
+        sheet.box(branch + dx, _level(n) - 9, 20, 18, fill=f"{name} fill", edge=name, radius=3)
+        sheet.note(branch + dx + 10, _level(n), letter, at="center", colour="ink")
     for y, width, name in ((138, 52, "norm"), (318, 68, "attention"), (434, 52, "norm"), (480, 50, "MLP")):
         _step(sheet, branch, y, width, name)
     for y, name in ((572.0, "norm"), (604.0, "readout")):
@@ -184,15 +184,16 @@ def _step(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
 
 
 def _read(sheet: Sheet, x: float, y: float) -> None:
-    """Where a later token's query meets a key and a value."""
-    sheet.box(x - 5, y - 9, 10, 18, fill="query", radius=5)
+    """Where a token's query meets a key and a value."""
+    sheet.box(x - 9, y - 9, 18, 18, fill="query fill", edge="query", radius=3)
+    sheet.note(x, y, "Q", at="center", colour="ink")
 
 
 def _stream_legend(sheet: Sheet, n_layers: int, hidden_size: int) -> None:
     lines = [
         f"a residual stream: {counted(hidden_size, 'number')}",
         "adds to its own stream",
-        "reads an earlier token's key and value",
+        "a query reads a key and a value",
         "attention: alone reads other tokens",
         f"the first of {n_layers} blocks",
     ]

@@ -12,6 +12,7 @@ from torch import Tensor
 from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n11, n12, n18
 from helpers.check.exercise import Exercise
 from helpers.cost.models import MODELS
+from helpers.model import shipped
 
 torch.set_num_threads(1)
 
@@ -25,6 +26,13 @@ def test_operations_move_what_their_names_say() -> None:
         assert np.array_equal(table, np.eye(len(table), dtype=bool))
     assert wrong_norm.all()
     assert np.array_equal(handed_on, np.tri(4) - np.tri(4, k=-2) > 0)
+
+
+def test_nothing_is_learned_where_tokens_meet() -> None:
+    model: Any = shipped.load()[0]
+    assert n07.where_tokens_meet(0, model).right
+    model.layers[3].self_attn.core.sinks = torch.nn.Parameter(torch.zeros(4))
+    assert n07.where_tokens_meet(4, model).right
 
 
 def test_a_tensor_that_an_answer_writes_to_is_a_copy() -> None:
