@@ -486,7 +486,7 @@ def model_in_short() -> Picture:
 
     alt = (
         "One token, so, as 128 numbers goes through four layers, each of 4 heads of attention and an MLP. "
-        f"Beside each layer lie its rows, of {listed(kept)}, a key and a value each. The token writes "
+        f"Beside each layer lie its rows, of {listed(kept)}, two keys and two values each. The token writes "
         "its own row and reads all of them. At the end stands a number for each of 185 words, and the "
         f"largest names {NEXT}."
     )
