@@ -1,6 +1,6 @@
 """Watch a model by the clock: its pause and its step, what a step's milliseconds go to, a whole reply.
 
-Every number is the fastest of many tries, the tasks in turns: what else a machine does only makes a try longer.
+Every number is the fastest of many tries, in turns: what else a machine does only makes a try longer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def step_behind(model: Transformer, n: int) -> Any:
 
 
 def fastest(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
-    """Return the milliseconds of the fastest call of each; in a turn each is called for 20 ms, once at least."""
+    """Return the milliseconds of the fastest call of each; a turn is 20 ms of calls, or one."""
     found = dict.fromkeys(tasks, math.inf)
     for _ in range(turns):
         for name, task in tasks.items():
