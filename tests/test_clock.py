@@ -31,6 +31,13 @@ def test_a_pause_and_a_step_for_each_prompt() -> None:
     assert min(timed["pause"] + timed["step"]) > 0
 
 
+def test_the_fastest_call_counts_and_the_first_of_a_turn_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([0.001, 0.014, 0.008, 0.001, 0.03])  # the first and the fourth warm up
+    monkeypatch.setattr(clock, "seconds_of", lambda task: task())
+    assert clock.fastest({"a": lambda: next(seconds)}, turns=2) == {"a": pytest.approx(8)}
+    assert not list(seconds)
+
+
 def test_the_ledger_adds_up() -> None:
     *parts, long = clock.ledger_of_step(MODEL, 2, 30, turns=1).values()
     assert sum(parts) == pytest.approx(long)
