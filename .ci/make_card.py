@@ -101,8 +101,7 @@ cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 <p>{inline(found["before"])}</p>
 <table class="card"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>
 <p>{inline(found["after"])}</p>
-<footer class="soft">Watch It Decode, notebook 09. In the shapes, 128 is how many numbers a token carries in
-the small model of the series.</footer>
+<footer class="soft">Watch It Decode, notebook 09.</footer>
 </body></html>
 """
 
