@@ -21,6 +21,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 from helpers import plots
@@ -29,6 +30,7 @@ from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.measured import curves
 from helpers.plots.passes import _shade, times_scored
 from helpers.recording.diary import load_diary, load_lines
+from helpers.recording.mistakes import mistakes
 from helpers.recording.toy import record_toy
 from helpers.trace import Trace, spread
 from tests.pictures import boxes, check_form
@@ -60,6 +62,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
+    "caches": lambda: plots.caches(mistakes()),
     "curves": lambda: curves("a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}),
     "chances": lambda: plots.chances(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "targets": lambda: plots.targets_and_weights(load_diary(), load_lines().chances, head=2),
@@ -244,6 +247,14 @@ def test_the_diary_s_figures_show_what_was_recorded() -> None:
     ]  # name, column, target, out
     alt = plots.words_not_said(load_diary(), 2).alt
     assert "word 2, fox: cat 20, bird 20, fox 20, dog 20, horse 19." in alt
+
+
+def test_caches_frames_what_is_not_as_in_the_right_one() -> None:
+    figure = plots.caches(mistakes()).figure
+    heavy = [box for box in figure.findobj(FancyBboxPatch) if box.get_linewidth() > 2]
+    assert len(heavy) == 3 + 1 + 4, "three new positions; another word; a row too many and what follows it"
+    assert len(boxes(figure, "value fill")) == 4 * 4 + 5
+    assert [word for word in words_of(figure) if word == "<eos>"] == ["<eos>"] * 3
 
 
 def test_name_weights_labels_the_largest() -> None:

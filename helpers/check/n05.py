@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.n04 import NUMBERS
 from helpers.check.result import Result, show
-from helpers.sampling import greedy
-
-NEW = [14.0, 12.0, 10.0]  # nice warm Today
-SPOILED: dict[str, Callable[[toy.KVCache, int], np.ndarray]] = {
-    "mask": lambda cache, T: np.ones((T, cache.length + T), dtype=bool),
-    "positions": lambda cache, T: np.arange(1, T + 1),
-}
-MISTAKES: dict[str, tuple[str, str]] = {
-    "kept right": ("Today weather is so", ""),
-    "rule 1 broken: new tokens see later ones": ("Today weather is so", "mask"),
-    "rule 2 broken: positions from 1 again": ("Today weather is so", "positions"),
-    "rule 3 broken: rows of another text": ("Today warm is so", ""),
-    "rule 4 broken: a row was not dropped": ("Today weather is so nice", ""),
-}  # whose rows the cache holds, and what it answers wrongly
-
-
-def mistakes() -> list[list[Any]]:
-    """Return, for each of MISTAKES, the stored text, four contexts of layer 2, and the next word."""
-    lines = []
-    for stored, spoiled in MISTAKES.values():
-        cache = toy.KVCache(n_layers=2)
-        toy.run_pass(toy.look_up(stored.split()), cache, n_layers=2)
-        vars(cache).update({spoiled: partial(SPOILED[spoiled], cache)} if spoiled else {})
-        contexts = toy.run_pass(NEW, cache, n_layers=2)[-1]
-        lines.append([stored, *contexts, toy.VOCABULARY[greedy(toy.readout(contexts))]])
-    return lines
-
 
 OSLO = [8.0, *NUMBERS]
 even_at_so = Exercise(

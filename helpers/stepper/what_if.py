@@ -161,9 +161,7 @@ def _draw(sheet: Sheet, words: list[str], rows: dict[str, list[Row]]) -> None:
         if any(was for *_, was in line):
             sheet.note(left - 4, y + 35, fill(WHAT["was"], was="").strip(), at="right")
         for x, (text, state, was) in zip(columns, line, strict=False):
-            edge = {"kept": colour, "stale": colour, "new": "generated"}.get(state, "line")
-            face, heavy = f"{colour} fill" if state == "kept" else "none", 2.2 if state == "stale" else 1.0
-            sheet.box(x + 2, y, wide - 4, 26, fill=face, edge=edge, line=heavy, dashed=state == "new")
+            _frame(sheet, x + 2, y, wide - 4, 26, state, colour)
             sheet.text(x + wide / 2, y + 13, text, at="center", size=SMALL, bold=state == "stale")
             note = WHAT["rows"]["new"] if state == "new" else was
             sheet.note(x + wide / 2, y + 35, note, at="center")
@@ -177,3 +175,19 @@ def _draw(sheet: Sheet, words: list[str], rows: dict[str, list[Row]]) -> None:
         sheet.note(x + wide / 2, y + 4, shorten(said, wide - 2, SMALL), at="center")
     if len(columns) < len(words):
         sheet.note(4, y + 26, f"… and {len(words) - len(columns)} more")
+        y += 22
+    x, found = left + 2.0, {state for line in rows.values() for _, state, _ in line}
+    for state, said in WHAT["rows"].items():
+        if state in found:
+            far = 26 + text_width(said, SMALL)
+            x, y = (left + 2.0, y + 22) if x + far > sheet.width else (x, y)
+            _frame(sheet, x, y + 28, 20, 14, state, "value")
+            sheet.note(x + 26, y + 35, said)
+            x += far + 22
+
+
+def _frame(sheet: Sheet, x: float, y: float, wide: float, high: float, state: str, colour: str) -> None:
+    """The box of a row: filled if it may be kept, framed if it is made again, heavily if it was stale."""
+    edge = {"kept": colour, "stale": colour, "new": "generated"}.get(state, "line")
+    face, heavy = f"{colour} fill" if state == "kept" else "none", 2.2 if state == "stale" else 1.0
+    sheet.box(x, y, wide, high, fill=face, edge=edge, line=heavy, dashed=state == "new")
