@@ -176,14 +176,14 @@ def _draw(sheet: Sheet, words: list[str], rows: dict[str, list[Row]]) -> None:
     if len(columns) < len(words):
         sheet.note(4, y + 26, f"… and {len(words) - len(columns)} more")
         y += 22
-    x, found = left + 2.0, {state for line in rows.values() for _, state, _ in line}
+    across, found = left + 2.0, {state for line in rows.values() for _, state, _ in line}
     for state, said in WHAT["rows"].items():
         if state in found:
             far = 26 + text_width(said, SMALL)
-            x, y = (left + 2.0, y + 22) if x + far > sheet.width else (x, y)
-            _frame(sheet, x, y + 28, 20, 14, state, "value")
-            sheet.note(x + 26, y + 35, said)
-            x += far + 22
+            across, y = (left + 2.0, y + 22) if across + far > sheet.width else (across, y)
+            _frame(sheet, across, y + 28, 20, 14, state, "value")
+            sheet.note(across + 26, y + 35, said)
+            across += far + 22
 
 
 def _frame(sheet: Sheet, x: float, y: float, wide: float, high: float, state: str, colour: str) -> None:
