@@ -127,25 +127,25 @@ def index(diary: Trace, published: Path | None = None) -> str:
         QUESTION,
         Live(published=published),
         (
-            "The pause is prefill: the model runs every token of the text once. Here a token is a word or a "
-            "full stop. The drip is decode: each word comes out of a pass of its own.",
-            "With the KV cache such a pass runs one token, the newest. Without it, the whole text again. "
-            "That work is counted in token runs: one token put through the model, once.",
+            "The pause is prefill: all tokens of the text run in one pass. Here a token is a word or a full "
+            "stop. Out comes a chance for each word that the model knows, and one of them is drawn. The drip "
+            "is decode: the word that came goes in behind the others, and the next one comes out.",
+            "Each token that runs leaves a row: its key, K, by which later tokens find it, and its value, V, "
+            "which they take from it. The KV cache keeps the rows. So a pass of the drip runs one token, the "
+            "newest. Without the cache it runs the whole text again.",
         ),
     )
     stepper = Section(
         (
             "A diary that was recorded, and now you take the steps: press Next. Each token looks at those "
-            "before it and takes something from them. The larger a blue square, the more it takes.",
+            "before it and takes something from them. The larger a blue square, the more it takes. The box "
+            "under the triangle keeps the rows from pass to pass: it is the KV cache.",
+            "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
+            "has 4 heads, which look for different things.",
         ),
         Stepper(lighter(diary), panels=[panel for panel in PANELS if panel not in ("shapes", "mask")]),
         (
-            "What a token takes was left there when the other one ran: a row, which is two lists of numbers. "
-            "By its key, K, a row is found. Its value, V, is what is taken. The box under the triangle "
-            "keeps the rows from pass to pass: it is the KV cache.",
-            "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
-            "has 4 heads, which look for different things. At “by”, head 3 of layer 1 finds the name, and "
-            "the diary is signed with it.",
+            "At “by”, head 3 of layer 1 finds the name, and the diary is signed with it.",
             "Now turn the cache off and step again. The words are the same, but for each of them every token "
             "runs again, and its row is dropped. The line under the board says what bounds a pass, on a "
             "model and a card that you choose.",
@@ -164,8 +164,8 @@ def index(diary: Trace, published: Path | None = None) -> str:
             "before the change may be kept: no token looks ahead, so nothing there can have seen it.",
             "Here a second model, a toy, is so small that you can work it out on paper. Each word carries a "
             "number, its V in layer 1.",
-            "Four heads take means of the numbers so far: of every second word, of the newest, of the first, "
-            "and of all. The mean of these four is the token's V in layer 2.",
+            "Four heads take means of the numbers so far: of every second word, 0 while there is none, of "
+            "the newest, of the first, and of all. The mean of these four is the token's V in layer 2.",
             "The cache was filled with “Today weather is so nice”. Then weather was changed from 20 to 8. "
             "Change another number, put a word in or take one out.",
         ),

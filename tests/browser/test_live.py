@@ -26,6 +26,7 @@ READ = """() => {
     spoken: texts('.wid-paper [aria-live] span'),
     columns: document.querySelectorAll('.wid-run .wid-columns.kept i').length,
     counters: texts('.wid-counter b'), sentence: texts('.wid-sentence').join(' '),
+    act: texts('.wid-act').join(' '),
     lanes: [...document.querySelectorAll('.wid-runner')].map((lane) => ({
       told: lane.querySelector('p').textContent,
       out: [...lane.querySelectorAll('.wid-word:not(.ahead)')].map((word) => word.textContent),
@@ -112,6 +113,15 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     told = f"The same {words} words, for {every:,} tokens run instead of {23 + words - 1}"
     assert shown["sentence"].startswith(told)
     assert shown["sentence"].endswith("You said 20 times.")
+    waits = re.search(
+        r"half of these words took ([\d.]+) (m?s), the second half ([\d.]+) (m?s)", shown["act"]
+    )
+    assert waits
+    halves = [
+        float(x) * (1 if unit == "ms" else 1000) for x, unit in (waits.groups()[:2], waits.groups()[2:])
+    ]
+    share = halves[0] / sum(halves)
+    assert sum(plain["wide"][: (words + 1) // 2]) == pytest.approx(100 * share, abs=2)
 
 
 def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:

@@ -77,13 +77,14 @@ function Lane({ view, plain, lane, cache }) {
 /** @param {Writer} view @param {Run} plain */
 function valuesOf({ lane, guess, prompt }, plain) {
   const [run, all, last] = [tokensRun(lane), tokensRun(plain), plain.passes.at(-1)];
+  const half = plain.ends[Math.ceil(plain.ends.length / 2) - 1] ?? 0;
   return {
     ...{ run, all, words: plain.passes.length, prompt: prompt.length, times: Math.round(all / run) },
     said: GUESSES.find(([, times]) => times === guess)?.[0],
     should: tokensWithout(prompt.length, lane.passes.length),
     ...{ ms: time(timeOf(lane)), msPlain: time(timeOf(plain)) },
     ...{ second: plain.passes[1]?.tokensRun, lastRun: last?.tokensRun },
-    ...{ secondTime: time(plain.passes[1]?.ms ?? null), lastTime: time(last?.ms ?? null) },
+    ...{ firstTime: time(half), lastTime: time(timeOf(plain) - half) },
   };
 }
 

@@ -48,7 +48,7 @@ export function Drawer({ view }) {
     <div class="wid-run">
       <div class="wid-counters">
         <Counter value={time(pause ?? null)} name={fillText(LIVE.pause, { prompt: prompt.length })} />
-        <Counter value={time(wordTime(shown))} name={LIVE.drip} />
+        <Counter value={time(wordTime(shown))} name={LIVE.typical} />
         <Counter value={tokensRun(lane, done).toLocaleString("en")} name={LIVE.tokens} />
       </div>
       <p class="wid-drawer-name">
