@@ -497,36 +497,48 @@ COLOURS = ("query", "key", "value", "generated")
 
 
 def rope_pairs(head_dim: int = 8) -> Picture:
-    """Draw which numbers of a head turn together, in this series' order and in that of GGUF files.
+    """Draw which numbers of a head turn together: in a GGUF file, put back, and not put back.
 
     Args:
         head_dim: numbers in the head, even and at most 8.
 
     Returns:
-        Two lines of numbers, a colour for each pair, and where each number goes from one to the other.
+        Three lines of numbers, a colour for each pair, and a bracket between two that turn together.
     """
     half = head_dim // 2
     stored = [i + half * j for i in range(half) for j in (0, 1)]
-    mixed = [f"{stored[i]} with {stored[i + half]}" for i in range(half)]
+    neighbours = [(place, place + 1) for place in range(0, head_dim, 2)]
+    far = [(place, place + half) for place in range(half)]
+    rows = {
+        "a Llama's GGUF file: neighbours turn": (stored, neighbours),
+        f"here: two turn that are {half} apart": (list(range(head_dim)), far),
+        "not put back: the wrong ones turn": (stored, far),
+    }
 
     def draw(sheet: Sheet) -> None:
         pitch, left = (38.0, 18.0) if sheet.narrow else (64.0, 90.0)
-        sheet.note(left, 16, "here: i turns with i + D/2", colour="ink", bold=True)
-        sheet.note(left, 168, "in a Llama's GGUF file: neighbours", colour="ink", bold=True)
-        for place, number in enumerate(stored):
-            colour = COLOURS[number % half]
-            x, to = (left + pitch * (i + 0.5) for i in (number, place))
-            sheet.line((x, 58), (to, 116), colour=colour, width=2)
-            for at, y in ((x, 45), (to, 129)):
-                sheet.chip(at, y, str(number), width=pitch - 8, fill=f"{colour} fill", edge=colour)
-        sheet.note(left, 194, "not put back, these turn together:")
-        sheet.note(left, 214, ", ".join(mixed), colour="ink")
+        y = 16.0
+        for title, (numbers, pairs) in rows.items():
+            sheet.note(left, y, title, colour="ink", bold=True)
+            xs = [left + pitch * (place + 0.5) for place in range(head_dim)]
+            for x, number in zip(xs, numbers, strict=True):
+                colour = COLOURS[number % half]
+                sheet.chip(x, y + 29, str(number), width=pitch - 8, fill=f"{colour} fill", edge=colour)
+            for n, (i, j) in enumerate(pairs):
+                right, bottom = numbers[i] % half == numbers[j] % half, y + 52 + 9 * n * (pairs is far)
+                colour, dashes = (COLOURS[numbers[i] % half], "-") if right else ("ink", (0, (3, 2)))
+                ends = (xs[i], y + 43), (xs[i], bottom), (xs[j], bottom), (xs[j], y + 43)
+                sheet.line(*ends, colour=colour, width=2, dashes=dashes)
+            y = bottom + 30
 
-    pairs = [f"{i} with {i + half}" for i in range(half)]
+    told_of = [
+        listed([f"{numbers[i]} with {numbers[j]}" for i, j in pairs]) for numbers, pairs in rows.values()
+    ]
     alt = (
-        f"A head's numbers 0 to {head_dim - 1} in two orders, a colour for each pair that turns together. "
-        f"Here the pairs are {listed(pairs)}. In a Llama's GGUF file they stand side by side: "
-        f"{', '.join(map(str, stored))}. Read without putting them back, {listed(mixed)} would turn together."
+        f"A head's numbers 0 to {head_dim - 1}, a colour for each pair, a bracket between two that turn "
+        f"together. In a Llama's GGUF file they stand as {', '.join(map(str, stored))}, and neighbours turn: "
+        f"{told_of[0]}. Here they stand in order, and turn {half} places apart: {told_of[1]}. Not put back, "
+        f"and turned {half} places apart, the wrong ones turn together: {told_of[2]}."
     )
     return Picture(draw, alt)
 

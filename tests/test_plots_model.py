@@ -157,13 +157,19 @@ def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
 
 
-def test_pairs_stand_in_the_order_of_a_llamas_gguf_file() -> None:
+def test_pairs_are_drawn_as_a_llamas_gguf_file_has_them_and_as_they_go_wrong() -> None:
     order = in_halves(torch.arange(8.0)[:, None], head_dim=8).flatten().argsort().tolist()
     for figure in both("pairs"):
         chips = sorted((*text.get_position()[::-1], text.get_text()) for text in texts(figure))
-        numbers = [int(text) for _, _, text in chips if text.isdigit()]  # from the top, from the left
-        assert numbers == [*range(8), *order]
-        assert "0 with 2, 4 with 6, 1 with 3, 5 with 7" in words(figure)
+        numbers = [(y, x, int(text)) for y, x, text in chips if text.isdigit()]  # from the top, from the left
+        assert [n for _, _, n in numbers] == [*order, *range(8), *order]
+        drawn = []
+        for xs, ys in (line.get_data() for line in figure.findobj(Line2D) if len(line.get_xdata()) == 4):
+            above = max(y for y, _, _ in numbers if y < ys[0])
+            drawn.append(tuple(n for end in (xs[0], xs[-1]) for y, x, n in numbers if (y, x) == (above, end)))
+        right, wrong = [(i, i + 4) for i in range(4)], [(order[i], order[i + 4]) for i in range(4)]
+        assert drawn == [*right, *right, *wrong]
+    assert picture_of("pairs").alt.endswith("0 with 2, 4 with 6, 1 with 3 and 5 with 7.")
 
 
 def test_masks_are_drawn_cell_by_cell() -> None:

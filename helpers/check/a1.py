@@ -24,7 +24,7 @@ def with_sink(guess: Any) -> Guess:
     return Guess(guess, sum((10, 20, 1, 5)) / 5, "Five shares of 0.2, and the sink's is thrown away.")
 
 
-def positions_left(guess: Any) -> Guess:
-    """Compare a guess of how many of the positions 0 to 1,023 differ in bfloat16."""
-    left = len(torch.arange(1024).bfloat16().unique())
-    return Guess(guess, left, "Up to 256 each has its own number; then two share one, from 512 on four.")
+def added_in_bfloat16(guess: Any) -> Guess:
+    """Compare a guess of 256 + 1 + 1 in bfloat16, added from the left."""
+    left = torch.tensor(256.0).bfloat16() + 1 + 1
+    return Guess(guess, left.item(), "257 would need 9 bits, so it is rounded to 256, twice.")
