@@ -14,6 +14,7 @@ from helpers.model.cache import GrowingCache, KVCache, WindowCache
 from helpers.model.config import ModelConfig
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
+from helpers.recording.model import record_model
 from helpers.tokenizer import Tokenizer
 
 N = 200
@@ -96,7 +97,7 @@ def loaded() -> tuple[Transformer, Tokenizer]:
 def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer, Tokenizer]) -> None:
     files = [path for path in shipped.FOLDER.iterdir() if path.suffix in {".json", ".safetensors"}]
     assert {path.name for path in files} == {
-        "config.json", "model.safetensors", "model.f16.safetensors", "tokenizer.json"
+        "config.json", "model.safetensors", "model.f16.safetensors", "tokenizer.json", "training.json"
     }  # fmt: skip
     assert sum(path.stat().st_size for path in files) < 5_000_000
     model, tokenizer = loaded
@@ -150,3 +151,17 @@ def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer])
     print(f"gap over {LONG}: {full:.1%}; the last 16 tokens alone: {windowed:.1%}; chance {CHANCE:.2%}")
     assert full >= 0.95
     assert windowed < 0.20
+
+
+def test_training_was_watched_until_the_head_had_turned() -> None:
+    """The recorded numbers grow, and end where the shipped model stands."""
+    seen = shipped.training_watched()
+    assert [one["batches"] for one in seen] == [100, 200, 300, 400, 500, 600]
+    assert [one["right"] for one in seen] == sorted(one["right"] for one in seen)
+    model, tokenizer = shipped.load()
+    diary = held_out_diaries(1, seed=3, quiet=12)[0]
+    run = record_model(model, diary.prompt, tokenizer, max_new=1, training=False, uncached=False)
+    words = diary.prompt.split()
+    weights = run.attention_weights(len(words) - 1, *shipped.FINDS_NAMES)
+    now = sum(weights[n] for n, word in enumerate(words) if word == diary.name)
+    assert now == pytest.approx(seen[-1]["weight"], abs=0.01)
