@@ -38,9 +38,9 @@ def moves_of_parts(model: Transformer, T: int = 5) -> dict[str, Tensor]:
     block: Any = model.layers[0]
     config, D = model.config, model.config.head_dim
     cos_sin = rotation(torch.arange(T), model.frequencies, torch.float32)
-    brought = torch.randn(1, T, config.hidden_size)
+    x, brought = torch.randn(2, 1, T, config.hidden_size)
     parts: dict[str, Callable[[Tensor], Tensor]] = {
-        "embedding": lambda x: model.embed_tokens(x.argmax(dim=-1)),  # some id for each token
+        "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed
         "norm": block.input_layernorm,
         "projection": block.self_attn.q_proj,
         "rotation": lambda x: rotate(x[..., :D], *cos_sin),
@@ -49,7 +49,6 @@ def moves_of_parts(model: Transformer, T: int = 5) -> dict[str, Tensor]:
         "adding": lambda x: x + brought,
         "readout": model.lm_head,
     }
-    x = torch.randn(1, T, config.hidden_size)
     with torch.no_grad():
         return {name: who_moves(f, x) for name, f in parts.items()}
 
