@@ -1,22 +1,15 @@
-"""Make the card "prefill against decode", for one sheet of A4 or Letter paper.
-
-    python .ci/make_card.py                    # build/card.html
-    python .ci/make_card.py --out card.html
+"""The card "prefill against decode", for one sheet of A4 or Letter paper; make_page.py writes it.
 
 The table stands once, at the end of notebook 09; from there it comes.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from html import escape
-from pathlib import Path
 
 import nbformat
 from make_worksheet import ROOT, STYLE
-
-from helpers.trace import write_whole
 
 NOTEBOOK = ROOT / "notebooks" / "09_pause_and_drip.ipynb"
 FOUND = re.compile(
@@ -104,18 +97,3 @@ cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 <footer class="soft">Watch It Decode, notebook 09.</footer>
 </body></html>
 """
-
-
-def main() -> None:
-    """Write the file and say where."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "build/card.html")
-    out = parser.parse_args().out
-    if out.parent == ROOT / "build":
-        out.parent.mkdir(exist_ok=True)
-    write_whole(out, card())
-    print(out)
-
-
-if __name__ == "__main__":
-    main()

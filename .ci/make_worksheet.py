@@ -134,9 +134,9 @@ def worksheet() -> str:
 <li>Write into each cell the average of the numbers that the picked tokens carry.</li>
 <li>In the triangle, count over all passes: how often is each cell scored when nothing is kept?</li>
 </ol>
-<h2>The table <span class="soft">· a row for each position, a column for each head (01)</span></h2>
+<h2>The table <span class="soft">· a line for each position, a column for each head (01)</span></h2>
 {walk_table()}
-<p class="soft">Row {P + 1} is for the first new token. New words carry: {carried}.</p>
+<p class="soft">Line {P + 1} is for the first new token. New words carry: {carried}.</p>
 <h2>The triangle <span class="soft">· {P} prompt tokens, {REPLY} new ones, the last never run (03)</span></h2>
 <div class="both">{triangle_table()}<div class="blanks">{blanks}</div></div>
 <footer class="soft">Watch It Decode, notebooks 01 and 03. Prompt, numbers and rules after

@@ -9,6 +9,7 @@ What counts:
 - words: the Markdown that is read on the way. Answers folded under a question count. Hints and solutions of
   exercises do not: their minutes are the exercise's. Nor do code, formulas on lines of their own, and the
   links that launch a notebook. A formula within a line is one word.
+- paragraph: the words of the longest one; a list, a table and a heading are none.
 - lines: those with something on them. The folded first cell does not count.
 - longest: a cell that is one class or function that helpers have too may be long.
 - tables: those of more than four lines, in the text or as an output. Two stand in a row if no picture, view,
@@ -32,10 +33,19 @@ from launch import ROOT
 from nbformat import NotebookNode
 from run_notebooks import pick
 
-MOST = {"words": 1600, "cells": 26, "longest": 12, "exercises": 3, "tables": 2, "minutes": 45}
+MOST = {
+    "words": 1600,
+    "paragraph": 60,
+    "cells": 26,
+    "longest": 12,
+    "exercises": 3,
+    "tables": 2,
+    "minutes": 45,
+}
 LINES_OF_A_TABLE = 4
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NOT_READ = re.compile(rf"{FENCED.pattern}|\$\$.*?\$\$|!\[.*?\]\(\S+\)|<[^>]+>", re.MULTILINE | re.DOTALL)
+NO_PARAGRAPH = re.compile(r"\s*(?:[|#-]|\d\. )")
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 PREDICT = re.compile(r"(?:\*\*|<b>)Predict\b")
 PICTURES = {"image/png", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
@@ -68,6 +78,7 @@ class Sizes:
     """The sizes of one notebook."""
 
     words: int
+    paragraph: int
     cells: int
     lines: int
     longest: int
@@ -104,6 +115,11 @@ def words(markdown: str) -> int:
     text = re.sub(r"\]\([^)]*\)", "]", NOT_READ.sub(" ", markdown))
     text = re.sub(r"\$[^$\n]+\$", "formula", text)
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
+
+
+def paragraphs(markdown: str) -> list[str]:
+    """The paragraphs of a text."""
+    return [part for part in markdown.split("\n\n") if not NO_PARAGRAPH.match(part)]
 
 
 def lines(code: str) -> list[str]:
@@ -146,6 +162,7 @@ def long_tables(cell: NotebookNode) -> int:
 def sizes(book: NotebookNode) -> Sizes:
     """Measure a notebook."""
     text = [c for c in book.cells if c.cell_type == "markdown" and not tags(c, "solution-")]
+    read = [HEADER.sub(r"\g<needed>", c.source) for c in text]
     code = [c for c in book.cells if c.cell_type == "code" and not c.metadata.get("jupyter", {})]
     fenced = [line for c in text for block in FENCED.findall(c.source) for line in lines(block)[1:-1]]
     parts = [
@@ -154,7 +171,8 @@ def sizes(book: NotebookNode) -> Sizes:
         for c in book.cells
     ]
     return Sizes(
-        words=sum(words(HEADER.sub(r"\g<needed>", c.source)) for c in text),
+        words=sum(map(words, read)),
+        paragraph=max((words(one) for markdown in read for one in paragraphs(markdown)), default=0),
         cells=len(code),
         lines=sum(len(lines(c.source)) for c in code) + len(fenced),
         longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),
@@ -215,7 +233,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
     parser.add_argument("--write", action="store_true", help="put the minutes where they are said")
     wanted = parser.parse_args()
-    names = ["words", "cells", "lines", "longest", "exercises", "tables", "shown", "minutes"]
+    names = ["words", "paragraph", "cells", "lines", "longest", "exercises", "tables", "shown", "minutes"]
     print(" ".join(f"{name:>9}" for name in names))
     paths = [path for path in pick(wanted.names) if path.stem != "words"]  # looked up, not read through
     for path in paths:

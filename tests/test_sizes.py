@@ -121,12 +121,13 @@ def code(source: str, *tags: str) -> nbformat.NotebookNode:
 @pytest.mark.parametrize("name", MOST)
 def test_one_too_many_is_said(name: str) -> None:
     cells = {
-        "words": [new.new_markdown_cell("word " * 1601)],
+        "words": [new.new_markdown_cell("a word\n\n" * 800 + "word")],
+        "paragraph": [new.new_markdown_cell("- word\n" * 70 + "\n" + "word " * 61)],
         "cells": [code("1") for _ in range(27)],
         "longest": [code("1\n" * 13)],
         "exercises": [code("1", f"exercise-{n}") for n in range(4)],
         "tables": [new.new_markdown_cell(table(5)) for _ in range(3)],
-        "minutes": [new.new_markdown_cell("**Predict** " * 60)],
+        "minutes": [new.new_markdown_cell("**Predict**\n\n" * 60)],
     }
     if name == "tables":
         cells[name][1:1] = [picture("show()")]

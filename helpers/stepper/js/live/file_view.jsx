@@ -10,7 +10,7 @@ import { Again } from "./again.jsx";
 import { Drawer, Sizes } from "./drawer.jsx";
 import { startLive } from "./start.js";
 import { Talk } from "./talk.js";
-import { addPass, doneAt, emptyLane, rowBytes, timeOf } from "./writing.js";
+import { addPass, doneAt, emptyLane, meansGo, rowBytes, timeOf, tokensOf } from "./writing.js";
 
 const OWN = VIEW.live.own;
 const PANELS = "tokens grid cache sentence weights prediction work layer reads".split(" ");
@@ -179,7 +179,7 @@ export class OwnModel extends Component {
     event.stopPropagation();
     const typing = event.target.tagName === "TEXTAREA";
     if (event.key === "Escape") this.stop();
-    else if (event.key === "Enter" && typing && !event.isComposing && !event.shiftKey && !event.repeat) {
+    else if (typing && meansGo(event)) {
       event.preventDefault();
       this.write();
     }
@@ -198,10 +198,7 @@ export class OwnModel extends Component {
     if (mine !== this.ticket) return;
     if (cut.op === "failed") return this.refuse(cut.say);
     this.asked = asks;
-    this.prompt = cut.tokens.map((/** @type {number} */ id, /** @type {number} */ i) => ({
-      id,
-      text: cut.texts[i],
-    }));
+    this.prompt = tokensOf(cut);
     this.play();
     const answer = await this.run(this.lane, true, OWN.steps, recorded(model.config));
     if (mine !== this.ticket) return;

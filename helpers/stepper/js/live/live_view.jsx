@@ -12,7 +12,17 @@ import { Paper } from "./paper.jsx";
 import { startLive } from "./start.js";
 import { Talk } from "./talk.js";
 import { Words } from "./words.js";
-import { addPass, cutAt, doneAt, emptyLane, firstUnknown, paceOf, timeOf } from "./writing.js";
+import {
+  addPass,
+  cutAt,
+  doneAt,
+  emptyLane,
+  firstUnknown,
+  meansGo,
+  paceOf,
+  timeOf,
+  tokensOf,
+} from "./writing.js";
 
 /** @import { Diary, Marks } from "./parts" */
 /** @import { Lane } from "./writing.js" */
@@ -147,8 +157,7 @@ export class LiveView extends View {
   keyAction(event) {
     if (event.key === "Escape") return this.playing ? () => this.stop() : null;
     const typing = event.target.tagName === "TEXTAREA" || event.target === this.root;
-    const meant = event.key === "Enter" && typing && !event.isComposing && !event.shiftKey && !event.repeat;
-    return meant ? () => this.go() : null;
+    return typing && meansGo(event) ? () => this.go() : null;
   }
 
   /** @param {string} text */
@@ -192,10 +201,7 @@ export class LiveView extends View {
     if (mine !== this.ticket) return;
     const wrong = this.complaint(tokens);
     if (wrong) return this.refuse(wrong);
-    this.prompt = tokens.tokens.map((/** @type {number} */ id, /** @type {number} */ i) => ({
-      id,
-      text: tokens.texts[i],
-    }));
+    this.prompt = tokensOf(tokens);
     this.said = "";
     const { lane } = this;
     const steps = noEos ? LIVE.most.long : LIVE.most.steps;

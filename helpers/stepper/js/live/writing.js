@@ -139,3 +139,11 @@ export function staleRows({ k, v }) {
     kept: Math.min(layers[0].length, ...firsts),
   };
 }
+
+/** The tokens of a text as the Worker has cut it.
+ * @param {{ tokens: number[], texts: string[] }} cut @returns {{ id: number, text: string }[]} */
+export const tokensOf = ({ tokens, texts }) => tokens.map((id, i) => ({ id, text: texts[i] }));
+
+/** Whether a key pressed in a text means that the model is to go on. @param {KeyboardEvent} event */
+export const meansGo = ({ key, isComposing, shiftKey, repeat }) =>
+  key === "Enter" && !isComposing && !shiftKey && !repeat;
