@@ -457,6 +457,97 @@ def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: flo
         sheet.note(*place, name, at="center", colour="key", bold=True)
 
 
+def shared_heads(n_heads: int = 4, n_kv_heads: int = 2) -> Picture:
+    """Draw which query heads read which KV head's key and value."""
+    serves = n_heads // n_kv_heads
+
+    def draw(sheet: Sheet) -> None:
+        pitch, left = (78.0, 14.0) if sheet.narrow else (116.0, 118.0)
+        xs = [left + pitch * (h + 0.5) for h in range(n_heads)]
+        sheet.note(left + 6, 16, "one token, in one layer", bold=True, colour="ink")
+        for g in range(n_kv_heads):
+            group = xs[g * serves : (g + 1) * serves]
+            middle = sum(group) / serves
+            for dx, letter, name in ((-25, "K", "key"), (1, "V", "value")):
+                for x in group:
+                    sheet.line((x, 76), (middle, 124), colour="query")
+                sheet.box(middle + dx, 124, 24, 24, fill=f"{name} fill", edge=name)
+                sheet.note(middle + dx + 12, 136, letter, at="center", colour="ink")
+            sheet.note(middle, 166, f"KV head {g + 1}", at="center")
+        for h, x in enumerate(xs):
+            sheet.note(x, 46, f"head {h + 1}", at="center", colour="ink")
+            _read(sheet, x, 68)
+        sheet.note(
+            left + 6, 196, f"{n_heads} queries ask; {n_kv_heads} keys and {n_kv_heads} values are kept"
+        )
+
+    said = "; ".join(
+        f"heads {listed([str(g * serves + h + 1) for h in range(serves)])} read the key and the value of KV "
+        f"head {g + 1}"
+        for g in range(n_kv_heads)
+    )
+    alt = f"One token has {n_heads} queries in a layer, {n_kv_heads} keys and {n_kv_heads} values: {said}."
+    return Picture(draw, alt)
+
+
+def turned_pairs(key: Sequence[int] = (3, 2, 0, 1)) -> Picture:
+    """Draw the pairs of a key's numbers as hands of clocks, before and after a quarter of a round.
+
+    Args:
+        key: the hands' heights, then how far right they reach; each from -3 to 3.
+    """
+    half = len(key) // 2
+    after = [*(-right for right in key[half:]), *key[:half]]
+    rows = (16.0, "a key's numbers", list(key)), (306.0, "each hand turned by a quarter", after)
+
+    def draw(sheet: Sheet) -> None:
+        pitch, left = (76.0, 18.0) if sheet.narrow else (110.0, 130.0)
+        xs = [left + pitch * (n + 0.5) for n in range(len(key))]
+        for y, title, numbers in rows:
+            sheet.note(left, y, title, colour="ink", bold=True)
+            for n, (x, number) in enumerate(zip(xs, numbers, strict=True)):
+                colour = PAIR[n % half]
+                said = f"{number}".replace("-", "−")
+                sheet.chip(x, y + 30, said, width=54, fill=f"{colour} fill", edge=colour)
+                sheet.note(x, y + 55, "up" if n < half else "right", at="center")
+        for n in range(half):
+            bottom, colour = 84.0 + 10 * n, PAIR[n]
+            sheet.line(
+                (xs[n], 80),
+                (xs[n], bottom),
+                (xs[n + half], bottom),
+                (xs[n + half], 80),
+                colour=colour,
+                width=2,
+            )
+            _turned(
+                sheet, (xs[n] + xs[n + half]) / 2 + 46 * (2 * n - 1), key[n::half], after[n::half], colour
+            )
+
+    pairs = "; ".join(
+        f"({a}, {b}) becomes ({c}, {d})"
+        for a, b, c, d in zip(key, key[half:], after, after[half:], strict=False)
+    )
+    alt = (
+        f"A key's numbers, {listed(list(map(str, key)))}. Two of them that stand {half} places apart are one "
+        "hand of a clock: how far up its tip is, and how far to the right. After a quarter of a round: "
+        f"{pairs}."
+    )
+    return Picture(draw, alt)
+
+
+def _turned(sheet: Sheet, x: float, before: Sequence[int], after: Sequence[int], colour: str) -> None:
+    """A clock with a pair's hand before (thin) and after."""
+    y = 196.0
+    sheet.disc(x, y, 68, "panel", "line", 1)
+    for (up, right), width in ((before, 1.4), (after, 4.0)):
+        sheet.line((x, y), (x + 16 * right, y - 16 * up), colour=colour, width=width)
+        far = 16 + 26 / math.hypot(up, right)
+        name = f"({up}, {right})".replace("-", "−")
+        sheet.note(x + far * right, y - (far - 4) * up, name, at="center", colour="ink")
+    sheet.disc(x, y, 4, "ink")
+
+
 def model_in_short() -> Picture:
     """Draw the model of notebook 09 for somebody who knows the toy: four layers, and the rows in each."""
     kept = ("Today", "weather", "is", "so")
@@ -493,6 +584,7 @@ def model_in_short() -> Picture:
     return Picture(draw, alt)
 
 
+PAIR = ("query", "generated")
 COLOURS = ("query", "key", "value", "generated")
 
 
@@ -559,6 +651,8 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "two_ranks": two_ranks,
     "mask_pair": mask_pair,
     "clock_hands": clock_hands,
+    "shared_heads": shared_heads,
+    "turned_pairs": turned_pairs,
     "rope_pairs": rope_pairs,
 }
 

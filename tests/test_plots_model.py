@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -20,7 +21,9 @@ from draw_pictures import (
     one_stream,
     residual_stream,
     rope_pairs,
+    shared_heads,
     silu_curve,
+    turned_pairs,
     two_ranks,
 )
 from matplotlib.lines import Line2D
@@ -30,6 +33,7 @@ from helpers import plots
 from helpers.cost.models import MODELS
 from helpers.drawing import canvas
 from helpers.model import shipped
+from helpers.model.attention import rotate
 from helpers.model.load.gguf import in_halves
 from helpers.parallel.heads import heads_of_rank
 from helpers.plots import measured
@@ -138,6 +142,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
     "ranks": two_ranks,
     "pairs": rope_pairs,
+    "turned": turned_pairs,
+    "shared": shared_heads,
     "pairs, 4 numbers": lambda: rope_pairs(4),
 }
 
@@ -170,6 +176,14 @@ def test_pairs_are_drawn_as_a_llamas_gguf_file_has_them_and_as_they_go_wrong() -
         right, wrong = [(i, i + 4) for i in range(4)], [(order[i], order[i + 4]) for i in range(4)]
         assert drawn == [*right, *right, *wrong]
     assert picture_of("pairs").alt.endswith("0 with 2, 4 with 6, 1 with 3 and 5 with 7.")
+
+
+def test_pairs_are_turned_as_rotate_turns_them() -> None:
+    cos, sin = torch.zeros(4), torch.ones(4)
+    after = rotate(torch.tensor([3.0, 2, 0, 1]), cos, sin).tolist()
+    for figure in both("turned"):
+        chips = [int(n.replace("−", "-")) for n in words(figure) if re.fullmatch("−?[0-9]", n)]
+        assert chips == [3, 2, 0, 1, *after]
 
 
 def test_masks_are_drawn_cell_by_cell() -> None:

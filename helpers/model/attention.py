@@ -54,8 +54,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Pairs are (i, i + D / 2), the layout of Hugging Face checkpoints; the paper's are (2i, 2i + 1).
     """
-    a, b = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-b, a], dim=-1) * sin
+    up, right = x.chunk(2, dim=-1)
+    quarter = torch.cat([-right, up], dim=-1)  # each pair turned by a quarter of a round
+    return x * cos + quarter * sin
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Tensor | None = None) -> Tensor:
