@@ -16,9 +16,11 @@ import torch  # noqa: E402
 
 from helpers.model import shipped  # noqa: E402
 from helpers.model.generate import generate  # noqa: E402
+from helpers.model.transformer import Transformer  # noqa: E402
 from helpers.recording.diary import LINES, PATH, Lines  # noqa: E402
 from helpers.recording.model import record_model  # noqa: E402
 from helpers.sampling import GREEDY, Sampling  # noqa: E402
+from helpers.tokenizer import Tokenizer  # noqa: E402
 from helpers.trace import Trace  # noqa: E402
 
 PROMPT = "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice ."
@@ -27,6 +29,11 @@ OTHERS = [
     GREEDY,
     *(Sampling(float(temperature), seed=4) for temperature in (1, 2, 3)),
     Sampling(2.0, top_p=0.9, seed=4),
+]
+NAMED = [  # a name at the beginning, in the middle, late
+    "Ben writes from Dublin . Today weather is so nice . Signed by",
+    "A fox slept in the park . Noah likes the soup in Rome . Signed by",
+    "Friday was rainy . The sea is so calm . Uma lives in Rome . Signed by",
 ]
 SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
 
@@ -55,7 +62,16 @@ def record_lines(trace: Trace) -> Lines:
     for sampling in OTHERS:
         said = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
         replies[str(sampling)] = tokenizer.decode(list(said))
-    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies)
+    looks = dict(look(model, tokenizer, text) for text in NAMED)
+    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies, looks)
+
+
+def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list[float]]:
+    """Return the text with its next word, and the weights of its last token under the head of names."""
+    trace = record_model(model, text, tokenizer, max_new=1, training=False, recorded=[(0, 2)])
+    words = [token.text for token in trace.sequences[0].tokens]
+    weights = trace.attention_weights(len(words) - 2, layer=0, head=2)
+    return " ".join(words), [round(float(weight), 3) for weight in weights]
 
 
 def main() -> None:

@@ -68,6 +68,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "targets": lambda: plots.targets_and_weights(load_diary(), load_lines().chances, head=2),
     "not said": lambda: plots.words_not_said(load_diary()),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
+    "looks": lambda: plots.looks(load_lines().looks),
+    "picked and seen": lambda: plots.picked_and_seen("all"),
     "looked at": lambda: plots.looked_at(load_diary(), "by", layer=0, head=2),
 }
 
@@ -255,6 +257,16 @@ def test_caches_frames_what_is_not_as_in_the_right_one() -> None:
     assert len(heavy) == 3 + 1 + 4, "three new positions; another word; a row too many and what follows it"
     assert len(boxes(figure, "value fill")) == 4 * 4 + 5
     assert [word for word in words_of(figure) if word == "<eos>"] == ["<eos>"] * 3
+
+
+def test_looks_and_rules_say_where() -> None:
+    alt = plots.looks(load_lines().looks).alt
+    assert [f"1.00 on {name}, word {n};" in alt for name, n in (("Ben", 1), ("Noah", 8), ("Uma", 11))] == [
+        True
+    ] * 3
+    alt = plots.picked_and_seen("even").alt
+    assert "even picks, from Today: weather and so;" in alt
+    assert "from is: Today, weather and is;" in alt
 
 
 def test_name_weights_labels_the_largest() -> None:

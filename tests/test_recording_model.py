@@ -132,5 +132,8 @@ def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
     lines, lines_today = load_lines(), record_lines(today)
     assert (lines.words, lines.vocabulary) == (lines_today.words, lines_today.vocabulary)
     assert lines.replies == lines_today.replies
+    assert list(lines.looks) == list(lines_today.looks)
+    for stored_look, look_today in zip(lines.looks.values(), lines_today.looks.values(), strict=True):
+        assert stored_look == pytest.approx(look_today, abs=2e-3)
     assert lines.logits == pytest.approx(lines_today.logits, abs=2e-3)  # stored in thousandths
     assert lines.chances == pytest.approx(lines_today.chances, abs=2e-3)

@@ -1,7 +1,7 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.drawing.canvas import Drawn, Picture
-from helpers.plots.attention import four_grids, looked_at, name_weights, row_strips
+from helpers.plots.attention import four_grids, looked_at, looks, name_weights, picked_and_seen, row_strips
 from helpers.plots.caches import caches
 from helpers.plots.chances import chances, targets_and_weights, words_not_said
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock

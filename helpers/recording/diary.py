@@ -1,7 +1,8 @@
 """A diary that the shipped model finished, recorded once: real words where there is no torch.
 
 `.ci/record_diary.py` makes diary.json, both runs with the attention weights of all four layers and heads, and
-diary_lines.json, the logits of one pass over the whole text, as in training, and other replies.
+diary_lines.json, the logits of one pass over the whole text, as in training, other replies, and where the
+head that finds names looks in other texts.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ class Lines:
         vocabulary: the words that the model knows, V.
         logits: (T, V), a line for each word but the last.
         replies: how the same prompt goes on, by how the words are chosen, all with one seed.
+        looks: short texts that end with a name, each with the weights, under one head (the third of layer 1),
+            of the word before that name: one for every word but the last.
     """
 
     words: list[str]
     vocabulary: list[str]
     logits: np.ndarray
     replies: dict[str, str]
+    looks: dict[str, list[float]]
 
     @property
     def chances(self) -> list[float]:
@@ -50,6 +54,7 @@ class Lines:
             "vocabulary": self.vocabulary,
             "logits": packed,
             "replies": self.replies,
+            "looks": self.looks,
         }
         path.write_text(json.dumps(plain, separators=(",", ":")) + "\n", encoding="utf-8")
 
@@ -63,5 +68,5 @@ def load_lines() -> Lines:
     """Return what one pass over the same 47 words, all but the last, says at each of them."""
     plain = json.loads(LINES.read_text(encoding="utf-8"))
     logits = np.frombuffer(base64.b64decode(plain["logits"]), "<i2") / 1000
-    V = len(plain["vocabulary"])
-    return Lines(plain["words"], plain["vocabulary"], logits.reshape(-1, V), plain["replies"])
+    plain["logits"] = logits.reshape(-1, len(plain["vocabulary"]))
+    return Lines(**plain)
