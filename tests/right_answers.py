@@ -52,17 +52,6 @@ def who_by_jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return derivatives[0, :, :, 0].abs().sum(dim=(1, 3)) > 0
 
 
-def append_by_copying(cache: Any, layer: int, k: Tensor, v: Tensor) -> list[Tensor]:
-    """Refuse with a kind of ValueError, and copy into views."""
-    S = cache.length + k.shape[2]
-    if S > cache.k.shape[3]:
-        raise UnicodeError(S)
-    views = [buffer[layer].narrow(2, 0, S) for buffer in (cache.k, cache.v)]
-    for view, new in zip(views, (k, v), strict=True):
-        view[:, :, cache.length :].copy_(new)
-    return views
-
-
 def reply_by_words(
     pause: Callable[[int], float], step: Callable[[int], float], P: int, n: int
 ) -> tuple[float, float]:
@@ -124,7 +113,6 @@ RIGHT: dict[str, list[Any]] = {
     "cached_step": [step_by_hand],
     "who_moves": [who_by_negating, who_by_jacobian],
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
-    "append": [append_by_copying],
     "reply_ms": [reply_by_words],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],

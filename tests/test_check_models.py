@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n11, n12, n18
 from helpers.check.exercise import Exercise
@@ -53,6 +52,10 @@ def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
 def test_what_is_said_of_a_right_answer() -> None:
     assert [round(ms, 1) for ms in n09.reply_ms.expected[0]] == [15.7, 57.2]
     assert len({*n09.reply_ms.expected[2]}) == 1
+    told = [repr(n09.times_as_long(guess, 40.4)).splitlines()[0] for guess in (33, 49, "40", None)]
+    assert told[0] == "You guessed 33. Right."
+    assert told[1:3] == ["You guessed 49. It is 40.", "You guessed 40. Right."]
+    assert told[3].startswith("No guess yet")
     kib = [count / 1024 for count in n10.bytes_per_token.expected]
     names = ["SmolLM2-135M", "Llama-3.1-8B", "Llama-2-7B"]
     assert kib == [22.5, 128, 512, 160]
@@ -63,21 +66,6 @@ def test_what_is_said_of_a_right_answer() -> None:
 
 
 # Wrong answers that come close.
-
-
-def append_written_first(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    """Write as many rows as there is room for, and raise then."""
-    n_free = cache.max_len - cache.length
-    rows = n09.appending()(cache, layer, k[:, :, :n_free], v[:, :, :n_free])
-    if k.shape[2] > n_free:
-        raise ValueError("full")
-    return rows
-
-
-def append_reads_first(cache: Any, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    """Read the last row before it is written: where there is none, that is another error."""
-    cache.k[layer, 0, 0, cache.length + k.shape[2] - 1].sum()
-    return n09.append.right(cache, layer, k, v)
 
 
 def stores_twice(cache: n04.Layers, number: float) -> np.ndarray:
@@ -111,11 +99,6 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.who_moves, lambda f, x: n07.moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0), "at [2, 0];"),
     (n08.shift_targets, lambda ids: (ids[:, :-1], ids[:, 1:] + 9 * (ids[:, 1:] == 7)), "4 with 16, 8, 1"),
     (n07.count_parameters, lambda config: 134_515_008, "expected 8,030,261,248: 7,895,746,240 too few"),
-    (n09.append, append_reads_first, "to 6 of 6, layer 0, raises IndexError; expected ValueError"),
-    (n09.append, append_written_first, "changes row 5 of cache.k[0], row 5 of cache.v[0]; expected no row"),
-    (n09.append, lambda *args: [part.clone() for part in n09.appending()(*args)], "expected views"),
-    (n09.append, lambda *args: n09.appending()(*args)[::-1], "gives other rows than those stored"),
-    (n09.append, lambda cache, layer, k, v: n09.appending()(cache, 0, k, v), "row 3 of cache.k[0], row"),
     (n10.bytes_per_token, lambda config: 23_040, "gives 22.5 KiB; expected 128 KiB"),
     (n10.bytes_per_token, lambda config: 1024, "gives 1 KiB; expected 22.5 KiB"),
     (n10.first_difference, n10.first(lambda x, y: (x.abs() - y.abs()).abs().max()), "sign of one number"),

@@ -52,7 +52,6 @@ TIMES = {
     "with the growing one": [1.2, 1.3, 1.6, 2.2, 4.0],
     "with the preallocated one": [1.1, 1.2, 1.3, 1.5, 2.0],
 }
-GROWING, STATIC = list(range(5, 65)), [1] * 60
 CLOUDS = {
     "float64": ([1e-14, 2e-14, 1e-14], [0.02, 1.0, 12.0]),
     "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
@@ -120,11 +119,11 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "pause, six": lambda: plots.pause_beside_step([8] * 6, [1e-3] * 6, [1e3] * 6),
     "reply": lambda: plots.reply_by_the_clock(KEPT, AGAIN),
     "reply, eight": lambda: plots.reply_by_the_clock(LONG, LONG),
+    "to scale": lambda: plots.reply_to_scale(55, 0.7, 100),
+    "to scale, 2": lambda: plots.reply_to_scale(1e-3, 1e-3, 2),
     "in short": model_in_short,
     "one stream": one_stream,
     "silu": silu_curve,
-    "rows": lambda: plots.copied_rows(GROWING, STATIC),
-    "rows, 1 step": lambda: plots.copied_rows([5], [1]),
     "margins": lambda: plots.margins(CLOUDS),
     "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
     "by tokens": lambda: plots.rows_by_tokens([MODELS[name] for name in (*NAMES[1:4], *WINDOWED)]),
@@ -299,6 +298,15 @@ def test_a_reply_lies_on_one_axis_of_time() -> None:
         assert {"9.0 ms", "31 ms", "194 rows", "198 rows in each layer", *SAID} <= set(words(figure))
     with pytest.raises(ValueError, match="the same words"):
         plots.reply_by_the_clock(KEPT, LONG)
+
+
+def test_a_long_reply_is_to_scale() -> None:
+    for figure in both("to scale"):
+        pause, *again = [box.get_width() for box in boxes(figure, "query")]
+        [drip] = [box.get_width() for box in boxes(figure, "generated")]
+        assert len(again) == 100
+        assert drip / pause == pytest.approx(99 * 0.7 / 55)
+        assert {"0.12 s", "5.5 s", "100 pauses"} <= set(words(figure))
 
 
 def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() -> None:

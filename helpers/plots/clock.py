@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, digits, need, text_width, told
+from helpers.drawing.words import LARGE, SMALL, counted, digits, need, text_width, told
 
 
 class Reply(Protocol):
@@ -101,6 +101,43 @@ def reply_by_the_clock(kept: Reply, again: Reply) -> Picture:
         f"{digits(totals[1], 2)}."
     )
     return Picture(draw, alt)
+
+
+def reply_to_scale(pause: float, step: float, n: int) -> Picture:
+    """Draw what n words take, from two times alone: a pause and n - 1 steps, and below it n pauses.
+
+    Args:
+        pause, step: milliseconds of a prefill, and of a decode step behind it.
+        n: words, at most 200.
+
+    Returns:
+        Two lanes on one scale from 0: the pause and the drip, and under them pause after pause.
+    """
+    need(1 < n <= 200, f"{n} words came in; expected 2 to 200")
+    drip = (n - 1) * step
+    kept, again = _in_words(pause + drip), _in_words(n * pause)
+
+    def draw(sheet: Sheet) -> None:
+        unit = (sheet.width - 36) / max(n * pause, pause + drip)
+        for y, name, total in ((0.0, "rows kept", kept), (104.0, "nothing kept", again)):
+            sheet.text(18, y + 20, name, bold=True)
+            sheet.text(30 + text_width(name, bold=True), y + 20, total, bold=True, size=LARGE)
+        sheet.box(18 + unit * pause, 40, unit * drip, 46, fill="generated", radius=0)
+        sheet.box(18, 40, unit * pause, 46, fill="query", radius=0)
+        said = f"one pause, then {counted(n - 1, 'word')} of the drip"
+        if unit * (pause + drip) + text_width(said, SMALL) < sheet.width - 50:
+            sheet.note(26 + unit * (pause + drip), 63, said)
+        gap = min(1.0, unit * pause / 4)
+        for i in range(n):
+            sheet.box(18 + unit * pause * i, 144, unit * pause - gap, 46, fill="query", radius=0)
+        sheet.note(18, 208, counted(n, "pause"))
+
+    alt = f"{n} words to scale. Rows kept: one pause and the drip, {kept}. Nothing kept: {n} pauses, {again}."
+    return Picture(draw, alt)
+
+
+def _in_words(ms: float) -> str:
+    return f"{digits(ms / 1000, 2)} s" if ms >= 100 else f"{digits(ms, 2)} ms"
 
 
 def _blocks(sheet: Sheet, left: float, ends: list[float], y: float, *, dripping: bool) -> None:

@@ -1,4 +1,4 @@
-"""Figures of a cache: the rows it copies, the bytes it takes, at some tokens and at any."""
+"""Figures of a cache: the bytes it takes, at some tokens and at any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of
 from helpers.cost.models import PublishedModel
 from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.words import LARGE, SMALL, counted, shorten, tenths, text_width
+from helpers.drawing.words import SMALL, shorten, tenths
 
 LEAST, MOST = 10, 10**6  # tokens at the left and the right edge
 TICKS = {2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**35: "32 GiB", 2**40: "1 TiB"}
@@ -72,50 +72,3 @@ def _line(axes: Axes, model: PublishedModel, heavy: int | None) -> None:
         axes.plot(xs, [cache_nbytes(model.layers, x) for x in xs], color="ink", lw=width)
     if heavy:
         axes.plot([heavy], [cache_nbytes(model.layers, heavy)], "o", color="generated", mew=0, ms=10)
-
-
-def copied_rows(growing: Sequence[int], static: Sequence[int]) -> Picture:
-    """Draw the rows that one layer writes in each decode step, with either cache.
-
-    Args:
-        growing: rows written in each step by the cache that grows.
-        static: the same for the preallocated cache.
-
-    Returns:
-        Two bar charts on one scale, their totals above; dark is the new row, pale a row copied again.
-    """
-    both = {"growing": list(growing), "preallocated": list(static)}
-    most = max(map(max, both.values()))
-
-    def draw(sheet: Sheet) -> None:
-        for n, (name, rows) in enumerate(both.items()):
-            x, y = (0.0, 290.0 * n) if sheet.narrow else (350.0 * n, 0.0)
-            _step_bars(sheet, x, y, name, rows, most)
-        x, y = 24.0, sheet.bottom + 20
-        for text, fill in (("the new row", "ink"), ("old rows, copied again", "line")):
-            sheet.square(x, y, 12, fill)
-            sheet.note(x + 12, y, text)
-            x += 30 + text_width(text, SMALL)
-
-    totals = {name: sum(rows) for name, rows in both.items()}
-    alt = (
-        f"Rows written in one layer over {counted(len(growing), 'decode step')}. The growing cache writes "
-        f"{growing[0]} in the first and {growing[-1]} in the last, {totals['growing']:,} in "
-        f"all; the preallocated one {static[0]} and {static[-1]}, "
-        f"{totals['preallocated']:,} in all."
-    )
-    return Picture(draw, alt)
-
-
-def _step_bars(sheet: Sheet, x: float, y: float, name: str, rows: list[int], most: int) -> None:
-    """A bar for each step, the new row dark at its foot, the total above."""
-    total = f"{sum(rows):,}"
-    sheet.text(x + 18, y + 20, name, bold=True)
-    sheet.text(x + 18, y + 48, total, size=LARGE, bold=True)
-    sheet.note(x + 26 + text_width(total, LARGE, bold=True), y + 50, "rows written")
-    axes = sheet.plot(x + 58, y + 78, x + 326, y + 236)
-    axes.set(xlim=(0.5, len(rows) + 0.5), ylim=(0, 1.04 * most))
-    edges = [n + 0.5 for n in range(len(rows) + 1)]
-    axes.stairs(rows, edges, fill=True, color="line", lw=0)
-    axes.stairs([1] * len(rows), edges, fill=True, color="ink", lw=0)
-    sheet.note(x + 326, y + 276, "decode step", at="right")

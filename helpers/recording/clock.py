@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from helpers.measure.timing import Task, seconds_of
 from helpers.model.attention import Core
 from helpers.model.cache import StaticCache
-from helpers.model.generate import decode_step, prefill
+from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
@@ -134,31 +134,24 @@ def time_replies(
 ) -> dict[str, TimedReply]:
     """Time a greedy reply word by word, {"with": rows kept, "without": all tokens again for each word}."""
     ids = tokenizer.encode(prompt)
-    runs: dict[str, list[tuple[list[int], list[float], list[int]]]] = {"with": [], "without": []}
-    for _ in range(turns + 1):  # the first warms up
-        for name, kept in (("with", True), ("without", False)):
-            runs[name].append(_reply(model, ids, max_new, kept))
-    replies = {}
-    for name, (_, *timed) in runs.items():
-        words, _, rows = timed[0]
-        ms = 1000 * np.min([seconds for _, seconds, _ in timed], axis=0)
-        replies[name] = TimedReply(tokenizer.words(words), ms.tolist(), rows)
-    return replies
-
-
-def _reply(
-    model: Transformer, ids: list[int], max_new: int, kept: bool
-) -> tuple[list[int], list[float], list[int]]:
-    """Say up to max_new words; return them, the seconds of each, and the rows kept after each."""
-    said: list[int] = []
-    seconds, rows = [], []
+    tokens = [*ids, *generate(model, ids, max_new)]
     cache = StaticCache(model.config)
-    while len(said) < max_new and not {*said}.intersection(model.config.eos_ids):
-        start = time.perf_counter()
-        if not kept:
-            cache.truncate(0)
-        new = [*ids, *said][cache.length :]  # all tokens, or the newest
-        said.append(int(prefill(model, new, cache)[0].argmax()))
-        seconds.append(time.perf_counter() - start)
-        rows.append(cache.n_kept * kept)
-    return said, seconds, rows
+
+    def passing(kept: int, end: int) -> Tensor:
+        cache.truncate(kept)
+        return prefill(model, tokens[kept:end], cache)
+
+    ends = range(len(ids), len(tokens))
+    # In this order: each pass finds the rows that the one before it left.
+    tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
+    tasks |= {("without", end): partial(passing, 0, end) for end in ends}
+    said = {name: int(task()[0].argmax()) for name, task in tasks.items()}
+    ms = fastest(tasks, turns)
+    return {
+        name: TimedReply(
+            tokenizer.words([said[name, end] for end in ends]),
+            [ms[name, end] for end in ends],
+            [end * (name == "with") for end in ends],
+        )
+        for name in ("with", "without")
+    }
