@@ -25,7 +25,15 @@ from tests.machine import NOTEBOOKS
 new = nbformat.v4
 READ = [path for path in NOTEBOOKS if path.stem != "words"]  # that is looked up, not read through
 # They will be cut in two; until then they are too long.
-NOT_YET_CUT = {"11_memory", "12_floor", "14_forget", "16_serving", "18_speculation", "19_two_machines"}
+NOT_YET_CUT = {
+    "11_memory",
+    "12_floor",
+    "13_to_the_floor",
+    "14_forget",
+    "16_serving",
+    "18_speculation",
+    "19_two_machines",
+}
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)

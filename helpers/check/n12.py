@@ -1,4 +1,4 @@
-"""Exercises of notebook 12, to the limit of this machine: `from helpers.check import n12 as check`."""
+"""Exercises of notebook 12, the least time of a step: `from helpers.check import n12 as check`."""
 
 from __future__ import annotations
 
@@ -14,39 +14,6 @@ from helpers.cost.models import CARDS
 from helpers.cost.roofline import Limits, Roof, Work
 
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
-
-
-def matrix_work(T: int, C: int, F: int, each: float, operations: float = 2, parts: str = "wxy") -> float:
-    """Return operations a byte, where the bytes are those of weights (w), what comes in (x) and out (y)."""
-    numbers = {"w": C * F, "x": T * C, "y": T * F}
-    return operations * T * C * F / (each * sum(numbers[part] for part in parts))
-
-
-intensity = Exercise(
-    name="intensity",
-    todo="let intensity return the operations for each byte.",
-    cases=[
-        Case(args, "intensity for T, C, F = {:,}, {:,}, {:,} and {} bytes".format(*args))
-        for args in [(1, 4096, 14336, 2), (512, 384, 1024, 4), (64, 576, 576, 1), (8192, 4096, 4096, 2)]
-    ],
-    right=matrix_work,
-    wrong=[
-        "half the operations: each number of the matrix is multiplied and added once for each token.",
-        partial(matrix_work, operations=1),
-        "the tokens' own numbers are left out: T · C come in, T · F go out.",
-        partial(matrix_work, parts="w"),
-        "numbers come in (T · C) and others go out (T · F); one of the two is left out.",
-        partial(matrix_work, parts="wx"),
-        partial(matrix_work, parts="wy"),
-        "bits, not bytes: a number of 2 bytes has 16 bits.",
-        lambda T, C, F, each: matrix_work(T, C, F, 8 * each),
-        "numbers, not bytes: each number has its size.",
-        lambda T, C, F, each: matrix_work(T, C, F, 1),
-        "upside down: operations are divided by bytes.",
-        lambda *args: 1 / matrix_work(*args),
-    ],
-    said="1.00 for one token at 2 bytes, 89.04 for 512 and a small matrix: tokens share one reading.",
-)
 
 
 def by(operations: float, nbytes: float, machine: Limits) -> str:
