@@ -92,8 +92,7 @@ def _lane(sheet: Sheet, word: str, branch: float, stream: float) -> None:
         sheet.line((stream, y), (branch, y), (branch, to), (stream - 18, to))
         sheet.arrow(stream - 20, to, stream - 10, to, "ink", width=1.2)
         _plus(sheet, stream, to)
-    for level in range(n + 1):
-        _read(sheet, branch, _level(level))
+    _read(sheet, branch, _level(n), _level(0))
     for dx, letter in ((-29, "K"), (9, "V")):
         name = "key" if letter == "K" else "value"
         sheet.box(branch + dx, _level(n) - 9, 20, 18, fill=f"{name} fill", edge=name, radius=3)
@@ -183,9 +182,9 @@ def _step(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
     sheet.note(x, y, name, at="center", colour="ink")
 
 
-def _read(sheet: Sheet, x: float, y: float) -> None:
-    """Where a token's query meets a key and a value."""
-    sheet.box(x - 9, y - 9, 18, 18, fill="query fill", edge="query", radius=3)
+def _read(sheet: Sheet, x: float, y: float, to: float | None = None) -> None:
+    """A token's query, from the height of its own key and value down to that of the first token's."""
+    sheet.box(x - 9, y - 9, 18, 18 + (to or y) - y, fill="query fill", edge="query", radius=3)
     sheet.note(x, y, "Q", at="center", colour="ink")
 
 
@@ -193,7 +192,7 @@ def _stream_legend(sheet: Sheet, n_layers: int, hidden_size: int) -> None:
     lines = [
         f"a residual stream: {counted(hidden_size, 'number')}",
         "adds to its own stream",
-        "a query reads a key and a value",
+        "a query reads keys and values",
         "attention: alone reads other tokens",
         f"the first of {n_layers} blocks",
     ]
