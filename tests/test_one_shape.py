@@ -1,0 +1,177 @@
+"""One order of sums for every batch: the same bits, whoever else runs, however a text is cut."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from helpers.measure.order import same_bits
+from helpers.model import shipped
+from helpers.model.cache import GrowingCache, PagedCache, RaggedCache
+from helpers.model.generate import generate
+from helpers.model.one_shape import CoreInBlocks, InBlocks, in_one_shape
+from helpers.model.transformer import Transformer
+from helpers.recording.model import record_model
+from helpers.serve.engine import Engine
+from helpers.trace import compare
+from tests.planted import Bug, Planted
+from tests.tiny import same, tiny, tokens
+
+torch.set_num_threads(1)
+planted = Planted()
+
+DTYPES = [torch.float32, torch.bfloat16]
+SIZES: dict[str, dict[str, Any]] = {
+    "GQA": {"hidden_size": 40, "intermediate_size": 24},
+    "MQA": {"n_kv_heads": 1, "head_dim": 16, "hidden_size": 24, "intermediate_size": 40},
+}
+
+
+def small(dtype: torch.dtype, sizes: str = "GQA") -> Transformer:
+    """A model for texts of up to 80 tokens."""
+    return tiny(dtype=dtype, max_seq_len=80, **SIZES[sizes]).requires_grad_(False)
+
+
+def all_logits(model: Transformer, texts: list[list[int]], rng: random.Random) -> list[Tensor]:
+    """Run texts together, some tokens of each in each pass, and padding; the logits of each, (T, V)."""
+    kind = rng.choice([RaggedCache, PagedCache])
+    cache = kind(model.config, len(texts), dtype=model.embed_tokens.weight.dtype)
+    said: list[list[Tensor]] = [[] for _ in texts]
+    while left := [len(text) - n for text, n in zip(texts, cache.lengths, strict=True)]:
+        if not any(left):
+            return [torch.cat(rows) for rows in said]
+        counts = [min(n, rng.choice([0, 1, 1, 1, 6, 17])) for n in left]
+        T, at = max(*counts, 1) + rng.choice([0, 0, 3]), list(cache.lengths)
+        cache.expect(counts)
+        new = [[0] * (T - n) + text[i : i + n] for text, i, n in zip(texts, at, counts, strict=True)]
+        for rows, logits, n in zip(said, model(torch.tensor(new), cache), counts, strict=True):
+            rows.append(logits[T - n :])
+    raise AssertionError("no texts")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_same_bits_alone_and_in_random_batches_and_chunks(sizes: str, dtype: torch.dtype) -> None:
+    model, rng = in_one_shape(small(dtype, sizes)), random.Random(1)
+    for seed in range(5):
+        lengths = [rng.randint(1, 50) for _ in range(rng.choice([1, 2, 3, 8, 9]))]
+        texts = [tokens(1, n, seed=100 * seed + n)[0].tolist() for n in lengths]
+        for text, got in zip(texts, all_logits(model, texts, rng), strict=True):
+            assert torch.equal(got, model(torch.tensor([text]))[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_same_bits_behind_a_shared_beginning(dtype: torch.dtype) -> None:
+    """Rows that another text's pass has written, of each length."""
+    model = in_one_shape(small(dtype))
+    a, b = tokens(2, 50)
+    for shared in range(1, 50, 6):
+        text, one = torch.cat([a[:shared], b[shared:]])[None], GrowingCache(model.config, dtype=dtype)
+        model(a[None], one)
+        one.truncate(shared)
+        several = GrowingCache(model.config, 3, dtype=dtype)
+        several.copy_from(one)
+        got = model(text[:, shared:].expand(3, -1), several)
+        assert torch.equal(got, model(text)[:, shared:].expand(3, -1, -1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_engine_says_what_it_says_alone(dtype: torch.dtype) -> None:
+    """The shipped model, in bfloat16 with a tie in every fifth step; pages shared, prompts in chunks."""
+    model, tokenizer = shipped.load()
+    model = in_one_shape(model.to(dtype))
+    engine = Engine(model, 5, budget=24)
+    texts = [
+        "Ada writes from Oslo .",
+        "Ada writes from Oslo . Today weather",
+        "It was",
+        "Omar lives in Rome .",
+    ]
+    prompts = [tokenizer.encode(f"{text} {end}") for text in texts for end in ("Monday was", "The river")]
+    for n, prompt in enumerate(prompts):
+        engine.add(n, prompt, 20)
+    said = engine.run_all()
+    assert said == {n: list(generate(model, prompt, 20)) for n, prompt in enumerate(prompts)}
+
+
+def test_the_same_function_as_before() -> None:
+    before = small(torch.float64)
+    ids = tokens(3, 61)
+    same(in_one_shape(before)(ids), before(ids))
+    assert not any(isinstance(part, InBlocks | CoreInBlocks) for part in before.modules()), "off by default"
+
+
+def test_a_query_that_may_look_at_nothing_gets_0() -> None:
+    q, k, v = torch.randn(3, 1, 2, 5, 4)
+    out = CoreInBlocks(1.0)(q, k, v, torch.tensor([False, True, False, True, True])[:, None].expand(5, 5))
+    assert out[:, :, [0, 2]].eq(0).all()
+    assert out[:, :, [1, 3, 4]].ne(0).all()
+
+
+def test_a_width_with_a_rest_is_refused() -> None:
+    with pytest.raises(ValueError, match="hidden_size is 30; expected a multiple of 8"):
+        in_one_shape(tiny())
+
+
+def test_heads_can_be_watched() -> None:
+    model = small(torch.float32)
+    prompt = tokens(1, 11)[0].tolist()
+    assert compare(
+        record_model(model, prompt, max_new=3), record_model(in_one_shape(model), prompt, max_new=3)
+    )
+
+
+def test_sizes_are_grouped_by_bits() -> None:
+    """NaN and -0 are told apart from 0, and bfloat16 comes through."""
+    shown = [0.0, -0.0, 0.0, float("nan"), 1e-30, float("nan")]
+    assert same_bits(lambda n: torch.tensor([1, shown[n]]).bfloat16(), range(6)) == [[0, 2], [1], [3, 5], [4]]
+
+
+def test_what_it_rests_on_a_row_s_bits_do_not_depend_on_its_place_among_8() -> None:
+    """Products of the shipped model and of the small ones, in both dtypes."""
+    for model in (shipped.load()[0], *(small(torch.float32, sizes) for sizes in SIZES)):
+        for part in [part for part in model.modules() if isinstance(part, torch.nn.Linear)]:
+            for dtype in DTYPES:
+                weight, x = part.weight.to(dtype), torch.randn(8, part.in_features).to(dtype)
+                at = [F.linear(x.roll(n, 0), weight)[n] for n in range(8)]
+                assert len(same_bits(at.__getitem__, range(8))) == 1, (weight.shape, dtype)
+
+
+# --- planted ---
+
+BITS, SHARED = (
+    test_the_same_bits_alone_and_in_random_batches_and_chunks,
+    test_the_same_bits_behind_a_shared_beginning,
+)
+
+planted(
+    "a fixed order that depends on the batch: keys", [BITS, SHARED], "vllm #53257", of=CoreInBlocks.forward
+)(
+    lambda old, self, q, k, v, mask: (
+        old(self, q, k, v, mask) if len(q) == 1 else old(self, q, k.flip(2), v.flip(2), mask.flip(-1))
+    )
+)
+
+
+@planted("a fixed order that depends on the batch: products", [BITS, SHARED], of=InBlocks.forward)
+def _(old: Any, self: InBlocks, x: Tensor) -> Tensor:
+    if len(x) > 1 and isinstance(self.part, torch.nn.Linear):
+        return F.linear(x.flip(-1), self.part.weight.flip(-1), self.part.bias)
+    return old(self, x)
+
+
+@planted("blocks begin where the new keys do", [SHARED], of=CoreInBlocks.forward)
+def _(old: Any, self: CoreInBlocks, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    before = (k.shape[2] - q.shape[2]) % 16
+    k, v = (F.pad(x, (0, 0, 16 - before, 0)) for x in (k, v))
+    return old(self, q, k, v, F.pad(mask, (16 - before, 0)))
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+    assert bug.missed_by() == []
