@@ -411,7 +411,9 @@ def test_bad_arguments(run: Trace, arguments: dict, error: type[Exception], word
 
 def test_start_and_panels(run: Trace) -> None:
     assert Stepper(run).start == 1
-    assert Stepper(run, start="training").start == 0
+    training = Stepper(run, start="training")
+    assert training.start == 0
+    assert training.invitation == "Run this cell to step through it, pass by pass: 3 in all."
     assert Stepper(run, start=2).start == 2
     whole: Any = np.int64(0)  # a whole number of another kind
     assert type(Stepper(run, start=whole, layer=whole).options["start"]) is int

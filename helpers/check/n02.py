@@ -20,33 +20,25 @@ PRINTED = """\
 A  word = VOCABULARY[greedy(logits)]
 B  weights = softmax(scores)
 C  logits = readout(contexts[0])
-D  scores = rule_scores(4)            # (4 heads, 4 queries, 4 keys)
-E  contexts = (weights @ numbers).T   # (4 tokens, 4 heads)
+D  scores = rule_scores(4)
+E  contexts = (weights @ numbers).T
 F  logits = readout(contexts[-1])
-G  hide_future()                      # masks what has been made so far: scores become -inf, weights become 0
+G  scores = np.where(causal_mask(4), scores, -np.inf)
+H  weights = np.where(causal_mask(4), weights, 0)
 """
 LINES = {line[0]: line[3:] for line in PRINTED.splitlines()}
 
 
 def prefill_lines() -> None:
-    """Print the seven lines of `order_prefill`, shuffled, each with its letter."""
+    """Print the eight lines of `order_prefill`, shuffled, each with its letter."""
     print(PRINTED, end="")
-
-
-def hide_future(made: dict[str, Any]) -> None:
-    """Mask the scores, and the weights, if they have been made."""
-    if "scores" not in made:
-        raise NameError(name="scores")
-    made["scores"] = np.where(toy.causal_mask(T), made["scores"], -np.inf)
-    if "weights" in made:
-        made["weights"] = made["weights"] * toy.causal_mask(T)
 
 
 def run_lines(order: Sequence[str]) -> dict[str, Any]:
     """Execute the lines in this order on the prompt, and return every name they made."""
     made: dict[str, Any] = {"VOCABULARY": toy.VOCABULARY, "numbers": np.array(NUMBERS)}
     made |= {"greedy": greedy, "readout": toy.readout, "rule_scores": toy.rule_scores, "softmax": softmax}
-    made["hide_future"] = lambda: hide_future(made)
+    made |= {"np": np, "causal_mask": toy.causal_mask}
     for n, letter in enumerate(order):
         try:
             exec(LINES[letter], made)
@@ -66,10 +58,11 @@ def read_order(answer: Any) -> list[str]:
         raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
     order = [letter.strip().upper() for letter in answer if letter.strip(" ,")]
     if odd := next((letter for letter in order if letter not in LINES or order.count(letter) > 1), ""):
-        told = "is no line, or is there twice; expected letters from A to G, each once."
+        told = "is no line, or is there twice; expected letters from A to H, each once."
         raise NotRightError(f"{odd!r} {told}")
-    if len(order) == len(LINES):
-        raise NotRightError("all seven lines are there; expected six.", "C and F both make `logits`.")
+    if len(order) > 6:
+        twice = "C and F both make `logits`, and G and H both mask: one of each is wrong."
+        raise NotRightError(f"{len(order)} lines are there; expected six.", twice)
     return order
 
 
@@ -89,13 +82,13 @@ def order_makes(answer: Any, part: str) -> Any:
 
 order_prefill = Exercise(
     name="order_prefill",
-    todo='put six of the letters A to G in order, such as ["A", "B", …].',
+    todo='put six of the letters A to H in order, such as ["A", "B", …].',
     cases=[Case((part,), "these lines") for part in ("weights", "contexts", "logits")],
     run=order_makes,
     right=list("DGBEFA"),
     wrong=[
         "softmax before the mask: 0 on the weights leaves sums of less than 1.",
-        list("DBGEFA"),
+        list("DBHEFA"),
         "which token predicts? The next word comes from the last one: no other saw the whole prompt.",
         list("DGBECA"),
         "no mask before the contexts: every token sees the future.",

@@ -64,9 +64,11 @@ def targets_and_weights(
     weights = [trace.attention_weights(i, layer, head) for i in range(n)]
 
     def draw(sheet: Sheet) -> None:
-        left, top, row = (62.0, 92.0, 22.0) if sheet.narrow else (80.0, 92.0, 24.0)
-        cell = (sheet.width - left - (160 if sheet.narrow else 280)) / n
+        left, top, row = (66.0, 112.0, 22.0) if sheet.narrow else (80.0, 92.0, 24.0)
+        cell = (sheet.width - left - (121 if sheet.narrow else 280)) / n
+        after = left + cell * n + (21 if sheet.narrow else 12)
         sheet.note(18, 18, "Square: how much a line looks at a word.")
+        sheet.note(18, 38, "At a line's end: the word of the column below.")
         for i, line in enumerate(weights):
             y = top + row * (i + 0.5)
             sheet.note(left - 8, y, shorten(words[i], left - 12, SMALL), at="right", colour="ink")
@@ -76,10 +78,10 @@ def targets_and_weights(
                     x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2, fill="panel", edge="line", radius=2
                 )
                 sheet.square(x, y, (min(cell, row) - 4) * float(weight) ** 0.5, "query")
-            if i < n - 1 and not sheet.narrow:
-                sheet.note(left + cell * (i + 1) + 5, y, words[i])
-            _target(sheet, left + cell * n + 12, y, words[i + 1], given[i], prefill=i == n - 1)
-        _heads(sheet, left + cell * n + 12, top)
+            if i < n - 1:
+                sheet.note(left + cell * (i + 1) + 3, y, words[i])
+            _target(sheet, after, y, words[i + 1], given[i], prefill=i == n - 1)
+        _heads(sheet, after, top)
 
     most = [int(line.argmax()) for line in weights]
     said = [
@@ -108,9 +110,10 @@ def _target(sheet: Sheet, x: float, y: float, word: str, p: float, *, prefill: b
     """A line's target with its chance; behind it what prefill uses."""
     used, unused = ("generated fill", "generated"), ("panel", "line")
     fill, edge = used if prefill and sheet.narrow else unused
-    sheet.box(x, y - 10, 72, 20, fill=fill, edge=edge, radius=6)
-    sheet.text(x + 36, y, shorten(word, 66, SMALL), at="center", size=SMALL)
-    sheet.note(x + 110, y, percent(p), at="right", colour="ink")
+    width = 62 if sheet.narrow else 72
+    sheet.box(x, y - 10, width, 20, fill=fill, edge=edge, radius=6)
+    sheet.text(x + width / 2, y, shorten(word, width - 6, SMALL), at="center", size=SMALL)
+    sheet.note(x + (92 if sheet.narrow else 110), y, percent(p), at="right", colour="ink")
     if not sheet.narrow:
         fill, edge = used if prefill else ("none", "line")
         sheet.box(x + 124, y - 10, 72, 20, fill=fill, edge=edge, radius=6, dashed=not prefill)

@@ -89,7 +89,14 @@ class Stepper(View):
     @property
     def invitation(self) -> str:
         """What to do where the stepper is not running yet."""
-        return fill(super().invitation, passes=len(self.trace.runs[0].steps))
+        return fill(super().invitation, passes=self._n_passes)
+
+    @property
+    def _n_passes(self) -> int:
+        """The passes that are stepped through: training is one where the stepper starts there."""
+        run = self.trace.runs[0]
+        at_training = getattr(run.events[self.start], "phase", "") == "training"
+        return len(run.passes if at_training else run.steps)
 
     def still(self) -> Still:
         """Return pictures of prefill and of a step with the cache and without, with their numbers."""
@@ -100,7 +107,7 @@ class Stepper(View):
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)
-        return f"Stepper({self.trace.model.name}: {tokens} tokens, {len(self.trace.runs[0].steps)} passes)"
+        return f"Stepper({self.trace.model.name}: {tokens} tokens, {self._n_passes} passes)"
 
 
 def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
