@@ -26,10 +26,10 @@ from sizes import SHORT  # noqa: E402
 
 from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Live, Stepper, WhatIf  # noqa: E402
+from helpers.stepper import Live, Pool, Stepper, WhatIf  # noqa: E402
 from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
 from helpers.stepper.stepper import PANELS  # noqa: E402
-from helpers.trace import Trace, write_whole  # noqa: E402
+from helpers.trace import EngineTrace, Trace, write_whole  # noqa: E402
 
 TITLE = "Watch it decode"
 QUESTION = (
@@ -188,7 +188,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
         Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
         Link("By your question", "ways.html#question", f"“{CATCHING}” and {len(questions()) - 1} more."),
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
-        Link("Gallery", "gallery.html", "A toy, a diary and a published model, to step through."),
+        Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
         Link("Prefill against decode", "card.html", "Both on one card, to print."),
         Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
@@ -248,8 +248,41 @@ def gallery(diary: Trace) -> dict[str, str]:
             title, [Section(said, stepper), Section(links=[Link("Gallery", "gallery.html")])], said
         )
     links = [Link(title, name, said) for name, (title, _, said) in shown.items()]
+    title, said = (
+        "Six diaries, twelve pages",
+        "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E begin "
+        "alike and share pages. Where no page is free, the youngest is sent back, and comes again.",
+    )
+    pages["pool.html"] = build(
+        title, [Section(said, Pool(six_diaries())), Section(links=[Link("Gallery", "gallery.html")])], said
+    )
+    links.append(Link(title, "pool.html", said))
     back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
-    return {**pages, "gallery.html": build("Gallery", [Section("Three runs.", links=[*links, back])])}
+    return {**pages, "gallery.html": build("Gallery", [Section("Four runs.", links=[*links, back])])}
+
+
+def six_diaries() -> EngineTrace:
+    """An engine's run: three texts that begin alike, three others, 12 pages of 6 rows."""
+    from helpers.model import evaluate, shipped  # with PyTorch: takes a second
+    from helpers.recording.engine import StepRecorder
+    from helpers.serve.engine import Engine
+
+    model, tokenizer = shipped.load()
+    begin = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake."
+    alike = (f"{begin} {more}" for more in ("Today weather is so", "Today weather is cold", "A fox slept in"))
+    others = (tokenizer.encode(diary.text) for diary in evaluate.held_out_diaries(6, seed=1)[1:4])
+    a, c, e = map(tokenizer.encode, alike)
+    b, d, f = (tokens[:n] for tokens, n in zip(others, (14, 22, 10), strict=True))
+    coming = {0: [("A", a, 12), ("B", b, 5)], 1: [("C", c, 12)], 4: [("D", d, 10)], 7: [("E", e, 9)]}
+    coming[10] = [("F", f, 8)]
+    engine = Engine(model, slots=3, budget=24, n_pages=12, page_size=6, eos_ids=())
+    with StepRecorder(engine.scheduler, lambda token: tokenizer.decode([token]), "diaries") as recorder:
+        for n in range(100):
+            for request in coming.pop(n, []):
+                engine.add(*request)
+            if engine.busy:
+                engine.step()
+    return recorder.trace
 
 
 def led_on() -> dict[str, str]:

@@ -70,6 +70,7 @@ PURE = (
     "frame",
     "geometry",
     "links",
+    "pool",
     "race",
     "strip",
     "toy",

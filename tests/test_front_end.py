@@ -15,6 +15,7 @@ from helpers.trace import Trace
 from tests.expected import expected
 from tests.machine import ROOT
 from tests.made_traces import WALKED, every_look
+from tests.pool_cases import write_pools
 from tests.toy_cases import write_cases
 from tests.work_cases import write_work
 
@@ -41,6 +42,7 @@ def write_traces(folder: Path) -> None:
     (folder / "expected.json").write_text(json.dumps(walked), encoding="utf-8")
     write_cases(folder)
     write_work(folder)
+    write_pools(folder)
 
 
 def test_javascript(node: str, tmp_path: Path) -> None:

@@ -164,13 +164,14 @@ def assemble(
     """
     data = list(dict.fromkeys(text for text, _ in views.values()))
     shown = [{**told, "id": name, "data": data.index(text)} for name, (text, told) in views.items()]
+    unused = () if any(told["view"] == "pool" for _, told in views.values()) else ("pool",)
     fetches = any("published" in told for _, told in views.values())
     parts = {
         "connect": "connect-src 'self'; " if fetches else "",  # else a page can send nothing anywhere
         "title": _escaped("title", title),
         "summary": _escaped("summary", summary),
         "picture": f'<meta property="og:image" content="{_escaped("picture", picture)}">' if picture else "",
-        "style": (script.stylesheet() if views else "") + style,
+        "style": (script.stylesheet(unused) if views else "") + style,
         "body": body,
         "script": script.bundle() if views else "",
         "views": _data(json.dumps(shown)),

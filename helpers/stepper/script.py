@@ -7,7 +7,7 @@ from functools import cache
 
 from helpers.stepper.format import HERE, VIEW
 
-STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "live")
+STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "live", "pool")
 
 
 @cache
@@ -46,9 +46,11 @@ def _variables(theme: str) -> str:
 
 
 @cache
-def stylesheet() -> str:
-    """The palette of view.json and the styles of the views, without what only people need in them."""
-    rules = "\n".join((HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
+def stylesheet(without: tuple[str, ...] = ()) -> str:
+    """The palette of view.json and the styles of the views, or not of all, without what only people need."""
+    rules = "\n".join(
+        (HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES if name not in without
+    )
     light, dark = _variables("light"), _variables("dark")
     whole = f".wid-view {{ {light}}}\n.wid-view.wid-dark {{ {dark}}}\n{rules}"
     return re.sub(r"/\*.*?\*/|(?<=[{};,:]) +|;? +(?=})| +(?={)|\n+ *", "", whole, flags=re.DOTALL)

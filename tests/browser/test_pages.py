@@ -18,7 +18,7 @@ from helpers.trace import Trace
 from helpers.trace.document import VERSION
 
 pytestmark = pytest.mark.browser
-VIEWS = ".wid-writer, .wid-stepper, .wid-what_if"
+VIEWS = ".wid-writer, .wid-stepper, .wid-what_if, .wid-pool"
 SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the third: a desk at 200% zoom
 
 

@@ -147,18 +147,21 @@ function readContexts(runs) {
   return found;
 }
 
+/** A TraceError where a record is of another format or version: its fields may mean something else.
+ * @param {{ format: unknown, version: unknown }} record @param {string} wanted */
+export function checkFormat({ format, version }, wanted) {
+  if (format === wanted && version === VERSION) return;
+  const got = `${format}, version ${JSON.stringify(version)}`;
+  throw new TraceError(fillText(VIEW.labels.refused, { got, expected: `${wanted}, version ${VERSION}` }));
+}
+
 /**
  * The record, prepared: runs with and without a cache, histories, contexts, layers and heads. A TraceError where it is
- * of another format or version: its fields may mean something else.
+ * of another format or version.
  * @param {Trace} data @returns {TraceRecord}
  */
 export function readTrace(data, sequence = 0) {
-  if (data.format !== FORMAT || data.version !== VERSION) {
-    const expected = `${FORMAT}, version ${VERSION}`;
-    const { format, version } = /** @type {{ format: unknown, version: unknown }} */ (data);
-    const got = `${format}, version ${JSON.stringify(version)}`;
-    throw new TraceError(fillText(VIEW.labels.refused, { got, expected }));
-  }
+  checkFormat(data, FORMAT);
   const runs = data.runs.map((run) => readRun(run, sequence));
   const { prompt, tokens } = data.sequences[sequence];
   const newest = runs.flatMap((run) => run.events.map(({ queries }) => queries.at(-1) ?? 0));

@@ -1,0 +1,370 @@
+// Draws an engine's run: requests as bands over steps, and below them the pages of the pool in one of the steps.
+import VIEW from "../view.json" with { type: "json" };
+import { nearest } from "./address.js";
+import { fillText } from "./format.js";
+import { Button, Legend, Sentence, Slider, Switch } from "./parts.jsx";
+import * as pools from "./pool.js";
+import { View } from "./view.jsx";
+
+/** @import { Moment, Pointed } from "./pool.js" */
+
+const [POOL, SAY] = [VIEW.pool, VIEW.stepper];
+const PLAY_EVERY = 900; // milliseconds; long runs go faster
+const PLAY_IN_ALL = 40_000;
+const LETTER = 8; // pixels of width
+const LETTERS = 12; // and of height that a letter takes
+const NUMBERED = 40; // pixels: pages as wide as this show their numbers
+const CHIP = 20; // pixels of height of one that waits
+
+export class PoolView extends View {
+  /** @type {Pointed | null} */
+  about = null;
+  /** @type {ReturnType<typeof setInterval> | null} */
+  playing = null;
+  /** @type {Map<string, { key: string, node: import("preact").ComponentChild }>} */
+  kept = new Map();
+
+  /** @param {Element} el @param {import("./schema").EngineTrace} data @param {any} options */
+  constructor(el, data, options) {
+    const pool = pools.poolOf(data);
+    super(el, options, "pool", fillText(POOL.label, { model: data.name }));
+    this.pool = pool;
+    this.last = data.steps.length - 1;
+    this.first = options.step;
+    /** @type {{ step: number, request: number | null }} */
+    this.view = { step: this.first, request: null };
+    this.sentences = data.steps.map((_, n) => [pools.poolSentence(pool, n)]);
+    this.longest = this.sentences.reduce((a, b) => (b[0].length > a[0].length ? b : a));
+    const done = new Set(
+      pool.stays.flatMap(({ back, blocks }) => [back && "back", ...blocks.map((b) => b.kind)]),
+    );
+    this.legend = Object.entries(POOL.legend)
+      .filter(([kind]) => done.has(kind))
+      .map(([kind, said]) => [`wid-doing ${kind}`, "", said]);
+    this.start();
+  }
+
+  state() {
+    const { step, request } = this.view;
+    return {
+      step: step === this.first ? null : step + 1,
+      request: request === null ? null : this.pool.marks[request],
+    };
+  }
+
+  /** @param {Map<string, string>} values */
+  goTo(values) {
+    const { value, fits } = nearest(values.get("step"), 1, this.last + 1, this.first + 1);
+    const mark = values.get("request");
+    const request = mark === undefined ? -1 : this.pool.marks.indexOf(mark);
+    this.change({ step: (value ?? this.first + 1) - 1, request: request < 0 ? null : request });
+    return [...(fits ? [] : ["step"]), ...(mark !== undefined && request < 0 ? ["request"] : [])];
+  }
+
+  /** @param {KeyboardEvent & { target: any }} event @returns {(() => void) | null | undefined} */
+  keyAction({ key, target }) {
+    if (target.tagName === "SELECT") return null;
+    const { step, request } = this.view;
+    const { length } = this.pool.marks;
+    /** @param {number} by */
+    const choose = (by) => {
+      const next = (request ?? (by > 0 ? -1 : length)) + by;
+      return () => this.change({ request: next < 0 || next >= length ? null : next });
+    };
+    /** @type {Record<string, () => void>} */
+    const acts = {
+      ArrowLeft: () => this.change({ step: step - 1 }),
+      ArrowRight: () => this.change({ step: step + 1 }),
+      Home: () => this.change({ step: 0 }),
+      End: () => this.change({ step: this.last }),
+      ...(target.tagName !== "INPUT" && { ArrowUp: choose(-1), ArrowDown: choose(1) }),
+      ...(target.tagName !== "BUTTON" && { " ": () => this.togglePlay() }),
+    };
+    return acts[key];
+  }
+
+  togglePlay() {
+    if (this.playing !== null) return this.stop();
+    if (this.view.step === this.last) this.change({ step: 0 });
+    this.comeIntoSight();
+    this.playing = setInterval(() => this.playOn(), Math.min(PLAY_EVERY, PLAY_IN_ALL / (this.last + 1)));
+    this.draw();
+  }
+
+  playOn() {
+    if (!this.root.isConnected) return this.stop();
+    this.change({ step: this.view.step + 1 });
+    if (this.view.step === this.last) this.stop();
+  }
+
+  stop() {
+    clearInterval(this.playing ?? undefined);
+    this.playing = null;
+    this.draw();
+  }
+
+  /** Change the view and draw it; leaves performance entries named "wid-step". @param {Partial<PoolView["view"]>} wanted */
+  change(wanted) {
+    const next = { ...this.view, ...wanted };
+    next.step = Math.max(0, Math.min(this.last, next.step));
+    if (next.step === this.view.step && next.request === this.view.request) return;
+    this.view = next;
+    this.keepAddress();
+    const started = performance.now();
+    this.draw();
+    performance.measure("wid-step", { start: started, end: performance.now() });
+  }
+
+  /** What was drawn under this name, as long as it looks the same: most of 512 pages do, from step to step.
+   * @param {string} name @param {unknown[]} looks @param {() => import("preact").ComponentChild} draw */
+  asBefore(name, looks, draw) {
+    const key = String(looks);
+    const before = this.kept.get(name);
+    if (before?.key === key) return before.node;
+    const node = draw();
+    this.kept.set(name, { key, node });
+    return node;
+  }
+
+  /** A long run is wider than its box: what is now stays in it. */
+  keepInSight() {
+    const { line, step } = pools.poolLayout(this.pool, this.width);
+    const box = this.root.querySelector(".wid-lanes");
+    const [left, room] = [this.view.step * step, this.width - line];
+    if (!box || step * (this.last + 1) <= room) return;
+    if (left < box.scrollLeft || left + step > box.scrollLeft + room) box.scrollLeft = left - room / 2;
+  }
+
+  /** Light up what is under the pointer. @param {Event & { target: any }} event */
+  point({ target }) {
+    const { page, request } = target.closest("[data-page], [data-request]")?.dataset ?? {};
+    const about = page ? { page: Number(page) } : request ? { request: Number(request) } : null;
+    if (JSON.stringify(about) === JSON.stringify(this.about)) return;
+    this.about = about;
+    super.draw();
+  }
+
+  draw() {
+    this.root.dataset.step = String(this.view.step + 1);
+    super.draw();
+    this.keepInSight();
+  }
+
+  template() {
+    const { pool, view } = this;
+    const moment = pools.momentAt(pool, view.step);
+    const about = this.about ?? (view.request === null ? null : { request: view.request });
+    const lit = pools.litBy(moment, about);
+    const layout = pools.poolLayout(pool, this.width);
+    const point = (/** @type {Event} */ event) => this.point(event);
+    return (
+      <>
+        {this.controls()}
+        <Sentence parts={this.sentences[view.step]} longest={[this.longest]} />
+        {this.counts()}
+        <div class="wid-pooled" onPointerOver={point} onPointerLeave={point}>
+          <div class="wid-time">
+            {layout.line > 0 && this.line(layout, moment, lit)}
+            {this.lanes(layout, lit)}
+          </div>
+          <Legend items={this.legend} />
+          {this.pages(layout, moment, lit)}
+        </div>
+        <p class="wid-readout soft">
+          {(about && pools.pointedAt(pool, view.step, moment, about)) || POOL.point}
+        </p>
+        <Legend
+          items={Object.entries(POOL.pagelegend).map(([kind, said]) => [`wid-page ${kind}`, "", said])}
+        />
+        <div class="wid-unseen" role="note" aria-label={POOL["in words"]}>
+          {pools.describePool(pool, view.step, moment).map((line) => (
+            <p>{line}</p>
+          ))}
+        </div>
+      </>
+    );
+  }
+
+  controls() {
+    const { step, request } = this.view;
+    return (
+      <div class="wid-controls">
+        <div class="wid-buttons">
+          <Button aria-disabled={step === 0} onClick={() => this.change({ step: step - 1 })}>
+            {SAY.back}
+          </Button>
+          <Button
+            class="wid-go"
+            aria-disabled={step === this.last}
+            onClick={() => this.change({ step: step + 1 })}
+          >
+            {SAY.next}
+          </Button>
+          <Button onClick={() => this.togglePlay()}>
+            {VIEW.race[this.playing === null ? "play" : "pause"]}
+          </Button>
+          <Slider
+            {...{ min: 0, max: this.last, value: step, "aria-label": POOL.step }}
+            aria-valuetext={fillText(POOL.at, { step: step + 1, steps: this.last + 1 })}
+            onInput={(e) => this.change({ step: Number(e.currentTarget.value) })}
+          />
+        </div>
+        <Switch
+          {...{ label: POOL.request, names: [POOL.nobody, ...this.pool.marks] }}
+          chosen={request === null ? 0 : request + 1}
+          choose={(i) => this.change({ request: i ? i - 1 : null })}
+        />
+      </div>
+    );
+  }
+
+  counts() {
+    const { pool, view } = this;
+    return (
+      <div class="wid-counts">
+        {pools.COUNTED.map((what) => {
+          const { now, soFar, sum } = pools.countAt(pool, view.step, what);
+          const shown = what === "used" ? fillText(POOL.of, { used: now, pages: pool.n_pages }) : now;
+          return (
+            <span class="wid-counter" data-count={what}>
+              <b>{shown.toLocaleString("en")}</b>
+              {POOL.counts[what]}
+              <i>{fillText(POOL[sum ? "so far" : "most"], { soFar })}</i>
+            </span>
+          );
+        })}
+      </div>
+    );
+  }
+
+  /** Those who wait, the first on top; who was sent back is marked.
+   * @param {ReturnType<typeof pools.poolLayout>} layout @param {Moment} moment @param {ReturnType<typeof pools.litBy>} lit */
+  line({ line, lane }, { step: { waiting } }, lit) {
+    const { pool, view } = this;
+    const room = Math.max(1, Math.floor((lane * pool.lanes - 2) / CHIP)); // the axis is as high as the word above
+    const shown = waiting.length > room ? waiting.slice(0, room - 1) : waiting;
+    const more = waiting.length - shown.length;
+    const ran = (/** @type {number} */ request) =>
+      pool.stays.some((s) => s.request === request && s.from < view.step);
+    return (
+      <div class="wid-queue" style={`width:${line}px`}>
+        <span class="soft">{POOL.line}</span>
+        {shown.map((request) => (
+          <span
+            class={`wid-chip ${ran(request) ? "back" : ""} ${lit.requests.has(request) ? "lit" : ""}`}
+            data-request={request}
+          >
+            {pool.marks[request]}
+          </span>
+        ))}
+        {more > 0 && <span class="soft">+{more}</span>}
+      </div>
+    );
+  }
+
+  /** @param {ReturnType<typeof pools.poolLayout>} layout @param {ReturnType<typeof pools.litBy>} lit */
+  lanes({ line, lane, step }, lit) {
+    const { pool, view } = this;
+    const every = [1, 2, 5, 10, 20, 50, 100].find((n) => n * step >= 34) ?? 200;
+    const ticks = [...pool.steps.keys()].filter((n) => n === 0 || (n + 1) % every === 0);
+    const jump = (/** @type {MouseEvent & { currentTarget: Element }} */ { currentTarget, clientX }) =>
+      this.change({ step: Math.floor((clientX - currentTarget.getBoundingClientRect().left) / step) });
+    const size = `width:${step * pool.steps.length}px;height:${lane * pool.lanes}px;--lane:${lane}px`;
+    return (
+      <div class="wid-lanes" style={`max-width:calc(100% - ${line}px)`} role="img" aria-label={POOL.time}>
+        <div class="wid-slots" style={size} onClick={jump}>
+          {this.asBefore("stays", [this.width, ...lit.requests], () =>
+            pool.stays.map((stay) => (
+              <Stay
+                {...{ stay, lane, step }}
+                mark={pool.marks[stay.request]}
+                lit={lit.requests.has(stay.request)}
+              />
+            )),
+          )}
+          <i class="wid-coming" style={`left:${(view.step + 1) * step}px`} />
+          <i class="wid-now" style={`left:${view.step * step}px;width:${step}px`} />
+        </div>
+        <div class="wid-ticks soft" style={`width:${step * pool.steps.length}px`}>
+          {ticks.map((n) => (
+            <span style={`left:${(n + 0.5) * step}px`}>{n + 1}</span>
+          ))}
+        </div>
+      </div>
+    );
+  }
+
+  /** @param {ReturnType<typeof pools.poolLayout>} layout @param {Moment} moment @param {ReturnType<typeof pools.litBy>} lit */
+  pages({ columns, page, high }, { pages }, lit) {
+    const { pool, view } = this;
+    const grid = `grid-template-columns:repeat(${columns},${page}px);grid-auto-rows:${high}px`;
+    return (
+      <div
+        class={`wid-pages ${page < NUMBERED ? "wid-close" : ""}`}
+        role="img"
+        aria-label={POOL.pages}
+        style={grid}
+      >
+        {pages.map((one, number) => {
+          const place = lit.places.get(number);
+          const looks = [page, place, Object.values(one), one.taken && view.step];
+          return this.asBefore(`page ${number}`, looks, () => (
+            <Page {...{ one, number, page, high, step: view.step, pool, place }} />
+          ));
+        })}
+      </div>
+    );
+  }
+}
+
+/** A request's time in a slot: a band in its pattern, its prompt and its words told apart.
+ * @param {{ stay: ReturnType<typeof pools.staysOf>[number], mark: string, lane: number, step: number, lit: boolean }} props */
+function Stay({ stay: { request, slot, from, to, back, blocks }, mark, lane, step, lit }) {
+  const place = `top:${slot * lane}px;left:${from * step}px;width:${(to - from) * step}px`;
+  const fits = (/** @type {number} */ many) => lane >= LETTERS && many * step > LETTER * mark.length + 2;
+  return (
+    <div
+      class={`wid-stay p${pools.patternOf(request)} ${back ? "back" : ""} ${lit ? "lit" : ""}`}
+      style={place}
+      data-request={request}
+    >
+      {blocks.map((block) => (
+        <i class={`wid-doing ${block.kind}`} style={`flex-grow:${block.to - block.from}`}>
+          {fits(block.to - block.from) && <b>{mark}</b>}
+        </i>
+      ))}
+    </div>
+  );
+}
+
+/** A page: the letters of all its owners, its rows; its number, or its place in the table that is pointed at.
+ * @param {{ one: Moment["pages"][number], number: number, page: number, high: number, step: number,
+ *   pool: pools.Pool, place: number | undefined }} props */
+function Page({ one, number, page, high, step, pool, place }) {
+  const { owners, holder, before, filled, taken, findable } = one;
+  const marks = (findable ? [holder] : owners).map((request) => pool.marks[request]);
+  const many = Math.floor((page - 4) / LETTER) * Math.max(1, Math.floor((high - 4) / LETTERS)); // letters
+  const state = owners.length
+    ? owners.length > 1
+      ? "owned shared"
+      : "owned"
+    : findable
+      ? "findable"
+      : "free";
+  const share = (/** @type {number} */ rows) => `${(100 * rows) / pool.page_size}%`;
+  const rows = owners.length > 0 || findable;
+  return (
+    <div
+      class={`wid-page ${state} p${pools.patternOf(holder)} ${place === undefined ? "" : "lit"}`}
+      data-page={number}
+    >
+      {rows && <i class="wid-filled" style={`width:${share(filled)}`} />}
+      {rows && filled > before && owners.length > 0 && (
+        <i class="wid-filled new" style={`left:${share(before)};width:${share(filled - before)}`} />
+      )}
+      {taken && <i class="wid-taken" key={step} />}
+      {(place !== undefined || page >= NUMBERED) && <small>{place ?? number}</small>}
+      <b>{marks.join("").length <= many ? marks.join("\u200b") : `×${marks.length}`}</b>
+    </div>
+  );
+}

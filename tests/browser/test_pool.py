@@ -1,0 +1,198 @@
+"""The pool in a Chromium, on the saved page: from disk, with the network off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from helpers.stepper import Pool
+from helpers.stepper.format import VIEW
+from tests.pool_cases import MADE, trace
+
+pytestmark = pytest.mark.browser
+POOL = VIEW["pool"]
+READ = """() => ({
+  step: Number(document.querySelector(".wid-pool").dataset.step),
+  height: document.querySelector(".wid-pool").offsetHeight,
+  sentence: document.querySelector(".wid-sentence").textContent,
+  spoken: document.querySelector("input[type=range]").getAttribute("aria-valuetext"),
+  counts: [...document.querySelectorAll(".wid-counter b")].map((b) => b.textContent),
+  soFar: [...document.querySelectorAll(".wid-counter i")].map((i) => i.textContent),
+  waiting: [...document.querySelectorAll(".wid-chip")].map((chip) => chip.textContent),
+  words: document.querySelector(".wid-unseen").children.length,
+  now: document.querySelector(".wid-now").offsetLeft / document.querySelector(".wid-slots").offsetWidth,
+  pages: [...document.querySelectorAll(".wid-pages > .wid-page")].map((page) => ({
+    letters: page.querySelector("b").textContent.replaceAll("\\u200b", ""),
+    state: page.className.split(" ")[1],
+    filled: parseFloat(page.querySelector(".wid-filled")?.style.width ?? "0"),
+    taken: page.querySelector(".wid-taken") !== null,
+  })),
+})"""
+LIT = """() => [".wid-page.lit", ".wid-stay.lit"].map((lit) => [...document.querySelectorAll(lit)]
+  .map((node) => [Number(node.dataset.page ?? node.dataset.request),
+    node.querySelector("small")?.textContent]))"""
+STEPS = "performance.getEntriesByName('wid-step').map((entry) => entry.duration)"
+
+
+@pytest.fixture(autouse=True)
+def no_problems(problems: list[str]) -> Iterator[None]:
+    """Nothing in the console, whatever is done."""
+    yield
+    assert problems == []
+
+
+@pytest.fixture
+def show(page: Page, tmp_path: Path) -> Callable[..., Page]:
+    """Save a pool's page and open it offline; at an address, a width, with a theme or without motion."""
+
+    def opened(name: str, address: str = "", width: int = 940, **media: Any) -> Page:
+        Pool(trace(name)).save_html(tmp_path / "pool.html")
+        page.context.set_offline(True)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(**media)
+        page.goto("about:blank")
+        page.goto((tmp_path / "pool.html").as_uri() + address)
+        page.locator(".wid-pool").focus()
+        return page
+
+    return opened
+
+
+def expected(view: Pool, n: int) -> dict[str, Any]:
+    """What a step has to show."""
+    pages, counts = view.pages(n), {what: view.count(n, what) for what in POOL["counts"]}
+    states = {
+        (True, False): "findable",
+        (False, False): "free",
+    }
+    return {
+        "step": n + 1,
+        "sentence": view.sentence(n),
+        "spoken": f"step {n + 1} of {len(view.trace.steps)}",
+        "counts": [f"{now:,}" + f" of {len(pages)}" * (what == "used") for what, (now, _) in counts.items()],
+        "soFar": [
+            f"{all_:,} so far" if what in ("run", "found") else f"at most {all_:,}"
+            for what, (_, all_) in counts.items()
+        ],
+        "pages": [
+            {
+                "letters": view.owners(page),
+                "state": "owned" if page["owners"] else states[page["findable"], False],
+                "filled": pytest.approx(100 * page["filled"] / view.trace.page_size, abs=0.01)
+                if page["owners"] or page["findable"]
+                else 0,
+                "taken": page["taken"],
+            }
+            for page in pages
+        ],
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "many"])
+def test_every_step_is_the_traces(show: Callable[..., Page], name: str) -> None:
+    """By the arrow key from step to step, and back."""
+    view = Pool(trace(name))
+    page = show(name)
+    first = shown = page.evaluate(READ)
+    for n, step in enumerate(view.trace.steps):
+        shown = page.evaluate(READ)
+        want = expected(view, n)
+        assert {key: shown[key] for key in want} == want
+        assert shown["height"] == first["height"], "nothing moves but what runs"
+        waiting = [view.marks[one] for one in step.waiting]
+        assert [chip.removeprefix("↩") for chip in shown["waiting"]] == waiting[: len(shown["waiting"])]
+        assert shown["now"] == pytest.approx(n / len(view.trace.steps), abs=0.01)
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate(READ) == shown, "the last step"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(READ)["step"] == len(view.trace.steps) - 1
+    page.keyboard.press("Home")
+    assert page.evaluate(READ) == first
+    page.keyboard.press("End")
+    assert page.evaluate(READ) == shown
+
+
+def test_who_is_pointed_at_lights_up(show: Callable[..., Page]) -> None:
+    page = show("six", "#step=6")
+    view = Pool(trace("six"))
+    shares = {share.request: share for share in view.trace.steps[5].running}
+    readout = page.locator(".wid-readout")
+    assert readout.inner_text() == POOL["point"]
+    page.locator('[data-request="1"]').first.hover()
+    lit, stays = page.evaluate(LIT)
+    assert lit == sorted([number, str(n + 1)] for n, number in enumerate(shares[1].table))
+    assert {one for one, _ in stays} == {1}
+    assert readout.inner_text().startswith(f"B: {shares[1].stop} rows in {len(shares[1].table)} pages")
+    shared = next(number for number in shares[0].table if number in shares[1].table)
+    page.locator(f'[data-page="{shared}"]').hover()
+    lit, stays = page.evaluate(LIT)
+    assert [one for one, _ in lit] == [shared]
+    assert {one for one, _ in stays} == {0, 1}
+    assert f"Page {shared} of A, B: 4 of 4 rows" in readout.inner_text()
+    page.mouse.move(0, 0)
+    assert page.evaluate(LIT) == [[], []]
+    page.locator(".wid-pool").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert {one for one, _ in page.evaluate(LIT)[1]} == {1}
+    expect(page).to_have_url(re.compile("#step=6&request=B$"))
+    page.get_by_role("button", name="none", exact=True).click()
+    assert page.evaluate(LIT) == [[], []]
+    box: Any = page.locator(".wid-slots").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 2.5 / len(view.trace.steps), box["y"] + 2)
+    assert page.evaluate(READ)["step"] == 3
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_play_and_the_flash_of_a_page_taken_anew(show: Callable[..., Page], motion: str) -> None:
+    page = show("six", reduced_motion=motion)
+    moving = "document.getAnimations().filter((one) => one.animationName === 'wid-taken').length"
+    page.get_by_role("button", name="Next").click()
+    taken = sum(one["taken"] for one in page.evaluate(READ)["pages"])
+    assert taken > 0
+    assert page.evaluate(moving) == (taken if motion == "no-preference" else 0)
+    page.wait_for_timeout(700)
+    assert page.evaluate(moving) == 0, "once"
+    page.get_by_role("slider").fill("16")
+    page.locator(".wid-pool").focus()
+    page.keyboard.press(" ")
+    expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=10_000)
+    assert page.evaluate(READ)["step"] == 20
+    expect(page).to_have_url(re.compile("#step=20$"))
+
+
+def test_an_address_is_a_step_and_a_request_or_the_nearest(show: Callable[..., Page]) -> None:
+    for address, step, wrong in (
+        ("", 1, ""),
+        ("#step=7&request=C", 7, ""),
+        ("#step=99", 20, "step"),
+        ("#step=x&request=Z", 1, "step, request"),
+    ):
+        page = show("six", address)
+        assert page.evaluate(READ)["step"] == step, address
+        said = VIEW["labels"]["no such"].replace("{names}", wrong) if wrong else ""
+        assert page.locator(".wid-advice").text_content() == said
+
+
+@pytest.mark.parametrize("width", [280, 400, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_width_and_both_themes(show: Callable[..., Page], width: int, scheme: str) -> None:
+    for name in ("six", "many"):
+        page = show(name, "#step=18", width, color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator(".wid-view.wid-dark").count() == (scheme == "dark")
+        cut = "(all) => all.filter((b) => b.scrollWidth > b.parentElement.clientWidth).length"
+        assert page.locator(".wid-pages b").evaluate_all(cut) == 0
+        page.keyboard.press("End")
+        edges: list[Any] = [page.locator(one).bounding_box() or {} for one in (".wid-now", ".wid-lanes")]
+        now, box = (edge["x"] + edge["width"] for edge in edges)
+        assert now <= box + 1, "what is now is in sight"
+        for _ in range(12):
+            page.keyboard.press("ArrowLeft")
+        assert median(page.evaluate(STEPS)) < (16 if name == "six" else 60), "on a busy machine"

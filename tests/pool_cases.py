@@ -1,0 +1,111 @@
+"""Runs of a scheduler as traces, what its books say of each step, and what Python makes of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from helpers.recording.engine import StepRecorder
+from helpers.serve.pages import PageManager
+from helpers.serve.scheduler import Plan, Scheduler
+from helpers.serve.sequence import Request
+from helpers.stepper import Pool
+from helpers.stepper.format import VIEW
+from helpers.trace import EngineTrace
+from tests.made_traces import HOSTILE
+
+WORDS = "Mia writes from Oslo . Monday is sunny in the park A fox slept over lake Sunday was nice".split()
+Books = list[dict[str, Any]]
+
+
+def made(
+    n: int = 6, n_pages: int = 12, page_size: int = 4, slots: int = 3, budget: int | None = None, *,
+    seed: int = 36, own: tuple[int, int] = (3, 14), new: tuple[int, int] = (5, 12), words: list[str] = WORDS,
+    ids: Callable[[int], Any] = lambda n: chr(65 + n), kind: type[Scheduler] = Scheduler,
+) -> tuple[EngineTrace, Books]:  # fmt: skip
+    """Serve requests of which half begin alike, one more in each step; return the trace and the books."""
+    rng, books = random.Random(seed), Books()
+    tokens = partial(rng.choices, range(len(words)))
+    scheduler = kind(PageManager(n_pages, page_size), slots, budget)
+    begin = tokens(k=2 * page_size)
+    todo = [
+        Request(ids(i), begin * (rng.random() < 0.5) + tokens(k=rng.randint(*own)), rng.randint(*new))
+        for i in range(n)
+    ]
+    with StepRecorder(scheduler, words.__getitem__, "made") as recorder:
+        while todo or scheduler.waiting or scheduler.running:
+            if todo:
+                scheduler.add(todo.pop(0))
+            there = [*scheduler.running]
+            plan = scheduler.schedule()
+            books.append(booked(scheduler, plan, there))
+            done = [one for one, n in plan if n == one.n_left]
+            scheduler.ran(plan, {one: tokens(k=1)[0] for one in done})
+            pages = scheduler.pages
+            found = {page for page in pages.found.values() if not books[-1]["owners"][page]}
+            books[-1]["findable"] = {page: [words[i] for i in pages.holds[page][0][1]] for page in found}
+    return recorder.trace, books
+
+
+class Late(Scheduler):
+    """In every third step the youngest runs nothing."""
+
+    steps = 0
+
+    def schedule(self) -> Plan:
+        plan = super().schedule()
+        self.steps += 1
+        return plan[:-1] if self.steps % 3 == 0 else plan
+
+
+def booked(scheduler: Scheduler, plan: Plan, there: list[Any]) -> dict[str, Any]:
+    """What a scheduler and its pages say of a step that is planned and has not run."""
+    size, n = scheduler.pages.page_size, dict(plan)
+    owners = [*scheduler.pages.owners]
+    rows = {(r.table[i // size], i % size) for r in scheduler.running for i in range(r.n_run + n.get(r, 0))}
+    counts = {
+        "run": sum(n.values()),
+        "found": sum(one.n_run for one in scheduler.running if one not in there),
+        "used": sum(map(bool, owners)),
+        "wasted": size * sum(map(bool, owners)) - len(rows),
+        "waiting": len(scheduler.waiting),
+        "shared": sum(many > 1 for many in owners),
+    }
+    filled = [sum((page, i) in rows for i in range(size)) for page in range(len(owners))]
+    return {"owners": owners, "filled": filled, "counts": counts}
+
+
+MADE: dict[str, Callable[[], tuple[EngineTrace, Books]]] = {
+    "six": cache(made),
+    "chunks": cache(partial(made, budget=5, seed=8)),
+    "idle": cache(partial(made, seed=2, kind=Late)),
+    "numbers": cache(partial(made, n=30, n_pages=20, slots=6, seed=5, ids=lambda n: n)),
+    "hostile": cache(partial(made, seed=4, words=HOSTILE, ids=lambda n: f"<b>{n}</b>")),
+    "many": cache(partial(made, 64, 512, 16, 32, 256, seed=1, own=(40, 200), new=(20, 60), ids=lambda n: n)),
+}
+
+
+def trace(name: str) -> EngineTrace:
+    """The trace of a run by its name."""
+    return MADE[name]()[0]
+
+
+def write_pools(folder: Path) -> None:
+    """Write what the tests in JavaScript read: traces, and what Python's view says of each step."""
+    for name in MADE:
+        pool = Pool(trace(name))
+        steps = [
+            {
+                "pages": pool.pages(n),
+                "sentence": pool.sentence(n),
+                "counts": {what: pool.count(n, what) for what in VIEW["pool"]["counts"]},
+            }
+            for n in range(0, len(pool.trace.steps), 9 if name == "many" else 1)
+        ]
+        said = {"marks": pool.marks, "stays": pool.stays(), "steps": steps}
+        told = json.dumps({"trace": json.loads(pool.data), "said": said})
+        (folder / f"pool_{name}.json").write_text(told, encoding="utf-8")
