@@ -62,6 +62,12 @@ def reply_by_words(
     return kept, again
 
 
+def pages_by_starts(lengths: list[int], size: int) -> list[int]:
+    """Count the rows that begin a page."""
+    starts = [row for n in lengths for row in range(0, n, size)]
+    return [len(starts), len(starts) * size - sum(lengths)]
+
+
 def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
     """Number the tokens of each sequence, and give padding -1 and nothing to look at."""
     T = max(lengths)
@@ -118,5 +124,6 @@ RIGHT: dict[str, list[Any]] = {
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
     "quantize": [rounding_to_the_nearest],
     "ragged": [ragged_by_loops],
+    "pages_and_blanks": [pages_by_starts],
     "accept": [accept_by_takewhile],
 }

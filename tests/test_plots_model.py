@@ -139,6 +139,11 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "slots, one step": lambda: plots.slots({"w" * 80: [{}]}, 1),
     "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
     "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
+    "choices": lambda: plots.choices({(4, 64): (13e3, 9.0), (16, 64): (30.0, 9.0)}, (250, 25)),
+    "bars": lambda: plots.bars({"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens"),
+    "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
+    "who looks": lambda: plots.who_looks(np.kron(np.eye(2), np.tri(2)), "AABB"),
+    "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "ranks": two_ranks,
     "pairs": rope_pairs,
     "turned": turned_pairs,
@@ -416,6 +421,24 @@ def test_of_two_lines_that_end_on_one_spot_the_first_is_named_above() -> None:
         figure = plots.stall([16, 64, 256], [900.0, 300, 64], gap).figure
         heights = {text.get_text(): text.get_window_extent().y0 for text in texts(figure)}
         assert heights["TTFT of the long prompt"] > heights["longest wait of others"]
+
+
+def test_rows_of_pages_are_drawn_one_by_one() -> None:
+    assert picture_of("pages").alt.endswith("5 are taken, 26 of their rows are blank.")
+    for figure in both("pages"):
+        filled = [len(boxes(figure, name)) - 1 for name in ("query", "key", "value")]  # 1 explains
+        assert filled == [17, 32, 5]
+
+
+def test_padding_is_counted_and_blocks_see_themselves_alone() -> None:
+    assert "padded:   A, BBB; 6 squares, 2 of them padding. end to end" in picture_of("batches").alt
+    assert picture_of("who looks").alt.startswith("6 of 16 squares are filled. A looks at A; A looks at AA;")
+
+
+def test_what_is_short_enough_is_filled() -> None:
+    assert picture_of("choices").alt.endswith("Short enough: 16 slots with 64.")
+    for figure in both("choices"):
+        assert len(boxes(figure, "generated fill")) == 1
 
 
 def test_a_run_too_long_to_draw_is_refused() -> None:

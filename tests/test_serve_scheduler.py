@@ -24,7 +24,7 @@ from helpers.serve.fleet import Machine, against_first, apart, random_arrivals, 
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Sequence
-from helpers.serve.simulation import Times, fill, poisson, simulate
+from helpers.serve.simulation import Times, fill, poisson, simulate, who_runs
 from tests.planted import Bug, Planted
 
 planted = Planted()
@@ -103,6 +103,8 @@ def test_static_takes_13_steps_and_continuous_8() -> None:
     requests = [Request(n, [1], reply) for n, reply in enumerate([2, 8, 3, 7, 5, 1])]
     static, continuous = Static(PageManager(100), 4), Scheduler(PageManager(100), 4)
     assert [fill(kind, requests)["steps"] for kind in (static, continuous)] == [13, 8]
+    assert [len(who_runs(kind, [2, 8, 3, 7, 5, 1], 4)) for kind in (Static, Scheduler)] == [13, 8]
+    assert who_runs(Scheduler, [1, 2, 1], 2) == [{0: "A", 1: "B"}, {0: "C", 1: "B"}]
     for request in requests:
         continuous.add(request)
     plans(continuous, 3)
@@ -260,12 +262,12 @@ def test_a_simulation_keeps_time() -> None:
 def test_how_full_the_pages_were() -> None:
     """Two texts of 5 rows and pages of 2, 8 rows in all: the second is sent back and runs 4 tokens again."""
     crowd = [Request(name, [1] * 3, 3) for name in "ab"]
-    names = ["run at a time", "share of rows in use", "steps", "times sent back", "share run again"]
-    pages = fill(Scheduler(PageManager(4, 2, sharing=False), 2), crowd)
-    assert [*pages] == names
-    assert [*pages.values()] == pytest.approx([1.5, 5 / 8, 4, 1, 4 / 10])
+    names = ["requests at a time", "% of rows in use", "times sent back", "% of tokens run again", "steps"]
+    pages = fill(Scheduler(PageManager(4, 2, sharing=False), 2), crowd, lambda plan: len(plan) / 4)
+    assert [*pages] == [*names, "seconds in all"]
+    assert [*pages.values()] == pytest.approx([1.5, 500 / 8, 1, 40, 4, 6 / 4])
     reserved = fill(Scheduler(PageManager(1, 8, sharing=False), 2), crowd)
-    assert [*reserved.values()] == pytest.approx([1, (3 + 4 + 5) / 24, 6, 0, 0])
+    assert [*reserved.values()] == pytest.approx([1, 1200 / 24, 0, 0, 6, 6])
 
 
 MACHINE = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], speed=0.5, link=1e9, slots=4, budget=100)

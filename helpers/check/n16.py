@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -106,74 +107,38 @@ next_step = Exercise(
     said="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
 )
 
-
-def shared(old: Sequence[int], new: Sequence[int], size: int, chained: bool = True) -> int:
-    """Count the pages of a new text that an old one has written; if chained, up to the first that differs."""
-    starts = range(0, min(len(old), len(new) - 1) - size + 1, size)
-    alike = [old[at : at + size] == new[at : at + size] for at in starts]
-    return [*alike, False].index(False) if chained else sum(alike)
-
-
-def sums(text: Sequence[int], size: int) -> list[int]:
-    """Add up each full page of a text."""
-    return [sum(text[end - size : end]) for end in range(size, len(text) + 1, size)]
+KNOBS = {
+    "people wait in line": "more slots",
+    "words stall": "smaller budget",
+    "a long first wait": "larger budget",
+    "slow and full": "another machine",
+}
 
 
-shared_pages = Exercise(
-    name="shared_pages",
-    todo="let shared_pages return how many pages can be shared.",
-    cases=[
-        Case(([*map(ord, a)], [*map(ord, b)], size), f"shared_pages({a!r}, {b!r}, {size}), a letter a token")
-        for a, b, size in [
-            *[("abcdefgh", "abcdefxy", 2), ("abcdefg", "abcdefg", 3), ("abcdef", "abcdef", 3)],
-            *[("abcdef", "abcxef", 2), ("abcdefgh", "abxdefghi", 2), ("abcde", "abcdefghi", 4)],
-            *[("abcd", "bacdx", 2), ("xbcd", "abcd", 2)],
-        ]
-    ],
-    right=shared,
+def turning(complaint: str, *others: str) -> list[dict[str, str]]:
+    """Return answers in which one complaint gets another choice."""
+    return [KNOBS | {complaint: other} for other in others]
+
+
+knobs = Exercise(
+    name="knobs",
+    todo="write one of CHOICES for each complaint.",
+    cases=[Case((complaint,), complaint, wanted="another choice") for complaint in KNOBS],
+    right=KNOBS,
+    run=operator.getitem,
     wrong=[
-        "a full hit leaves nothing to run: the last token must, for its logits.",
-        lambda old, new, size: shared(old, [*new, -1], size),
-        "a page is shared in which the texts differ: compare every token of it.",
-        lambda old, new, size: shared(old[::size], [*new[:-1:size], -1], 1),
-        lambda old, new, size: -(-shared(old, new, 1) // size),
-        "the tokens agree and those before them do not, so the rows differ: stop at the first that does.",
-        partial(shared, chained=False),
-        "a hash alone, or a sum: 'ab' and 'ba' may have the same. Compare the tokens.",
-        lambda old, new, size: shared(sums(old, size), [*sums(new[:-1], size), -1], 1),
-        "tokens, not pages.",
-        lambda old, new, size: shared(old, new, 1),
-        lambda old, new, size: size * shared(old, new, size),
-        "the old text has to be as long: a page that it has not filled is not written.",
-        lambda old, new, size: shared([*old, *new[len(old) :]], new, size),
+        "those in line have no slot; a budget deals out the tokens of those who have one.",
+        *turning("people wait in line", "smaller budget", "larger budget"),
+        "a word takes 10 ms where 25 would do: this machine has room for more slots.",
+        *turning("people wait in line", "another machine"),
+        "one step with the whole book takes 130 ms, on any number of slots: a smaller budget cuts it up.",
+        *turning("words stall", "more slots", "larger budget", "another machine"),
+        "slots are free and nobody waits but for this prompt: its chunks are too small.",
+        *turning("a long first wait", "more slots", "smaller budget", "another machine"),
+        "each word is late already, and one slot more makes each later still.",
+        *turning("slow and full", "more slots"),
+        "the line grows whatever a step may run: all that this machine can do is in use.",
+        *turning("slow and full", "smaller budget", "larger budget"),
     ],
-    said="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts the last page runs again if it is full.",
-)
-
-
-def idling(replies: Sequence[int], slots: int, *, empty: bool = True) -> int:
-    """Count idle places of static batches; with or without slots that nobody has."""
-    batches = [replies[n : n + slots] for n in range(0, len(replies), slots)]
-    return sum(max(batch) * (slots if empty else len(batch)) - sum(batch) for batch in batches)
-
-
-idle = Exercise(
-    name="idle",
-    todo="let idle return how many places are idle.",
-    cases=[([2, 8, 3, 7, 5, 1], 4), ([3, 3], 2), ([4, 1, 6], 1), ([5], 8), ([1, 9, 9, 1], 2)],
-    right=idling,
-    wrong=[
-        "slots that nobody has are idle as well: the last batch may be short.",
-        partial(idling, empty=False),
-        "all in one batch: only so many run as there are slots, the others wait for the next batch.",
-        lambda replies, slots: max(replies) * len(replies) - sum(replies),
-        lambda replies, slots: max(replies) * slots - sum(replies),
-        "a batch lasts as long as its longest reply, not the longest of all.",
-        lambda replies, slots: max(replies) * -(-len(replies) // slots) * slots - sum(replies),
-        "the places in use, not the idle ones.",
-        lambda replies, slots: sum(replies),
-        "all places: take those away in which somebody runs.",
-        lambda replies, slots: idling(replies, slots) + sum(replies),
-    ],
-    said="26 of 52 places for the six replies: half of the work that could have been done.",
+    said="a line wants slots, stalls a smaller budget, a slow prompt a larger one, a full machine another.",
 )

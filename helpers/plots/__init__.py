@@ -2,6 +2,7 @@
 
 from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import four_grids, looked_at, looks, name_weights, picked_and_seen, row_strips
+from helpers.plots.batches import bars, batches, who_looks
 from helpers.plots.caches import caches
 from helpers.plots.chances import chances, targets_and_weights, words_not_said
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
@@ -10,6 +11,7 @@ from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
 from helpers.plots.measured import loss_curve, margins
 from helpers.plots.memory import rows_by_tokens
 from helpers.plots.model import who_moves
+from helpers.plots.pages import pages
 from helpers.plots.passes import pause_and_drip, triangle
-from helpers.plots.serving import slots, stall
+from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import variants

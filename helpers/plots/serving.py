@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import counted, need, shorten, told
+from helpers.drawing.words import SMALL, counted, need, shorten, told
 from helpers.plots.measured import curves
 
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
 
 
 def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
-    """Draw slots against steps, a block for each request, one run over the other; idle slots are hatched.
+    """Draw slots against numbered steps, a block for each request, one run over the other; idle is hatched.
 
     Args:
         runs: steps of each run, by its name: who has which slot, from 0.
@@ -31,14 +31,19 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
         for name, steps in runs.items():
             heading = f"{name}: {counted(len(steps), 'step')}"
             sheet.text(18, top, shorten(heading, sheet.width - 36, bold=True), bold=True)
+            begin_y = top + 20
             for slot in range(n_slots):
-                y = top + 20 + high * slot
+                y = begin_y + high * slot
                 if not sheet.narrow:
                     sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
                 for who, begin, end in stretches(steps, slot):
-                    _block(sheet, who, left + wide * begin, y, wide * (end - begin), high)
-            top += 20 + high * n_slots + 34
-            sheet.note(left + wide * len(steps), top - 22, "steps", at="right")
+                    _block(sheet, who, left + wide * begin, y, wide * (end - begin), high, wide)
+            for n in range(len(steps)):
+                x = left + wide * (n + 1)
+                sheet.line((x, begin_y), (x, begin_y + high * n_slots + 4), colour="line", width=1)
+                if wide >= 20 or (n + 1) % 5 == 0:  # where there is room for a number
+                    sheet.note(x - wide / 2, begin_y + high * n_slots + 12, str(n + 1), at="center")
+            top = begin_y + high * n_slots + 46
 
     alt = "; ".join(
         f"{told(name)}: {counted(len(steps), 'step')}, {idle[name]} of {n_slots * len(steps)} places idle, "
@@ -64,12 +69,12 @@ def stretches(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
     return found
 
 
-def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float) -> None:
-    """A request as a filled box, or idle steps as a hatched one."""
+def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float, step: float) -> None:
+    """A request as a filled box, named in its first step, or idle steps as a hatched one."""
     x, y, wide, high = x + 1.5, y + 1.5, wide - 3, high - 3
     if who:
         sheet.box(x, y, wide, high, fill="generated fill", edge="generated")
-        return sheet.text(x + wide / 2, y + high / 2, shorten(who, wide - 4), at="center")
+        return sheet.text(x + step / 2 - 1.5, y + high / 2, shorten(who, step - 4), at="center")
     sheet.box(x, y, wide, high, edge="line")
     for n in range(1, int((wide + high) / 9)):
         low, far = 9.0 * n - high, 9.0 * n
@@ -82,3 +87,48 @@ def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -
     series = {"TTFT of the long prompt": ttft, "longest wait of others": gap}
     across = "tokens of a step, at most"
     return curves("milliseconds", "ms", across, budgets, series, "xy")
+
+
+def choices(waits: Mapping[tuple[int, int], tuple[float, float]], most: tuple[float, float]) -> Picture:
+    """Draw what each choice of slots and budget lets people wait; filled where both waits are short enough.
+
+    Args:
+        waits: milliseconds to the first word and between two words, by slots and budget.
+        most: milliseconds that each may take.
+    """
+    slots, budgets = (sorted({pair[n] for pair in waits}) for n in (0, 1))
+    fine = [pair for pair, both in waits.items() if all(a <= b for a, b in zip(both, most, strict=True))]
+
+    def draw(sheet: Sheet) -> None:
+        left, top = (52.0, 62.0) if sheet.narrow else (110.0, 62.0)
+        wide, high = (sheet.width - left - 12) / len(budgets), 54.0
+        sheet.note(left, 16, "tokens of a step, at most", colour="ink")
+        sheet.note(12, 40, "slots", colour="ink")
+        for n, budget in enumerate(budgets):
+            sheet.text(left + wide * (n + 0.5), 40, f"{budget:,}", at="center", size=SMALL, bold=True)
+        for k, slot in enumerate(slots):
+            sheet.text(12, top + high * (k + 0.5), str(slot), bold=True)
+            for n, budget in enumerate(budgets):
+                x, y = left + wide * n, top + high * k
+                good = (slot, budget) in fine
+                fill, edge = ("generated fill", "generated") if good else ("none", "line")
+                sheet.box(x + 2, y + 2, wide - 4, high - 4, fill=fill, edge=edge)
+                for at, ms, limit in zip((16, 37), waits[slot, budget], most, strict=True):
+                    middle, late = x + wide / 2, ms > limit
+                    colour = "soft" if late else "ink"
+                    sheet.note(middle, y + at, short_ms(ms), at="center", colour=colour, bold=not late)
+        for n, line in enumerate(("above: ms to the first word", "below: longest wait between two")):
+            sheet.note(left, top + high * len(slots) + 16 + 19 * n, line)
+
+    said = "; ".join(
+        f"{slot} slots, {budget:,}: {' and '.join(map(short_ms, both))}"
+        for (slot, budget), both in waits.items()
+    )
+    good = ", ".join(f"{slot} slots with {budget:,}" for slot, budget in fine) or "none"
+    alt = "Milliseconds to the first word, and the longest wait between two, by slots and budget"
+    return Picture(draw, f"{alt}. {said}. Short enough: {good}.")
+
+
+def short_ms(ms: float) -> str:
+    """Write milliseconds, from a second on as seconds: 17, 5.1 s."""
+    return f"{ms / 1000:.2g} s" if ms >= 1000 else f"{ms:.0f}"

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
 
@@ -70,23 +71,28 @@ def simulate(
     return times
 
 
-def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
+def fill(
+    scheduler: Scheduler, requests: Sequence[Request], seconds_of: Callable[[Plan], float] = lambda plan: 1.0
+) -> dict[str, float]:
     """Serve requests that all come at once, and count.
 
     Args:
         scheduler: an empty one, without a budget.
+        seconds_of: what a step takes, by its plan.
 
     Returns:
-        Means of its steps: requests that run, and the share of all rows in use while some wait. Then the
-        steps, how often somebody was sent back, and the tokens that ran again as a share of those needed.
+        Means of its steps: requests that run, and the percent of all rows in use while some wait. Then how
+        often somebody was sent back, the tokens that ran again as percent of those needed, the steps, and
+        the seconds until all were done.
     """
-    running, ran, in_use = [], 0, []
+    running, ran, in_use, seconds = [], 0, [], 0.0
     pages = scheduler.pages
 
     def note(plan: Plan) -> float:
-        nonlocal ran
+        nonlocal ran, seconds
         running.append(len(plan))
         ran += sum(n for _, n in plan)
+        seconds += seconds_of(plan)
         if scheduler.waiting:
             in_use.append(sum(one.n_run + n for one, n in plan) / (pages.n_pages * pages.page_size))
         return 1.0
@@ -94,12 +100,31 @@ def fill(scheduler: Scheduler, requests: Sequence[Request]) -> dict[str, float]:
     simulate(scheduler, [(0.0, request) for request in requests], note)
     needed = sum(len(one.prompt) + one.max_new - 1 for one in requests)  # a reply's last token is not run
     return {
-        "run at a time": sum(running) / len(running),
-        "share of rows in use": sum(in_use) / len(in_use) if in_use else 0.0,
-        "steps": len(running),
+        "requests at a time": sum(running) / len(running),
+        "% of rows in use": 100 * sum(in_use) / len(in_use) if in_use else 0.0,
         "times sent back": scheduler.preemptions,
-        "share run again": ran / needed - 1,
+        "% of tokens run again": 100 * (ran / needed - 1),
+        "steps": len(running),
+        "seconds in all": seconds,
     }
+
+
+def who_runs(kind: type[Scheduler], replies: Sequence[int], slots: int) -> list[dict[int, str]]:
+    """Return who has which slot in each step, by letters, for prompts of one token and memory for all.
+
+    Args:
+        kind: `Scheduler`, or `Static`.
+        replies: tokens of each, in the order in which they come: A, B, C, …
+    """
+    scheduler, steps = kind(PageManager(sum(replies)), slots), []
+    arrivals = [(0.0, Request(chr(65 + n), [1], max_new=reply)) for n, reply in enumerate(replies)]
+
+    def note(plan: Plan) -> float:
+        steps.append({one.slot or 0: str(one.request.id) for one, _ in plan})
+        return 1.0
+
+    simulate(scheduler, arrivals, note)
+    return steps
 
 
 def poisson(n: int, rate: float, seed: int, make: Callable[[int], Request]) -> list[tuple[float, Request]]:

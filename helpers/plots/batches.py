@@ -1,0 +1,120 @@
+"""Figures of what a pass runs: the tokens of several texts, padding among them, and who may look at whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, counted, digits, need
+
+FILLS = ("query", "key", "value", "generated")  # of the first texts, the second, …
+MOST = 14  # squares in a line, so that a letter can be read in each
+
+
+def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) -> Picture:
+    """Draw a bar for each line, its parts one behind the other, and the sum beside it.
+
+    Args:
+        lines: sizes of the parts, by the line's name.
+        parts: their names, at most two.
+        unit: of all.
+    """
+    sums = {name: sum(sizes) for name, sizes in lines.items()}
+
+    def draw(sheet: Sheet) -> None:
+        y, x = (20.0 if parts[1:] else -8.0), 18.0
+        for name, colour in zip(parts[1:] and parts, ("query", "value"), strict=False):
+            sheet.square(x + 6, y, 12, colour)
+            sheet.note(x + 18, y, name)
+            x += 150
+        for name, sizes in lines.items():
+            y, left = y + 34, 18.0
+            sheet.text(left, y, name)
+            y += 26
+            scale = (sheet.width - 140) / max(sums.values())
+            for size, colour in zip(sizes, ("query", "value"), strict=False):
+                sheet.box(left, y - 11, max(scale * size, 1), 22, fill=colour, radius=2)
+                left += scale * size
+            sheet.text(left + 10, y, f"{digits(sums[name], 2)} {unit}", size=SMALL, bold=True)
+
+    said = "; ".join(
+        f"{name}: " + ", ".join(f"{digits(size, 2)} {part}" for part, size in zip(parts, sizes, strict=True))
+        for name, sizes in lines.items()
+    )
+    return Picture(draw, f"In {unit}. {said}.")
+
+
+def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
+    """Draw the tensors of passes: a square for each token, with the letter of its text; padding is hatched.
+
+    Args:
+        passes: by name, the lines of a tensor: a letter a token, a space for padding; at most 14 in a line.
+    """
+    longest = max(len(line) for lines in passes.values() for line in lines)
+    need(longest <= MOST, f"{longest} columns in the longest line; expected at most {MOST} to draw")
+    texts = sorted({letter for lines in passes.values() for line in lines for letter in line} - {" "})
+    told = {name: _padding(lines) for name, lines in passes.items()}
+
+    def draw(sheet: Sheet) -> None:
+        y = 18.0
+        side = min(30.0, (sheet.width - 36) / longest)
+        for name, lines in passes.items():
+            sheet.text(18, y, name, bold=True)
+            sheet.note(18, y + 21, told[name])
+            y += 38
+            for line in lines:
+                for n, letter in enumerate(line):
+                    _square(sheet, 18 + n * side, y, side - 3, letter, texts)
+                y += side
+            y += 26
+
+    said = (f"{name}: {', '.join(lines)}; {told[name]}" for name, lines in passes.items())
+    return Picture(draw, ". ".join(said) + ".")
+
+
+def _padding(lines: Sequence[str]) -> str:
+    """Say how many squares are padding."""
+    pads, all_of = (sum(map(count, lines)) for count in (lambda line: line.count(" "), len))
+    return f"{counted(all_of, 'square')}, {pads or 'none'} of them padding"
+
+
+def _square(sheet: Sheet, x: float, y: float, side: float, letter: str, texts: Sequence[str]) -> None:
+    """One token of a text, or padding."""
+    if letter == " ":
+        sheet.box(x, y, side, side, edge="line", radius=2)
+        return sheet.line((x, y + side), (x + side, y), colour="line", width=1)
+    colour = FILLS[texts.index(letter) % len(FILLS)]
+    sheet.box(x, y, side, side, fill=f"{colour} fill", edge=colour, radius=2)
+    sheet.text(x + side / 2, y + side / 2, letter, at="center", size=SMALL)
+
+
+def who_looks(mask: np.ndarray, texts: str) -> Picture:
+    """Draw a mask: a line for each token that looks, a column for each that is looked at.
+
+    Args:
+        mask: (T, T), True where a token may look; at most 14 tokens.
+        texts: the letter of each token's text.
+    """
+    seen = np.asarray(mask, dtype=bool)
+    need(len(texts) <= MOST, f"{len(texts)} tokens came in; expected at most {MOST} to draw")
+    names = sorted(set(texts))
+
+    def draw(sheet: Sheet) -> None:
+        side = min(28.0, (sheet.width - 60) / len(texts))
+        for n, letter in enumerate(texts):
+            sheet.note(34 + (n + 0.5) * side, 16, letter, at="center")
+            sheet.note(18, 30 + (n + 0.5) * side, letter)
+            for k, other in enumerate(texts):
+                x, y = 34 + k * side, 30 + n * side
+                if seen[n, k]:
+                    _square(sheet, x, y, side - 2, other, names)
+                else:
+                    sheet.box(x, y, side - 2, side - 2, edge="faint", radius=2)
+
+    lines = "; ".join(
+        f"{letter} looks at {''.join(o for o, yes in zip(texts, row, strict=True) if yes) or 'nobody'}"
+        for letter, row in zip(texts, seen, strict=True)
+    )
+    return Picture(draw, f"{int(seen.sum())} of {seen.size} squares are filled. {lines}.")

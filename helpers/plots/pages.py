@@ -1,0 +1,66 @@
+"""Figures of a pool of pages: whose each is, and which rows of it hold something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, counted, listed, need
+from helpers.plots.batches import FILLS
+
+SIDE = 4  # rows of a page are drawn in lines of four
+
+
+def pages(
+    lengths: Mapping[str, int], tables: Mapping[str, Sequence[int]], n_pages: int, size: int
+) -> Picture:
+    """Draw the pages of a pool, a square for each row: filled with a text's row, blank, or of nobody's page.
+
+    Args:
+        lengths, tables: rows and pages of each text, by its letter.
+        n_pages: pages in the pool, from 0.
+        size: rows in a page, a multiple of 4, up to 16.
+    """
+    need(size % SIDE == 0 and size <= 16, f"pages of {size} rows came in; expected 4, 8, 12 or 16")
+    rows_in: dict[int, tuple[str, int]] = {}  # by page, whose it is and how many rows of it are filled
+    for name, table in tables.items():
+        for n, page in enumerate(table):
+            rows_in[page] = name, min(size, lengths[name] - n * size)
+    blank = sum(size - rows for _, rows in rows_in.values())
+    colours = {name: FILLS[n % len(FILLS)] for n, name in enumerate(tables)}
+
+    def draw(sheet: Sheet) -> None:
+        y = 22.0
+        for name, table in tables.items():
+            sheet.square(26, y, 14, colours[name])
+            sheet.text(42, y, f"{name}: {counted(lengths[name], 'token')}", bold=True)
+            sheet.note(165, y, f"table: {' '.join(map(str, table))}", colour="ink")
+            y += 27
+        line = 4 if sheet.narrow else 6
+        wide = (sheet.width - 22) / line
+        cell = min(20.0, (wide - 14) / SIDE)
+        high = cell * size / SIDE + 40
+        for page in range(n_pages):
+            name, filled = rows_in.get(page, ("", 0))
+            x, top = 18 + wide * (page % line), y + 14 + high * (page // line)
+            sheet.text(x, top + 4, str(page), size=SMALL, bold=bool(name), colour="ink" if name else "soft")
+            _rows(sheet, x, top + 16, cell, size, filled, colours.get(name, "faint"))
+        below = y + 14 + high * -(-n_pages // line)
+        sheet.text(
+            18, below, f"{counted(len(rows_in), 'page')} taken, {blank} of their rows blank", bold=True
+        )
+
+    told = (
+        f"{name}: {counted(lengths[name], 'token')} in pages {listed([*map(str, t)])}"
+        for name, t in tables.items()
+    )
+    alt = f"{counted(n_pages, 'page')} of {size} rows. {'; '.join(told)}. {len(rows_in)} are taken, "
+    return Picture(draw, f"{alt}{blank} of their rows are blank.")
+
+
+def _rows(sheet: Sheet, x: float, top: float, cell: float, size: int, filled: int, colour: str) -> None:
+    """The rows of one page, the first of them filled."""
+    for row in range(size):
+        left, down = x + cell * (row % SIDE), top + cell * (row // SIDE)
+        fill = colour if row < filled else "none"
+        sheet.box(left, down, cell - 2, cell - 2, fill=fill, edge=colour, radius=2)
