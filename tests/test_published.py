@@ -15,7 +15,7 @@ import tokenizers
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from helpers.model import published
 from helpers.model.cache import GrowingCache, StaticCache
@@ -130,7 +130,7 @@ def theirs(found: Path) -> tuple[Any, Any]:
     with pytest.MonkeyPatch.context() as patch:
         for slow in ("GGUFReader", "get_tensor_name_map"):
             patch.setattr(gguf, slow, functools.cache(getattr(gguf, slow)))
-        model = AutoModelForCausalLM.from_pretrained(found.parent, gguf_file=FILE, dtype=torch.float32)
+        model = published.in_transformers(found)
         tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
     cut = tokenizers.pre_tokenizers
     tokenizer.backend_tokenizer.pre_tokenizer = cut.Sequence(
@@ -190,6 +190,8 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
     opened = published.opened()
     assert opened.config_json["num_key_value_heads"] == opened.model.config.n_kv_heads
     assert opened.config_json["torch_dtype"] == "float32"
+    theirs, tokens = published.in_transformers(opened.path), torch.arange(9)[None]
+    torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
     assert published.sayable(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
     assert published.merges(opened.tokenizer) == []

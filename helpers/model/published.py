@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+import torch
 from tqdm.auto import tqdm
 
 from helpers.model import shipped
@@ -49,6 +50,7 @@ class Opened:
 
     model: Transformer
     tokenizer: Tokenizer
+    path: Path
 
     @property
     def config_json(self) -> dict[str, Any]:
@@ -59,7 +61,19 @@ class Opened:
 def opened(folder: str | Path | None = None) -> Opened:
     """Find the model as `find` does and load it; where none can be had, the one of this project."""
     found = find(folder)
-    return Opened(*shipped.load()) if found is None else Opened(load(found.path), load_tokenizer(found.path))
+    if found is None:
+        return Opened(*shipped.load(), shipped.FOLDER)
+    return Opened(load(found.path), load_tokenizer(found.path), found.path)
+
+
+def in_transformers(path: Path) -> Any:
+    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32, without a word."""
+    from IPython.utils.capture import capture_output
+    from transformers import AutoModelForCausalLM
+
+    folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
+    with capture_output():
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
 
 
 def sayable(tokenizer: Tokenizer, text: str) -> str:
