@@ -67,13 +67,11 @@ def opened(folder: str | Path | None = None) -> Opened:
 
 
 def in_transformers(path: Path) -> Any:
-    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32, without a word."""
-    from IPython.utils.capture import capture_output
+    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32."""
     from transformers import AutoModelForCausalLM
 
     folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
-    with capture_output():
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
 
 
 def sayable(tokenizer: Tokenizer, text: str) -> str:
