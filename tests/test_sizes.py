@@ -30,7 +30,6 @@ NOT_YET_CUT = {
     "12_floor",
     "13_to_the_floor",
     "14_forget",
-    "16_serving",
     "18_speculation",
     "19_two_machines",
 }
