@@ -65,10 +65,12 @@ def rule_scores(T: int) -> np.ndarray:
     Returns:
         (H, T, T), a line for each token that looks, a column for each looked at; no causal mask yet.
     """
-    position = np.arange(1, T + 1)
-    line, column = position[:, None], position[None, :]
-    rules = [column % 2 == 0, column == line, column == 1, column > 0]
-    return np.stack([np.where(np.broadcast_to(rule, (T, T)), 0.0, -np.inf) for rule in rules])
+    scores = np.full((4, T, T), -np.inf)  # four heads, T lines that look, T columns looked at
+    scores[0, :, 1::2] = 0  # even: every second column
+    np.fill_diagonal(scores[1], 0)  # newest: the newest that a token sees is itself
+    scores[2, :, :1] = 0  # first: the first column
+    scores[3] = 0  # all
+    return scores
 
 
 def causal_mask(T: int) -> np.ndarray:
