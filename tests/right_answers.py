@@ -82,16 +82,6 @@ def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
     return np.array([*taken, chosen[len(taken)]])
 
 
-def rounding_to_the_nearest(x: Tensor, bits: int, dim: int) -> list[Tensor]:
-    """Look for the nearest of all levels, line by line."""
-    lines = x if dim == -1 else x.T
-    low, high = lines.min(1, keepdim=True).values, lines.max(1, keepdim=True).values
-    step = (high - low) / (2**bits - 1)
-    places = low + step * torch.arange(2**bits)  # (lines, levels)
-    levels = (lines[..., None] - places[:, None]).abs().argmin(-1)
-    return [part if dim == -1 else part.T for part in (levels, low, step)]
-
-
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "table": [
@@ -122,7 +112,15 @@ RIGHT: dict[str, list[Any]] = {
     "reply_ms": [reply_by_words],
     "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
-    "quantize": [rounding_to_the_nearest],
+    "best_dim": [
+        lambda rows, bits: -1 if np.ptp(rows.numpy(), 1).max() < np.ptp(rows.numpy(), 0).max() else -2
+    ],
+    "kv_heads": [
+        lambda H, each, room: next(
+            (H // g for g in range(1, H + 1) if H % g == 0 and H // g <= room // each), None
+        )
+    ],
+    "cheaper": [lambda T, S, D, rank: ["absorbed", "expanded"][T * rank * (D + S) > S * D * (rank + T)]],
     "ragged": [ragged_by_loops],
     "pages_and_blanks": [pages_by_starts],
     "accept": [accept_by_takewhile],

@@ -30,6 +30,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from helpers import plots
+from helpers.check.n15 import multiplications
+from helpers.cost.bytes import layers_of
 from helpers.cost.models import MODELS
 from helpers.drawing import canvas
 from helpers.model import shipped
@@ -40,6 +42,7 @@ from helpers.plots import measured
 from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
 from helpers.recording.clock import TimedReply
+from helpers.recording.kept import Kept
 from tests.machine import ROOT
 from tests.pictures import boxes, check_form, curves, texts, words
 
@@ -76,18 +79,20 @@ STEPS = {
     "a quarter of the bytes": (1.8, 2.0),
 }
 VARIANTS: dict[str, tuple[float, float]] = {
-    "MHA": (4096, 20),
-    "all rows": (2048, 20),
-    "window of 64": (1024, 0),
-    "MQA": (1024, 20),
-    "8 bits": (992, 20),
-    "4 bits": (800, 20),
-    "layers 2 to 4: 16": (704, 20),
-    "2 bits": (704, 20),
-    "window of 16, 4 sinks": (320, 16),
-    "yours": (300, 19),
-    "window of 16": (256, 0),
+    "all rows · 2,048": (0.71, 20),
+    "8 bits · 651": (0.71, 20),
+    "window of 64 · 131": (0.82, 0),
+    "16, 4 sinks · 41": (0.9, 16),
+    "16 in layers 2 to 4 · 537": (1.26, 20),
+    "2 bits · 270": (0.71, 20),
+    "yours": (0.83, 19),
+    "window of 16 · 33": (1.49, 0),
 }
+CACHES = {
+    "all": Kept({0: 1.0, 1: 0.0, 2: 0.0}, "Mia from Oslo"),
+    "w" * 90: Kept({1: 0.92, 2: 0.08}, "Ines" * 30),
+}
+HEADS = {name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")}
 IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
@@ -133,6 +138,10 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
     "waterfall": lambda: plots.waterfall(STEPS, 0.6, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: (1.0, 2.0)}, 0.5, "w" * 200),
+    "kept": lambda: plots.kept_rows(["Mia", "w" * 20, "by"], CACHES),
+    "heads": lambda: plots.who_reads(HEADS, 4),
+    "orders": lambda: plots.two_orders(1000, 32, 24),
+    "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
     "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: plots.variants({"w" * 90: (1, 1)}, 20, "yours"),
     "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),
@@ -392,9 +401,44 @@ def test_a_waterfall_shows_measured_beside_predicted() -> None:
 
 def test_each_variant_is_a_named_dot() -> None:
     picture = picture_of("variants")
-    assert "window of 16, 4 sinks: 320 bytes, 16 signed;" in picture.alt
+    assert "16, 4 sinks · 41: loss 0.900, 16 signed;" in picture.alt
     for figure in both("variants"):
-        assert {*VARIANTS, "bytes a token", "signed right, of 20", "256", "1,024"} <= set(words(figure))
+        assert {*VARIANTS, "loss", "signed right, of 20"} <= set(words(figure))
+
+
+def test_a_row_that_is_gone_has_no_fill_and_no_weight() -> None:
+    assert (
+        "all: nothing is gone, by looks at Mia 1.00; the model says Mia from Oslo." in picture_of("kept").alt
+    )
+    assert f"{'w' * 39}…: Mia is gone, by looks at {'w' * 20} 0.92; the model says" in picture_of("kept").alt
+    for figure in both("kept"):
+        filled = [box.get_facecolor()[3] > 0 for box in figure.findobj(FancyBboxPatch)]
+        assert filled == [True, True, True, False, True, True]
+        assert [word for word in words(figure) if word[:1] in "01"] == ["1.00", "0.92"]
+
+
+def test_a_row_is_as_wide_as_its_numbers_and_each_head_reads_one() -> None:
+    assert (
+        "GQA: KV head 1 serves 1 and 2; KV head 2 serves 3 and 4; a row has 128 numbers"
+        in picture_of("heads").alt
+    )
+    for figure in both("heads"):
+        boxes = [box.get_width() for box in figure.findobj(FancyBboxPatch) if box.get_height() == 26]
+        rows = [width for width in boxes if width != 24]  # the others are the query heads
+        assert rows == [16] * (8 + 4 + 2) + [12, 16]
+        assert sum(line.get_color() == "query" for line in figure.findobj(Line2D)) == 16
+        assert {"256 numbers", "128 numbers", "64 numbers", "56 numbers"} <= set(words(figure))
+
+
+def test_both_orders_are_counted() -> None:
+    for figure in both("orders"):
+        assert {"800,000 multiplications", "24,768 multiplications"} <= set(words(figure))
+    for (T, S, D, rank), name in {
+        (1, 1000, 32, 24): "orders",
+        (1, 100_000, 128, 512): "orders, DeepSeek-V3",
+    }.items():
+        for count in multiplications(T, S, D, rank):
+            assert f" {count:,} multiplications" in picture_of(name).alt
 
 
 def test_no_pole_crosses_a_name() -> None:

@@ -14,6 +14,7 @@ from helpers.model.cache import GrowingCache, KVCache, WindowCache
 from helpers.model.config import ModelConfig
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
+from helpers.recording.kept import kept
 from helpers.recording.model import record_model
 from helpers.tokenizer import Tokenizer
 
@@ -151,6 +152,21 @@ def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer])
     print(f"gap over {LONG}: {full:.1%}; the last 16 tokens alone: {windowed:.1%}; chance {CHANCE:.2%}")
     assert full >= 0.95
     assert windowed < 0.20
+
+
+def test_how_far_back_name_and_city_stand() -> None:
+    words = "Mia writes from Oslo . Mia swam . Signed by Mia from Oslo . <eos>"
+    assert evaluate.tokens_back(corpus.Diary("Mia", "Oslo", tuple(words.split()))) == 9  # from "from" to Oslo
+
+
+def test_what_a_cache_has_left_and_what_is_made_of_it(loaded: tuple[Transformer, Tokenizer]) -> None:
+    """Without the row of Mia the head that finds names looks at Oslo, and another name comes out."""
+    model, tokenizer = loaded
+    text = "Mia writes from Oslo . Monday is sunny . Signed by"
+    read = {n: kept(model, tokenizer, text, partial(WindowCache, window=n)) for n in (11, 10)}
+    assert [[*one.weights] for one in read.values()] == [[*range(11)], [*range(1, 11)]]
+    assert [max(one.weights, key=lambda at: one.weights[at]) for one in read.values()] == [0, 3]
+    assert [one.says for one in read.values()] == ["Mia from Oslo", "Ines from Oslo"]
 
 
 def test_training_was_watched_until_the_head_had_turned() -> None:

@@ -29,7 +29,6 @@ NOT_YET_CUT = {
     "11_memory",
     "12_floor",
     "13_to_the_floor",
-    "14_forget",
     "18_speculation",
     "19_two_machines",
 }

@@ -26,6 +26,12 @@ def held_out_diaries(n: int, seed: int, quiet: int | None = None) -> list[Diary]
     return [corpus.diary(rng, held_out=True, quiet=quiet) for _ in range(n)]
 
 
+def tokens_back(diary: Diary) -> int:
+    """Return how many tokens back name and city last stand where they are due: the larger number."""
+    last = {word: at for at, word in enumerate(diary.prompt.split())}
+    return max(last["by"] + 1 - last[diary.name], last["by"] + 3 - last[diary.city])
+
+
 @torch.inference_mode()
 def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3) -> list[tuple[str, float]]:
     """Return the n likeliest words after a prompt with their probabilities, the likeliest first."""

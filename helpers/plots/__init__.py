@@ -7,6 +7,7 @@ from helpers.plots.caches import caches
 from helpers.plots.chances import chances, targets_and_weights, words_not_said
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.drafts import speed_by_acceptance
+from helpers.plots.heads import two_orders, who_reads
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
 from helpers.plots.measured import loss_curve, margins
 from helpers.plots.memory import rows_by_tokens
@@ -14,4 +15,4 @@ from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import pause_and_drip, triangle
 from helpers.plots.serving import choices, slots, stall
-from helpers.plots.smaller import variants
+from helpers.plots.smaller import kept_rows, variants

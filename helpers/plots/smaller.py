@@ -1,43 +1,80 @@
-"""The figure of notebook 14: what a cache takes against what the model still knows."""
+"""The figures of notebook 14: which rows a cache still has, and what the model still knows."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, digits, shorten, text_width, told
-from helpers.plots.measured import log_axes
 
+LEAST = 0.1  # weight that is written
 Point = tuple[float, float]
 HIGH, ROOM, LONGEST = 210, 17, 200  # px of the plot, from one line of names to the next, and of a name
 
 
-def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Picture:
-    """Draw bytes a token, logarithmic, against diaries signed right, one named dot a variant.
+def kept_rows(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, float], str]]) -> Picture:
+    """Draw a text once for each cache: filled boxes where rows are left, the weights on them, the reply.
 
     Args:
-        dots: (bytes a token, diaries signed right) of each variant, by its name.
+        words: the text.
+        caches: by its name, the places of the rows that each has left with their weights, and the reply, as
+            `recording.kept` gives them. A weight of LEAST and more is written.
+    """
+
+    def draw(sheet: Sheet) -> None:
+        y = 18.0
+        for name, (weights, says) in caches.items():
+            sheet.text(8, y, shorten(name, sheet.width - 16, bold=True), bold=True)
+            x, y = 8.0, y + 16
+            for at, word in enumerate(words):
+                wide = text_width(word, SMALL) + 12
+                if x + wide > sheet.width - 8:
+                    x, y = 8.0, y + 46
+                if at in weights:
+                    sheet.box(x, y, wide, 26, fill="value fill", edge="value")
+                else:
+                    sheet.box(x, y, wide, 26, edge="line", dashed=True)
+                sheet.note(x + wide / 2, y + 13, word, at="center", colour="ink" if at in weights else "soft")
+                if weights.get(at, 0) >= LEAST:
+                    sheet.note(
+                        x + wide / 2, y + 36, f"{weights[at]:.2f}", at="center", colour="query", bold=True
+                    )
+                x += wide + 4
+            sheet.arrow(8, y + 62, 34, y + 62, "soft")
+            sheet.text(42, y + 62, shorten(says, sheet.width - 50, bold=True), bold=True, colour="generated")
+            y += 104
+
+    told_of = []
+    for name, (weights, says) in caches.items():
+        gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
+        looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= LEAST)
+        told_of.append(f"{told(name)}: {gone} is gone, {words[-1]} looks at {looks}; the model says {says}")
+    return Picture(draw, f"{' '.join(words)}. {'. '.join(told_of)}.")
+
+
+def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Picture:
+    """Draw the loss against diaries signed right, one named dot a variant.
+
+    Args:
+        dots: (loss, diaries signed right) of each variant, by its name.
         most: diaries there are.
         own: the reader's variant, drawn in another colour; None has none.
     """
-    sizes = [nbytes for nbytes, _ in dots.values()]
+    losses = [loss for loss, _ in dots.values()]
 
     def draw(sheet: Sheet) -> None:
         left, right = 44.0, sheet.width - 20.0
-        low, high = min(sizes) / 1.5, max(sizes) * 2.5
-        across = (right - left) / math.log(high / low)
+        low, high = min(losses) - 0.06, max(losses) + 0.3
+        across = (right - left) / (high - low)
         dots_at = {
-            name: (left + across * math.log(nbytes / low), HIGH * (1.0 - count / most))
-            for name, (nbytes, count) in sorted(dots.items(), key=lambda item: item[1])
+            name: (left + across * (loss - low), HIGH * (1.0 - count / most))
+            for name, (loss, count) in sorted(dots.items(), key=lambda item: item[1])
         }
         names_at = flags(dots_at, right)
         top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may stand above the plot
         sheet.heading(f"signed right, of {most}")
-        axes = sheet.plot(left, top, right, top + HIGH * 1.04)
-        log_axes(axes.xaxis, base=2, most=8)
+        axes = sheet.plot(left, top, right, top + HIGH * 1.04, "loss")
         axes.set(xlim=(low, high), ylim=(-most * 0.04, most))
-        sheet.note(right, top + HIGH + 50, "bytes a token", at="right")
         for name, (x, y) in names_at.items():
             pole, foot = dots_at[name]
             sheet.line((pole, top + foot), (pole, top + y - 6), colour="line", width=1)
@@ -46,11 +83,10 @@ def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Pi
             sheet.disc(x, top + y, 5, _colour(name, own))
 
     said = "; ".join(
-        f"{told(n)}: {digits(dots[n][0])} bytes, {dots[n][1]:g} signed"
+        f"{told(n)}: loss {digits(dots[n][0])}, {dots[n][1]:g} signed"
         for n in sorted(dots, key=lambda name: dots[name])
     )
-    alt = f"Bytes a token, logarithmic, against diaries signed right, of {most}. {said}."
-    return Picture(draw, alt)
+    return Picture(draw, f"The loss against diaries signed right, of {most}. {said}.")
 
 
 def _colour(name: str, own: str | None) -> str:
@@ -65,7 +101,11 @@ def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
         wide = min(text_width(name, SMALL), LONGEST)
         start = min(x + 4, right - wide)
         y -= ROOM
-        reached = sorted((dots[one][1], found[one][1]) for one in found if dots[one][0] < start + wide + 6)
+        reached = sorted(
+            (dots[one][1], found[one][1])
+            for one in found
+            if min(dots[one][0], found[one][0]) < start + wide + 6
+        )
         for foot, top in reversed(reached):  # from the lowest up
             y = top - ROOM if top - ROOM < y < foot + ROOM else y
         found[name] = start, y
