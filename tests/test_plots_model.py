@@ -92,7 +92,9 @@ CACHES = {
     "all": Kept({0: 1.0, 1: 0.0, 2: 0.0}, "Mia from Oslo"),
     "w" * 90: Kept({1: 0.92, 2: 0.08}, "Ines" * 30),
 }
-HEADS = {name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")}
+HEADS: dict[str, Any] = {
+    name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
+}
 IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
