@@ -67,8 +67,9 @@ def targets_and_weights(
         left, top, row = (66.0, 112.0, 22.0) if sheet.narrow else (80.0, 92.0, 24.0)
         cell = (sheet.width - left - (121 if sheet.narrow else 280)) / n
         after = left + cell * n + (21 if sheet.narrow else 12)
-        sheet.note(18, 18, "Square: how much a line looks at a word.")
-        sheet.note(18, 38, "At a line's end: the word of the column below.")
+        sheet.note(18, 18, "Square: how much a line looks at a column.")
+        for j, word in enumerate(words[:n]):
+            sheet.upright(left + cell * (j + 0.5), top - 6, shorten(word, top - 36, SMALL))
         for i, line in enumerate(weights):
             y = top + row * (i + 0.5)
             sheet.note(left - 8, y, shorten(words[i], left - 12, SMALL), at="right", colour="ink")
@@ -78,10 +79,10 @@ def targets_and_weights(
                     x - cell / 2 + 1, y - row / 2 + 1, cell - 2, row - 2, fill="panel", edge="line", radius=2
                 )
                 sheet.square(x, y, (min(cell, row) - 4) * float(weight) ** 0.5, "query")
-            if i < n - 1:
-                sheet.note(left + cell * (i + 1) + 3, y, words[i])
             _target(sheet, after, y, words[i + 1], given[i], prefill=i == n - 1)
         _heads(sheet, after, top)
+        if sheet.narrow:
+            sheet.note(after + 92, top + row * n + 12, "purple: all that prefill uses", at="right")
 
     most = [int(line.argmax()) for line in weights]
     said = [
