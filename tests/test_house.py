@@ -54,7 +54,7 @@ KNOWN_HOSTS = """
     arxiv.org colab.research.google.com creativecommons.org docs.pytorch.org docs.sglang.io docs.vllm.ai
     download.pytorch.org github.com
     jalammar.github.io json-schema.org karpathy.github.io machinelearningmastery.com mybinder.org
-    opencollective.com ourarash.github.io someone.github.io www.w3.org 127.0.0.1
+    opencollective.com ourarash.github.io someone.github.io www.w3.org platform.claude.com 127.0.0.1
 """.split()
 
 

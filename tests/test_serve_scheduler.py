@@ -390,7 +390,7 @@ planted("a hash is taken for a proof", [EACH], "openvino.genai #3722")(
     lambda patch: patch.setattr(pages, "tuple", lambda tokens: hash((*tokens,)), raising=False)
 )
 planted("a full hit leaves nothing to run", [FOUND], "nano-vllm #144", of=PageManager.find)(
-    lambda old, self, tokens: old(self, [*tokens, 0])
+    lambda old, self, tokens, *adapter: old(self, [*tokens, 0], *adapter)
 )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from helpers.check.exercise import Case, Exercise
+from helpers.check.result import NotRightError, clip
+from helpers.serve.pages import PageManager
 
 
 def blanks(lengths: Sequence[int], size: int, down: bool = False, one_more: bool = False) -> tuple[int, int]:
@@ -74,4 +76,56 @@ shared_pages = Exercise(
         lambda old, new, size: shared([*old, *new[len(old) :]], new, size),
     ],
     said="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts the last page runs again if it is full.",
+)
+
+
+PARTS = ("instructions", "who the user is", "the chat so far", "the new question", "the clock")
+
+
+def prompt_in(order: Sequence[str], user: int, turn: int) -> list[int]:
+    """Write a prompt in this order: 16 tokens of instructions, 8 of the user, 12 a turn so far, 3, 1."""
+    parts = {
+        "instructions": [*range(100, 116)],
+        "who the user is": [200 + user] * 8,
+        "the chat so far": [*range(300 + 100 * user, 300 + 100 * user + 12 * turn)],
+        "the new question": [400 + 10 * user + turn] * 3,
+        "the clock": [500 + 10 * turn + user],
+    }
+    return [token for part in order for token in parts[part]]
+
+
+def used_again(order: Sequence[str]) -> int:
+    """Count the tokens that two users find in three turns each, in pages of four."""
+    if sorted(order) != sorted(PARTS):
+        raise NotRightError(f"order holds {clip(repr([*order]))}; expected each of the five parts once.")
+    pages, found = PageManager(200, 4), 0
+    for turn in range(3):
+        for user in range(2):
+            text = prompt_in(order, user, turn)
+            table = pages.find(text)
+            start = 4 * len(table)
+            found += start
+            table += [pages.take() for _ in range(pages.needed(len(text)) - len(table))]
+            pages.written(table, text, start, len(text))
+    return found
+
+
+order = Exercise(
+    name="order",
+    todo="write the five parts in the order in which the prompt should hold them.",
+    cases=[Case((), "the order")],
+    right=[*PARTS],
+    run=lambda order: {"uses again": used_again(order)},
+    wrong=[
+        "the clock and the question are new each time: nothing behind them is found.",
+        ["the clock", *PARTS[:-1]],
+        ["instructions", "the clock", *PARTS[1:-1]],
+        ["instructions", "who the user is", "the clock", "the chat so far", "the new question"],
+        ["instructions", "who the user is", "the new question", "the chat so far", "the clock"],
+        "everybody has the same instructions: behind what is one user's they are found by that user alone.",
+        ["who the user is", "instructions", *PARTS[2:]],
+        "the chat grows, and what stands behind it moves: who the user is comes before it.",
+        ["instructions", "the chat so far", "who the user is", *PARTS[3:]],
+    ],
+    said="what never changes stands first, what changes each time last; the rest by how seldom it changes.",
 )

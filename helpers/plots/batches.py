@@ -14,14 +14,14 @@ MOST = 14  # squares in a line, so that a letter can be read in each
 
 
 def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) -> Picture:
-    """Draw a bar for each line, its parts one behind the other, and the sum beside it.
+    """Draw a bar for each line, its parts one behind the other, and the first part's size beside it.
 
     Args:
         lines: sizes of the parts, by the line's name.
         parts: their names, at most two.
         unit: of all.
     """
-    sums = {name: sum(sizes) for name, sizes in lines.items()}
+    longest = max(map(sum, lines.values()))
 
     def draw(sheet: Sheet) -> None:
         y, x = (20.0 if parts[1:] else -8.0), 18.0
@@ -33,17 +33,17 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) 
             y, left = y + 34, 18.0
             sheet.text(left, y, name)
             y += 26
-            scale = (sheet.width - 140) / max(sums.values())
+            scale = (sheet.width - 140) / longest
             for size, colour in zip(sizes, ("query", "value"), strict=False):
                 sheet.box(left, y - 11, max(scale * size, 1), 22, fill=colour, radius=2)
                 left += scale * size
-            sheet.text(left + 10, y, f"{digits(sums[name], 2)} {unit}", size=SMALL, bold=True)
+            sheet.text(left + 10, y, f"{digits(sizes[0], 2)} {unit}", size=SMALL, bold=True)
 
     said = "; ".join(
         f"{name}: " + ", ".join(f"{digits(size, 2)} {part}" for part, size in zip(parts, sizes, strict=True))
         for name, sizes in lines.items()
     )
-    return Picture(draw, f"In {unit}. {said}.")
+    return Picture(draw, f"Bars: {said}.")
 
 
 def batches(passes: Mapping[str, Sequence[str]]) -> Picture:

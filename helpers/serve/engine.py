@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from helpers.serve.simulation import Times
 class Engine:
     """Serves requests with one model.
 
-    In a step, those that have one token to run are one pass, (B, 1), and each longer text is a pass of its
-    own, (1, T). Engines on a GPU put both into one.
+    In a step, those that have one token to run are one pass, (B, 1), for each adapter, and each longer text
+    is a pass of its own, (1, T). Engines on a GPU put all into one.
 
     Args:
         slots: requests that run at the same time, at most.
@@ -32,11 +32,13 @@ class Engine:
         sharing: whether pages that hold the same beginning are shared.
         kind: `Scheduler`, or `Static`.
         eos_ids: tokens that end a reply; None takes the config's.
+        adapters: models of the same config, by name, such as `with_adapter` makes.
 
     Attributes:
         replies: token ids of each request so far, by its id.
         times: when each came, and when its tokens came, by its id.
         ran: tokens of each that ran in each of its steps, by its id.
+        found: tokens of each whose rows were there when it began, by its id: used again, and not run.
         failed: the error of each request whose logits were no numbers, by its id; it has ended.
     """
 
@@ -51,20 +53,30 @@ class Engine:
         sharing: bool = True,
         kind: type[Scheduler] = Scheduler,
         eos_ids: Collection[int] | None = None,
+        adapters: Mapping[Hashable, Transformer] | None = None,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
         pages = PageManager(n_pages, page_size, sharing=sharing)
         ends = config.eos_ids if eos_ids is None else eos_ids
         check_eos(ends, config.vocab_size)
         self.model, self.choosers = model, dict[Sequence, Chooser]()
+        self.models = {**(adapters or {}), None: model}
         self.scheduler = kind(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         self.replies: dict[Hashable, list[int]] = {}
         self.times: dict[Hashable, Times] = {}
         self.ran: dict[Hashable, list[int]] = {}
+        self.found: dict[Hashable, int] = {}
         self.failed: dict[Hashable, ValueError] = {}
 
-    def add(self, id: Hashable, prompt: Tokens, max_new: int, sampling: Sampling = GREEDY) -> None:
+    def add(
+        self,
+        id: Hashable,
+        prompt: Tokens,
+        max_new: int,
+        sampling: Sampling = GREEDY,
+        adapter: Hashable = None,
+    ) -> None:
         """Let a request wait; nothing runs yet.
 
         Args:
@@ -72,19 +84,22 @@ class Engine:
             prompt: token ids.
             max_new: tokens at most.
             sampling: how its tokens are chosen.
+            adapter: the name of one of the engine's; None for the model alone.
 
         Raises:
             ValueError: an id that is taken, a prompt that is empty or no row of ids in range, a top_k over
-                the vocabulary, or a text that can get too long for the model or the pool.
+                the vocabulary, no such adapter, or a text that can get too long for the model or the pool.
         """
+        if adapter not in self.models:
+            raise ValueError(f"no adapter {adapter!r}; expected one of {[*self.models]}")
         V = self.model.config.vocab_size
         tokens = as_tokens(prompt, V)
         if len(tokens) != 1:
             raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
-        request = Request(id, tokens[0].tolist(), max_new, sampling)
+        request = Request(id, tokens[0].tolist(), max_new, sampling, adapter)
         choose = chooser(sampling, V)
         one = self.scheduler.add(request)
-        self.choosers[one], self.replies[id], self.ran[id] = choose, [], []
+        self.choosers[one], self.replies[id], self.ran[id], self.found[id] = choose, [], [], 0
         self.times[id] = Times(time.perf_counter())
         self.failed.pop(id, None)
 
@@ -100,10 +115,10 @@ class Engine:
         nobody can find what it wrote. The others go on.
         """
         plan = self.scheduler.schedule()
-        together = [(one, n) for one, n in plan if n == 1]
-        passes = [together] if together else []
+        ones = [pair for pair in plan if pair[1] == 1]
+        passes = [[pair for pair in ones if pair[0].request.adapter == name] for name in self.models]
         logits: dict[Sequence, np.ndarray] = {}
-        for part in passes + [[pair] for pair in plan if pair[1] > 1]:
+        for part in [*filter(None, passes), *([pair] for pair in plan if pair[1] > 1)]:
             logits |= self.run(part)
         for id in [one.request.id for one, row in logits.items() if not np.isfinite(row).all()]:
             self.failed[id] = ValueError(
@@ -118,12 +133,13 @@ class Engine:
             self.times[one.request.id].tokens.append(now)
         for one, n in plan:
             self.ran[one.request.id].append(n)
+            self.found[one.request.id] = one.n_found
         for one in self.scheduler.ran(plan, chosen):
             del self.choosers[one]
         return {one.request.id: token for one, token in chosen.items()}
 
     def run(self, part: Plan) -> dict[Sequence, np.ndarray]:
-        """Run one pass of equally many tokens each; return the logits (V,) of the last of each.
+        """Run one pass of equally many tokens each, of one adapter; return the last logits (V,) of each.
 
         Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
         """
@@ -135,7 +151,7 @@ class Engine:
             tables=[one.table for one, _ in part],
             lengths=[one.n_run for one, _ in part],
         )
-        logits = run(self.model, tokens, cache).float().cpu().numpy()
+        logits = run(self.models[part[0][0].request.adapter], tokens, cache).float().cpu().numpy()
         return {one: row for (one, _), row in zip(part, logits, strict=True)}
 
     @property

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import count
 
 from helpers.arguments import check_whole
 
-Key = tuple[int, tuple[int, ...]]  # the text before a page, by its number, and the tokens of the page
+Key = tuple[Hashable, tuple[int, ...]]  # the text before a page, by its number, and the tokens of the page
 
 
 class PageManager:
@@ -18,6 +18,9 @@ class PageManager:
     is full and written can be found by its tokens and the text before it: a hash of both leads to it, and
     both are compared. So that no text is compared twice, a text that fills its pages has a number, the same
     for equal texts. Nobody writes to a full page, so it never has to be copied.
+
+    Rows depend on more than tokens. What else they depend on, such as an adapter, stands before every text:
+    equal tokens with another adapter are another text.
 
     Engines such as vLLM call it a block manager, a page a block, and the table of a sequence its block table.
 
@@ -34,18 +37,18 @@ class PageManager:
         self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
         self.found: dict[Key, int] = {}  # a page by what it holds
         self.holds: dict[int, tuple[Key, int]] = {}  # by page, and the number of the text to its end
-        self.numbers = count(1)  # of texts; the empty one has 0
+        self.numbers = count(1)  # of texts; an empty one has (adapter,)
 
     def needed(self, n_tokens: int) -> int:
         """Return how many pages so many tokens take."""
         return -(-n_tokens // self.page_size)
 
-    def find(self, tokens: Sequence[int]) -> list[int]:
+    def find(self, tokens: Sequence[int], adapter: Hashable = None) -> list[int]:
         """Return the pages that hold the beginning of a text, full pages only.
 
         The last token is left to run, even if all are found: a page holds rows and no logits.
         """
-        table, text = list[int](), 0
+        table, text = list[int](), self.beginning(adapter)
         for end in range(self.page_size, len(tokens), self.page_size):
             page = self.found.get((text, tuple(tokens[end - self.page_size : end])))
             if page is None:
@@ -54,9 +57,9 @@ class PageManager:
             text = self.holds[page][1]
         return table
 
-    def fits(self, tokens: Sequence[int]) -> bool:
+    def fits(self, tokens: Sequence[int], adapter: Hashable = None) -> bool:
         """Whether there are pages for a text: of those found, the ones with an owner need not be free."""
-        owned = sum(self.owners[page] > 0 for page in self.find(tokens))
+        owned = sum(self.owners[page] > 0 for page in self.find(tokens, adapter))
         return self.needed(len(tokens)) - owned <= len(self.free)
 
     def take(self) -> int:
@@ -82,11 +85,17 @@ class PageManager:
             if not self.owners[page]:
                 self.free[page] = None
 
-    def written(self, table: Sequence[int], tokens: Sequence[int], start: int, end: int) -> None:
+    def beginning(self, adapter: Hashable) -> Hashable:
+        """Return what stands before the first page of a text: all that rows depend on beside its tokens."""
+        return (adapter,)
+
+    def written(
+        self, table: Sequence[int], tokens: Sequence[int], start: int, end: int, adapter: Hashable = None
+    ) -> None:
         """Let the pages of a text be found that its tokens from `start` up to `end`, now run, have filled."""
         size = self.page_size
         for i in range(start // size, end // size) if self.sharing else ():
-            text = self.holds[table[i - 1]][1] if i else 0
+            text = self.holds[table[i - 1]][1] if i else self.beginning(adapter)
             key = text, tuple(tokens[i * size : (i + 1) * size])
             page = self.found.setdefault(key, table[i])  # of equal pages the first is found
             self.holds[table[i]] = key, next(self.numbers) if page == table[i] else self.holds[page][1]

@@ -120,15 +120,18 @@ class Scheduler:
 
     def can_admit(self) -> bool:
         """Whether the first that waits can run: there is a slot, and pages for all of its text."""
-        return (
-            bool(self.waiting) and len(self.running) < self.slots and self.pages.fits(self.waiting[0].tokens)
-        )
+        return bool(self.waiting) and len(self.running) < self.slots and self.has_pages(self.waiting[0])
+
+    def has_pages(self, one: Sequence) -> bool:
+        """Whether there are pages for all of its text."""
+        return self.pages.fits(one.tokens, one.request.adapter)
 
     def admit(self) -> Sequence:
         """Let the first that waits run, in pages that hold its beginning already and in free ones."""
         one, pages = self.waiting.popleft(), self.pages
-        one.table = pages.find(one.tokens)
+        one.table = pages.find(one.tokens, one.request.adapter)
         one.n_run = len(one.table) * pages.page_size
+        one.n_found += one.n_run
         for page in one.table:
             pages.own(page)
         one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
@@ -144,7 +147,7 @@ class Scheduler:
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
-            self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n)
+            self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n, one.request.adapter)
             one.n_run += n
             one.tokens += [chosen[one]] if one in chosen else []
         over = [one for one in chosen if self.has_ended(one)]

@@ -17,12 +17,14 @@ class Request:
         prompt: token ids, at least one.
         max_new: tokens of the reply at most.
         sampling: how its tokens are chosen.
+        adapter: whose rows its are, by name, where an engine has adapters; None for the model alone.
     """
 
     id: abc.Hashable
     prompt: abc.Sequence[int]
     max_new: int
     sampling: Sampling = GREEDY
+    adapter: abc.Hashable = None
 
 
 @dataclass(eq=False)
@@ -34,6 +36,7 @@ class Sequence:
         n_run: tokens whose rows are in its pages.
         table: the pages, in the order of the text.
         slot: where it runs; None while it waits.
+        n_found: tokens whose rows were there when it began: they did not run.
     """
 
     request: Request
@@ -41,6 +44,7 @@ class Sequence:
     n_run: int = 0
     table: list[int] = field(default_factory=list)
     slot: int | None = None
+    n_found: int = 0
 
     @property
     def n_left(self) -> int:

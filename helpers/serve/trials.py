@@ -1,12 +1,16 @@
-"""Tried on the machine in front of you: a step of so many requests, and a long prompt among short replies."""
+"""Tried on the machine in front of you: a step of so many, a long prompt among others, rows from a file."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from helpers.measure import in_turns
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
@@ -48,3 +52,28 @@ def long_among(
     engine.step()
     gaps = [engine.times[n].longest_gap for n in range(others)]
     return 1000 * engine.times["long"].ttft, 1000 * max(gaps)
+
+
+def load_or_run(model: Transformer, tokens: Sequence[int], turns: int = 3) -> tuple[int, float, float]:
+    """Get the rows of a text twice: from a file, and by running it again.
+
+    Returns:
+        Bytes of the rows; seconds to load them from a file into a cache, and to run the tokens; each the best
+        of its turns. The file was just written, so it may lie in the memory that the system keeps for files.
+    """
+    kept = StaticCache(model.config, max_len=len(tokens))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+
+        def run() -> None:
+            kept.truncate(0)
+            prefill(model, tokens, kept)
+
+        def load() -> None:
+            kept.k[:], kept.v[:] = torch.from_numpy(np.load(path))
+
+        run()
+        rows = torch.stack([kept.k, kept.v]).numpy()
+        np.save(path, rows)
+        times = in_turns({"load": load, "run": run}, turns)
+    return rows.nbytes, times["load"].best, times["run"].best

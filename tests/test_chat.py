@@ -1,0 +1,120 @@
+"""Chats and adapters on the engine: found again is what was said, by the same model, up to an edit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.model.adapter import with_adapter
+from helpers.model.generate import generate
+from helpers.serve import chat
+from helpers.serve.chat import Chat, Message, Messages
+from helpers.serve.pages import PageManager
+from tests.planted import Bug, Planted
+from tests.test_serve_engine import engine_of
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+planted = Planted()
+
+MODEL = tiny(dtype=torch.float64, max_seq_len=120).requires_grad_(False)
+ADAPTED = {None: MODEL, "a": with_adapter(MODEL), "b": with_adapter(MODEL, seed=1)}
+served = partial(engine_of, MODEL, n_pages=80, eos_ids=())
+BEGIN = [Message("system", (5, 6, 7, 8, 9)), *(Message("tool", (n, n, n, n)) for n in (10, 11, 12))]
+SAID = [(13, 14, 15), (13, 5, 5), (14, 15, 5), (13, 13, 13)]
+
+
+def template(messages: Messages) -> list[int]:
+    return [token for one in messages for token in one.tokens]
+
+
+def talk(edit: chat.Edit | None, size: int = 4) -> Chat:
+    """Four turns on an engine with NaN wherever nobody may read; each reply is what is said alone."""
+    sent: list[list[int]] = []
+
+    def noted(messages: Messages) -> list[int]:
+        sent.append(template(messages))
+        return sent[-1]
+
+    talking = Chat(served(page_size=size), noted, [*BEGIN], edit)
+    for said in SAID:
+        reply = talking.say(said, 6)
+        assert reply == list(generate(MODEL, sent[-1], 6, eos_ids=()))
+        turn = talking.turns[-1]
+        assert (turn.found + turn.ran, turn.reply, turn.found % size) == (len(sent[-1]), 6, 0)
+    return talking
+
+
+EDITS: dict[str, tuple[chat.Edit | None, list[int]]] = {
+    "none": (None, [0, 24, 32, 40]),
+    "a clock": (chat.with_clock([5, 6, 7, 8]), [0, 0, 0, 0]),
+    "a clock that comes round": (chat.with_clock([5, 6]), [0, 0, 24, 32]),
+    "tools in another order": (chat.tools_turned, [0, 4, 4, 24]),
+    "thinking stripped": (chat.thinking_stripped(2), [0, 20, 24, 28]),
+    "a summary first": (chat.summary_first, [0, 20, 20, 24]),
+    "a summary last": (chat.summary_last, [0, 20, 28, 36]),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_turn_finds_what_was_said_up_to_an_edit(name: str) -> None:
+    edit, found = EDITS[name]
+    assert [turn.found for turn in talk(edit).turns] == found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_pages_of_any_size_hold_a_chat(size: int) -> None:
+    for edit, _ in EDITS.values():
+        talk(edit, size)
+
+
+def test_adapters_change_words_and_share_no_rows() -> None:
+    """The same prompt by the model and two adapters, in one batch and one after the other, twice."""
+    engine, prompt = (
+        served(adapters={name: model for name, model in ADAPTED.items() if name}),
+        [5, 6, 7, 8] * 4,
+    )
+    alone = {name: list(generate(model, prompt, 8, eos_ids=())) for name, model in ADAPTED.items()}
+    assert len({tuple(reply) for reply in alone.values()}) == 3
+    for turn in range(2):
+        for name in ADAPTED:
+            engine.add((turn, name), prompt, 8, adapter=name)
+        replies = engine.run_all()
+        assert {name: replies[turn, name] for name in ADAPTED} == alone
+    assert [*engine.found.values()] == [0, 0, 0, 12, 12, 12]
+    with pytest.raises(ValueError, match=r"no adapter 'c'; expected one of \['a', 'b', None\]"):
+        engine.add("x", prompt, 8, adapter="c")
+
+
+def test_an_adapter_changes_keys_alone() -> None:
+    for (name, old), new in zip(MODEL.named_parameters(), ADAPTED["a"].parameters(), strict=True):
+        assert torch.equal(old, new) == ("k_proj.weight" not in name)
+    ratio = (ADAPTED["a"].layers[0].self_attn.k_proj.weight - MODEL.layers[0].self_attn.k_proj.weight).norm()  # type: ignore[union-attr, operator]
+    assert ratio / MODEL.layers[0].self_attn.k_proj.weight.norm() == pytest.approx(1.0)  # type: ignore[union-attr, operator]
+
+
+CHAT, KEYS = test_a_turn_finds_what_was_said_up_to_an_edit, test_adapters_change_words_and_share_no_rows
+
+
+@planted("a key without the adapter", [KEYS], "vllm #44701", of=PageManager.beginning)
+def _(old: Any, self: PageManager, adapter: Any) -> Any:
+    return old(self, None)
+
+
+@planted("a turn hits rows behind an edit", [CHAT], "openvino.genai #3722", of=PageManager.find)
+def _(old: Any, self: PageManager, tokens: Any, adapter: Any = None) -> list[int]:
+    """Look a page up by its own tokens, whatever stands before it."""
+    by_tokens, table = {held: page for (_, held), page in self.found.items()}, []
+    for end in range(self.page_size, len(tokens), self.page_size):
+        if (page := by_tokens.get(tuple(tokens[end - self.page_size : end]))) is None:
+            break
+        table.append(page)
+    return table
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+    assert bug.missed_by() == []
