@@ -114,10 +114,12 @@ def test_the_picture_has_the_numbers_and_the_letters(name: str) -> None:
     assert len(widths) == len(filled)
     one = max(widths)
     assert widths == pytest.approx([one * rows / view.trace.page_size for rows in filled])
-    count = view.counts[view.drawn]
     for what, label in VIEW["pool"]["counts"].items():
-        assert f">{label}</th>" in still.numbers
-        assert f">{count[what]:,}</td>" in still.numbers
+        now, so_far = view.count(view.drawn, what)
+        shown = f"{now:,}" + f" of {len(pages)}" * (what == "used")
+        until = f"{so_far:,} so far" if what in ("run", "found") else f"at most {so_far:,}"
+        cells = "".join(f'<td style="text-align:right">{cell}</td>' for cell in (shown, until))
+        assert f">{label}</th>{cells}" in still.numbers
     assert view.sentence(view.drawn) in still.alt
     assert len(png(figure)) < 60_000
 

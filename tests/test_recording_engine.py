@@ -13,6 +13,7 @@ from helpers.serve.engine import Engine
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Scheduler
 from helpers.serve.sequence import Request
+from helpers.stepper import Pool
 from helpers.trace import EngineTrace
 from tests.machine import ROOT
 from tests.test_trace import SCHEMA
@@ -104,6 +105,29 @@ def check_whole(engine: Engine, trace: EngineTrace) -> None:
         assert sum(share.emitted for share in shares) == len(reply)
         for before, share in itertools.pairwise(shares):  # its rows are those it had, those it found, or none
             assert share.start in (share.found, before.stop)
+
+
+def test_who_is_sent_back_may_run_again_in_the_same_step() -> None:
+    """A and B are alike and began together, each in pages of its own. B's next token has no page; it goes
+    back, and finds A's pages at once."""
+    scheduler = Scheduler(PageManager(5, 1), 2)
+    for id in "AB":
+        scheduler.add(Request(id, [0, 0], 3))
+    with StepRecorder(scheduler) as recorder:
+        for _ in range(2):
+            plan = scheduler.schedule()
+            scheduler.ran(plan, {one: 1 for one, n in plan if n == one.n_left})
+    first, second = recorder.trace.steps
+    assert [share.table for share in first.running] == [[0, 1], [2, 3]]
+    assert (second.preempted, second.waiting) == ([1], [])
+    (a, b) = second.running
+    assert (b.found, b.start, b.stop) == (2, 2, 3)
+    assert b.table[:2] == a.table[:2] == [0, 1]
+    assert [(stay["request"], stay["back"]) for stay in Pool(recorder.trace).stays()] == [
+        (0, False),
+        (1, True),
+        (1, False),
+    ]
 
 
 def test_it_lets_go_whatever_is_raised() -> None:

@@ -35,12 +35,17 @@ class StepRecorder:
         )
 
     def __enter__(self) -> StepRecorder:
-        self.real = self.scheduler.schedule, self.scheduler.ran
+        self.real = self.scheduler.schedule, self.scheduler.ran, self.scheduler.preempt
         self.scheduler.schedule, self.scheduler.ran = self.schedule, self.ran
+        self.scheduler.preempt = self.preempt
         return self
 
     def __exit__(self, *error: Any) -> None:
-        del self.scheduler.schedule, self.scheduler.ran  # what their class does stands there again
+        del (
+            self.scheduler.schedule,
+            self.scheduler.ran,
+            self.scheduler.preempt,
+        )  # what their class does stands there again
         self.trace.requests[:] = [
             Request(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
             for one in self.requests
@@ -52,10 +57,10 @@ class StepRecorder:
 
     def schedule(self) -> Plan:
         """Note who runs, in which pages, and who waits."""
-        before = [*self.scheduler.running]
+        before, self.preempted = [*self.scheduler.running], list[int]()
         plan = self.real[0]()
         n, waiting = dict(plan), [*self.scheduler.waiting]
-        self.preempted = [self.number(one) for one in before if one in waiting]
+        stayed = [one for one in before if self.number(one) not in self.preempted]
         self.running = {
             one: Share(
                 request=self.number(one),
@@ -63,13 +68,18 @@ class StepRecorder:
                 start=one.n_run,
                 stop=one.n_run + n.get(one, 0),
                 table=[*one.table],
-                found=0 if one in before else one.n_run,
+                found=0 if one in stayed else one.n_run,
                 emitted=False,
             )
             for one in self.scheduler.running
         }
         self.waiting = [self.number(one) for one in waiting]
         return plan
+
+    def preempt(self, one: Sequence) -> None:
+        """Note who is sent back; he may find pages for his text, and run, in the same step."""
+        self.preempted.append(self.number(one))
+        self.real[2](one)
 
     def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> list[Sequence]:
         """Note what came of the step: it is over."""

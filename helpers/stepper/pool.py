@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from math import ceil, sqrt
 from typing import Any
 
 from helpers.drawing.canvas import Sheet
@@ -17,7 +18,8 @@ from helpers.tables import Table
 from helpers.trace import EngineTrace, Share
 
 POOL: dict[str, Any] = VIEW["pool"]
-NAMED = 8  # more than this are counted, not named
+SUMMED = ("run", "found")  # so far; of the others the most
+NAMED, LISTED = 8, 40  # more requests than this are counted, not named; pages, not listed
 EDGE, TOP = 10, 34  # px: the margin, and where the lanes begin
 # Of lines across and lines down: px from one to the next, 0 for none. As in css/pool.css, by request.
 PATTERNS = ((0, 0), (5, 0), (0, 6), (10, 0), (8, 8), (0, 12))
@@ -69,18 +71,28 @@ class Pool(View):
     def still(self) -> Still:
         """Return the run and the pages of one step."""
         pages = self.pages(self.drawn)
-        owned = ", ".join(f"{n} {self.owners(page)}" for n, page in enumerate(pages) if page["owners"])
-        found = ", ".join(f"{n} {self.owners(page)}" for n, page in enumerate(pages) if page["findable"])
         said = self.sentence(self.drawn)
-        alt = f"{said} {POOL['pages']}: {owned or 0}. {POOL['pagelegend']['findable']}: {found or 0}."
-        rows = [self.count(self.drawn, what) for what in POOL["counts"]]
-        table = Table(rows, list(POOL["counts"].values()), [POOL["now"], POOL["until"]])
-        return Still(partial(self._draw, pages=pages), alt, [said], table=table)
+        alt = [said]
+        for what, name in (("owners", POOL["pages"]), ("findable", POOL["pagelegend"]["findable"])):
+            those = [f"{n} {self.owners(page)}" for n, page in enumerate(pages) if page[what]]
+            more = f" … ({len(those)})" if len(those) > LISTED else ""
+            alt += [f"{name[0].upper()}{name[1:]}: {', '.join(those[:LISTED])}{more}."] if those else []
+        table = Table(self.told(self.drawn), list(POOL["counts"].values()), [POOL["now"], ""])
+        return Still(partial(self._draw, pages=pages), " ".join(alt), [said], table=table)
 
     def count(self, n: int, what: str) -> tuple[int, int]:
         """A count in a step, and until then: the sum of what is done, the most of what is there."""
         every = [count[what] for count in self.counts[: n + 1]]
-        return every[n], sum(every) if what in ("run", "found") else max(every)
+        return every[n], sum(every) if what in SUMMED else max(every)
+
+    def told(self, n: int) -> list[list[str]]:
+        """Each count in a step, and until then, as text."""
+        told = []
+        for what in POOL["counts"]:
+            now, so_far = self.count(n, what)
+            shown = fill(POOL["of"], used=now, pages=self.trace.n_pages) if what == "used" else f"{now:,}"
+            told.append([shown, fill(POOL["so far" if what in SUMMED else "most"], soFar=so_far)])
+        return told
 
     def owners(self, page: dict[str, Any]) -> str:
         """The letters of those who own a page, or whose text can still be found in it."""
@@ -99,7 +111,7 @@ class Pool(View):
         before = {share.request: share for share in steps[n - 1].running} if n else {}
         for share in steps[n].running:
             was = before.get(share.request)
-            had = len(was.table) if was and was.stop == share.start else share.found // size
+            had = share.found // size if not was or share.request in steps[n].preempted else len(was.table)
             for place, number in enumerate(share.table):
                 page = pages[number]
                 page["owners"].append(share.request)
@@ -198,9 +210,8 @@ class Pool(View):
     def _grid(self, sheet: Sheet, pages: list[dict[str, Any]], top: float) -> None:
         """Each page with its rows and the letters of its owners, as far as there is room."""
         room = sheet.width - 2 * EDGE
-        columns = -(
-            -len(pages) // -(-len(pages) // int(room / max(12, min(66, (room * 260 / len(pages)) ** 0.5))))
-        )
+        most = int(room / max(12, min(66, sqrt(room * 260 / len(pages)))))
+        columns = ceil(len(pages) / ceil(len(pages) / most))
         wide = min(66, room // columns)
         high = max(12, min(36, round(wide * 0.62)))
         for n, page in enumerate(pages):
@@ -216,16 +227,12 @@ class Pool(View):
                 letters = f"×{len(page['owners'])}"
             _letters(sheet, box, letters, "key fill" if owned else "none", "ink" if owned else "soft")
         said = POOL["pagelegend"]
-        full, found = {"owners": [0], "findable": False}, {"owners": [], "findable": True}
-        sheet.bottom += 6
-        _legend(
-            sheet,
-            sheet.bottom + 10,
-            {
-                said["before"]: partial(_edge, sheet, page=full, face="key fill"),
-                said["findable"]: partial(_edge, sheet, page=found),
-            },
-        )
+        marks: dict[str, Callable[..., None]] = {
+            said["before"]: partial(_edge, sheet, page={"owners": [0]}, face="key fill")
+        }
+        if any(page["findable"] for page in pages):
+            marks[said["findable"]] = partial(_edge, sheet, page={"owners": [], "findable": True})
+        _legend(sheet, sheet.bottom + 16, marks)
 
     def __repr__(self) -> str:
         n, trace = len(self.marks), self.trace

@@ -35,7 +35,7 @@ class Step:
 
     running: list[Share]  # in the order in which they came
     waiting: list[int]  # in line, while the others run
-    preempted: list[int]  # who had to give up slot and pages before this step, and waits again
+    preempted: list[int]  # who had to give up slot and pages before this step ran, and waits or begins anew
     left: list[int]  # who ran in it, or until then, and is gone: its reply has ended, or was cancelled
     freed: list[int]  # pages that nobody owns any more
     findable: list[int]  # free pages whose rows can still be found; the first is taken first

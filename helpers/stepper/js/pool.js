@@ -117,7 +117,7 @@ export function momentAt({ steps, held, page_size }, n) {
   const step = steps[n];
   for (const { request, start, stop, table, found } of step.running) {
     const was = steps[n - 1]?.running.find((share) => share.request === request);
-    const had = was && was.stop === start ? was.table.length : found / page_size;
+    const had = was && !step.preempted.includes(request) ? was.table.length : found / page_size;
     table.forEach((number, place) => {
       const page = pages[number];
       page.owners.push(request);

@@ -2,13 +2,13 @@
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
 import { fillText } from "./format.js";
-import { Button, Legend, Sentence, Slider, Switch } from "./parts.jsx";
+import { Legend, Sentence, Switch } from "./parts.jsx";
+import { Played } from "./played.jsx";
 import * as pools from "./pool.js";
-import { View } from "./view.jsx";
 
 /** @import { Moment, Pointed } from "./pool.js" */
 
-const [POOL, SAY] = [VIEW.pool, VIEW.stepper];
+const POOL = VIEW.pool;
 const PLAY_EVERY = 900; // milliseconds; long runs go faster
 const PLAY_IN_ALL = 40_000;
 const LETTER = 8; // pixels of width
@@ -16,11 +16,9 @@ const LETTERS = 12; // and of height that a letter takes
 const NUMBERED = 40; // pixels: pages as wide as this show their numbers
 const CHIP = 20; // pixels of height of one that waits
 
-export class PoolView extends View {
+export class PoolView extends Played {
   /** @type {Pointed | null} */
   about = null;
-  /** @type {ReturnType<typeof setInterval> | null} */
-  playing = null;
   /** @type {Map<string, { key: string, node: import("preact").ComponentChild }>} */
   kept = new Map();
 
@@ -29,7 +27,7 @@ export class PoolView extends View {
     const pool = pools.poolOf(data);
     super(el, options, "pool", fillText(POOL.label, { model: data.name }));
     this.pool = pool;
-    this.last = data.steps.length - 1;
+    this.every = Math.min(PLAY_EVERY, PLAY_IN_ALL / data.steps.length);
     this.first = options.step;
     /** @type {{ step: number, request: number | null }} */
     this.view = { step: this.first, request: null };
@@ -64,7 +62,7 @@ export class PoolView extends View {
   /** @param {KeyboardEvent & { target: any }} event @returns {(() => void) | null | undefined} */
   keyAction({ key, target }) {
     if (target.tagName === "SELECT") return null;
-    const { step, request } = this.view;
+    const { request } = this.view;
     const { length } = this.pool.marks;
     /** @param {number} by */
     const choose = (by) => {
@@ -73,34 +71,24 @@ export class PoolView extends View {
     };
     /** @type {Record<string, () => void>} */
     const acts = {
-      ArrowLeft: () => this.change({ step: step - 1 }),
-      ArrowRight: () => this.change({ step: step + 1 }),
-      Home: () => this.change({ step: 0 }),
-      End: () => this.change({ step: this.last }),
+      ...this.stepKeys(),
       ...(target.tagName !== "INPUT" && { ArrowUp: choose(-1), ArrowDown: choose(1) }),
       ...(target.tagName !== "BUTTON" && { " ": () => this.togglePlay() }),
     };
     return acts[key];
   }
 
-  togglePlay() {
-    if (this.playing !== null) return this.stop();
-    if (this.view.step === this.last) this.change({ step: 0 });
-    this.comeIntoSight();
-    this.playing = setInterval(() => this.playOn(), Math.min(PLAY_EVERY, PLAY_IN_ALL / (this.last + 1)));
-    this.draw();
+  get at() {
+    return this.view.step;
   }
 
-  playOn() {
-    if (!this.root.isConnected) return this.stop();
-    this.change({ step: this.view.step + 1 });
-    if (this.view.step === this.last) this.stop();
+  get last() {
+    return this.pool.steps.length - 1;
   }
 
-  stop() {
-    clearInterval(this.playing ?? undefined);
-    this.playing = null;
-    this.draw();
+  /** @param {number} step */
+  go(step) {
+    this.change({ step });
   }
 
   /** Change the view and draw it; leaves performance entries named "wid-step". @param {Partial<PoolView["view"]>} wanted */
@@ -189,26 +177,7 @@ export class PoolView extends View {
     const { step, request } = this.view;
     return (
       <div class="wid-controls">
-        <div class="wid-buttons">
-          <Button aria-disabled={step === 0} onClick={() => this.change({ step: step - 1 })}>
-            {SAY.back}
-          </Button>
-          <Button
-            class="wid-go"
-            aria-disabled={step === this.last}
-            onClick={() => this.change({ step: step + 1 })}
-          >
-            {SAY.next}
-          </Button>
-          <Button onClick={() => this.togglePlay()}>
-            {VIEW.race[this.playing === null ? "play" : "pause"]}
-          </Button>
-          <Slider
-            {...{ min: 0, max: this.last, value: step, "aria-label": POOL.step }}
-            aria-valuetext={fillText(POOL.at, { step: step + 1, steps: this.last + 1 })}
-            onInput={(e) => this.change({ step: Number(e.currentTarget.value) })}
-          />
-        </div>
+        {this.buttons(POOL.step, fillText(POOL.at, { step: step + 1, steps: this.last + 1 }))}
         <Switch
           {...{ label: POOL.request, names: [POOL.nobody, ...this.pool.marks] }}
           chosen={request === null ? 0 : request + 1}

@@ -5,10 +5,10 @@ import { fillText } from "./format.js";
 import { counterpart, headName, headsOf, readSequences } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
+import { Played } from "./played.jsx";
 import { Button, Sentence, Slider, Switch } from "./parts.jsx";
 import { pointedAt } from "./links.js";
 import { animateStep } from "./motion.js";
-import { View } from "./view.jsx";
 import { Board } from "./board.jsx";
 import { Ribbon } from "./ribbon.jsx";
 import { Below, BoardLegend, Foot } from "./panels.jsx";
@@ -19,10 +19,9 @@ import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.js";
 /** @import { Choice, Machines } from "./strip.js" */
 
 const SAY = VIEW.stepper;
-const PLAY_EVERY = 1200; // milliseconds
 const IN_A_ROW = 600; // steps that come faster than this are not animated
 
-export class StepperView extends View {
+export class StepperView extends Played {
   /** @type {Frame} */
   frame;
   /** What is said of it, which pointing at things does not change. @type {{ sentence: Parts, words: string[] }} */
@@ -33,8 +32,6 @@ export class StepperView extends View {
   cameFrom = null;
   /** @type {number | null} */
   columnStart = null;
-  /** @type {ReturnType<typeof setInterval> | null} */
-  playing = null;
   stepped = 0;
 
   /** @param {Element} el @param {import("./schema").Trace} data @param {any} options */
@@ -157,12 +154,7 @@ export class StepperView extends View {
     if (target.tagName === "SELECT" || target.closest(".wid-cost")) return null; // sliders of its own
     const { cached, ahead } = this.view;
     /** @type {Record<string, (() => void) | false>} */
-    const acts = {
-      ArrowLeft: () => this.step(-1),
-      ArrowRight: () => this.step(1),
-      Home: () => this.change({ event: 0 }),
-      End: () => this.change({ event: this.last }),
-    };
+    const acts = this.stepKeys();
     if (acts[key]) return target.closest(".wid-picker") ? null : acts[key] || null;
     const both = this.record.withCache && this.record.withoutCache;
     const lines = target.tagName !== "INPUT" && this.panels.has("weights");
@@ -189,28 +181,13 @@ export class StepperView extends View {
     word?.focus({ preventScroll: true });
   }
 
-  /** @param {number} by */
-  step(by) {
-    this.change({ event: this.view.event + by });
+  get at() {
+    return this.view.event;
   }
 
-  togglePlay() {
-    if (this.playing !== null) return this.stop();
-    if (this.view.event === this.last) this.change({ event: 0 });
-    this.playing = setInterval(() => this.playOn(), PLAY_EVERY);
-    super.draw();
-  }
-
-  playOn() {
-    if (!this.root.isConnected) return this.stop();
-    this.step(1);
-    if (this.view.event === this.last) this.stop();
-  }
-
-  stop() {
-    clearInterval(this.playing ?? undefined);
-    this.playing = null;
-    super.draw();
+  /** @param {number} event */
+  go(event) {
+    this.change({ event });
   }
 
   /** Change the view and draw it; a step leaves performance entries named "wid-step". @param {Partial<StepperView["view"]>} wanted */
@@ -339,27 +316,10 @@ export class StepperView extends View {
 
   controls() {
     const { event } = this.view;
-    const { last } = this;
-    const values = { name: this.run.events[event].name, at: event + 1, last: last + 1 };
-    // Not `disabled`: a disabled button that has the focus swallows the keys.
+    const values = { name: this.run.events[event].name, at: event + 1, last: this.last + 1 };
     return (
       <div class="wid-controls">
-        <div class="wid-buttons">
-          <Button aria-disabled={event === 0} onClick={() => this.step(-1)}>
-            {SAY.back}
-          </Button>
-          <Button class="wid-go" aria-disabled={event === last} onClick={() => this.step(1)}>
-            {SAY.next}
-          </Button>
-          <Button onClick={() => this.togglePlay()}>
-            {VIEW.race[this.playing === null ? "play" : "pause"]}
-          </Button>
-          <Slider
-            {...{ min: 0, max: last, value: event, "aria-label": SAY.pass }}
-            aria-valuetext={fillText(SAY.at, values)}
-            onInput={(e) => this.change({ event: Number(e.currentTarget.value) })}
-          />
-        </div>
+        {this.buttons(SAY.pass, fillText(SAY.at, values))}
         {this.switches().map((picker) => (
           <Switch {...picker} />
         ))}

@@ -1,0 +1,76 @@
+// What views have that go from step to step: buttons, a slider, keys, and Play.
+import VIEW from "../view.json" with { type: "json" };
+import { Button, Slider } from "./parts.jsx";
+import { View } from "./view.jsx";
+
+const SAY = VIEW.stepper;
+
+/** A view that stands at one of several steps: a kind of it says at which (`at`, `last`) and goes there (`go`). */
+export class Played extends View {
+  /** @type {ReturnType<typeof setInterval> | null} */
+  playing = null;
+  every = 1200; // milliseconds
+
+  get at() {
+    return 0;
+  }
+
+  get last() {
+    return 0;
+  }
+
+  /** @param {number} _at */
+  go(_at) {}
+
+  /** @returns {Record<string, () => void>} */
+  stepKeys() {
+    return {
+      ArrowLeft: () => this.go(this.at - 1),
+      ArrowRight: () => this.go(this.at + 1),
+      Home: () => this.go(0),
+      End: () => this.go(this.last),
+    };
+  }
+
+  togglePlay() {
+    if (this.playing !== null) return this.stop();
+    if (this.at === this.last) this.go(0);
+    this.playing = setInterval(() => this.playOn(), this.every);
+    super.draw();
+  }
+
+  playOn() {
+    if (!this.root.isConnected) return this.stop();
+    this.go(this.at + 1);
+    if (this.at === this.last) this.stop();
+  }
+
+  stop() {
+    clearInterval(this.playing ?? undefined);
+    this.playing = null;
+    super.draw();
+  }
+
+  /** @param {string} label @param {string} said where the slider stands */
+  buttons(label, said) {
+    const { at, last } = this;
+    // Not `disabled`: a disabled button that has the focus swallows the keys.
+    return (
+      <div class="wid-buttons">
+        <Button aria-disabled={at === 0} onClick={() => this.go(at - 1)}>
+          {SAY.back}
+        </Button>
+        <Button class="wid-go" aria-disabled={at === last} onClick={() => this.go(at + 1)}>
+          {SAY.next}
+        </Button>
+        <Button onClick={() => this.togglePlay()}>
+          {VIEW.race[this.playing === null ? "play" : "pause"]}
+        </Button>
+        <Slider
+          {...{ min: 0, max: last, value: at, "aria-label": label, "aria-valuetext": said }}
+          onInput={(e) => this.go(Number(e.currentTarget.value))}
+        />
+      </div>
+    );
+  }
+}
