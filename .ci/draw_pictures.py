@@ -634,6 +634,68 @@ def rope_pairs(head_dim: int = 8) -> Picture:
     return Picture(draw, alt)
 
 
+def workshop() -> Picture:
+    """Draw a machine as a workshop: a store, a road and a bench, for one token and for many.
+
+    Source of the idea: Horace He 2022, Making deep learning go brrrr from first principles.
+    """
+    panels = {"one token": (1, 0.12), "many tokens at once": (32, 1.0)}
+
+    def draw(sheet: Sheet) -> None:
+        wide = 78.0 if sheet.narrow else 150.0
+        bench = sheet.width - 18 - wide
+        for n, (name, (tokens, busy)) in enumerate(panels.items()):
+            y = 22.0 + 216 * n
+            sheet.text(18, y, name, bold=True)
+            for x, what in ((18.0, "store"), (bench, "bench")):
+                sheet.box(x, y + 34, wide, 92, fill="panel", edge="soft", radius=6)
+                sheet.note(x + wide / 2, y + 50, what, at="center", colour="ink", bold=True)
+            for i in range(6):
+                sheet.box(
+                    18 + wide / 2 - 33 + 23 * (i % 3), y + 66 + 26 * (i // 3), 20, 20,
+                    fill="key fill", edge="key", radius=2,
+                )  # fmt: skip
+            _road(sheet, 18 + wide + 6, bench - 6, y + 80)
+            sheet.chip(bench + wide / 2, y + 12, "next!", width=62, fill="generated fill", edge="generated")
+            sheet.arrow(bench + wide / 2, y + 26, bench + wide / 2, y + 36, "generated")
+            for i in range(tokens):
+                side = 18.0 if tokens == 1 else 6.0
+                across, down = (i % 8 - 3.5, i // 8 - 1.5) if tokens > 1 else (0.0, 0.0)
+                sheet.square(bench + wide / 2 + 8.5 * across, y + 92 + 9 * down, side, "query")
+            _busy(sheet, y + 148, {"the road is busy": 1.0, "the bench is busy": busy})
+
+    alt = (
+        "A workshop. On the left the store, with matrices. On the right the bench, where a matrix meets the "
+        "tokens. Between them a road with one cart behind the other. For one token the road is busy all the "
+        "time, and the bench for a small part of it. For many tokens at once the same carts come, and the "
+        "bench has more to do: both are busy. Above the bench somebody calls each job, with the word next."
+    )
+    return Picture(draw, alt)
+
+
+def _road(sheet: Sheet, left: float, right: float, y: float) -> None:
+    """A road from left to right, and carts on it with a matrix each."""
+    sheet.note((left + right) / 2, y - 30, "road", at="center", colour="ink", bold=True)
+    for dy in (-16, 16):
+        sheet.line((left, y + dy), (right, y + dy), colour="soft")
+    carts = int((right - left) / 46)
+    for n in range(carts):
+        x = left + (right - left) / carts * (n + 0.5)
+        sheet.box(x - 13, y - 12, 20, 20, fill="key fill", edge="key", radius=2)
+        sheet.disc(x - 8, y + 11, 3, "soft")
+        sheet.disc(x + 2, y + 11, 3, "soft")
+    sheet.arrow(right - 12, y, right, y, "ink")
+
+
+def _busy(sheet: Sheet, y: float, shares: dict[str, float]) -> None:
+    """How much of the time each is busy, as bars."""
+    left, room = 160.0, sheet.width - 178.0
+    for n, (name, share) in enumerate(shares.items()):
+        sheet.note(left - 12, y + 22 * n + 7, name, at="right", colour="ink")
+        sheet.box(left, y + 22 * n, room, 14, fill="faint", radius=2)
+        sheet.box(left, y + 22 * n, room * share, 14, fill="key" if n == 0 else "query", radius=2)
+
+
 def _short_row(sheet: Sheet, x: float, y: float, word: str, *, new: bool) -> None:
     """A row of one token in one layer: its key, its value, its word."""
     line = 2.0 if new else 0.8
@@ -653,6 +715,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "shared_heads": shared_heads,
     "turned_pairs": turned_pairs,
     "rope_pairs": rope_pairs,
+    "workshop": workshop,
 }
 
 if __name__ == "__main__":

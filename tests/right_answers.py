@@ -68,6 +68,17 @@ def pages_by_starts(lengths: list[int], size: int) -> list[int]:
     return [len(starts), len(starts) * size - sum(lengths)]
 
 
+def doubled_by_savings(rows: float, weights: float, arithmetic: float, starts: float) -> str:
+    """Say what saves most, worked out as differences."""
+    longer = max(weights, arithmetic)
+    saved = [
+        rows / 2 + longer - max(weights / 2, arithmetic),
+        longer - max(weights, arithmetic / 2),
+        starts / 2,
+    ]
+    return str(np.array(["bandwidth", "FLOP/s", "starts"])[np.argmax(saved)])
+
+
 def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
     """Number the tokens of each sequence, and give padding -1 and nothing to look at."""
     T = max(lengths)
@@ -110,7 +121,10 @@ RIGHT: dict[str, list[Any]] = {
     "who_moves": [who_by_negating, who_by_jacobian],
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
     "reply_ms": [reply_by_words],
-    "predict_step": [lambda *args: torch.tensor(args[0] * args[1] + args[2] / args[3], dtype=torch.float64)],
+    "what_to_double": [doubled_by_savings],
+    "most_bits": [
+        lambda limit, a, b, c: max([n for n in (8, 16, 32) if a + b * n / 32 + c <= limit], default=None)
+    ],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
     "best_dim": [
         lambda rows, bits: -1 if np.ptp(rows.numpy(), 1).max() < np.ptp(rows.numpy(), 0).max() else -2

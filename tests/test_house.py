@@ -52,9 +52,9 @@ ADDRESS = re.compile(r"https?://([\w-]+(?:\.[\w-]+)+)")
 # Among them a stranger's, in a test of stamping, and where a tool of npm's asks for money (package-lock).
 KNOWN_HOSTS = """
     arxiv.org colab.research.google.com creativecommons.org docs.pytorch.org docs.sglang.io docs.vllm.ai
-    download.pytorch.org github.com
-    jalammar.github.io json-schema.org karpathy.github.io machinelearningmastery.com mybinder.org
-    opencollective.com ourarash.github.io someone.github.io www.w3.org platform.claude.com 127.0.0.1
+    download.pytorch.org github.com horace.io jalammar.github.io jax-ml.github.io json-schema.org
+    karpathy.github.io machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io
+    platform.claude.com someone.github.io www.w3.org 127.0.0.1
 """.split()
 
 

@@ -25,6 +25,7 @@ from draw_pictures import (
     silu_curve,
     turned_pairs,
     two_ranks,
+    workshop,
 )
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Polygon
@@ -73,10 +74,10 @@ DOTS = {
     "prefill, weights": (109.0, 250e9),
     "prefill, attention": (96.0, 60e9),
 }
-STEPS = {
-    "as it stands": (6.8, 7.2),
-    "all cores share each matrix": (3.1, 2.5),
-    "a quarter of the bytes": (1.8, 2.0),
+STEPS: dict[str, tuple[dict[str, float], float]] = {
+    "as it stands": ({}, 7.2),
+    "all cores share each matrix": ({"starts": 0.1, "bytes": 2.0, "arithmetic": 1.0}, 2.5),
+    "a quarter of the bytes": ({"starts": 0.1, "bytes": 0.5, "arithmetic": 1.2}, 2.0),
 }
 VARIANTS: dict[str, tuple[float, float]] = {
     "all rows · 2,048": (0.71, 20),
@@ -137,9 +138,11 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "by tokens, 1": lambda: plots.rows_by_tokens([MODELS["DeepSeek-V3"]]),
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
+    "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
-    "waterfall": lambda: plots.waterfall(STEPS, 0.6, "one decode step"),
-    "waterfall, one": lambda: plots.waterfall({"w" * 90: (1.0, 2.0)}, 0.5, "w" * 200),
+    "waterfall": lambda: plots.waterfall(STEPS, "one decode step", 0.6),
+    "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
+    "workshop": workshop,
     "kept": lambda: plots.kept_rows(["Mia", "w" * 20, "by"], CACHES),
     "heads": lambda: plots.who_reads(HEADS, 4),
     "orders": lambda: plots.two_orders(1000, 32, 24),
@@ -375,7 +378,7 @@ def test_a_sweep_lies_over_its_two_lines() -> None:
         assert memory == [[1, 1.2], [512, 1.2]]
         assert arithmetic == [[1, 0.1], [512, pytest.approx(51.2)]]
         assert dots == [[list(dot)] for dot in zip(TOKENS, SWEEP, strict=True)]
-        assert {"read the matrix", "do the arithmetic"} <= set(words(figure))
+        assert {"read the matrix", "do the arithmetic", "4.8", "54"} <= set(words(figure))
 
 
 def test_the_roof_bends_at_the_ridge() -> None:
@@ -386,19 +389,20 @@ def test_the_roof_bends_at_the_ridge() -> None:
         assert slope == [[0.25, pytest.approx(0.25 * 55)], ridge]
         assert flat == [ridge, [pytest.approx(327), pytest.approx(328)]]
         assert dots == [[[x, y / 1e9]] for x, y in DOTS.values()]
-        assert {*DOTS, "memory", "arithmetic"} <= set(words(figure))
+        assert {*DOTS, "the road", "the bench"} <= set(words(figure))
 
 
 def test_a_waterfall_shows_measured_beside_predicted() -> None:
     picture = picture_of("waterfall")
-    assert "as it stands: predicted 6.80, measured 7.20;" in picture.alt
+    assert "as it stands: measured 7.20; all cores share each matrix: predicted 3.10 (starts" in picture.alt
     for figure in both("waterfall"):
-        measured = [box.get_width() for box in boxes(figure, "query")]
+        _, *measured = [box.get_width() for box in boxes(figure, "query")]  # the first explains the colour
         scale = measured[0] / 7.2
         assert measured == pytest.approx([scale * 7.2, scale * 2.5, scale * 2.0])
-        assert {"7.20 ms", "2.50 ms", "2.00 ms", "grey mark: the floor, 0.600 ms", *STEPS} <= set(
-            words(figure)
-        )
+        nbytes = [box.get_width() for box in boxes(figure, "key")][1:]
+        assert nbytes == pytest.approx([scale * 2, scale * 0.5])
+        said = {"7.20 ms", "2.50 ms", "3.10", "upright line: the floor, 0.600 ms", "bytes, predicted", *STEPS}
+        assert said <= set(words(figure))
 
 
 def test_each_variant_is_a_named_dot() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 WRITE_ONE = "write one in place of None, and run both cells again. The answer is folded below."
@@ -34,6 +36,11 @@ class Guess:
         else:
             first = f"You guessed {self.guess}. It is {self.answer}."
         return f"{first}\n{self.why}" if self.why else first
+
+
+def nearest(guess: Any, options: Sequence[float], measured: float, why: str = "") -> Guess:
+    """Compare a guess with that one of the options to which a measured ratio is nearest."""
+    return Guess(guess, min(options, key=lambda option: abs(math.log(option / measured))), why)
 
 
 def _plain(x: Any) -> Any:

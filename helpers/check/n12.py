@@ -3,98 +3,96 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
-from helpers.check.result import show
+from helpers.check.guess import Guess, nearest
 from helpers.cost import roofline
-from helpers.cost.models import CARDS
-from helpers.cost.roofline import Limits, Roof, Work
+from helpers.cost.models import CARDS, MODELS
+from helpers.cost.roofline import Roof
 
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 
 
-def by(operations: float, nbytes: float, machine: Limits) -> str:
-    """Say what bounds work."""
-    return roofline.bound_by(Work(operations, nbytes), machine)
+def times_the_floor(guess: Any, floor: float, measured: float) -> Guess:
+    """Compare the guess how many times its floor a step takes: 1, 1.5, 2 or 4."""
+    why = f"At least {floor:.1f} ms, measured {measured:.1f}: {measured / floor:.2f} times."
+    return nearest(guess, (1, 1.5, 2, 4), measured / floor, why)
 
 
-def bound_case(T: int, each: float, machine: Limits, name: str) -> Case:
-    """Return the work of T tokens times a matrix of Llama-3.1-8B's on a machine."""
-    work = roofline.product(T, 4096, 14336, each)
-    label = f"bound_by for {T:,} token{'s' * (T > 1)} at {each} bytes on {name}"
-    return Case((work.operations, work.nbytes, machine), label)
+def thirty_two(guess: Any, ms: Sequence[float]) -> Guess:
+    """Compare the guess how many times as long 32 tokens take as one: 1, 4, 8 or 32."""
+    why = f"{ms[0]:.1f} ms for one, {ms[-1]:.1f} for 32: {ms[-1] / ms[0]:.1f} times."
+    return nearest(guess, (1, 4, 8, 32), ms[-1] / ms[0], why)
 
 
-bound_by = Exercise(
-    name="bound_by",
-    todo='let bound_by return "memory" or "arithmetic".',
+def tokens_a_second(guess: Any) -> Guess:
+    """Compare the most tokens a second that Llama-3.1-8B says for one user on an H100, a whole number."""
+    weights = roofline.decode_step_of(MODELS["Llama-3.1-8B"], 1).weights
+    seconds = weights / CARDS["H100"].bytes_per_second
+    why = f"{weights / 1e9:.2f} GB at 3.35 TB a second take {1000 * seconds:.2f} ms."
+    return Guess(guess, round(1 / seconds), why)
+
+
+def doubling(
+    together: Callable[[float, float], float] = max, rows: float = 1, weights: float = 1
+) -> Callable[..., str]:
+    """Return a `what_to_double`: how weights and arithmetic go together, and what a faster road carries."""
+
+    def chosen(rows_ms: float, weights_ms: float, arithmetic: float, starts: float) -> str:
+        def step(road: float = 1, bench: float = 1, calls: float = 1) -> float:
+            read = rows_ms / road**rows
+            return read + together(arithmetic / bench, weights_ms / road**weights) + starts / calls
+
+        times = {"bandwidth": step(road=2), "FLOP/s": step(bench=2), "starts": step(calls=2)}
+        return min(times, key=times.__getitem__)
+
+    return chosen
+
+
+def largest(rows: float, weights: float, arithmetic: float, starts: float) -> str:
+    """Name the longest of the terms."""
+    ms = {"bandwidth": max(rows, weights), "FLOP/s": arithmetic, "starts": starts}
+    return max(ms, key=ms.__getitem__)
+
+
+what_to_double = Exercise(
+    name="what_to_double",
+    todo='let what_to_double return "bandwidth", "FLOP/s" or "starts".',
     cases=[
-        *[bound_case(T, 2, CARDS["H100"], "an H100") for T in (1, 128, 2048)],
-        bound_case(8192, 2, CARDS["A100"], "an A100"),
-        *[bound_case(T, 4, LAPTOP, "a laptop") for T in (8, 64)],
-        bound_case(1, 0.5, CARDS["B200"], "a B200"),
+        Case(args, "what_to_double({}, {}, {}, {})".format(*args))
+        for args in [
+            (0.1, 16, 3, 4),
+            (0.1, 0.1, 0.1, 0.5),
+            (0, 16, 800, 4),
+            (0, 9.5, 10, 3),
+            (6, 4, 4.6, 0),
+            (5, 1, 6, 0),
+            (6, 1, 5, 0),
+            (3, 3, 0, 4),
+        ]
     ],
-    right=by,
+    right=doubling(),
     wrong=[
-        "memory, whatever comes in: compare two times, that of the bytes and that of the operations.",
-        lambda *_: "memory",
-        "the other way round: few operations a byte leave the arithmetic waiting for the memory.",
-        lambda *args: "memory" if by(*args) == "arithmetic" else "arithmetic",
-        "arithmetic, whatever comes in, as with the ridge upside down: it is operations over bytes.",
-        lambda *_: "arithmetic",
-        lambda operations, nbytes, m: by(operations, nbytes, Roof(m.bytes_per_second, m.flops_per_second)),
-        "bits for bytes: both counts are in bytes already.",
-        lambda operations, nbytes, machine: by(operations, 8 * nbytes, machine),
-        lambda operations, nbytes, machine: by(operations, nbytes / 8, machine),
-        "1 operation a byte is no bound: the machine's ridge is.",
-        lambda operations, nbytes, machine: "memory" if operations < nbytes else "arithmetic",
-        lambda operations, nbytes, machine: "memory" if operations <= nbytes else "arithmetic",
-        'the two words are "memory" and "arithmetic".',
-        lambda *args: by(*args).replace("arithmetic", "compute"),
+        "the longest term need not be it: with a faster bench the step waits for the road next.",
+        largest,
+        "road and bench work at the same time: the longer of the two counts, not their sum.",
+        doubling(together=lambda arithmetic, weights: arithmetic + weights),
+        "rows come over the road, too.",
+        doubling(rows=0),
+        "weights come over the road, too.",
+        doubling(weights=0),
+        "whatever comes in: ask for each of the three how long the step would be.",
+        lambda *_: "bandwidth",
+        lambda *_: "FLOP/s",
+        lambda *_: "starts",
+        'the three words are "bandwidth", "FLOP/s" and "starts".',
+        lambda *args: {"bandwidth": "memory"}.get(doubling()(*args), doubling()(*args)),
+        lambda *args: {"FLOP/s": "arithmetic"}.get(doubling()(*args), doubling()(*args)),
     ],
-    said="128 tokens at 2 bytes keep an H100 waiting for its memory, 2,048 do not.",
-)
-
-
-def in_microseconds(function: Callable[..., Any], *args: Any) -> Any:
-    """Return the microseconds of what a function gives in seconds, or that itself if it is no number."""
-    seconds = function(*args)
-    try:
-        return 1e6 * seconds
-    except TypeError:
-        return seconds
-
-
-predict_step = Exercise(
-    name="predict_step",
-    todo="let predict_step return seconds: operators to start, bytes to read.",
-    cases=[
-        Case((274, 2.5e-6, 3.05e6, 25e9), "predict_step for ours"),
-        Case((1834, 2.5e-6, 538e6, 12e9), "predict_step for 135 M"),
-        Case((1954, 4e-6, 15.01e9, 3.35e12), "predict_step for Llama-3.1-8B on an H100"),
-    ],
-    right=roofline.predict_step,
-    run=in_microseconds,
-    wrong=[
-        "the start is left out: each operator takes its time before it has read a byte.",
-        lambda operators, start, nbytes, bandwidth: nbytes / bandwidth,
-        "the bytes are left out: every number has to come from the memory.",
-        lambda operators, start, nbytes, bandwidth: operators * start,
-        "one start for all: each operator has its own.",
-        lambda operators, start, nbytes, bandwidth: start + nbytes / bandwidth,
-        "not the larger of the two: an operator that starts does not read yet.",
-        lambda operators, start, nbytes, bandwidth: max(operators * start, nbytes / bandwidth),
-        "bytes are divided by bytes a second.",
-        lambda operators, start, nbytes, bandwidth: operators * start + bandwidth / nbytes,
-        lambda operators, start, nbytes, bandwidth: operators * start + nbytes * bandwidth,
-        "milliseconds: everything that comes in is in seconds.",
-        lambda operators, start, nbytes, bandwidth: 1000 * (operators * start + nbytes / bandwidth),
-    ],
-    said="0.81 ms for ours, most of it starting; 49.42 ms for 135 M, most of it bytes.",
-    shown=lambda microseconds: f"{show(microseconds / 1000)} ms",
+    said="a long prompt wants FLOP/s, a small model cheaper starts, and most decode steps bandwidth.",
 )
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import is_number
-from helpers.cost.bytes import cache_nbytes, users_that_fit
+from helpers.cost.bytes import cache_nbytes, read_by_step, users_that_fit
 from helpers.cost.models import Card, PublishedModel
+
+if TYPE_CHECKING:
+    from helpers.model.config import ModelConfig
 
 
 def check_over_0(numbers: Any) -> None:
@@ -95,6 +98,50 @@ def seconds_at_least(work: Work, machine: Limits) -> float:
 def share_of_arithmetic(work: Work, machine: Limits) -> float:
     """Return the share of its peak that the machine can use for this work, 0 to 1."""
     return min(1.0, work.intensity / ridge(machine))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a decode step of all its users together asks of a machine.
+
+    Attributes:
+        rows, weights: bytes that it reads.
+        operations: those with the weights; attention's are few for the rows that it reads.
+    """
+
+    rows: float
+    weights: float
+    operations: float
+
+
+def decode_step_of(
+    model: ModelConfig | PublishedModel,
+    tokens: int,
+    users: int = 1,
+    weight_bytes: float = 2,
+    row_bytes: float = 2,
+) -> Step:
+    """Return the decode step of a dense model behind so many tokens; arguments as in `read_by_step`."""
+    read = read_by_step(model, tokens, users=users, weight_bytes=weight_bytes, row_bytes=row_bytes)
+    rows = read.pop("rows") + read.pop("new rows")
+    weights = sum(read.values())
+    numbers = (weights - read["embedding"]) / weight_bytes
+    return Step(rows, weights, 2 * users * numbers)
+
+
+def least_time(step: Step, machine: Limits, starting: float) -> dict[str, float]:
+    """Return the seconds that a step takes at the least, by term.
+
+    Args:
+        starting: seconds to start all its operators.
+    """
+    return {
+        "rows": step.rows / machine.bytes_per_second,
+        "weights or arithmetic": max(
+            step.weights / machine.bytes_per_second, step.operations / machine.flops_per_second
+        ),
+        "starts": starting,
+    }
 
 
 def predict_step(operators: int, start: float, nbytes: float, bandwidth: float) -> float:

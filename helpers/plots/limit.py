@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from helpers.drawing.canvas import Picture, Sheet, apart
 from helpers.drawing.words import SMALL, digits, shorten, text_width, told
@@ -40,7 +41,8 @@ def time_by_tokens(
         "do the arithmetic": [(t, arithmetic * t) for t in ends],
     }
     dots = {f"T = {t:,}": (t, y) for t, y in zip(tokens, measured, strict=True)}
-    return _log_log("milliseconds of a matrix times T tokens", "tokens at once, T", lines, dots)
+    written = {name: digits(y, 2) for name, (_, y) in dots.items()}
+    return _log_log("ms, a matrix times T tokens", "tokens at once, T", lines, dots, written, base=2)
 
 
 def roofline(
@@ -58,11 +60,13 @@ def roofline(
     low, high = min(xs) / 2, 3 * max(xs)
     peak = flops_per_second / 1e9
     lines = {
-        "memory": [(low, low * bytes_per_second / 1e9), (ridge, peak)],
-        "arithmetic": [(ridge, peak), (high, peak)],
+        "the road": [(low, low * bytes_per_second / 1e9), (ridge, peak)],
+        "the bench": [(ridge, peak), (high, peak)],
     }
     scaled = {name: (x, y / 1e9) for name, (x, y) in dots.items()}
-    return _log_log(f"{title}: GFLOP in a second", "operations a byte", lines, scaled, named=True)
+    return _log_log(
+        f"GFLOP/s: {title}", "operations a byte", lines, scaled, dict(zip(dots, dots, strict=True))
+    )
 
 
 def _log_log(
@@ -70,9 +74,15 @@ def _log_log(
     across: str,
     lines: Mapping[str, Sequence[Point]],
     dots: Mapping[str, Point],
-    named: bool = False,
+    written: Mapping[str, str],
+    base: int = 10,
 ) -> Picture:
-    """Draw named lines, and dots with or without their names, on logarithmic axes."""
+    """Draw named lines, and dots with what is written beside each, on logarithmic axes.
+
+    Args:
+        written: by the names of the dots.
+        base: of the numbers across; of 2, what is written stands above the dots.
+    """
     every = [*dots.values(), *(point for line in lines.values() for point in line)]
     (left_x, right_x), (low, high) = ((min(axis), max(axis)) for axis in zip(*every, strict=True))
 
@@ -80,7 +90,8 @@ def _log_log(
         top, right = 44.0 + 22 * len(lines) * sheet.narrow, sheet.width - (20 if sheet.narrow else 150)
         sheet.heading(title)
         axes = sheet.plot(66, top, right, top + 270, across)
-        log_axes(axes.xaxis, axes.yaxis)
+        log_axes(axes.xaxis, base=base)
+        log_axes(axes.yaxis)
         axes.set(xlim=(left_x / 1.3, right_x * 1.3), ylim=(low / 2, high * 2))
         for k, (name, points) in enumerate(lines.items()):
             dashes = ("-", (0, (5, 2.5)))[k % 2]
@@ -92,8 +103,8 @@ def _log_log(
             _name_lines(sheet, {name: [sheet.at(axes, *p) for p in line] for name, line in lines.items()})
         for x, y in dots.values():
             axes.plot([x], [y], "o", color="query", ms=8)
-        if named:
-            _name_dots(sheet, {name: sheet.at(axes, *dot) for name, dot in dots.items()}, 66, right)
+        places = [(words, sheet.at(axes, *dots[name])) for name, words in written.items()]
+        _name_dots(sheet, places, 66, right, above=base == 2)
 
     alt = "; ".join(f"{told(name)} {digits(y)} at {digits(x)}" for name, (x, y) in dots.items())
     drawn = "; ".join(
@@ -115,17 +126,20 @@ def _name_lines(sheet: Sheet, lines: Mapping[str, Sequence[Point]]) -> None:
             sheet.note((x + end) / 2 - 10, (y + top) / 2 - 8, name, at="right", colour="ink")
 
 
-def _name_dots(sheet: Sheet, places: Mapping[str, Point], left: float, right: float) -> None:
+def _name_dots(
+    sheet: Sheet, places: Sequence[tuple[str, Point]], left: float, right: float, above: bool
+) -> None:
     """Write each name beside its dot, below or above it: where it covers no dot and no other name."""
-    taken = [(x - 6, x + 6, y) for x, y in places.values()]
-    for name, (x, y) in places.items():
+    taken = [(x - 6, x + 6, y) for _, (x, y) in places]
+    for name, (x, y) in places:
         wide = text_width(name, SMALL)
         middle = min(max(x - wide / 2, left + 4), right - wide)
-        spots = [(x + 12, y + 3), *((middle, y + down) for down in (18, 37, 56, -17))]
+        beside, ways = [(x + 12, y + 3), (x - 12 - wide, y + 3)], (18, 37, 56, -17)
+        spots = [(middle, y - 17)] * above + beside + [(middle, y + down) for down in ways]
         free = [
             (start, height)
             for start, height in spots
-            if start + wide <= right
+            if left <= start <= right - wide
             and all(start + wide < a or b < start or abs(height - c) > 14 for a, b, c in taken)
         ]
         start, height = (free or spots)[0]
@@ -133,38 +147,67 @@ def _name_dots(sheet: Sheet, places: Mapping[str, Point], left: float, right: fl
         sheet.note(start, height, name, colour="query")
 
 
-def waterfall(steps: Mapping[str, Point], floor: float, title: str) -> Picture:
-    """Draw a decode step's way to its floor: for each change a bar measured, an outline predicted.
+def waterfall(
+    steps: Mapping[str, tuple[Mapping[str, float], float]], title: str, floor: float = 0.0
+) -> Picture:
+    """Draw how long steps take, a bar each, over what each should take, part by part.
 
     Args:
-        steps: (predicted, measured) milliseconds after each change, by its name, in order.
-        floor: milliseconds that the bytes of the last take at the least.
-        title: of which model.
+        steps: by name, in order: the milliseconds predicted, by what takes them, or none; and those measured.
+            All have parts of the same names, up to 3.
+        title: of what.
+        floor: milliseconds that none of them can be under; 0 for no such mark.
     """
-    most = max(floor, *(x for pair in steps.values() for x in pair))
-    written = [f"{digits(measured)} ms" for _, measured in steps.values()]
+    most = max(floor, *(max(measured, sum(parts.values())) for parts, measured in steps.values()))
+    names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
+    colours = dict(zip(names, ("generated", "key", "value"), strict=False))
 
     def draw(sheet: Sheet) -> None:
-        left, row = (18.0, 60.0) if sheet.narrow else (236.0, 44.0)
-        room = max(text_width(words, bold=True) for words in written) + 24
-        scale = (sheet.width - left - room) / most
+        left, row = (18.0, 68.0) if sheet.narrow else (236.0, 54.0)
+        scale = (sheet.width - left - 96) / most
         sheet.heading(title)
-        sheet.note(18, 42, "filled: measured, outline: predicted")
-        for n, (name, (predicted, measured)) in enumerate(steps.items()):
-            y = 64.0 + row * n + 18 * sheet.narrow
+        top = _legend(sheet, colours) if names else 44.0
+        for n, (name, (parts, measured)) in enumerate(steps.items()):
+            y = top + row * n + 18 * sheet.narrow
             if sheet.narrow:
-                sheet.note(left, y - 12, shorten(name, sheet.width - 36, SMALL), colour="ink")
+                sheet.note(left, y - 10, shorten(name, sheet.width - 36, SMALL), colour="ink")
             else:
-                sheet.note(left - 12, y + 11, shorten(name, left - 24, SMALL), at="right", colour="ink")
-            sheet.box(left, y + 4, max(1.0, measured * scale), 14, fill="query", radius=0)
-            sheet.box(left, y, max(1.0, predicted * scale), 22, edge="ink", radius=0, line=1.4)
-            mark = left + floor * scale
-            sheet.line((mark, y - 3), (mark, y + 25), colour="soft", width=2)
-            end = left + max(predicted, measured, floor) * scale
-            sheet.text(end + 8, y + 11, written[n], bold=True)
-        sheet.note(18, sheet.bottom + 18, f"grey mark: the floor, {digits(floor)} ms")
+                middle = y + (16 if parts else 9)
+                sheet.note(left - 12, middle, shorten(name, left - 24, SMALL), at="right", colour="ink")
+            wide = max(1.0, measured * scale)
+            sheet.box(left, y, wide, 18, fill="query", radius=0)
+            sheet.text(left + wide + 8, y + 9, f"{digits(measured)} ms", bold=True)
+            ends = [left + ms * scale for ms in accumulate(parts.values())]
+            for x, to, part in zip([left, *ends], ends, parts, strict=False):
+                sheet.box(x, y + 21, to - x, 11, fill=colours[part], radius=0)
+            if parts:
+                sheet.note(ends[-1] + 8, y + 27, digits(sum(parts.values())))
+            if floor:
+                mark = left + floor * scale
+                sheet.line((mark, y - 3), (mark, y + 35), colour="ink", width=2)
+        if floor:
+            sheet.note(18, sheet.bottom + 18, f"upright line: the floor, {digits(floor)} ms")
 
     said = "; ".join(
-        f"{told(name)}: predicted {digits(p)}, measured {digits(m)}" for name, (p, m) in steps.items()
+        f"{told(name)}: "
+        + (f"predicted {digits(sum(parts.values()))} ({_parts_in_words(parts)}), " if parts else "")
+        + f"measured {digits(measured)}"
+        for name, (parts, measured) in steps.items()
     )
-    return Picture(draw, f"{told(title)}, milliseconds a step. {said}; floor {digits(floor)}.")
+    return Picture(draw, f"{told(title)}, milliseconds. {said}{f'; floor {digits(floor)}' if floor else ''}.")
+
+
+def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
+    """Name the colours of what was measured and of the parts that were predicted; return their end."""
+    x, y = 18.0, 44.0
+    for name, colour in [("measured", "query"), *((f"{part}, predicted", c) for part, c in colours.items())]:
+        if x + 20 + text_width(name, SMALL) > sheet.width - 8:
+            x, y = 18.0, y + 20
+        sheet.square(x + 6, y, 12, colour)
+        sheet.note(x + 18, y, name)
+        x += 36 + text_width(name, SMALL)
+    return y + 24
+
+
+def _parts_in_words(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {digits(ms)}" for name, ms in parts.items())
