@@ -140,7 +140,7 @@ def _name_dots(
             (start, height)
             for start, height in spots
             if left <= start <= right - wide
-            and all(start + wide < a or b < start or abs(height - c) > 14 for a, b, c in taken)
+            and all(start + wide < a or b < start or abs(height - c) > 12 for a, b, c in taken)
         ]
         start, height = (free or spots)[0]
         taken.append((start, start + wide, height))
