@@ -154,7 +154,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
     "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
     "choices": lambda: plots.choices({(4, 64): (13e3, 9.0), (16, 64): (30.0, 9.0)}, (250, 25)),
-    "bars": lambda: plots.bars({"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens"),
+    "bars": lambda: plots.bars(
+        {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens run again"
+    ),
     "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
     "who looks": lambda: plots.who_looks(np.kron(np.eye(2), np.tri(2)), "AABB"),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, digits, need
+from helpers.drawing.words import SMALL, counted, digits, need, text_width
 
 FILLS = ("query", "key", "value", "generated")  # of the first texts, the second, …
 MOST = 14  # squares in a line, so that a letter can be read in each
@@ -22,6 +22,8 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) 
         unit: of all.
     """
     longest = max(map(sum, lines.values()))
+    told = {name: f"{digits(sizes[0], 2)} {unit}" for name, sizes in lines.items()}
+    room = max(text_width(text, SMALL, bold=True) for text in told.values())
 
     def draw(sheet: Sheet) -> None:
         y, x = (20.0 if parts[1:] else -8.0), 18.0
@@ -33,11 +35,11 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) 
             y, left = y + 34, 18.0
             sheet.text(left, y, name)
             y += 26
-            scale = (sheet.width - 140) / longest
+            scale = (sheet.width - 46 - room) / longest
             for size, colour in zip(sizes, ("query", "value"), strict=False):
                 sheet.box(left, y - 11, max(scale * size, 1), 22, fill=colour, radius=2)
                 left += scale * size
-            sheet.text(left + 10, y, f"{digits(sizes[0], 2)} {unit}", size=SMALL, bold=True)
+            sheet.text(left + 10, y, told[name], size=SMALL, bold=True)
 
     said = "; ".join(
         f"{name}: " + ", ".join(f"{digits(size, 2)} {part}" for part, size in zip(parts, sizes, strict=True))
