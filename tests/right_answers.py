@@ -138,4 +138,6 @@ RIGHT: dict[str, list[Any]] = {
     "ragged": [ragged_by_loops],
     "pages_and_blanks": [pages_by_starts],
     "accept": [accept_by_takewhile],
+    "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],
+    "is_bug": [lambda difference, largest, eps, other_word: np.bool_(difference > 50 * eps * largest)],
 }

@@ -54,7 +54,7 @@ KNOWN_HOSTS = """
     arxiv.org colab.research.google.com creativecommons.org docs.pytorch.org docs.sglang.io docs.vllm.ai
     download.pytorch.org github.com horace.io jalammar.github.io jax-ml.github.io json-schema.org
     karpathy.github.io machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io
-    platform.claude.com someone.github.io www.w3.org 127.0.0.1
+    platform.claude.com someone.github.io thinkingmachines.ai www.w3.org 127.0.0.1
 """.split()
 
 

@@ -44,6 +44,7 @@ from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
 from helpers.recording.clock import TimedReply
 from helpers.recording.kept import Kept
+from helpers.recording.same_prompt import Tie
 from tests.machine import ROOT
 from tests.pictures import boxes, check_form, curves, texts, words
 
@@ -109,6 +110,9 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
     return measured.curves(title, "ms", "tokens of context", contexts, series, log="x")
 
 
+TIE = Tie(["waited", "saw"], [10.2862, 10.2852], [10.3125, 10.25], [10.25, 10.25])
+
+
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": mask_pair,
     "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
@@ -134,6 +138,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "silu": silu_curve,
     "margins": lambda: plots.margins(CLOUDS),
     "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
+    "bits": lambda: plots.same_bits({"rows": [[1], [2, 3], [*range(4, 25)]], "keys": [[0, 2], [1]]}),
+    "ties": lambda: plots.ties([TIE, TIE], 1 / 16),
     "by tokens": lambda: plots.rows_by_tokens([MODELS[name] for name in (*NAMES[1:4], *WINDOWED)]),
     "by tokens, 1": lambda: plots.rows_by_tokens([MODELS["DeepSeek-V3"]]),
     "staircase": lambda: plots.staircase(SIZES, READ),

@@ -30,6 +30,7 @@ TAUGHT = {
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample", "times_as_fast"],
     "19_two_machines": ["share_of"],
+    "21_same_prompt": ["InBlocks"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
@@ -39,6 +40,7 @@ ROOMS = {
     "14": (*MODEL, "model.cache.quantized"),
     "18": ("sampling", "cost.drafts"),
     "19": ("parallel.heads",),
+    "21": ("model.one_shape",),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

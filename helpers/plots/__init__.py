@@ -14,5 +14,6 @@ from helpers.plots.memory import rows_by_tokens
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import pause_and_drip, triangle
+from helpers.plots.same_prompt import same_bits, ties
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import kept_rows, variants

@@ -1,0 +1,100 @@
+"""Exercises of notebook 21, the same prompt: `from helpers.check import n21 as check`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
+
+
+def lead(logits: Sequence[float]) -> float:
+    """Return the top-2 margin."""
+    last, best = sorted(logits)[-2:]
+    return best - last
+
+
+may_change = Exercise(
+    name="may_change",
+    todo="let may_change say whether another word can become the likeliest.",
+    cases=[
+        Case((logits, difference), f"may_change for {logits} and {difference}")
+        for logits, difference in [
+            ([10.3125, 10.25, 2.0], 0.0625),
+            ([10.0, 9.9, 1.0], 0.06),
+            ([10.0, 9.5, 1.0], 0.06),
+            ([9.625, 3.0, 9.625], 0.0625),
+            ([1.0, 5.0, 4.75], 0.2),
+            ([8.0, 7.5, 7.4], 0.1),
+            ([4.0, 1.0, 3.99], 0.000001),
+        ]
+    ],
+    right=lambda logits, difference: lead(logits) <= 2 * difference,
+    wrong=[
+        "both words may move: the first down and the second up, by the difference each.",
+        lambda logits, difference: lead(logits) <= difference,
+        "not only an exact tie: what is less than the two can move towards each other is enough.",
+        lambda logits, difference: lead(logits) == 0,
+        "it is the lead over the second likeliest that counts, wherever that stands in the list.",
+        lambda logits, difference: abs(logits[0] - logits[1]) <= 2 * difference,
+        lambda logits, difference: max(logits) - min(logits) <= 2 * difference,
+        "the wrong way round: a large lead is safe.",
+        lambda logits, difference: lead(logits) > 2 * difference,
+    ],
+    said="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
+)
+
+NARROW, WIDE = 2.0**-7, 2.0**-23  # bfloat16, float32
+
+
+def steps(difference: float, largest: float, eps: float) -> float:
+    """Return a difference in steps of the format at this size, about."""
+    return difference / (largest * eps)
+
+
+is_bug = Exercise(
+    name="is_bug",
+    todo="let is_bug say whether rounding is too small a reason.",
+    cases=[
+        Case((difference, largest, eps, other), f"is_bug({difference:g}, {largest:g}, {eps:.2g}, {other})")
+        for difference, largest, eps, other in [
+            (0.125, 16.5, NARROW, True),
+            (0.12, 16.5, WIDE, False),
+            (6e-6, 16.5, WIDE, False),
+            (12.0, 16.5, NARROW, True),
+            (1e-4, 900.0, WIDE, True),
+            (0.002, 16.5, WIDE, False),
+            (0.004, 0.25, NARROW, False),
+        ]
+    ],
+    right=lambda difference, largest, eps, other: steps(difference, largest, eps) > 16,
+    wrong=[
+        "another word is no evidence: rounding alone breaks a tie, and a bug may leave every word as it was.",
+        lambda difference, largest, eps, other: other,
+        "one bound cannot serve both formats: bfloat16 has 65,536 times as wide steps as float32.",
+        *(lambda difference, *more, most=most: difference > most for most in (1e-4, 1e-3, 0.01, 0.1, 0.5)),
+        *(
+            lambda difference, largest, *more, most=most: difference / largest > most
+            for most in (1e-5, 1e-3, 0.01)
+        ),
+        "the steps are wider where the numbers are larger: multiply eps by the largest.",
+        *(
+            lambda difference, largest, eps, other, most=most: difference / eps > most
+            for most in (1, 10, 16, 50, 100)
+        ),
+        "the wrong way round: a few steps are rounding.",
+        lambda difference, largest, eps, other: steps(difference, largest, eps) <= 16,
+    ],
+    said="0.125 is one step in bfloat16 at 16.5, and 0.12 is 61,000 steps in float32.",
+)
+
+
+def left_to_right(guess: Any) -> Guess:
+    """Compare a guess with 512 + 0.4 + 0.4 + 0.4 + 0.4, three digits kept after each sum."""
+    return Guess(guess, 512, "512.4 is kept as 512, four times. What is added is lost each time.")
+
+
+def suspect(guess: Any) -> Guess:
+    """Compare a guess with the pair of traces that has a bug."""
+    return Guess(guess, "B", "0.12 in float32 is thousands of its steps; 0.125 in bfloat16 is one.")
