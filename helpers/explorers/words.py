@@ -30,6 +30,7 @@ class NextWord(Explorer):
         logits: one number a word, (V,).
         words: their names; the toy's vocabulary unless told otherwise.
         most: so many are shown, the likeliest first, and the others as one line; None shows all as they come.
+        temperature: where its knob stands at first, 0.1 to 3.
 
     Raises:
         ValueError: the logits are no row of numbers, or there are not as many words.
@@ -42,7 +43,9 @@ class NextWord(Explorer):
         logits: Sequence[float] | np.ndarray,
         words: Sequence[str] = toy.VOCABULARY,
         most: int | None = None,
+        temperature: float = 1.0,
     ) -> None:
+        self.temperature = temperature
         self.logits = check_logits(np.asarray(logits, dtype=float))
         self.words = list(map(str, words))
         if len(self.words) != len(self.logits):
@@ -57,7 +60,9 @@ class NextWord(Explorer):
     def knobs(self) -> dict[str, Any]:
         V = len(self.words)
         return {
-            "temperature": knob("FloatSlider", "temperature", value=1.0, min=0.1, max=3.0, step=0.1),
+            "temperature": knob(
+                "FloatSlider", "temperature", value=self.temperature, min=0.1, max=3.0, step=0.1
+            ),
             "top_k": knob("IntSlider", f"top-k of {V}", value=V, min=1, max=V),
             "top_p": knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
         }

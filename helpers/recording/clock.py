@@ -96,14 +96,14 @@ def ledger_of_step(model: Transformer, short: int, long: int, turns: int = 15) -
 
     Returns:
         The shorter step, by how much attention (scores, softmax, averages) and the products with the learned
-        matrices take longer, everything else that does, and the longer step: {"short", "attention",
-        "matrices", "rest", "long"}. The first four add up to the last.
+        matrices take longer, the sum of these three, and the longer step as measured: {"short", "attention",
+        "matrices", "expected", "long"}.
     """
     tasks = {n: step_behind(model, n) for n in (short, long)}
     first, last = fastest(tasks, turns).values()
     parts = parts_of_steps(model, tasks, turns)
     found = {kind: parts[long][kind] - parts[short][kind] for kind in KINDS}
-    return {"short": first, **found, "rest": last - first - sum(found.values()), "long": last}
+    return {"short": first, **found, "expected": first + sum(found.values()), "long": last}
 
 
 def parts_of_steps(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
