@@ -415,7 +415,7 @@ def test_a_waterfall_shows_measured_beside_predicted() -> None:
 
 def test_each_variant_is_a_named_dot() -> None:
     picture = picture_of("variants")
-    assert "16, 4 sinks · 41: loss 0.900, 16 signed;" in picture.alt
+    assert "16, 4 sinks · 41: loss 0.90, 16 signed;" in picture.alt
     for figure in both("variants"):
         assert {*VARIANTS, "loss", "signed right, of 20"} <= set(words(figure))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, shorten, text_width, told
+from helpers.drawing.words import SMALL, shorten, text_width, told
 
 LEAST = 0.1  # weight that is written
 Point = tuple[float, float]
@@ -77,13 +77,13 @@ def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Pi
         axes.set(xlim=(low, high), ylim=(-most * 0.04, most))
         for name, (x, y) in names_at.items():
             pole, foot = dots_at[name]
-            sheet.line((pole, top + foot), (pole, top + y - 6), colour="line", width=1)
+            sheet.line((pole, top + foot), (pole, top + y + (9 if x < pole else -6)), colour="line", width=1)
             sheet.note(x, top + y, shorten(name, LONGEST, SMALL), colour=_colour(name, own))
         for name, (x, y) in dots_at.items():
             sheet.disc(x, top + y, 5, _colour(name, own))
 
     said = "; ".join(
-        f"{told(n)}: loss {digits(dots[n][0])}, {dots[n][1]:g} signed"
+        f"{told(n)}: loss {dots[n][0]:.2f}, {dots[n][1]:g} signed"
         for n in sorted(dots, key=lambda name: dots[name])
     )
     return Picture(draw, f"The loss against diaries signed right, of {most}. {said}.")
