@@ -1,4 +1,4 @@
-"""What drafts give and cost: closed forms against games played out, the figure and the explorer of 13."""
+"""What drafts give and cost: closed forms against games played out, and the explorer of 18."""
 
 from __future__ import annotations
 
@@ -10,24 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import explorers, plots
+from helpers import explorers
 from helpers.cost import drafts
 from helpers.explorers.drafts import MOST, SHARES, verify
-from tests.pictures import check_form, words
 from tests.test_explorers import plain
 
 FREE = partial(verify, more=0.0)  # a word more in a pass costs nothing
-DOTS = {"k = 1": (0.72, 1.4), "k = 4": (0.7, 1.5), "k = 8": (0.95, 0.6)}
-
-
-def draw(**changed: Any) -> plots.Picture:
-    given: dict[str, Any] = {
-        "draft": 0.3,
-        "verify": lambda T: 1 + 0.05 * (T - 1),
-        "dots": DOTS,
-        "title": "ours",
-    }
-    return plots.speed_by_acceptance(**(given | changed))
 
 
 def test_words_a_pass_are_those_of_games_played_out() -> None:
@@ -57,20 +45,6 @@ def test_when_drafts_pay() -> None:
 def test_what_makes_no_sense_is_refused(use: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         use()
-
-
-def test_the_figure_shows_its_numbers() -> None:
-    picture = draw()
-    check_form(picture, draw())
-    assert "k = 4: 1.50 times at 0.70" in picture.alt
-    for figure in (picture.figure, picture.narrow):
-        lines = figure.axes[0].child_axes[0].lines
-        curves = [line for line in lines if line.get_marker() == "None"]
-        ends = [line.get_ydata()[-1] for line in curves]  # type: ignore[index]
-        assert ends == pytest.approx([(k + 1) / (0.3 * k + 1 + 0.05 * k) for k in (1, 2, 4, 8)])
-        (drawn,) = (line for line in lines if line.get_marker() == "o")
-        np.testing.assert_array_equal(drawn.get_xydata(), [*DOTS.values()])
-        assert {"dashed: word by word; dots: measured", "k = 2", *DOTS} <= set(words(figure))
 
 
 def test_drafts_that_pay() -> None:

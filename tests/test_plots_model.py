@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -97,6 +98,7 @@ CACHES = {
 HEADS: dict[str, Any] = {
     name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
 }
+SIXTHS = [Fraction(n, 6) for n in (3, 2, 1)]
 IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
@@ -165,6 +167,11 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
     "who looks": lambda: plots.who_looks(np.kron(np.eye(2), np.tri(2)), "AABB"),
+    "judged": lambda: plots.judged(
+        ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]
+    ),
+    "judged, all taken": lambda: plots.judged(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
+    "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "ranks": two_ranks,
     "pairs": rope_pairs,
@@ -486,6 +493,24 @@ def test_rows_of_pages_are_drawn_one_by_one() -> None:
     for figure in both("pages"):
         filled = [len(boxes(figure, name)) - 1 for name in ("query", "key", "value")]  # 1 explains
         assert filled == [17, 32, 5]
+
+
+def test_a_draft_that_is_refused_is_struck_out() -> None:
+    alt = picture_of("judged").alt
+    assert alt.endswith("2 taken; cold is struck out and calm put in. 1 pass, 3 new words.")
+    assert "1 taken; all taken. 1 pass, 2 new words." in picture_of("judged, all taken").alt
+    for figure in both("judged"):
+        assert len(boxes(figure, "key fill")) == 4  # two words, drafted and said
+        assert len(boxes(figure, "generated fill")) == 1
+
+
+def test_two_distributions_share_what_both_give() -> None:
+    assert picture_of("laid over").alt.endswith("refused 1/3. Both together give 2/3.")
+    for figure in both("laid over"):
+        wide = [box.get_width() for box in boxes(figure, "key fill")[1:]]  # 1 explains
+        (left_over,) = boxes(figure, "generated fill")[1:]
+        assert wide == pytest.approx([wide[0], 2 * wide[0], wide[0]])
+        assert left_over.get_width() == pytest.approx(2 * wide[0])
 
 
 def test_padding_is_counted_and_blocks_see_themselves_alone() -> None:

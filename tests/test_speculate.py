@@ -24,6 +24,7 @@ from helpers.model.probe import hidden_states
 from helpers.model.speculate import Draft, Drafter, DraftModel, FirstLayers, LookUp, Speculation
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, accept, accept_or_resample, draw, next_probabilities
+from helpers.serve import trials
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -223,6 +224,13 @@ def test_good_drafts_save_passes(k: int) -> None:
     assert sum(one.accepted for one in right.rounds) == 30 - right.passes
     assert itself.rounds == right.rounds
     assert (wrong.passes, sum(one.accepted for one in wrong.rounds)) == (30, 0)
+
+
+def test_replies_are_counted_without_their_prefills() -> None:
+    ways = {"word by word": None, "all right": (Says(SAID), 4)}
+    tried = trials.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
+    assert [one[:2] for one in tried.values()] == [(1, 0), (5, 4)]
+    assert all(one.seconds > 0 for one in tried.values())
 
 
 @pytest.mark.parametrize(("n", "reason"), [(3, "max_new"), (9, "cache full"), (9, "eos")])

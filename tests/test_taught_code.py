@@ -28,7 +28,7 @@ TAUGHT = {
     "08_trained_here": ["next_token_loss", "update"],
     "12_floor": ["least_time"],
     "14_forget": ["quantize"],
-    "18_speculation": ["accept", "accept_or_resample", "times_as_fast"],
+    "18_speculation": ["accept", "accept_or_resample"],
     "19_two_machines": ["share_of"],
     "21_same_prompt": ["InBlocks"],
 }
@@ -38,7 +38,7 @@ ROOMS = {
     **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),
     "12": ("cost.roofline",),
     "14": (*MODEL, "model.cache.quantized"),
-    "18": ("sampling", "cost.drafts"),
+    "18": ("sampling",),
     "19": ("parallel.heads",),
     "21": ("model.one_shape",),
 }  # by the beginning of a notebook's name, the longest that fits

@@ -9,7 +9,6 @@ import numpy as np
 
 from helpers import sampling
 from helpers.check.exercise import Case, Exercise
-from helpers.cost import drafts
 
 
 def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
@@ -75,56 +74,6 @@ rows_to_drop = Exercise(
         lambda k, a: (0, 0),
     ],
     said="of 4 drafts 2 are taken: 2 rows and 1. All 4 taken: none, and the draft model is a row short.",
-)
-
-
-def powers(alpha: float, first: int, last: int) -> float:
-    """Return the sum of alpha^n for n from first to last."""
-    return sum(alpha**n for n in range(first, last + 1))
-
-
-def priced(alpha: float, k: int, draft: float, more: float, trap: str = "") -> Case:
-    """Return a case in which each word more in a pass costs `more`, told in numbers."""
-    label = f"times_as_fast({alpha}, {k}, {draft}, verify), where verify({k + 1}) is {1 + k * more:g},"
-    return Case((alpha, k, draft, lambda words: 1 + (words - 1) * more), label, trap)
-
-
-def cost(k: int, draft: float, verify: Callable[[int], float]) -> float:
-    """Return the cost of a round: all drafts, and the pass."""
-    return k * draft + verify(k + 1)
-
-
-times_as_fast = Exercise(
-    name="times_as_fast",
-    todo="let times_as_fast return the words that a pass gives on average, over what the round costs.",
-    cases=[
-        priced(0.5, 1, 0.25, 0.125),
-        priced(0.8, 4, 0.3, 0.05),
-        priced(0.0, 4, 0.25, 0.5, trap="where no draft is taken, a pass still gives one word."),
-        priced(1.0, 4, 0.2, 0.1, trap="where alpha is 1 the closed form divides 0 by 0: k + 1 words."),
-        priced(0.9, 8, 0.05, 0.2),
-    ],
-    right=drafts.times_as_fast,
-    wrong=[
-        "a draft counts only if all before it were taken, too: the second with alpha · alpha.",
-        lambda alpha, *round: (1 + round[0] * alpha) / cost(*round),
-        lambda alpha, *round: round[0] * alpha / cost(*round),
-        "the model's own word is missing.",
-        lambda alpha, *round: powers(alpha, 1, round[0]) / cost(*round),
-        "with k drafts a pass gives k + 1 words at most: 1, alpha and so on to alpha^k.",
-        lambda alpha, *round: powers(alpha, 0, round[0] - 1) / cost(*round),
-        lambda alpha, *round: (1 / (1 - alpha) if alpha < 1 else np.inf) / cost(*round),
-        "a pass runs the newest word, too: verify(k + 1).",
-        lambda alpha, k, draft, verify: powers(alpha, 0, k) / (k * draft + verify(k)),
-        "the cost is that of all k drafts, taken or not, and of the pass.",
-        lambda alpha, k, draft, verify: powers(alpha, 0, k),
-        lambda alpha, k, draft, verify: powers(alpha, 0, k) / (k * draft),
-        lambda alpha, k, draft, verify: powers(alpha, 0, k) / verify(k + 1),
-        lambda alpha, k, draft, verify: powers(alpha, 0, k) / (draft + verify(k + 1)),
-        "words over cost: under 1 it is slower.",
-        lambda *case: 1 / drafts.times_as_fast(*case),
-    ],
-    said="4 drafts at a chance of 0.8 give 3.36 words in 1.2 + 1.2 passes: 1.4 times. At 0 it is slower.",
 )
 
 

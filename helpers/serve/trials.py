@@ -1,10 +1,11 @@
-"""Tried on the machine in front of you: a step of so many, a long prompt among others, rows from a file."""
+"""Tried on the machine in front of you: steps, drafts, a long prompt among others, rows from a file."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from helpers.measure import in_turns
 from helpers.model.cache import StaticCache
-from helpers.model.generate import decode_step, prefill
+from helpers.model.generate import decode_step, generate, prefill
+from helpers.model.speculate import Drafter, Round, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
@@ -77,3 +79,57 @@ def load_or_run(model: Transformer, tokens: Sequence[int], turns: int = 3) -> tu
         np.save(path, rows)
         times = in_turns({"load": load, "run": run}, turns)
     return rows.nbytes, times["load"].best, times["run"].best
+
+
+def pass_of(model: Transformer, T: int, n: int = 1, context: int = 64) -> Callable[[], Tensor]:
+    """Return a task: one pass over T new tokens of each of n requests, with the logits behind all of them."""
+    cache = StaticCache(model.config, n, context + T)
+    tokens = torch.ones(n, context + T, dtype=torch.int64)
+    prefill(model, tokens[:, :context], cache)
+
+    @torch.inference_mode()
+    def one_pass() -> Tensor:
+        cache.truncate(context)  # forget the rows of the call before
+        return model(tokens[:, context:], cache)
+
+    return one_pass
+
+
+class Drafted(NamedTuple):
+    """How replies went with drafts, prefills left out: means.
+
+    Attributes:
+        words: new words of a pass.
+        drafts: words drafted for it.
+        seconds: of a new word.
+    """
+
+    words: float
+    drafts: float
+    seconds: float
+
+
+def replies_with(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    ways: Mapping[str, tuple[Drafter, int] | None],
+    max_new: int = 40,
+    turns: int = 3,
+) -> dict[str, Drafted]:
+    """Go on with prompts in several ways, in turns; the best time of each word counts.
+
+    Args:
+        ways: a drafter and k, by name; None for word by word.
+    """
+    seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
+    rounds: dict[str, list[Round]] = {}
+    for name, way in [*ways.items()] * turns:
+        made = [speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts]
+        seconds[name].append([second for reply in made if [*reply] for second in reply.seconds[1:]])
+        rounds[name] = [one for reply in made if isinstance(reply, Speculation) for one in reply.rounds[1:]]
+    found = {}
+    for name, turn in seconds.items():
+        best = np.min(turn, axis=0)
+        passes = len(rounds[name]) or len(best)
+        found[name] = Drafted(len(best) / passes, sum(r.drafted for r in rounds[name]) / passes, best.mean())
+    return found
