@@ -21,7 +21,7 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
         chosen: what the model chooses in the place of each, and after the last: k + 1 words.
     """
     need(len(drafted) <= 4, f"{len(drafted)} words were drafted; expected at most 4 to draw")
-    said = accept(drafted, chosen)  # type: ignore[type-var,arg-type]
+    said = accept(drafted, chosen)  # type: ignore[arg-type]
     a = len(said) - 1
     new = f"1 pass, {counted(len(said), 'new word')}"
 
