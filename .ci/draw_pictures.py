@@ -236,9 +236,8 @@ def two_ranks(
             _whole(sheet, x, 32, width, "embedding")
             _slots(sheet, x, 88, width, "query heads", n_heads, queries, "query")
             _slots(sheet, x, 158, width, "KV heads", n_kv_heads, kv_heads, "key")
-            for n, _ in enumerate(kv_heads):
-                _rows(sheet, x, 220 + 16 * n, width, min(tokens, 24))
-            sheet.note(x, 234 + 16 * len(kv_heads), f"its part of {counted(tokens, 'row')}")
+            _rows(sheet, x, 216, width, min(tokens, 24), n_kv_heads, kv_heads)
+            sheet.note(x, 228 + 12 * n_kv_heads, "half of each row")
             _half(sheet, x, 330, width, rank)
             _whole(sheet, x, 418, width, "readout")
         middle = places[0] + width + gap / 2
@@ -250,12 +249,120 @@ def two_ranks(
     said = [
         f"Rank {rank} holds query head{'s' * (len(q) > 1)} {listed([*map(str, q)])} of {n_heads}, KV "
         f"head{'s' * (len(kv) > 1)} {listed([*map(str, kv)])} of {n_kv_heads} with "
-        f"its part of {counted(tokens, 'row')}, half of each MLP, and all of the rest"
+        f"half of each of {counted(tokens, 'row')}, half of each MLP, and all of the rest"
         for rank, (q, kv) in enumerate(held)
     ]
     step = 2 * n_layers * sum_nbytes
     crossing = f"two sums a layer of {sum_nbytes:,} bytes, {step:,} bytes in {counted(n_layers, 'layer')}"
     return Picture(draw, f"{'. '.join(said)}. For each token cross {crossing}.")
+
+
+def handed_over(
+    tokens: int = 17,
+    n_layers: int = 4,
+    row_nbytes: int = 512,
+    words: Sequence[str] = ("Mia", "from", "Oslo", "."),
+) -> Picture:
+    """Draw what a rank that runs a prompt hands to the one that goes on.
+
+    Args:
+        tokens: of the prompt.
+        n_layers: layers, each with a row for each token.
+        row_nbytes: bytes of one row.
+        words: the reply; the first rank says the first of them.
+    """
+    nbytes = tokens * n_layers * row_nbytes
+    cargo = [f"the word {words[0]}: 8 bytes", f"{tokens} rows in {n_layers} layers:", f"{nbytes:,} bytes"]
+
+    def draw(sheet: Sheet) -> None:
+        width = sheet.width - 20 if sheet.narrow else 240.0
+        other = (10.0, 262.0) if sheet.narrow else (sheet.width - width - 10, 10.0)
+        for (x, y), rank, ran, said in (((10.0, 10.0), 0, tokens, words[:1]), (other, 1, 0, words[1:])):
+            sheet.box(x, y, width, 160, fill="paper", edge="soft")
+            sheet.text(x + 14, y + 20, f"rank {rank}", bold=True)
+            sheet.note(x + width - 14, y + 20, f"ran {ran} tokens", at="right")
+            for layer in range(n_layers):
+                _rows(sheet, x + 14, y + 40 + 15 * layer, width - 28, tokens)
+            sheet.note(x + 14, y + 134, "says")
+            for n, word in enumerate(said):
+                sheet.chip(x + 82 + 58 * n, y + 134, word, width=52, fill="generated fill", edge="generated")
+        if sheet.narrow:
+            sheet.arrow(34, 182, 34, 252, "ink", width=2)
+        else:
+            sheet.arrow(width + 22, 92, other[0] - 12, 92, "ink", width=2)
+        for n, line in enumerate(cargo):
+            x, y = (52.0, 196.0 + 21 * n) if sheet.narrow else (width + 24, (34.0, 55.0, 76.0)[n])
+            sheet.note(x, y, line, colour="ink", bold=n == 2)
+
+    alt = (
+        f"Rank 0 ran {tokens} tokens of the prompt, holds their rows in {n_layers} layers and says "
+        f"{words[0]}. It hands over that word, 8 bytes, and the rows, {nbytes:,} bytes. Rank 1 ran no token "
+        f"of the prompt, holds the same rows and says {' '.join(words[1:])}"
+    )
+    return Picture(draw, alt)
+
+
+def cut_matrices(hidden_size: int = 128) -> Picture:
+    """Draw how two ranks share a matrix that makes heads, by lines, and one that takes them, by columns."""
+    half = hidden_size // 2
+    pair = (
+        ("q_proj makes heads", f"{hidden_size} numbers go into both", f"{half} come out of each: its heads"),
+        (
+            "o_proj takes heads",
+            f"{half} go into each: its heads",
+            f"{hidden_size} come out of both: to add up",
+        ),
+    )
+
+    def draw(sheet: Sheet) -> None:
+        for n, (name, above, below) in enumerate(pair):
+            x, y = (24.0, 262.0 * n) if sheet.narrow else (40.0 + 330 * n, 0.0)
+            sheet.text(x, y + 18, name, bold=True)
+            sheet.note(x, y + 42, above, colour="ink")
+            for rank, colour in enumerate(("query", "value")):
+                left, top, wide, high = (x, y + 58 + 72 * rank, 144, 70)
+                if n == 1:
+                    left, top, wide, high = (x + 73 * rank, y + 58, 71, 142)
+                sheet.box(left, top, wide, high, fill=f"{colour} fill", edge=colour)
+                sheet.note(left + wide / 2, top + high / 2, f"rank {rank}", at="center", colour="ink")
+            sheet.note(x, y + 220, below, colour="ink")
+
+    said = (f"{name}: {above}, {below}" for name, above, below in pair)
+    alt = "Each rank has half of the lines of q_proj, and half of the columns of o_proj"
+    return Picture(draw, f"{alt}. {'. '.join(said)}.")
+
+
+def merged_votes(found: Sequence[tuple[int, int]] = ((1, 1), (3, 3))) -> Picture:
+    """Draw a merge: what each rank found, once for each 1 in its sum of exponentials.
+
+    Args:
+        found: the context, one number, and the sum of exponentials, a whole one, of each rank.
+    """
+    votes = sum(sum_ for _, sum_ in found)
+    total = sum(context * sum_ for context, sum_ in found)
+    plain = sum(context for context, _ in found) / len(found)
+    lines = [f"rank {rank} found {o}, its sum is {s}" for rank, (o, s) in enumerate(found)]
+    end = f"together {total} ÷ {votes} = {digits(total / votes, 2)}, and not {digits(plain, 2)}"
+
+    def draw(sheet: Sheet) -> None:
+        x = 18.0
+        for rank, (context, sum_) in enumerate(found):
+            colour = ("query", "value")[rank % 2]
+            y = 20.0 + 66 * rank
+            sheet.note(18, y, lines[rank], colour="ink")
+            for n in range(sum_):
+                _vote(sheet, 18 + 46 * n, y + 14, str(context), colour)
+                _vote(sheet, x, 20.0 + 66 * len(found) + 14, str(context), colour)
+                x += 46
+        sheet.text(18, 20 + 66 * len(found), end, bold=True, size=SMALL)
+
+    return Picture(draw, f"{'; '.join(lines)}; {end}.")
+
+
+def _vote(sheet: Sheet, x: float, y: float, text: str, colour: str) -> None:
+    """What a rank found, counted once."""
+    sheet.box(x, y, 40, 30, fill=f"{colour} fill", edge=colour)
+    sheet.text(x + 20, y + 15, text, at="center")
 
 
 def _whole(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
@@ -279,11 +386,16 @@ def _slots(
             sheet.box(left, y + 14, pitch - 4, 28, edge="line", dashed=True)
 
 
-def _rows(sheet: Sheet, x: float, y: float, width: float, n: int) -> None:
-    """Draw the rows of a KV head side by side."""
+def _rows(
+    sheet: Sheet, x: float, y: float, width: float, n: int, n_kv_heads: int = 1, own: Sequence[int] = (0,)
+) -> None:
+    """Draw rows side by side, a band for each KV head, filled where the rank has it."""
     pitch = width / n
     for row in range(n):
-        sheet.box(x + pitch * row, y, max(2.0, pitch - 2), 12, fill="value fill", edge="value", radius=1)
+        for head in range(n_kv_heads):
+            fill, edge = ("value fill", "value") if head in own else ("none", "line")
+            place = (x + pitch * row, y + 12 * head, max(2.0, pitch - 2), 12)
+            sheet.box(*place, fill=fill, edge=edge, radius=1)
 
 
 def _half(sheet: Sheet, x: float, y: float, width: float, rank: int) -> None:
@@ -710,6 +822,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "silu": silu_curve,
     "residual_stream": residual_stream,
     "two_ranks": two_ranks,
+    "handed_over": handed_over,
+    "cut_matrices": cut_matrices,
+    "merged_votes": merged_votes,
     "mask_pair": mask_pair,
     "clock_hands": clock_hands,
     "shared_heads": shared_heads,

@@ -93,6 +93,18 @@ def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
     return np.array([*taken, chosen[len(taken)]])
 
 
+def send_by_rates(model: Any, card: Any, gbits: float) -> str:
+    """Compare tokens a second: those that the link carries with those that the card runs."""
+    carried = gbits * 1e9 / (8 * model.cache_nbytes_per_token())
+    return "send" if carried > card.flops_per_second / model.n_read / 2 else "run"
+
+
+def fewest_by_dropping(waits: Any, first: float, between: float) -> int | None:
+    """Drop each number of cards that failed in some try."""
+    left = {*waits} - {n for n, tries in waits.items() for a, b in tries if a > first or b > between}
+    return min(left, default=None)
+
+
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "table": [
@@ -140,4 +152,6 @@ RIGHT: dict[str, list[Any]] = {
     "accept": [accept_by_takewhile],
     "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],
     "is_bug": [lambda difference, largest, eps, other_word: np.bool_(difference > 50 * eps * largest)],
+    "send_or_run": [send_by_rates],
+    "fewest_cards": [fewest_by_dropping],
 }

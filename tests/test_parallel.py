@@ -30,7 +30,7 @@ from helpers.parallel.handover import handover
 from helpers.parallel.heads import heads_apart, heads_of_rank, share_config
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
-from helpers.parallel.wire import time_messages
+from helpers.parallel.wire import Report, ledger, time_messages
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
@@ -239,6 +239,15 @@ def test_messages_take_time() -> None:
     found = run_ranks(time_messages, 3, [4, 4_000])
     assert [[len(both) for both in rank] for rank in found] == [[2, 2]] * 3  # to send, to add up
     assert all(seconds > 0 for both in found[0] for seconds in both)
+
+
+def test_where_the_time_of_a_word_goes() -> None:
+    """Two words of two sums each; the second rank is late for the third sum, and early for the last."""
+    mine, theirs = [(0, 1), (2, 3), (5, 9), (10, 12)], [(0, 1), (2, 3), (8, 9), (9, 12)]
+    reports = [Report([], 0, 0, {}, sums=sums) for sums in (mine, theirs)]
+    own, waited, added = ledger(reports, 2).values()
+    assert (own, waited, added) == (2 + 1, 3, 1 + 2)
+    assert own + waited + added == 12 - 3
 
 
 def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:

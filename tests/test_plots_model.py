@@ -17,7 +17,10 @@ import torch
 from draw_pictures import (
     HALVES,
     clock_hands,
+    cut_matrices,
+    handed_over,
     mask_pair,
+    merged_votes,
     model_in_short,
     one_stream,
     residual_stream,
@@ -40,6 +43,7 @@ from helpers.model import shipped
 from helpers.model.attention import rotate
 from helpers.model.load.gguf import in_halves
 from helpers.parallel.heads import heads_of_rank
+from helpers.parallel.rows import merged
 from helpers.plots import measured
 from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
@@ -174,6 +178,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "ranks": two_ranks,
+    "handed over": handed_over,
+    "cut": cut_matrices,
+    "votes": merged_votes,
     "pairs": rope_pairs,
     "turned": turned_pairs,
     "shared": shared_heads,
@@ -245,6 +252,21 @@ def test_two_ranks_hold_the_halves_of_the_shipped_model() -> None:
     assert HALVES == [heads_of_rank(rank, 2, config.n_heads, config.n_kv_heads) for rank in (0, 1)]
     crossing = f"of {4 * config.hidden_size} bytes, 4,096 bytes in {config.n_layers} layers."
     assert picture_of("ranks").alt.endswith(crossing)
+    sent = 17 * config.cache_nbytes_per_token()
+    assert f"the rows, {sent:,} bytes" in picture_of("handed over").alt
+    assert f": {config.hidden_size} numbers go into both" in picture_of("cut").alt
+
+
+def test_half_of_each_row_is_drawn_as_half() -> None:
+    for figure in both("ranks"):
+        filled = [box for box in boxes(figure, "value fill") if box.get_height() == 12]
+        assert len(filled) == 2 * 17
+        assert len({box.get_y() for box in filled}) == 2  # the upper half of rank 0, the lower of rank 1
+
+
+def test_what_is_merged_counts_as_often_as_its_sum_says() -> None:
+    exactly = merged(torch.tensor([[[[[1.0]]]], [[[[3.0]]]]]), torch.tensor([[[[1.0]]], [[[3.0]]]]).log())
+    assert f"= {exactly.item():g}, and not 2." in picture_of("votes").alt
 
 
 def test_who_moves_counts_and_colours_what_crosses() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from helpers.cost.models import CARDS, MODELS
 from helpers.serve import pages
-from helpers.serve.fleet import Machine, against_first, apart, random_arrivals, slowest, together
+from helpers.serve.fleet import Machine, apart, random_arrivals, slowest, together, waits
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Sequence
@@ -310,11 +310,17 @@ def test_what_is_told_of_a_fleet() -> None:
     prompts, replies = {len(one.prompt) for one in requests}, {one.max_new for one in requests}
     assert (prompts, replies) == ({*range(20, 61)}, {*range(5, 14)})
     assert {(len(one.prompt), one.max_new) for _, one in random_arrivals(20, 9.0, 1, 1, 0)} == {(1, 1)}
-    ways = [[[1, 5, 9], [2, 6, 9]], [[2, 4, 9], [1, 5, 8]]]  # at two seeds
-    assert against_first(ways) == [
-        ["1 to 2", "5 to 6", "9 to 9", ""],
-        ["1 to 2", "4 to 5", "8 to 9", "1, 2, 1"],
-    ]
+    asked = [random_arrivals(1, 9.0, 1, 1, seed) for seed in range(2)]
+    fast, slow = [Times(0.0, [0.001, 0.005])], [Times(0.0, [0.003, 0.004])]
+    assert waits(lambda one: fast if one is asked[0] else slow, asked) == pytest.approx((3, 4))
+
+
+def test_a_few_machines_of_a_fleet_are_watched() -> None:
+    asked = [(n / 9, Request(n, [0] * 50, 2)) for n in range(9)]
+    few = [together(MACHINE, asked, 3, watched=1), apart(MACHINE, asked, 2, 3, watched=1)]
+    every = [together(MACHINE, asked, 3), apart(MACHINE, asked, 2, 3)]
+    assert [(len(some), len(all_)) for some, all_ in zip(few, every, strict=True)] == [(3, 9)] * 2
+    assert all(one in all_ for some, all_ in zip(few, every, strict=True) for one in some)
 
 
 assert hash(-1) == hash(-2), "so that hashes of pages collide"

@@ -27,7 +27,6 @@ READ = [path for path in NOTEBOOKS if path.stem != "words"]  # that is looked up
 # They will be cut in two; until then they are too long.
 NOT_YET_CUT = {
     "11_memory",
-    "19_two_machines",
 }
 
 

@@ -29,7 +29,6 @@ TAUGHT = {
     "12_floor": ["least_time"],
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
-    "19_two_machines": ["share_of"],
     "21_same_prompt": ["InBlocks"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
@@ -39,7 +38,7 @@ ROOMS = {
     "12": ("cost.roofline",),
     "14": (*MODEL, "model.cache.quantized"),
     "18": ("sampling",),
-    "19": ("parallel.heads",),
+    "20": ("serve.fleet",),
     "21": ("model.one_shape",),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
@@ -117,7 +116,7 @@ def taught(notebook: dict[str, Any], stem: str = "01_four_heads") -> list[tuple[
 def room_of(name: str, stem: str) -> ModuleType | None:
     """The module that defines it (not one that only imports it)."""
     start = max((start for start in ROOMS if stem.startswith(start)), key=len)
-    if any(room.startswith(("model.", "parallel.")) for room in ROOMS[start]):
+    if any(room.startswith("model.") for room in ROOMS[start]):
         pytest.importorskip("torch", reason="Part II needs PyTorch")
     for room in map(importlib.import_module, (f"helpers.{room}" for room in ROOMS[start])):
         if getattr(getattr(room, name, None), "__module__", None) == room.__name__:

@@ -24,6 +24,7 @@ class Report:
         weights, rows: bytes that it holds.
         sent: bytes that it handed over, by what they are for.
         tpot_seconds: time per output token after the first, or None.
+        sums: when each sum began and ended, in seconds of a clock that all ranks of a machine have in common.
     """
 
     words: list[int]
@@ -31,6 +32,7 @@ class Report:
     rows: int
     sent: dict[str, int]
     tpot_seconds: float | None = None
+    sums: Sequence[tuple[float, float]] = ()
 
 
 class Wire:
@@ -39,13 +41,15 @@ class Wire:
     Attributes:
         rank, world: which of how many this is, from 0.
         sent: bytes that this rank has handed over, by what they are for. With two ranks that is what leaves
-            it, but for some 100 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much,
-            and to gather, n - 1 times.
+            it, but for some 100 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much
+            if they stand in a ring, more by other algorithms; and to gather, n - 1 times.
+        sums: when each sum began and ended.
     """
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.sent: Counter[str] = Counter()
+        self.sums: list[tuple[float, float]] = []
 
     def send(self, x: Tensor, to: int, what: str) -> None:
         """Send a tensor to a rank, and wait until it takes it."""
@@ -60,7 +64,9 @@ class Wire:
     def add(self, x: Tensor, what: str) -> Tensor:
         """Return the sum of what all ranks bring."""
         x = self.counted(x, what).clone()
+        begun = time.perf_counter()
         dist.all_reduce(x)
+        self.sums.append((begun, time.perf_counter()))
         return x
 
     def gather(self, x: Tensor, what: str) -> Tensor:
@@ -75,12 +81,30 @@ class Wire:
     ) -> Report:
         """Return what this rank did."""
         weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
-        return Report(words, weights, cache.nbytes, dict(self.sent), tpot_seconds)
+        return Report(words, weights, cache.nbytes, dict(self.sent), tpot_seconds, self.sums)
 
     def counted(self, x: Tensor, what: str) -> Tensor:
         """Count a tensor, and return it as one block of memory."""
         self.sent[what] += x.nbytes
         return x.contiguous()
+
+
+def ledger(reports: Sequence[Report], n_words: int) -> dict[str, float]:
+    """Return where the seconds of a word of rank 0 go, the first word left out; together they are the word's.
+
+    Args:
+        reports: of all ranks, on one machine.
+        n_words: that they said: as many passes, with equally many sums in each.
+    """
+    sums = list(zip(*(one.sums for one in reports), strict=True))
+    per_word = len(sums) // n_words
+    own = waited = added = 0.0
+    end = sums[per_word - 1][0][1]
+    for both in sums[per_word:]:
+        last, (begun, over) = max(begun for begun, _ in both), both[0]
+        own, waited, added, end = own + begun - end, waited + last - begun, added + over - last, over
+    found = {"its own work": own, "waiting for the other's part": waited, "adding up both parts": added}
+    return {name: seconds / (n_words - 1) for name, seconds in found.items()}
 
 
 def time_messages(wire: Wire, sizes: Sequence[int], turns: int = 30) -> list[tuple[float, float]]:

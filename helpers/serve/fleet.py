@@ -59,11 +59,13 @@ class Machine:
         read = weights + rows * model.cache_nbytes_per_token()
         return seconds_at_least(Work(operations, read), self.card) / self.speed
 
-    def serve(self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float]) -> dict[Hashable, Times]:
-        """Deal requests out to n machines like this; return the times of each."""
+    def serve(
+        self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float], watched: int | None = None
+    ) -> dict[Hashable, Times]:
+        """Deal requests out to n machines like this; return the times of all, or of those on a few."""
         longest_text = max(len(request.prompt) + request.max_new for _, request in arrivals)
         times: dict[Hashable, Times] = {}
-        for first in range(n):
+        for first in range(min(n, watched or n)):
             pages = PageManager(self.slots, longest_text, sharing=False)  # room for every slot
             times |= simulate(Scheduler(pages, self.slots, self.budget), arrivals[first::n], seconds_of)
         return times
@@ -80,16 +82,19 @@ def random_arrivals(n: int, rate: float, prompt: int, reply: int, seed: int) -> 
     return poisson(n, rate, seed, request)
 
 
-def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
-    """Serve requests by n machines, each of which runs prompts and replies."""
-    return list(machine.serve(arrivals, n, machine.step).values())
+def together(machine: Machine, arrivals: Arrivals, n: int, watched: int | None = None) -> list[Times]:
+    """Serve requests by n machines, each of which runs prompts and replies; see `apart`."""
+    return list(machine.serve(arrivals, n, machine.step, watched).values())
 
 
-def apart(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[Times]:
+def apart(
+    machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int, watched: int | None = None
+) -> list[Times]:
     """Serve requests by machines that run prompts, and others that go on from their rows.
 
     Args:
         arrivals: every reply is of two words or more.
+        watched: simulate so many of those that say replies, and no more; all are alike.
     """
     prompts = [(arrived, replace(request, max_new=1)) for arrived, request in arrivals]
     first = machine.serve(prompts, n_prefill, machine.step)
@@ -100,8 +105,8 @@ def apart(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -
         handed.append((first[request.id].tokens[0] + sent, rest))
     handed.sort(key=lambda pair: pair[0])
     whole = replace(machine, budget=10**9)
-    later = whole.serve(handed, n_decode, machine.decode_step)
-    return [Times(one.arrived, one.tokens + later[id].tokens) for id, one in first.items()]
+    later = whole.serve(handed, n_decode, machine.decode_step, watched)
+    return [Times(one.arrived, one.tokens + later[id].tokens) for id, one in first.items() if id in later]
 
 
 def slowest(times: Sequence[Times], of: float = 0.99) -> list[float]:
@@ -110,16 +115,7 @@ def slowest(times: Sequence[Times], of: float = 0.99) -> list[float]:
     return [1000 * sorted(kind)[math.ceil(of * len(times)) - 1] for kind in kinds]
 
 
-def against_first(found: Sequence[Sequence[Sequence[float]]]) -> list[list[str]]:
-    """Return a line for each way to serve: lowest to highest of each kind, and how often the first is longer.
-
-    Args:
-        found: of each way, at each seed, what `slowest` gives.
-    """
-    lines = []
-    for seeds in found:
-        ranges = [f"{min(kind):.0f} to {max(kind):.0f}" for kind in zip(*seeds, strict=True)]
-        pairs = [list(zip(*both, strict=True)) for both in zip(found[0], seeds, strict=True)]
-        longer = [sum(a > b for a, b in kind) for kind in zip(*pairs, strict=True)]
-        lines.append([*ranges, ", ".join(map(str, longer)) if seeds is not found[0] else ""])
-    return lines
+def waits(serve: Callable[[Arrivals], Sequence[Times]], asked: Sequence[Arrivals]) -> tuple[float, float]:
+    """Return the ms that 99 of 100 do not exceed, the worst of all that was asked: TTFT, longest wait."""
+    found = [slowest(serve(one)) for one in asked]
+    return max(ttft for ttft, _, _ in found), max(longest for _, _, longest in found)
