@@ -312,7 +312,7 @@ def test_what_is_told_of_a_fleet() -> None:
     assert {(len(one.prompt), one.max_new) for _, one in random_arrivals(20, 9.0, 1, 1, 0)} == {(1, 1)}
     asked = [random_arrivals(1, 9.0, 1, 1, seed) for seed in range(2)]
     fast, slow = [Times(0.0, [0.001, 0.005])], [Times(0.0, [0.003, 0.004])]
-    assert waits(lambda one: fast if one is asked[0] else slow, asked) == pytest.approx((3, 4))
+    assert waits(lambda one, n: fast if one is asked[0] else slow * n, asked, 1) == pytest.approx((3, 4))
 
 
 def test_a_few_machines_of_a_fleet_are_watched() -> None:

@@ -115,7 +115,13 @@ def slowest(times: Sequence[Times], of: float = 0.99) -> list[float]:
     return [1000 * sorted(kind)[math.ceil(of * len(times)) - 1] for kind in kinds]
 
 
-def waits(serve: Callable[[Arrivals], Sequence[Times]], asked: Sequence[Arrivals]) -> tuple[float, float]:
-    """Return the ms that 99 of 100 do not exceed, the worst of all that was asked: TTFT, longest wait."""
-    found = [slowest(serve(one)) for one in asked]
+def waits(
+    serve: Callable[[Arrivals, int], Sequence[Times]], asked: Sequence[Arrivals], n: int
+) -> tuple[float, float]:
+    """Return the ms that 99 of 100 do not exceed with n machines, the worst of all that was asked.
+
+    Returns:
+        TTFT, and the longest wait for a next word.
+    """
+    found = [slowest(serve(one, n)) for one in asked]
     return max(ttft for ttft, _, _ in found), max(longest for _, _, longest in found)
