@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.model.cache import PagedCache
 from helpers.model.generate import generate
+from helpers.model.speculate import LookUp, speculate
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
@@ -25,6 +26,7 @@ torch.set_num_threads(1)
 planted = Planted()
 
 MODEL = tiny(dtype=torch.float64, eos_ids=(4,)).requires_grad_(False)
+SPOKEN = (4,)
 SAMPLED = [Sampling(), Sampling(0.8, seed=5), Sampling(1.5, 7, 0.9, seed=6)]
 
 
@@ -157,12 +159,57 @@ def test_each_says_what_it_says_alone(
     assert engine.scheduler.pages.owners == [0] * n_pages
 
 
+@pytest.mark.parametrize("spare", [None, 0, 3])
+@pytest.mark.parametrize("n_pages", [40, 14])
+def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | None) -> None:
+    """Several at once, each with its own number of drafts and of those taken; with too few pages, too."""
+    texts = [[5, 6, 7] * 3 + [5], [7, 7], [6, 5, 6, 5, 6], [5] * 9, [7, 6, 5, 7, 6], [6, 7, 7]]
+    budget = None if spare is None else 3 + spare
+    engine = Poisoned(MODEL, 3, budget, n_pages=n_pages, page_size=3, drafter=LookUp(), k=3, eos_ids=SPOKEN)
+    for id, text in enumerate(texts):
+        engine.add(id, text, 18)
+    said = engine.run_all()
+    for id, text in enumerate(texts):
+        assert said[id] == list(generate(MODEL, text, 18, eos_ids=SPOKEN))
+        assert len(engine.times[id].tokens) == len(said[id])
+    assert engine.scheduler.pages.owners == [0] * n_pages
+    steps = sum(map(len, engine.ran.values()))
+    words = sum(map(len, said.values()))
+    assert (steps < words) == (spare != 0)  # all of a budget without room goes to the newest tokens
+    if budget:
+        assert max(map(max, engine.ran.values())) <= budget
+
+
+def test_drawn_drafts_are_those_of_one_alone() -> None:
+    engine = engine_of(n_pages=40, drafter=LookUp(), k=3, eos_ids=())
+    asked = {"a": ([5, 6, 7, 5, 6], Sampling(0.7, seed=3)), "b": ([7, 7, 7], Sampling(0.5, seed=4))}
+    for id, (prompt, chance) in asked.items():
+        engine.add(id, prompt, 20, chance)
+    said = engine.run_all()
+    for id, (prompt, chance) in asked.items():
+        alone = speculate(MODEL, prompt, 20, LookUp(), 3, eos_ids=(), sampling=chance)
+        assert said[id] == list(alone)
+        assert len(engine.ran[id]) == alone.passes
+
+
 EACH = test_each_says_what_it_says_alone
 
 
 @planted("everybody stands where the longest does", [EACH], "unsloth #3699", of=PagedCache.__init__)
 def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
     old(*given, lengths=lengths and [max(lengths)] * len(lengths), **named)
+
+
+DRAFTED = test_with_drafts_each_says_what_it_says_alone
+
+
+@planted("drafts of one request are judged by another's logits", [DRAFTED], of=Engine.run)
+def _(old: Any, self: Any, part: Any) -> Any:
+    rows = old(self, part)
+    if any(one.drafts for one in rows):
+        alike = [one for one in rows if len(one.drafts) == len([*rows][-1].drafts)]
+        return rows | {one: rows[other] for one, other in zip(alike, alike[1:] + alike[:1], strict=True)}
+    return rows
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

@@ -232,7 +232,7 @@ class LookUp:
         """Any model and any cache will do."""
         check_whole("longest", self.longest)
 
-    def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
+    def propose(self, text: Sequence[int], k: int, cache: object, sampler: Sampler) -> Draft:
         """See `Drafter.propose`."""
         tokens = follow(text, self.longest)[:k]
         if sampler.greedy:

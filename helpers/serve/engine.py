@@ -8,11 +8,13 @@ from collections.abc import Collection, Hashable, Mapping
 import numpy as np
 import torch
 
+from helpers.arguments import check_whole
 from helpers.model.cache import PagedCache, PagePool
 from helpers.model.config import check_eos
-from helpers.model.generate import Tokens, as_tokens, run
+from helpers.model.generate import Tokens, as_tokens
+from helpers.model.speculate import Draft, LookUp, Sampler
 from helpers.model.transformer import Transformer
-from helpers.sampling import GREEDY, Chooser, Sampling, chooser
+from helpers.sampling import GREEDY, Sampling
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Sequence
@@ -23,7 +25,8 @@ class Engine:
     """Serves requests with one model.
 
     In a step, those that have one token to run are one pass, (B, 1), for each adapter, and each longer text
-    is a pass of its own, (1, T). Engines on a GPU put all into one.
+    is a pass of its own, (1, T). Engines on a GPU put all into one. With a drafter the first is (B, 1 + d),
+    d the most drafts of any, and each takes its own number of them.
 
     Args:
         slots: requests that run at the same time, at most.
@@ -33,6 +36,8 @@ class Engine:
         kind: `Scheduler`, or `Static`.
         eos_ids: tokens that end a reply; None takes the config's.
         adapters: models of the same config, by name, such as `with_adapter` makes.
+        drafter: says what may follow from the text alone, such as `LookUp`; None for word by word.
+        k: tokens drafted for a pass, at most.
 
     Attributes:
         replies: token ids of each request so far, by its id.
@@ -54,12 +59,15 @@ class Engine:
         kind: type[Scheduler] = Scheduler,
         eos_ids: Collection[int] | None = None,
         adapters: Mapping[Hashable, Transformer] | None = None,
+        drafter: LookUp | None = None,
+        k: int = 4,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
         pages = PageManager(n_pages, page_size, sharing=sharing)
         ends = config.eos_ids if eos_ids is None else eos_ids
         check_eos(ends, config.vocab_size)
-        self.model, self.choosers = model, dict[Sequence, Chooser]()
+        self.model, self.samplers = model, dict[Sequence, Sampler]()
+        self.drafter, self.k = drafter, check_whole("k", k)
         self.models = {**(adapters or {}), None: model}
         self.scheduler = kind(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
@@ -97,53 +105,78 @@ class Engine:
         if len(tokens) != 1:
             raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
         request = Request(id, tokens[0].tolist(), max_new, sampling, adapter)
-        choose = chooser(sampling, V)
+        sampler = Sampler(sampling, V)
         one = self.scheduler.add(request)
-        self.choosers[one], self.replies[id], self.ran[id], self.found[id] = choose, [], [], 0
+        self.samplers[one], self.replies[id], self.ran[id], self.found[id] = sampler, [], [], 0
         self.times[id] = Times(time.perf_counter())
         self.failed.pop(id, None)
 
     def cancel(self, id: Hashable) -> None:
         """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
         self.scheduler.cancel(id)
-        self.choosers = {one: choose for one, choose in self.choosers.items() if one.request.id != id}
+        self.samplers = {one: its for one, its in self.samplers.items() if one.request.id != id}
 
     def step(self) -> dict[Hashable, int]:
-        """Run one step; return the new token of each request that got one.
+        """Run one step; return the newest token of each request that got one.
 
         A request whose logits hold NaN or infinity ends, which `failed` says: its step does not count, so
         nobody can find what it wrote. The others go on.
         """
+        drafts = self.drafts()
         plan = self.scheduler.schedule()
-        ones = [pair for pair in plan if pair[1] == 1]
+        ones = [pair for pair in plan if pair[1] == 1 + len(pair[0].drafts)]
         passes = [[pair for pair in ones if pair[0].request.adapter == name] for name in self.models]
         logits: dict[Sequence, np.ndarray] = {}
-        for part in [*filter(None, passes), *([pair] for pair in plan if pair[1] > 1)]:
+        for part in [*filter(None, passes), *([pair] for pair in plan if pair not in ones)]:
             logits |= self.run(part)
-        for id in [one.request.id for one, row in logits.items() if not np.isfinite(row).all()]:
+        for id in [one.request.id for one, rows in logits.items() if not np.isfinite(rows).all()]:
             self.failed[id] = ValueError(
                 f"the logits of {id!r} hold NaN or infinity; expected numbers: look for them in the weights"
             )
             self.cancel(id)
-        plan = [(one, n) for one, n in plan if one in self.choosers]
-        chosen = {one: self.choosers[one](logits[one]) for one, n in plan if n == one.n_left}
-        now = time.perf_counter()
-        for one, token in chosen.items():
-            self.replies[one.request.id].append(token)
-            self.times[one.request.id].tokens.append(now)
-        for one, n in plan:
+        plan = [(one, n) for one, n in plan if one in self.samplers]
+        now, chosen = time.perf_counter(), dict[Sequence, int]()
+        for at, (one, n) in enumerate(plan):
             self.ran[one.request.id].append(n)
             self.found[one.request.id] = one.n_found
+            if n < one.n_left:
+                continue
+            said = self.judge(one, drafts.get(one, Draft([])), logits[one])
+            self.replies[one.request.id] += said
+            self.times[one.request.id].tokens += [now] * len(said)
+            plan[at] = one, n - len(one.drafts) + len(said) - 1
+            *one.drafts, chosen[one] = said
         for one in self.scheduler.ran(plan, chosen):
-            del self.choosers[one]
+            del self.samplers[one]
         return {one.request.id: token for one, token in chosen.items()}
 
+    def drafts(self) -> dict[Sequence, Draft]:
+        """Draft what may follow for those whose newest token is all that they have to run."""
+        made = dict[Sequence, Draft]()
+        if self.drafter is None:
+            return made
+        for one in self.scheduler.running:
+            room = one.request.max_new - len(one.reply) - 1  # a pass says one token more than were drafted
+            if one.n_left == 1 and room:
+                made[one] = self.drafter.propose(one.tokens, min(self.k, room), None, self.samplers[one])
+                one.drafts = [*made[one].tokens]
+        return made
+
+    def judge(self, one: Sequence, draft: Draft, logits: np.ndarray) -> list[int]:
+        """Return its new tokens: the drafts that are taken, and one of the model's; nothing behind an end."""
+        q = None if draft.q is None else draft.q[: len(one.drafts)]  # for all drafts there may be no room
+        said = self.samplers[one].judge(Draft(one.drafts, q), logits)
+        ends = self.scheduler.eos_ids
+        return said[: next((n for n, token in enumerate(said, 1) if token in ends), len(said))]
+
     def run(self, part: Plan) -> dict[Sequence, np.ndarray]:
-        """Run one pass of equally many tokens each, of one adapter; return the last logits (V,) of each.
+        """Run one pass, of one adapter; return the logits of each, (d + 1, V): the last ones, for d drafts.
 
         Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
         """
-        tokens = torch.tensor([one.tokens[one.n_run : one.n_run + n] for one, n in part])
+        new = [(one.tokens + one.drafts)[one.n_run : one.n_run + n] for one, n in part]
+        T, d = max(map(len, new)), max(len(one.drafts) for one, _ in part)
+        tokens = torch.tensor([[0] * (T - len(its)) + its for its in new])
         cache = PagedCache(
             self.model.config,
             len(part),
@@ -151,13 +184,16 @@ class Engine:
             tables=[one.table for one, _ in part],
             lengths=[one.n_run for one, _ in part],
         )
-        logits = run(self.models[part[0][0].request.adapter], tokens, cache).float().cpu().numpy()
-        return {one: row for (one, _), row in zip(part, logits, strict=True)}
+        cache.expect([len(its) for its in new])
+        with torch.inference_mode():
+            every = self.models[part[0][0].request.adapter](tokens.to(cache.device), cache, last_only=not d)
+            logits = every[:, -1 - d :].float().cpu().numpy()
+        return {one: rows[d - len(one.drafts) :] for (one, _), rows in zip(part, logits, strict=True)}
 
     @property
     def busy(self) -> bool:
         """Whether somebody waits or runs."""
-        return bool(self.choosers)
+        return bool(self.samplers)
 
     def run_all(self) -> dict[Hashable, list[int]]:
         """Run steps until nobody waits or runs; return all replies, by id."""

@@ -9,6 +9,7 @@ A request *waits* until there is a slot and room for its text, then it *runs* un
     Later it takes a page whenever its newest token needs one.
 4.  Where no page is free, the youngest running request goes back to wait, first in line. Its pages are
     free, its tokens are kept: prompt and reply so far run again as a prompt when it comes back.
+5.  What is then left of the budget goes to drafts, oldest request first, as far as pages are free.
 
 So the oldest request always gets on, and nobody overtakes.
 """
@@ -107,7 +108,19 @@ class Scheduler:
             n = int(min(one.n_left, left))
             plan.append((one, n))
             left -= n
+        for at, (one, n) in enumerate(plan):
+            self.trim(one, left)
+            plan[at] = one, n + len(one.drafts)
+            left -= len(one.drafts)
         return plan
+
+    def trim(self, one: Sequence, most: float) -> None:
+        """Keep the first of its drafts, so many at most, and those only that free pages have room for."""
+        needed = self.pages.needed(one.n_run + 1 + int(min(most, len(one.drafts))))
+        while one.drafts and self.pages.free and len(one.table) < needed:
+            one.table.append(self.pages.take())
+        room = len(one.table) * self.pages.page_size - one.n_run - 1
+        del one.drafts[int(min(most, room)) :]
 
     def make_room(self, one: Sequence) -> bool:
         """Take a page if the newest token needs one; return whether it still runs."""
@@ -143,10 +156,13 @@ class Scheduler:
         """Count what has run, and return those whose reply has ended.
 
         Args:
-            plan: what `schedule` returned. Until this is called nothing of it counts.
+            plan: what `schedule` returned, less the drafts that were not taken. Until this is called nothing
+                of it counts.
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
+            one.tokens += one.drafts
+            one.drafts = []
             self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n, one.request.adapter)
             one.n_run += n
             one.tokens += [chosen[one]] if one in chosen else []
@@ -163,7 +179,7 @@ class Scheduler:
         """Free the pages and the slot of a request, or its place in line."""
         self.pages.release(one.table)
         self.waiting.remove(one) if one.slot is None else self.running.remove(one)
-        one.slot, one.n_run = None, 0
+        one.slot, one.n_run, one.drafts = None, 0, []
 
     def preempt(self, one: Sequence) -> None:
         """Let a running request wait again, first in line."""

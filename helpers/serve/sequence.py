@@ -37,6 +37,7 @@ class Sequence:
         table: the pages, in the order of the text.
         slot: where it runs; None while it waits.
         n_found: tokens whose rows were there when it began: they did not run.
+        drafts: tokens that may follow and run behind the newest one; after a pass, those that were taken.
     """
 
     request: Request
@@ -45,6 +46,7 @@ class Sequence:
     table: list[int] = field(default_factory=list)
     slot: int | None = None
     n_found: int = 0
+    drafts: list[int] = field(default_factory=list)
 
     @property
     def n_left(self) -> int:
