@@ -32,7 +32,7 @@ from draw_pictures import (
     workshop,
 )
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyBboxPatch, Polygon
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
 from helpers import plots
 from helpers.check.n15 import multiplications
@@ -85,15 +85,15 @@ STEPS: dict[str, tuple[dict[str, float], float]] = {
     "all cores share each matrix": ({"starts": 0.1, "bytes": 2.0, "arithmetic": 1.0}, 2.5),
     "a quarter of the bytes": ({"starts": 0.1, "bytes": 0.5, "arithmetic": 1.2}, 2.0),
 }
-VARIANTS: dict[str, tuple[float, float]] = {
-    "all rows · 2,048": (0.71, 20),
-    "8 bits · 651": (0.71, 20),
-    "window of 64 · 131": (0.82, 0),
-    "16, 4 sinks · 41": (0.9, 16),
-    "16 in layers 2 to 4 · 537": (1.26, 20),
-    "2 bits · 270": (0.71, 20),
-    "yours": (0.83, 19),
-    "window of 16 · 33": (1.49, 0),
+VARIANTS: dict[str, tuple[float, float, float]] = {
+    "all rows": (2048, 0.71, 20),
+    "8 bits": (651, 0.71, 20),
+    "window of 64": (131, 0.82, 0),
+    "16, 4 sinks": (41, 0.9, 16),
+    "16 in layers 2 to 4": (537, 1.26, 20),
+    "2 bits": (270, 0.71, 20),
+    "yours": (543, 0.83, 19),
+    "window of 16": (33, 1.49, 0),
 }
 CACHES = {
     "all": Kept({0: 1.0, 1: 0.0, 2: 0.0}, "Mia from Oslo"),
@@ -160,7 +160,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "orders": lambda: plots.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
     "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
-    "variants, one": lambda: plots.variants({"w" * 90: (1, 1)}, 20, "yours"),
+    "variants, one": lambda: plots.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),
     "slots, one step": lambda: plots.slots({"w" * 80: [{}]}, 1),
     "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
@@ -444,9 +444,11 @@ def test_a_waterfall_shows_measured_beside_predicted() -> None:
 
 def test_each_variant_is_a_named_dot() -> None:
     picture = picture_of("variants")
-    assert "16, 4 sinks · 41: loss 0.90, 16 signed;" in picture.alt
+    assert "16, 4 sinks: 41 bytes a token, loss 0.90, 16 signed;" in picture.alt
     for figure in both("variants"):
-        assert {*VARIANTS, "loss", "signed right, of 20"} <= set(words(figure))
+        assert {*VARIANTS, "bytes a token", "loss; a filled dot signs all 20"} <= set(words(figure))
+        hollow = sum(disc.get_facecolor() == disc.get_edgecolor() for disc in figure.findobj(Circle))
+        assert hollow == sum(signed == 20 for *_, signed in VARIANTS.values())
 
 
 def test_a_row_that_is_gone_has_no_fill_and_no_weight() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, shorten, text_width, told
+from helpers.plots.measured import log_axes
 
 LEAST = 0.1  # weight that is written
 Point = tuple[float, float]
@@ -52,41 +54,44 @@ def kept_rows(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, floa
     return Picture(draw, f"{' '.join(words)}. {'. '.join(told_of)}.")
 
 
-def variants(dots: Mapping[str, Point], most: int, own: str | None = None) -> Picture:
-    """Draw the loss against diaries signed right, one named dot a variant.
+def variants(dots: Mapping[str, tuple[float, float, float]], most: int, own: str | None = None) -> Picture:
+    """Draw the loss against the bytes a token, one named dot a variant, hollow if it does not sign them all.
 
     Args:
-        dots: (loss, diaries signed right) of each variant, by its name.
+        dots: (bytes a token, loss, diaries signed right) of each variant, by its name.
         most: diaries there are.
         own: the reader's variant, drawn in another colour; None has none.
     """
-    losses = [loss for loss, _ in dots.values()]
+    all_bytes, losses, _ = zip(*dots.values(), strict=True)
 
     def draw(sheet: Sheet) -> None:
         left, right = 44.0, sheet.width - 20.0
-        low, high = min(losses) - 0.06, max(losses) + 0.3
-        across = (right - left) / (high - low)
+        fewest, widest = min(all_bytes) / 1.3, max(all_bytes) * 1.3
+        low, high = min(losses) - 0.06, max(losses) + 0.1
+        across, up = (right - left) / math.log(widest / fewest), HIGH / (high - low)
         dots_at = {
-            name: (left + across * (loss - low), HIGH * (1.0 - count / most))
-            for name, (loss, count) in sorted(dots.items(), key=lambda item: item[1])
+            name: (left + across * math.log(nbytes / fewest), up * (high - loss))
+            for name, (nbytes, loss, _) in dots.items()
         }
         names_at = flags(dots_at, right)
         top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may stand above the plot
-        sheet.heading(f"signed right, of {most}")
-        axes = sheet.plot(left, top, right, top + HIGH * 1.04, "loss")
-        axes.set(xlim=(low, high), ylim=(-most * 0.04, most))
+        sheet.heading(f"loss; a filled dot signs all {most}")
+        axes = sheet.plot(left, top, right, top + HIGH, "bytes a token")
+        log_axes(axes.xaxis, base=2)
+        axes.set(xlim=(fewest, widest), ylim=(low, high))
         for name, (x, y) in names_at.items():
             pole, foot = dots_at[name]
             sheet.line((pole, top + foot), (pole, top + y + (9 if x < pole else -6)), colour="line", width=1)
             sheet.note(x, top + y, shorten(name, LONGEST, SMALL), colour=_colour(name, own))
         for name, (x, y) in dots_at.items():
-            sheet.disc(x, top + y, 5, _colour(name, own))
+            colour = _colour(name, own)
+            sheet.disc(x, top + y, 5, colour if dots[name][2] == most else "paper", colour)
 
     said = "; ".join(
-        f"{told(n)}: loss {dots[n][0]:.2f}, {dots[n][1]:g} signed"
-        for n in sorted(dots, key=lambda name: dots[name])
+        f"{told(name)}: {nbytes:,} bytes a token, loss {loss:.2f}, {count:g} signed"
+        for name, (nbytes, loss, count) in sorted(dots.items(), key=lambda item: item[1])
     )
-    return Picture(draw, f"The loss against diaries signed right, of {most}. {said}.")
+    return Picture(draw, f"The loss against bytes a token; diaries signed right, of {most}. {said}.")
 
 
 def _colour(name: str, own: str | None) -> str:
