@@ -62,7 +62,7 @@ def test_what_is_said_of_a_right_answer() -> None:
     assert kib[:3] == [MODELS[name].cache_nbytes_per_token() / 1024 for name in names]
     assert [round(nbytes / 2**20) for nbytes in n11.cache_bytes.expected[:5]] == [125, 125, 512, 3520, 67]
     assert n11.users_that_fit.expected[:4] == [65, 72, 10, 0]
-    assert n11.fit_log.expected[0] == (1000, 20)
+    assert [n11.users_in_4_bits(76).right, n11.kib_after_the_cut(20).right] == [True, False]
 
 
 # Wrong answers that come close.

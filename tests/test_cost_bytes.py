@@ -79,6 +79,7 @@ def test_keys_and_values_may_differ_in_width() -> None:
     [
         ("GPT-2 small", 36), ("SmolLM2-135M", 22.5), ("Llama-2-7B", 512), ("Llama-3.1-8B", 128),
         ("Llama-3.1-70B", 320), ("Qwen1.5-72B", 2560), ("Llama-3.1-405B", 504), ("Qwen2.5-7B", 56),
+        ("MiniMax-M2.7", 248),
         ("DeepSeek-V3", 70_272 / 1024),
     ],
 )  # fmt: skip
@@ -101,6 +102,16 @@ def test_windows_of_published_models(name: str, full: int, windows: int) -> None
     assert cache_nbytes(model.layers, 100_000) == row * (full * 100_000 + windows * window)
     assert cache_nbytes(model.layers, window) == row * model.n_layers * window
     with pytest.raises(ValueError, match=f"{name} has layers with a window"):
+        model.cache_nbytes_per_token()
+
+
+def test_states_of_a_published_model() -> None:
+    model = MODELS["Qwen3.5-27B"]
+    assert Counter(map(type, model.layers)) == {Full: 16, State: 48}
+    assert isinstance(model.layers[3], Full)
+    assert cache_nbytes(model.layers, 100) - cache_nbytes(model.layers, 99) == 65_536
+    assert cache_nbytes(model.layers, 0) == 48 * 2 * 48 * 128 * 128
+    with pytest.raises(ValueError, match=r"Qwen3\.5-27B has layers with a state, so no"):
         model.cache_nbytes_per_token()
 
 

@@ -37,7 +37,6 @@ from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 from helpers import plots
 from helpers.check.n15 import multiplications
 from helpers.cost.bytes import layers_of
-from helpers.cost.models import MODELS
 from helpers.drawing import canvas
 from helpers.model import shipped
 from helpers.model.attention import rotate
@@ -67,8 +66,6 @@ CLOUDS = {
     "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
     "bfloat16": ([0.03, 0.06, 0.03], [0.0, 0.12, 12.0]),
 }
-NAMES = ["GPT-2 small", "SmolLM2-135M", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Qwen1.5-72B"]
-WINDOWED = ["Mistral-7B v0.1", "gpt-oss-120b"]
 SPEEDS = [1.0, 0.1, 0.001]
 SIZES = [2**n for n in range(15, 30, 2)]
 READ = {"threads: 1": [173e9, 132e9, 133e9, 63e9, 29e9, 28e9, 15e9, 14e9], "threads: 2": [20e9] * 8}
@@ -146,8 +143,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
     "bits": lambda: plots.same_bits({"rows": [[1], [2, 3], [*range(4, 25)]], "keys": [[0, 2], [1]]}),
     "ties": lambda: plots.ties([TIE, TIE], 1 / 16),
-    "by tokens": lambda: plots.rows_by_tokens([MODELS[name] for name in (*NAMES[1:4], *WINDOWED)]),
-    "by tokens, 1": lambda: plots.rows_by_tokens([MODELS["DeepSeek-V3"]]),
+    "card": lambda: plots.squares({"weights": 15, "users": 53, "kept back": 12}),
+    "card, 1": lambda: plots.squares({"weights": 1}),
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
@@ -378,21 +375,11 @@ def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() ->
     assert "bfloat16: 2 of 3 tokens (1 at a margin or difference of 0, without a dot)" in picture.alt
 
 
-def test_rows_by_tokens_bend_at_the_window_and_mark_the_weights() -> None:
-    picture = picture_of("by tokens")
-    heavy = {"SmolLM2-135M": 11_677, "Llama-2-7B": 25_706, "Llama-3.1-8B": 122_533}
-    for figure in both("by tokens"):
-        mistral, thin, gpt = [line for line in curves(figure) if line.get_marker() != "o"][-4:-1]
-        assert mistral.get_linewidth() > 2 * thin.get_linewidth()
-        at = {line: dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in (mistral, gpt)}
-        assert at[mistral][2048] < at[mistral][4096] == at[mistral][16384] == 4096 * 128 * 1024
-        assert at[gpt][128] == 128 * 72 * 1024
-        assert at[gpt][256] - at[gpt][128] == 128 * 36 * 1024
-        dots = [line for line in curves(figure) if line.get_marker() == "o"]
-        assert [list(line.get_xdata()) for line in dots] == [[n] for n in heavy.values()]
-    flat = "Mistral-7B v0.1: 1,280 KiB at 10 tokens, 0.500 GiB at 1,000,000, fewer than the weights"
-    assert flat in picture.alt
-    assert picture.alt.count("more than it can read") == 2
+def test_a_card_has_a_square_for_each_gib() -> None:
+    for figure in both("card"):
+        counts = [len(boxes(figure, colour)) for colour in ("query", "key", "value")]
+        assert counts == [15 + 1, 53 + 1, 12 + 1]  # one each beside its name
+    assert "80 squares of 1 GiB: 15 of them weights, 53 of them users and" in picture_of("card").alt
 
 
 @pytest.mark.parametrize("places", [[10.0] * 3, [300.0, 299.0, 298.0], [50.0, 250.0], [90.0, 100.0, 95.0]])

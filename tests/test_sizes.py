@@ -24,16 +24,12 @@ from tests.machine import NOTEBOOKS
 
 new = nbformat.v4
 READ = [path for path in NOTEBOOKS if path.stem != "words"]  # that is looked up, not read through
-# They will be cut in two; until then they are too long.
-NOT_YET_CUT = {
-    "11_memory",
-}
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
 def test_a_notebook_is_within_the_limits(path: Path) -> None:
     over = list(sizes(nbformat.read(path, as_version=4)).over())
-    assert bool(over) == (path.stem in NOT_YET_CUT), over or "take it off the list of those not yet cut"
+    assert not over
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
@@ -61,10 +57,6 @@ def test_minutes_of_a_way_are_added_up() -> None:
     assert with_all_minutes(text, each) == (
         "| [A](notebooks/01_b.ipynb) | Why? | 25 |\n**The short way**, 30 minutes; **The whole way**, 2 hours"
     )
-
-
-def test_those_not_yet_cut_are_there() -> None:
-    assert {path.stem for path in NOTEBOOKS} >= NOT_YET_CUT
 
 
 def picture(source: str) -> nbformat.NotebookNode:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import starmap
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.check.n10 import show_bytes
 from helpers.cost.bytes import Full, Latent, Window
 from helpers.cost.models import MODELS
 
-Readings = Sequence[tuple[int, float]]
 LAYERS = [("Llama-3.1-8B", 1000), ("Mistral-7B v0.1", 1000), ("Mistral-7B v0.1", 10_000)]
 LAYERS += [("gpt-oss-120b", 100_000), ("DeepSeek-V3", 1000)]
+
+
+def users_in_4_bits(guess: Any) -> Guess:
+    """Compare a guess of the users with 8,192 tokens that fit in 80 GiB, Llama-3.1-8B in 4 bits a number."""
+    model = MODELS["Llama-3.1-8B"]
+    weights, user = model.n_parameters / 2, 8192 * model.cache_nbytes_per_token()
+    why = f"The weights shrink to {weights / 2**30:.2f} GiB, and eleven squares come free."
+    return Guess(guess, fit(80, weights, user), why)
+
+
+def kib_after_the_cut(guess: Any) -> Guess:
+    """Compare a guess of the KiB that a growing cache of 104 tokens holds, cut back to 10."""
+    return Guess(guess, 208, "Its 10 rows are the beginning of tensors that still hold 104.")
 
 
 def counting(
@@ -116,50 +129,4 @@ users_that_fit = Exercise(
     ],
     said="65 users of 8,192 tokens fit into 80 GiB beside Llama-3.1-8B, 72 of 1,024 into 24, none into 8.",
     shown=show_tokens,
-)
-
-
-def line(readings: Readings) -> tuple[float, float]:
-    """Return the fixed cost and that of a token, from two readings."""
-    (t1, b1), (t2, b2) = readings
-    per_token = (b2 - b1) / (t2 - t1)
-    return b1 - per_token * t1, per_token
-
-
-def spread(n: int, m: int, readings: Readings) -> tuple[float, float]:
-    """Divide reading n by its tokens, and take their share off reading m."""
-    per_token = readings[n][1] / readings[n][0]
-    return readings[m][1] - per_token * readings[m][0], per_token
-
-
-def log_case(fixed: int, per_token: int, *tokens: int) -> Case:
-    """Return readings of a program that takes so much, at these numbers of tokens."""
-    readings = [(n, fixed + per_token * n) for n in tokens]
-    told = " and ".join(f"{nbytes:,} bytes at {n:,} tokens" for n, nbytes in readings)
-    return Case((readings,), f"fit_log of {told}")
-
-
-fit_log = Exercise(
-    name="fit_log",
-    todo="let fit_log return two numbers: the fixed bytes, and the bytes a token.",
-    cases=starmap(
-        log_case, [(1000, 20, 10, 30), (4_000_000, 2048, 100, 1500), (500, 3, 80, 20), (0, 7, 10, 20)]
-    ),
-    right=line,
-    wrong=[
-        "one reading was divided by its tokens: that spreads the fixed bytes. Divide differences.",
-        *[partial(spread, n, m) for n in (0, 1) for m in (0, 1)],
-        "the fixed bytes were dropped: they are what is left of a reading without its tokens' share.",
-        lambda readings: (0, line(readings)[1]),
-        "a whole reading was given as the fixed bytes: take its tokens' share away.",
-        lambda readings: (readings[0][1], line(readings)[1]),
-        lambda readings: (readings[1][1], line(readings)[1]),
-        "the other way round: the fixed bytes first.",
-        lambda readings: line(readings)[::-1],
-        "a reading is a pair, (tokens, bytes): unpack them as (t1, b1), (t2, b2).",
-        lambda readings: line([*zip(*readings, strict=True)]),
-        "tokens a byte: divide bytes by tokens.",
-        lambda readings: (line(readings)[0], 1 / line(readings)[1]),
-    ],
-    said="1,200 bytes at 10 tokens and 1,600 at 30 are 1,000 fixed and 20 a token.",
 )

@@ -3,6 +3,8 @@
 A model's sizes are read off the config.json that its owner publishes, on the Hugging Face Hub under `source`,
 and its parameters are counted from them. The active ones of a mixture of experts are those of one token, the
 embedding left out, as the makers count them (arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for DeepSeek-V3).
+The two of 2026 were read off copies: THUDM/slime, scripts/models/qwen3.5-27B.sh, with the defaults of
+`Qwen3_5TextConfig` in transformers 5; and the config.json of amd/MiniMax-M2.7-BF16.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.cost.bytes import GIB, Full, Kind, Latent, Window, cache_nbytes
+from helpers.cost.bytes import GIB, Full, Kind, Latent, State, Window, cache_nbytes
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class PublishedModel:
         n_active: those that one token is multiplied with, in a mixture of experts; None for all.
         qkv_bias: biases on the projections to Q, K and V.
         window: tokens that a windowed layer sees, or None.
-        full_every: of layers with windows each one that this divides, counted from 1, is full; 0: none.
+        full_every: of layers with windows or states each that this divides, counted from 1, is full; 0: none.
+        state: numbers in the state of a layer that has one in place of rows, or None; what its convolution
+            keeps is left out.
         latent: rank and rotary width of the one row that stands for K and V, or None.
         experts: of a mixture of experts, how many there are in a layer, and how many a token chooses.
     """
@@ -48,6 +52,7 @@ class PublishedModel:
     qkv_bias: bool = False
     window: int | None = None
     full_every: int = 0
+    state: int | None = None
     latent: tuple[int, int] | None = None
     experts: tuple[int, int] | None = None
 
@@ -57,10 +62,10 @@ class PublishedModel:
         if self.latent is not None:
             return [Latent(*self.latent)] * self.n_layers
         heads = self.n_kv_heads, self.head_dim, self.head_dim
-        if self.window is None:
-            return [Full(*heads)] * self.n_layers
-        full, window, every = Full(*heads), Window(*heads, self.window), self.full_every
-        return [full if every and n % every == 0 else window for n in range(1, self.n_layers + 1)]
+        full: Kind = Full(*heads)
+        other = Window(*heads, self.window) if self.window else State(self.state) if self.state else full
+        every = self.full_every
+        return [full if every and n % every == 0 else other for n in range(1, self.n_layers + 1)]
 
     @property
     def n_read(self) -> int:
@@ -71,10 +76,11 @@ class PublishedModel:
         return self.n_parameters - (not self.tied) * self.vocab_size * self.hidden_size
 
     def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
-        """Bytes of one token's rows. ValueError for a model with windows: there it depends on the tokens."""
-        if self.window is not None:
+        """Bytes of one token's rows. ValueError for windows or states: there it depends on the tokens."""
+        if self.window or self.state:
+            kind = "window" if self.window else "state"
             raise ValueError(
-                f"{self.name} has layers with a window, so no number of bytes a token is right; ask for "
+                f"{self.name} has layers with a {kind}, so no number of bytes a token is right; ask for "
                 "cache_nbytes(model.layers, tokens)"
             )
         return cache_nbytes(self.layers, 1, element_bytes)
@@ -98,6 +104,8 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
                    False, 20_914_757_184, n_active=3_608_307_264, window=128, full_every=2, experts=(32, 4)),
     PublishedModel("Gemma-3-27B", "google/gemma-3-27b-pt", 62, 32, 16, 128, 5376, 21504, 262208, 131072,
                    True, 27_009_346_304, window=1024, full_every=6),  # its text model
+    PublishedModel("Qwen3.5-27B", "Qwen/Qwen3.5-27B", 64, 24, 4, 256, 5120, 17408, 248320, 262144,
+                   False, 26_895_998_464, state=48 * 128 * 128, full_every=4),  # its text model
     PublishedModel("Llama-3.1-70B", "meta-llama/Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072,
                    False, 70_553_706_496),
     PublishedModel("Qwen1.5-72B", "Qwen/Qwen1.5-72B", 80, 64, 64, 128, 8192, 24576, 152064, 32768,
@@ -105,6 +113,8 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
     PublishedModel("gpt-oss-120b", "openai/gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072,
                    False, 116_829_156_672, n_active=5_132_849_472, window=128, full_every=2,
                    experts=(128, 4)),
+    PublishedModel("MiniMax-M2.7", "MiniMaxAI/MiniMax-M2.7", 62, 48, 8, 128, 3072, 1536, 200064, 204800,
+                   False, 228_689_764_864, n_active=10_415_956_480, experts=(256, 8)),
     PublishedModel("Llama-3.1-405B", "meta-llama/Llama-3.1-405B", 126, 128, 8, 128, 16384, 53248, 128256,
                    131072, False, 405_853_388_800),
     PublishedModel("DeepSeek-V3", "deepseek-ai/DeepSeek-V3", 61, 128, 128, 128, 7168, 2048, 129280, 163840,

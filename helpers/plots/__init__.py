@@ -10,7 +10,7 @@ from helpers.plots.drafts import judged, laid_over
 from helpers.plots.heads import two_orders, who_reads
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
 from helpers.plots.measured import loss_curve, margins
-from helpers.plots.memory import rows_by_tokens
+from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import pause_and_drip, triangle
