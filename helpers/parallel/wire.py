@@ -103,7 +103,7 @@ def ledger(reports: Sequence[Report], n_words: int) -> dict[str, float]:
     for both in sums[per_word:]:
         last, (begun, over) = max(begun for begun, _ in both), both[0]
         own, waited, added, end = own + begun - end, waited + last - begun, added + over - last, over
-    found = {"its own work": own, "waiting for the other's part": waited, "adding up both parts": added}
+    found = {"its own work": own, "waiting for the other": waited, "adding up both parts": added}
     return {name: seconds / (n_words - 1) for name, seconds in found.items()}
 
 
