@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from helpers.measure import in_turns
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, generate, prefill
-from helpers.model.speculate import Drafter, Round, Speculation, speculate
+from helpers.model.speculate import Drafter, LookUp, Round, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
@@ -79,6 +80,23 @@ def load_or_run(model: Transformer, tokens: Sequence[int], turns: int = 3) -> tu
         np.save(path, rows)
         times = in_turns({"load": load, "run": run}, turns)
     return rows.nbytes, times["load"].best, times["run"].best
+
+
+def throughput(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    slots: int,
+    drafter: LookUp | None,
+    max_new: int = 40,
+) -> tuple[float, int, dict[Hashable, list[int]]]:
+    """Serve requests that come at once; return seconds, steps that gave somebody a word, and the replies."""
+    engine = Engine(model, slots, drafter=drafter, n_pages=1024, sharing=False)
+    for n, prompt in enumerate(prompts):
+        engine.add(n, prompt, max_new)
+    begun, steps = time.perf_counter(), 0
+    while engine.busy:
+        steps += bool(engine.step())
+    return time.perf_counter() - begun, steps, engine.replies
 
 
 def pass_of(model: Transformer, T: int, n: int = 1, context: int = 64) -> Callable[[], Tensor]:

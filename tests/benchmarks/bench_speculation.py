@@ -33,6 +33,7 @@ from helpers.model.fast import speed_up  # noqa: E402
 from helpers.model.generate import generate  # noqa: E402
 from helpers.model.speculate import Drafter, FirstLayers, LookUp, Round, speculate  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
+from helpers.serve import trials  # noqa: E402
 from tests.benchmarks import bench_model as base  # noqa: E402
 from tests.benchmarks.bench_part1 import table  # noqa: E402
 
@@ -130,6 +131,23 @@ def measured(says: Mapping[str, Say], prompts: list[Text], turns: int) -> dict[s
     return {name: [times[f"{name} {k}"].median for k in (0, *KS)] for name in says}
 
 
+def served(model: Transformer, prompts: list[Text], turns: int = 5) -> None:
+    """Print words a second of the engine with look-ups and without, at 1, 8 and 32 requests at once."""
+    asked, lines = (prompts * 32)[:32], []
+    for slots in (1, 8, 32):
+        kinds: dict[str, LookUp | None] = {"word by word": None, "look-up, k = 4": LookUp()}
+        runs = {
+            name: [trials.throughput(model, asked, slots, kind) for _ in range(turns)]
+            for name, kind in kinds.items()
+        }
+        said = [run[2] for its in runs.values() for run in its]
+        if any(one != said[0] for one in said):
+            raise SystemExit(f"{slots} at once: a reply differs with drafts")
+        rates = [NEW * len(asked) / min(run[0] for run in its) for its in runs.values()]
+        lines.append([str(slots), *(f"{rate:.0f}" for rate in rates), f"{rates[1] / rates[0]:.2f}"])
+    table("Engine, words a second", ["at once", "word by word", "look-up, k = 4", "times"], lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--diaries", type=int, default=10)
@@ -174,6 +192,7 @@ def main() -> None:
     table("Speed-up, measured", heads, [[n, *(f"{s[0] / x:.2f}" for x in s[1:])] for n, s in seconds.items()])
     rows = [[name, *(f"{words / x:.0f}" for x in s)] for name, s in seconds.items()]
     table("Words a second", ["", "word by word", *heads[1:]], rows)
+    served(model, prompts)
     print(f"\nAll {len(prompts)} texts of all ways are the same. Afterwards: {base.conditions()}")
 
 
