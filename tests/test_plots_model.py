@@ -48,7 +48,6 @@ from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
 from helpers.recording.clock import TimedReply
 from helpers.recording.kept import Kept
-from helpers.recording.same_prompt import Tie
 from tests.machine import ROOT
 from tests.pictures import boxes, check_form, curves, texts, words
 
@@ -60,11 +59,6 @@ TIMES = {
     "without the cache": [1.3, 2.1, 6.5, 14.2, 39.8],
     "with the growing one": [1.2, 1.3, 1.6, 2.2, 4.0],
     "with the preallocated one": [1.1, 1.2, 1.3, 1.5, 2.0],
-}
-CLOUDS = {
-    "float64": ([1e-14, 2e-14, 1e-14], [0.02, 1.0, 12.0]),
-    "float32": ([1e-6, 2e-6, 4e-6], [0.02, 1.0, 12.0]),
-    "bfloat16": ([0.03, 0.06, 0.03], [0.0, 0.12, 12.0]),
 }
 SPEEDS = [1.0, 0.1, 0.001]
 SIZES = [2**n for n in range(15, 30, 2)]
@@ -113,9 +107,6 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
     return measured.curves(title, "ms", "tokens of context", contexts, series, log="x")
 
 
-TIE = Tie(["waited", "saw"], [10.2862, 10.2852], [10.3125, 10.25], [10.25, 10.25])
-
-
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": mask_pair,
     "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
@@ -139,10 +130,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "in short": model_in_short,
     "one stream": one_stream,
     "silu": silu_curve,
-    "margins": lambda: plots.margins(CLOUDS),
-    "margins, all 0": lambda: plots.margins({"a": ([0.0], [0.0]), "b": ([1e-3], [0.0])}),
     "bits": lambda: plots.same_bits({"rows": [[1], [2, 3], [*range(4, 25)]], "keys": [[0, 2], [1]]}),
-    "ties": lambda: plots.ties([TIE, TIE], 1 / 16),
+    "tie": lambda: plots.tie(["waited", "saw"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
+    "in blocks": lambda: plots.in_blocks([1, 8, 11], 8),
     "card": lambda: plots.squares({"weights": 15, "users": 53, "kept back": 12}),
     "card, 1": lambda: plots.squares({"weights": 1}),
     "staircase": lambda: plots.staircase(SIZES, READ),
@@ -360,19 +350,6 @@ def test_a_long_reply_is_to_scale() -> None:
         assert len(again) == 100
         assert drip / pause == pytest.approx(99 * 0.7 / 55)
         assert {"0.12 s", "5.5 s", "100 pauses"} <= set(words(figure))
-
-
-def test_margins_count_the_tokens_that_may_differ_and_say_which_have_no_dot() -> None:
-    picture = picture_of("margins")
-    for figure in both("margins"):
-        told = ("0 may differ", "2 may differ", "1 at 0, no dot")  # 0.12 is twice 0.06: at most
-        assert [words(figure).count(text) for text in told] == [2, 1, 1]
-        dots = [line for line in curves(figure) if line.get_marker() == "o"]
-        assert [list(line.get_xdata()) for line in dots] == [[0.02, 1, 12], [0.02, 1, 12], [0.12, 12]]
-        assert [list(line.get_ydata()) for line in dots][2] == [0.06, 0.03]
-        line = curves(figure)[-1]
-        assert np.array(line.get_xdata()) == pytest.approx(2 * np.array(line.get_ydata()))
-    assert "bfloat16: 2 of 3 tokens (1 at a margin or difference of 0, without a dot)" in picture.alt
 
 
 def test_a_card_has_a_square_for_each_gib() -> None:

@@ -18,8 +18,8 @@ from helpers.recording.same_prompt import (
     in_batches,
     in_four_ways,
     marked,
+    nearly_level,
     three_suspects,
-    two_ties,
 )
 from helpers.trace import compare
 
@@ -69,18 +69,24 @@ def test_the_first_other_word_stands_in_brackets() -> None:
 
 def test_one_suspect_has_a_bug_which_the_trace_places() -> None:
     pairs = three_suspects(MODEL, TOKENIZER, TEXTS[0], 8)
-    differences = {name[0]: evidence(a, b)[2] for name, (a, b) in pairs.items()}
+    found = {name[0]: evidence(a, b, 2.0**-23) for name, (a, b) in pairs.items()}
+    differences = {name: line[3] for name, line in found.items()}
+    assert found["B"][1:3] == (pytest.approx(17.74, abs=0.05), 2.0**-19)
     assert differences["C"] < 1e-4 < 1e-2 < differences["B"]
     where = {name[0]: str(compare(a, b)) for name, (a, b) in pairs.items()}
     assert where["C"] == "equal"
     assert where["B"].startswith("cached, pass 1 (decode): layer 3, ")
 
 
-def test_ties_lie_on_the_ticks_of_bfloat16_near_what_float32_says() -> None:
-    for tie in two_ties(MODEL, TOKENIZER, PROMPTS, 24):
-        narrow = torch.tensor([tie.alone, tie.beside])
-        assert torch.equal(narrow, narrow.bfloat16().float())
-        assert tie.exact == pytest.approx(tie.alone, abs=0.2)
+def test_two_words_are_nearly_level_where_another_is_said_or_else_where_the_lead_is_least() -> None:
+    a, b = reply([5.0, 1.0, 2.0], [4.0, 4.5, 0.0]), reply([5.0, 1.0, 2.0], [4.5, 4.25, 0.0])
+    assert nearly_level(TOKENIZER, a, b) == (TOKENIZER.words([1, 0]), [[4.5, 4.0], [4.25, 4.5]])
+    assert nearly_level(TOKENIZER, a, a)[1] == [[4.5, 4.0], [4.5, 4.0]]
+
+
+def test_blocks_are_filled_up_with_zeros() -> None:
+    told = "1 token: 1 block, 7 zeros; 8 tokens: 1 block, 0 zeros; 11 tokens: 2 blocks, 5 zeros."
+    assert plots.in_blocks([1, 8, 11], 8).alt.endswith(told)
 
 
 def test_what_was_counted_is_what_the_page_says() -> None:

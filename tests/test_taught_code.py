@@ -29,7 +29,7 @@ TAUGHT = {
     "12_floor": ["least_time"],
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
-    "21_same_prompt": ["InBlocks"],
+    "21_same_prompt": ["in_blocks"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {

@@ -70,7 +70,7 @@ is_bug = Exercise(
     ],
     right=lambda difference, largest, eps, other: steps(difference, largest, eps) > 16,
     wrong=[
-        "another word is no evidence: rounding alone breaks a tie, and a bug may leave every word as it was.",
+        "another word of unknown margin is no evidence: rounding breaks a tie, and a bug may change no word.",
         lambda difference, largest, eps, other: other,
         "one bound cannot serve both formats: bfloat16 has 65,536 times as wide steps as float32.",
         *(lambda difference, *more, most=most: difference > most for most in (1e-4, 1e-3, 0.01, 0.1, 0.5)),

@@ -19,12 +19,15 @@ from helpers.model.transformer import RMSNorm, SwiGLU, Transformer
 ROWS, KEYS = 8, 16
 
 
-def in_one_shape(model: Transformer) -> Transformer:
+def in_one_shape(model: Transformer, attention: bool = True) -> Transformer:
     """Return a copy of a model whose logits have the same bits alone, in a batch, in chunks.
 
     Behind a shared beginning, too. It holds for caches that hand out every row from the first on: with a
     window, blocks would begin elsewhere. It rests on one thing that the tests measure and no library
     promises: the bits of a row do not depend on its place among the 8. With narrow matrices they do.
+
+    Args:
+        attention: False leaves attention as it was, to see what the rest costs.
 
     Raises:
         ValueError: a width that is no multiple of 8.
@@ -35,19 +38,27 @@ def in_one_shape(model: Transformer) -> Transformer:
         if (width := getattr(model.config, name)) % ROWS:
             raise ValueError(f"{name} is {width}; expected a multiple of {ROWS}")
     copied = copy.deepcopy(model)
-    swap(copied)
+    swap(copied, attention)
     return copied
 
 
-def swap(module: nn.Module) -> None:
+def swap(module: nn.Module, attention: bool) -> None:
     """Put what works in blocks in the place of each part: what works on each token alone, and the cores."""
     for name, part in module.named_children():
         if isinstance(part, Core):
-            setattr(module, name, CoreInBlocks(part.scale))
+            setattr(module, name, CoreInBlocks(part.scale) if attention else part)
         elif isinstance(part, nn.Linear | RMSNorm | SwiGLU):
             setattr(module, name, InBlocks(part))
         else:
-            swap(part)
+            swap(part, attention)
+
+
+def in_blocks(part: nn.Module, x: Tensor) -> Tensor:
+    """Call a part for 8 tokens at a time: (…, C) → (…, C'), each token by itself."""
+    rows = x.reshape(-1, x.shape[-1])  # (N, C)
+    padded = F.pad(rows, (0, 0, 0, -len(rows) % ROWS))
+    done = torch.cat([part(block) for block in padded.split(ROWS)])
+    return done[: len(rows)].view(*x.shape[:-1], -1)
 
 
 class InBlocks(nn.Module):
@@ -59,10 +70,7 @@ class InBlocks(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, C) → (…, C'), each token by itself."""
-        rows = x.reshape(-1, x.shape[-1])  # (N, C)
-        padded = F.pad(rows, (0, 0, 0, -len(rows) % ROWS))
-        done = torch.cat([self.part(block) for block in padded.split(ROWS)])
-        return done[: len(rows)].view(*x.shape[:-1], -1)
+        return in_blocks(self.part, x)
 
 
 class CoreInBlocks(Core):

@@ -9,11 +9,11 @@ from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_
 from helpers.plots.drafts import judged, laid_over
 from helpers.plots.heads import two_orders, who_reads
 from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
-from helpers.plots.measured import loss_curve, margins
+from helpers.plots.measured import loss_curve
 from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import pause_and_drip, triangle
-from helpers.plots.same_prompt import same_bits, ties
+from helpers.plots.same_prompt import in_blocks, same_bits, tie
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import kept_rows, variants

@@ -1,4 +1,4 @@
-"""Figures of what was measured: loss, time, and where rounding can change a word."""
+"""Figures of what was measured: loss and time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from helpers.drawing.canvas import Picture, Sheet, apart
@@ -120,59 +119,3 @@ def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
         axis.set_major_locator(LogLocator(base, numticks=most))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter("{x:,g}")
-
-
-def margins(tokens: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Picture:
-    """Draw each token's top-2 margin against the largest difference of the logits, both logarithmic.
-
-    Args:
-        tokens: for each number format, up to 4: (differences, margins), one of each a token.
-
-    Returns:
-        One dot a token. Left of the line, where the margin is at most twice the difference, greedy may choose
-        another word. A margin or a difference of 0 has no place on a logarithmic axis: words count them.
-    """
-    clouds = {name: (np.asarray(d), np.asarray(m)) for name, (d, m) in tokens.items()}
-    at_risk = {name: int((m <= 2 * d).sum()) for name, (d, m) in clouds.items()}
-    zeros = {name: int(((m == 0) | (d == 0)).sum()) for name, (d, m) in clouds.items()}
-
-    def draw(sheet: Sheet) -> None:
-        right = sheet.width - 124
-        sheet.note(18, 20, "largest difference of the logits", colour="ink")
-        axes = sheet.plot(66, 44, right, 330, "its top-2 margin")
-        seen = _dots(axes, clouds)
-        middles = [sheet.at(axes, *(float(np.median(x)) for x in pair))[1] for pair in seen]
-        for (name, n), y in zip(at_risk.items(), apart(middles, 62, 50, 310), strict=True):
-            sheet.text(right + 10, y - 9, shorten(name, 110, bold=True), bold=True)
-            sheet.note(right + 10, y + 10, f"{n} may differ")
-            if zeros[name]:
-                sheet.note(right + 10, y + 28, f"{zeros[name]} at 0, no dot")
-        sheet.note(18, 394, "left of the line greedy may differ")
-
-    said = "; ".join(
-        f"{told(name)}: {n} of {len(clouds[name][0])} tokens"
-        + (f" ({zeros[name]} at a margin or difference of 0, without a dot)" if zeros[name] else "")
-        for name, n in at_risk.items()
-    )
-    alt = (
-        f"One dot a token: its top-2 margin against the largest difference. Where greedy may differ, {said}."
-    )
-    return Picture(draw, alt)
-
-
-def _dots(
-    axes: Axes, clouds: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Draw what has a place on logarithmic axes, and the line where the margin is twice the difference."""
-    seen = [(m[(m > 0) & (d > 0)], d[(m > 0) & (d > 0)]) for d, m in clouds.values()]
-    seen = [(m, d) if len(m) else (np.ones(1), np.ones(1)) for m, d in seen]
-    ends = [(min(x[n].min() for x in seen) / 3, max(x[n].max() for x in seen) * 3) for n in (0, 1)]
-    log_axes(axes.xaxis, axes.yaxis)
-    axes.set(xlim=ends[0], ylim=ends[1])
-    for (m, d), (difference, margin) in zip(seen, clouds.values(), strict=True):
-        if (margin * difference).any():
-            axes.plot(m, d, "o", color="ink", mew=0, ms=5, alpha=0.5)
-    first, last = max(ends[1][0], ends[0][0] / 2), min(ends[1][1], ends[0][1] / 2)
-    if first < last:
-        axes.plot((2 * first, 2 * last), (first, last), color="ink", lw=1.4)
-    return seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,37 +200,15 @@ def price(model: Transformer) -> dict[str, float]:
     return fastest({name: task(*sizes) for name, sizes in tasks.items()}, turns=5)
 
 
-class Tie(NamedTuple):
-    """Two words at the top of a step, nearly equal: the logit of each, in three runs of the same text.
+def nearly_level(tokenizer: Tokenizer, a: Reply, b: Reply) -> tuple[list[str], list[list[float]]]:
+    """Return the words at the first place where two replies differ, and the logit of each in both.
 
-    Attributes:
-        words: the one that was said alone, and the other.
-        exact: in float32; alone, beside: in bfloat16, alone and beside others.
+    Where no word differs: the two likeliest where the first reply's top-2 margin is smallest.
     """
-
-    words: list[str]
-    exact: list[float]
-    alone: list[float]
-    beside: list[float]
-
-
-def two_ties(model: Transformer, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], n: int) -> list[Tie]:
-    """Answer the first of several prompts in bfloat16; return two ties.
-
-    One that the others beside it do not change, and the first of which they make another word, if any.
-    """
-    narrow = copy.deepcopy(model).bfloat16()
-    [alone], beside = answer(narrow, prompts[:1], n), answer(narrow, prompts, n)[0]
-    [exact] = answer(model, prompts[:1], n, said=alone.tokens)
-    other = first_other(alone.tokens, beside.tokens)
-    equal = [int(i) for i in (top_2(alone.logits) == 0).nonzero() if other is None or i < other]
-    found = []
-    for at in [*equal[:1], *([] if other is None else [other])]:
-        ids = alone.logits[at].topk(2).indices.tolist()
-        ids = [alone.tokens[at], beside.tokens[at]] if at == other else ids
-        runs = ([float(run.logits[at, i]) for i in ids] for run in (exact, alone, beside))
-        found.append(Tie(tokenizer.words(ids), *runs))
-    return found
+    n = first_other(a.tokens, b.tokens)
+    at = int(top_2(a.logits).argmin()) if n is None else n
+    ids = a.logits[at].topk(2).indices.tolist() if n is None else [a.tokens[at], b.tokens[at]]
+    return tokenizer.words(ids), [[float(one.logits[at, i]) for i in ids] for one in (a, b)]
 
 
 class Overwritten(GrowingCache):
@@ -260,23 +239,24 @@ def three_suspects(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int
     }
 
 
-def evidence(a: Trace, b: Trace) -> tuple[str, float, float]:
-    """Return the first other word of two replies, or "none", the top-2 margin, the largest difference.
+def evidence(a: Trace, b: Trace, eps: float) -> tuple[str, float, float, float]:
+    """Return what two replies say of a bug, up to their first other word.
 
-    The margin is the first reply's at this word, or its smallest where no word is another. The difference is
-    that of the logits that both have recorded, up to this word.
+    Args:
+        eps: the step of their format at 1.
+
+    Returns:
+        The first other word or "none"; the largest logit; the step of the format there; the largest
+        difference of a logit that both have recorded.
     """
     outs = [[event.parts[0].out[0] for event in trace.runs[0].passes] for trace in (a, b)]
-    words = [
-        [trace.sequences[0].tokens[out.chosen].text for out in each]
-        for trace, each in zip((a, b), outs, strict=True)
-    ]
+    words = [[t.sequences[0].tokens[out.chosen].text for out in o] for t, o in zip((a, b), outs, strict=True)]
     n = first_other(*words)
-    last = len(words[0]) if n is None else n + 1
-    margin, difference = [], [0.0]
-    for x, y in zip(*(each[:last] for each in outs), strict=True):
-        margin.append(x.top[0][1] - x.top[1][1])
+    largest, difference = 0.0, 0.0
+    for x, y in zip(*(each[: None if n is None else n + 1] for each in outs), strict=True):
         logits = {word: logit for word, logit, _ in y.top}
-        difference += [abs(logit - logits[word]) for word, logit, _ in x.top if word in logits]
+        both = [(logit, logits[word]) for word, logit, _ in x.top if word in logits]
+        largest = max(largest, *(abs(logit) for logit, _ in both))
+        difference = max(difference, *(abs(p - q) for p, q in both))
     told = "none" if n is None else f"{words[0][n]} → {words[1][n]}"
-    return told, margin[-1] if n is not None else min(margin), max(difference)
+    return told, largest, eps * 2.0 ** math.floor(math.log2(largest)), difference
