@@ -146,6 +146,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "heads": lambda: plots.who_reads(HEADS, 4),
     "orders": lambda: plots.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
+    "parts": lambda: plots.two_parts(32, 24, 32),
     "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: plots.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),

@@ -78,6 +78,42 @@ def _reads(
     sheet.note(middle, top + 182, f"{kind.row} numbers", at="center", colour="ink")
 
 
+def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
+    """Draw latent attention's query and row, each in two parts: the one without position, the turned one.
+
+    Args:
+        D, rope_dim: numbers of a head's query that are not turned, and turned.
+        rank: numbers of a latent.
+    """
+    query, key = ("query fill", "query"), LATENT[1][1:]
+    sides = [
+        ((D, *query), (rank, *LATENT[0][1:]), "c", "not turned", "what it is"),
+        ((rope_dim, *query), (rope_dim, *key), "K", "turned", "where it stands"),
+    ]
+
+    def draw(sheet: Sheet) -> None:
+        sheet.text(8, 18, "the query of one head", bold=True)
+        sheet.text(8, 142, "the row, for all heads", bold=True)
+        for n, (above, below, letter, kind, says) in enumerate(sides):
+            x = 8 + n * (sheet.width - 16) / 2
+            for y, (numbers, fill, edge) in ((36, above), (160, below)):
+                sheet.box(x, y, 3 * numbers, 26, fill=fill, edge=edge, radius=2)
+                sheet.note(x, y + 40, f"{numbers} numbers, {kind}")
+            sheet.note(x + 1.5 * below[0], 173, letter, at="center", colour="ink")
+            sheet.note(x, 228, f"product: {says}", colour="ink")
+        sheet.box(8, 92, 26, 26, fill="panel", edge="ink", radius=2)
+        sheet.note(21, 105, "M", at="center", colour="ink")
+        sheet.note(42, 105, "each head its own")
+        sheet.text(8, 262, "score: the sum of both products", bold=True)
+
+    return Picture(
+        draw,
+        f"A query of one head has {D} numbers that are not turned, for the latent c of {rank} through the "
+        f"head's M, and {rope_dim} turned ones, for the turned key K of {rope_dim}. c and K are the row, for "
+        "all heads. The score is the sum of both products.",
+    )
+
+
 def two_orders(S: int, D: int, rank: int) -> Picture:
     """Draw one query's scores as a product of three, in two orders, and count the multiplications of each.
 
