@@ -93,18 +93,18 @@ def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         sheet.text(8, 18, "the query of one head", bold=True)
-        sheet.text(8, 142, "the row, for all heads", bold=True)
         for n, (above, below, letter, kind, says) in enumerate(sides):
             x = 8 + n * (sheet.width - 16) / 2
-            for y, (numbers, fill, edge) in ((36, above), (160, below)):
-                sheet.box(x, y, 3 * numbers, 26, fill=fill, edge=edge, radius=2)
-                sheet.note(x, y + 40, f"{numbers} numbers, {kind}")
-            sheet.note(x + 1.5 * below[0], 173, letter, at="center", colour="ink")
-            sheet.note(x, 228, f"product: {says}", colour="ink")
-        sheet.box(8, 92, 26, 26, fill="panel", edge="ink", radius=2)
-        sheet.note(21, 105, "M", at="center", colour="ink")
-        sheet.note(42, 105, "each head its own")
-        sheet.text(8, 262, "score: the sum of both products", bold=True)
+            sheet.line((x + 36, 62), (x + 36, 130), colour="query")
+            for y, name, (numbers, fill, edge) in ((36, "", above), (130, f"{letter}: ", below)):
+                sheet.box(x, y, 2.5 * numbers, 26, fill=fill, edge=edge, radius=2)
+                sheet.note(x + 1.25 * numbers, y + 13, f"{name}{numbers}", at="center", colour="ink")
+                sheet.note(x + 2.5 * numbers + 6, y + 13, kind)
+            sheet.note(x, 208, f"product: {says}", colour="ink")
+        sheet.chip(44, 96, "M", width=26, fill="panel", edge="ink")
+        sheet.note(64, 96, "each head its own")
+        sheet.text(8, 176, "the row, for all heads", bold=True)
+        sheet.text(8, 240, "score: the sum of both products", bold=True)
 
     return Picture(
         draw,
