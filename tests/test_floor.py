@@ -56,7 +56,11 @@ def test_a_ladder_times_each_step_once(clocked: list[Any], monkeypatch: pytest.M
     assert parts["starts"] == pytest.approx(1e-3 * ladder.operators(last))
     step = roofline.decode_step_of(narrow(2), floor.TOKENS)
     assert parts["arithmetic"] == pytest.approx(1e-6 * step.operations / 2)
-    assert ladder.floor(last, parts) >= parts["starts"] + parts["bytes"]
+    for rate in (1e6, 1e9, 1e15):  # the arithmetic is the longest, or the reading
+        parts = ladder.predicted(last, start=1e-6, rate=rate)
+        least = parts["starts"] + max(parts["bytes"], parts["arithmetic"])
+        rows = 1000 * ladder.work(8).rows / ladder.speed(1, 8)
+        assert least <= ladder.floor(last, 1e-6, rate) <= least + rows + 1e-12
     left = ladder.left(last, parts)
     assert sum(left.values()) == pytest.approx(ladder.measured(last))
     assert left["attention"] == 4 - 3
@@ -73,7 +77,7 @@ def test_a_ledger_adds_up() -> None:
 
 def test_parts_under_the_roof() -> None:
     work = floor.under_the_roof(narrow(1), users=3, prompt=5)
-    assert [*work] == ["1 user", "3 users", "their rows", "prompt of 5"]
+    assert [*work] == ["1 user", "3 users", "their rows", "a prompt"]
     assert [len(task()[0]) for name, (task, _) in work.items() if name != "their rows"] == [1, 3, 5]
     assert work["their rows"][0]().shape[0] == 3
     assert work["3 users"][1].operations == 3 * work["1 user"][1].operations

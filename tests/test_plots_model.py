@@ -403,7 +403,14 @@ def test_a_waterfall_shows_measured_beside_predicted() -> None:
         assert measured == pytest.approx([scale * 7.2, scale * 2.5, scale * 2.0])
         nbytes = [box.get_width() for box in boxes(figure, "key")][1:]
         assert nbytes == pytest.approx([scale * 2, scale * 0.5])
-        said = {"7.20 ms", "2.50 ms", "3.10", "upright line: the floor, 0.600 ms", "bytes, predicted", *STEPS}
+        said = {
+            "7.20 ms",
+            "2.50 ms",
+            "3.10",
+            "upright line: the floor of the last, 0.600 ms",
+            "bytes, predicted",
+            *STEPS,
+        }
         assert said <= set(words(figure))
 
 

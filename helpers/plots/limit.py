@@ -134,7 +134,7 @@ def _name_dots(
     for name, (x, y) in places:
         wide = text_width(name, SMALL)
         middle = min(max(x - wide / 2, left + 4), right - wide)
-        beside, ways = [(x + 12, y + 3), (x - 12 - wide, y + 3)], (18, 37, 56, -17)
+        beside, ways = [(x + 12, y + 3), (x - 12 - wide, y + 3)], (18, -17, 37, 56)
         spots = [(middle, y - 17)] * above + beside + [(middle, y + down) for down in ways]
         free = [
             (start, height)
@@ -156,7 +156,7 @@ def waterfall(
         steps: by name, in order: the milliseconds predicted, by what takes them, or none; and those measured.
             All have parts of the same names, up to 3.
         title: of what.
-        floor: milliseconds that none of them can be under; 0 for no such mark.
+        floor: the least milliseconds of the last step; 0 for no such mark.
     """
     most = max(floor, *(max(measured, sum(parts.values())) for parts, measured in steps.values()))
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
@@ -186,7 +186,7 @@ def waterfall(
                 mark = left + floor * scale
                 sheet.line((mark, y - 3), (mark, y + 35), colour="ink", width=2)
         if floor:
-            sheet.note(18, sheet.bottom + 18, f"upright line: the floor, {digits(floor)} ms")
+            sheet.note(18, sheet.bottom + 18, f"upright line: the floor of the last, {digits(floor)} ms")
 
     said = "; ".join(
         f"{told(name)}: "
@@ -194,7 +194,8 @@ def waterfall(
         + f"measured {digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
-    return Picture(draw, f"{told(title)}, milliseconds. {said}{f'; floor {digits(floor)}' if floor else ''}.")
+    least = f"; floor of the last {digits(floor)}" if floor else ""
+    return Picture(draw, f"{told(title)}, milliseconds. {said}{least}.")
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:

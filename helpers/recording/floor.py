@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import torch
 
-from helpers.cost.roofline import Work, attention, decode_step_of, product
+from helpers.cost.roofline import Roof, Step, Work, attention, decode_step_of, least_time, product
 from helpers.measure import in_turns, machine, record_of
 from helpers.measure.timing import Task
 from helpers.model.attention import attend
@@ -100,7 +100,7 @@ def under_the_roof(config: ModelConfig, users: int, prompt: int) -> dict[str, tu
         "1 user": weights(1),
         f"{users} users": weights(users),
         "their rows": (attending, Work(users * one.operations, users * one.nbytes)),
-        f"prompt of {prompt}": weights(prompt),
+        "a prompt": weights(prompt),
     }
 
 
@@ -119,6 +119,7 @@ class Ladder:
         """Take one of `model.sizes.CONFIGS`, with random weights."""
         self.model, self.cores = Transformer(CONFIGS[size]), cores
         self.measured = cache(self.measured)  # type: ignore[method-assign]
+        self.speed = cache(self.speed)  # type: ignore[method-assign]
 
     def settings(self, way: str) -> tuple[int, int]:
         """Return the cores and the bits of a weight."""
@@ -144,31 +145,36 @@ class Ladder:
         """Return how many a step starts: as many as a hollow one."""
         return record_of(self.hollow(way)).n_operators
 
+    def work(self, bits: int) -> Step:
+        """Return the bytes and the operations of a step whose weights have so many bits."""
+        return decode_step_of(self.model.config, TOKENS, weight_bytes=bits / 8, row_bytes=4)
+
+    def speed(self, threads: int, bits: int) -> float:
+        """Return how many bytes a second come to the cores of such a step: measured when first asked."""
+        step = self.work(bits)
+        with machine.threads(threads):
+            return machine.bandwidth(int(step.weights + step.rows)).bytes_per_second
+
     def predicted(self, way: str, start: float, rate: float) -> dict[str, float]:
-        """Return the milliseconds that a step should take after a change, by what takes them.
+        """Return the milliseconds that a step should take, by what takes them.
 
         Args:
             start: seconds of an operator.
             rate: numbers a second on one core.
         """
         threads, bits = self.settings(way)
-        step = decode_step_of(self.model.config, TOKENS, weight_bytes=bits / 8, row_bytes=4)
-        nbytes = step.weights + step.rows
-        with machine.threads(threads):
-            speed = machine.bandwidth(int(nbytes)).bytes_per_second
+        step = self.work(bits)
         return {
             "starts": 1000 * self.operators(way) * start,
-            "bytes": 1000 * nbytes / speed,
+            "bytes": 1000 * (step.weights + step.rows) / self.speed(threads, bits),
             "arithmetic": 1000 * step.operations / 2 / (threads * rate),
         }
 
-    def floor(self, way: str, predicted: Mapping[str, float]) -> float:
-        """Return the least milliseconds on these cores: starts, and the longer of bytes and arithmetic."""
-        threads, _ = self.settings(way)
-        with machine.threads(threads):
-            flops = machine.peak().flops_per_second
-        operations = decode_step_of(self.model.config, TOKENS).operations
-        return predicted["starts"] + max(predicted["bytes"], 1000 * operations / flops)
+    def floor(self, way: str, start: float, rate: float) -> float:
+        """Return the least milliseconds of a step, by `least_time` at the costs of `predicted`."""
+        threads, bits = self.settings(way)
+        here = Roof(2 * threads * rate, self.speed(threads, bits))  # a number is multiplied, and added
+        return 1000 * sum(least_time(self.work(bits), here, self.operators(way) * start).values())
 
     def left(self, way: str, predicted: Mapping[str, float]) -> dict[str, float]:
         """Account for a step, in milliseconds: {"bytes", "arithmetic", "attention", "hollow", "rest"}.
