@@ -137,7 +137,7 @@ knobs = Exercise(
         *turning("a long first wait", "more slots", "smaller budget", "another machine"),
         "each word is late already, and one slot more makes each later still.",
         *turning("slow and full", "more slots"),
-        "the line grows whatever a step may run: all that this machine can do is in use.",
+        "words are late without any prompt beside them: no budget changes that, and the machine is full.",
         *turning("slow and full", "smaller budget", "larger budget"),
     ],
     said="a line wants slots, stalls a smaller budget, a slow prompt a larger one, a full machine another.",

@@ -46,7 +46,8 @@ class PageManager:
     def find(self, tokens: Sequence[int], adapter: Hashable = None) -> list[int]:
         """Return the pages that hold the beginning of a text, full pages only.
 
-        The last token is left to run, even if all are found: a page holds rows and no logits.
+        The last token is left to run, as a page holds rows and no logits: of a text that fills its pages the
+        last page is not among them.
         """
         table, text = list[int](), self.beginning(adapter)
         for end in range(self.page_size, len(tokens), self.page_size):
