@@ -26,6 +26,7 @@ MOST = 400_000  # bytes of a page that is sent
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
     """What the workflow publishes, but for the notebooks."""
+    pytest.importorskip("torch", reason="the gallery has the run of an engine")
     diary = load_diary()
     return {"index.html": make_page.index(diary), "ways.html": make_page.ways(), **make_page.gallery(diary)}
 
