@@ -257,6 +257,52 @@ def two_ranks(
     return Picture(draw, f"{'. '.join(said)}. For each token cross {crossing}.")
 
 
+def two_ranks_rows(tokens: int = 17, n_heads: int = 4, head_dim: int = 32, n_layers: int = 4) -> Picture:
+    """Draw which rows each of two ranks holds where every second token's are one's; all else both hold.
+
+    Args:
+        tokens: rows, drawn up to 24.
+        n_heads, head_dim: query heads, and numbers of a context, 4 bytes each.
+        n_layers: layers, each of which hands contexts over once.
+    """
+    nbytes = 4 * n_heads * (head_dim + 1)  # a context and an lse for each head
+    shown = min(tokens, 24)
+
+    def draw(sheet: Sheet) -> None:
+        gap = 96.0 if sheet.narrow else 170.0
+        width = (sheet.width - gap) / 2 - 8
+        for rank, x in enumerate((4.0, 4.0 + width + gap)):
+            sheet.text(x + width / 2, 14, f"rank {rank}", at="center", bold=True)
+            _whole(sheet, x, 32, width, "embedding")
+            _slots(sheet, x, 88, width, "query heads", n_heads, range(n_heads), "query")
+            sheet.note(x, 158, "rows")
+            for token in range(shown):
+                own = token % 2 == rank
+                fill, edge = ("value fill", "value") if own else ("none", "line")
+                place = (x + width / shown * token, 172, max(2.0, width / shown - 2), 24)
+                sheet.box(*place, fill=fill, edge=edge, radius=1)
+            sheet.note(x, 210, "every second")
+            _whole(sheet, x, 300, width, "MLP")
+            _whole(sheet, x, 346, width, "readout")
+        middle = 4 + width + gap / 2
+        sheet.note(middle, 102, counted(n_layers, "layer"), at="center")
+        sheet.note(middle, 122, "of this:", at="center")
+        sheet.note(
+            middle, 244, "merge" if sheet.narrow else "merge what both found", at="center", colour="ink"
+        )
+        sheet.arrow(12 + width, 260, width + gap - 4, 260, "ink")
+        sheet.arrow(width + gap - 4, 270, 12 + width, 270, "ink")
+        sheet.note(middle, 286, f"{nbytes:,} bytes", at="center")
+
+    return Picture(
+        draw,
+        f"Two ranks hold embedding, {counted(n_heads, 'query head')}, MLP and readout whole. Of "
+        f"{counted(tokens, 'row')} rank 0 holds those of tokens 0, 2, 4 and so on, rank 1 those of "
+        f"tokens 1, 3, 5 and so on. For each token {nbytes:,} bytes cross in a layer, "
+        f"{n_layers * nbytes:,} in {counted(n_layers, 'layer')}.",
+    )
+
+
 def handed_over(
     tokens: int = 17,
     n_layers: int = 4,
@@ -768,7 +814,7 @@ def workshop() -> Picture:
                     fill="key fill", edge="key", radius=2,
                 )  # fmt: skip
             _road(sheet, 18 + wide + 6, bench - 6, y + 80)
-            sheet.chip(bench + wide / 2, y + 12, "next!", width=62, fill="generated fill", edge="generated")
+            sheet.chip(bench + wide / 2, y + 12, "start!", width=62, fill="generated fill", edge="generated")
             sheet.arrow(bench + wide / 2, y + 26, bench + wide / 2, y + 36, "generated")
             for i in range(tokens):
                 side = 18.0 if tokens == 1 else 6.0
@@ -780,7 +826,7 @@ def workshop() -> Picture:
         "A workshop. On the left the store, with matrices. On the right the bench, where a matrix meets the "
         "tokens. Between them a road with one cart behind the other. For one token the road is busy all the "
         "time, and the bench for a small part of it. For many tokens at once the same carts come, and the "
-        "bench has more to do: both are busy. Above the bench somebody calls each job, with the word next."
+        "bench has more to do: both are busy. Above the bench somebody starts each job, with the word start."
     )
     return Picture(draw, alt)
 
@@ -808,6 +854,38 @@ def _busy(sheet: Sheet, y: float, shares: dict[str, float]) -> None:
         sheet.box(left, y + 22 * n, room * share, 14, fill="key" if n == 0 else "query", radius=2)
 
 
+def layer_kinds(tokens: int = 8, window: int = 3) -> Picture:
+    """Draw what a layer of each of four kinds keeps of so many tokens."""
+    kinds = {
+        "full": "a row of each token",
+        "window": f"the newest {window}",
+        "latent": "a short row of each",
+        "state": "one block, rewritten",
+    }
+
+    def draw(sheet: Sheet) -> None:
+        columns = 2 if sheet.narrow else 4
+        for n, (name, kept) in enumerate(kinds.items()):
+            x, top = 18 + (sheet.width - 18) / columns * (n % columns), 20 + 168.0 * (n // columns)
+            sheet.text(x, top, name, bold=True)
+            for token in range(tokens if name != "state" else 0):
+                gone = name == "window" and token < tokens - window
+                sheet.box(
+                    x, top + 18 + 13 * token, 24 if name == "latent" else 100, 9, radius=2, dashed=gone,
+                    fill="none" if gone else "key fill", edge="line" if gone else "key",
+                )  # fmt: skip
+            if name == "state":
+                sheet.box(x, top + 18, 100, 48, fill="generated fill", edge="generated")
+            sheet.note(x, top + 32 + 13 * tokens, kept)
+
+    alt = (
+        f"What a layer keeps of {tokens} tokens. Full: {tokens} long rows. Window: {window} long rows, the "
+        f"newest; the {tokens - window} before them are gone. Latent: {tokens} short rows. State: one block, "
+        "which each token rewrites."
+    )
+    return Picture(draw, alt)
+
+
 def _short_row(sheet: Sheet, x: float, y: float, word: str, *, new: bool) -> None:
     """A row of one token in one layer: its key, its value, its word."""
     line = 2.0 if new else 0.8
@@ -822,6 +900,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "silu": silu_curve,
     "residual_stream": residual_stream,
     "two_ranks": two_ranks,
+    "two_ranks_rows": two_ranks_rows,
     "handed_over": handed_over,
     "cut_matrices": cut_matrices,
     "merged_votes": merged_votes,
@@ -831,6 +910,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "turned_pairs": turned_pairs,
     "rope_pairs": rope_pairs,
     "workshop": workshop,
+    "layer_kinds": layer_kinds,
 }
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Make what is published: a page to send, ways through, a gallery, the notebooks, and two sheets to print.
+"""Make what is published: a page to send, ways through, a gallery, the notebooks, a class, sheets to print.
 
-    python .ci/make_page.py                # build/: index and its model, ways, gallery, worksheet, card
+    python .ci/make_page.py                # build/: index and its model, ways, gallery, a class, sheets
     python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
     python .ci/make_page.py --model        # and a published model, 98 MB, that a button of the page fetches
 
@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 import launch  # noqa: E402
 from make_card import card  # noqa: E402
+from make_class import THEMES, slides, teaching  # noqa: E402
+from make_sheets import sheets  # noqa: E402
 from make_worksheet import worksheet  # noqa: E402
 from sizes import SHORT  # noqa: E402
 
@@ -190,6 +192,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
+        Link("For teachers", "teaching.html", "Three lessons, two more worksheets, slides."),
         Link("Prefill against decode", "card.html", "Both on one card, to print."),
         Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
     )
@@ -261,8 +264,35 @@ def gallery(diary: Trace) -> dict[str, str]:
         title, [Section(said, pool), Section(links=[Link("Gallery", "gallery.html")])], said
     )
     links.append(Link(title, "pool.html", said))
+    links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
     return {**pages, "gallery.html": build("Gallery", [Section("Four runs.", links=[*links, back])])}
+
+
+def museum() -> str:
+    """The page of notebook 22's poster, with the threads; the picture is the notebook's stored one."""
+    rooms = json.loads((ROOT / "helpers" / "museum" / "rooms.json").read_text(encoding="utf-8"))
+    book = json.loads((ROOT / "notebooks" / "22_museum.ipynb").read_text(encoding="utf-8"))
+    outputs = next(cell["outputs"] for cell in book["cells"] if cell["id"] == "c22-poster")
+    poster = "".join(next(one["data"]["text/html"] for one in outputs if "text/html" in one["data"]))
+    threads = []
+    for name, told in rooms.items():
+        repository, number = told["reported"].replace(" PR", "").split(" #")
+        kind = "pull" if " PR " in told["reported"] else "issues"
+        address = f"https://github.com/{repository}/{kind}/{number}"
+        threads.append(Link(told["reported"], address, f"{name}: {told['users']}"))
+    told = (
+        "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
+        "was none. Each picture compares two runs that were made to say the same words, one repaired and one "
+        "as it was shipped. A column is a pass, a line a layer; the more ink, the further apart. The ring "
+        "marks where they part first."
+    )
+    book_link = Link("22 The museum of bugs", "notebooks/22_museum.html", "Find the causes yourself.")
+    sections = [Section((told, "POSTER")), Section(links=threads, heading="Reported in", name="threads")]
+    sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
+    dark = f"<style>@media (prefers-color-scheme:dark){{body .wid-figure{{{THEMES[1]}}}}}</style>"
+    shown = f'<div class="jp-OutputArea-child">{poster}{dark}</div>'  # as a notebook's page shows it
+    return build("Fingerprints", sections, told).replace("<p>POSTER</p>", shown)
 
 
 def led_on() -> dict[str, str]:
@@ -302,7 +332,9 @@ def main() -> None:
     published = None if wanted.model is None else model_file(wanted.model)
     diary = load_diary()
     pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
-    pages |= {"worksheet.html": worksheet(), "card.html": card()}
+    pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
+    pages["museum.html"] = museum()
+    pages |= {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
         from render_notebooks import render  # takes a second to import

@@ -2,9 +2,10 @@
 
     python .ci/make_worksheet.py                    # build/worksheet.html
     python .ci/make_worksheet.py --out sheet.html
+    python .ci/make_worksheet.py --answers          # the same with the answers, for the teacher
 
 The table of 01 (positions and heads) and the triangle of 03 (how often is each cell scored?), to fill in by
-hand. The tokens, numbers and heads are the toy's; no answer stands on it.
+hand. The tokens, numbers and heads are the toy's, and so are the answers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from helpers import toy  # noqa: E402
+from helpers.cost.counts import whole_reply  # noqa: E402
 from helpers.trace import write_whole  # noqa: E402
 
-REPLY = 8  # tokens of the long run
+REPLY, NEW = 8, "nice"  # tokens of the long run; what comes out first
 RULES = {
     "even": "tokens at even positions: 2, 4, …",
     "newest": "the newest token it sees",
@@ -46,7 +48,7 @@ th { font-weight: 600; text-align: left; }
 .walk thead th { padding: 0 2mm 1.5mm; vertical-align: top; line-height: 1.2; }
 .walk thead .given { padding: 0; }
 .walk thead .soft { display: block; font-size: 8.5pt; }
-.walk tbody :is(th, td) { height: 10.5mm; padding: 0 2mm; border: 0.3mm solid #8c959f; }
+.walk tbody :is(th, td) { height: 9.5mm; padding: 0 2mm; border: 0.3mm solid #8c959f; }
 .walk .given { width: 18mm; text-align: center; }
 .walk .token { width: 26mm; }
 .walk tbody :is(.given, .token) { background: #f6f8fa; }
@@ -56,7 +58,8 @@ th { font-weight: 600; text-align: left; }
 .triangle th { padding: 0 2mm 0 0; font-size: 9pt; line-height: 1; text-align: right; white-space: nowrap; }
 .triangle b { display: inline-block; width: 6mm; }
 .triangle thead th { width: 8.9mm; padding: 0 0 1mm; text-align: center; }
-.triangle td { width: 8.9mm; height: 8.9mm; border: 0.3mm solid #8c959f; }
+.triangle td { width: 8.9mm; height: 8.2mm; border: 0.3mm solid #8c959f; }
+.solved { color: #0072b2; font-weight: 600; text-align: center; }
 .triangle td.off { border: 0; }
 .triangle .ends td:not(.off) { border-bottom: 0.7mm solid #1b1f24; }
 .blanks { flex: 1; display: flex; flex-direction: column; gap: 5.5mm; padding-top: 5mm; }
@@ -74,22 +77,26 @@ footer { margin-top: 5mm; font-size: 8.5pt; }
 """
 
 
-def walk_table() -> str:
+def walk_table(solved: bool = False) -> str:
     """The table of positions and heads: the prompt is given, the rest is blank; one row more for decode."""
+    words = [*toy.PROMPT, NEW]
+    lines = [
+        "".join(f'<td class="solved">{mean:.4g}</td>' if solved else "<td></td>" for mean in line)
+        for line in toy.prefill_matrix(toy.look_up(words))
+    ]
     heads = "".join(
         f'<th scope="col">{escape(head)}<span class="soft">{escape(RULES[head])}</span></th>'
         for head in toy.HEADS
     )
-    blank = "<td></td>" * len(toy.HEADS)
     rows = "".join(
         f'<tr><th scope="row" class="given">{position}</th><td class="token">{escape(word)}</td>'
-        f'<td class="given">{toy.NUMBERS[word]}</td>{blank}</tr>'
+        f'<td class="given">{toy.NUMBERS[word]}</td>{lines[position - 1]}</tr>'
         for position, word in enumerate(toy.PROMPT, 1)
     )
     new = len(toy.PROMPT) + 1
     decode = (
-        f'<tr class="new"><th scope="row" class="given">{new}</th><td class="token"></td>'
-        f'<td class="given"></td>{blank}</tr>'
+        f'<tr class="new"><th scope="row" class="given">{new}</th><td class="token">{NEW}</td>'
+        f'<td class="given">{toy.NUMBERS[NEW]}</td>{lines[-1]}</tr>'
     )
     return (
         '<table class="walk"><thead><tr><th scope="col" class="given">position</th>'
@@ -98,7 +105,7 @@ def walk_table() -> str:
     )
 
 
-def triangle_table() -> str:
+def triangle_table(solved: bool = False) -> str:
     """The triangle of queries and keys of the long run, blank; a heavy line ends the prompt."""
     P = len(toy.PROMPT)
     n = P + REPLY - 1  # the last token emitted is never run
@@ -106,7 +113,9 @@ def triangle_table() -> str:
     rows = []
     for query in range(1, n + 1):
         word = escape(toy.PROMPT[query - 1]) if query <= P else '<span class="soft">new</span>'
-        cells = "".join(f"<td{' class=off' if key > query else ''}></td>" for key in range(1, n + 1))
+        passes = sum(query <= P + new for new in range(REPLY))  # in so many this token runs
+        cell = f'<td class="solved">{passes}</td>' if solved else "<td></td>"
+        cells = cell * query + "<td class=off></td>" * (n - query)
         rows.append(
             f'<tr{" class=ends" if query == P else ""}><th scope="row">{word} {query}</th>{cells}</tr>'
         )
@@ -116,29 +125,34 @@ def triangle_table() -> str:
     )
 
 
-def worksheet() -> str:
-    """The whole page."""
-    P = len(toy.PROMPT)
-    generated = [word for word in toy.VOCABULARY if word in toy.NUMBERS]
-    carried = ", ".join(f"{escape(word)} {toy.NUMBERS[word]}" for word in generated)
-    blanks = "".join(
-        f"<b>{run}</b><p>tokens run <i></i></p><p>pairs scored <i></i></p><p>rows kept <i></i></p>"
-        for run in ("without a cache", "with the cache")
-    )
+def worksheet(solved: bool = False) -> str:
+    """The whole page, blank or with the answers."""
+    P, blanks = len(toy.PROMPT), ""
+    for name, cached in (("without a cache", False), ("with the cache", True)):
+        work = whole_reply(prompt=P, reply=REPLY, cached=cached)
+        counts = {"tokens run": work.tokens_run, "pairs scored": work.pairs, "rows kept": work.rows_kept}
+        blanks += f"<b>{name}</b>" + "".join(
+            f'<p>{what} <i class="solved">{n if solved else ""}</i></p>' for what, n in counts.items()
+        )
+    title = "Four heads by hand" + (": answers" if solved else "")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Worksheet: four heads by hand</title><style>{STYLE}</style></head><body>
-<h1>Four heads by hand</h1>
+<title>Worksheet: {title.lower()}</title><style>{STYLE}</style></head><body>
+<h1>{title}</h1>
 <ol>
 <li>A token sees itself and what stands before it. Each head picks some of those tokens by its rule.</li>
-<li>Write into each cell the average of the numbers that the picked tokens carry.</li>
-<li>In the triangle, count over all passes: how often is each cell scored when nothing is kept?</li>
+<li>Write into each cell the average of what the picked tokens carry, or 0 if it picks none.</li>
+<li>Without a cache, the first pass runs the prompt, each later pass all tokens so far, and one new token
+comes out of each. In a pass each token that runs is scored with itself and with all before it. Write into the
+triangle how often each pair is scored, over all {REPLY} passes.</li>
+<li>With the cache, a token that has run leaves a row, and a later pass runs the newest token alone. Fill in
+the six lines.</li>
 </ol>
 <h2>The table <span class="soft">· a line for each position, a column for each head (01)</span></h2>
-{walk_table()}
-<p class="soft">Line {P + 1} is for the first new token. New words carry: {carried}.</p>
+{walk_table(solved)}
+<p class="soft">Line {P + 1} is the first new token, which the model has said.</p>
 <h2>The triangle <span class="soft">· {P} prompt tokens, {REPLY} new ones, the last never run (03)</span></h2>
-<div class="both">{triangle_table()}<div class="blanks">{blanks}</div></div>
+<div class="both">{triangle_table(solved)}<div class="blanks">{blanks}</div></div>
 <footer class="soft">Watch It Decode, notebooks 01 and 03. Prompt, numbers and rules after
 “From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>
 </body></html>
@@ -149,10 +163,12 @@ def main() -> None:
     """Write the file and say where."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build/worksheet.html")
-    out = parser.parse_args().out
+    parser.add_argument("--answers", action="store_true")
+    given = parser.parse_args()
+    out = given.out
     if out.parent == ROOT / "build":
         out.parent.mkdir(exist_ok=True)
-    write_whole(out, worksheet())
+    write_whole(out, worksheet(given.answers))
     print(out)
 
 

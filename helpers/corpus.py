@@ -169,3 +169,28 @@ def vocabulary() -> list[str]:
     fixed = [word for word in sentences if not word.startswith("{")]
     filled = [word for choices in SLOTS.values() for word in choices]
     return list(dict.fromkeys([EOS, *fixed, *filled, *NAMES, *CITIES]))
+
+
+Rules = dict[str, list[tuple[str, ...]]]
+
+
+def blanks(name: str, city: str) -> Rules:
+    """Return what may fill each blank of a diary of this name and city, as rules of `helpers.grammar`."""
+    words = SLOTS | {"name": [name], "city": [city]}
+    return {f"{{{slot}}}": [(word,) for word in dict.fromkeys(choices)] for slot, choices in words.items()}
+
+
+def diary_rules(name: str, city: str) -> Rules:
+    """Return the rules of "{diary}": opening, three or four personal sentences, quiet ones, signature."""
+    rules = blanks(name, city)
+    rules["{diary}"] = [("{opening}", *["{personal}"] * n, "{rest}") for n in (3, 4)]
+    rules["{rest}"] = [("{quiet}", "{rest}"), (*SIGNATURE.split(), EOS)]
+    for rule, templates in {"{opening}": OPENINGS, "{personal}": PERSONAL, "{quiet}": QUIET}.items():
+        rules[rule] = [tuple(template.split()) for template in templates]
+    return rules
+
+
+def week_rules(name: str, city: str) -> Rules:
+    """Return the rules of "{week}": the weather of seven days, signed. No diary has ever been one."""
+    days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in SLOTS["day"])
+    return blanks(name, city) | {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}

@@ -15,6 +15,7 @@ from helpers.model.cache import (
     PagedCache,
     QuantizedCache,
     RaggedCache,
+    StateCache,
     StaticCache,
     SteppedCache,
     WindowCache,
@@ -34,6 +35,7 @@ class ByFours(SteppedCache):
 # Every kind of cache: those that keep all rows as they are, and those that do not.
 EXACT: dict[str, Callable[..., KVCache]] = {
     "growing": GrowingCache,
+    "state": StateCache,  # over a model of rows alone; states: test_state
     "stepped": ByFours,
     "static": StaticCache,
     "ragged": RaggedCache,

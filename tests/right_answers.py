@@ -28,6 +28,15 @@ def decode_by_layers(cache: list[Any], number: float) -> list[float]:
     return lines
 
 
+def run_by_counting(table: np.ndarray, state: int) -> list[Any]:
+    """Follow the largest entry of a line for as long as it is the only one that is no NONE."""
+    run: list[Any] = []
+    while (table[state] >= 0).sum() == 1:
+        run.append(table[state].argmax())
+        state = table[state].max()
+    return run
+
+
 def step_by_hand(q: Tensor, k: Tensor, v: Tensor, K: Tensor, V: Tensor) -> list[Tensor]:
     """Attend with plain products over expanded heads, and store what was not expanded."""
     K, V = torch.concatenate([K, k], -2), torch.concatenate([V, v], -2)
@@ -96,7 +105,7 @@ def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
 def send_by_rates(model: Any, card: Any, gbits: float) -> str:
     """Compare tokens a second: those that the link carries with those that the card runs."""
     carried = gbits * 1e9 / (8 * model.cache_nbytes_per_token())
-    return "send" if carried > card.flops_per_second / model.n_read / 2 else "run"
+    return "send" if carried > card.flops_per_second / model.n_read / 4 else "run"
 
 
 def fewest_by_dropping(waits: Any, first: float, between: float) -> int | None:
@@ -151,7 +160,19 @@ RIGHT: dict[str, list[Any]] = {
     "pages_and_blanks": [pages_by_starts],
     "accept": [accept_by_takewhile],
     "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],
+    "left": [lambda rows, word: [list(row)[1:] for row in rows if list(row)[:1] == [word]]],
+    "only_valid": [
+        lambda logits, following: [x if to >= 0 else -np.inf for x, to in zip(logits, following, strict=True)]
+    ],
+    "must_come": [run_by_counting],
     "is_bug": [lambda difference, largest, eps, other_word: np.bool_(difference > 50 * eps * largest)],
     "send_or_run": [send_by_rates],
+    "visible": [
+        lambda T, length, pads: torch.tensor(
+            [[pads <= key <= length + query for key in range(length + T)] for query in range(T)]
+        )
+    ],
+    "next_position": [lambda at: 1 + max([-1, *(row for layer in at for row in layer)])],
+    "second": ["Mia writes from Oslo . " * 20],
     "fewest_cards": [fewest_by_dropping],
 }

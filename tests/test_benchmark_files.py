@@ -37,10 +37,11 @@ def test_other_weights_are_refused() -> None:
         errors_of({name: Ours(model, 32) for name, model in models.items()}, IDS)
 
 
-def test_transformers_says_what_our_engine_says() -> None:
+def test_transformers_says_what_our_engine_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight requests of unequal length, 3 at a time: its continuous batching, ours, and ours by the twin."""
+    monkeypatch.setattr(bench_serving, "NEW", 12)
     model = shipped.load()[0]
-    asked = bench_serving.requests(model, 8)
+    asked = bench_serving.requests(model, 8, shortest=12)
     with bench_model.folder_of("shipped") as folder:
         other = bench_model.theirs_of(folder)
     said = bench_serving.theirs(other, 3, asked)

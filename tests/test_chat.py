@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,20 +32,26 @@ def template(messages: Messages) -> list[int]:
     return [token for one in messages for token in one.tokens]
 
 
-def talk(edit: chat.Edit | None, size: int = 4) -> Chat:
-    """Four turns on an engine with NaN wherever nobody may read; each reply is what is said alone."""
+def talk(
+    edit: chat.Edit | None,
+    size: int = 4,
+    begin: Messages = BEGIN,
+    turns: Sequence[tuple[int, ...]] = SAID,
+    max_new: int = 6,
+) -> Chat:
+    """Turns on an engine with NaN wherever nobody may read; each reply is what is said alone."""
     sent: list[list[int]] = []
 
     def noted(messages: Messages) -> list[int]:
         sent.append(template(messages))
         return sent[-1]
 
-    talking = Chat(served(page_size=size), noted, [*BEGIN], edit)
-    for said in SAID:
-        reply = talking.say(said, 6)
-        assert reply == list(generate(MODEL, sent[-1], 6, eos_ids=()))
+    talking = Chat(served(page_size=size), noted, [*begin], edit)
+    for said in turns:
+        reply = talking.say(said, max_new)
+        assert reply == list(generate(MODEL, sent[-1], max_new, eos_ids=()))
         turn = talking.turns[-1]
-        assert (turn.found + turn.ran, turn.reply, turn.found % size) == (len(sent[-1]), 6, 0)
+        assert (turn.found + turn.ran, turn.reply, turn.found % size) == (len(sent[-1]), max_new, 0)
     return talking
 
 

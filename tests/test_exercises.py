@@ -87,7 +87,7 @@ def near(value: Any) -> list[Any]:
         return [(*value[:n], other, *value[n + 1 :]) for n, part in enumerate(value) for other in near(part)]
     if isinstance(value, list | set):
         parts = [*value]
-        floats = [float(part) for part in parts if not isinstance(part, str)]
+        floats = [float(part) for part in parts if not isinstance(part, str | tuple)]
         return [[*parts, *(parts[-1:] or [0])], *([parts[:-1], floats] if parts else [])]
     if isinstance(value, torch.Tensor):
         return [torch.from_numpy(other) for other in near(value.numpy())]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from helpers import explorers, toy
 from helpers.cost.models import CARDS, MODELS
 from helpers.explorers import reply, serving, step, words
+from helpers.explorers.explorer import FILLS
 from helpers.sampling import next_probabilities
 from tests.pictures import boxes, misplaced
 from tests.pictures import words as written
@@ -156,12 +157,16 @@ def widths_of(explorer: Any, names: Iterable[str], *choices: Iterable[Any]) -> I
         yield [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
 
 
+LARGEST = max(card.memory_nbytes for card in CARDS.values())
+
+
 def test_every_setting_can_be_drawn_within_its_frames() -> None:
     names = "model", "tokens", "users", "weight_bytes", "row_bytes"
     ends = MODELS, (256, 2**20), (1, 1024), (0.5, 4), (0.5, 4)
     for widths in widths_of(explorers.users_on_cards(), names, *ends):
-        assert len(widths) == 2 * len(CARDS)
-        assert max(a + b for a, b in zip(widths[::2], widths[1::2], strict=True)) <= 100.01
+        frames, weights, rows = widths[::3], widths[1::3], widths[2::3]
+        assert frames == [round(100 * card.memory_nbytes / LARGEST, 2) for card in CARDS.values()]
+        assert max(a + b for a, b in zip(weights, rows, strict=True)) <= 100.01
     lengths = widths_of(explorers.cost_of_reply(), ("prompt", "reply"), reply.LENGTHS, reply.LENGTHS)
     steps: Any = CARDS, step.DENSE, step.BITS.values(), (1, 128_000), (1, 1024)
     names = "card", "model", "bits", "tokens", "users"
@@ -217,11 +222,11 @@ def test_the_picture_shows_what_the_live_form_shows_first(make: Any) -> None:
         for text in (line.name, line.number, line.aside):
             assert unescape(plain(text)).strip() in drawn
             assert unescape(plain(text)).strip() in shown
-    wide = [box.get_width() for fill in ("ink", "generated") for box in boxes(figure, fill)]
-    shares = [share for line in grid.bars for share, kind in line.bars if share and kind != "before"]
+    wide = [box.get_width() for fill in FILLS.values() for box in boxes(figure, fill)]
+    lines = [(line.frame or 1, *bar) for line in grid.bars for bar in line.bars]
+    shares = [frame * share for frame, share, kind in lines if share and kind != "before"]
     kinds = [kind for line in grid.bars for share, kind in line.bars if share]
-    counts = [len(boxes(figure, fill)) for fill in ("ink", "generated")]
-    assert counts == [kinds.count("work"), kinds.count("after")]
+    assert [len(boxes(figure, fill)) for fill in FILLS.values()] == [kinds.count(kind) for kind in FILLS]
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
     assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)
     assert re.findall(r"<(\w+)", still.beneath()) == ["p"] * 3 + ["details", "summary"]

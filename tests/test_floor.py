@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from helpers.cost import roofline
 from helpers.cost.models import CARDS, MODELS
 from helpers.model.sizes import CONFIGS, narrow
 from helpers.recording import floor
+from helpers.tables import short
 from tests.tiny import tiny
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
@@ -30,40 +31,43 @@ def test_the_least_time_of_a_step() -> None:
     assert many["weights or arithmetic"] == pytest.approx(400 * step.operations / 8 / 989.4e12)
 
 
-@pytest.fixture
-def clocked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Let a clock say 5 ms, 4, 3, 2, … and note what was timed."""
-    asked: list[Any] = []
-
-    def fastest(tasks: dict[Any, Any], turns: int) -> dict[Any, float]:
-        for name, task in tasks.items():
-            task()
-            asked.append(name)
-        return {name: 6.0 - len(asked) for name in tasks}
-
-    monkeypatch.setattr(floor, "fastest", fastest)
-    return asked
-
-
-def test_a_ladder_times_each_step_once(clocked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def climbed(monkeypatch: pytest.MonkeyPatch, cores: int, ms: float) -> floor.Ladder:
+    """A ladder of a tiny model, by a clock that always says the same."""
     monkeypatch.setitem(CONFIGS, "tiny", narrow(2))
-    ladder = floor.Ladder("tiny", cores=1)
-    last = [*floor.WAYS][-1]
-    assert [ladder.measured(way) for way in ("as it is", last, "as it is")] == [5, 4, 5]
-    assert clocked == ["as it is", last]
-    assert ladder.operators(last) < ladder.operators("as it is")
-    parts = ladder.predicted(last, start=1e-6, rate=1e9)
-    assert parts["starts"] == pytest.approx(1e-3 * ladder.operators(last))
-    step = roofline.decode_step_of(narrow(2), floor.TOKENS)
-    assert parts["arithmetic"] == pytest.approx(1e-6 * step.operations / 2)
+    monkeypatch.setattr(floor, "fastest", lambda tasks, turns: dict.fromkeys(tasks, ms))
+    return floor.climb("tiny", cores, rounds=1)
+
+
+def test_a_ladder_from_counts_to_receipts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(climbed(monkeypatch, cores=1, ms=4.0), start=1e-6)
+    first, *_, last = floor.WAYS
+    assert found.operators[last] < found.operators[first]
     for rate in (1e6, 1e9, 1e15):  # the arithmetic is the longest, or the reading
-        parts = ladder.predicted(last, start=1e-6, rate=rate)
+        one = replace(found, rate=rate)
+        parts, step = one.predicted(last), one.work(last)
+        assert parts["starts"] == pytest.approx(1e-3 * one.operators[last])
+        assert parts["arithmetic"] == pytest.approx(1000 * step.operations / 2 / rate)
         least = parts["starts"] + max(parts["bytes"], parts["arithmetic"])
-        rows = 1000 * ladder.work(8).rows / ladder.speed(1, 8)
-        assert least <= ladder.floor(last, 1e-6, rate) <= least + rows + 1e-12
-    left = ladder.left(last, parts)
-    assert sum(left.values()) == pytest.approx(ladder.measured(last))
-    assert left["attention"] == 4 - 3
+        rows = 1000 * step.rows / one.speeds[last]
+        assert least <= one.floor(last) <= least + rows + 1e-12
+        receipt = one.receipt(last).rows
+        assert receipt[0][2:] == [str(one.operators[last]), "0.0 MB", "0.0 M"]
+        assert [receipt[2][1], receipt[3][1]] == [short(sum(parts.values())), "4"]
+    assert found.bars()[first] == (found.predicted(first), 4.0)
+
+
+def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = floor.recorded("16M")
+    assert not kept.flaw()
+    assert kept.measured["as it is"] > 10 * kept.measured["a quarter of the bytes"]
+    assert "only one core" in floor.ladder("16M", cores=1).said
+    busy = replace(kept, measured={**kept.measured, "half the bytes": 0.1})
+    monkeypatch.setattr(floor, "climb", lambda size, cores: busy)
+    found = floor.ladder("16M", cores=2)
+    assert "half the bytes, took 0.10 ms, under its floor of 0.59" in found.said
+    assert found.measured == kept.measured
+    monkeypatch.setattr(floor, "climb", lambda size, cores: kept)
+    assert floor.ladder("16M", cores=2) is kept
 
 
 def test_a_ledger_adds_up() -> None:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from helpers.model.attention import attend, llama3_scaling, rope_frequencies, rotation
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig
-from helpers.model.latent import LatentTransformer, model_of
+from helpers.model.kinds import model_of
+from helpers.model.latent import LatentTransformer
 from helpers.model.transformer import RMSNorm, Transformer
 from tests.tiny import SCALING, SIZES, tiny, tiny_config
 

@@ -54,6 +54,11 @@ def all_logits(model: Transformer, texts: list[list[int]], rng: random.Random) -
     raise AssertionError("no texts")
 
 
+def same_as_alone(model: Transformer, texts: list[list[int]], rng: random.Random) -> None:
+    for text, got in zip(texts, all_logits(model, texts, rng), strict=True):
+        assert torch.equal(got, model(torch.tensor([text]))[0])
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_same_bits_alone_and_in_random_batches_and_chunks(sizes: str, dtype: torch.dtype) -> None:
@@ -61,8 +66,7 @@ def test_the_same_bits_alone_and_in_random_batches_and_chunks(sizes: str, dtype:
     for seed in range(5):
         lengths = [rng.randint(1, 50) for _ in range(rng.choice([1, 2, 3, 8, 9]))]
         texts = [tokens(1, n, seed=100 * seed + n)[0].tolist() for n in lengths]
-        for text, got in zip(texts, all_logits(model, texts, rng), strict=True):
-            assert torch.equal(got, model(torch.tensor([text]))[0])
+        same_as_alone(model, texts, rng)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

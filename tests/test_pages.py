@@ -28,7 +28,12 @@ def pages() -> dict[str, str]:
     """What the workflow publishes, but for the notebooks."""
     pytest.importorskip("torch", reason="the gallery has the run of an engine")
     diary = load_diary()
-    return {"index.html": make_page.index(diary), "ways.html": make_page.ways(), **make_page.gallery(diary)}
+    return {
+        "index.html": make_page.index(diary),
+        "ways.html": make_page.ways(),
+        **make_page.gallery(diary),
+        "museum.html": make_page.museum(),
+    }
 
 
 # ---- the page to send, and the gallery
@@ -49,7 +54,7 @@ def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> N
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
         for address in re.findall(r'href="([^"#]*\.html)[#"]', text):
             assert (
-                address in {*pages, "worksheet.html", "card.html"}
+                address in {*pages, "worksheet.html", "card.html", "teaching.html"}
                 or (ROOT / address.replace(".html", ".ipynb")).is_file()
             )
 

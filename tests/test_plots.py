@@ -64,6 +64,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
     "caches": lambda: plots.caches(mistakes()),
     "curves": lambda: curves("a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}),
+    "fading": lambda: plots.fading(0.97),
+    "fading, 1 token": lambda: plots.fading(0.5, 1),
     "chances": lambda: plots.chances(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "targets": lambda: plots.targets_and_weights(load_diary(), load_lines().chances, head=2),
     "not said": lambda: plots.words_not_said(load_diary()),

@@ -29,6 +29,7 @@ from draw_pictures import (
     silu_curve,
     turned_pairs,
     two_ranks,
+    two_ranks_rows,
     workshop,
 )
 from matplotlib.lines import Line2D
@@ -138,6 +139,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
+    "users": lambda: plots.users_by_tokens([512, 1024, 8192], [1040, 520, 65], 296, 1800.3),
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step", 0.6),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
@@ -163,9 +165,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]
     ),
     "judged, all taken": lambda: plots.judged(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
+    "chosen": lambda: plots.chosen(["The", "w" * 90, "is", "calm", "."], [1, 3]),
+    "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "ranks": two_ranks,
+    "ranks, rows": two_ranks_rows,
     "handed over": handed_over,
     "cut": cut_matrices,
     "votes": merged_votes,
@@ -240,6 +245,7 @@ def test_two_ranks_hold_the_halves_of_the_shipped_model() -> None:
     assert HALVES == [heads_of_rank(rank, 2, config.n_heads, config.n_kv_heads) for rank in (0, 1)]
     crossing = f"of {4 * config.hidden_size} bytes, 4,096 bytes in {config.n_layers} layers."
     assert picture_of("ranks").alt.endswith(crossing)
+    assert "528 bytes cross in a layer, 2,112 in 4 layers." in picture_of("ranks, rows").alt
     sent = 17 * config.cache_nbytes_per_token()
     assert f"the rows, {sent:,} bytes" in picture_of("handed over").alt
     assert f": {config.hidden_size} numbers go into both" in picture_of("cut").alt
@@ -407,7 +413,7 @@ def test_a_waterfall_shows_measured_beside_predicted() -> None:
             "7.20 ms",
             "2.50 ms",
             "3.10",
-            "upright line: the floor of the last, 0.600 ms",
+            "upright line, at the last bar: its floor, 0.600 ms",
             "bytes, predicted",
             *STEPS,
         }
@@ -444,7 +450,7 @@ def test_a_row_is_as_wide_as_its_numbers_and_each_head_reads_one() -> None:
         rows = [width for width in boxes if width != 24]  # the others are the query heads
         assert rows == [16] * (8 + 4 + 2) + [12, 16]
         assert sum(line.get_color() == "query" for line in figure.findobj(Line2D)) == 16
-        assert {"256 numbers", "128 numbers", "64 numbers", "56 numbers"} <= set(words(figure))
+        assert {"256 numbers", "128 numbers", "64 numbers", "24 + 32 = 56 numbers"} <= set(words(figure))
 
 
 def test_both_orders_are_counted() -> None:

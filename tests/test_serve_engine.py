@@ -136,11 +136,16 @@ prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
 def test_each_says_what_it_says_alone(
     asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
 ) -> None:
-    """Random arrivals, lengths, budgets, pages, pools, cancellations; greedy and sampled; nothing is left."""
+    """Random arrivals, lengths, budgets, pages, pools, cancellations; greedy and sampled; nothing is left.
+
+    Half of the greedy ones with drafts: of drawn ones the draws depend on what there is room for.
+    """
     n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n, _ in asked)
     budget = None if spare is None else slots + spare
     ends = None if seed % 3 else ()
     pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
+    if seed % 2 and not any(chance.temperature for _, _, chance in asked):
+        pool |= {"drafter": LookUp(), "k": 1 + seed % 5}
     engine = Poisoned(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
     coming = [partial(engine.add, id, *request) for id, request in enumerate(asked)]
     cancelled: list[Any] = []

@@ -398,13 +398,13 @@ def test_words_drawn_with_a_seed_are_the_same_again() -> None:
 
 @pytest.fixture(scope="module")
 def diaries() -> tuple[Transformer, list[list[int]], list[list[int]]]:
-    """The shipped model, beginnings of 30 diaries, and how it goes on."""
+    """The shipped model, beginnings of 8 diaries, and how it goes on."""
     model, tokenizer = shipped.load()
-    prompts = [tokenizer.encode(" ".join(one.words[:12])) for one in held_out_diaries(30, seed=0)]
+    prompts = [tokenizer.encode(" ".join(one.words[:12])) for one in held_out_diaries(8, seed=0)]
     return model, prompts, [list(generate(model, prompt, 40)) for prompt in prompts]
 
 
-def test_thirty_diaries(diaries: Any) -> None:
+def test_eight_diaries(diaries: Any) -> None:
     model, prompts, replies = diaries
     twin = speed_up(model, threads=1)
     drafters: list[tuple[Transformer, Drafter]] = [(model, LookUp()), (model, FirstLayers(model, 1))]

@@ -30,6 +30,8 @@ TAUGHT = {
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
     "21_same_prompt": ["in_blocks"],
+    "23_state": ["step", "triangle"],
+    "24_valid": ["left", "write"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
 ROOMS = {
@@ -40,6 +42,9 @@ ROOMS = {
     "18": ("sampling",),
     "20": ("serve.fleet",),
     "21": ("model.one_shape",),
+    "22": (),
+    "23": ("model.state",),
+    "24": ("grammar", "model.valid"),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
-from helpers.check.guess import Guess, nearest
+from helpers.check.guess import Guess
 
 
-def times_as_fast(guess: Any, before: float, after: float) -> Guess:
-    """Compare the guess how many times as fast a change makes a step: 1, 1.5, 2, 3 or 5."""
-    why = f"{before:.2f} ms became {after:.2f}: {before / after:.2f} times as fast."
-    return nearest(guess, (1, 1.5, 2, 3, 5), before / after, why)
+def milliseconds(guess: Any, before: float, after: float) -> Guess:
+    """Compare the guess how many milliseconds a step takes after a change: within a quarter is right."""
+    near = isinstance(guess, int | float) and after / 1.25 <= guess <= after * 1.25
+    why = f"{before:.2f} ms became {after:.2f}. A guess counts as right within a quarter of that."
+    return Guess(guess, guess if near else f"{after:.2f}", why)
 
 
 def bits(

@@ -111,12 +111,14 @@ def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: flo
 
 
 def layers_of(model: Any) -> Sequence[Kind]:
-    """Return the kind of each layer: `model.layers`; in all of a `ModelConfig`, latent or full attention."""
+    """Return the kind of each layer: `model.layers`; of a `ModelConfig`, latent, state or full attention."""
     if hasattr(model, "layers"):
         return model.layers
     if hasattr(model, "rank"):
         return [Latent(model.rank, model.rope_dim)] * model.n_layers
-    return [Full(model.n_kv_heads, model.k_dim, model.v_dim)] * model.n_layers
+    rows, states = Full(model.n_kv_heads, model.k_dim, model.v_dim), getattr(model, "state_layers", ())
+    state = State(model.n_heads * model.k_dim * model.v_dim)
+    return [state if layer in states else rows for layer in range(model.n_layers)]
 
 
 def weights_by_part(model: ModelConfig | PublishedModel) -> dict[str, int]:

@@ -19,7 +19,9 @@ from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.palette import PALETTE
 
 _LIGHT, _DARK = (
-    "".join(f"--wid-{name}: {PALETTE[name][theme]}; " for name in ("generated", "soft", "ring"))
+    "".join(
+        f"--wid-{name}: {PALETTE[name][theme]}; " for name in ("generated", "query", "key", "soft", "ring")
+    )
     for theme in (0, 1)
 )
 STYLE = (
@@ -43,6 +45,8 @@ html[theme="dark"] .wid-explorer {{ {_DARK}}}
 .wid-explorer .before { border: 1px solid var(--wid-ring); box-sizing: border-box; }
 .wid-explorer .after { background: var(--wid-generated); margin-top: 1px; }
 .wid-explorer .work { background: var(--wid-ink); }
+.wid-explorer .weights { background: var(--wid-query); }
+.wid-explorer .rows { background: var(--wid-key); }
 .wid-explorer .card { display: flex; height: 13px; padding: 1px; }
 .wid-explorer .key { display: inline-block; width: 12px; }
 .wid-explorer .card .bar, .wid-explorer .key { margin: 0; }
@@ -176,14 +180,19 @@ def _shown(knob: Any) -> str:
     return written[knob.value] if written else f"{knob.value:g}"
 
 
+FILLS = {"work": "ink", "after": "generated", "weights": "query", "rows": "key"}  # as in the style above
+
+
 @dataclass(frozen=True)
 class Line:
     """A name, bars and a number; texts are HTML.
 
     Attributes:
-        bars: of each a share of the width and its kind: "work", "after", or "before" for a frame.
+        bars: of each a share of the width and its kind: "work", "after", "weights", "rows", or "before" for
+            a frame.
         kind: the class of its name.
-        framed: whether the bars stand one behind the other in a frame, not one below the other.
+        frame: share of the width of a frame, in which the bars stand one behind the other; 0 for bars one
+            below the other.
         aside, note: what stands behind the number, and under the bars.
     """
 
@@ -191,7 +200,7 @@ class Line:
     bars: tuple[tuple[float, str], ...]
     number: str
     kind: str = "soft"
-    framed: bool = False
+    frame: float = 0.0
     aside: str = ""
     note: str = ""
 
@@ -199,7 +208,8 @@ class Line:
         bars = "".join(
             f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>' for share, kind in self.bars
         )
-        picture = f'<div class="bar before card">{bars}</div>' if self.framed else bars
+        card = f'<div class="bar before card" style="width:{100 * self.frame:.2f}%">{bars}</div>'
+        picture = card if self.frame else bars
         said = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{picture}</span>'
         said += f'<span class="number">{self.number}</span>'
         said += f'<span class="number soft">{self.aside}</span>' if self.aside else ""
@@ -211,14 +221,14 @@ class Line:
         sheet.text(left - 10, y + 9, name, at="right", size=SMALL, bold="<b>" in self.name)
         sheet.text(right + 12, y + 9, _plain(self.number), size=SMALL, bold="<b>" in self.number)
         sheet.note(sheet.width - 4, y + 9, self.aside, at="right")
-        bars, x, top = [(1.0, "before")] * self.framed + [*self.bars], left, y + 3
+        bars, x, top = [(1.0, "before")] * bool(self.frame) + [*self.bars], left, y + 3
         for share, kind in bars:
-            wide = ceil((right - left) * share)
+            wide = ceil((right - left) * share * (self.frame or 1))
             if wide and kind == "before":
                 sheet.box(x, top, wide, 12, edge="soft", radius=1)
             elif wide:
-                sheet.box(x, top, wide, 12, fill="ink" if kind == "work" else "generated", radius=1)
-            if self.framed:
+                sheet.box(x, top, wide, 12, fill=FILLS[kind], radius=1)
+            if self.frame:
                 x += wide if kind != "before" else 0
             else:
                 top += 13

@@ -38,9 +38,9 @@ class UsersOnCards(Explorer):
     def grid(self, *, users: int, **settings: Any) -> Grid:
         weights, each = sizes(**settings)
         cards = [_card(name, card.memory_nbytes, weights, each, users) for name, card in CARDS.items()]
-        key = '<span class="bar key work"></span> weights, then <span class="bar key after"></span> rows'
+        key = '<span class="bar key weights"></span> weights, then <span class="bar key rows"></span> rows'
         told = (
-            f"{key}, in a frame as wide as the card, its GB taken as GiB (drivers show up to 2 GiB less). "
+            f"{key}, in a frame for each card, to scale; its GB taken as GiB, drivers show up to 2 less. "
             "Bytes needed, nothing else: nothing for a pass, no rows laid out for later."
         )
         return Grid([*cards], told, ("card", "", "users that fit"))
@@ -60,8 +60,9 @@ def _card(name: str, memory: int, weights: int, each: int, users: int) -> Line:
     fit = users_that_fit(memory, weights, each)
     verdict = f"<b>{fit:,}</b>" if fit >= users else f"{fit:,}: too few"
     first, both = min(1.0, weights / memory), min(1.0, (weights + users * each) / memory)
-    bars = (first, "work"), (both - first, "after")
-    return Line(f"{name}, {memory // GIB} GiB", bars, verdict, "name", framed=True)
+    bars = (first, "weights"), (both - first, "rows")
+    frame = memory / max(card.memory_nbytes for card in CARDS.values())
+    return Line(f"{name}, {memory // GIB} GiB", bars, verdict, "name", frame)
 
 
 def gib(nbytes: float) -> str:

@@ -1,4 +1,4 @@
-"""Sizes of a decoder of the Llama family, frozen: MHA, GQA and MQA differ by `n_kv_heads`, MLA by more."""
+"""Sizes of a decoder of the Llama family, frozen: MHA, GQA, MQA differ by `n_kv_heads`, others by more."""
 
 from __future__ import annotations
 
@@ -151,6 +151,41 @@ class LatentConfig(ModelConfig):
         C, D, H, rank = self.hidden_size, self.head_dim, self.n_heads, self.rank
         queries, rows = C * H * (D + self.rope_dim), C * self.k_dim + rank
         return queries + rows + rank * H * 2 * D + H * D * C
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateConfig(ModelConfig):
+    """Sizes of a model in which some layers keep a state instead of rows. Errors as in `ModelConfig`.
+
+    Args:
+        state_layers: those layers, from 0, in order. The others keep rows.
+
+    Source: Katharopoulos et al. 2020, arXiv:2006.16236.
+    """
+
+    state_layers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        layers = tuple(check_whole("state_layers", layer, least=0) for layer in self.state_layers)
+        object.__setattr__(self, "state_layers", layers)
+        if not layers or layers != tuple(sorted({*layers})) or layers[-1] >= self.n_layers:
+            told = f"state_layers is {layers}; expected one or more of 0 to {self.n_layers - 1}"
+            raise ValueError(f"{told}, in order: a model without any is a ModelConfig")
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers to learn; a layer with a state has a share a head and a norm besides."""
+        return super().n_parameters + len(self.state_layers) * (self.n_heads + self.head_dim)
+
+    def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
+        """Bytes that one token's keys and values take, in the layers that keep rows."""
+        rows = self.n_layers - len(self.state_layers)
+        return rows * super().cache_nbytes_per_token(element_bytes) // self.n_layers
+
+    def state_nbytes(self, element_bytes: int = 4) -> int:
+        """Bytes that the states of one sequence take, of any length: L · H · Dk · Dv · bytes a number."""
+        return len(self.state_layers) * self.n_heads * self.k_dim * self.v_dim * element_bytes
 
 
 def check_positive(name: str, value: object) -> None:

@@ -138,9 +138,8 @@ def prepared(
     ends = model.config.eos_ids if eos_ids is None else eos_ids
     check_eos(ends, model.config.vocab_size)
     if cache is None:
-        weight = model.embed_tokens.weight
         rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
-        cache = StaticCache(model.config, max_len=rows, dtype=weight.dtype, device=weight.device)
+        cache = model.new_cache(StaticCache, max_len=rows)
     check_empty(model, cache, tokens.shape[1])
     return tokens, cache, frozenset(ends)
 
@@ -189,11 +188,11 @@ def why_over(token: int, n_left: int, cache: KVCache, ends: Collection[int]) -> 
 @contextmanager
 def rollback_on_error(cache: KVCache) -> Iterator[None]:
     """Take back what was run within, if anything raises there: wrong numbers, a wrong choice, Ctrl-C."""
-    length = cache.length
+    before = cache.snapshot()
     try:
         yield
     except BaseException:
-        cache.truncate(length)
+        cache.restore(before)
         raise
 
 

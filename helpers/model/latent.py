@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from helpers.model.attention import Core, rope_frequencies, rotate
 from helpers.model.cache import KVCache
-from helpers.model.config import LatentConfig, ModelConfig
+from helpers.model.config import LatentConfig
 from helpers.model.transformer import RMSNorm, Transformer, draw_weights
 
 # Of the norm of the latent: Hugging Face's model has it fixed, whatever norm_eps its config says.
@@ -84,8 +84,3 @@ class LatentTransformer(Transformer):
         for module in self.modules():
             if isinstance(module, LatentAttention):
                 module.absorbed = on
-
-
-def model_of(config: ModelConfig) -> Transformer:
-    """Return a model of these sizes with weights drawn anew, of the kind that the config is of."""
-    return LatentTransformer(config) if isinstance(config, LatentConfig) else Transformer(config)

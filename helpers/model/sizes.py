@@ -19,7 +19,9 @@ _BETWEEN = replace(_SMOL, n_layers=8, n_heads=6, n_kv_heads=2, hidden_size=384, 
 CONFIGS = {"shipped": shipped.CONFIG, "16M": replace(_BETWEEN, vocab_size=8192), "135M": _SMOL}
 
 
-def narrow(n_layers: int) -> ModelConfig:
+def narrow(n_layers: int, vocab_size: int = shipped.CONFIG.vocab_size) -> ModelConfig:
     """Return a model so narrow, 16 numbers a token, that its step is hardly more than starting operators."""
-    heads = replace(shipped.CONFIG, n_layers=n_layers, n_heads=2, n_kv_heads=1, head_dim=8)
+    heads = replace(
+        shipped.CONFIG, n_layers=n_layers, n_heads=2, n_kv_heads=1, head_dim=8, vocab_size=vocab_size
+    )
     return replace(heads, hidden_size=16, intermediate_size=32)

@@ -300,9 +300,8 @@ class DraftModel:
     """
 
     def __init__(self, model: Transformer, cache: KVCache | None = None) -> None:
-        weight = model.embed_tokens.weight
         if cache is None:
-            cache = StaticCache(model.config, dtype=weight.dtype, device=weight.device)
+            cache = model.new_cache(StaticCache)
         check_empty(model, cache, 1)
         self.model, self.cache, self.text = model, cache, list[int]()
 

@@ -75,12 +75,16 @@ class Upkeep(nn.Module):
         if self.config.tied:
             self.lm_head.weight = self.embed_tokens.weight
 
+    def new_cache(self, kind: type[KVCache] = GrowingCache, **sizes: int) -> KVCache:
+        """Return an empty cache for this model; batch and max_len as in `KVCache`."""
+        weight = self.embed_tokens.weight
+        return kind(self.config, **sizes, dtype=weight.dtype, device=weight.device)
+
     def fitting(self, cache: KVCache | None, batch: int) -> KVCache:
         """Return the cache if it fits, or an empty one where there is none."""
-        dtype, device = self.embed_tokens.weight.dtype, self.embed_tokens.weight.device
         if cache is None:
-            return GrowingCache(self.config, batch, dtype=dtype, device=device)
-        cache.check_fits(self.config, batch, dtype, device)
+            return self.new_cache(batch=batch)
+        cache.check_fits(self.config, batch, self.embed_tokens.weight.dtype, self.embed_tokens.weight.device)
         return cache
 
 

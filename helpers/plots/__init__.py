@@ -7,8 +7,9 @@ from helpers.plots.caches import caches
 from helpers.plots.chances import chances, targets_and_weights, words_not_said
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.drafts import judged, laid_over
+from helpers.plots.fingerprints import fingerprints
 from helpers.plots.heads import two_orders, two_parts, who_reads
-from helpers.plots.limit import roofline, staircase, time_by_tokens, waterfall
+from helpers.plots.limit import roofline, staircase, time_by_tokens, users_by_tokens, waterfall
 from helpers.plots.measured import loss_curve
 from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
@@ -16,4 +17,5 @@ from helpers.plots.pages import pages
 from helpers.plots.passes import pause_and_drip, triangle
 from helpers.plots.same_prompt import in_blocks, same_bits, tie
 from helpers.plots.serving import choices, slots, stall
-from helpers.plots.smaller import kept_rows, variants
+from helpers.plots.smaller import fading, kept_rows, variants
+from helpers.plots.valid import chosen, two_ways

@@ -13,16 +13,19 @@ FILLS = ("query", "key", "value", "generated")  # of the first texts, the second
 MOST = 14  # squares in a line, so that a letter can be read in each
 
 
-def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) -> Picture:
+def bars(
+    lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, whole: bool = False
+) -> Picture:
     """Draw a bar for each line, its parts one behind the other, and the first part's size beside it.
 
     Args:
         lines: sizes of the parts, by the line's name.
         parts: their names, at most two.
         unit: of all.
+        whole: the size beside it is that of all parts.
     """
     longest = max(map(sum, lines.values()))
-    told = {name: f"{digits(sizes[0], 2)} {unit}" for name, sizes in lines.items()}
+    told = {name: f"{digits(sum(sizes[: 1 + whole]), 2)} {unit}" for name, sizes in lines.items()}
     room = max(text_width(text, SMALL, bold=True) for text in told.values())
 
     def draw(sheet: Sheet) -> None:

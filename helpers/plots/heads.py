@@ -37,7 +37,7 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
             what = f"all {n_heads} heads read one list, each through matrices of its own"
-        said.append(f"{told(name)}: {what}; a row has {kind.row} numbers")
+        said.append(f"{told(name)}: {what}; a row has {_numbers(kind)}")
     return Picture(draw, ". ".join(said) + ".")
 
 
@@ -46,6 +46,12 @@ def _parts(kind: Full | Latent) -> list[tuple[int, int]]:
     if isinstance(kind, Latent):
         return [(kind.rank, kind.rope_dim)]
     return [(kind.k_dim, kind.v_dim)] * kind.n_kv_heads
+
+
+def _numbers(kind: Full | Latent) -> str:
+    """How many numbers a row has; of a latent one, c and what is turned."""
+    parts = f"{kind.rank} + {kind.rope_dim} = " if isinstance(kind, Latent) else ""
+    return f"{parts}{kind.row} numbers"
 
 
 def _group(g: int, parts: int, n_heads: int) -> range:
@@ -75,7 +81,7 @@ def _reads(
             start += EACH * numbers
     for h, head in enumerate(heads):
         sheet.chip(head, top + 46, str(h + 1), width=HEAD, fill="query fill", edge="query")
-    sheet.note(middle, top + 182, f"{kind.row} numbers", at="center", colour="ink")
+    sheet.note(middle, top + 182, _numbers(kind), at="center", colour="ink")
 
 
 def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
@@ -87,8 +93,8 @@ def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
     """
     query, key = ("query fill", "query"), LATENT[1][1:]
     sides = [
-        ((D, *query), (rank, *LATENT[0][1:]), "c", "not turned", "what it is"),
-        ((rope_dim, *query), (rope_dim, *key), "K", "turned", "where it stands"),
+        ((D, *query), (rank, *LATENT[0][1:]), "c", "not turned", "no position"),
+        ((rope_dim, *query), (rope_dim, *key), "K", "turned", "with position"),
     ]
 
     def draw(sheet: Sheet) -> None:

@@ -24,6 +24,19 @@ def staircase(nbytes: Sequence[int], series: Mapping[str, Sequence[float]]) -> P
     return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, "x")
 
 
+def users_by_tokens(tokens: Sequence[int], fit: Sequence[int], busy: int, most: float) -> Picture:
+    """Draw how many users fit against the tokens of each, over how many keep a card's arithmetic busy.
+
+    Args:
+        fit: users that fit, for each number of tokens; all over 0.
+        busy: users for whom reading and arithmetic take equally long.
+        most: tokens with which just so many fit.
+    """
+    lines = {"fit": fit, "keep it busy": [busy] * len(tokens)}
+    limits = {"crossing": most}
+    return curves("users of a card", "users", "tokens each", tokens, lines, "xy", limits)
+
+
 def time_by_tokens(
     tokens: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float
 ) -> Picture:
@@ -156,7 +169,7 @@ def waterfall(
         steps: by name, in order: the milliseconds predicted, by what takes them, or none; and those measured.
             All have parts of the same names, up to 3.
         title: of what.
-        floor: the least milliseconds of the last step; 0 for no such mark.
+        floor: the least milliseconds of the last step, marked at its bar; 0 for no such mark.
     """
     most = max(floor, *(max(measured, sum(parts.values())) for parts, measured in steps.values()))
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
@@ -182,11 +195,10 @@ def waterfall(
                 sheet.box(x, y + 21, to - x, 11, fill=colours[part], radius=0)
             if parts:
                 sheet.note(ends[-1] + 8, y + 27, digits(sum(parts.values())))
-            if floor:
-                mark = left + floor * scale
-                sheet.line((mark, y - 3), (mark, y + 35), colour="ink", width=2)
         if floor:
-            sheet.note(18, sheet.bottom + 18, f"upright line: the floor of the last, {digits(floor)} ms")
+            mark = left + floor * scale
+            sheet.line((mark, y), (mark, y + 35), colour="ink", width=2)
+            sheet.note(18, sheet.bottom + 18, f"upright line, at the last bar: its floor, {digits(floor)} ms")
 
     said = "; ".join(
         f"{told(name)}: "

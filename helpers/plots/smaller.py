@@ -1,4 +1,4 @@
-"""The figures of notebook 14: which rows a cache still has, and what the model still knows."""
+"""Figures of notebooks 14 and 23: which rows a cache has, what is left in a state, what the model knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, shorten, text_width, told
+from helpers.drawing.words import SMALL, digits, shorten, text_width, told
 from helpers.plots.measured import log_axes
 
 LEAST = 0.1  # weight that is written
@@ -115,3 +115,42 @@ def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
             y = top - ROOM if top - ROOM < y < foot + ROOM else y
         found[name] = start, y
     return found
+
+
+def fading(g: float, tokens: int = 3) -> Picture:
+    """Draw which share each query finds of the state before and of each token, and what is left at the end.
+
+    Args:
+        g: the share that one step leaves, between 0 and 1.
+        tokens: that came in, 1 to 3.
+    """
+    powers = ("1", "g", "g²", "g³")
+    heads = ["state before", *(f"token {n}" for n in range(1, tokens + 1))]
+    rows = [*(f"query {n}" for n in range(1, tokens + 1)), "state after"]
+    ages = [[n + 1, *range(n, -1, -1)] for n in [*range(tokens), tokens - 1]]
+
+    def draw(sheet: Sheet) -> None:
+        left, wide = (80.0, 62.0) if sheet.narrow else (126.0, 112.0)
+        sheet.heading(f"what is left, with g = {digits(g, 2)}")
+        for column, head in enumerate(heads):
+            x = left + wide * column + 10 * (column > 0) + wide / 2 - 3
+            for line, word in enumerate(head.split()):
+                sheet.note(x, 50 + 16 * line, word, at="center", colour="ink")
+        for row, (name, own) in enumerate(zip(rows, ages, strict=True)):
+            y = 80.0 + 50 * row + 14 * (row == tokens)
+            sheet.note(left - 8, y + 22, name, at="right", colour="ink")
+            for column in range(len(heads)):
+                x, kind = left + wide * column + 10 * (column > 0), "value" if column else "generated"
+                if column >= len(own):
+                    sheet.box(x, y, wide - 6, 44, edge="line", dashed=True)
+                    sheet.note(x + wide / 2 - 3, y + 22, "0", at="center")
+                    continue
+                sheet.box(x, y, wide - 6, 44, fill=f"{kind} fill", edge=kind)
+                sheet.text(x + wide / 2 - 3, y + 14, powers[own[column]], at="center", bold=True)
+                sheet.note(x + wide / 2 - 3, y + 32, digits(g ** own[column], 2), at="center", colour="ink")
+
+    said = (
+        f"{row}: {', '.join(f'{powers[n]} of {head}' for n, head in zip(own, heads, strict=False))}"
+        for row, own in zip(rows, ages, strict=True)
+    )
+    return Picture(draw, f"What is left, with g = {digits(g, 2)}. {'; '.join(said)}.")

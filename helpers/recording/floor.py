@@ -1,12 +1,18 @@
 """A decode step by the clock beside how long it must take, and the changes that bring it near.
 
-Milliseconds are those of the fastest of many calls; each step is timed once, and said again from then on.
+Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of an idle machine with two
+cores, for machines that are busy or have one: `asdict(climb(size, 2))` for each size.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numba
 import numpy as np
@@ -17,13 +23,15 @@ from helpers.measure import in_turns, machine, record_of
 from helpers.measure.timing import Task
 from helpers.model.attention import attend
 from helpers.model.config import ModelConfig
-from helpers.model.fast import NarrowLinear, narrowed, speed_up
+from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
 from helpers.model.sizes import CONFIGS, narrow
 from helpers.model.transformer import Transformer
 from helpers.recording.clock import fastest, parts_of_steps, step_behind
+from helpers.tables import Table
 
+RECORDED = Path(__file__).with_name("ladder.json")
 TOKENS = 256  # rows behind which each step stands
-WAYS = {
+WAYS: dict[str, tuple[bool, int] | None] = {
     "as it is": None,
     "one compiled call": (False, 32),  # all cores or one, bits of a weight
     "all cores share each matrix": (True, 32),
@@ -112,81 +120,145 @@ def rate_of_loop() -> float:
     return matrix.size / in_turns({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"].best
 
 
+@dataclass(frozen=True)
 class Ladder:
-    """A model's decode step as it is and after each change of WAYS: what it should take, and does."""
+    """A model's decode step as it is and after each change of WAYS: counts, prices, and the clock.
 
-    def __init__(self, size: str, cores: int) -> None:
-        """Take one of `model.sizes.CONFIGS`, with random weights."""
-        self.model, self.cores = Transformer(CONFIGS[size]), cores
-        self.measured = cache(self.measured)  # type: ignore[method-assign]
-        self.speed = cache(self.speed)  # type: ignore[method-assign]
+    Attributes:
+        size: of `model.sizes.CONFIGS`.
+        cores: that share a matrix from the second change on.
+        start: seconds of an operator.
+        rate: numbers a second that one core widens and multiplies.
+        operators: of a step, by way.
+        speeds: bytes a second that come to its cores, by way.
+        measured: milliseconds of a step, by way.
+        said: where the numbers come from.
+    """
 
-    def settings(self, way: str) -> tuple[int, int]:
-        """Return the cores and the bits of a weight."""
-        shared, bits = WAYS[way] or (False, 32)
-        return self.cores if shared else 1, bits
+    size: str
+    cores: int
+    start: float
+    rate: float
+    operators: Mapping[str, int]
+    speeds: Mapping[str, float]
+    measured: Mapping[str, float]
+    said: str = "measured on this machine"
 
-    def step(self, way: str, model: Transformer, behind: int) -> Task:
-        """Return one decode step of a model after a change, to be called again and again."""
-        if WAYS[way] is None:
-            return step_behind(model, behind)
-        threads, bits = self.settings(way)
-        return step_behind(speed_up(model, bits=bits, threads=threads), behind)
+    def work(self, way: str) -> Step:
+        """Return the bytes and the operations of a step."""
+        return decode_step_of(CONFIGS[self.size], TOKENS, weight_bytes=bits_of(way) / 8, row_bytes=4)
 
-    def hollow(self, way: str) -> Task:
-        """Return a step of a model with as many layers and hardly any numbers."""
-        return self.step(way, Transformer(narrow(self.model.config.n_layers)), 1)
-
-    def measured(self, way: str, behind: int = TOKENS) -> float:
-        """Return the milliseconds of a step: timed when first asked."""
-        return fastest({way: self.step(way, self.model, behind)}, turns=25)[way]
-
-    def operators(self, way: str) -> int:
-        """Return how many a step starts: as many as a hollow one."""
-        return record_of(self.hollow(way)).n_operators
-
-    def work(self, bits: int) -> Step:
-        """Return the bytes and the operations of a step whose weights have so many bits."""
-        return decode_step_of(self.model.config, TOKENS, weight_bytes=bits / 8, row_bytes=4)
-
-    def speed(self, threads: int, bits: int) -> float:
-        """Return how many bytes a second come to the cores of such a step: measured when first asked."""
-        step = self.work(bits)
-        with machine.threads(threads):
-            return machine.bandwidth(int(step.weights + step.rows)).bytes_per_second
-
-    def predicted(self, way: str, start: float, rate: float) -> dict[str, float]:
-        """Return the milliseconds that a step should take, by what takes them.
-
-        Args:
-            start: seconds of an operator.
-            rate: numbers a second on one core.
-        """
-        threads, bits = self.settings(way)
-        step = self.work(bits)
+    def bill(self, way: str) -> dict[str, tuple[float, float]]:
+        """Return how many operators, bytes and numbers a step takes, and how many of each go in a second."""
+        step = self.work(way)
         return {
-            "starts": 1000 * self.operators(way) * start,
-            "bytes": 1000 * (step.weights + step.rows) / self.speed(threads, bits),
-            "arithmetic": 1000 * step.operations / 2 / (threads * rate),
+            "starts": (self.operators[way], 1 / self.start),
+            "bytes": (step.weights + step.rows, self.speeds[way]),
+            "arithmetic": (step.operations / 2, cores_of(way, self.cores) * self.rate),
         }
 
-    def floor(self, way: str, start: float, rate: float) -> float:
-        """Return the least milliseconds of a step, by `least_time` at the costs of `predicted`."""
-        threads, bits = self.settings(way)
-        here = Roof(2 * threads * rate, self.speed(threads, bits))  # a number is multiplied, and added
-        return 1000 * sum(least_time(self.work(bits), here, self.operators(way) * start).values())
+    def predicted(self, way: str) -> dict[str, float]:
+        """Return the milliseconds that a step should take, by what takes them."""
+        return {part: 1000 * n / speed for part, (n, speed) in self.bill(way).items()}
 
-    def left(self, way: str, predicted: Mapping[str, float]) -> dict[str, float]:
-        """Account for a step, in milliseconds: {"bytes", "arithmetic", "attention", "hollow", "rest"}.
+    def receipt(self, way: str) -> Table:
+        """Show the bill of a step, what it adds up to, and what the clock says."""
+        bill, ms = self.bill(way), self.predicted(way)
+        (operators, _), (nbytes, bandwidth), (numbers, _) = bill.values()
+        cores = f"{cores_of(way, self.cores)} × {self.rate / 1e9:.0f} G/s"
+        lines = [
+            ["", f"{operators}", f"{nbytes / 1e6:.1f} MB", f"{numbers / 1e6:.1f} M"],
+            ["", f"{1e6 * self.start:.1f} µs", f"{bandwidth / 1e9:.0f} GB/s", cores],
+            [sum(ms.values()), *ms.values()],
+            [self.measured[way], "", "", ""],
+        ]
+        return Table(lines, ["count", "price", "predicted, ms", "measured, ms"], ["in all", *ms])
 
-        The attention is what a step behind TOKENS rows takes over one behind a single row. A hollow step is
-        one of a model with as many layers and hardly any numbers: its operators are started, and its cores
-        wait for each other as often.
-        """
-        found = {
-            "bytes": predicted["bytes"],
-            "arithmetic": predicted["arithmetic"],
-            "attention": self.measured(way) - self.measured(way, 1),
-            "hollow": fastest({"hollow": self.hollow(way)}, turns=25)["hollow"],
-        }
-        return found | {"rest": self.measured(way) - sum(found.values())}
+    def floor(self, way: str) -> float:
+        """Return the least milliseconds of a step, by `least_time` at the same prices."""
+        flops = 2 * cores_of(way, self.cores) * self.rate  # a number is multiplied, and added
+        here = Roof(flops, self.speeds[way])
+        return 1000 * sum(least_time(self.work(way), here, self.operators[way] * self.start).values())
+
+    def bars(self) -> dict[str, tuple[dict[str, float], float]]:
+        """Return the steps as `plots.waterfall` draws them: what is predicted, and what is measured."""
+        return {way: (self.predicted(way), ms) for way, ms in self.measured.items()}
+
+    def flaw(self) -> str:
+        """Return why these numbers cannot be used; empty if they can."""
+        if self.cores < 2:
+            return "there is only one core for Python"
+        for way, ms in self.measured.items():
+            if ms < self.floor(way):
+                return f"a step, {way}, took {ms:.2f} ms, under its floor of {self.floor(way):.2f}"
+        return ""
+
+
+def ladder(size: str, cores: int) -> Ladder:
+    """Return a ladder measured here, or a recorded one where that is of no use: one core, a busy machine.
+
+    Args:
+        size: of `model.sizes.CONFIGS`.
+        cores: that PyTorch may use.
+    """
+    found = climb(size, cores) if cores > 1 else recorded(size, cores=1)
+    if not (why := found.flaw()):
+        return found
+    said = f"This run cannot be used: {why}. The numbers are those of a recorded run, on two idle cores."
+    return recorded(size, said=said)
+
+
+def recorded(size: str, **changes: Any) -> Ladder:
+    """Return the ladder of an idle machine with two cores, as ladder.json keeps it (prices in 3 digits)."""
+    return replace(Ladder(**json.loads(RECORDED.read_text())[size]), **changes)
+
+
+def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
+    """Measure the step of a model with random weights after each change; steps and prices take turns."""
+    model = Transformer(CONFIGS[size])
+    twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
+    steps = {way: _step(model if WAYS[way] is None else twins[bits_of(way)], way, cores) for way in WAYS}
+    starts, rates, read, timed = [], [], [], []
+    for _ in range(rounds):
+        starts.append(price_of_start())
+        rates.append(rate_of_loop())
+        read.append({way: _speed(model.config, way, cores) for way in WAYS})
+        timed.append(fastest(steps, turns=5))
+    return Ladder(
+        size,
+        cores,
+        start=median(starts),  # a slope, so the least is no better than the others
+        rate=max(rates),
+        operators={way: record_of(step).n_operators for way, step in steps.items()},
+        speeds={way: max(one[way] for one in read) for way in WAYS},
+        measured={way: min(one[way] for one in timed) for way in WAYS},
+    )
+
+
+def bits_of(way: str) -> int:
+    """Return the bits of a weight after a change."""
+    return (WAYS[way] or (False, 32))[1]
+
+
+def cores_of(way: str, cores: int) -> int:
+    """Return how many of the cores share a matrix after a change."""
+    return cores if (WAYS[way] or (False, 32))[0] else 1
+
+
+def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
+    """Return one decode step of a model or a twin, to be called again and again."""
+    step = step_behind(model, TOKENS)
+
+    def run() -> None:
+        if isinstance(model, FastTransformer):
+            model.threads = cores_of(way, cores)
+        step()
+
+    return run
+
+
+def _speed(config: ModelConfig, way: str, cores: int) -> float:
+    """Return how many bytes a second come to the cores of a step that reads so many."""
+    step = decode_step_of(config, TOKENS, weight_bytes=bits_of(way) / 8, row_bytes=4)
+    with machine.threads(cores_of(way, cores)):
+        return machine.bandwidth(int(step.weights + step.rows), turns=2).bytes_per_second

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -246,8 +245,8 @@ def evidence(a: Trace, b: Trace, eps: float) -> tuple[str, float, float, float]:
         eps: the step of their format at 1.
 
     Returns:
-        The first other word or "none"; the largest logit; the step of the format there; the largest
-        difference of a logit that both have recorded.
+        The first other word or "none"; the largest logit; a step of the format there, at most; the
+        largest difference of a logit that both have recorded.
     """
     outs = [[event.parts[0].out[0] for event in trace.runs[0].passes] for trace in (a, b)]
     words = [[t.sequences[0].tokens[out.chosen].text for out in o] for t, o in zip((a, b), outs, strict=True)]
@@ -259,4 +258,4 @@ def evidence(a: Trace, b: Trace, eps: float) -> tuple[str, float, float, float]:
         largest = max(largest, *(abs(logit) for logit, _ in both))
         difference = max(difference, *(abs(p - q) for p, q in both))
     told = "none" if n is None else f"{words[0][n]} → {words[1][n]}"
-    return told, largest, eps * 2.0 ** math.floor(math.log2(largest)), difference
+    return told, largest, eps * largest, difference

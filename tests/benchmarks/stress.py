@@ -29,7 +29,9 @@ sys.path.insert(0, str(ROOT))
 from helpers.model.cache import KVCache  # noqa: E402
 from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack  # noqa: E402
 from helpers.serve.scheduler import Scheduler, Static  # noqa: E402
-from tests import test_model_ragged as ragged  # noqa: E402 - from the tree this file stands in
+from tests import test_chat as talked  # noqa: E402 - from the tree this file stands in
+from tests import test_model_ragged as ragged  # noqa: E402
+from tests import test_one_shape as ordered  # noqa: E402
 from tests import test_serve_engine as served  # noqa: E402
 from tests import test_serve_scheduler as scheduled  # noqa: E402
 from tests import test_speculate as speculated  # noqa: E402
@@ -74,6 +76,33 @@ def engine(rng: random.Random, size: int) -> None:
     case = asked(rng, size, [5, 6, 7], ROOM)
     case["asked"] = [(*request, rng.choice(served.SAMPLED)) for request in case["asked"]]
     inner(served.test_each_says_what_it_says_alone)(**case)
+
+
+def drafts(rng: random.Random, size: int) -> None:
+    """Greedy requests on an engine with drafts: every word as said alone."""
+    case = asked(rng, size, [5, 6, 7], ROOM)
+    case["asked"] = [(*request, served.SAMPLED[0]) for request in case["asked"]]
+    inner(served.test_each_says_what_it_says_alone)(**case | {"seed": 2 * case["seed"] + 1})
+
+
+def chats(rng: random.Random, size: int) -> None:
+    """Turns of a conversation under an edit: every reply as said alone, what is found in whole pages."""
+
+    def said(most: int) -> tuple[int, ...]:
+        return tuple(rng.choices([5, 6, 7, 8], k=rng.randint(1, most)))
+
+    roles = ["system", *["tool"] * rng.randint(0, 3)]
+    begin = [talked.Message(role, said(size)) for role in roles]
+    edit, _ = talked.EDITS[rng.choice([*talked.EDITS])]
+    turns = [said(5) for _ in range(rng.randint(1, 4))]
+    talked.talk(edit, rng.randint(1, 6), begin, turns, max_new=rng.randint(1, 6))
+
+
+def fixed(rng: random.Random, size: int) -> None:
+    """Texts together under one order of sums: the bits of each alone, however they are cut."""
+    model = ordered.in_one_shape(ordered.small(rng.choice(ordered.DTYPES), rng.choice([*ordered.SIZES])))
+    texts = [rng.choices(range(19), k=rng.randint(1, 6 * size)) for _ in range(rng.randint(1, size))]
+    ordered.same_as_alone(model, texts, rng)
 
 
 def unequal(rng: random.Random, size: int) -> None:
@@ -167,7 +196,10 @@ def rounding(rng: random.Random, size: int) -> None:
     assert ((dequantize(levels, low, step).double() - exact).abs() <= half + rounded).all()
 
 
-CASES = {case.__name__: case for case in (scheduler, engine, unequal, caches, speculation, rounding)}
+CASES = {
+    case.__name__: case
+    for case in (scheduler, engine, drafts, chats, fixed, unequal, caches, speculation, rounding)
+}
 
 
 def wrong(case: Case, seed: int, size: int) -> str:

@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests: one JupyterLab and one Chromium, a fresh page for each test.
+"""Fixtures of the browser tests: one JupyterLab and one Chromium, a fresh page or notebook for each test.
 
     def test_something(lab, page):
         open_notebook(page, lab, lab.put(ROOT / "notebooks/00_start_here.ipynb"))
@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, sync_playwright
 
-from tests.browser.lab import FLAGS, Lab
+from tests.browser.lab import FLAGS, Lab, close_all
 
 # What JupyterLab's own services say when a kernel is restarted or shut down while they wait for it:
 # its debugger asks each kernel for its state, and whether the answer comes first is a matter of luck.
@@ -59,14 +59,35 @@ def context(browser: Browser, context_options: dict[str, Any]) -> Iterator[Brows
     context.close()
 
 
-@pytest.fixture
-def page(context: BrowserContext) -> Page:
-    """A fresh page."""
-    return context.new_page()
+@pytest.fixture(scope="module")
+def desk(browser: Browser) -> Iterator[Page]:
+    """The page in which the tests of a file have JupyterLab: to load it costs more than to use it."""
+    with browser.new_context() as context:
+        yield context.new_page()
 
 
 @pytest.fixture
-def problems(page: Page) -> list[str]:
+def page(request: pytest.FixtureRequest, context_options: dict[str, Any]) -> Iterator[Page]:
+    """A fresh page; where a test asks for the lab, that of its file, with nothing open.
+
+    It is left where a kernel was lost: what JupyterLab says of its widgets may come late.
+    """
+    if "lab" not in request.fixturenames:
+        yield request.getfixturevalue("context").new_page()
+        return
+    lab: Lab = request.getfixturevalue("lab")
+    page: Page = request.getfixturevalue("desk")
+    page.set_viewport_size(context_options["viewport"])
+    yield page
+    if lab.lost:
+        page.goto("about:blank")
+    else:
+        close_all(page)
+    lab.lost = False
+
+
+@pytest.fixture
+def problems(page: Page) -> Iterator[list[str]]:
     """Console errors and uncaught exceptions of the page so far; a test may clear the list."""
     found: list[str] = []
 
@@ -78,6 +99,11 @@ def problems(page: Page) -> list[str]:
         if message.type == "error":
             note(message.text)
 
+    def read_error(error: Error) -> None:
+        note(str(error))
+
     page.on("console", read_console)
-    page.on("pageerror", lambda error: note(str(error)))
-    return found
+    page.on("pageerror", read_error)
+    yield found
+    page.remove_listener("console", read_console)
+    page.remove_listener("pageerror", read_error)

@@ -44,6 +44,7 @@ class Lab:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
+        self.lost = False  # whether a test took a kernel from its notebook
         self._numbers = itertools.count(1)
         self._process = self._start(home, port)
         self._wait()
@@ -102,6 +103,7 @@ class Lab:
 
     def shut_down_kernels(self) -> None:
         """Shut down every kernel, as a restart of the machine would."""
+        self.lost = True
         with urllib.request.urlopen(self.url + "/api/kernels") as answer:
             kernels = json.load(answer)
         for kernel in kernels:
@@ -109,9 +111,15 @@ class Lab:
             urllib.request.urlopen(request).close()
 
 
-def open_notebook(page: Page, lab: Lab, notebook: str, *, dark: bool = False) -> None:
-    """Open a notebook (a path that `put` or `write` returned) and wait until its kernel answers."""
-    page.goto(f"{lab.url}/lab/tree/{notebook}?reset")
+def open_notebook(page: Page, lab: Lab, notebook: str, *, dark: bool = False, anew: bool = False) -> None:
+    """Open a notebook (a path that `put` or `write` returned) and wait until its kernel answers.
+
+    JupyterLab is loaded if the page has it not, or anew.
+    """
+    if anew or not page.url.startswith(lab.url):
+        page.goto(f"{lab.url}/lab/tree/{notebook}?reset")
+    else:
+        page.evaluate("(path) => jupyterapp.commands.execute('docmanager:open', { path })", notebook)
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
     page.wait_for_function("() => window.jupyterapp")
     page.wait_for_function(  # hangs at "Select Kernel" if the notebook names no kernelspec
@@ -153,11 +161,24 @@ def save(page: Page) -> None:
 
 
 def reopen(page: Page, lab: Lab, notebook: str, *, restarted: bool) -> None:
-    """Save the open notebook and open it again, with its kernel alive or after a restart."""
+    """Save the open notebook and load the page again, with its kernel alive or after a restart."""
     save(page)
     if restarted:
         lab.shut_down_kernels()
-    open_notebook(page, lab, notebook)
+    open_notebook(page, lab, notebook, anew=True)
+
+
+def close_all(page: Page) -> None:
+    """Close what is open, unsaved; where JupyterLab asks something, leave it."""
+    page.evaluate(
+        """() => {
+          if (document.querySelector('.jp-Dialog')) return location.assign('about:blank');
+          for (const one of window.jupyterapp ? [...jupyterapp.shell.widgets('main')] : []) {
+            if (one.context) one.context.model.dirty = false;
+            one.close();
+          }
+        }"""
+    )
 
 
 def wrong_outputs(page: Page) -> list[str]:

@@ -30,21 +30,6 @@ def opened(page: Page, lab: Lab, *, dark: bool = False) -> str:
     return notebook
 
 
-def test_live_in_place_of_the_picture_and_back(lab: Lab, page: Page, problems: list[str]) -> None:
-    notebook = opened(page, lab)
-    pictures, numbers = page.locator(".jp-OutputArea-output img"), page.locator(".wid-static p")
-    expect(pictures).to_have_count(2)
-    for hidden in (pictures.first, numbers.first):
-        expect(hidden).to_be_hidden()
-    expect(explorer(page, 0)).to_be_visible()
-    assert wrong_outputs(page) == []
-    assert problems == []
-    reopen(page, lab, notebook, restarted=True)
-    for shown in (pictures.first, pictures.last, numbers.first, numbers.last):
-        expect(shown).to_be_visible()
-    expect(explorer(page, 0)).to_have_count(0)
-
-
 def test_by_keyboard(lab: Lab, page: Page, problems: list[str]) -> None:
     opened(page, lab)
     words = explorer(page, 0)
@@ -110,3 +95,18 @@ def test_colours_follow_the_theme(lab: Lab, page: Page) -> None:
     assert min(int(part) for part in light[light.index("(") + 1 : -1].split(",")[:3]) > 180
     text = explorer(page, 0).locator(".soft").first.evaluate("node => getComputedStyle(node).color")
     assert text == "rgb(163, 173, 184)"
+
+
+def test_live_in_place_of_the_picture_and_back(lab: Lab, page: Page, problems: list[str]) -> None:
+    notebook = opened(page, lab)
+    pictures, numbers = page.locator(".jp-OutputArea-output img"), page.locator(".wid-static p")
+    expect(pictures).to_have_count(2)
+    for hidden in (pictures.first, numbers.first):
+        expect(hidden).to_be_hidden()
+    expect(explorer(page, 0)).to_be_visible()
+    assert wrong_outputs(page) == []
+    assert problems == []
+    reopen(page, lab, notebook, restarted=True)
+    for shown in (pictures.first, pictures.last, numbers.first, numbers.last):
+        expect(shown).to_be_visible()
+    expect(explorer(page, 0)).to_have_count(0)

@@ -14,17 +14,6 @@ from tests.test_words import CELL
 pytestmark = pytest.mark.browser
 
 
-def test_runs_saves_and_opens_again(lab: Lab, page: Page) -> None:
-    notebook = lab.write("n = 20 + 1", "n * 2")
-    open_notebook(page, lab, notebook)
-    run_all(page)
-    output = page.locator(".jp-OutputArea-output", has_text="42")
-    output.wait_for()
-    reopen(page, lab, notebook, restarted=True)
-    output.wait_for()
-    assert wrong_outputs(page) == []
-
-
 def test_reports_errors_and_stderr(lab: Lab, page: Page, problems: list[str]) -> None:
     open_notebook(page, lab, lab.write("import sys; print('careful', file=sys.stderr)", "1 / 0"))
     run_all(page)
@@ -69,3 +58,14 @@ def test_a_word_leads_to_the_cell_that_introduces_it(lab: Lab, page: Page) -> No
         arg=cell,
         timeout=30_000,
     )
+
+
+def test_runs_saves_and_opens_again(lab: Lab, page: Page) -> None:
+    notebook = lab.write("n = 20 + 1", "n * 2")
+    open_notebook(page, lab, notebook)
+    run_all(page)
+    output = page.locator(".jp-OutputArea-output", has_text="42")
+    output.wait_for()
+    reopen(page, lab, notebook, restarted=True)
+    output.wait_for()
+    assert wrong_outputs(page) == []

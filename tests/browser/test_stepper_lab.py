@@ -92,7 +92,7 @@ def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
     book["metadata"]["somebody"] = "else"  # another content: JupyterLab has not signed it
     clone = path.with_name("clone.ipynb")
     clone.write_text(json.dumps(book), encoding="utf-8")
-    open_notebook(page, lab, str(clone.relative_to(lab.root)))
+    open_notebook(page, lab, str(clone.relative_to(lab.root)), anew=True)
     assert page.locator(".jp-OutputArea-output.jp-mod-trusted").count() == 0
     table = page.locator(".jp-OutputArea-output table")
     assert in_sight(page) == ["picture", "numbers"]
@@ -128,6 +128,7 @@ def test_a_cell_run_again_and_a_kernel_restarted(lab: Lab, page: Page, problems:
     run_all(page)
     expect(page.locator(".wid-stepper")).to_have_count(1)
     expect(live(page)).to_have_attribute("data-event", "1")
+    lab.lost = True
     page.evaluate("async () => { await jupyterapp.shell.currentWidget.sessionContext.restartKernel(); }")
     live(page).get_by_role("button", name="Next").click()
     assert grid(read(page), 5) == expected_marks(trace, "cached", 2), "it needs no kernel"

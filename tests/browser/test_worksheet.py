@@ -1,4 +1,4 @@
-"""The worksheet and the card print on one sheet each; the worksheet is blank, the card is notebook 09's."""
+"""The worksheets, their answers and the card print on one sheet each; the card is notebook 09's."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import make_card
+import make_sheets
 import make_worksheet
 import pytest
 from playwright.sync_api import Page
 
 from helpers import toy
 from tests.machine import ROOT
+
+TO_PRINT: dict[str, Callable[[], str]] = {
+    "walk": make_worksheet.worksheet,
+    "walk-answers": lambda: make_worksheet.worksheet(True),
+    "card": make_card.card,
+    **{name: partial(str, text) for name, text in make_sheets.sheets().items()},
+}
 
 
 def pages(pdf: bytes) -> int:
@@ -30,11 +39,13 @@ def sheet(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
-@pytest.mark.parametrize("text", [make_worksheet.worksheet, make_card.card])
+@pytest.mark.parametrize("text", TO_PRINT.values(), ids=TO_PRINT)
 def test_it_prints_on_one_sheet(page: Page, text: Callable[[], str], paper: str) -> None:
     page.set_content(text())
     assert pages(page.pdf(format=paper)) == 1
-    page.add_style_tag(content="footer { margin-top: 120mm }")  # a page more is counted as one
+    page.add_style_tag(
+        content="body::after { display: block; height: 120mm; content: '' }"
+    )  # a page more is counted as one
     assert pages(page.pdf(format=paper)) == 2
 
 

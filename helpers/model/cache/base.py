@@ -8,6 +8,11 @@ asks it, and works nothing of that out by itself. In one pass over T new tokens 
     mask(T, layer)              in each layer: which of the rows handed out each new token may look at
     advance(T)                  once, after the last layer: the new tokens count from now on
 
+A layer that keeps a state instead of rows asks, in place of append and mask:
+
+    state(layer)                what the tokens so far have left, of one size whatever their number
+    keep_state(layer, state)    the state after the new tokens
+
 Until `advance` nothing has happened: a pass that fails leaves the cache as it was. Tokens seen (`length`) and
 rows kept (`n_kept`) are two numbers: a window drops rows and goes on counting. Rows may be stored in any
 form, as long as `append` hands out plain keys and values.
@@ -16,6 +21,7 @@ form, as long as `append` hands out plain keys and values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -39,6 +45,13 @@ class Sizes(Protocol):
     def max_seq_len(self) -> int: ...
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A place in a text that a cache can return to; see `KVCache.snapshot`."""
+
+    length: int
+
+
 class KVCache:
     """Keys and values of every token so far, the newest last: what the kinds of cache have in common.
 
@@ -52,10 +65,13 @@ class KVCache:
     Attributes:
         length: tokens seen.
         changes: goes up with every `advance` and `truncate`: who left it can tell whether it was used.
-        goes_back: whether `truncate` reaches every earlier length; not where rows leave or are rounded.
+        goes_back: whether `truncate` reaches every earlier length; not where rows leave, are rounded,
+            or are taken into a state.
+        state_layers: layers that keep a state.
     """
 
     goes_back = True
+    state_layers: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -127,6 +143,15 @@ class KVCache:
         """
         raise NotImplementedError
 
+    def state(self, layer: int) -> Tensor:
+        """Return what the tokens so far have left in a layer that keeps a state, (B, H, D, Dv)."""
+        told = f"a {type(self).__name__} keeps rows in layer {layer}, where a state is asked for"
+        raise ValueError(f"{told}; expected a StateCache(model.config)")
+
+    def keep_state(self, layer: int, state: Tensor) -> None:
+        """Take the state after the new tokens, (B, H, D, Dv); it counts from `advance` on."""
+        self.state(layer)
+
     def advance(self, T: int) -> None:
         """Count T tokens as stored; the model calls it once a pass, after the last layer."""
         self.check_room(T)
@@ -138,6 +163,14 @@ class KVCache:
         self.check_length(length)
         self.length = int(length)
         self.changes += 1
+
+    def snapshot(self) -> Snapshot:
+        """Return what `restore` needs to come back here: where rows stay, the length."""
+        return Snapshot(self.length)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to where a snapshot of this cache was taken; errors as in `truncate`."""
+        self.truncate(snapshot.length)
 
     def copy_from(self, other: KVCache) -> None:
         """Take the rows of a prefilled cache, of one sequence for all of this: several samples, one prefill.
@@ -270,6 +303,10 @@ class KVCache:
                     f"this cache was made for {name} {mine}, the pass has {name} {theirs}; expected the "
                     "same: make a cache with the model's config, dtype and device, and the batch's size"
                 )
+        wanted = tuple(getattr(sizes, "state_layers", ()))
+        if self.state_layers != wanted:
+            told = f"a {type(self).__name__} with states in layers {self.state_layers} came in"
+            raise ValueError(f"{told}; expected them in {wanted}: make a StateCache(model.config)")
         self.check_longest(sizes)
 
     def check_longest(self, sizes: Sizes) -> None:

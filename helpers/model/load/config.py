@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from helpers.arguments import check_whole
-from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig
+from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, StateConfig
 from helpers.model.load.files import read_json, reading
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
@@ -19,7 +19,9 @@ ARCHITECTURES = {
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
+    "watch_it_decode": "StateTransformer",  # of this project: no other opens it
 }
+ROWS, STATE = "full_attention", "linear_attention"  # what layer_types calls a layer
 SIZES = {  # a key of config.json, and our name for it
     "num_hidden_layers": "n_layers",
     "num_attention_heads": "n_heads",
@@ -32,6 +34,10 @@ SIZES = {  # a key of config.json, and our name for it
 }
 LATENT_SIZES = {key: name for key, name in SIZES.items() if name not in ("n_kv_heads", "head_dim")}
 LATENT_SIZES |= {"kv_lora_rank": "rank", "qk_rope_head_dim": "rope_dim", "qk_nope_head_dim": "head_dim"}
+KINDS: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
+    "deepseek_v3": (LatentConfig, LATENT_SIZES),
+    "watch_it_decode": (StateConfig, SIZES),
+}
 # What `transformers` takes for a key that is missing, as in files older than the key; sizes must be told.
 DEFAULTS: dict[str, Any] = dict.fromkeys([*SIZES, *LATENT_SIZES]) | {
     "rms_norm_eps": 1e-6,
@@ -72,12 +78,15 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     data = DEFAULTS | {"sliding_window": WINDOWS.get(kind)} | data
     heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
-    kind_of_config, keys = (LatentConfig, LATENT_SIZES) if kind == "deepseek_v3" else (ModelConfig, SIZES)
+    kind_of_config, keys = KINDS.get(kind, (ModelConfig, SIZES))
     sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
     sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
-    rope = rope_of(data)
+    rope, kept = rope_of(data), dict[str, Any]()
+    if kind == "watch_it_decode":
+        kept["state_layers"] = states_of(data)
     config = kind_of_config(
         **sizes,
+        **kept,
         rope_theta=rope["rope_theta"],
         rope_scaling=scaling_of(rope),
         norm_eps=data["rms_norm_eps"],
@@ -95,6 +104,8 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     kind, rope, keys = "qwen2" if config.qkv_bias else "llama", None, SIZES
     if isinstance(config, LatentConfig):
         kind, keys = "deepseek_v3", LATENT_SIZES
+    if isinstance(config, StateConfig):
+        kind = "watch_it_decode"
     if config.rope_scaling is not None:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
         rope[ORIGINAL] = rope.pop("original_max_seq_len")
@@ -103,6 +114,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
         "model_type": kind,
         **{theirs: getattr(config, ours) for theirs, ours in keys.items()},
         **(fixed_by(config) if isinstance(config, LatentConfig) else {}),
+        **({"layer_types": types_of(config)} if isinstance(config, StateConfig) else {}),
         "rope_theta": config.rope_theta,
         "rope_scaling": rope,
         "rms_norm_eps": config.norm_eps,
@@ -124,6 +136,19 @@ def fixed_by(config: LatentConfig) -> dict[str, Any]:
         "num_key_value_heads": config.n_heads,
         "head_dim": config.rope_dim,
     }
+
+
+def types_of(config: StateConfig) -> list[str]:
+    """Return what config.json calls each layer."""
+    return [STATE if layer in config.state_layers else ROWS for layer in range(config.n_layers)]
+
+
+def states_of(data: dict[str, Any]) -> tuple[int, ...]:
+    """Return the layers that keep a state; ValueError if config.json does not say it of each."""
+    kinds = data.get("layer_types")
+    if not isinstance(kinds, list) or len(kinds) != data["num_hidden_layers"] or {*kinds} - {ROWS, STATE}:
+        raise ValueError(f"layer_types is {kinds!r}; expected {ROWS} or {STATE} of each layer")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == STATE)
 
 
 def refuse_unequal(data: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -190,6 +215,8 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
     if not isinstance(told, list) or any(name != ARCHITECTURES[kind] for name in told):
         raise ValueError(f"architectures {told!r} are not supported; expected {ARCHITECTURES[kind]!r}")
     kinds = data.get("layer_types") or []
+    if kind == "watch_it_decode":  # says it of each layer
+        kinds = [name for name in kinds if name != STATE]
     if not isinstance(kinds, list) or any(x not in ("full_attention", "sliding_attention") for x in kinds):
         raise ValueError(f"layer_types {kinds!r} are not supported; expected full_attention")
     refuse_other(data)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from helpers.model.config import ModelConfig
-from helpers.model.latent import model_of
+from helpers.model.kinds import model_of
 from helpers.model.load.files import CheckpointError
 from helpers.model.transformer import Transformer
 

@@ -1,0 +1,132 @@
+"""Exercises and guesses of notebook 22, the museum: `from helpers.check import n22 as check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
+from helpers.museum import EXHIBITS, Ask, Exhibit
+
+# Texts that the notebook does not show.
+HIDDEN = (
+    "Tomas lives in Berlin . Saturday is windy in Berlin . Tomas saw a bird in the garden . "
+    "Tomas swam in the river . A cat slept in the harbor . Signed",
+    "This is the diary of Amir from Istanbul . Amir walked to the garden in Istanbul . The morning in "
+    "Istanbul was rainy . Tuesday is snowy in Istanbul . There was thunder over the river . Signed",
+)
+
+
+class Letter(Guess):
+    """A guess that stands in the cell that compares it."""
+
+    def __repr__(self) -> str:
+        asked = 'Write "a", "b" or "c" in place of None, and run the cell again. The answer is folded below.'
+        return asked if self.guess is None else super().__repr__()
+
+
+def cause(exhibit: Exhibit, guess: str | None) -> Guess:
+    """Compare a letter with that of an exhibit's cause."""
+    return Letter(guess, "abc"[exhibit.cause], f"{exhibit.causes[exhibit.cause]}.".capitalize())
+
+
+def served(answer: Callable[..., Any], name: str, text: str) -> str:
+    """Return what an exhibit says when it is repaired by a reader's function."""
+    return EXHIBITS[name].answer(Ask(text), shipped=True, repair=answer).words
+
+
+def mask(T: int, length: int, pads: int, offset: bool = True) -> Tensor:
+    """Return who may look at whom: (T, length + T)."""
+    keys, at = torch.arange(length + T), torch.arange(T)[:, None] + length * offset
+    return (keys <= at) & (keys >= pads)
+
+
+def made(answer: Callable[..., Any], *given: Any) -> Any:
+    """Return what a function gives, or what an exhibit says that is repaired by it."""
+    return served(answer, *given) if isinstance(given[0], str) else answer(*given)
+
+
+visible = Exercise(
+    name="visible",
+    todo="let visible return a tensor of bools, (T, length + T).",
+    cases=[
+        *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
+        Case(("corner", HIDDEN[0]), "the repaired room `corner`, asked what you have not seen,"),
+        Case(("padding", HIDDEN[1]), "the repaired room `padding`, asked what you have not seen,"),
+    ],
+    right=mask,
+    run=made,
+    wrong=[
+        "the mask begins at the first row; the new tokens stand behind `length` rows that are there.",
+        lambda T, length, pads: mask(T, length, pads, offset=False),
+        "the padding is seen by a single token: hide it in every pass.",
+        lambda T, length, pads: mask(T, length, pads if T > 1 else 0),
+        "the padding is seen: columns before `pads` are nobody's words.",
+        lambda T, length, pads: mask(T, length, 0),
+        "tokens look ahead, at those after them in the same pass.",
+        lambda T, length, pads: (torch.arange(length + T) >= pads).expand(T, -1),
+        "a token sees itself, too.",
+        lambda T, length, pads: mask(T, length, pads) & ~torch.ones(T, length + T).bool().triu(length),
+        "one column too many is hidden: `pads` of them, from 0 on.",
+        lambda T, length, pads: mask(T, length, pads + 1),
+    ],
+    said="one mask for both rooms: behind the rows that are there, and never the padding.",
+)
+
+
+def newest(at: Sequence[Sequence[int]]) -> int:
+    """Return where the next token stands."""
+    return max((layer[-1] + 1 for layer in at if len(layer)), default=0)
+
+
+next_position = Exercise(
+    name="next_position",
+    todo="let next_position return a whole number.",
+    cases=[
+        Case(([[0, 1, 2], [0, 1, 2]],)),
+        Case(([[3, 4, 5], [0, 1, 2, 3, 4, 5]],)),
+        Case(([[0, 1, 2, 3, 4, 5, 6], [4, 5, 6]],)),
+        Case(([[3, 4, 5], [3, 4, 5]],)),
+        Case(([[0, 1, 7, 8, 9], [0, 1, 7, 8, 9]],)),
+        Case(([[], []],), trap="an empty cache keeps no row: the first token stands at 0."),
+        Case(("shift", HIDDEN[0]), "the repaired room `shift`, asked what you have not seen,"),
+        Case(("slides", HIDDEN[1]), "the repaired room `slides`, asked what you have not seen,"),
+    ],
+    right=newest,
+    run=made,
+    wrong=[
+        "layer 0 was asked how many rows it keeps; it keeps a window.",
+        lambda at: len(at[0]),
+        "rows were counted; where all layers let rows go, no layer's count is the position.",
+        lambda at: max(map(len, at)),
+        "where the newest token stands; the next one stands one further.",
+        lambda at: max((layer[-1] for layer in at if len(layer)), default=0),
+        "rows were counted from the oldest on; between two rows others may have left.",
+        lambda at: at[0][0] + len(at[0]) if len(at[0]) else 0,
+    ],
+    said="the newest row knows where it stands, however many others have left.",
+)
+
+
+def which(text: str) -> str:
+    """Say which of two exhibits goes wrong on a text."""
+    wrong = [name for name in ("padding", "shift") if EXHIBITS[name].parts(Ask(text)) != "equal"]
+    return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]
+
+
+second = Exercise(
+    name="second",
+    todo="write a text of words that the model knows.",
+    cases=[Case((), "padding and shift: of the two")],
+    right="Today weather is so",
+    run=which,
+    wrong=[
+        "the window drops rows of this text, and it is padded: try a much shorter one, or a longer one.",
+        HIDDEN[0],
+    ],
+    said="a text that one of the two causes cannot touch tells them apart.",
+)

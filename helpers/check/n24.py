@@ -1,0 +1,138 @@
+"""Exercises of notebook 24, only valid words: `from helpers.check import n24 as check`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from helpers import grammar
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess, nearest
+
+Endings = set[tuple[str, ...]]
+
+SEA = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
+
+left = Exercise(
+    name="left",
+    todo="let left return what is left of the endings that begin with the word.",
+    cases=[
+        Case((endings, word), f"left after {word!r}", trap=trap)
+        for endings, word, trap in [
+            (SEA, "the", ""),
+            (SEA, "over", ""),
+            (SEA, "sea", ""),
+            ({("calm",), ("cold",)}, "calm", ""),
+            ({(), ("calm",)}, "calm", "an empty ending has no first word."),
+            ({("so", "so", "cold")}, "so", ""),
+        ]
+    ],
+    right=grammar.left,
+    run=lambda answer, endings, word: sorted(
+        " ".join(ending) or "an empty ending" for ending in answer(endings, word)
+    ),
+    wrong=[
+        "the word is written: it is not left.",
+        lambda endings, word: {ending for ending in endings if ending[:1] == (word,)},
+        "endings that begin with another word are out, for good.",
+        lambda endings, word: {ending[1:] if ending[:1] == (word,) else ending for ending in endings},
+        "only an ending's first word can come next, not one in its middle.",
+        lambda endings, word: {ending[ending.index(word) + 1 :] for ending in endings if word in ending},
+        "one word goes from the front of an ending, not each that is alike.",
+        lambda endings, word: {
+            tuple(w for w in ending if w != word) for ending in endings if ending[:1] == (word,)
+        },
+        "what is at its end stays as an empty ending: here the text may stop.",
+        lambda endings, word: {ending[1:] for ending in endings if ending[:1] == (word,) and ending[1:]},
+        "several endings may begin with the word; keep what is left of each.",
+        lambda endings, word: set(sorted(ending[1:] for ending in endings if ending[:1] == (word,))[:1]),
+    ],
+    said="two endings are left after the, one after over, and after calm an empty one.",
+)
+
+NONE = grammar.NONE
+
+only_valid = Exercise(
+    name="only_valid",
+    todo="let only_valid return the logits with -inf for each word that may not come.",
+    cases=[
+        (np.array([2.0, 1.0, 3.0]), np.array([3, NONE, 4])),
+        (np.array([2.0, -1.0, 3.0, 0.5]), np.array([0, NONE, NONE, 2])),
+        (np.array([-2.0, -1.0, -3.0]), np.array([5, NONE, 5])),
+        (np.array([0.0, 7.0]), np.array([1, 1])),
+    ],
+    right=grammar.masked,
+    wrong=[
+        "a logit of 0 is not impossible: e to the power of 0 is 1. Write -inf.",
+        lambda logits, following: np.where(following != NONE, logits, 0.0),
+        lambda logits, following: logits * (following != NONE),
+        "state 0 is a state: its word may come. Only NONE, which is -1, forbids one.",
+        lambda logits, following: np.where(following > 0, logits, -np.inf),
+        "the wrong way round: the words that may come keep their logits.",
+        lambda logits, following: np.where(following == NONE, logits, -np.inf),
+        "the words that may come keep their logits as they are: the model chooses among them.",
+        lambda logits, following: np.where(following != NONE, 0.0, -np.inf),
+        "a large negative number is not -inf: keep the word impossible whatever the others are.",
+        *(
+            lambda logits, following, low=low: np.where(following != NONE, logits, low)
+            for low in (-1.0, -100.0, -1e4, -1e9)
+        ),
+    ],
+    said="the words that may come keep their logits, also where the next state is 0.",
+)
+
+# From 0: a word, then two ways; the first goes on with two words, the second with one; both end in 5.
+FORK = np.full((6, 4), NONE)
+FORK[[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 1, 2]] = [1, 2, 4, 3, 5, 5]
+
+
+def run_of(table: np.ndarray, state: int, most: int = 9, states: bool = False) -> list[int]:
+    """Return the forced words, `most` of them at most, or the states after them."""
+    run = grammar.forced(table, state)[:most]
+    return grammar.walk(table, state, run) if states else run
+
+
+def through(table: np.ndarray, state: int) -> list[int]:
+    """Return words to the end, the first that may come where there are several."""
+    run = list[int]()
+    while len(may := np.flatnonzero(table[state] != NONE)):
+        run.append(int(may[0]))
+        state = table[state, run[-1]]
+    return run
+
+
+must_come = Exercise(
+    name="must_come",
+    todo="let must_come return the words that must come next.",
+    cases=[
+        Case((FORK, 0), "must_come from state 0"),
+        Case((FORK, 2), "must_come from state 2"),
+        Case((FORK, 4), "must_come from state 4"),
+        Case((FORK, 1), "must_come from state 1, a choice", trap="no word is forced: give []."),
+        Case((FORK, 5), "must_come from state 5, the end", trap="at the end no word may come: give []."),
+    ],
+    right=grammar.forced,
+    wrong=[
+        "go on from the state after the word: several in a row may be forced.",
+        lambda table, state: run_of(table, state, most=1),
+        "stop before a state where several words may come: there is a choice.",
+        through,
+        "return the words, the columns of the table, not the states after them.",
+        lambda table, state: run_of(table, state, states=True),
+        "the model chooses only where several words may come.",
+        lambda table, state: np.flatnonzero(table[state] != NONE).tolist(),
+    ],
+    said="one word before a choice, two to the end, and none where two may come or nothing follows.",
+)
+
+
+def warm(guess: Any) -> Guess:
+    """Compare a guess with what asking again makes of "warm"."""
+    why = "A whole text counts. delicious after nice is so rare that nice delicious hardly ever comes."
+    return Guess(guess, "more", why)
+
+
+def faster(guess: Any, one_by_one: float, jumping: float) -> Guess:
+    """Compare a guess, 2, 7 or 49, with the ratio of two measured times."""
+    return nearest(guess, (2, 7, 49), one_by_one / jumping, "49 passes against 7.")

@@ -1,0 +1,130 @@
+"""A cache that keeps a state in some layers, and rows in the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers.model.cache.base import Snapshot
+from helpers.model.cache.growing import GrowingCache
+
+
+@dataclass(frozen=True)
+class StateSnapshot(Snapshot):
+    """A `StateCache` as it was: what it held then, not a copy, as states and rows are never written over."""
+
+    states: dict[int, Tensor]
+    rows: tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its states: what each place to return to costs."""
+        return sum(state.nbytes for state in self.states.values())
+
+
+class StateCache(GrowingCache):
+    """One state a head in the layers `sizes.state_layers`, of one size whatever the text; rows in the others.
+
+    A state is a sum, out of which no token can be taken. So `truncate` reaches the present length and 0 only,
+    and `restore` a place where a `snapshot` was taken. Without such layers it is a `GrowingCache`.
+
+    Attributes:
+        states: of each such layer, (B, H, D, Dv); zeros before the first token.
+    """
+
+    def allocate(self) -> None:
+        """Start without rows, and with states of zeros."""
+        super().allocate()
+        self.state_layers = tuple(getattr(self.sizes, "state_layers", ()))
+        self.goes_back = not self.state_layers
+        self.states, self._new = {layer: self.zeros() for layer in self.state_layers}, dict[int, Tensor]()
+
+    def zeros(self) -> Tensor:
+        """Return the state of a layer before the first token."""
+        sizes: Any = self.sizes
+        shape = self.batch, sizes.n_heads, sizes.k_dim, sizes.v_dim
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def rows_of(self, layer: int) -> int:
+        """Rows kept."""
+        return 0 if layer in self.states else self.length
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store new rows of a layer that keeps them; see `KVCache.append`."""
+        if layer in self.states:
+            raise ValueError(
+                f"rows came in for layer {layer}, which keeps a state; expected keep_state(layer, state)"
+            )
+        return super().append(layer, k, v)
+
+    def state(self, layer: int) -> Tensor:
+        """Return the state that the tokens so far have left; see `KVCache.state`."""
+        return self.states[layer] if layer in self.states else super().state(layer)
+
+    def keep_state(self, layer: int, state: Tensor) -> None:
+        """Take the state after the new tokens; it counts from `advance` on."""
+        old = self.state(layer)
+        if (state.shape, state.dtype) != (old.shape, old.dtype):
+            told = f"a state {tuple(state.shape)} of {state.dtype} came in"
+            raise ValueError(f"{told}; expected {tuple(old.shape)} of {old.dtype}")
+        self._new[layer] = state
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored, and the states that have taken them."""
+        super().advance(T)
+        self.states, self._new = self.states | self._new, {}
+
+    def truncate(self, length: int) -> None:
+        """Go back to the present length or to 0; to another one only if no layer keeps a state."""
+        super().truncate(length)
+        self._new = {}
+        if not length:
+            self.states = {layer: self.zeros() for layer in self.states}
+
+    def snapshot(self) -> StateSnapshot:
+        """Return what it holds now, for `restore`."""
+        return StateSnapshot(self.length, dict(self.states), (tuple(self.k), tuple(self.v)))
+
+    def restore(self, snapshot: Any) -> None:
+        """Hold what it held when the snapshot was taken, whatever has come since."""
+        self.states, self._new = dict(snapshot.states), {}
+        self.k, self.v = map(list, snapshot.rows)
+        self.length = snapshot.length
+        self.changes += 1
+
+    def check_goes_back(self) -> None:
+        """Raise ValueError if a layer keeps a state."""
+        if not self.goes_back:
+            raise ValueError(f"a {type(self).__name__} came in; {self.told}")
+
+    def check_length(self, length: int) -> None:
+        """Raise ValueError unless it can go back to so many tokens."""
+        super().check_length(length)
+        if not self.goes_back and length not in (0, self.length):
+            raise ValueError(f"length is {length}, {self.length} tokens are in; {self.told}")
+
+    @property
+    def told(self) -> str:
+        """What stands in the way of going back, and what to do."""
+        layers = ", ".join(map(str, self.state_layers))
+        return (
+            f"layers {layers} keep a state, a sum that no token can be taken out of; expected all of them or "
+            "none, or restore(snapshot) of a snapshot() taken there"
+        )
+
+    @property
+    def n_kept(self) -> int:
+        """Rows stored, in the layers that keep any."""
+        return max(map(self.rows_of, range(self.n_layers)))
+
+    def kept(self, b: int = 0) -> range:
+        """Return where the tokens stand whose rows are stored, in the first layer."""
+        return range(self.rows_of(0))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the states, which stay as they are, and of the rows."""
+        return super().nbytes + sum(state.nbytes for state in self.states.values())

@@ -1,0 +1,126 @@
+"""Replies of one form: at each word the model's logits are masked by what may come next there.
+
+The mask comes behind the model and changes no row. Where only one word may come it is taken without a pass
+of its own, and with drafts the state of the form goes back as the rows do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from helpers.grammar import NONE, end_of, forced, masked, walk
+from helpers.model.cache import KVCache
+from helpers.model.generate import prefill
+from helpers.model.speculate import Draft, Drafter, Sampler, speculate_round
+from helpers.model.transformer import Transformer
+from helpers.sampling import GREEDY, Chooser, Sampling
+
+
+def write(
+    model: Transformer,
+    prompt: list[int],
+    table: np.ndarray,
+    choose: Chooser,
+    cache: KVCache,
+    jump: bool = True,
+) -> tuple[list[int], list[int]]:
+    """Write a text of a form.
+
+    Args:
+        prompt: ids, before the form begins.
+        table: the form's, (states, V), as of `tabulate`.
+        choose: from logits (V,) to a token.
+        cache: an empty one; afterwards it has the rows of all tokens before the last that was chosen.
+        jump: words that must come run along with what comes before; without it, each has a pass of its own.
+
+    Returns:
+        The new ids, and where those stand that were chosen, from 0: a pass each.
+
+    Raises:
+        ValueError: the text does not fit into the cache.
+    """
+    text, state = [*prompt], 0
+    chosen: list[int] = []
+    while True:
+        run = forced(table, state) if jump else []
+        text += run
+        state = end_of(table, state, run)
+        if (table[state] == NONE).all():
+            return text[len(prompt) :], chosen
+        logits = prefill(model, text[cache.length :], cache)[0].numpy()
+        chosen.append(len(text) - len(prompt))
+        text.append(choose(masked(logits, table[state])))
+        state = table[state, text[-1]]
+
+
+class ValidSampler(Sampler):
+    """Judges drafted tokens as `Sampler` does, by masked logits.
+
+    Attributes:
+        state: of the form, behind the last word that was written. A refused word was not written.
+    """
+
+    def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
+        super().__init__(sampling, table.shape[1])
+        self.table, self.state = table, 0
+
+    def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
+        """See `Sampler.judge`; a drafted token that may not come is refused."""
+        states = [self.state, *walk(self.table, self.state, draft.tokens)]
+        said = super().judge(draft, self.mask(states, logits))
+        self.state = end_of(self.table, self.state, said)
+        return said
+
+    def mask(self, states: Sequence[int], logits: np.ndarray) -> np.ndarray:
+        """Mask each place's logits, (d + 1, V); behind a word that may not come, or the end, none counts."""
+        at = [self.table[state] if self.goes_on(state) else np.zeros(logits.shape[1]) for state in states]
+        return masked(logits, np.array(at))
+
+    def goes_on(self, state: int) -> bool:
+        """Whether some word may come in this state."""
+        return state != NONE and bool((self.table[state] != NONE).any())
+
+
+class StaysAhead(ValidSampler):
+    """A bug on purpose: after a refused word the state stays where the draft had led it.
+
+    Attributes:
+        wrong: of each pass with a wrong end, the drafted words, the state after each, what was written.
+    """
+
+    def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
+        super().__init__(table, sampling)
+        self.wrong = list[tuple[list[int], list[int], list[int]]]()
+
+    def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
+        """See `Sampler.judge`."""
+        states = [self.state, *walk(self.table, self.state, draft.tokens)]
+        said = super().judge(draft, logits)
+        right, ahead = self.state, [state for state in states if state != NONE][-1]
+        following = int(self.table[ahead, said[-1]])
+        self.state = ahead if following == NONE else following
+        if self.state != right:
+            self.wrong.append((draft.tokens, states[1:], said))
+        return said
+
+
+def write_with_drafts(
+    model: Transformer,
+    prompt: list[int],
+    sampler: ValidSampler,
+    drafter: Drafter,
+    cache: KVCache,
+    k: int = 4,
+) -> tuple[list[int], int]:
+    """Write a text of the sampler's form, k tokens drafted for a pass; return the new ids and the passes.
+
+    Errors as in `speculate_round`.
+    """
+    text, passes, ends = [*prompt], 0, model.config.eos_ids
+    while sampler.goes_on(sampler.state):
+        drafts = k if cache.length else 0
+        text += speculate_round(model, text, drafts, drafter, cache, sampler, ends)[1]
+        passes += 1
+    return text[len(prompt) :], passes

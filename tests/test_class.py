@@ -1,0 +1,148 @@
+"""A class: lessons that add up and name cells that are there, sheets whose answers hold, who solved what."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import collect
+import make_class
+import make_sheets
+import make_worksheet
+import nbformat
+import pytest
+
+from helpers.check import n17
+from helpers.cost.models import MODELS
+from tests.exercises import DETAILS, FENCE, asked
+from tests.machine import ROOT
+
+LESSONS = re.findall(r"^## (Lesson \d: .+?)$(.+?)(?=^## )", make_class.text(), re.MULTILINE | re.DOTALL)
+ROWS = re.compile(r"^\| (\d+) \| .+ \| (\d\d): (.+) \|$", re.MULTILINE)
+new = nbformat.v4
+
+
+@pytest.mark.parametrize(("name", "text"), LESSONS)
+def test_a_lesson_takes_fifty_minutes(name: str, text: str) -> None:
+    minutes = [int(row[0]) for row in ROWS.findall(text)]
+    assert sum(minutes) == 50
+    assert len(minutes) == len(re.findall(r"^\| \d", text, re.MULTILINE)), "all lines are read"
+    for part in ("**Aim.**", "**They need**", "**Questions**", "**What goes wrong in class**"):
+        assert part in text
+    questions = re.findall(r"^\d\. .+?\? .*?(?=^\d\. |^\n)", text, re.MULTILINE | re.DOTALL)
+    assert len(questions) >= 5
+    assert all(re.search(r"\*[^*]+\*\s*$", one) for one in questions), "each has its answer"
+
+
+def test_the_cells_of_a_lesson_have_these_headings() -> None:
+    rows = [row for _, text in LESSONS for row in ROWS.findall(text)]
+    assert len(LESSONS) == 3
+    for _, number, link in rows:
+        found = make_class.LINK.fullmatch(link)
+        assert found, link
+        assert found["path"].startswith(f"notebooks/{number}_")
+        headings = re.findall(r"^#+ (.+)$", make_class.cell_of(found).source, re.MULTILINE)
+        assert found["text"] in headings, f"{found['path']} has no section {found['text']!r} there any more"
+
+
+def told(path: str) -> str:
+    """What a notebook says, in its cells and under them."""
+    cells = nbformat.read(ROOT / path, as_version=4).cells
+    shown = [out for cell in cells for out in cell.get("outputs", [])]
+    said = [out.get("text") or out.data["text/plain"] for out in shown]
+    return "\n".join([cell.source for cell in cells] + said)
+
+
+def test_numbers_of_answers_are_the_notebooks() -> None:
+    for _, text in LESSONS:
+        here = "\n".join(told(path) for path in {found["path"] for found in make_class.LINK.finditer(text)})
+        questions = text.partition("**Questions**")[2].partition("**What goes wrong")[0]
+        for number in re.findall(r"(?<![\w.,])\d[\d,.]*\d(?!\w)", questions):
+            assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d])", here), number
+
+
+def test_slides_show_the_stored_pictures() -> None:
+    page = make_class.slides()
+    slides = make_class.SLIDE.findall(make_class.text())
+    assert len(slides) == page.count('<div class="slide">') > 12
+    assert page.count("<figure><svg ") + page.count("<figure><img ") == len(slides)
+    assert '="" ' not in page, "each has a text alternative"
+    assert not re.search(r"(src|href)=\"(?!data:|notebooks/\w+\.html#)", page.partition("<style>")[2])
+    with pytest.raises(ValueError, match="no picture"):
+        make_class.picture(new.new_code_cell("1"))
+
+
+def test_pages_of_a_class_lead_to_pages() -> None:
+    made = {"index.html", "worksheet.html", "worksheet-answers.html", "card.html", "slides.html"}
+    made |= make_sheets.sheets().keys()
+    page = make_class.teaching()
+    for address in re.findall(r'href="(?!https|data:|#)([^"#]+)', page):
+        assert address in made or (ROOT / address.replace("html", "ipynb")).is_file(), address
+
+
+def test_answers_of_the_memory_sheet() -> None:
+    """By another way than the sheet's: a pupil's sums."""
+    _, told, blocks = make_sheets.memory()
+    llama = MODELS["Llama-3.1-8B"]
+    left = 80 * 2**30 - 2 * llama.n_parameters
+    assert told["row"] == f"{2 * llama.n_layers * llama.n_kv_heads * llama.head_dim * 2:,}"
+    assert next(line[-1] for line in blocks["fits"][2]) == left // 2**30
+    assert (told["all_users"], told["longer_users"]) == (left // 2**32, left // 2**31)
+
+
+def test_answers_of_the_slots_sheet() -> None:
+    """By the right answers of notebook 17's exercises, and a pupil's sums."""
+    _, told, blocks = make_sheets.slots()
+    texts, size, (a, b, c, d, e, f) = make_sheets.LENGTHS, make_sheets.SIZE, make_sheets.REPLIES
+    taken = [line[2:] for line in blocks["pages"][2]]
+    assert tuple(map(sum, zip(*taken, strict=True))) == n17.pages_and_blanks.right([*texts.values()], size)
+    first, text = (
+        range(texts["C"]),
+        [*range(make_sheets.SAME), *range(90, 90 + make_sheets.D - make_sheets.SAME)],
+    )
+    assert told["found"] == n17.shared_pages.right([*first], text, size)
+    assert told["run"] == len(text) - size * told["found"]
+    assert (told["found_late"], told["run_late"]) == (0, len(text) + 1)
+    assert told["steps_static"] == max(a, b, c) + max(d, e, f)
+    assert told["steps_continuous"] == max(a + e, b + f, c + d)
+
+
+def test_blank_sheets_hold_no_answer() -> None:
+    for name, page in make_sheets.sheets().items():
+        assert ("answers" in name) == ('class="solved"' in page)
+        if "answers" not in name:
+            assert not re.search(r"<td>.|<u>.", page.replace("<td></td>", "").replace("<u></u>", ""))
+    walk = make_worksheet.worksheet(True)
+    assert [int(n) for n in re.findall(r'<i class="solved">(\d+)</i>', walk)] == [60, 276, 0, 11, 66, 11]
+    assert '<td class="solved">12.5</td><td class="solved">5</td>' in walk
+
+
+def test_who_solved_what(tmp_path: Path) -> None:
+    """A right notebook, one with a wrong answer, one with an endless loop, and what is no notebook."""
+    path = ROOT / "notebooks/04_kv_cache.ipynb"
+    right, parts = nbformat.read(path, as_version=4), asked(path)
+    for cell in right.cells:
+        for tag in cell.metadata.get("tags", []):
+            if tag.startswith("exercise-"):
+                solution = DETAILS.findall(parts[tag.removeprefix("exercise-")]["solution"])
+                (cell.source,) = FENCE.findall("".join(solution))
+    (tmp_path / "ann").mkdir()
+    nbformat.write(right, tmp_path / "ann" / path.name)
+    for pupil, answer in (("ben", "return [j]"), ("cy", "while True: pass")):
+        cells = ["from helpers.check import n04 as check", f"def stale(layer, j, n): {answer}"]
+        book = new.new_notebook(cells=[new.new_code_cell(source) for source in cells])
+        nbformat.write(book, tmp_path / f"{pupil}.ipynb")
+    (tmp_path / "dot.ipynb").write_text("no notebook")
+    lines = {line.pop("pupil"): line for line in collect.collect(tmp_path, seconds=3)}
+    assert lines == {
+        "ann": {"04 decode_step": "solved", "04 stale": "solved"},
+        "ben": {"04 decode_step": "not yet", "04 stale": "not yet"},
+        "cy": {"04 decode_step": "not yet", "04 stale": "error"},
+        "dot": {},
+    }
+
+
+def test_only_cells_run_that_an_exercise_needs() -> None:
+    cells = ["import os\nn = 1", "def f(x):\n    y = g(x)", "def g(x): return n", "y = 1 / 0", "f = 3"]
+    assert collect.needed(cells, "check.f(f)", at=4) == cells[:3]
+    assert collect.names_of("def f(:")[0] == {"def", "f"}

@@ -1,0 +1,271 @@
+"""Layers that keep a state: two forms of one function, a cache that does not go back, a published model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from helpers.cost.bytes import Full, State, cache_nbytes, layers_of
+from helpers.model import generate as generating
+from helpers.model import state as module
+from helpers.model.cache import GrowingCache, KVCache, StateCache, StaticCache
+from helpers.model.config import StateConfig
+from helpers.model.generate import decode_step, generate, prefill
+from helpers.model.load import load, save
+from helpers.model.speculate import DraftModel, FirstLayers, LookUp, speculate
+from helpers.model.state import StateTransformer, step, triangle
+from tests.tiny import SIZES, enlarge, failing, in_passes, same, tokens
+
+torch.set_num_threads(1)
+
+LAYERS = [(0, 1, 2), (1, 2), (0, 2), (1,)]
+DOUBLE: dict[str, Any] = {"dtype": torch.float64}
+every = pytest.mark.parametrize("layers", LAYERS, ids=str)
+
+
+def tiny_state(layers: tuple[int, ...] = (1, 2), **changed: Any) -> StateTransformer:
+    """A small model in float64 with large weights, and shares kept that differ much."""
+    torch.manual_seed(0)
+    model = StateTransformer(StateConfig(**(SIZES | changed), state_layers=layers)).double()
+    enlarge(model)
+    return model.requires_grad_(False)
+
+
+MODELS = {layers: tiny_state(layers) for layers in LAYERS}
+
+
+def parts(T: int, B: int = 2, H: int = 3, D: int = 4, Dv: int = 5) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Random q, k, v of T tokens, a state before them, and the share of it that each head keeps."""
+    torch.manual_seed(T)
+    qkv = [torch.randn(B, H, T, width).double() for width in (D, D, Dv)]
+    return qkv, torch.randn(B, H, D, Dv).double(), torch.rand(H, 1, 1).double()
+
+
+def stepped(qkv: list[Tensor], state: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    contexts = []
+    for one in zip(*(x.split(1, dim=2) for x in qkv), strict=True):
+        context, state = step(state, g, *one)
+        contexts.append(context)
+    return torch.cat(contexts, dim=2), state
+
+
+@pytest.mark.parametrize("T", [1, 2, 7, 40])
+def test_a_triangle_without_softmax_is_a_step_for_each_token(T: int) -> None:
+    """And both are the sum that they stand for: g to the age, times q · k, times v, written out."""
+    qkv, state, g = parts(T)
+    (contexts, after), (expected, last) = triangle(state, g, *qkv), stepped(qkv, state, g)
+    same(contexts, expected)
+    same(after, last)
+    q, k, v = qkv
+    for t in range(T):
+        whole = g[..., 0] ** (t + 1) * (q[:, :, t, None] @ state)[:, :, 0]
+        for j in range(t + 1):
+            whole = (
+                whole + g[..., 0] ** (t - j) * (q[:, :, t] * k[:, :, j]).sum(-1, keepdim=True) * v[:, :, j]
+            )
+        same(contexts[:, :, t], whole)
+
+
+splits = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+
+
+@every
+@given(split=splits, batch=st.integers(1, 3), seed=st.integers(0, 99))
+@settings(max_examples=8)
+def test_cached_equals_uncached(layers: tuple[int, ...], split: list[int], batch: int, seed: int) -> None:
+    model, split = MODELS[layers], [n for i, n in enumerate(split) if sum(split[: i + 1]) <= 40]
+    ids, cache = tokens(batch, sum(split), seed), StateCache(MODELS[layers].config, batch, **DOUBLE)
+    same(in_passes(model, ids, split, cache), model(ids))
+    n, rows = sum(split), 3 - len(layers)
+    assert (cache.length, cache.n_kept) == (n, n if rows else 0)
+    # 6 heads of 8 × 8 numbers; rows of 3 heads of 8 and 8.
+    assert cache.nbytes == batch * 8 * (len(layers) * 6 * 8 * 8 + rows * n * 3 * (8 + 8))
+    assert cache.nbytes == batch * cache_nbytes(layers_of(model.config), n, 4) * 2
+
+
+def test_chunks_inside_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = MODELS[0, 2], tokens(2, 23)
+    expected = model(ids)
+    for chunk in (1, 5, 23):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        same(model(ids), expected)
+
+
+def test_sizes() -> None:
+    config: Any = MODELS[1, 2].config
+    assert config.n_parameters == sum(p.numel() for p in MODELS[1, 2].parameters())
+    assert config.cache_nbytes_per_token() == 3 * (8 + 8) * 4
+    assert (config.state_nbytes(), tiny_state((0, 1, 2)).config.cache_nbytes_per_token()) == (
+        2 * 6 * 64 * 4,
+        0,
+    )
+    assert layers_of(config) == [Full(3, 8, 8), State(384), State(384)]
+    shares = StateTransformer(config).get_parameter("layers.1.self_attn.decay").sigmoid().tolist()
+    assert [round(share, 3) for share in (shares[0], shares[-1])] == [0.875, 0.998]
+
+
+@pytest.mark.parametrize("layers", [(), (3,), (2, 1), (1, 1), (-1,), (True,)])
+def test_layers_that_are_none(layers: Any) -> None:
+    with pytest.raises(ValueError, match=r"state_layers is .*; expected"):
+        StateConfig(**SIZES, state_layers=layers)
+
+
+def test_a_file_keeps_which_layers_have_a_state(tmp_path: Any) -> None:
+    model = MODELS[0, 2]
+    save(model, tmp_path)
+    loaded = load(tmp_path)
+    assert loaded.config == model.config
+    assert torch.equal(loaded(tokens(1, 9)), model(tokens(1, 9)))
+
+
+# What a state cannot do.
+
+
+@every
+def test_it_goes_back_to_nothing_or_stays(layers: tuple[int, ...]) -> None:
+    """No row can be cut off: not in the layers that keep some either, or half of the cache would go back."""
+    model, ids = MODELS[layers], tokens(1, 12)
+    cache = StateCache(model.config, **DOUBLE)
+    in_passes(model, ids[:, :11], [5, 6], cache)
+    before, cache_rows = {n: s.clone() for n, s in cache.states.items()}, cache.n_kept
+    for length in (10, 5, 1):
+        with pytest.raises(ValueError, match=f"length is {length}, 11 tokens are in; layers .* keep a state"):
+            cache.truncate(length)
+    cache.truncate(11)
+    assert all(torch.equal(cache.states[n], s) for n, s in before.items())
+    assert (cache.length, cache.n_kept) == (11, cache_rows)
+    same(in_passes(model, ids[:, 11:], [1], cache), model(ids)[:, 11:])
+    cache.reset()
+    same(in_passes(model, ids, [12], cache), model(ids))
+
+
+@every
+def test_a_snapshot_is_a_place_to_return_to(layers: tuple[int, ...]) -> None:
+    """Whatever has come since: a draft, another snapshot's text, a reset."""
+    model, ids, other = MODELS[layers], tokens(2, 14), tokens(2, 9, seed=7)
+    cache = StateCache(model.config, 2, **DOUBLE)
+    in_passes(model, ids[:, :6], [4, 2], cache)
+    there = cache.snapshot()
+    assert (there.length, there.nbytes) == (6, 2 * len(layers) * 6 * 64 * 8)
+    for act in (lambda: in_passes(model, other, [8, 1], cache), cache.reset, lambda: None):
+        act()
+        cache.restore(there)
+        assert (cache.length, cache.n_kept) == (6, 6 if len(layers) < 3 else 0)
+        same(in_passes(model, ids[:, 6:], [1, 7], cache), model(ids)[:, 6:])
+
+
+@every
+def test_a_beginning_is_shared_by_a_snapshot_only(layers: tuple[int, ...]) -> None:
+    cache, other = (StateCache(MODELS[layers].config, **DOUBLE) for _ in range(2))
+    prefill(MODELS[layers], [1, 2, 3], cache)
+    with pytest.raises(ValueError, match=r"a StateCache came in; layers .* keep a state"):
+        other.copy_from(cache)
+    other.restore(cache.snapshot())
+    said, again = (decode_step(MODELS[layers], [4], each) for each in (cache, other))
+    same(said, again)
+
+
+@pytest.mark.parametrize("drafter", [lambda m: LookUp(), lambda m: FirstLayers(m, 1), DraftModel])
+def test_drafts_are_refused(drafter: Callable[[Any], Any]) -> None:
+    """A draft model of this kind cannot take its own words back either."""
+    model = MODELS[1, 2]
+    cache = StateCache(model.config, **DOUBLE)
+    with pytest.raises(
+        ValueError, match=r"a StateCache came in; layers 1, 2 keep a state, .*all of them or none"
+    ):
+        speculate(model, [1, 2, 3], 4, drafter(model), cache=cache)
+    assert cache.length == 0
+
+
+@every
+def test_generate_says_what_whole_passes_say(layers: tuple[int, ...]) -> None:
+    model, prompt = MODELS[layers], [3, 1, 4, 1, 5]
+    said = list(generate(model, prompt, 12, eos_ids=()))
+    assert said == list(generate(model, prompt, 12, eos_ids=(), cache=StateCache(model.config, **DOUBLE)))
+    text = torch.tensor([[*prompt, *said[:-1]]])
+    assert model(text)[0, 4:].argmax(-1).tolist() == said
+
+
+@every
+@pytest.mark.parametrize("place", ["layers.2", "norm", "lm_head"])
+def test_a_pass_that_fails_leaves_the_cache_as_before(layers: tuple[int, ...], place: str) -> None:
+    model, ids = MODELS[layers], tokens(2, 12)
+    cache = StateCache(model.config, 2, **DOUBLE)
+    first = in_passes(model, ids[:, :5], [5], cache)
+    before = repr(cache), cache.changes, dict(cache.states)
+    with failing(model, place), pytest.raises(KeyboardInterrupt):
+        in_passes(model, ids[:, 5:8].flip(1), [3], cache)
+    assert (repr(cache), cache.changes, cache.states) == before
+    same(torch.cat([first, in_passes(model, ids[:, 5:], [4, 3], cache)], 1), model(ids))
+
+
+def test_a_reply_that_fails_after_its_pass_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, cache = MODELS[1, 2], StateCache(MODELS[1, 2].config, **DOUBLE)
+    reply = generate(model, [1, 2, 3], 9, cache=cache, eos_ids=())
+    next(reply)
+    states = dict(cache.states)
+    monkeypatch.setattr(generating, "to_numpy", lambda logits: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        next(reply)
+    assert (cache.length, cache.states, cache.n_kept) == (3, states, 3)
+
+
+@pytest.mark.parametrize("kind", [GrowingCache, StaticCache])
+def test_a_cache_of_rows_is_refused(kind: type[KVCache]) -> None:
+    model = MODELS[1, 2]
+    cache = kind(model.config, **DOUBLE)
+    with pytest.raises(
+        ValueError, match=r"a \w+Cache with states in layers \(\) came in; expected .*\(1, 2\)"
+    ):
+        model(tokens(1, 3), cache)
+    with pytest.raises(ValueError, match="keeps rows in layer 1, where a state is asked for"):
+        cache.state(1)
+    mine = StateCache(model.config, **DOUBLE)
+    with pytest.raises(ValueError, match=r"rows came in for layer 1, which keeps a state"):
+        mine.append(1, *torch.zeros(2, 1, 3, 1, 8).double())
+    with pytest.raises(ValueError, match="keeps rows in layer 0, where a state is asked for"):
+        mine.keep_state(0, mine.zeros())
+    with pytest.raises(ValueError, match=r"a state \(1, 6, 8, 8\) of torch.float32 came in; expected"):
+        mine.keep_state(1, mine.zeros().float())
+
+
+def test_gradients_flow_through_states() -> None:
+    model, ids = tiny_state((0, 2)).requires_grad_(True), tokens(1, 9)
+    cache, found = StateCache(model.config, **DOUBLE), []
+    for logits in (model(ids), torch.cat([model(chunk, cache) for chunk in ids.split([4, 1, 4], 1)], 1)):
+        found.append(torch.autograd.grad(logits.square().sum(), list(model.parameters())))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-9)
+    assert all(g.abs().sum() > 0 for g in found[0])
+
+
+# A published model.
+
+
+@pytest.mark.parametrize("split", [[11], [1, 10], [6, 1, 4]])
+def test_it_is_the_lightning_attention_of_minimax(split: list[int]) -> None:
+    """The core of MiniMax-Text-01's linear layers, by `transformers`, at random weights: its contexts and its
+    state. Around it stand other projections, whose outputs are taken as they are."""
+    from transformers import MiniMaxConfig
+    from transformers.models.minimax import modeling_minimax as theirs
+
+    sizes: Any = {"hidden_size": 30, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8}
+    config = MiniMaxConfig(**sizes, num_hidden_layers=2, block_size=4, layer_types=["linear_attention"] * 2)
+    torch.manual_seed(0)
+    layer = theirs.MiniMaxLightningAttention(config, 0).double().requires_grad_(False)
+    seen: list[Tensor] = []
+    layer.norm.register_forward_hook(lambda _, given, out: seen.append(given[0]))
+    x, cache = torch.randn(2, 11, 30).double(), theirs.MiniMaxCache()
+    for chunk in x.split(split, dim=1):
+        layer(chunk, (x, x), None, cache)
+    q, k, v = layer.act_fn(layer.qkv_proj(x)).unflatten(-1, (6, 24)).transpose(1, 2).split(8, dim=-1)
+    contexts, state = triangle(torch.zeros(2, 6, 8, 8).double(), (-layer.slope_rate).exp(), q, k, v)
+    # Its tables of decays are float32 numbers made double: 6e-8 of a context of 0.4.
+    same(contexts.transpose(1, 2).flatten(2), torch.cat(seen, 1), bound=1e-7)
+    same(state, cache.get_linear_cache(0), bound=1e-7)
+    assert contexts.abs().max() > 0.1

@@ -1,0 +1,210 @@
+"""Only valid words: tables beside a kept library, texts that keep their form, chances, drafts, bugs."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import product
+from typing import Any
+
+import llguidance
+import llguidance.numpy as bits
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import corpus, grammar, toy
+from helpers.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tabulate, walk
+from helpers.model import valid
+from helpers.model.cache import StaticCache
+from helpers.model.generate import prefill
+from helpers.model.shipped import VOCABULARY
+from helpers.model.speculate import Draft, LookUp
+from helpers.sampling import Sampling, chooser, greedy, softmax
+from tests.planted import Planted
+from tests.tiny import tiny
+
+torch.set_num_threads(1)
+
+IDS = {word: i for i, word in enumerate(VOCABULARY)}
+DIARY = tabulate(corpus.diary_rules("Mia", "Oslo"), "{diary}", VOCABULARY)
+ONE = tabulate(PERSON, "{person}", CHARACTERS)
+# A small form over the 19 words of the tiny model: choices, a loop, a forced run, and words that begin alike.
+SMALL = {
+    "{all}": [("1", "{more}"), ("1", "2", "3", "0")],
+    "{more}": [("4", "5", "6", "{more}"), ("4", "7", "0"), ("8", "9", "10", "11", "0"), ("2", "{more}")],
+}
+TABLE = tabulate(SMALL, "{all}", [str(i) for i in range(19)])
+MODEL = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=(0,))
+PROMPT = [3, 1, 4, 1, 5]
+seeds = st.integers(0, 2**32)
+planted = Planted()
+
+
+def whole(table: np.ndarray, words: list[int]) -> bool:
+    """Whether a text keeps its form to the end."""
+    states = walk(table, 0, words)
+    return NONE not in states and bool((table[states[-1]] == NONE).all())
+
+
+def room() -> StaticCache:
+    """Return an empty cache of the tiny model."""
+    return StaticCache(MODEL.config, dtype=torch.float64)
+
+
+def drafted(sampling: Sampling) -> list[int]:
+    """Write a text of the small form with look-ups."""
+    return valid.write_with_drafts(MODEL, PROMPT, valid.ValidSampler(TABLE, sampling), LookUp(), room())[0]
+
+
+@given(seeds)
+def test_every_diary_of_the_corpus_fits_and_a_spoiled_one_does_not(seed: int) -> None:
+    rng = random.Random(seed)
+    diary = corpus.diary(rng)
+    words = [IDS[{diary.name: "Mia", diary.city: "Oslo"}.get(word, word)] for word in diary.words]
+    assert whole(DIARY, words)
+    at = rng.randrange(len(words) - 1)
+    assert not whole(DIARY, words[:at] + words[at + 1 :])
+
+
+def test_masks_and_forced_runs_are_those_of_a_kept_library_in_every_state() -> None:
+    """The same JSON as a schema, through llguidance; it leaves the stop token out of a forced run."""
+    name = {"type": "string", "pattern": "^[A-Z][a-z]{1,7}$"}
+    parts = {"name": name, "age": {"type": "integer", "minimum": 0, "maximum": 99}}
+    parts["likes"] = {"type": "array", "items": {"enum": [*FOODS]}, "minItems": 1, "maxItems": 3}
+    schema = {"type": "object", "properties": parts, "required": [*parts], "additionalProperties": False}
+    rules = llguidance.LLMatcher.grammar_from_json_schema(
+        json.dumps(schema | {"x-guidance": {"whitespace_flexible": False}})
+    )
+    tokens = llguidance.LLTokenizer("byte")
+    matcher, mask = llguidance.LLMatcher(tokens, rules), bits.allocate_token_bitmask(1, tokens.vocab_size)
+    byte = [tokens.eos_token, *map(ord, CHARACTERS[1:])]
+    behind: dict[int, list[int]] = {0: []}
+    for state in (queue := [0]):
+        matcher.reset()
+        assert matcher.consume_tokens(behind[state])
+        bits.fill_next_token_bitmask(matcher, mask)
+        theirs = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+        ours = np.flatnonzero(ONE[state] != NONE)
+        assert sorted(byte[i] for i in ours) == theirs.tolist()
+        assert matcher.compute_ff_tokens() == [byte[i] for i in forced(ONE, state) if i]
+        for i in ours[ours > 0]:
+            if (to := int(ONE[state, i])) not in behind:
+                behind[to] = [*behind[state], byte[i]]
+                queue.append(to)
+    assert len(behind) == len(ONE) - 1  # but the one behind <eos>
+
+
+def test_a_piece_may_come_where_its_characters_may_one_after_the_other() -> None:
+    pieces = ['{"', "name", '":"', "M", "ia", '","age', "x", "", "<eos>", "é", "soup"]
+    lifted = grammar.lifted(ONE, CHARACTERS, pieces)
+    assert lifted.shape == (len(ONE), len(pieces))
+    for state, (i, piece) in product(range(len(ONE)), enumerate(pieces)):
+        parts = [piece] if piece == "<eos>" else [*piece]
+        ids = [CHARACTERS.index(part) for part in parts if part in CHARACTERS] if piece != "é" else []
+        assert lifted[state, i] == (walk(ONE, state, ids)[-1] if ids else NONE)
+    assert NONE not in walk(lifted, 0, [0, 1, 2, 3, 4, 5])
+
+
+@given(seeds, st.booleans())
+@settings(max_examples=30)
+def test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs(seed: int, jump: bool) -> None:
+    cache, plain = room(), room()
+    choose = chooser(Sampling(2.0, seed=seed), 19)
+    said, chosen = valid.write(MODEL, PROMPT, TABLE, choose, cache, jump)
+    assert whole(TABLE, said)
+    prefill(MODEL, (PROMPT + said)[: cache.length], plain)
+    assert torch.allclose(cache.k, plain.k)
+    assert torch.allclose(cache.v, plain.v)
+    states = [0, *walk(TABLE, 0, said)]
+    free = [n for n in range(len(said)) if (TABLE[states[n]] != NONE).sum() > 1]
+    assert chosen == (free if jump else [*range(len(said))])
+
+
+@given(st.lists(st.sampled_from([*range(12)]), max_size=6), seeds)
+@settings(max_examples=40)
+def test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said(tokens: list[int], seed: int) -> None:
+    logits = np.random.default_rng(seed).normal(size=(len(tokens) + 1, 19))
+    sampler = valid.ValidSampler(TABLE)
+    said = sampler.judge(Draft(tokens), logits)
+    state = 0
+    for row, word in zip(logits, said, strict=False):
+        if (TABLE[state] == NONE).all():
+            return
+        assert word == greedy(masked(row, TABLE[state]))
+        state = int(TABLE[state, word])
+    assert sampler.state == state
+
+
+def test_with_drafts_the_text_is_that_without() -> None:
+    assert drafted(Sampling()) == valid.write(MODEL, PROMPT, TABLE, greedy, room())[0]
+    for seed in range(20):
+        assert whole(TABLE, drafted(Sampling(2.0, seed=seed)))
+
+
+def test_the_mask_word_by_word_gives_other_chances_than_asking_again() -> None:
+    """By enumeration on the toy: each text of two words; and the mask's chances are those that it draws."""
+    words = [i for i, word in enumerate(toy.VOCABULARY) if word != toy.EOS]
+    rules: grammar.Rules = {
+        "{text}": [("{word}", "{word}", toy.EOS)],
+        "{word}": [(toy.VOCABULARY[i],) for i in words],
+    }
+    table, by_mask, free = tabulate(rules, "{text}", toy.VOCABULARY), {}, {}
+    for pair in product(words, repeat=2):
+        text, p, q = [*pair, toy.VOCABULARY.index(toy.EOS)], 1.0, 1.0
+        for n, state in enumerate([0, *walk(table, 0, text)][:-1]):
+            logits = toy.step([*toy.PROMPT, *(toy.VOCABULARY[i] for i in text[:n])])
+            p *= softmax(masked(logits, table[state]))[text[n]]
+            q *= softmax(logits)[text[n]]
+        by_mask[pair], free[pair] = p, q
+    again = {pair: q / sum(free.values()) for pair, q in free.items()}
+    assert sum(by_mask.values()) == pytest.approx(1)
+    assert max(abs(by_mask[pair] - again[pair]) for pair in free) > 0.15
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ({"{a}": [("x",)]}, "'x' is in the form, but not in the vocabulary of 2 words"),
+        ({"{a}": [("u", "{a}")]}, "may never end"),
+        ({"{a}": [("u", "{a}", "v"), ("v",)]}, "over 2000 states"),
+    ],
+)
+def test_a_form_that_makes_no_table_is_refused(rules: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        tabulate(rules, "{a}", ["u", "v"])
+
+
+@planted(
+    "the state stays where refused drafts had led it",
+    [test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said],
+    "NVIDIA/TensorRT-LLM#19296",
+)
+def ahead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(valid, "ValidSampler", valid.StaysAhead)
+
+
+@planted(
+    "every place of a draft is masked as the first",
+    [test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said],
+)
+def one_mask(patch: pytest.MonkeyPatch) -> None:
+    mask = valid.ValidSampler.mask
+    patch.setattr(
+        valid.ValidSampler, "mask", lambda self, states, x: mask(self, [states[0]] * len(states), x)
+    )
+
+
+@planted(
+    "a forced run is one word long",
+    [test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs],
+)
+def short(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(valid, "forced", lambda table, state: forced(table, state)[:1])
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_planted_bugs_are_caught(bug: Any) -> None:
+    assert not bug.missed_by()
