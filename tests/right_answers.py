@@ -150,11 +150,6 @@ RIGHT: dict[str, list[Any]] = {
     "best_dim": [
         lambda rows, bits: -1 if np.ptp(rows.numpy(), 1).max() < np.ptp(rows.numpy(), 0).max() else -2
     ],
-    "kv_heads": [
-        lambda H, each, room: next(
-            (H // g for g in range(1, H + 1) if H % g == 0 and H // g <= room // each), None
-        )
-    ],
     "cheaper": [lambda T, S, D, rank: ["absorbed", "expanded"][T * rank * (D + S) > S * D * (rank + T)]],
     "ragged": [ragged_by_loops],
     "pages_and_blanks": [pages_by_starts],

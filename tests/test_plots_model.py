@@ -151,6 +151,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "orders": lambda: plots.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
     "parts": lambda: plots.two_parts(32, 24, 32),
+    "turned rows": lambda: plots.turned_rows(1000, 32, 24),
     "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: plots.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),
@@ -451,9 +452,9 @@ def test_a_row_is_as_wide_as_its_numbers_and_each_head_reads_one() -> None:
     for figure in both("heads"):
         boxes = [box.get_width() for box in figure.findobj(FancyBboxPatch) if box.get_height() == 26]
         rows = [width for width in boxes if width != 24]  # the others are the query heads
-        assert rows == [16] * (8 + 4 + 2) + [12, 16]
+        assert rows == [16] * (8 + 4 + 2) + [28]
         assert sum(line.get_color() == "query" for line in figure.findobj(Line2D)) == 16
-        assert {"256 numbers", "128 numbers", "64 numbers", "24 + 32 = 56 numbers"} <= set(words(figure))
+        assert {"256 numbers", "128 numbers", "64 numbers", "56 numbers"} <= set(words(figure))
 
 
 def test_both_orders_are_counted() -> None:
@@ -465,6 +466,20 @@ def test_both_orders_are_counted() -> None:
     }.items():
         for count in multiplications(T, S, D, rank):
             assert f" {count:,} multiplications" in picture_of(name).alt
+
+
+def test_with_a_turn_for_each_row_the_query_takes_in_m_for_each() -> None:
+    _, once = multiplications(1, 1000, 32, 24)
+    _, each = multiplications(1, 1, 32, 24)
+    for figure in both("turned rows"):
+        told = [word for word in words(figure) if word.endswith("multiplications")]
+        assert told == [f"{once:,} multiplications", f"{1000 * each:,} multiplications"]
+        assert [word for word in words(figure) if word[0] in "Rc"] == [
+            "c₁",
+            "c₂",
+            "c₃",
+            *"c₁ R₁ c₂ R₂ c₃ R₃".split(),
+        ]
 
 
 def test_no_pole_crosses_a_name() -> None:
