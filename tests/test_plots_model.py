@@ -141,7 +141,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
-    "users": lambda: plots.users_by_tokens([512, 1024, 8192], [1040, 520, 65], 296, 1800.3),
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step", 0.6),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
