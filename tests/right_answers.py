@@ -160,7 +160,7 @@ RIGHT: dict[str, list[Any]] = {
         lambda logits, following: [x if to >= 0 else -np.inf for x, to in zip(logits, following, strict=True)]
     ],
     "must_come": [run_by_counting],
-    "is_bug": [lambda difference, largest, eps, other_word: np.bool_(difference > 50 * eps * largest)],
+    "is_bug": [lambda difference, largest, eps: np.bool_(difference > 50 * eps * largest)],
     "send_or_run": [send_by_rates],
     "visible": [
         lambda T, length, pads: torch.tensor(
