@@ -37,11 +37,10 @@ def model_of(name: str) -> tuple[Transformer, Tokenizer]:
         model = with_adapter(model, scale=1.5)
     if name in ("bfloat16", "float32"):
         model = model.double()  # whose own rounding is too small to matter, on every machine
-        for layer in model.layers:
-            for block in (layer.self_attn, layer.mlp):
-                for part, linear in [*block.named_children()]:
-                    if isinstance(linear, nn.Linear):
-                        setattr(block, part, Rounded(linear, getattr(torch, name)))
+        for block in [*model.modules()]:
+            for part, linear in [*block.named_children()]:
+                if isinstance(linear, nn.Linear):
+                    setattr(block, part, Rounded(linear, getattr(torch, name)))
     if name == "sharing":
         chance = torch.Generator().manual_seed(0)
         for part in ("k_proj", "v_proj"):

@@ -105,7 +105,7 @@ def in_window(desk: Desk, ask: Ask, cache: WindowCache, wrong: Callable[[], int]
 
 @exhibit("shift")
 def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = desk.model.new_cache(partial(WindowCache, window=20, sinks=4))
+    cache = WindowCache(desk.model.config, 20, 4, dtype=desk.model.embed_tokens.weight.dtype)
     in_window(desk, ask, cache, (lambda: cache.n_kept) if shipped else None)
 
 
