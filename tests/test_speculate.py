@@ -229,7 +229,7 @@ def test_good_drafts_save_passes(k: int) -> None:
 def test_replies_are_counted_without_their_prefills() -> None:
     ways = {"word by word": None, "all right": (Says(SAID), 4)}
     tried = trials.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
-    assert [one[:2] for one in tried.values()] == [(1, 0), (5, 4)]
+    assert [one.words for one in tried.values()] == [1, 5]
     assert all(one.seconds > 0 for one in tried.values())
 
 

@@ -23,7 +23,7 @@ class DraftsThatPay(Explorer):
     title = "Explorer: when drafts pay, by k, the share taken, and what they cost"
 
     def knobs(self) -> dict[str, Any]:
-        """Start with the numbers of notebook 18's second prediction."""
+        """Start where drafts pay, and one fewer pays more."""
         shares = [(f"{share:.0%}", share) for share in SHARES]
         return {
             "k": knob("IntSlider", "drafts, k", value=4, min=1, max=MOST),

@@ -1,8 +1,8 @@
-"""Figures of speculation: what one pass makes of drafted words; two distributions laid over each other."""
+"""Figures of speculation: drafts judged, the rows of a round, rounds to scale, two distributions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from helpers.drawing.canvas import Picture, Sheet
@@ -31,17 +31,9 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
         for y, name, words in ((48, "guessed", drafted), (118, "the model, in one pass", chosen)):
             sheet.note(18, y, name)
             for n, word in enumerate(words):
-                own = n == a and words is chosen
-                fill, edge = ("key fill", "key") if n < a else ("generated fill", "generated")
-                fill, edge = (fill, edge) if n < a or own else ("none", "line")
-                x = 18 + step * n
-                sheet.box(x, y + 14, step - 6, 30, fill=fill, edge=edge, line=2 if own else 1)
-                shown = shorten(word, step - 12, SMALL, bold=own)
-                middle = x + (step - 6) / 2
-                sheet.note(middle, y + 29, shown, at="center", colour="ink" if n <= a else "soft", bold=own)
-                if n == a and words is drafted:
-                    reach = text_width(shown, SMALL) / 2 + 5
-                    sheet.line((middle - reach, y + 29), (middle + reach, y + 29), width=1.6)
+                own, refused = (n == a and words is mine for mine in (chosen, drafted))
+                kind = "key" if n < a else "generated" if own else ""
+                word_box(sheet, 18 + step * n, y + 14, step - 6, word, kind, struck=refused, soft=n > a)
         sheet.text(18, 190, new, bold=True)
 
     struck = (
@@ -52,6 +44,92 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
         f"The model, in one pass: {' '.join(map(told, chosen))}. {a} taken; {struck}. {new}."
     )
     return Picture(draw, alt)
+
+
+def rows_of_a_round(newest: str, drafted: Sequence[str], a: int) -> Picture:
+    """Draw the rows that a round has put in two caches; those that have to go are struck out.
+
+    Args:
+        newest: the word before the drafts.
+        drafted: k words, up to 4, not all of them taken.
+        a: how many were.
+    """
+    k = len(drafted)
+    need(a < k <= 4, f"{a} of {k} words are taken; expected fewer than all of at most 4 to draw")
+    caches = {"the model's cache": [newest, *drafted], "the draft model's cache": [newest, *drafted[:-1]]}
+    go = [counted(len(ran) - 1 - a, "row") + " to drop" for ran in caches.values()]
+
+    def draw(sheet: Sheet) -> None:
+        step = min(WIDEST, (sheet.width - 36) / (k + 1))
+        for y, name, ran, gone in zip((18, 88), caches, caches.values(), go, strict=True):
+            sheet.note(18, y, name)
+            sheet.note(18 + step * (k + 1) - 6, y, gone, at="right", colour="ink", bold=True)
+            for n, word in enumerate(ran):
+                refused = n > a
+                word_box(sheet, 18 + step * n, y + 14, step - 6, word, "" if refused else "key", refused)
+
+    said = (
+        f"{name}: {' '.join(map(told, ran[: a + 1]))} stay, {' '.join(map(told, ran[a + 1 :])) or 'none'} go"
+        for name, ran in caches.items()
+    )
+    return Picture(draw, f"{k} words drafted, {a} taken. Rows of {'; of '.join(said)}. {', '.join(go)}.")
+
+
+def word_box(
+    sheet: Sheet, x: float, y: float, wide: float, word: str, kind: str, struck: bool = False,
+    soft: bool = False,
+) -> None:  # fmt: skip
+    """Write a word in a box: filled where it has a kind, stronger where the model generated it."""
+    own, middle = kind == "generated", x + wide / 2
+    fill, edge = (f"{kind} fill", kind) if kind else ("none", "line")
+    sheet.box(x, y, wide, 30, fill=fill, edge=edge, line=2 if own else 1)
+    shown = shorten(word, wide - 6, SMALL, bold=own)
+    sheet.note(middle, y + 15, shown, at="center", colour="soft" if soft else "ink", bold=own)
+    if struck:
+        reach = text_width(shown, SMALL) / 2 + 5
+        sheet.line((middle - reach, y + 15), (middle + reach, y + 15), width=1.6)
+
+
+def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
+    """Draw a round of each way to scale, and below it the words that it gives, one by one.
+
+    Args:
+        ways: by name, the times of the drafts and, last, of the check, where 1 is a pass of one word; how
+            many words a round gives; and how many times as fast a reply was.
+    """
+    kinds = {"a round: its drafts,": "key", "then the check": "query", "its words, one by one": "generated"}
+    lanes = {}
+    for name, (parts, words, measured) in ways.items():
+        colours = ["key"] * (len(parts) - 1) + ["query"]
+        ones = [1.0] * int(words) + [words % 1]
+        gain = f"{words / sum(parts):.2f} times as fast, measured {measured:.2f}"
+        takes, gives = f"takes {sum(parts):.2f}", f"gives {words:.2f} words"
+        spent, given = zip(parts, colours, strict=True), ((one, "generated") for one in ones)
+        lanes[name] = gain, {takes: [*spent], gives: [*given]}
+
+    def draw(sheet: Sheet) -> None:
+        y = key_lines(sheet, kinds)
+        scale = min(
+            (sheet.width - 44 - text_width(said, SMALL)) / sum(size for size, _ in lane)
+            for _, both in lanes.values()
+            for said, lane in both.items()
+        )
+        for name, (gain, both) in lanes.items():
+            y += 22
+            sheet.text(18, y, name, bold=True)
+            for said, lane in both.items():
+                x, y = 18.0, y + BAR
+                for size, colour in lane:
+                    if size:
+                        part(sheet, x, y - 10, scale * size, BAR - 4, colour)
+                    x += scale * size
+                sheet.note(x + 8, y, said)
+            y += BAR
+            sheet.note(18, y, f"so {gain}", colour="ink")
+            y += 10
+
+    told_lines = "; ".join(f"{told(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
+    return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {told_lines}.")
 
 
 def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
@@ -66,11 +144,7 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
     kinds = {"both give: taken": "key", "q over p: refused": "", "p over q: left over": "generated"}
 
     def draw(sheet: Sheet) -> None:
-        y = 20.0
-        for name, fill in kinds.items():
-            part(sheet, 18, y - 6, 12, 12, fill)
-            sheet.note(38, y, name, colour="ink")
-            y += 22
+        y = key_lines(sheet, kinds)
         scale = (sheet.width - 36) / float(max(*p, *q)) * 0.94
         for word, mine, drafted, both in lines:
             y += 22
@@ -89,6 +163,14 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
         for word, mine, drafted, both in lines
     )
     return Picture(draw, f"{told_lines}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")
+
+
+def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:
+    """Say above a figure what each colour means; return where that ends."""
+    for n, (name, fill) in enumerate(kinds.items()):
+        part(sheet, 18, 14 + 22 * n, 12, 12, fill)
+        sheet.note(38, 20 + 22 * n, name, colour="ink")
+    return 20.0 + 22 * len(kinds)
 
 
 def part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from helpers.measure import in_turns
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, generate, prefill
-from helpers.model.speculate import Drafter, LookUp, Round, Speculation, speculate
+from helpers.model.speculate import Drafter, LookUp, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
@@ -118,12 +118,10 @@ class Drafted(NamedTuple):
 
     Attributes:
         words: new words of a pass.
-        drafts: words drafted for it.
         seconds: of a new word.
     """
 
     words: float
-    drafts: float
     seconds: float
 
 
@@ -140,14 +138,13 @@ def replies_with(
         ways: a drafter and k, by name; None for word by word.
     """
     seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
-    rounds: dict[str, list[Round]] = {}
+    passes: dict[str, int] = {}
     for name, way in [*ways.items()] * turns:
         made = [speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts]
         seconds[name].append([second for reply in made if [*reply] for second in reply.seconds[1:]])
-        rounds[name] = [one for reply in made if isinstance(reply, Speculation) for one in reply.rounds[1:]]
+        passes[name] = sum(len(reply.rounds) - 1 for reply in made if isinstance(reply, Speculation))
     found = {}
     for name, turn in seconds.items():
         best = np.min(turn, axis=0)
-        passes = len(rounds[name]) or len(best)
-        found[name] = Drafted(len(best) / passes, sum(r.drafted for r in rounds[name]) / passes, best.mean())
+        found[name] = Drafted(len(best) / (passes[name] or len(best)), best.mean())
     return found
