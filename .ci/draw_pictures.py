@@ -253,19 +253,18 @@ def two_ranks(
         for rank, (q, kv) in enumerate(held)
     ]
     step = 2 * n_layers * sum_nbytes
-    crossing = f"two sums a layer of {sum_nbytes:,} bytes, {step:,} bytes in {counted(n_layers, 'layer')}"
-    return Picture(draw, f"{'. '.join(said)}. For each token cross {crossing}.")
+    brought = f"two parts a layer of {sum_nbytes:,} bytes, {step:,} bytes in {counted(n_layers, 'layer')}"
+    return Picture(draw, f"{'. '.join(said)}. For each token each rank brings to the sums {brought}.")
 
 
-def two_ranks_rows(tokens: int = 17, n_heads: int = 4, head_dim: int = 32, n_layers: int = 4) -> Picture:
+def two_ranks_rows(tokens: int = 17, n_heads: int = 4, n_layers: int = 4) -> Picture:
     """Draw which rows each of two ranks holds where every second token's are one's; all else both hold.
 
     Args:
         tokens: rows, drawn up to 24.
-        n_heads, head_dim: query heads, and numbers of a context, 4 bytes each.
-        n_layers: layers, each of which hands contexts over once.
+        n_heads: query heads.
+        n_layers: layers, each with a merge.
     """
-    nbytes = 4 * n_heads * (head_dim + 1)  # a context and an lse for each head
     shown = min(tokens, 24)
 
     def draw(sheet: Sheet) -> None:
@@ -292,14 +291,12 @@ def two_ranks_rows(tokens: int = 17, n_heads: int = 4, head_dim: int = 32, n_lay
         )
         sheet.arrow(12 + width, 260, width + gap - 4, 260, "ink")
         sheet.arrow(width + gap - 4, 270, 12 + width, 270, "ink")
-        sheet.note(middle, 286, f"{nbytes:,} bytes", at="center")
 
     return Picture(
         draw,
         f"Two ranks hold embedding, {counted(n_heads, 'query head')}, MLP and readout whole. Of "
         f"{counted(tokens, 'row')} rank 0 holds those of tokens 0, 2, 4 and so on, rank 1 those of "
-        f"tokens 1, 3, 5 and so on. For each token {nbytes:,} bytes cross in a layer, "
-        f"{n_layers * nbytes:,} in {counted(n_layers, 'layer')}.",
+        f"tokens 1, 3, 5 and so on. In each of {counted(n_layers, 'layer')} they merge what both found.",
     )
 
 
@@ -349,7 +346,7 @@ def handed_over(
 
 
 def cut_matrices(hidden_size: int = 128) -> Picture:
-    """Draw how two ranks share a matrix that makes heads, by lines, and one that takes them, by columns."""
+    """Draw how two ranks share a matrix that makes heads, and one that takes them."""
     half = hidden_size // 2
     pair = (
         ("q_proj makes heads", f"{hidden_size} numbers go into both", f"{half} come out of each: its heads"),
@@ -374,11 +371,13 @@ def cut_matrices(hidden_size: int = 128) -> Picture:
             sheet.note(x, y + 220, below, colour="ink")
 
     said = (f"{name}: {above}, {below}" for name, above, below in pair)
-    alt = "Each rank has half of the lines of q_proj, and half of the columns of o_proj"
+    alt = (
+        "Rank 0 has the upper half of q_proj and the left half of o_proj, rank 1 the lower and the right one"
+    )
     return Picture(draw, f"{alt}. {'. '.join(said)}.")
 
 
-def merged_votes(found: Sequence[tuple[int, int]] = ((1, 1), (3, 3))) -> Picture:
+def merged_votes(found: Sequence[tuple[int, int]] = ((2, 1), (6, 3))) -> Picture:
     """Draw a merge: what each rank found, once for each 1 in its sum of exponentials.
 
     Args:
@@ -387,8 +386,8 @@ def merged_votes(found: Sequence[tuple[int, int]] = ((1, 1), (3, 3))) -> Picture
     votes = sum(sum_ for _, sum_ in found)
     total = sum(context * sum_ for context, sum_ in found)
     plain = sum(context for context, _ in found) / len(found)
-    lines = [f"rank {rank} found {o}, its sum is {s}" for rank, (o, s) in enumerate(found)]
-    end = f"together {total} ÷ {votes} = {digits(total / votes, 2)}, and not {digits(plain, 2)}"
+    lines = [f"rank {rank}: average {o}, sum {s}" for rank, (o, s) in enumerate(found)]
+    end = f"together {total} ÷ {votes} = {total / votes:g}, and not {plain:g}"
 
     def draw(sheet: Sheet) -> None:
         x = 18.0

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from helpers import explorers, toy
 from helpers.cost.models import CARDS, MODELS
-from helpers.explorers import reply, serving, step, words
+from helpers.explorers import reply, step, words
 from helpers.explorers.explorer import FILLS
 from helpers.sampling import next_probabilities
 from tests.pictures import boxes, misplaced
@@ -33,7 +33,6 @@ MAKE = [
     explorers.cost_of_reply,
     explorers.users_on_cards,
     explorers.step_on_card,
-    explorers.people_in_line,
     explorers.drafts_that_pay,
 ]
 
@@ -172,8 +171,6 @@ def test_every_setting_can_be_drawn_within_its_frames() -> None:
     names = "card", "model", "bits", "tokens", "users"
     for widths in itertools.chain(lengths, widths_of(explorers.step_on_card(), names, *steps)):
         assert max(widths) == 100
-    for widths in widths_of(explorers.people_in_line(), ("rate", "slots"), serving.RATES, serving.SLOTS):
-        assert (len(widths), max(widths)) == (3, 100)
 
 
 @pytest.mark.parametrize("make", MAKE)
@@ -255,18 +252,3 @@ def test_a_step_on_a_card() -> None:
     shown = plain(explorer.draw(**one))
     assert "to read the weights 4.48 ms" in shown
     assert "to do the arithmetic 0.0152 ms" in shown
-
-
-def test_people_in_line() -> None:
-    """One slot serves two requests a second, and no more: each has some 100 tokens of 4.5 ms."""
-    explorer = explorers.people_in_line()
-    alone, crowded = serving.served(1, 64), serving.served(60, 64)
-    assert 0.0045 < alone["TPOT, median"] < 0.0046  # notebook 12's floor, 4.48 ms, and rows
-    assert crowded["TPOT, median"] > 1.3 * alone["TPOT, median"]
-    assert [serving.most(n) for n in (1, 16)] == pytest.approx([2.24, 29.6], rel=0.005)  # 1 / (100 × 4.5 ms)
-    assert [serving.line_grows(rate, 16) for rate in (25, 45)] == [False, True]
-    said = explorer.say(rate=7, slots=1)
-    assert said.startswith("1 slot serves 2.24 a second at most; 7 come. <b>The line grows</b> as long as")
-    assert "line" not in explorer.say(rate=25, slots=16)
-    assert [explorer.draw(rate=7, slots=n).count('"bar before"') for n in (1, 4)] == [2, 0]
-    assert ["hollow" in explorer.draw(rate=7, slots=n) for n in (1, 4)] == [True, False]

@@ -30,7 +30,7 @@ from helpers.parallel.handover import handover
 from helpers.parallel.heads import heads_apart, heads_of_rank, share_config
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
-from helpers.parallel.wire import Report, ledger, time_messages
+from helpers.parallel.wire import Report, usual_word
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
@@ -114,21 +114,6 @@ def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> No
         k, _ = cache.append(1, rows[0][:, :, :1], rows[1][:, :, :1])  # what was cut off is gone
         assert k.shape[2] == cache.mask(1).shape[1]
     assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
-
-
-def test_a_message_takes_half_of_there_and_back_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter([8.0, 2.0, 4.0, 9.0, 3.0, 5.0])  # three times there and back, three sums
-    now, sent = 0.0, list[int]()
-
-    def wait(x: Any, *_: Any) -> None:
-        nonlocal now
-        now += next(seconds)
-        sent.append(x.nbytes)
-
-    wire: Any = SimpleNamespace(rank=0, world=2, send=wait, receive=lambda *_: None, add=wait)
-    monkeypatch.setattr("helpers.parallel.wire.time.perf_counter", lambda: now)
-    assert time_messages(wire, [400], turns=3) == [(1.0, 3.0)]
-    assert sent == [400] * 6
 
 
 def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
@@ -224,30 +209,12 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
     assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
 
 
-@pytest.mark.parametrize(
-    ("by", "said", "seconds"),
-    [("SIGKILL", "rank 1 was killed by SIGKILL", 20), ("SIGSTOP", "rank 1 was still running", 10)],
-)
-def test_a_rank_that_stops_in_a_reply(by: str, said: str, seconds: float) -> None:
-    with pytest.raises(
-        RankError, match=f"heads_apart in 2 ranks, {seconds} s at most: {said}; rank 0 raised"
-    ):
-        run_ranks(heads_apart, 2, shipped.FOLDER, [1, 2, 3], 8, 2, by, deadline_seconds=seconds)
-
-
-def test_messages_take_time() -> None:
-    found = run_ranks(time_messages, 3, [4, 4_000])
-    assert [[len(both) for both in rank] for rank in found] == [[2, 2]] * 3  # to send, to add up
-    assert all(seconds > 0 for both in found[0] for seconds in both)
-
-
-def test_where_the_time_of_a_word_goes() -> None:
-    """Two words of two sums each; the second rank is late for the third sum, and early for the last."""
-    mine, theirs = [(0, 1), (2, 3), (5, 9), (10, 12)], [(0, 1), (2, 3), (8, 9), (9, 12)]
+def test_the_usual_word_is_cut_at_its_stops() -> None:
+    """Four words of two sums; in the usual one rank 1 is late for one sum, and early for the other."""
+    mine = [(0, 1), (2, 3), (4, 5), (6, 7), (9, 13), (14, 16), (26, 27), (28, 29)]
+    theirs = [(0, 1), (2, 3), (4, 5), (6, 7), (12, 13), (13, 16), (26, 27), (28, 29)]
     reports = [Report([], 0, 0, {}, sums=sums) for sums in (mine, theirs)]
-    own, waited, added = ledger(reports, 2).values()
-    assert (own, waited, added) == (2 + 1, 3, 1 + 2)
-    assert own + waited + added == 12 - 3
+    assert usual_word(reports, 4) == [[(2, 3, 1), (1, 0, 2)], [(5, 0, 1), (0, 1, 2)]]
 
 
 def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:

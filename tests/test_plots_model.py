@@ -108,6 +108,8 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
     return measured.curves(title, "ms", "tokens of context", contexts, series, log="x")
 
 
+PARTS = [("system", 600), *((f"T{n}", 100) for n in (1, 2, 3)), ("Q1", 8), ("R1", 24)]
+TURNS = (PARTS, [*PARTS[:1], *PARTS[:0:-1], ("Q2", 8), ("sum", 8)], 600, 592)
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": mask_pair,
     "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
@@ -125,6 +127,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "pause": lambda: plots.pause_beside_step([8, 64, 1024], [1.0, 2.1, 61], [0.66, 0.67, 0.98]),
     "pause, six": lambda: plots.pause_beside_step([8] * 6, [1e-3] * 6, [1e3] * 6),
     "reply": lambda: plots.reply_by_the_clock(KEPT, AGAIN),
+    "ranks by the clock": lambda: plots.ranks_by_the_clock(
+        0.0028, [[(0.001, 0, 0.002), (0.001, 0.0005, 0.003)], [(0.001, 0, 0.0025)] * 2]
+    ),
     "reply, eight": lambda: plots.reply_by_the_clock(LONG, LONG),
     "to scale": lambda: plots.reply_to_scale(55, 0.7, 100),
     "to scale, 2": lambda: plots.reply_to_scale(1e-3, 1e-3, 2),
@@ -139,7 +144,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
-    "users": lambda: plots.users_by_tokens([512, 1024, 8192], [1040, 520, 65], 296, 1800.3),
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step", 0.6),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
@@ -149,6 +153,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "orders": lambda: plots.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
     "parts": lambda: plots.two_parts(32, 24, 32),
+    "turned rows": lambda: plots.turned_rows(1000, 32, 24),
     "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: plots.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),
@@ -173,6 +178,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
+    "turns": lambda: plots.two_turns({"tools": TURNS, "w" * 20: TURNS}, {"tools": "9 run"}),
     "ranks": two_ranks,
     "ranks, rows": two_ranks_rows,
     "handed over": handed_over,
@@ -249,7 +255,6 @@ def test_two_ranks_hold_the_halves_of_the_shipped_model() -> None:
     assert HALVES == [heads_of_rank(rank, 2, config.n_heads, config.n_kv_heads) for rank in (0, 1)]
     crossing = f"of {4 * config.hidden_size} bytes, 4,096 bytes in {config.n_layers} layers."
     assert picture_of("ranks").alt.endswith(crossing)
-    assert "528 bytes cross in a layer, 2,112 in 4 layers." in picture_of("ranks, rows").alt
     sent = 17 * config.cache_nbytes_per_token()
     assert f"the rows, {sent:,} bytes" in picture_of("handed over").alt
     assert f": {config.hidden_size} numbers go into both" in picture_of("cut").alt
@@ -263,8 +268,17 @@ def test_half_of_each_row_is_drawn_as_half() -> None:
 
 
 def test_what_is_merged_counts_as_often_as_its_sum_says() -> None:
-    exactly = merged(torch.tensor([[[[[1.0]]]], [[[[3.0]]]]]), torch.tensor([[[[1.0]]], [[[3.0]]]]).log())
-    assert f"= {exactly.item():g}, and not 2." in picture_of("votes").alt
+    exactly = merged(torch.tensor([[[[[2.0]]]], [[[[6.0]]]]]), torch.tensor([[[[1.0]]], [[[3.0]]]]).log())
+    assert f"= {exactly.item():g}, and not 4." in picture_of("votes").alt
+
+
+def test_the_parts_of_a_rank_add_up() -> None:
+    picture = picture_of("ranks by the clock")
+    assert "one process alone: 2.8 ms; rank 0: 7.5 ms; rank 1: 7.0 ms." in picture.alt
+    assert picture.alt.endswith("its own work 2.0 ms, waiting for the other 0.5 ms, 2 sums 5.0 ms.")
+    for figure in both("ranks by the clock"):
+        widths = {fill: sum(box.get_width() for box in boxes(figure, fill)) for fill in ("line", "key")}
+        assert (widths["key"] - 12) / (widths["line"] - 12) == pytest.approx(10 / 0.5)  # 12 px explain
 
 
 def test_who_moves_counts_and_colours_what_crosses() -> None:
@@ -452,9 +466,9 @@ def test_a_row_is_as_wide_as_its_numbers_and_each_head_reads_one() -> None:
     for figure in both("heads"):
         boxes = [box.get_width() for box in figure.findobj(FancyBboxPatch) if box.get_height() == 26]
         rows = [width for width in boxes if width != 24]  # the others are the query heads
-        assert rows == [16] * (8 + 4 + 2) + [12, 16]
+        assert rows == [16] * (8 + 4 + 2) + [28]
         assert sum(line.get_color() == "query" for line in figure.findobj(Line2D)) == 16
-        assert {"256 numbers", "128 numbers", "64 numbers", "24 + 32 = 56 numbers"} <= set(words(figure))
+        assert {"256 numbers", "128 numbers", "64 numbers", "56 numbers"} <= set(words(figure))
 
 
 def test_both_orders_are_counted() -> None:
@@ -466,6 +480,20 @@ def test_both_orders_are_counted() -> None:
     }.items():
         for count in multiplications(T, S, D, rank):
             assert f" {count:,} multiplications" in picture_of(name).alt
+
+
+def test_with_a_turn_for_each_row_the_query_takes_in_m_for_each() -> None:
+    _, once = multiplications(1, 1000, 32, 24)
+    _, each = multiplications(1, 1, 32, 24)
+    for figure in both("turned rows"):
+        told = [word for word in words(figure) if word.endswith("multiplications")]
+        assert told == [f"{once:,} multiplications", f"{1000 * each:,} multiplications"]
+        assert [word for word in words(figure) if word[0] in "Rc"] == [
+            "c₁",
+            "c₂",
+            "c₃",
+            *"c₁ R₁ c₂ R₂ c₃ R₃".split(),
+        ]
 
 
 def test_no_pole_crosses_a_name() -> None:

@@ -16,7 +16,7 @@ from helpers.recording.same_prompt import (
     counted,
     evidence,
     in_batches,
-    in_four_ways,
+    in_three_ways,
     marked,
     nearly_level,
     three_suspects,
@@ -35,13 +35,13 @@ def test_each_reply_is_what_generate_says() -> None:
     expected = [list(generate(MODEL, prompt, 9, eos_ids=())) for prompt in PROMPTS]
     assert [reply.tokens for reply in answer(MODEL, PROMPTS, 9)] == expected
     assert [reply.tokens for reply in in_batches(MODEL, PROMPTS, 9, 2)] == expected
-    ways = in_four_ways(MODEL, PROMPTS[0], PROMPTS[1:], 9)
+    ways = in_three_ways(MODEL, PROMPTS[0], PROMPTS[1:], 9)
     for reply in ways.values():
         torch.testing.assert_close(reply.logits, ways["alone"].logits, rtol=0, atol=1e-4)
 
 
-def test_four_ways_in_one_shape_have_the_same_bits() -> None:
-    ways = in_four_ways(in_one_shape(MODEL), PROMPTS[0], PROMPTS[1:], 4).values()
+def test_three_ways_in_one_shape_have_the_same_bits() -> None:
+    ways = in_three_ways(in_one_shape(MODEL), PROMPTS[0], PROMPTS[1:], 4).values()
     assert len({reply.logits.numpy().tobytes() for reply in ways}) == 1
 
 

@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
-from helpers.check.exercise import Case, Exercise
-
-
-def most(
-    n_heads: int,
-    nbytes: float,
-    room: float,
-    may: Callable[[int, int], bool] = lambda n_heads, n: n_heads % n == 0,
-    pick: Callable[..., int | None] = max,
-) -> int | None:
-    """Return the number of KV heads to give, of those that are allowed and fit."""
-    fitting = [n for n in range(1, n_heads + 1) if may(n_heads, n) and n * nbytes <= room]
-    return pick(fitting, default=None)
+from helpers.check.exercise import Exercise
+from helpers.check.guess import Guess
+from helpers.cost.models import MODELS
 
 
-kv_heads = Exercise(
-    name="kv_heads",
-    todo="let kv_heads return a number of KV heads, or None.",
-    cases=[
-        *[(64, 40, 320), (64, 40, 400), (32, 10, 1000), (12, 5, 25), (24, 10, 70), (6, 7, 7)],
-        Case((8, 10, 9), trap="where not even one fits, give None."),
-    ],
-    right=most,
-    wrong=[
-        "the query heads cannot share so many in equal groups: H has to be a multiple of them.",
-        partial(most, may=lambda n_heads, n: True),
-        "the fewest; the most that fit are asked for: fewer cost quality.",
-        partial(most, pick=min),
-        "more than there is room for.",
-        lambda n_heads, nbytes, room: n_heads,
-        lambda n_heads, nbytes, room: most(n_heads, nbytes, room + nbytes),
-        "what takes the whole room fits too.",
-        lambda n_heads, nbytes, room: most(n_heads, nbytes, room - 0.5),
-        "powers of two only: any number may do of which H is a multiple.",
-        partial(most, may=lambda n_heads, n: n_heads % n == 0 and n & (n - 1) == 0),
-    ],
-    said="8 of 64 where 8 fit, 8 where 10 fit, 4 of 12 where 5 fit, and None where not one fits.",
-)
+def operations_a_byte(guess: Any) -> Guess:
+    """Compare the guess how many operations a byte attention does in Llama-3.1-8B, in a decode step."""
+    model = MODELS["Llama-3.1-8B"]
+    return Guess(guess, model.n_heads // model.n_kv_heads, "A row that is read serves four heads.")
 
 
 def multiplications(T: int, S: int, D: int, rank: int) -> tuple[int, int]:

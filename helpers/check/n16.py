@@ -84,7 +84,7 @@ def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by
 
 next_step = Exercise(
     name="next_step",
-    todo="let next_step return a list: how many tokens each waiting prompt gets.",
+    todo="let next_step return a list: how many tokens each prompt runs.",
     cases=[
         *[([5, 12, 4], 3, 10), ([20], 2, 8), ([3, 3], 4, 16)],
         *[([4, 2], 6, 6), ([7, 2], 1, 6), ([], 2, 4)],

@@ -48,8 +48,8 @@ may_change = Exercise(
 NARROW, WIDE = 2.0**-7, 2.0**-23  # bfloat16, float32
 
 
-def steps(difference: float, largest: float, eps: float) -> float:
-    """Return a difference in steps of the format at this size, about."""
+def marks(difference: float, largest: float, eps: float) -> float:
+    """Return a difference in marks of the format at this size, about."""
     return difference / (largest * eps)
 
 
@@ -57,36 +57,34 @@ is_bug = Exercise(
     name="is_bug",
     todo="let is_bug say whether rounding is too small a reason.",
     cases=[
-        Case((difference, largest, eps, other), f"is_bug({difference:g}, {largest:g}, {eps:.2g}, {other})")
-        for difference, largest, eps, other in [
-            (0.125, 16.5, NARROW, True),
-            (0.12, 16.5, WIDE, False),
-            (6e-6, 16.5, WIDE, False),
-            (12.0, 16.5, NARROW, True),
-            (1e-4, 900.0, WIDE, True),
-            (0.002, 16.5, WIDE, False),
-            (0.004, 0.25, NARROW, False),
+        Case((difference, largest, eps), f"is_bug({difference:g}, {largest:g}, {eps:.2g})")
+        for difference, largest, eps in [
+            (0.125, 16.5, NARROW),
+            (0.12, 16.5, WIDE),
+            (6e-6, 16.5, WIDE),
+            (12.0, 16.5, NARROW),
+            (1e-4, 900.0, WIDE),
+            (0.002, 16.5, WIDE),
+            (0.004, 0.25, NARROW),
         ]
     ],
-    right=lambda difference, largest, eps, other: steps(difference, largest, eps) > 16,
+    right=lambda *numbers: marks(*numbers) > 16,
     wrong=[
-        "another word of unknown margin is no evidence: rounding breaks a tie, and a bug may change no word.",
-        lambda difference, largest, eps, other: other,
-        "one bound cannot serve both formats: bfloat16 has 65,536 times as wide steps as float32.",
+        "one bound cannot serve both formats: in bfloat16 the marks lie 65,536 times as far apart.",
         *(lambda difference, *more, most=most: difference > most for most in (1e-4, 1e-3, 0.01, 0.1, 0.5)),
         *(
             lambda difference, largest, *more, most=most: difference / largest > most
             for most in (1e-5, 1e-3, 0.01)
         ),
-        "the steps are wider where the numbers are larger: multiply eps by the largest.",
+        "the marks lie farther apart where the numbers are larger: multiply eps by the largest.",
         *(
-            lambda difference, largest, eps, other, most=most: difference / eps > most
+            lambda difference, largest, eps, most=most: difference / eps > most
             for most in (1, 10, 16, 50, 100)
         ),
-        "the wrong way round: a few steps are rounding.",
-        lambda difference, largest, eps, other: steps(difference, largest, eps) <= 16,
+        "the wrong way round: a few marks are rounding.",
+        lambda *numbers: marks(*numbers) <= 16,
     ],
-    said="0.125 is one step in bfloat16 at 16.5, and 0.12 is 61,000 steps in float32.",
+    said="0.125 is one mark in bfloat16 at 16.5, and 0.12 is 61,000 marks in float32.",
 )
 
 
@@ -97,4 +95,4 @@ def left_to_right(guess: Any) -> Guess:
 
 def suspect(guess: Any) -> Guess:
     """Compare a guess with the pair of traces that has a bug."""
-    return Guess(guess, "B", "0.12 in float32 is thousands of its steps; 0.125 in bfloat16 is one.")
+    return Guess(guess, "B", "0.12 in float32 is thousands of its marks; 0.125 in bfloat16 is one.")

@@ -55,8 +55,8 @@ visible = Exercise(
     todo="let visible return a tensor of bools, (T, length + T).",
     cases=[
         *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
-        Case(("corner", HIDDEN[0]), "the repaired room `corner`, asked what you have not seen,"),
-        Case(("padding", HIDDEN[1]), "the repaired room `padding`, asked what you have not seen,"),
+        Case(("corner", HIDDEN[0]), "the repaired room 3, asked what you have not seen,"),
+        Case(("padding", HIDDEN[1]), "the repaired room 4, asked what you have not seen,"),
     ],
     right=mask,
     run=made,
@@ -93,8 +93,8 @@ next_position = Exercise(
         Case(([[3, 4, 5], [3, 4, 5]],)),
         Case(([[0, 1, 7, 8, 9], [0, 1, 7, 8, 9]],)),
         Case(([[], []],), trap="an empty cache keeps no row: the first token stands at 0."),
-        Case(("shift", HIDDEN[0]), "the repaired room `shift`, asked what you have not seen,"),
-        Case(("slides", HIDDEN[1]), "the repaired room `slides`, asked what you have not seen,"),
+        Case(("shift", HIDDEN[0]), "the repaired room 5, asked what you have not seen,"),
+        Case(("slides", HIDDEN[1]), "the repaired room 6, asked what you have not seen,"),
     ],
     right=newest,
     run=made,
@@ -121,7 +121,7 @@ def which(text: str) -> str:
 second = Exercise(
     name="second",
     todo="write a text of words that the model knows.",
-    cases=[Case((), "padding and shift: of the two")],
+    cases=[Case((), "rooms 4 and 5: of the two")],
     right="Today weather is so",
     run=which,
     wrong=[

@@ -144,18 +144,6 @@ def least_time(step: Step, machine: Limits, starting: float) -> dict[str, float]
     }
 
 
-def predict_step(operators: int, start: float, nbytes: float, bandwidth: float) -> float:
-    """Return the seconds of a decode step: starting its operators, and moving its bytes.
-
-    Args:
-        operators: how many it starts.
-        start: seconds to start one.
-        nbytes: bytes that it reads.
-        bandwidth: bytes a second.
-    """
-    return operators * start + nbytes / bandwidth
-
-
 def batch_at_ridge(machine: Limits, element_bytes: float) -> int:
     """Return how many tokens at once it takes until reading a matrix takes no longer than computing with it.
 

@@ -5,11 +5,10 @@ Each has a live form, made of ipywidgets, and a picture of its first settings, w
 
 from helpers.explorers.drafts import DraftsThatPay
 from helpers.explorers.reply import CostOfReply
-from helpers.explorers.serving import PeopleInLine
 from helpers.explorers.step import StepOnCard
 from helpers.explorers.users import UsersOnCards
 from helpers.explorers.words import NextWord
 
 # As the notebooks call them: what they show is what counts there.
 cost_of_reply, next_word, step_on_card, users_on_cards = CostOfReply, NextWord, StepOnCard, UsersOnCards
-people_in_line, drafts_that_pay = PeopleInLine, DraftsThatPay
+drafts_that_pay = DraftsThatPay

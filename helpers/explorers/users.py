@@ -39,11 +39,7 @@ class UsersOnCards(Explorer):
         weights, each = sizes(**settings)
         cards = [_card(name, card.memory_nbytes, weights, each, users) for name, card in CARDS.items()]
         key = '<span class="bar key weights"></span> weights, then <span class="bar key rows"></span> rows'
-        told = (
-            f"{key}, in a frame for each card, to scale; its GB taken as GiB, drivers show up to 2 less. "
-            "Bytes needed, nothing else: nothing for a pass, no rows laid out for later."
-        )
-        return Grid([*cards], told, ("card", "", "users that fit"))
+        return Grid([*cards], f"{key}. Each frame is a card, to scale.", ("card", "", "users that fit"))
 
     def say(self, *, users: int, **settings: Any) -> str:
         weights, each = sizes(**settings)

@@ -18,12 +18,10 @@ class Record:
     Attributes:
         operators: how often each operator was started, by its name without "aten::", the most frequent first.
         allocated: bytes that were laid out, all together, freed in between or not.
-        peak: bytes laid out at the same time, at most, on top of what there was before.
     """
 
     operators: dict[str, int]
     allocated: int
-    peak: int
 
     @property
     def n_operators(self) -> int:
@@ -50,13 +48,9 @@ def record_of(task: Task) -> Record:
         for event in profiler.events()
         if event.cpu_parent is None and not event.name.startswith("[")
     )
-    now = most = allocated = 0
     blocks = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
-    for block in sorted(blocks, key=lambda event: event.start_ns()):
-        allocated += max(block.nbytes(), 0)  # a block that is freed has a minus
-        now += block.nbytes()
-        most = max(most, now)
-    return Record(dict(started.most_common()), allocated, most)
+    allocated = sum(max(block.nbytes(), 0) for block in blocks)  # a block that is freed has a minus
+    return Record(dict(started.most_common()), allocated)
 
 
 @contextmanager

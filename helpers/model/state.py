@@ -27,8 +27,8 @@ def triangle(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple
     """Take T tokens in one product: attention's triangle without softmax. What T calls of `step` give.
 
     Args:
-        state: what earlier tokens left, (B, H, D, Dv); zeros before the first.
-        g: the share of the state that a step leaves, between 0 and 1, (H, 1, 1).
+        state: what earlier tokens left, (B, H, D, Dv); zeros before the first; one head may lack B, H.
+        g: the share of the state that a step leaves, between 0 and 1, (H, 1, 1); a number for one head.
         q, k, v: queries, keys and values of the new tokens, (B, H, T, D), (B, H, T, D), (B, H, T, Dv).
 
     Returns:
@@ -36,12 +36,12 @@ def triangle(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236; fading, Sun et al. 2023, arXiv:2307.08621.
     """
-    at = torch.arange(q.shape[2], device=q.device)
-    ages = at[:, None] - at  # (T, T): how many tokens ago a key came in, seen from a query
-    weights = (q @ k.mT) * (g ** ages.clamp(min=0)).tril()  # (B, H, T, T)
-    contexts = weights @ v + g ** (at[:, None] + 1) * (q @ state)
-    left = g ** ages[-1][:, None] * k  # of each key at the end of the chunk, (B, H, T, D)
-    return contexts, g ** len(at) * state + left.mT @ v
+    at = torch.arange(q.shape[-2], device=q.device)
+    ages = (at[:, None] - at).tril()  # (T, T): how many steps ago a token came in, seen from a query
+    left = (g**ages).tril()  # (H, T, T): what is left of it
+    contexts = (q @ k.mT * left) @ v + g ** (at[:, None] + 1) * (q @ state)
+    faded = left[..., -1:, :].mT * k  # what the new state keeps of each key, (B, H, T, D)
+    return contexts, g ** len(at) * state + faded.mT @ v
 
 
 class StateAttention(Attention):

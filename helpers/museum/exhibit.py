@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from helpers.model import shipped
 from helpers.model.adapter import with_adapter
@@ -23,7 +24,8 @@ from helpers.trace import Trace, compare
 Serve = Callable[[Desk, Ask, bool], None]
 ROOMS = json.loads((Path(__file__).parent / "rooms.json").read_text(encoding="utf-8"))
 EXHIBITS: dict[str, Exhibit] = {}
-TOLERANCE = {4: 1e-3, 2: 0.05}  # of a context, as a share of the largest, by bytes of an element
+TOLERANCE = 1e-3  # of a context, as a share of the largest
+COARSE = 0.05  # the same where numbers are rounded to bfloat16
 LEFTOVER = 3  # the layer that shares the rows of the one before; its own K and V weights are never used
 
 
@@ -33,14 +35,35 @@ def model_of(name: str) -> tuple[Transformer, Tokenizer]:
     model, tokenizer = shipped.load("hybrid" if name == "hybrid" else "gqa")
     if name == "adapter":
         model = with_adapter(model, scale=1.5)
-    if name == "bfloat16":
-        model = model.bfloat16()
+    if name in ("bfloat16", "float32"):
+        model = model.double()  # whose own rounding is too small to matter, on every machine
+        for block in [*model.modules()]:
+            for part, linear in [*block.named_children()]:
+                if isinstance(linear, nn.Linear):
+                    setattr(block, part, Rounded(linear, getattr(torch, name)))
     if name == "sharing":
         chance = torch.Generator().manual_seed(0)
         for part in ("k_proj", "v_proj"):
             weight = model.layers[LEFTOVER].get_submodule(f"self_attn.{part}").get_parameter("weight")
             weight.data = torch.randn(weight.shape, generator=chance) * 2 * weight.std()
     return model, tokenizer
+
+
+class Rounded(nn.Module):
+    """A product that is added up in so many pieces, each of them and each sum rounded to a format."""
+
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype, pieces: int = 1) -> None:
+        super().__init__()
+        self.linear, self.dtype, self.pieces = linear, dtype, pieces
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply: (…, C) → (…, C')."""
+        sizes = x.shape[-1] // self.pieces
+        pairs = zip(x.split(sizes, -1), self.linear.weight.split(sizes, 1), strict=True)
+        total = torch.zeros(1)
+        for part, weight in pairs:
+            total = (total + (part @ weight.mT).to(self.dtype).to(x.dtype)).to(self.dtype).to(x.dtype)
+        return total
 
 
 class Place(NamedTuple):
@@ -64,9 +87,8 @@ class Fingerprint(NamedTuple):
     first: Place | None
 
 
-def fingerprint(right: Trace, wrong: Trace) -> Fingerprint:
+def fingerprint(right: Trace, wrong: Trace, tolerance: float = TOLERANCE) -> Fingerprint:
     """Compare what each head made of each new token, pass by pass and layer by layer."""
-    tolerance = TOLERANCE[right.model.element_bytes]
     passes = [[event.parts[0] for event in trace.runs[0].passes] for trace in (right, wrong)]
     L, H = right.model.n_layers, right.model.n_heads
     ink, first = np.zeros((L, len(passes[0]))), None
@@ -141,7 +163,7 @@ class Exhibit:
     def fingerprint(self, ask: Ask | None = None) -> Fingerprint:
         """Return where the two differ, asked `shows` or something else."""
         repaired, shipped = self.pair(ask or self.shows)
-        return fingerprint(repaired.trace, shipped.trace)
+        return fingerprint(repaired.trace, shipped.trace, COARSE if self.model == "bfloat16" else TOLERANCE)
 
     def parts(self, ask: Ask | None = None) -> str:
         """Return the first difference of the two traces, as `compare` words it, or "equal"."""
@@ -153,18 +175,29 @@ class Exhibit:
         causes = zip("abc", self.causes, strict=True)
         return Card([line for line in [("users saw", self.users), *causes] if line[1]])
 
+    def counted(self, text: str) -> str:
+        """Return a text and how many tokens it has; nothing for no text."""
+        return text and f"{text} ({len(model_of(self.model)[1].encode(text))} tokens)"
+
+    def harmless(self) -> str:
+        """Return what to ask so that the words are right, and whether the two runs are equal then."""
+        text, before = self.hides[:2]
+        asked = self.counted(text) if text != self.shows.text else "the same text"
+        if text == self.shows.text:
+            asked += f", after: {self.counted(before)}" if before else ", alone"
+        equal = self.parts(self.hides) == "equal"
+        return asked + (": equal" if equal else ": they differ, by too little for other words")
+
     def card(self) -> Card:
         """Return what a visitor sees."""
         right, wrong = (self.answer(self.shows, shipped).words for shipped in (False, True))
-        after = f", after: {self.hides.before}" if self.hides.before else ", alone"
-        same = self.hides.text == self.shows.text
         told = {
-            "asked": self.shows.text,
-            self.shows.when: self.shows.before,
+            "asked": self.counted(self.shows.text),
+            self.shows.when: self.counted(self.shows.before),
             "repaired": f"… {right}",
             "shipped": f"… {wrong}",
             "they part": self.parts(),
-            "not here": self.reported and (f"the same text{after}" if same else self.hides.text),
+            "not here": self.reported and self.harmless(),
         }
         *users, a, b, c = self.question().lines
         return Card([*users, *((label, text) for label, text in told.items() if text), a, b, c])

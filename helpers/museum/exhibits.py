@@ -13,13 +13,10 @@ from torch import Tensor
 from helpers.model.cache import GrowingCache, KVCache, PagedCache, StateCache, StaticCache, WindowCache
 from helpers.model.cache.paged import PagePool
 from helpers.model.generate import run
-from helpers.model.one_shape import in_one_shape
 from helpers.museum.desk import Ask, Desk
-from helpers.museum.exhibit import LEFTOVER, exhibit, model_of
+from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
 
 CHUNK, WIDTH, PAGE, ROOM = 16, 64, 8, 512  # tokens of a chunk, of a padded prompt, of a page, of a buffer
-
-DRAFT = "cold . Signed by Ines from Paris ."
 
 
 def plant(cache: KVCache, **methods: Callable[..., Any]) -> None:
@@ -108,7 +105,7 @@ def in_window(desk: Desk, ask: Ask, cache: WindowCache, wrong: Callable[[], int]
 
 @exhibit("shift")
 def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = WindowCache(desk.model.config, 20, 4)
+    cache = WindowCache(desk.model.config, 20, 4, dtype=desk.model.embed_tokens.weight.dtype)
     in_window(desk, ask, cache, (lambda: cache.n_kept) if shipped else None)
 
 
@@ -168,8 +165,8 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
 
     def draft(said: int) -> None:
         before = cache.snapshot()
-        if said == 1:
-            prefilled(desk, DRAFT, cache)  # and it is refused
+        if said == 1 and ask.before:
+            prefilled(desk, ask.before, cache)  # and it is refused
         if shipped:
             cache.length = before.length
         else:
@@ -194,7 +191,7 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
 
 @exhibit("rounding", model="bfloat16")
 def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    desk.model = in_one_shape(desk.model) if shipped else desk.model
-    desk.reply(
-        desk.ids(ask.text), GrowingCache(desk.model.config, dtype=desk.model.embed_tokens.weight.dtype)
-    )
+    for part in desk.model.modules():
+        if isinstance(part, Rounded):
+            part.pieces = 2 if shipped else 1
+    desk.reply(desk.ids(ask.text), desk.model.new_cache())

@@ -8,8 +8,6 @@ Source: Megatron-LM, Shoeybi et al. 2019, arXiv:1909.08053.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -95,27 +93,10 @@ def add_up(model: Transformer, wire: Wire) -> None:
             linear.register_forward_hook(lambda linear, x, part: wire.add(part, "sums"))
 
 
-def heads_apart(
-    wire: Wire,
-    folder: Path,
-    prompt: list[int],
-    max_new: int,
-    stops_after: int | None = None,
-    by: str = "SIGKILL",
-) -> Report:
-    """Say a reply together, each rank with its share of a checkpoint's heads.
-
-    Args:
-        stops_after: words of the reply after which rank 1 sends itself a signal, to see what becomes of the
-            others.
-        by: the signal: SIGKILL ends it, SIGSTOP lets it hang.
-    """
+def heads_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
+    """Say a reply together, each rank with its share of a checkpoint's heads."""
     model = load_share(folder, wire)
     rows = len(prompt) + max_new - 1
     cache = StaticCache(model.config, max_len=rows, dtype=model.embed_tokens.weight.dtype)
-    reply, words = generate(model, prompt, max_new, cache=cache), list[int]()
-    for word in reply:
-        words.append(word)
-        if wire.rank == 1 and len(words) == stops_after:
-            os.kill(os.getpid(), getattr(signal, by))
-    return wire.report(words, model, cache, reply.tpot_seconds)
+    reply = generate(model, prompt, max_new, cache=cache)
+    return wire.report(list(reply), model, cache, reply.tpot_seconds)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -89,48 +90,31 @@ class Wire:
         return x.contiguous()
 
 
-def ledger(reports: Sequence[Report], n_words: int) -> dict[str, float]:
-    """Return where the seconds of a word of rank 0 go, the first word left out; together they are the word's.
+class Stop(NamedTuple):
+    """Seconds of a rank up to the end of a sum: its own work, waiting for the others, adding up."""
+
+    own: float
+    waited: float
+    added: float
+
+
+def usual_word(reports: Sequence[Report], n_words: int) -> list[list[Stop]]:
+    """Return the stops of each rank in one word: that which took rank 0 the median time, the first left out.
 
     Args:
         reports: of all ranks, on one machine.
         n_words: that they said: as many passes, with equally many sums in each.
     """
-    sums = list(zip(*(one.sums for one in reports), strict=True))
-    per_word = len(sums) // n_words
-    own = waited = added = 0.0
-    end = sums[per_word - 1][0][1]
-    for both in sums[per_word:]:
-        last, (begun, over) = max(begun for begun, _ in both), both[0]
-        own, waited, added, end = own + begun - end, waited + last - begun, added + over - last, over
-    found = {"its own work": own, "waiting for the other": waited, "adding up both parts": added}
-    return {name: seconds / (n_words - 1) for name, seconds in found.items()}
-
-
-def time_messages(wire: Wire, sizes: Sequence[int], turns: int = 30) -> list[tuple[float, float]]:
-    """Return, for each size in bytes, the seconds to send so much and to add it up, each the best of turns.
-
-    A message goes to rank 1 and back, so that one clock sees both ends; half of that is one way.
-    """
-
-    def there_and_back() -> None:
-        if wire.rank == 0:
-            wire.send(x, 1, "message")
-        if wire.rank < 2:
-            wire.receive((len(x),), x.dtype, 1 - wire.rank)
-        if wire.rank == 1:
-            wire.send(x, 0, "message")
-
-    def best(task: Callable[[], object]) -> float:
-        seconds = []
-        for _ in range(turns):
-            begun = time.perf_counter()
-            task()
-            seconds.append(time.perf_counter() - begun)
-        return min(seconds)
-
-    found = []
-    for nbytes in sizes:
-        x = torch.ones(nbytes // 4)
-        found.append((best(there_and_back) / 2, best(lambda: wire.add(x, "sum"))))  # noqa: B023 - run at once
-    return found
+    sums = [one.sums for one in reports]
+    n = len(sums[0]) // n_words
+    all_there = [max(begun for begun, _ in both) for both in zip(*sums, strict=True)]
+    stops = [
+        [
+            Stop(begun - before, last - begun, over - last)
+            for (_, before), (begun, over), last in zip(rank[n - 1 :], rank[n:], all_there[n:], strict=False)
+        ]
+        for rank in sums
+    ]
+    words = range(0, len(stops[0]), n)
+    usual = sorted(words, key=lambda at: sum(map(sum, stops[0][at : at + n])))[len(words) // 2]
+    return [rank[usual : usual + n] for rank in stops]

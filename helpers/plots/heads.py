@@ -1,15 +1,18 @@
-"""The figures of notebook 15: which query head reads which row, and a product in two orders."""
+"""The figures of notebook 15: which query head reads which row, a product in two orders, and turns in it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from helpers.cost.bytes import Full, Latent
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import listed, told
 
-FULL = (("K", "key fill", "key"), ("V", "value fill", "value"))  # what is read as one: letter, fill, edge
-LATENT = (("c", "panel", "ink"), ("K", "key fill", "key"))
+QUERY, KEY, VALUE, LATENT = (
+    *[(f"{name} fill", name) for name in ("query", "key", "value")],
+    ("panel", "ink"),
+)  # fill and edge
 Shape = tuple[str, int, int, str]  # a matrix: its name, rows, columns, colour
 LARGEST = 45.0  # px of the longer of a query and a latent
 EACH = 0.5  # px a number of a row
@@ -36,22 +39,16 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
         serves = [listed([str(h + 1) for h in _group(g, parts, n_heads)]) for g in range(parts)]
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
-            what = f"all {n_heads} heads read one list, each through matrices of its own"
-        said.append(f"{told(name)}: {what}; a row has {_numbers(kind)}")
+            what = f"all {n_heads} heads read one list"
+        said.append(f"{told(name)}: {what}; a row has {kind.row} numbers")
     return Picture(draw, ". ".join(said) + ".")
 
 
-def _parts(kind: Full | Latent) -> list[tuple[int, int]]:
-    """The numbers of a row, in pairs of which each is read as one: a key and a value, or what is turned."""
+def _parts(kind: Full | Latent) -> list[dict[str, tuple[int, tuple[str, str]]]]:
+    """The boxes of a row, those together that the same heads read: by name, their numbers and colours."""
     if isinstance(kind, Latent):
-        return [(kind.rank, kind.rope_dim)]
-    return [(kind.k_dim, kind.v_dim)] * kind.n_kv_heads
-
-
-def _numbers(kind: Full | Latent) -> str:
-    """How many numbers a row has; of a latent one, c and what is turned."""
-    parts = f"{kind.rank} + {kind.rope_dim} = " if isinstance(kind, Latent) else ""
-    return f"{parts}{kind.row} numbers"
+        return [{"list": (kind.row, LATENT)}]
+    return [{"K": (kind.k_dim, KEY), "V": (kind.v_dim, VALUE)}] * kind.n_kv_heads
 
 
 def _group(g: int, parts: int, n_heads: int) -> range:
@@ -63,25 +60,22 @@ def _reads(
     sheet: Sheet, left: float, top: float, wide: float, name: str, kind: Full | Latent, n_heads: int
 ) -> None:
     """One kind: its query heads, the lines, and the row below."""
-    middle, latent, parts = left + wide / 2, isinstance(kind, Latent), _parts(kind)
+    middle, parts = left + wide / 2, _parts(kind)
     sheet.text(middle, top, name, at="center", bold=True)
     heads = [middle + STEP * (h - (n_heads - 1) / 2) for h in range(n_heads)]
     pitch = STEP * n_heads / len(parts)
-    for g, (first, second) in enumerate(parts):
+    for g, part in enumerate(parts):
         x = middle + pitch * (g - (len(parts) - 1) / 2)
-        start = x - EACH * (first + second) / 2
-        for head in (heads[h] for h in _group(g, len(parts), n_heads)):
-            sheet.line((head, top + 60), (x, top + 134), colour="query")
-            if latent:
-                sheet.box(head + (x - head) * 0.4 - 6, top + 84, 12, 12, fill="panel", edge="ink", radius=2)
-        pieces = LATENT if latent else FULL
-        for numbers, (letter, fill, edge) in zip((first, second), pieces, strict=True):
-            sheet.box(start, top + 134, EACH * numbers, 26, fill=fill, edge=edge, radius=2)
-            sheet.note(start + EACH * numbers / 2, top + 147, letter, at="center", colour="ink")
-            start += EACH * numbers
+        for h in _group(g, len(parts), n_heads):
+            sheet.line((heads[h], top + 60), (x, top + 134), colour="query")
+        x -= EACH * sum(numbers for numbers, _ in part.values()) / 2
+        for name_of, (numbers, (fill, edge)) in part.items():
+            sheet.box(x, top + 134, EACH * numbers, 26, fill=fill, edge=edge, radius=2)
+            sheet.note(x + EACH * numbers / 2, top + 147, name_of, at="center", colour="ink")
+            x += EACH * numbers
     for h, head in enumerate(heads):
         sheet.chip(head, top + 46, str(h + 1), width=HEAD, fill="query fill", edge="query")
-    sheet.note(middle, top + 182, _numbers(kind), at="center", colour="ink")
+    sheet.note(middle, top + 182, f"{kind.row} numbers", at="center", colour="ink")
 
 
 def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
@@ -91,10 +85,9 @@ def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
         D, rope_dim: numbers of a head's query that are not turned, and turned.
         rank: numbers of a latent.
     """
-    query, key = ("query fill", "query"), LATENT[1][1:]
     sides = [
-        ((D, *query), (rank, *LATENT[0][1:]), "c", "not turned", "no position"),
-        ((rope_dim, *query), (rope_dim, *key), "K", "turned", "with position"),
+        ((D, *QUERY), (rank, *LATENT), "c", "not turned", "no position"),
+        ((rope_dim, *QUERY), (rope_dim, *KEY), "K", "turned", "with position"),
     ]
 
     def draw(sheet: Sheet) -> None:
@@ -150,6 +143,57 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
         for name, (first, then) in orders.items()
     ]
     return Picture(draw, f"The scores of one query with {S:,} latents. {'. '.join(said)}.")
+
+
+def turned_rows(S: int, D: int, rank: int) -> Picture:
+    """Draw the absorbed order without a turn, and with a turn for each row, and count the multiplications.
+
+    Those of the turn itself are left out. Arguments as in `two_orders`.
+    """
+    ways = {
+        "no turn: once for all rows": (["₁₂₃"], D * rank + S * rank),
+        "turned: anew for every row": (list("₁₂₃"), S * (D * rank + rank)),
+    }
+
+    def draw(sheet: Sheet) -> None:
+        x, y = 8.0, 18.0
+        for name, (rows, count) in ways.items():
+            sheet.text(x, y, name, bold=True)
+            for n, row in enumerate(rows, start=1):
+                _turned(sheet, x, y + n * (LARGEST + 20) - 14, LARGEST / max(D, rank), D, rank, row)
+            below = y + len(rows) * (LARGEST + 20) + 40
+            sheet.note(x, below, f"{count:,} multiplications", colour="ink", bold=True)
+            x, y = (x, below + 40) if sheet.narrow else (x + sheet.width / 2, y)
+
+    once, anew = (f"{count:,} multiplications" for _, count in ways.values())
+    return Picture(
+        draw,
+        f"The absorbed order for {S:,} rows. No turn: query times M once, then times c₁, c₂, c₃ and so on: "
+        f"{once}. Turned: between query and M stands a turn of the row's own: query, R₁ and M for c₁; query, "
+        f"R₂ and M for c₂; query, R₃ and M for c₃; and so on: {anew}.",
+    )
+
+
+def _turned(sheet: Sheet, x: float, y: float, unit: float, D: int, rank: int, rows: str) -> None:
+    """Query and M, a line under them, and the latents of these rows; of a single row its turn as well."""
+    high, wide, (fill, edge) = unit * D, unit * rank, LATENT
+    sheet.note(x, y - 14, "query", colour="ink")
+    sheet.box(x, y - 3, high, 6, fill=QUERY[0], edge=QUERY[1], radius=2)
+    sheet.box(x + 142, y - high / 2, wide, high, fill=fill, edge=edge, radius=2)
+    sheet.note(x + 142 + wide / 2, y, "M", at="center", colour="ink")
+    sheet.line((x, y + 30), (x + 142 + wide, y + 30), width=3)
+    for row in rows:
+        n = "₁₂₃".index(row)
+        sheet.box(x + 212 + 34 * n, y - wide / 2, 24, wide, fill=fill, edge=edge, radius=2)
+        sheet.note(x + 224 + 34 * n, y, f"c{row}", at="center", colour="ink")
+        if len(rows) == 1:
+            angle = math.pi * (3 - n) / 4
+            sheet.disc(x + 80, y, 14, *KEY)
+            hand = x + 80 + 12 * math.sin(angle), y - 12 * math.cos(angle)
+            sheet.line((x + 80, y), hand, colour="key", width=2)
+            sheet.note(x + 100, y, f"R{row}", colour="ink")
+    if rows.endswith("₃"):
+        sheet.note(x + 314, y, "…")
 
 
 def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Shape], marked: list[Shape]) -> None:

@@ -24,19 +24,6 @@ def staircase(nbytes: Sequence[int], series: Mapping[str, Sequence[float]]) -> P
     return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, "x")
 
 
-def users_by_tokens(tokens: Sequence[int], fit: Sequence[int], busy: int, most: float) -> Picture:
-    """Draw how many users fit against the tokens of each, over how many keep a card's arithmetic busy.
-
-    Args:
-        fit: users that fit, for each number of tokens; all over 0.
-        busy: users for whom reading and arithmetic take equally long.
-        most: tokens with which just so many fit.
-    """
-    lines = {"fit": fit, "keep it busy": [busy] * len(tokens)}
-    limits = {"crossing": most}
-    return curves("users of a card", "users", "tokens each", tokens, lines, "xy", limits)
-
-
 def time_by_tokens(
     tokens: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float
 ) -> Picture:

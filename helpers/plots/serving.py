@@ -8,6 +8,7 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, need, shorten, told
 from helpers.plots.measured import curves
 
+GROWS = 10_000  # ms: who waits this long stands in a line that grows as long as people come
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
 
 
@@ -92,6 +93,8 @@ def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -
 def choices(waits: Mapping[tuple[int, int], tuple[float, float]], most: tuple[float, float]) -> Picture:
     """Draw what each choice of slots and budget lets people wait; filled where both waits are short enough.
 
+    Where the first word takes ten seconds or more the line is said to grow.
+
     Args:
         waits: milliseconds to the first word and between two words, by slots and budget.
         most: milliseconds that each may take.
@@ -100,12 +103,16 @@ def choices(waits: Mapping[tuple[int, int], tuple[float, float]], most: tuple[fl
     fine = [pair for pair, both in waits.items() if all(a <= b for a, b in zip(both, most, strict=True))]
 
     def draw(sheet: Sheet) -> None:
-        left, top = (52.0, 62.0) if sheet.narrow else (110.0, 62.0)
+        left, top = (52.0 if sheet.narrow else 110.0), 110.0
         wide, high = (sheet.width - left - 12) / len(budgets), 54.0
-        sheet.note(left, 16, "tokens of a step, at most", colour="ink")
-        sheet.note(12, 40, "slots", colour="ink")
+        for n, line in enumerate(
+            ("above: ms to the first word", "below: ms, longest wait between two words")
+        ):
+            sheet.note(12, 16 + 19 * n, line)
+        sheet.note(left, 64, "tokens of a step, at most", colour="ink")
+        sheet.note(12, 88, "slots", colour="ink")
         for n, budget in enumerate(budgets):
-            sheet.text(left + wide * (n + 0.5), 40, f"{budget:,}", at="center", size=SMALL, bold=True)
+            sheet.text(left + wide * (n + 0.5), 88, f"{budget:,}", at="center", size=SMALL, bold=True)
         for k, slot in enumerate(slots):
             sheet.text(12, top + high * (k + 0.5), str(slot), bold=True)
             for n, budget in enumerate(budgets):
@@ -117,8 +124,6 @@ def choices(waits: Mapping[tuple[int, int], tuple[float, float]], most: tuple[fl
                     middle, late = x + wide / 2, ms > limit
                     colour = "soft" if late else "ink"
                     sheet.note(middle, y + at, short_ms(ms), at="center", colour=colour, bold=not late)
-        for n, line in enumerate(("above: ms to the first word", "below: longest wait between two")):
-            sheet.note(left, top + high * len(slots) + 16 + 19 * n, line)
 
     said = "; ".join(
         f"{slot} slots, {budget:,}: {' and '.join(map(short_ms, both))}"
@@ -130,5 +135,5 @@ def choices(waits: Mapping[tuple[int, int], tuple[float, float]], most: tuple[fl
 
 
 def short_ms(ms: float) -> str:
-    """Write milliseconds, from a second on as seconds: 17, 5.1 s."""
-    return f"{ms / 1000:.2g} s" if ms >= 1000 else f"{ms:.0f}"
+    """Write milliseconds; where a line grows, no wait can be told."""
+    return "grows" if ms >= GROWS else f"{ms:,.0f}"

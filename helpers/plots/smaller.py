@@ -118,7 +118,7 @@ def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
 
 
 def fading(g: float, tokens: int = 3) -> Picture:
-    """Draw which share each query finds of the state before and of each token, and what is left at the end.
+    """Draw which share each query finds of the state before and of each token.
 
     Args:
         g: the share that one step leaves, between 0 and 1.
@@ -126,8 +126,8 @@ def fading(g: float, tokens: int = 3) -> Picture:
     """
     powers = ("1", "g", "g²", "g³")
     heads = ["state before", *(f"token {n}" for n in range(1, tokens + 1))]
-    rows = [*(f"query {n}" for n in range(1, tokens + 1)), "state after"]
-    ages = [[n + 1, *range(n, -1, -1)] for n in [*range(tokens), tokens - 1]]
+    rows = [f"query {n}" for n in range(1, tokens + 1)]
+    ages = [[n + 1, *range(n, -1, -1)] for n in range(tokens)]
 
     def draw(sheet: Sheet) -> None:
         left, wide = (80.0, 62.0) if sheet.narrow else (126.0, 112.0)
@@ -137,7 +137,7 @@ def fading(g: float, tokens: int = 3) -> Picture:
             for line, word in enumerate(head.split()):
                 sheet.note(x, 50 + 16 * line, word, at="center", colour="ink")
         for row, (name, own) in enumerate(zip(rows, ages, strict=True)):
-            y = 80.0 + 50 * row + 14 * (row == tokens)
+            y = 80.0 + 50 * row
             sheet.note(left - 8, y + 22, name, at="right", colour="ink")
             for column in range(len(heads)):
                 x, kind = left + wide * column + 10 * (column > 0), "value" if column else "generated"

@@ -1,4 +1,4 @@
-"""One prompt, run in several ways: alone, beside others, in chunks, behind rows that somebody else left."""
+"""One prompt, run in several ways: alone, beside others, in chunks."""
 
 from __future__ import annotations
 
@@ -78,24 +78,17 @@ def in_batches(model: Transformer, prompts: Sequence[Sequence[int]], n: int, bat
     ]
 
 
-def in_four_ways(
+def in_three_ways(
     model: Transformer, prompt: Sequence[int], others: Sequence[Sequence[int]], n: int
 ) -> dict[str, Reply]:
-    """Answer a prompt alone, beside others, in chunks of 4, and behind rows of its first half.
-
-    A pass over the half and the first of the others leaves those rows. Each way is fed what was said alone.
-    """
-    half, [alone] = len(prompt) // 2, answer(model, [prompt], n)
-    chunked, shared = (cache_for(model, [[*prompt, *others[0]]], n) for _ in range(2))
+    """Answer a prompt alone, beside others and in chunks of 4; each way is fed what was said alone."""
+    [alone], chunked = answer(model, [prompt], n), cache_for(model, [prompt], n)
     for i in range(0, len(prompt) - 4, 4):
         run(model, torch.tensor([prompt[i : i + 4]]), chunked)
-    run(model, torch.tensor([[*prompt[:half], *others[0]]]), shared)
-    shared.truncate(half)
     return {
         "alone": alone,
         "beside seven others": answer(model, [prompt, *others], n, said=alone.tokens)[0],
         "in chunks of 4": answer(model, [prompt], n, chunked, alone.tokens)[0],
-        "behind a shared beginning": answer(model, [prompt], n, shared, alone.tokens)[0],
     }
 
 
@@ -106,7 +99,7 @@ def off_by_way(models: Mapping[str, Transformer], prompts: Sequence[Sequence[int
         models: by what they compute in, such as "float32".
         prompts: the one that is answered, and those beside it.
     """
-    runs = [in_four_ways(model, prompts[0], prompts[1:], n) for model in models.values()]
+    runs = [in_three_ways(model, prompts[0], prompts[1:], n) for model in models.values()]
     ways, total = [*runs[0]][1:], runs[0]["alone"].logits.numel()
     off = [[(run[way].logits - run["alone"].logits).abs() for run in runs] for way in ways]
     lines = [[x for d in line for x in (int((d > 0).sum()), f"{float(d.max()):.1g}")] for line in off]
@@ -242,10 +235,10 @@ def evidence(a: Trace, b: Trace, eps: float) -> tuple[str, float, float, float]:
     """Return what two replies say of a bug, up to their first other word.
 
     Args:
-        eps: the step of their format at 1.
+        eps: from one mark of their format to the next, at 1.
 
     Returns:
-        The first other word or "none"; the largest logit; a step of the format there, at most; the
+        The first other word or "none"; the largest logit; from one mark to the next there, at most; the
         largest difference of a logit that both have recorded.
     """
     outs = [[event.parts[0].out[0] for event in trace.runs[0].passes] for trace in (a, b)]

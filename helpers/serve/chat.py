@@ -16,10 +16,12 @@ class Message:
     Args:
         role: "system", "tool", "user" or "assistant".
         tokens: ids.
+        name: what a figure calls it.
     """
 
     role: str
     tokens: tuple[int, ...]
+    name: str = ""
 
 
 Messages = list[Message]
@@ -36,6 +38,22 @@ class Turn(NamedTuple):
     reply: int
 
 
+class Pair(NamedTuple):
+    """Two turns, one after the other, as a server reads them.
+
+    Attributes:
+        before: the parts of the first text, its reply the last: names and tokens.
+        now: those of the second.
+        alike: tokens at the beginning that are the same.
+        found: tokens of the second that were used again.
+    """
+
+    before: list[tuple[str, int]]
+    now: list[tuple[str, int]]
+    alike: int
+    found: int
+
+
 @dataclass
 class Chat:
     """A conversation; `say` sends a turn.
@@ -48,6 +66,7 @@ class Chat:
 
     Attributes:
         turns: what each took.
+        sent: what was sent in each, and the reply behind it.
     """
 
     engine: Engine
@@ -55,24 +74,39 @@ class Chat:
     messages: Messages
     edit: Edit | None = None
     turns: list[Turn] = field(default_factory=list)
+    sent: list[Messages] = field(default_factory=list)
 
     def say(self, tokens: Sequence[int], max_new: int) -> list[int]:
         """Send one turn with all before it; return the reply. Errors as in `Engine.add`."""
-        sent = [*self.messages, Message("user", tuple(tokens))]
         number = len(self.turns)
-        prompt = self.template(self.edit([*sent], number) if self.edit else sent)
+        said = [*self.messages, Message("user", tuple(tokens), f"Q{number + 1}")]
+        sent = self.edit([*said], number) if self.edit else said
+        prompt = self.template(sent)
         key = (id(self), number)
         self.engine.add(key, prompt, max_new)
         reply = self.engine.run_all()[key]
-        self.messages = [*sent, Message("assistant", tuple(reply))]
+        answer = Message("assistant", tuple(reply), f"R{number + 1}")
+        self.messages, self.sent = [*said, answer], [*self.sent, [*sent, answer]]
         found = self.engine.found[key]
         self.turns.append(Turn(found, len(prompt) - found, len(reply)))
         return reply
 
+    def pair(self, number: int) -> Pair:
+        """Lay a turn, from 1 on, beside the one before."""
+        texts = self.sent[number - 1], self.sent[number][:-1]
+        end = len(self.template([]))  # what marks who speaks next
+        before, now = ([(one.name, len(self.template([one])) - end) for one in text] for text in texts)
+        pairs = enumerate(zip(*map(self.template, texts), strict=False))
+        alike = next(n for n, (a, b) in pairs if a != b)
+        return Pair(before, now, alike, self.turns[number].found)
+
 
 def with_clock(hours: Sequence[int]) -> Edit:
     """Put a word that changes each turn in front of all."""
-    return lambda messages, turn: [Message("system", (hours[turn % len(hours)],)), *messages]
+    return lambda messages, turn: [
+        Message("system", (hours[turn % len(hours)],), "clock"),
+        *messages,
+    ]
 
 
 def tools_turned(messages: Messages, turn: int) -> Messages:
@@ -87,15 +121,15 @@ def tools_turned(messages: Messages, turn: int) -> Messages:
 def thinking_stripped(keep: int) -> Edit:
     """Send of each earlier reply its last tokens only: what came before was thinking."""
     return lambda messages, turn: [
-        replace(one, tokens=one.tokens[-keep:]) if one.role == "assistant" else one for one in messages
+        replace(one, tokens=one.tokens[-keep:], name=one.name.lower()) if one.role == "assistant" else one
+        for one in messages
     ]
 
 
 def summary(messages: Messages) -> Message:
     """The first three tokens of all that the user said: it changes each turn."""
-    return Message(
-        "system", tuple(token for one in messages if one.role == "user" for token in one.tokens[:3])
-    )
+    said = (one.tokens[:3] for one in messages if one.role == "user")
+    return Message("system", tuple(token for three in said for token in three), "sum")
 
 
 def summary_first(messages: Messages, turn: int) -> Messages:
