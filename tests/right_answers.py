@@ -143,8 +143,8 @@ RIGHT: dict[str, list[Any]] = {
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
     "reply_ms": [reply_by_words],
     "what_to_double": [doubled_by_savings],
-    "most_bits": [
-        lambda limit, a, b, c: max([n for n in (8, 16, 32) if a + b * n / 32 + c <= limit], default=None)
+    "enough_bits": [
+        lambda weights, arithmetic: 32 if weights <= arithmetic else 16 if weights <= 2 * arithmetic else 8
     ],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
     "best_dim": [

@@ -40,20 +40,32 @@ def climbed(monkeypatch: pytest.MonkeyPatch, cores: int, ms: float) -> floor.Lad
 
 def test_a_ladder_from_counts_to_receipts(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(climbed(monkeypatch, cores=1, ms=4.0), start=1e-6)
-    first, *_, last = floor.WAYS
+    first, second, *_, last = floor.WAYS
     assert found.operators[last] < found.operators[first]
+    assert found.speeds[first] == found.speeds[second]  # the same bytes, and one core
     for rate in (1e6, 1e9, 1e15):  # the arithmetic is the longest, or the reading
         one = replace(found, rate=rate)
-        parts, step = one.predicted(last), one.work(last)
-        assert parts["starts"] == pytest.approx(1e-3 * one.operators[last])
-        assert parts["arithmetic"] == pytest.approx(1000 * step.operations / 2 / rate)
-        least = parts["starts"] + max(parts["bytes"], parts["arithmetic"])
-        rows = 1000 * step.rows / one.speeds[last]
-        assert least <= one.floor(last) <= least + rows + 1e-12
+        spans, step = one.spans(last), one.work(last)
+        assert spans["starts"] == (0, pytest.approx(1e-3 * one.operators[last]))
+        begun, done = spans["arithmetic"]
+        assert done - begun == pytest.approx(1000 * step.operations / 2 / rate)
+        assert begun - spans["reading"][0] == pytest.approx(1000 * step.rows / one.speeds[last])
+        assert max(spans["reading"][1], done) == pytest.approx(one.floor(last))
         receipt = one.receipt(last).rows
-        assert receipt[0][2:] == [str(one.operators[last]), "0.0 MB", "0.0 M"]
-        assert [receipt[2][1], receipt[3][1]] == [short(sum(parts.values())), "4"]
-    assert found.bars()[first] == (found.predicted(first), 4.0)
+        assert receipt[0][2:] == [str(one.operators[last]), "0.0 MB", "0.0 MB", "0.0 M"]
+        assert [receipt[2][1], receipt[3][1]] == [short(one.floor(last)), "4"]
+    assert found.bars()[first] == (found.spans(first), 4.0)
+
+
+def test_slow_products_are_what_they_take_over_reading() -> None:
+    kept = floor.recorded("16M")
+    first, second, *_ = floor.WAYS
+    least = kept.least(first)["weights or arithmetic"]
+    start, end = replace(kept, products=least + 1.5).spans(first)["slow products"]
+    assert (start, end - start) == (kept.floor(first), pytest.approx(1.5))
+    start, end = replace(kept, products=least - 1).spans(first)["slow products"]
+    assert start == end
+    assert "slow products" not in kept.spans(second)
 
 
 def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,10 +72,16 @@ DOTS = {
     "prefill, weights": (109.0, 250e9),
     "prefill, attention": (96.0, 60e9),
 }
-STEPS: dict[str, tuple[dict[str, float], float]] = {
+STEPS: dict[str, tuple[dict[str, tuple[float, float]], float]] = {
     "as it stands": ({}, 7.2),
-    "all cores share each matrix": ({"starts": 0.1, "bytes": 2.0, "arithmetic": 1.0}, 2.5),
-    "a quarter of the bytes": ({"starts": 0.1, "bytes": 0.5, "arithmetic": 1.2}, 2.0),
+    "all cores share each matrix": (
+        {"starts": (0, 0.1), "reading": (0.1, 2.1), "arithmetic": (0.2, 1.2)},
+        2.5,
+    ),
+    "a quarter of the bytes": (
+        {"starts": (0, 0.1), "reading": (0.1, 0.6), "arithmetic": (0.2, 1.4), "slow products": (1.4, 1.5)},
+        2.0,
+    ),
 }
 VARIANTS: dict[str, tuple[float, float, float]] = {
     "all rows": (2048, 0.71, 20),
@@ -145,7 +151,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
-    "waterfall": lambda: plots.waterfall(STEPS, "one decode step", 0.6),
+    "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
     "workshop": workshop,
     "kept": lambda: plots.kept_rows(["Mia", "w" * 20, "by"], CACHES),
@@ -418,24 +424,21 @@ def test_the_roof_bends_at_the_ridge() -> None:
         assert {*DOTS, "the road", "the bench"} <= set(words(figure))
 
 
-def test_a_waterfall_shows_measured_beside_predicted() -> None:
+def test_a_waterfall_shows_measured_beside_what_is_known() -> None:
     picture = picture_of("waterfall")
-    assert "as it stands: measured 7.20; all cores share each matrix: predicted 3.10 (starts" in picture.alt
+    assert "as it stands: measured 7.20; all cores share each matrix: receipt 2.10 (starts 0" in picture.alt
     for figure in both("waterfall"):
-        _, *measured = [box.get_width() for box in boxes(figure, "query")]  # the first explains the colour
-        scale = measured[0] / 7.2
-        assert measured == pytest.approx([scale * 7.2, scale * 2.5, scale * 2.0])
-        nbytes = [box.get_width() for box in boxes(figure, "key")][1:]
-        assert nbytes == pytest.approx([scale * 2, scale * 0.5])
-        said = {
-            "7.20 ms",
-            "2.50 ms",
-            "3.10",
-            "upright line, at the last bar: its floor, 0.600 ms",
-            "bytes, predicted",
-            *STEPS,
-        }
-        assert said <= set(words(figure))
+        _, *measured = boxes(figure, "query")  # the first explains the colour
+        scale = measured[0].get_width() / 7.2
+        assert [box.get_width() for box in measured] == pytest.approx([scale * 7.2, scale * 2.5, scale * 2.0])
+        _, *reading = boxes(figure, "key")
+        assert [box.get_width() for box in reading] == pytest.approx([scale * 2, scale * 0.5])
+        _, *arithmetic = boxes(figure, "value")  # beside the reading, in a lane of its own
+        for one, other in zip(reading, arithmetic, strict=True):
+            assert one.get_height() == other.get_height() < measured[0].get_height() / 2
+            assert abs(one.get_y() - other.get_y()) > one.get_height()
+            assert other.get_x() == pytest.approx(one.get_x() + 0.1 * scale)
+        assert {"7.20 ms", "2.50 ms", "2.10", "1.50", "slow products", *STEPS} <= set(words(figure))
 
 
 def test_each_variant_is_a_named_dot() -> None:

@@ -18,58 +18,35 @@ def milliseconds(guess: Any, before: float, after: float) -> Guess:
 
 
 def bits(
-    fits: Callable[[float, float], bool] = operator.le,
-    order: tuple[int, ...] = (32, 16, 8),
-    otherwise: int | None = None,
-    shrink: tuple[bool, bool, bool] = (False, True, False),
-    counts: tuple[int, int, int] = (1, 1, 1),
-) -> Callable[..., int | None]:
-    """Return a `most_bits`: which of starts, bytes and arithmetic shrink with the bits, and which count."""
-
-    def chosen(limit: float, *parts: float) -> int | None:
-        for one in order:
-            ms = [
-                n * part * (one / 32 if less else 1)
-                for n, part, less in zip(counts, parts, shrink, strict=True)
-            ]
-            if fits(sum(ms), limit):
-                return one
-        return otherwise
-
-    return chosen
+    enough: Callable[[float, float], bool] = operator.le,
+    read: Callable[[float, int], float] = lambda weights, n: weights * n / 32,
+    otherwise: int | None = 8,
+) -> Callable[[float, float], int | None]:
+    """Return an `enough_bits`: the most whose reading is short enough beside the arithmetic."""
+    return lambda weights, arithmetic: next(
+        (n for n in (32, 16, 8) if enough(read(weights, n), arithmetic)), otherwise
+    )
 
 
-most_bits = Exercise(
-    name="most_bits",
-    todo="let most_bits return 32, 16, 8 or None.",
+enough_bits = Exercise(
+    name="enough_bits",
+    todo="let enough_bits return 32, 16 or 8.",
     cases=[
-        Case(args, "most_bits({}, {}, {}, {})".format(*args))
-        for args in [
-            (20, 0.1, 12, 2),
-            (10, 0.1, 12, 2),
-            (5.5, 0.5, 12, 2),
-            (5, 0.5, 12, 2),
-            (8.1, 0.1, 12, 2),
-            (13.5, 0.5, 12, 2),
-            (6.5, 2, 10, 1),
-            (11.5, 3, 8, 2),
-        ]
+        Case(args, "enough_bits({}, {})".format(*args))
+        for args in [(12, 4), (12, 8), (12, 20), (12, 12), (12, 6), (12, 2), (3, 1)]
     ],
     right=bits(),
     wrong=[
-        "fewer bits than the limit asks for: rounding loses something, so take the most that keep it.",
-        bits(order=(8, 16, 32)),
-        "half the bits is not half the time: starts and arithmetic stay as long as they were.",
-        bits(shrink=(True, True, True)),
-        "the starts are left out.",
-        bits(counts=(0, 1, 1)),
-        "the arithmetic is left out: just as many numbers have to be multiplied.",
-        bits(counts=(1, 1, 0)),
-        "exactly the limit is within it.",
-        bits(fits=operator.lt),
-        "where even 8 bits take too long, the answer is None.",
-        bits(otherwise=8),
-        bits(otherwise=0),
+        "fewer bits lose something: where reading takes no longer than the arithmetic already, keep them.",
+        lambda weights, arithmetic: 8,
+        "where both take equally long, fewer bits make the step no shorter.",
+        bits(enough=operator.lt),
+        "with 8 bits the reading may still be the longer: then 8, the fewest, make the shortest step.",
+        bits(otherwise=None),
+        bits(otherwise=32),
+        "reading with n bits takes n / 32 of what it takes with 32.",
+        bits(read=lambda weights, n: weights / n),
+        bits(read=lambda weights, n: weights),
     ],
-    said="20 ms leave room for 32 bits, 10 for 16, 5.5 for 8, and 5 for none of them.",
+    said="with 12 ms for the weights, 20 ms of arithmetic leave 32 bits, 8 leave 16, and 4 leave 8.",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 from helpers.drawing.canvas import Picture, Sheet, apart
 from helpers.drawing.words import SMALL, digits, shorten, text_width, told
@@ -147,60 +146,64 @@ def _name_dots(
         sheet.note(start, height, name, colour="query")
 
 
-def waterfall(
-    steps: Mapping[str, tuple[Mapping[str, float], float]], title: str, floor: float = 0.0
-) -> Picture:
-    """Draw how long steps take, a bar each, over what each should take, part by part.
+def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str) -> Picture:
+    """Draw how long steps take, a bar each, over what is known of each, part by part.
 
     Args:
-        steps: by name, in order: the milliseconds predicted, by what takes them, or none; and those measured.
-            All have parts of the same names, up to 3.
+        steps: by name, in order: its known parts, or none, each from one millisecond to another; and how many
+            were measured. All have parts of the same names, up to 4; two at the same time share the bar.
         title: of what.
-        floor: the least milliseconds of the last step, marked at its bar; 0 for no such mark.
     """
-    most = max(floor, *(max(measured, sum(parts.values())) for parts, measured in steps.values()))
+    most = max(max(measured, _end(parts)) for parts, measured in steps.values())
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
-    colours = dict(zip(names, ("generated", "key", "value"), strict=False))
+    colours = dict(zip(names, ("generated", "key", "value", "soft"), strict=False))
 
     def draw(sheet: Sheet) -> None:
-        left, row = (18.0, 68.0) if sheet.narrow else (236.0, 54.0)
+        left, row = (18.0, 70.0) if sheet.narrow else (236.0, 56.0)
         scale = (sheet.width - left - 96) / most
         sheet.heading(title)
-        top = _legend(sheet, colours) if names else 44.0
+        top = _legend(sheet, {"measured": "query"} | colours) if names else 44.0
         for n, (name, (parts, measured)) in enumerate(steps.items()):
             y = top + row * n + 18 * sheet.narrow
             if sheet.narrow:
                 sheet.note(left, y - 10, shorten(name, sheet.width - 36, SMALL), colour="ink")
             else:
-                middle = y + (16 if parts else 9)
+                middle = y + (17 if parts else 9)
                 sheet.note(left - 12, middle, shorten(name, left - 24, SMALL), at="right", colour="ink")
             wide = max(1.0, measured * scale)
             sheet.box(left, y, wide, 18, fill="query", radius=0)
             sheet.text(left + wide + 8, y + 9, f"{digits(measured)} ms", bold=True)
-            ends = [left + ms * scale for ms in accumulate(parts.values())]
-            for x, to, part in zip([left, *ends], ends, parts, strict=False):
-                sheet.box(x, y + 21, to - x, 11, fill=colours[part], radius=0)
+            for part, (start, end) in parts.items():
+                down, high = _lane(part, parts)
+                x = left + start * scale
+                sheet.box(x, y + 21 + down, (end - start) * scale, high, fill=colours[part], radius=0)
             if parts:
-                sheet.note(ends[-1] + 8, y + 27, digits(sum(parts.values())))
-        if floor:
-            mark = left + floor * scale
-            sheet.line((mark, y), (mark, y + 35), colour="ink", width=2)
-            sheet.note(18, sheet.bottom + 18, f"upright line, at the last bar: its floor, {digits(floor)} ms")
+                sheet.note(left + _end(parts) * scale + 8, y + 28, digits(_end(parts)))
 
     said = "; ".join(
         f"{told(name)}: "
-        + (f"predicted {digits(sum(parts.values()))} ({_parts_in_words(parts)}), " if parts else "")
+        + (f"receipt {digits(_end(parts))} ({_parts_in_words(parts)}), " if parts else "")
         + f"measured {digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
-    least = f"; floor of the last {digits(floor)}" if floor else ""
-    return Picture(draw, f"{told(title)}, milliseconds. {said}{least}.")
+    return Picture(draw, f"{told(title)}, milliseconds. {said}.")
+
+
+def _end(parts: Mapping[str, Point]) -> float:
+    return max((end for _, end in parts.values()), default=0.0)
+
+
+def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
+    """Return how far down in its bar a part lies, and how high it is: half of it beside another part."""
+    start, end = parts[part]
+    beside = [other for other, (a, b) in parts.items() if other == part or (a < end and start < b)]
+    return (7 * beside.index(part), 6) if len(beside) > 1 else (0, 13)
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
-    """Name the colours of what was measured and of the parts that were predicted; return their end."""
+    """Name the colours; return their end."""
     x, y = 18.0, 44.0
-    for name, colour in [("measured", "query"), *((f"{part}, predicted", c) for part, c in colours.items())]:
+    for name, colour in colours.items():
         if x + 20 + text_width(name, SMALL) > sheet.width - 8:
             x, y = 18.0, y + 20
         sheet.square(x + 6, y, 12, colour)
@@ -209,5 +212,5 @@ def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
     return y + 24
 
 
-def _parts_in_words(parts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {digits(ms)}" for name, ms in parts.items())
+def _parts_in_words(parts: Mapping[str, Point]) -> str:
+    return ", ".join(f"{name} {digits(start)} to {digits(end)}" for name, (start, end) in parts.items())

@@ -1,7 +1,8 @@
 """A decode step by the clock beside how long it must take, and the changes that bring it near.
 
 Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of an idle machine with two
-cores, for machines that are busy or have one: `asdict(climb(size, 2))` for each size.
+cores, for machines that are busy or have one: `asdict(climb(size, 2))` for each size. Its `products` come
+from other runs: recorded anew, they are of one run with the rest, and `ladder` need not say so.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RECORDED = Path(__file__).with_name("ladder.json")
 TOKENS = 256  # rows behind which each step stands
 WAYS: dict[str, tuple[bool, int] | None] = {
     "as it is": None,
-    "one compiled call": (False, 32),  # all cores or one, bits of a weight
+    "compiled, its own products": (False, 32),  # all cores or one, bits of a weight
     "all cores share each matrix": (True, 32),
     "half the bytes": (True, 16),
     "a quarter of the bytes": (True, 8),
@@ -71,11 +72,8 @@ def ledger(
         last.
     """
     step = step_behind(model, TOKENS)
-    inside = parts_of_steps(model, {"step": step}, turns=3)["step"]
-    products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
-    n = record_of(step).n_operators
-    matrices = inside["matrices"] - 1000 * products * start - least["weights or arithmetic"]
-    starts = 1000 * (n - products) * (among_reading - start)
+    matrices = in_products(model, step, start, turns=3) - least["weights or arithmetic"]
+    starts = 1000 * (record_of(step).n_operators - n_products(model)) * (among_reading - start)
     known = sum(least.values()) + matrices + starts
     return {
         "least": sum(least.values()),
@@ -84,6 +82,17 @@ def ledger(
         "rest": measured - known,
         "measured": measured,
     }
+
+
+def n_products(model: Transformer) -> int:
+    """Return how many matrices a step multiplies with, each by an operator of its own."""
+    return sum(isinstance(part, torch.nn.Linear) for part in model.modules())
+
+
+def in_products(model: Transformer, step: Task, start: float, turns: int) -> float:
+    """Return the milliseconds of a step inside its products with the matrices, without starting them."""
+    inside = parts_of_steps(model, {"step": step}, turns)["step"]
+    return inside["matrices"] - 1000 * n_products(model) * start
 
 
 def under_the_roof(config: ModelConfig, users: int, prompt: int) -> dict[str, tuple[Task, Work]]:
@@ -131,6 +140,7 @@ class Ladder:
         rate: numbers a second that one core widens and multiplies.
         operators: of a step, by way.
         speeds: bytes a second that come to its cores, by way.
+        products: milliseconds of the step as it is inside PyTorch's products, without their starts.
         measured: milliseconds of a step, by way.
         said: where the numbers come from.
     """
@@ -141,6 +151,7 @@ class Ladder:
     rate: float
     operators: Mapping[str, int]
     speeds: Mapping[str, float]
+    products: float
     measured: Mapping[str, float]
     said: str = "measured on this machine"
 
@@ -148,41 +159,56 @@ class Ladder:
         """Return the bytes and the operations of a step."""
         return decode_step_of(CONFIGS[self.size], TOKENS, weight_bytes=bits_of(way) / 8, row_bytes=4)
 
-    def bill(self, way: str) -> dict[str, tuple[float, float]]:
-        """Return how many operators, bytes and numbers a step takes, and how many of each go in a second."""
-        step = self.work(way)
-        return {
-            "starts": (self.operators[way], 1 / self.start),
-            "bytes": (step.weights + step.rows, self.speeds[way]),
-            "arithmetic": (step.operations / 2, cores_of(way, self.cores) * self.rate),
-        }
-
-    def predicted(self, way: str) -> dict[str, float]:
-        """Return the milliseconds that a step should take, by what takes them."""
-        return {part: 1000 * n / speed for part, (n, speed) in self.bill(way).items()}
-
-    def receipt(self, way: str) -> Table:
-        """Show the bill of a step, what it adds up to, and what the clock says."""
-        bill, ms = self.bill(way), self.predicted(way)
-        (operators, _), (nbytes, bandwidth), (numbers, _) = bill.values()
-        cores = f"{cores_of(way, self.cores)} × {self.rate / 1e9:.0f} G/s"
-        lines = [
-            ["", f"{operators}", f"{nbytes / 1e6:.1f} MB", f"{numbers / 1e6:.1f} M"],
-            ["", f"{1e6 * self.start:.1f} µs", f"{bandwidth / 1e9:.0f} GB/s", cores],
-            [sum(ms.values()), *ms.values()],
-            [self.measured[way], "", "", ""],
-        ]
-        return Table(lines, ["count", "price", "predicted, ms", "measured, ms"], ["in all", *ms])
+    def least(self, way: str) -> dict[str, float]:
+        """Return the least milliseconds of a step, by `least_time` with the ladder's own prices."""
+        flops = 2 * cores_of(way, self.cores) * self.rate  # a number is multiplied, and added
+        terms = least_time(self.work(way), Roof(flops, self.speeds[way]), self.operators[way] * self.start)
+        return {term: 1000 * seconds for term, seconds in terms.items()}
 
     def floor(self, way: str) -> float:
-        """Return the least milliseconds of a step, by `least_time` at the same prices."""
-        flops = 2 * cores_of(way, self.cores) * self.rate  # a number is multiplied, and added
-        here = Roof(flops, self.speeds[way])
-        return 1000 * sum(least_time(self.work(way), here, self.operators[way] * self.start).values())
+        """Return the least milliseconds of a step in all."""
+        return sum(self.least(way).values())
 
-    def bars(self) -> dict[str, tuple[dict[str, float], float]]:
-        """Return the steps as `plots.waterfall` draws them: what is predicted, and what is measured."""
-        return {way: (self.predicted(way), ms) for way, ms in self.measured.items()}
+    def spans(self, way: str) -> dict[str, tuple[float, float]]:
+        """Return what a step does from which millisecond to which: arithmetic goes on beside the reading."""
+        step, least, speed = self.work(way), self.least(way), self.speeds[way]
+        starts = least["starts"]
+        rows = starts + least["rows"]
+        arithmetic = 500 * step.operations / (cores_of(way, self.cores) * self.rate)
+        spans = {
+            "starts": (0.0, starts),
+            "reading": (starts, rows + 1000 * step.weights / speed),
+            "arithmetic": (rows, rows + arithmetic),
+        }
+        if WAYS[way] is None:
+            floor = self.floor(way)
+            slower = max(0.0, self.products - least["weights or arithmetic"])
+            spans["slow products"] = (floor, floor + slower)
+        return spans
+
+    def receipt(self, way: str) -> Table:
+        """Show the counts and prices of a step, the milliseconds that they make, and what the clock says."""
+        step, spans = self.work(way), self.spans(way)
+        (starts, _), (rows, _) = spans["reading"], spans["arithmetic"]
+        road = f"{self.speeds[way] / 1e9:.0f} GB/s"
+        cores = f"{cores_of(way, self.cores)} × {self.rate / 1e9:.0f} G/s"
+        parts = {
+            "starts": (f"{self.operators[way]}", f"{1e6 * self.start:.1f} µs", starts),
+            "rows": (f"{step.rows / 1e6:.1f} MB", road, rows - starts),
+            "weights": (f"{step.weights / 1e6:.1f} MB", road, spans["reading"][1] - rows),
+            "arithmetic": (f"{step.operations / 2e6:.1f} M", cores, spans["arithmetic"][1] - rows),
+        }
+        if "slow products" in spans:
+            start, end = spans["slow products"]
+            parts["slow products"] = ("", "", end - start)
+        counts, prices, ms = ([*line] for line in zip(*parts.values(), strict=True))
+        whole = max(end for _, end in spans.values())
+        lines = [["", *counts], ["", *prices], [whole, *ms], [self.measured[way], *[""] * len(parts)]]
+        return Table(lines, ["count", "price", "receipt, ms", "measured, ms"], ["in all", *parts])
+
+    def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
+        """Return the steps as `plots.waterfall` draws them: what is known of each, and what is measured."""
+        return {way: (self.spans(way), ms) for way, ms in self.measured.items()}
 
     def flaw(self) -> str:
         """Return why these numbers cannot be used; empty if they can."""
@@ -204,7 +230,10 @@ def ladder(size: str, cores: int) -> Ladder:
     found = climb(size, cores) if cores > 1 else recorded(size, cores=1)
     if not (why := found.flaw()):
         return found
-    said = f"This run cannot be used: {why}. The numbers are those of a recorded run, on two idle cores."
+    said = (
+        f"This run cannot be used: {why}. The numbers are those of a recorded run, on two idle cores; "
+        "the slow products come from two other runs."
+    )
     return recorded(size, said=said)
 
 
@@ -218,31 +247,38 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
     model = Transformer(CONFIGS[size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
     steps = {way: _step(model if WAYS[way] is None else twins[bits_of(way)], way, cores) for way in WAYS}
-    starts, rates, read, timed = [], [], [], []
+    starts, rates, read, timed, products = [], [], [], [], []
     for _ in range(rounds):
         starts.append(price_of_start())
         rates.append(rate_of_loop())
-        read.append({way: _speed(model.config, way, cores) for way in WAYS})
+        read.append({road: _speed(model.config, *road, cores) for road in map(road_of, WAYS)})
         timed.append(fastest(steps, turns=5))
+        products.append(in_products(model, steps["as it is"], starts[-1], turns=1))
     return Ladder(
         size,
         cores,
         start=median(starts),  # a slope, so the least is no better than the others
         rate=max(rates),
         operators={way: record_of(step).n_operators for way, step in steps.items()},
-        speeds={way: max(one[way] for one in read) for way in WAYS},
+        speeds={way: max(one[road_of(way)] for one in read) for way in WAYS},
+        products=min(products),
         measured={way: min(one[way] for one in timed) for way in WAYS},
     )
 
 
+def road_of(way: str) -> tuple[bool, int]:
+    """Return whether all cores read after a change, and the bits of a weight."""
+    return WAYS[way] or (False, 32)
+
+
 def bits_of(way: str) -> int:
     """Return the bits of a weight after a change."""
-    return (WAYS[way] or (False, 32))[1]
+    return road_of(way)[1]
 
 
 def cores_of(way: str, cores: int) -> int:
     """Return how many of the cores share a matrix after a change."""
-    return cores if (WAYS[way] or (False, 32))[0] else 1
+    return cores if road_of(way)[0] else 1
 
 
 def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
@@ -257,8 +293,8 @@ def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
     return run
 
 
-def _speed(config: ModelConfig, way: str, cores: int) -> float:
-    """Return how many bytes a second come to the cores of a step that reads so many."""
-    step = decode_step_of(config, TOKENS, weight_bytes=bits_of(way) / 8, row_bytes=4)
-    with machine.threads(cores_of(way, cores)):
+def _speed(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
+    """Return how many bytes a second come to one core or all of a step that reads so many."""
+    step = decode_step_of(config, TOKENS, weight_bytes=bits / 8, row_bytes=4)
+    with machine.threads(cores if shared else 1):
         return machine.bandwidth(int(step.weights + step.rows), turns=2).bytes_per_second
