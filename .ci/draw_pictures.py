@@ -792,40 +792,46 @@ def rope_pairs(head_dim: int = 8) -> Picture:
 
 
 def workshop() -> Picture:
-    """Draw a machine as a workshop: a store, a road and a bench, for one token and for many.
+    """Draw a machine as a workshop: a store, a road and a bench, for one user and for many.
+
+    Under each stands one layer in time, from left to right: the road, and when the bench works.
 
     Source of the idea: Horace He 2022, Making deep learning go brrrr from first principles.
     """
-    panels = {"one token": (1, 0.12), "many tokens at once": (32, 1.0)}
+    panels = {"one user": (1, 0.03, 0.12), "many users at once": (32, 0.27, 1.0)}
 
     def draw(sheet: Sheet) -> None:
         wide = 78.0 if sheet.narrow else 150.0
         bench = sheet.width - 18 - wide
-        for n, (name, (tokens, busy)) in enumerate(panels.items()):
-            y = 22.0 + 216 * n
+        for n, (name, (users, rows, busy)) in enumerate(panels.items()):
+            y = 22.0 + 250 * n
             sheet.text(18, y, name, bold=True)
             for x, what in ((18.0, "store"), (bench, "bench")):
-                sheet.box(x, y + 34, wide, 92, fill="panel", edge="soft", radius=6)
+                sheet.box(x, y + 34, wide, 116, fill="panel", edge="soft", radius=6)
                 sheet.note(x + wide / 2, y + 50, what, at="center", colour="ink", bold=True)
+            middle = 18 + wide / 2
             for i in range(6):
-                sheet.box(
-                    18 + wide / 2 - 33 + 23 * (i % 3), y + 66 + 26 * (i // 3), 20, 20,
-                    fill="key fill", edge="key", radius=2,
-                )  # fmt: skip
-            _road(sheet, 18 + wide + 6, bench - 6, y + 80)
+                x, down = middle - 33 + 23 * (i % 3), 66.0 + 26 * (i // 3)
+                sheet.box(x, y + down, 20, 20, fill="key fill", edge="key", radius=2)
+            for i in range(min(users, 9)):
+                x, down = middle - 33 + 23 * (i % 3), 119.0 + 9 * (i // 3)
+                sheet.box(x, y + down, 20, 5, fill="value fill", edge="value", radius=1)
+            _road(sheet, 18 + wide + 6, bench - 6, y + 92)
             sheet.chip(bench + wide / 2, y + 12, "start!", width=62, fill="generated fill", edge="generated")
             sheet.arrow(bench + wide / 2, y + 26, bench + wide / 2, y + 36, "generated")
-            for i in range(tokens):
-                side = 18.0 if tokens == 1 else 6.0
-                across, down = (i % 8 - 3.5, i // 8 - 1.5) if tokens > 1 else (0.0, 0.0)
-                sheet.square(bench + wide / 2 + 8.5 * across, y + 92 + 9 * down, side, "query")
-            _busy(sheet, y + 148, {"the road is busy": 1.0, "the bench is busy": busy})
+            for i in range(users):
+                side = 18.0 if users == 1 else 6.0
+                across, down = (i % 8 - 3.5, i // 8 - 1.5) if users > 1 else (0.0, 0.0)
+                sheet.square(bench + wide / 2 + 8.5 * across, y + 104 + 9 * down, side, "query")
+            _layer_in_time(sheet, y + 172, rows, busy)
 
     alt = (
-        "A workshop. On the left the store, with matrices. On the right the bench, where a matrix meets the "
-        "tokens. Between them a road with one cart behind the other. For one token the road is busy all the "
-        "time, and the bench for a small part of it. For many tokens at once the same carts come, and the "
-        "bench has more to do: both are busy. Above the bench somebody starts each job, with the word start."
+        "A workshop. On the left the store, with matrices and rows of the cache. On the right the bench, "
+        "where a matrix meets the tokens. Between them a road with one cart behind the other. Above the "
+        "bench somebody starts each job, with the word start. Bars show one layer in time: over the road "
+        "come weights, then rows, then weights. For one user the rows take hardly any time, and the bench "
+        "works for a small part of it. For many users the weights take as long as before and the rows "
+        "longer. The bench is busy all the time while weights come, and hardly while rows come."
     )
     return Picture(draw, alt)
 
@@ -844,13 +850,19 @@ def _road(sheet: Sheet, left: float, right: float, y: float) -> None:
     sheet.arrow(right - 12, y, right, y, "ink")
 
 
-def _busy(sheet: Sheet, y: float, shares: dict[str, float]) -> None:
-    """How much of the time each is busy, as bars."""
-    left, room = 160.0, sheet.width - 178.0
-    for n, (name, share) in enumerate(shares.items()):
-        sheet.note(left - 12, y + 22 * n + 7, name, at="right", colour="ink")
-        sheet.box(left, y + 22 * n, room, 14, fill="faint", radius=2)
-        sheet.box(left, y + 22 * n, room * share, 14, fill="key" if n == 0 else "query", radius=2)
+def _layer_in_time(sheet: Sheet, y: float, rows: float, busy: float) -> None:
+    """One layer from left to right: what comes over the road, and below it when the bench works."""
+    left, room, x = 72.0, sheet.width - 90.0, 72.0
+    for n, name in enumerate(["road", "bench"]):
+        sheet.note(left - 12, y + 26 * n + 11, name, at="right", colour="ink")
+        sheet.box(left, y + 26 * n, room, 22, fill="faint", radius=2)
+    for what, share, colour in (("weights", 0.28, "key"), ("rows", rows, "value"), ("weights", 0.45, "key")):
+        sheet.box(x, y, room * share, 22, fill=f"{colour} fill", edge=colour, radius=2)
+        if text_width(what, SMALL) < room * share:
+            sheet.note(x + room * share / 2, y + 11, what, at="center", colour="ink")
+        late, works = (0.0, busy) if what == "weights" else (0.3, 0.2)
+        sheet.box(x + late * room * share, y + 26, works * room * share, 22, fill="query", radius=2)
+        x += room * share
 
 
 def layer_kinds(tokens: int = 8, window: int = 3) -> Picture:

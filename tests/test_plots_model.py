@@ -148,8 +148,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "card": lambda: plots.squares({"weights": 15, "users": 53, "kept back": 12}),
     "card, 1": lambda: plots.squares({"weights": 1}),
     "staircase": lambda: plots.staircase(SIZES, READ),
-    "sweep": lambda: plots.time_by_tokens(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
-    "sweep, 6": lambda: plots.time_by_tokens(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
+    "sweep": lambda: plots.time_by_users(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
+    "sweep, 6": lambda: plots.time_by_users(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
     "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
@@ -410,7 +410,7 @@ def test_a_sweep_lies_over_its_two_lines() -> None:
         assert memory == [[1, 1.2], [512, 1.2]]
         assert arithmetic == [[1, 0.1], [512, pytest.approx(51.2)]]
         assert dots == [[list(dot)] for dot in zip(TOKENS, SWEEP, strict=True)]
-        assert {"read the matrix", "do the arithmetic", "4.8", "54"} <= set(words(figure))
+        assert {"read the weights", "do the arithmetic", "4.8", "54"} <= set(words(figure))
 
 
 def test_the_roof_bends_at_the_ridge() -> None:

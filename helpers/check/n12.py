@@ -23,7 +23,7 @@ def times_the_floor(guess: Any, floor: float, measured: float) -> Guess:
 
 
 def thirty_two(guess: Any, ms: Sequence[float]) -> Guess:
-    """Compare the guess how many times as long 32 tokens take as one: 1, 4, 8 or 32."""
+    """Compare the guess how many times as long a step of 32 users takes as of one: 1, 4, 8 or 32."""
     why = f"{ms[0]:.1f} ms for one, {ms[-1]:.1f} for 32: {ms[-1] / ms[0]:.1f} times."
     return nearest(guess, (1, 4, 8, 32), ms[-1] / ms[0], why)
 

@@ -11,7 +11,7 @@ from helpers.explorers.explorer import Explorer, Grid, Line, knob, pick
 from helpers.explorers.users import BITS, sizes
 
 DENSE = ("SmolLM2-135M", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B")
-TOKENS = [1, 100, 1000, 2000, 8000, 32_000, 128_000]
+TOKENS = [1, 100, 500, 1000, 2000, 8000, 32_000, 128_000]
 USERS = (1, 2, 4, 8, 16, 32, 64, 128, 296, 512, 1024)
 
 
@@ -29,13 +29,13 @@ class StepOnCard(Explorer):
     title = "Explorer: a decode step on a card, by model, number format, tokens and users"
 
     def knobs(self) -> dict[str, Any]:
-        """Start with the prediction of notebook 12."""
+        """Start with 64 users, as the table above it in notebook 12 does."""
         return {
             "card": pick("card", CARDS, "H100", "Dropdown"),
             "model": pick("model", DENSE, "Llama-3.1-8B", "Dropdown"),
             "bits": knob("SelectionSlider", "bits a number", options=list(BITS.items()), value=2),
-            "tokens": pick("tokens each", TOKENS, 100),
-            "users": pick("users", USERS, 1),
+            "tokens": pick("tokens each", TOKENS, 500),
+            "users": pick("users", USERS, 64),
         }
 
     def grid(self, card: str, **settings: Any) -> Grid:

@@ -23,25 +23,25 @@ def staircase(nbytes: Sequence[int], series: Mapping[str, Sequence[float]]) -> P
     return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, "x")
 
 
-def time_by_tokens(
-    tokens: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float
+def time_by_users(
+    users: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float
 ) -> Picture:
-    """Draw the time of a product against the tokens in it, measured, over the two lines that bound it.
+    """Draw the time of a step against the users in it, measured, over the two lines that bound it.
 
     Args:
-        tokens: T of each product, growing.
+        users: of each step, growing.
         measured: milliseconds of each.
-        memory: milliseconds to read the matrix once, the same for any T.
-        arithmetic: milliseconds of the operations of one token.
+        memory: milliseconds to read the weights once, the same for any number of users.
+        arithmetic: milliseconds of the operations of one user's token.
     """
-    ends = tokens[0], tokens[-1]
+    ends = users[0], users[-1]
     lines = {
-        "read the matrix": [(t, memory) for t in ends],
-        "do the arithmetic": [(t, arithmetic * t) for t in ends],
+        "read the weights": [(n, memory) for n in ends],
+        "do the arithmetic": [(n, arithmetic * n) for n in ends],
     }
-    dots = {f"T = {t:,}": (t, y) for t, y in zip(tokens, measured, strict=True)}
+    dots = {f"{n:,} at once": (n, y) for n, y in zip(users, measured, strict=True)}
     written = {name: digits(y, 2) for name, (_, y) in dots.items()}
-    return _log_log("ms, a matrix times T tokens", "tokens at once, T", lines, dots, written, base=2)
+    return _log_log("ms, one step of all users", "users at once", lines, dots, written, base=2)
 
 
 def roofline(

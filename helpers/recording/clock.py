@@ -26,14 +26,16 @@ from helpers.tokenizer import Tokenizer
 KINDS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
-def step_behind(model: Transformer, n: int) -> Any:
-    """Return a task: one decode step behind n rows, which takes its own row back first."""
-    cache = StaticCache(model.config)
-    prefill(model, [1] * n, cache)
+def step_behind(model: Transformer, n: int, users: int = 1) -> Any:
+    """Return a task: one decode step of all users behind n rows each, which takes its own rows back first."""
+    room = min(n + 2, model.config.max_seq_len)  # never full by the step: its rows are sliced, as in a reply
+    cache = StaticCache(model.config, users, max_len=room)
+    prefill(model, [[1] * n] * users, cache)
+    newest = [[1]] * users
 
     def step() -> None:
         cache.truncate(n)
-        decode_step(model, [1], cache)
+        decode_step(model, newest, cache)
 
     return step
 

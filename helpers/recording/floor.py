@@ -121,12 +121,13 @@ def under_the_roof(config: ModelConfig, users: int, prompt: int) -> dict[str, tu
     }
 
 
-def rate_of_loop() -> float:
-    """Return the numbers a second that a core widens from 8 bits and multiplies, in its own cache."""
-    matrix, scale = narrowed(np.ones((1024, 1024), np.float32), 8)  # 1 MB
+def rate_of_loop(bits: int = 8, tokens: int = 1, width: int = 1024) -> float:
+    """Return the numbers a second that a core multiplies with so many tokens at once, in its own cache."""
+    matrix, scale = narrowed(np.ones((1024, width), np.float32), bits)  # 1 MB at 8 bits
     loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
     numba.set_num_threads(1)
-    return matrix.size / in_turns({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"].best
+    times = in_turns({"loop": partial(loop, torch.ones(tokens, width))}, turns=25)
+    return tokens * matrix.size / times["loop"].best
 
 
 @dataclass(frozen=True)
