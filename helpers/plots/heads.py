@@ -94,16 +94,16 @@ def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
         sheet.text(8, 18, "the query of one head", bold=True)
         for n, (above, below, letter, kind, says) in enumerate(sides):
             x = 8 + n * (sheet.width - 16) / 2
-            sheet.line((x + 36, 62), (x + 36, 130), colour="query")
-            for y, name, (numbers, fill, edge) in ((36, "", above), (130, f"{letter}: ", below)):
+            sheet.line((x + 36, 62), (x + 36, 112), colour="query")
+            for y, name, (numbers, fill, edge) in ((36, "", above), (142, f"{letter}: ", below)):
                 sheet.box(x, y, 2.5 * numbers, 26, fill=fill, edge=edge, radius=2)
                 sheet.note(x + 1.25 * numbers, y + 13, f"{name}{numbers}", at="center", colour="ink")
                 sheet.note(x + 2.5 * numbers + 6, y + 13, kind)
-            sheet.note(x, 208, f"product: {says}", colour="ink")
-        sheet.chip(44, 96, "M", width=26, fill="panel", edge="ink")
-        sheet.note(64, 96, "each head its own")
-        sheet.text(8, 176, "the row, for all heads", bold=True)
-        sheet.text(8, 240, "score: the sum of both products", bold=True)
+            sheet.note(x, 198, f"product: {says}", colour="ink")
+        sheet.chip(44, 88, "M", width=26, fill="panel", edge="ink")
+        sheet.note(64, 88, "each head its own")
+        sheet.text(8, 126, "the row, for all heads", bold=True)
+        sheet.text(8, 230, "score: the sum of both products", bold=True)
 
     return Picture(
         draw,
