@@ -108,10 +108,11 @@ def send_by_rates(model: Any, card: Any, gbits: float) -> str:
     return "send" if carried > card.flops_per_second / model.n_read / 4 else "run"
 
 
-def fewest_by_dropping(waits: Any, first: float, between: float) -> int | None:
-    """Drop each number of cards that failed in some try."""
-    left = {*waits} - {n for n, tries in waits.items() for a, b in tries if a > first or b > between}
-    return min(left, default=None)
+def link_by_steps(nbytes: float, step: float, bound: float) -> float | None:
+    """Take one step after the other from the bound."""
+    for _ in range(2):
+        bound -= step
+    return None if bound <= 0 else nbytes / bound
 
 
 # By the name that the notebook's tags have.
@@ -169,5 +170,5 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "next_position": [lambda at: 1 + max([-1, *(row for layer in at for row in layer)])],
     "second": ["Mia writes from Oslo . " * 20],
-    "fewest_cards": [fewest_by_dropping],
+    "link_needed": [link_by_steps],
 }

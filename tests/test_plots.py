@@ -63,7 +63,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
     "caches": lambda: plots.caches(mistakes()),
-    "curves": lambda: curves("a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}),
+    "curves": lambda: curves(
+        "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y", {"near 1": 4}, 200
+    ),
     "fading": lambda: plots.fading(0.97),
     "fading, 1 token": lambda: plots.fading(0.5, 1),
     "chances": lambda: plots.chances(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from helpers.check.exercise import Case, Exercise
+from helpers.check.exercise import Exercise
 
 
 def needed(*numbers: float, rounded: Callable[[float], float] = math.ceil) -> tuple[float, float]:
@@ -44,62 +44,28 @@ machines_needed = Exercise(
 )
 
 
-Waits = dict[int, list[tuple[float, float]]]
+def link_of(nbytes: float, step: float, bound: float, steps: int = 2) -> float | None:
+    """Return the bytes a second that are needed if so many steps are in the bound, or None."""
+    left = bound - steps * step
+    return nbytes / left if left > 0 else None
 
 
-def fewest_of(
-    waits: Waits, first: float, between: float, of: Callable[[list[bool]], bool] = all, kinds: str = "fb"
-) -> int | None:
-    """Return the fewest cards with which the waits of these kinds hold, at all or at any of the seeds."""
-    limits = dict(zip("fb", (first, between), strict=True))
-    for n in sorted(waits):
-        pairs = [dict(zip("fb", pair, strict=True)) for pair in waits[n]]
-        if of([all(pair[kind] <= limits[kind] for kind in kinds) for pair in pairs]):
-            return n
-    return None
-
-
-def mean_of(waits: Waits, first: float, between: float) -> int | None:
-    """Return the fewest with which the means hold."""
-    means = {n: [(sum(kind) / len(kind) for kind in zip(*pairs, strict=True))] for n, pairs in waits.items()}
-    return fewest_of({n: [(a, b)] for n, ((a, b),) in means.items()}, first, between)
-
-
-SEEN: Waits = {
-    24: [(74, 16), (73, 16)],
-    14: [(919, 19), (945, 20)],
-    15: [(345, 19), (260, 18)],
-    16: [(161, 19), (178, 18)],
-}
-fewest_cards = Exercise(
-    name="fewest_cards",
-    todo="let fewest_cards return a number of cards, or None.",
-    cases=[
-        Case(
-            (waits, first, between),
-            f"fewest_cards for {first} ms to the first word and {between} between two",
-        )
-        for waits, first, between in [
-            (SEEN, 300, 50),
-            (SEEN, 310, 50),
-            (SEEN, 178, 19),
-            (SEEN, 80, 10),
-            (SEEN, 1000, 18.5),
-            ({8: [(50, 90), (60, 40)], 9: [(50, 30), (60, 40)]}, 60, 50),
-        ]
-    ],
-    right=fewest_of,
+link_needed = Exercise(
+    name="link_needed",
+    todo="let link_needed return bytes a second, or None.",
+    cases=[(196e6, 0.009, 0.025), (196e6, 0.012, 0.025), (196e6, 0.013, 0.025), (50e6, 0.02, 0.05)],
+    right=link_of,
     wrong=[
-        "one lucky run is not enough: the waits must hold each time.",
-        partial(fewest_of, of=any),
-        "on average: the unluckier run is the one that people complain of.",
-        mean_of,
-        "the first word alone: nobody may wait too long between two words either.",
-        partial(fewest_of, kinds="f"),
-        "the wait between two words alone: the first word has a limit, too.",
-        partial(fewest_of, kinds="b"),
-        "the most cards: each costs money.",
-        lambda waits, *most: -(fewest_of({-n: pairs for n, pairs in waits.items()}, *most) or 0) or None,
+        "two steps: the one that runs when the rows come has to end, and then comes the reply's own.",
+        *[partial(link_of, steps=n) for n in (1, 0, 3)],
+        "two steps that take longer than the bound leave no time to travel: None.",
+        lambda nbytes, step, bound: nbytes / (bound - 2 * step),
+        lambda nbytes, step, bound: nbytes / abs(bound - 2 * step),
+        lambda nbytes, step, bound: link_of(nbytes, step, bound) or 0.0,
+        lambda nbytes, step, bound: link_of(nbytes, step, bound) or math.inf,
+        "the time that is left, not the rate: divide the bytes by it.",
+        lambda nbytes, step, bound: bound - 2 * step,
+        lambda nbytes, step, bound: bound - 2 * step if bound > 2 * step else None,
     ],
-    said="16 cards for a first word within 0.3 s each time; 15 would be late in one of two runs.",
+    said="28 GB a second at steps of 9 ms, 196 at 12 ms, and at 13 ms no link is fast enough.",
 )

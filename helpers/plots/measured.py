@@ -65,19 +65,22 @@ _STYLES: list[tuple[str, Any]] = [
 
 def curves(
     title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
-    log: str = "",
+    log: str = "", limits: Mapping[str, float] | None = None, level: float | None = None,
 ) -> Picture:  # fmt: skip
     """Draw a line for each series, named at its end; where the sheet is narrow, named above.
 
     Args:
         log: the axes that are logarithmic, "x", "y" or "xy"; those have values over 0.
+        limits: dashed uprights, by name, in order: where across each stands.
+        level: a dashed line across, what is promised.
     """
+    limits = limits or {}
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
-    most = 1.08 * max(y.max() for y in lines.values())
+    most = 1.08 * max(level or 0, *(y.max() for y in lines.values()))
     lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
 
     def draw(sheet: Sheet) -> None:
-        top = 62.0 + 22 * len(lines) * sheet.narrow  # narrow: names in lines of their own
+        top = 62.0 + 22 * len(lines) * sheet.narrow + 32 * bool(limits)  # narrow: names in lines of their own
         room = max(80, 22 + max(text_width(last, TEXT, bold=True) for last in lasts))
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226
         sheet.heading(title)
@@ -86,6 +89,18 @@ def curves(
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log else (0, most))
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log else (low, xs[-1] * 1.03))
+        free = 0.0  # px: up to here the lower line of names is full
+        for name, x in limits.items():
+            at, label = sheet.at(axes, x, axes.get_ylim()[0])[0], f"{name} {digits(x, 3)}"
+            half = text_width(label, SMALL) / 2
+            raised = 16 * (at - half < free)
+            sheet.line((at, top - 6), (at, base), colour="soft", dashes=(0, (5, 4)))
+            sheet.note(at, top - 15 - raised, label, at="center")
+            free = at + half + 6 if not raised else 0
+        if level:
+            across_at = sheet.at(axes, xs[0], level)[1]
+            sheet.line((66, across_at), (right, across_at), colour="soft", dashes=(0, (5, 4)))
+            sheet.note(59, across_at, digits(level, 2), at="right", colour="ink")
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
         if max(ends) - min(ends) <= 4:  # px: on one spot, so in the order in which they came
             ends = [ends[0]] * len(ends)
@@ -101,7 +116,9 @@ def curves(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,.4g}' for x, t in zip(xs, y, strict=True))}"
         for name, y in lines.items()
     )
-    return Picture(draw, f"{told(title)} against {across}. {said}.")
+    also = "".join(f" A dashed line, {told(name)}, at {digits(x, 3)}." for name, x in limits.items())
+    also += f" A dashed line across at {digits(level, 2)}: what is promised." if level else ""
+    return Picture(draw, f"{told(title)} against {across}. {said}.{also}")
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
