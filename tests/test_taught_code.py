@@ -30,7 +30,6 @@ TAUGHT = {
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
     "21_same_prompt": ["in_blocks"],
-    "23_state": ["step", "triangle"],
     "24_valid": ["left", "write"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train")
@@ -43,7 +42,7 @@ ROOMS = {
     "20": ("serve.fleet",),
     "21": ("model.one_shape",),
     "22": (),
-    "23": ("model.state",),
+    "23": (),
     "24": ("grammar", "model.valid"),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
