@@ -89,7 +89,18 @@ class StateCache(GrowingCache):
         return StateSnapshot(self.length, dict(self.states), (tuple(self.k), tuple(self.v)))
 
     def restore(self, snapshot: Any) -> None:
-        """Hold what it held when the snapshot was taken, whatever has come since."""
+        """Hold what a cache of this config and batch held when the snapshot was taken.
+
+        Raises:
+            ValueError: its states have other layers or shapes.
+        """
+        came, wanted = (
+            {layer: tuple(state.shape) for layer, state in held.states.items()} for held in (snapshot, self)
+        )
+        if came != wanted:
+            raise ValueError(
+                f"a snapshot of states {came} came in; expected {wanted}: the same config and batch"
+            )
         self.states, self._new = dict(snapshot.states), {}
         self.k, self.v = map(list, snapshot.rows)
         self.length = snapshot.length
