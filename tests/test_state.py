@@ -166,7 +166,7 @@ def test_a_beginning_is_shared_by_a_snapshot_only(layers: tuple[int, ...]) -> No
     prefill(MODELS[layers], [1, 2, 3], cache)
     with pytest.raises(ValueError, match=r"a StateCache came in; layers .* keep a state"):
         other.copy_from(cache)
-    with pytest.raises(ValueError, match="a snapshot of states .* came in; expected"):
+    with pytest.raises(ValueError, match=r"a snapshot of states .* came in; expected"):
         StateCache(MODELS[layers].config, batch=2, **DOUBLE).restore(cache.snapshot())
     other.restore(cache.snapshot())
     said, again = (decode_step(MODELS[layers], [4], each) for each in (cache, other))
