@@ -348,33 +348,40 @@ def handed_over(
 def cut_matrices(hidden_size: int = 128) -> Picture:
     """Draw how two ranks share a matrix that makes heads, and one that takes them."""
     half = hidden_size // 2
-    pair = (
-        ("q_proj makes heads", f"{hidden_size} numbers go into both", f"{half} come out of each: its heads"),
-        (
-            "o_proj takes heads",
-            f"{half} go into each: its heads",
-            f"{hidden_size} come out of both: to add up",
-        ),
-    )
 
     def draw(sheet: Sheet) -> None:
-        for n, (name, above, below) in enumerate(pair):
-            x, y = (24.0, 262.0 * n) if sheet.narrow else (40.0 + 330 * n, 0.0)
-            sheet.text(x, y + 18, name, bold=True)
-            sheet.note(x, y + 42, above, colour="ink")
-            for rank, colour in enumerate(("query", "value")):
-                left, top, wide, high = (x, y + 58 + 72 * rank, 144, 70)
-                if n == 1:
-                    left, top, wide, high = (x + 73 * rank, y + 58, 71, 142)
-                sheet.box(left, top, wide, high, fill=f"{colour} fill", edge=colour)
-                sheet.note(left + wide / 2, top + high / 2, f"rank {rank}", at="center", colour="ink")
-            sheet.note(x, y + 220, below, colour="ink")
+        x, y = 24.0 if sheet.narrow else 40.0, 0.0
+        u, v = (24.0, 270.0) if sheet.narrow else (350.0, 0.0)
+        sheet.text(x, y + 18, "q_proj makes heads", bold=True)
+        sheet.text(u, v + 18, "o_proj takes heads", bold=True)
+        _strip(sheet, x, y + 40, 144, 30, f"{hidden_size} in, to both", "panel", "soft")
+        sheet.arrow(x + 72, y + 72, x + 72, y + 92, "ink")
+        for rank, colour in enumerate(("query", "value")):
+            inks, down, right = (f"{colour} fill", colour), y + 96 + 72 * rank, u + 73 * rank
+            _strip(sheet, x, down, 144, 70, f"rank {rank}", *inks)
+            sheet.arrow(x + 148, down + 35, x + 164, down + 35, "ink")
+            _strip(sheet, x + 168, down, 62, 70, f"{half} out", *inks)
+            _strip(sheet, right, v + 40, 71, 30, f"{half} in", *inks)
+            sheet.arrow(right + 35, v + 72, right + 35, v + 92, "ink")
+            _strip(sheet, right, v + 96, 71, 142, f"rank {rank}", *inks)
+            _strip(sheet, u + 168 + 80 * rank, v + 96, 62, 142, f"{hidden_size} out", *inks)
+        sheet.arrow(u + 148, v + 167, u + 164, v + 167, "ink")
+        sheet.text(u + 239, v + 167, "+", bold=True, at="center")
 
-    said = (f"{name}: {above}, {below}" for name, above, below in pair)
-    alt = (
-        "Rank 0 has the upper half of q_proj and the left half of o_proj, rank 1 the lower and the right one"
+    return Picture(
+        draw,
+        f"q_proj is cut into an upper and a lower half. All {hidden_size} numbers go into both, {half} come "
+        f"out of each. o_proj is cut into a left and a right half. {half} numbers go into each, "
+        f"{hidden_size} come out of each: rank 0's {hidden_size} + rank 1's {hidden_size}.",
     )
-    return Picture(draw, f"{alt}. {'. '.join(said)}.")
+
+
+def _strip(
+    sheet: Sheet, x: float, y: float, width: float, height: float, name: str, fill: str, edge: str
+) -> None:
+    """A matrix, or numbers beside it, with its name in the middle."""
+    sheet.box(x, y, width, height, fill=fill, edge=edge)
+    sheet.note(x + width / 2, y + height / 2, name, at="center", colour="ink")
 
 
 def merged_votes(found: Sequence[tuple[int, int]] = ((2, 1), (6, 3))) -> Picture:

@@ -30,7 +30,7 @@ from helpers.parallel.handover import handover
 from helpers.parallel.heads import heads_apart, heads_of_rank, share_config
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
-from helpers.parallel.wire import Report, usual_word
+from helpers.parallel.wire import Report, typical_word
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
@@ -209,12 +209,10 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
     assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
 
 
-def test_the_usual_word_is_cut_at_its_stops() -> None:
-    """Four words of two sums; in the usual one rank 1 is late for one sum, and early for the other."""
-    mine = [(0, 1), (2, 3), (4, 5), (6, 7), (9, 13), (14, 16), (26, 27), (28, 29)]
-    theirs = [(0, 1), (2, 3), (4, 5), (6, 7), (12, 13), (13, 16), (26, 27), (28, 29)]
-    reports = [Report([], 0, 0, {}, sums=sums) for sums in (mine, theirs)]
-    assert usual_word(reports, 4) == [[(2, 3, 1), (1, 0, 2)], [(5, 0, 1), (0, 1, 2)]]
+def test_a_typical_word_is_its_own_work_and_its_sums() -> None:
+    """Four words of two sums; the first does not count, and one late sum does not move the median."""
+    sums = [(0, 9), (10, 11), (12, 13), (15, 16), (18, 20), (24, 25), (26, 27), (29, 99)]
+    assert typical_word(Report([], 0, 0, {}, sums=sums), 4) == [3 + 0, 3]
 
 
 def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:

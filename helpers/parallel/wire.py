@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -25,7 +24,7 @@ class Report:
         weights, rows: bytes that it holds.
         sent: bytes that it handed over, by what they are for.
         tpot_seconds: time per output token after the first, or None.
-        sums: when each sum began and ended, in seconds of a clock that all ranks of a machine have in common.
+        sums: when each sum began and ended, in seconds of one clock.
     """
 
     words: list[int]
@@ -90,31 +89,14 @@ class Wire:
         return x.contiguous()
 
 
-class Stop(NamedTuple):
-    """Seconds of a rank up to the end of a sum: its own work, waiting for the others, adding up."""
-
-    own: float
-    waited: float
-    added: float
-
-
-def usual_word(reports: Sequence[Report], n_words: int) -> list[list[Stop]]:
-    """Return the stops of each rank in one word: that which took rank 0 the median time, the first left out.
+def typical_word(report: Report, n_words: int) -> list[float]:
+    """Return the seconds of a rank's own work and of its sums in one word: medians, the first left out.
 
     Args:
-        reports: of all ranks, on one machine.
-        n_words: that they said: as many passes, with equally many sums in each.
+        report: of a rank; a sum takes from when its part is ready until the sum is there.
+        n_words: that it said: as many passes, with equally many sums in each.
     """
-    sums = [one.sums for one in reports]
-    n = len(sums[0]) // n_words
-    all_there = [max(begun for begun, _ in both) for both in zip(*sums, strict=True)]
-    stops = [
-        [
-            Stop(begun - before, last - begun, over - last)
-            for (_, before), (begun, over), last in zip(rank[n - 1 :], rank[n:], all_there[n:], strict=False)
-        ]
-        for rank in sums
-    ]
-    words = range(0, len(stops[0]), n)
-    usual = sorted(words, key=lambda at: sum(map(sum, stops[0][at : at + n])))[len(words) // 2]
-    return [rank[usual : usual + n] for rank in stops]
+    n = len(report.sums) // n_words
+    begun, over = torch.tensor(report.sums, dtype=torch.float64).T
+    own, added = begun[n:] - over[n - 1 : -1], over[n:] - begun[n:]
+    return [float(times.view(-1, n).sum(1).median()) for times in (own, added)]

@@ -1,4 +1,4 @@
-"""Figures of a model by the clock: its pause beside its step, a whole reply, ranks that stop to add up."""
+"""Figures of a model by the clock: its pause beside its step, and a whole reply."""
 
 from __future__ import annotations
 
@@ -134,50 +134,6 @@ def reply_to_scale(pause: float, step: float, n: int) -> Picture:
 
     alt = f"{n} words to scale. Rows kept: one pause and the drip, {kept}. Nothing kept: {n} pauses, {again}."
     return Picture(draw, alt)
-
-
-def ranks_by_the_clock(alone: float, ranks: Sequence[Sequence[tuple[float, float, float]]]) -> Picture:
-    """Draw a word of one process, and under it a word that ranks say together, with their stops to add up.
-
-    Args:
-        alone: seconds of the one.
-        ranks: the stops of each: seconds of its own work, of waiting for the others, of adding up.
-
-    Returns:
-        A lane for each, those of the ranks on one clock, and the parts of rank 0 added up.
-    """
-    lanes = {"one process alone": [(alone, 0.0, 0.0)]} | {
-        f"rank {n}": list(stops) for n, stops in enumerate(ranks)
-    }
-    lasts = {name: f"{1000 * sum(map(sum, stops)):.1f} ms" for name, stops in lanes.items()}
-    parts = [f"{1000 * sum(part):.1f} ms" for part in zip(*ranks[0], strict=True)]
-    leads = [stops[0][0] + stops[0][1] for stops in lanes.values()]  # all are there for the first sum at once
-    shifts = [0.0, *(max(leads[1:]) - lead for lead in leads[1:])]
-    names = ("its own work", "waiting for the other", f"{counted(len(ranks[0]), 'sum')}")
-    colours = ("query", "line", "key")
-
-    def draw(sheet: Sheet) -> None:
-        ends = (shift + sum(map(sum, stops)) for shift, stops in zip(shifts, lanes.values(), strict=True))
-        unit = (sheet.width - 36) / max(ends)
-        y = 0.0
-        for shift, (name, stops) in zip(shifts, lanes.items(), strict=True):
-            sheet.text(18, y + 20, name, bold=True)
-            sheet.text(30 + text_width(name, bold=True), y + 20, lasts[name])
-            x = 18 + unit * shift
-            for stop in stops:
-                for part, colour in zip(stop, colours, strict=True):
-                    sheet.box(x, y + 36, unit * part, 40, fill=colour, radius=0)
-                    x += unit * part
-            y += 92
-        sheet.text(18, y + 20, "rank 0, added up", bold=True)
-        for n, (part, name, colour) in enumerate(zip(parts, names, colours, strict=True)):
-            sheet.square(24, y + 46 + 24 * n, 12, colour)
-            sheet.note(96, y + 46 + 24 * n, part, at="right", colour="ink")
-            sheet.note(106, y + 46 + 24 * n, name, colour="ink")
-
-    whole = "; ".join(f"{name}: {ms}" for name, ms in lasts.items())
-    said = ", ".join(f"{name} {part}" for name, part in zip(names, parts, strict=True))
-    return Picture(draw, f"A word on one scale of time. {whole}. Rank 0, added up: {said}.")
 
 
 def _in_words(ms: float) -> str:
