@@ -13,13 +13,15 @@ from helpers.recording.same_prompt import (
     Reply,
     answer,
     changes,
-    counted,
     evidence,
+    fills_up,
+    first_other,
     in_batches,
-    in_three_ways,
+    in_ways,
     marked,
-    nearly_level,
+    recorded,
     three_suspects,
+    with_hidden,
 )
 from helpers.trace import compare
 
@@ -35,13 +37,13 @@ def test_each_reply_is_what_generate_says() -> None:
     expected = [list(generate(MODEL, prompt, 9, eos_ids=())) for prompt in PROMPTS]
     assert [reply.tokens for reply in answer(MODEL, PROMPTS, 9)] == expected
     assert [reply.tokens for reply in in_batches(MODEL, PROMPTS, 9, 2)] == expected
-    ways = in_three_ways(MODEL, PROMPTS[0], PROMPTS[1:], 9)
+    ways = in_ways(MODEL, PROMPTS, 9)
     for reply in ways.values():
         torch.testing.assert_close(reply.logits, ways["alone"].logits, rtol=0, atol=1e-4)
 
 
-def test_three_ways_in_one_shape_have_the_same_bits() -> None:
-    ways = in_three_ways(in_one_shape(MODEL), PROMPTS[0], PROMPTS[1:], 4).values()
+def test_all_ways_in_one_shape_have_the_same_bits() -> None:
+    ways = in_ways(in_one_shape(MODEL), PROMPTS, 4).values()
     assert len({reply.logits.numpy().tobytes() for reply in ways}) == 1
 
 
@@ -56,15 +58,9 @@ def test_changes_are_counted_up_to_the_first_other_word() -> None:
 
 
 def test_the_first_other_word_stands_in_brackets() -> None:
-    a, b = reply([0.0, 1.0], [0.0, 1.0]), reply([0.0, 1.0], [1.0, 0.0])
-    said, also = TOKENIZER.words([1, 0])
-    assert marked(TOKENIZER, {"a": a, "b": b}) == [
-        "a:",
-        f"  … {said} [{said}]",
-        "b:",
-        f"  … {said} [{also}]",
-    ]
-    assert marked(TOKENIZER, {"a": a, "b": a})[3] == f"  {said} {said}"
+    a, b = ["the", "soup", "in"], ["the", "pie", "in"]
+    assert marked({"a": a, "b": b}) == ["a:", "  … the [soup] in", "b:", "  … the [pie] in"]
+    assert marked({"a": a, "b": a})[3] == "  the soup in"
 
 
 def test_one_suspect_has_a_bug_which_the_trace_places() -> None:
@@ -78,23 +74,29 @@ def test_one_suspect_has_a_bug_which_the_trace_places() -> None:
     assert where["B"].startswith("cached, pass 1 (decode): layer 3, ")
 
 
-def test_two_words_are_nearly_level_where_another_is_said_or_else_where_the_lead_is_least() -> None:
-    a, b = reply([5.0, 1.0, 2.0], [4.0, 4.5, 0.0]), reply([5.0, 1.0, 2.0], [4.5, 4.25, 0.0])
-    assert nearly_level(TOKENIZER, a, b) == (TOKENIZER.words([1, 0]), [[4.5, 4.0], [4.25, 4.5]])
-    assert nearly_level(TOKENIZER, a, a)[1] == [[4.5, 4.0], [4.5, 4.0]]
-
-
 def test_blocks_are_filled_up_with_zeros() -> None:
-    told = "1 token: 1 block, 7 zeros; 8 tokens: 1 block, 0 zeros; 11 tokens: 2 blocks, 5 zeros."
-    assert plots.in_blocks([1, 8, 11], 8).alt.endswith(told)
+    told = "6 keys: 1 block, 10 zeros; 10 keys: 1 block, 6 zeros; 21 keys: 2 blocks, 11 zeros."
+    assert plots.in_blocks([6, 10, 21], 16, "key").alt.endswith(told)
 
 
-def test_what_was_counted_is_what_the_page_says() -> None:
-    found = counted()
-    assert found["float32"]["texts that changed"] == 0
-    assert found["bfloat16"]["two words exactly level"] > found["bfloat16"]["words compared"] / 8
+def test_hidden_keys_change_where_a_group_is_full_and_nothing_else() -> None:
+    assert [n for n in range(6, 30) if fills_up(n, 4)] == [6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29]
+    alt = plots.hidden_keys(["to", "the"], 7, 4, 8, [100, 85], [False, True]).alt
+    assert "to: 7 keys, 7 of them filled up, 100 logits differ; the: 8 keys, none filled up" in alt
+    [one], [other] = (
+        answer(model, PROMPTS[:1], 9) for model in (MODEL, with_hidden(MODEL, 4, lambda n: fills_up(n, 4)))
+    )
+    torch.testing.assert_close(other.logits, one.logits, rtol=0, atol=1e-4)
 
 
-def test_sizes_with_the_same_bits_are_told_as_ranges() -> None:
-    alt = plots.same_bits({"rows": [[1], [2, 3], [4, 5, 6]], "keys": [[0, 2], [1]]}).alt
-    assert alt.endswith("rows: 1; 2 and 3; 4 to 6. keys: 0 and 2; 1.")
+def test_what_was_recorded_is_what_the_page_says() -> None:
+    found = recorded()
+    carla, diaries = found["Carla"], found["diaries"]
+    assert [*carla["hidden keys in"].values()] == [0, 0]
+    at = first_other(carla["alone"], carla["beside seven"])
+    assert (at, carla["two words"]) == (10, ["soup", "pie"])
+    assert [n for n in range(11) if carla["exactly level"][n]] == [0, 3, 8, 10]
+    assert diaries["float32"]["texts that changed"] == 0
+    assert diaries["bfloat16"]["two words exactly level"] > diaries["bfloat16"]["words compared"] / 6
+    off = {name[0]: difference / mark for name, (_, _, mark, difference) in found["pairs"].items()}
+    assert off["A"] < 1 < off["C"] < 4 < 50_000 < off["B"]

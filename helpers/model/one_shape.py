@@ -19,15 +19,12 @@ from helpers.model.transformer import RMSNorm, SwiGLU, Transformer
 ROWS, KEYS = 8, 16
 
 
-def in_one_shape(model: Transformer, attention: bool = True) -> Transformer:
+def in_one_shape(model: Transformer) -> Transformer:
     """Return a copy of a model whose logits have the same bits alone, in a batch, in chunks.
 
     Behind a shared beginning, too. It holds for caches that hand out every row from the first on: with a
     window, blocks would begin elsewhere. It rests on one thing that the tests measure and no library
     promises: the bits of a row do not depend on its place among the 8. With narrow matrices they do.
-
-    Args:
-        attention: False leaves attention as it was, to see what the rest costs.
 
     Raises:
         ValueError: a width that is no multiple of 8.
@@ -38,19 +35,19 @@ def in_one_shape(model: Transformer, attention: bool = True) -> Transformer:
         if (width := getattr(model.config, name)) % ROWS:
             raise ValueError(f"{name} is {width}; expected a multiple of {ROWS}")
     copied = copy.deepcopy(model)
-    swap(copied, attention)
+    swap(copied)
     return copied
 
 
-def swap(module: nn.Module, attention: bool) -> None:
+def swap(module: nn.Module) -> None:
     """Put what works in blocks in the place of each part: what works on each token alone, and the cores."""
     for name, part in module.named_children():
         if isinstance(part, Core):
-            setattr(module, name, CoreInBlocks(part.scale) if attention else part)
+            setattr(module, name, CoreInBlocks(part.scale))
         elif isinstance(part, nn.Linear | RMSNorm | SwiGLU):
             setattr(module, name, InBlocks(part))
         else:
-            swap(part, attention)
+            swap(part)
 
 
 def in_blocks(part: nn.Module, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Figures of notebook 21: which shapes share an order of sums, two words that nearly tie, blocks of rows."""
+"""Figures of notebook 21: hidden keys along a reply, two words that nearly tie, blocks of one size."""
 
 from __future__ import annotations
 
@@ -6,47 +6,58 @@ import math
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import counted, listed, need, told
-
-MOST = 24
+from helpers.drawing.words import counted, told
 
 
-def same_bits(strips: Mapping[str, Sequence[Sequence[int]]]) -> Picture:
-    """Draw a cell for each size, with a letter for the bits that come out: sizes with one letter agree.
+def hidden_keys(
+    words: Sequence[str], keys: int, hidden: int, at_once: int, differ: Sequence[int], level: Sequence[bool]
+) -> Picture:
+    """Draw a line for each word: the keys of the pass that chose it, and the hidden ones behind them.
 
-    Those that agree with the smallest are filled.
+    Keys are worked on so many at a time; where hidden keys fill up the last group, its keys are inked.
 
     Args:
-        strips: groups of sizes, as `measure.order.same_bits` gives them, by what was run; 24 sizes at most.
+        words: one a pass; the last says both words of two runs.
+        keys: of the first pass; each later one has a key more.
+        hidden: behind them.
+        differ: how many logits differ, for each word.
+        level: whether two words were exactly level there.
     """
-    letters = {
-        name: {n: k for k, group in enumerate(groups) for n in group} for name, groups in strips.items()
-    }
-    need(max(map(len, letters.values())) <= MOST, f"more than {MOST} sizes came in")
+    left = [(n % at_once if n % at_once + hidden >= at_once else 0) for n in range(keys, keys + len(words))]
+    widest = keys + len(words) - 1 + hidden
 
     def draw(sheet: Sheet) -> None:
-        a_line, y = (12 if sheet.narrow else MOST), 0.0
-        size = (sheet.width - 36) / a_line
-        for name, of in letters.items():
-            sheet.text(18, y + 18, name, bold=True)
-            for i, n in enumerate(sorted(of)):
-                x, top = 18 + size * (i % a_line), y + 36 + 48 * (i // a_line)
-                fill = "panel" if of[n] else "query fill"
-                sheet.box(x + 1, top, size - 2, 24, fill=fill, edge="line", radius=3)
-                sheet.text(x + size / 2, top + 12, chr(ord("a") + of[n]), at="center", bold=True)
-                sheet.note(x + size / 2, top + 35, str(n), at="center")
-            y += 52 + 48 * math.ceil(len(of) / a_line)
+        first, side = (100.0, 8.6) if sheet.narrow else (140.0, 23.0)
+        top, line = 74.0, 26.0
+        for x, fill, edge, label in (
+            (18.0, "query fill", "query", "Carla's keys"),
+            (18.0 + (sheet.width - 36) / 2, "none", "line", "hidden keys"),
+        ):
+            sheet.box(x, 12, 14, 14, fill=fill, edge=edge, radius=2)
+            sheet.note(x + 22, 19, label)
+        sheet.box(18, 34, 14, 14, fill="generated", edge="generated", radius=2)
+        sheet.note(40, 41, "alone one by one, beside Bram at once")
+        sheet.note(sheet.width - 18, 63, "differ", at="right")
+        for n, (word, tail) in enumerate(zip(words, left, strict=True)):
+            y, own = top + line * n, keys + n
+            sheet.note(18, y + 9, word, colour="ink", bold=level[n])
+            for i in range(own + hidden):
+                inked = own - tail <= i < own
+                fill = "generated" if inked else "query fill" if i < own else "none"
+                edge = "generated" if inked else "query" if i < own else "line"
+                sheet.box(first + side * i, y, side - 2, 18, fill=fill, edge=edge, radius=2)
+            sheet.note(sheet.width - 18, y + 9, str(differ[n]), at="right")
+        for at in range(at_once, widest + 1, at_once):
+            x = first + side * at - 1
+            sheet.line((x, top - 4), (x, top + line * len(words)), colour="ink", width=1.4)
+            sheet.note(x, 63, str(at), at="center")
 
-    said = " ".join(
-        f"{told(name)}: " + "; ".join(_sizes(group) for group in groups) + "."
-        for name, groups in strips.items()
+    said = "; ".join(
+        f"{told(word)}: {keys + n} keys, {f'{tail} of them filled up' if tail else 'none filled up'}, "
+        f"{differ[n]} logits differ{', two words level' if level[n] else ''}"
+        for n, (word, tail) in enumerate(zip(words, left, strict=True))
     )
-    return Picture(draw, f"Sizes that give the same bits, in groups. {said}")
-
-
-def _sizes(group: Sequence[int]) -> str:
-    in_a_row = len(group) > 2 and group[-1] - group[0] == len(group) - 1
-    return f"{group[0]} to {group[-1]}" if in_a_row else listed([str(n) for n in group])
+    return Picture(draw, f"{hidden} hidden keys behind Carla's, {at_once} keys at a time. {said}.")
 
 
 def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
@@ -83,18 +94,18 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
     return Picture(draw, f"Logits of {told(words[0])} and {told(words[1])} in bfloat16: {said}.")
 
 
-def in_blocks(tokens: Sequence[int], rows: int) -> Picture:
-    """Draw how tokens are cut into blocks of so many rows, the last filled up with zeros: a square a row."""
+def in_blocks(own: Sequence[int], size: int, what: str) -> Picture:
+    """Draw how keys or tokens are cut into blocks, the last filled up with zeros: a square each."""
 
     def draw(sheet: Sheet) -> None:
-        y, side = 20.0, 13.0
-        for n in tokens:
-            sheet.text(18, y, counted(n, "token"), bold=True)
-            for row in range(-(-n // rows) * rows):
-                x = 112 + side * row + 10 * (row // rows)
-                fill = "query fill" if row < n else "none"
-                sheet.box(x, y - 7, side - 2, 13, fill=fill, edge="query" if row < n else "line", radius=2)
+        y, side = 20.0, (7.0 if sheet.narrow else 15.0)
+        for n in own:
+            sheet.text(18, y, counted(n, what), bold=True)
+            for i in range(-(-n // size) * size):
+                x = 96 + side * i + 8 * (i // size)
+                fill = "query fill" if i < n else "none"
+                sheet.box(x, y - 7, side - 2, 13, fill=fill, edge="query" if i < n else "line", radius=2)
             y += 28
 
-    said = (f"{counted(n, 'token')}: {counted(-(-n // rows), 'block')}, {-n % rows} zeros" for n in tokens)
-    return Picture(draw, f"Blocks of {rows} rows; what no token fills is zeros. {'; '.join(said)}.")
+    said = (f"{counted(n, what)}: {counted(-(-n // size), 'block')}, {-n % size} zeros" for n in own)
+    return Picture(draw, f"Blocks of {size}; what no {what} fills is zeros. {'; '.join(said)}.")

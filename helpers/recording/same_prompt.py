@@ -1,18 +1,19 @@
-"""One prompt, run in several ways: alone, beside others, in chunks."""
+"""One prompt, run in several ways: alone, beside others, in chunks, with hidden keys."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.measure.timing import Task
+from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache, RaggedCache
 from helpers.model.generate import run
 from helpers.model.one_shape import in_one_shape
@@ -23,7 +24,18 @@ from helpers.tables import Table
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace
 
-COUNTED = Path(__file__).parent / "same_prompt.json"
+RECORDED = Path(__file__).parent / "same_prompt.json"
+AT_ONCE = 8  # keys on which the processor of the recording works at once
+TEXTS = (  # Carla's six words, Bram's ten, and six more
+    "Carla writes from Toronto . Carla",
+    "Bram lives in Kyiv . The afternoon in Kyiv was",
+    "Emma writes from Cairo",
+    "This is the diary of Chen from Oslo",
+    "It was",
+    "Leo lives in Rome",
+    "Layla writes from Lisbon . Layla swam in",
+    "This is the diary of Aisha from Beirut",
+)
 
 
 @dataclass(frozen=True)
@@ -78,33 +90,79 @@ def in_batches(model: Transformer, prompts: Sequence[Sequence[int]], n: int, bat
     ]
 
 
-def in_three_ways(
-    model: Transformer, prompt: Sequence[int], others: Sequence[Sequence[int]], n: int
-) -> dict[str, Reply]:
-    """Answer a prompt alone, beside others and in chunks of 4; each way is fed what was said alone."""
+def in_ways(model: Transformer, prompts: Sequence[Sequence[int]], n: int) -> dict[str, Reply]:
+    """Answer the first of some prompts alone, beside others and in chunks; each is fed what alone said."""
+    prompt = prompts[0]
     [alone], chunked = answer(model, [prompt], n), cache_for(model, [prompt], n)
     for i in range(0, len(prompt) - 4, 4):
         run(model, torch.tensor([prompt[i : i + 4]]), chunked)
     return {
         "alone": alone,
-        "beside seven others": answer(model, [prompt, *others], n, said=alone.tokens)[0],
+        "beside seven others": answer(model, prompts, n, said=alone.tokens)[0],
+        "beside seven copies of herself": answer(model, [prompt] * 8, n, said=alone.tokens)[0],
+        "beside Bram alone": answer(model, prompts[:2], n, said=alone.tokens)[0],
         "in chunks of 4": answer(model, [prompt], n, chunked, alone.tokens)[0],
     }
 
 
-def off_by_way(models: Mapping[str, Transformer], prompts: Sequence[Sequence[int]], n: int) -> Table:
-    """Count for each way the logits that differ from those alone, and say by how much at most.
+def differ(a: Reply, b: Reply) -> int:
+    """Return how many logits of two replies differ."""
+    return int((a.logits != b.logits).sum())
+
+
+def off_by_way(
+    models: Sequence[Transformer], prompts: Sequence[Sequence[int]], n: int
+) -> dict[str, list[float]]:
+    """Count for each way and model the logits that differ from those alone, and say by how much at most.
 
     Args:
-        models: by what they compute in, such as "float32".
-        prompts: the one that is answered, and those beside it.
+        models: in float32 and in bfloat16.
+        prompts: the one that is answered, and those beside it; the second is Bram's.
     """
-    runs = [in_three_ways(model, prompts[0], prompts[1:], n) for model in models.values()]
-    ways, total = [*runs[0]][1:], runs[0]["alone"].logits.numel()
-    off = [[(run[way].logits - run["alone"].logits).abs() for run in runs] for way in ways]
-    lines = [[x for d in line for x in (int((d > 0).sum()), f"{float(d.max()):.1g}")] for line in off]
-    heads = [head for name in models for head in (f"{name}: differ, of {total:,}", "largest")]
-    return Table(lines, ways, heads, corner="against alone")
+    runs, found = [in_ways(model, prompts, n) for model in models], {}
+    for way in [*runs[0]][1:]:
+        both = [(run[way], run["alone"]) for run in runs]
+        found[way] = [x for a, b in both for x in (differ(a, b), float((a.logits - b.logits).abs().max()))]
+    return found
+
+
+def off_table(off: Mapping[str, Sequence[float]]) -> Table:
+    """Return what `off_by_way` found as a table."""
+    lines = [[x if isinstance(x, int) else f"{x:.3g}" for x in line] for line in off.values()]
+    heads = [
+        head for name in ("float32", "bfloat16") for head in (f"{name}: logits that differ", "at most by")
+    ]
+    return Table(lines, [*off], heads, corner="against alone")
+
+
+class HiddenKeys(Core):
+    """The core of attention, which some passes give keys that the mask hides."""
+
+    def __init__(self, scale: float, hidden: int, where: Callable[[int], bool]) -> None:
+        super().__init__(scale)
+        self.hidden, self.where = hidden, where
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Return contexts, (B, H, T, Dv); see `attend`."""
+        if self.where(k.shape[2]):
+            k, v = (torch.cat([x, x[:, :, -1:].expand(-1, -1, self.hidden, -1)], dim=2) for x in (k, v))
+            mask = F.pad(mask, (0, self.hidden))
+        return super().forward(q, k, v, mask)
+
+
+def with_hidden(model: Transformer, hidden: int, where: Callable[[int], bool]) -> Transformer:
+    """Return a copy of a model whose attention gets so many hidden keys where a pass has so many keys."""
+    copied = copy.deepcopy(model)
+    for part in list(copied.modules()):
+        for name, child in part.named_children():
+            if isinstance(child, Core):
+                setattr(part, name, HiddenKeys(child.scale, hidden, where))
+    return copied
+
+
+def fills_up(keys: int, hidden: int) -> bool:
+    """Return whether hidden keys make one more full group of keys that are worked on at once."""
+    return keys % AT_ONCE + hidden >= AT_ONCE
 
 
 def first_other(a: Sequence[Any], b: Sequence[Any]) -> int | None:
@@ -112,18 +170,13 @@ def first_other(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
-def marked(tokenizer: Tokenizer, replies: Mapping[str, Reply]) -> list[str]:
+def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
     """Return two replies by name as lines of text around their first other word, which stands in brackets."""
-    other, lines = first_other(*(reply.tokens for reply in replies.values())), []
-    for name, reply in replies.items():
-        words = tokenizer.words(reply.tokens)
+    other, lines = first_other(*replies.values()), []
+    for name, words in replies.items():
         if other is not None:
-            words = [
-                "…",
-                *words[max(other - 1, 0) : other],
-                f"[{words[other]}]",
-                *words[other + 1 : other + 6],
-            ]
+            before, after = words[max(other - 1, 0) : other], words[other + 1 : other + 6]
+            words = ["…", *before, f"[{words[other]}]", *after]
         lines += [f"{name}:", f"  {' '.join(words)}"]
     return lines
 
@@ -164,43 +217,22 @@ def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
     return Changes(len(margin), words, ties, margin, difference)
 
 
-def counted() -> dict[str, dict[str, float]]:
-    """Return how many of 1,000 diaries changed beside seven others; `.ci/record_same_prompt.py` counted."""
-    found: dict[str, dict[str, float]] = json.loads(COUNTED.read_text(encoding="utf-8"))
+def recorded() -> dict[str, Any]:
+    """Return what `.ci/record_same_prompt.py` recorded: Carla, three pairs, 1,000 diaries."""
+    found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
 
 
-def price(model: Transformer) -> dict[str, float]:
-    """Return the milliseconds of a prompt of 128 tokens, and of a step behind 64, alone and eight at once."""
+def price(model: Transformer) -> float:
+    """Return the milliseconds of a step for eight requests, behind 64 tokens each."""
+    cache = cache_for(model, [[1] * 65] * 8, 1)
+    run(model, torch.ones(8, 64, dtype=torch.int64), cache)
 
-    def task(batch: int, behind: int, T: int) -> Task:
-        cache = cache_for(model, [[1] * (behind + T)] * batch, 1)
-        if behind:
-            run(model, torch.ones(batch, behind, dtype=torch.int64), cache)
+    def step() -> None:
+        cache.truncate(64)
+        run(model, torch.ones(8, 1, dtype=torch.int64), cache)
 
-        def again() -> None:
-            cache.truncate(behind)
-            run(model, torch.ones(batch, T, dtype=torch.int64), cache)
-
-        return again
-
-    tasks = {
-        "a prompt of 128 tokens": (1, 0, 128),
-        "a step, alone": (1, 64, 1),
-        "a step, eight at once": (8, 64, 1),
-    }
-    return fastest({name: task(*sizes) for name, sizes in tasks.items()}, turns=5)
-
-
-def nearly_level(tokenizer: Tokenizer, a: Reply, b: Reply) -> tuple[list[str], list[list[float]]]:
-    """Return the words at the first place where two replies differ, and the logit of each in both.
-
-    Where no word differs: the two likeliest where the first reply's top-2 margin is smallest.
-    """
-    n = first_other(a.tokens, b.tokens)
-    at = int(top_2(a.logits).argmin()) if n is None else n
-    ids = a.logits[at].topk(2).indices.tolist() if n is None else [a.tokens[at], b.tokens[at]]
-    return tokenizer.words(ids), [[float(one.logits[at, i]) for i in ids] for one in (a, b)]
+    return fastest({"step": step}, turns=5)["step"]
 
 
 class Overwritten(GrowingCache):
