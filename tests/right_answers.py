@@ -88,14 +88,6 @@ def doubled_by_savings(rows: float, weights: float, arithmetic: float, starts: f
     return str(np.array(["bandwidth", "FLOP/s", "starts"])[np.argmax(saved)])
 
 
-def ragged_by_loops(lengths: list[int]) -> tuple[list[list[int]], Tensor]:
-    """Number the tokens of each sequence, and give padding -1 and nothing to look at."""
-    T = max(lengths)
-    positions = [[*[-1] * (T - n), *range(n)] for n in lengths]
-    mask = [[[0 <= key <= query for key in row] for query in row] for row in positions]
-    return positions, torch.tensor(mask)
-
-
 def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
     """Take pairs while they agree."""
     taken = [x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(drafted, chosen, strict=False))]
@@ -152,7 +144,6 @@ RIGHT: dict[str, list[Any]] = {
         lambda rows, bits: -1 if np.ptp(rows.numpy(), 1).max() < np.ptp(rows.numpy(), 0).max() else -2
     ],
     "cheaper": [lambda T, S, D, rank: ["absorbed", "expanded"][T * rank * (D + S) > S * D * (rank + T)]],
-    "ragged": [ragged_by_loops],
     "pages_and_blanks": [pages_by_starts],
     "accept": [accept_by_takewhile],
     "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],

@@ -60,7 +60,6 @@ EDITS: dict[str, tuple[chat.Edit | None, list[int]]] = {
     "a clock": (chat.with_clock([5, 6, 7, 8]), [0, 0, 0, 0]),
     "a clock that comes round": (chat.with_clock([5, 6]), [0, 0, 24, 32]),
     "tools in another order": (chat.tools_turned, [0, 4, 4, 24]),
-    "thinking stripped": (chat.thinking_stripped(2), [0, 20, 24, 28]),
     "a summary first": (chat.summary_first, [0, 20, 20, 24]),
     "a summary last": (chat.summary_last, [0, 20, 28, 36]),
 }

@@ -115,7 +115,7 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
 
 
 PARTS = [("system", 600), *((f"T{n}", 100) for n in (1, 2, 3)), ("Q1", 8), ("R1", 24)]
-TURNS = (PARTS, [*PARTS[:1], *PARTS[:0:-1], ("Q2", 8), ("sum", 8)], 600, 592)
+TURNS = (PARTS, [*PARTS[:1], *PARTS[:0:-1], ("Q2", 8), ("sum", 8)], 592)
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "masks": mask_pair,
     "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
@@ -182,7 +182,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
-    "turns": lambda: plots.two_turns({"tools": TURNS, "w" * 20: TURNS}, {"tools": "9 run"}),
+    "turns": lambda: plots.two_turns({"tools": TURNS, "w" * 20: TURNS}, 2, {"tools": "9 run", "w" * 20: ""}),
     "ranks": two_ranks,
     "ranks, rows": two_ranks_rows,
     "handed over": handed_over,

@@ -126,8 +126,8 @@ def test_the_picture_has_the_numbers_and_the_letters(name: str) -> None:
 
 def test_the_step_that_is_shown() -> None:
     run = trace("six")
-    assert [Pool(run, step=n).options for n in (1, 9)] == [{"step": 0}, {"step": 8}]
-    assert Pool(run).options == {"step": 0}
+    assert [Pool(run, step=n).options["step"] for n in (1, 9)] == [0, 8]
+    assert Pool(run).options == {"step": 0, "pages": True}
     assert "step 9 of" in " ".join(words(Pool(run, step=9).still().figure()))
     for step in (0, len(run.steps) + 1):
         with pytest.raises(ValueError, match=f"got step {step} of a trace of {len(run.steps)} steps"):
@@ -137,6 +137,17 @@ def test_the_step_that_is_shown() -> None:
     with pytest.raises(TypeError, match="got Trace, expected an EngineTrace"):
         Pool(record_toy())  # type: ignore[arg-type]
     assert repr(Pool(run)) == f"Pool(made: 6 requests, 12 pages, {len(run.steps)} steps)"
+
+
+def test_without_pages_nothing_is_said_of_them() -> None:
+    view = Pool(trace("six"), step=2, pages=False)
+    still = view.still()
+    assert view.options == {"step": 1, "pages": False}
+    assert still.alt.startswith("Step 2: A, B run. B begins")
+    assert "Pages" not in still.alt
+    assert len(view.told(1)) == 2
+    assert "rows wasted" not in still.numbers
+    assert not boxes(still.figure(), "key fill")
 
 
 def test_letters_are_short_and_all_different() -> None:

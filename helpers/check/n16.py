@@ -3,73 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
-
-import torch
-from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
-
-Answer = Callable[..., Any]
-
-
-def stood(lengths: Sequence[int], padding: bool = False, left: bool = False, first: int = 0) -> Tensor:
-    """Return positions (B, T): the same for all (padding counts), from column 0 on, or from `first` on."""
-    T = max(lengths)
-    before = [0 if padding or left else T - n for n in lengths]
-    return torch.stack([(torch.arange(T) - n).clamp(min=0) + first for n in before])
-
-
-def seen(lengths: Sequence[int], padding: bool = False, left: bool = False, ahead: int = 0) -> Tensor:
-    """Return a mask (B, T, T) that may show padding, take it for right, or show `ahead` later columns."""
-    columns = torch.arange(T := max(lengths))
-    causal = columns <= columns[:, None] + ahead
-    real = [columns < n if left else columns >= T - n for n in lengths]
-    return torch.stack([causal if padding else causal & one for one in real])
-
-
-def real_parts(answer: Answer, lengths: list[int]) -> dict[str, Any]:
-    """Run a `ragged`, and look at the columns that hold tokens: what stands for padding does not matter."""
-    positions, mask = answer(lengths)
-    T = max(lengths)
-    positions, mask = torch.as_tensor(positions), torch.as_tensor(mask)
-    found: dict[str, Any] = {"gives shapes": f"{tuple(positions.shape)} and {tuple(mask.shape)}"}
-    for b, n in enumerate(lengths) if mask.ndim == 3 and len(mask) == len(lengths) == len(positions) else ():
-        found[f"gives, for sequence {b}, positions"] = positions[b, T - n :]
-        found[f"gives, for sequence {b}, a mask"] = mask[b, T - n :]
-    return found
-
-
-def ragged_of(positions: Answer = stood, mask: Answer = seen) -> Answer:
-    """Return a `ragged` of its two parts."""
-    return lambda lengths: (positions(lengths), mask(lengths))
-
-
-ragged = Exercise(
-    name="ragged",
-    todo="let ragged return two tensors: positions (B, T) and a mask (B, T, T).",
-    cases=[([3, 1],), ([4],), ([2, 5, 3],)],
-    right=ragged_of(),
-    run=real_parts,
-    wrong=[
-        "one position for all: a sequence's first token stands at 0, whatever column it is in.",
-        ragged_of(partial(stood, padding=True)),
-        "padding is visible: no token may look at a column of padding.",
-        ragged_of(mask=partial(seen, padding=True)),
-        "both: padding counts as position and is visible. It is no token.",
-        ragged_of(partial(stood, padding=True), partial(seen, padding=True)),
-        "the padding stands at the left: the last column is the newest token of each sequence.",
-        ragged_of(partial(stood, left=True), partial(seen, left=True)),
-        "positions count from 0.",
-        ragged_of(partial(stood, first=1)),
-        "a token sees itself and what is before it.",
-        ragged_of(mask=partial(seen, ahead=-1)),
-        ragged_of(mask=partial(seen, ahead=99)),
-    ],
-    said="each sequence has its own positions, and nobody looks at padding.",
-)
 
 
 def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:

@@ -85,18 +85,12 @@ def curves(
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226
         sheet.heading(title)
         axes = sheet.plot(66, top, right, base, across)
-        log_axes(*[getattr(axes, f"{axis}axis") for axis in log])
+        for axis in log:  # few powers of ten lie in a short range across
+            log_axes(getattr(axes, f"{axis}axis"), base=2 if axis == "x" and xs[-1] < 100 * xs[0] else 10)
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log else (0, most))
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log else (low, xs[-1] * 1.03))
-        free = 0.0  # px: up to here the lower line of names is full
-        for name, x in limits.items():
-            at, label = sheet.at(axes, x, axes.get_ylim()[0])[0], f"{name} {digits(x, 3)}"
-            half = text_width(label, SMALL) / 2
-            raised = 16 * (at - half < free)
-            sheet.line((at, top - 6), (at, base), colour="soft", dashes=(0, (5, 4)))
-            sheet.note(at, top - 15 - raised, label, at="center")
-            free = at + half + 6 if not raised else 0
+        _uprights(sheet, axes, limits, top, base)
         if level:
             across_at = sheet.at(axes, xs[0], level)[1]
             sheet.line((66, across_at), (right, across_at), colour="soft", dashes=(0, (5, 4)))
@@ -130,6 +124,18 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.line((18, key), (46, key), width=1.6, dashes=dashes)
     sheet.disc(32, key, 3, fill, "ink", 1)
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
+
+
+def _uprights(sheet: Sheet, axes: Any, limits: Mapping[str, float], top: float, base: float) -> None:
+    """Dashed uprights with their names, in two lines where the names would meet."""
+    free = 0.0  # px: up to here the lower line of names is full
+    for name, x in limits.items():
+        at, label = sheet.at(axes, x, axes.get_ylim()[0])[0], f"{name} {digits(x, 3)}"
+        half = text_width(label, SMALL) / 2
+        raised = 16 * (at - half < free)
+        sheet.line((at, top - 6), (at, base), colour="soft", dashes=(0, (5, 4)))
+        sheet.note(at, top - 15 - raised, label, at="center")
+        free = at + half + 6 if not raised else 0
 
 
 def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from helpers.serve.engine import Engine
@@ -42,15 +43,13 @@ class Pair(NamedTuple):
     """Two turns, one after the other, as a server reads them.
 
     Attributes:
-        before: the parts of the first text, its reply the last: names and tokens.
+        before: the parts of the first text, its reply the last: names and tokens; those of one name are one.
         now: those of the second.
-        alike: tokens at the beginning that are the same.
         found: tokens of the second that were used again.
     """
 
     before: list[tuple[str, int]]
     now: list[tuple[str, int]]
-    alike: int
     found: int
 
 
@@ -79,13 +78,13 @@ class Chat:
     def say(self, tokens: Sequence[int], max_new: int) -> list[int]:
         """Send one turn with all before it; return the reply. Errors as in `Engine.add`."""
         number = len(self.turns)
-        said = [*self.messages, Message("user", tuple(tokens), f"Q{number + 1}")]
+        said = [*self.messages, Message("user", tuple(tokens), "chat")]
         sent = self.edit([*said], number) if self.edit else said
         prompt = self.template(sent)
         key = (id(self), number)
         self.engine.add(key, prompt, max_new)
         reply = self.engine.run_all()[key]
-        answer = Message("assistant", tuple(reply), f"R{number + 1}")
+        answer = Message("assistant", tuple(reply), "chat")
         self.messages, self.sent = [*said, answer], [*self.sent, [*sent, answer]]
         found = self.engine.found[key]
         self.turns.append(Turn(found, len(prompt) - found, len(reply)))
@@ -93,12 +92,13 @@ class Chat:
 
     def pair(self, number: int) -> Pair:
         """Lay a turn, from 1 on, beside the one before."""
-        texts = self.sent[number - 1], self.sent[number][:-1]
         end = len(self.template([]))  # what marks who speaks next
-        before, now = ([(one.name, len(self.template([one])) - end) for one in text] for text in texts)
-        pairs = enumerate(zip(*map(self.template, texts), strict=False))
-        alike = next(n for n, (a, b) in pairs if a != b)
-        return Pair(before, now, alike, self.turns[number].found)
+
+        def parts(messages: Messages) -> list[tuple[str, int]]:
+            named = groupby(messages, lambda one: one.name)
+            return [(name, len(self.template([*those])) - end) for name, those in named]
+
+        return Pair(parts(self.sent[number - 1]), parts(self.sent[number][:-1]), self.turns[number].found)
 
 
 def with_clock(hours: Sequence[int]) -> Edit:
@@ -116,14 +116,6 @@ def tools_turned(messages: Messages, turn: int) -> Messages:
     for n, place in enumerate(at):
         sent[place] = messages[at[(n + turn) % len(at)]]
     return sent
-
-
-def thinking_stripped(keep: int) -> Edit:
-    """Send of each earlier reply its last tokens only: what came before was thinking."""
-    return lambda messages, turn: [
-        replace(one, tokens=one.tokens[-keep:], name=one.name.lower()) if one.role == "assistant" else one
-        for one in messages
-    ]
 
 
 def summary(messages: Messages) -> Message:

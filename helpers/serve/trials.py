@@ -1,18 +1,15 @@
-"""Tried on the machine in front of you: steps, drafts, a long prompt among others, rows from a file."""
+"""Tried on the machine in front of you: steps, drafts, a long prompt among others."""
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.measure import in_turns
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.speculate import Drafter, LookUp, Speculation, speculate
@@ -55,31 +52,6 @@ def long_among(
     engine.step()
     gaps = [engine.times[n].longest_gap for n in range(others)]
     return 1000 * engine.times["long"].ttft, 1000 * max(gaps)
-
-
-def load_or_run(model: Transformer, tokens: Sequence[int], turns: int = 3) -> tuple[int, float, float]:
-    """Get the rows of a text twice: from a file, and by running it again.
-
-    Returns:
-        Bytes of the rows; seconds to load them from a file into a cache, and to run the tokens; each the best
-        of its turns. The file was just written, so it may lie in the memory that the system keeps for files.
-    """
-    kept = StaticCache(model.config, max_len=len(tokens))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.npy"
-
-        def run() -> None:
-            kept.truncate(0)
-            prefill(model, tokens, kept)
-
-        def load() -> None:
-            kept.k[:], kept.v[:] = torch.from_numpy(np.load(path))
-
-        run()
-        rows = torch.stack([kept.k, kept.v]).numpy()
-        np.save(path, rows)
-        times = in_turns({"load": load, "run": run}, turns)
-    return rows.nbytes, times["load"].best, times["run"].best
 
 
 def throughput(

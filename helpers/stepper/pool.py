@@ -19,6 +19,7 @@ from helpers.trace import EngineTrace, Share
 
 POOL: dict[str, Any] = VIEW["pool"]
 SUMMED = ("run", "found")  # so far; of the others the most
+NO_PAGES = ("run", "waiting")  # what is counted where no pages are shown
 NAMED, LISTED = 8, 40  # more requests than this are counted, not named; pages, not listed
 EDGE, TOP = 10, 34  # px: the margin, and where the lanes begin
 # Of lines across and lines down: px from one to the next, 0 for none. As in css/pool.css, by request.
@@ -35,6 +36,7 @@ class Pool(View):
         trace: what `StepRecorder` has written of an engine's run.
         step: the one that is shown at first, and drawn, counted from 1. None shows the first, and draws the
             first with the most pages in all tables.
+        pages: whether the pages are shown, and what is said of them.
 
     Raises:
         TypeError: what came is no EngineTrace.
@@ -43,7 +45,7 @@ class Pool(View):
 
     view = "pool"
 
-    def __init__(self, trace: EngineTrace, step: int | None = None) -> None:
+    def __init__(self, trace: EngineTrace, step: int | None = None, pages: bool = True) -> None:
         if not isinstance(trace, EngineTrace):
             raise TypeError(
                 f"got {type(trace).__name__}, expected an EngineTrace: pass StepRecorder(...).trace"
@@ -52,7 +54,8 @@ class Pool(View):
             raise ValueError(
                 f"got step {step} of a trace of {len(trace.steps)} steps; expected one of them, from 1"
             )
-        self.trace, self.step = trace, (step or 1) - 1
+        self.trace, self.step, self.paged = trace, (step or 1) - 1, pages
+        self.counted = [what for what in POOL["counts"] if pages or what in NO_PAGES]
         self.marks = _marks([request.id for request in trace.requests])
         self.counts = [_counts(step.running, trace.page_size, len(step.waiting)) for step in trace.steps]
         owned = [sum(len(share.table) for share in one.running) for one in trace.steps]
@@ -65,19 +68,20 @@ class Pool(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The step that is shown at first, from 0."""
-        return {"step": self.step}
+        """The step that is shown at first, from 0, and whether its pages are."""
+        return {"step": self.step, "pages": self.paged}
 
     def still(self) -> Still:
         """Return the run and the pages of one step."""
-        pages = self.pages(self.drawn)
+        pages = self.pages(self.drawn) if self.paged else []
         said = self.sentence(self.drawn)
         alt = [said]
         for what, name in (("owners", POOL["pages"]), ("findable", POOL["pagelegend"]["findable"])):
             those = [f"{n} {self.owners(page)}" for n, page in enumerate(pages) if page[what]]
             more = f" … ({len(those)})" if len(those) > LISTED else ""
             alt += [f"{name[0].upper()}{name[1:]}: {', '.join(those[:LISTED])}{more}."] if those else []
-        table = Table(self.told(self.drawn), list(POOL["counts"].values()), [POOL["now"], ""])
+        heads = [POOL["counts"][what] for what in self.counted]
+        table = Table(self.told(self.drawn), heads, [POOL["now"], ""])
         return Still(partial(self._draw, pages=pages), " ".join(alt), [said], table=table)
 
     def count(self, n: int, what: str) -> tuple[int, int]:
@@ -88,7 +92,7 @@ class Pool(View):
     def told(self, n: int) -> list[list[str]]:
         """Each count in a step, and until then, as text."""
         told = []
-        for what in POOL["counts"]:
+        for what in self.counted:
             now, so_far = self.count(n, what)
             shown = fill(POOL["of"], used=now, pages=self.trace.n_pages) if what == "used" else f"{now:,}"
             told.append([shown, fill(POOL["so far" if what in SUMMED else "most"], soFar=so_far)])
@@ -167,7 +171,7 @@ class Pool(View):
         who = [*(those("run", ran) or [say["nobody"]]), *those("idle", idle), *those("waiting", step.waiting)]
         shared = fill(say["shared"], shared=counts["shared"]) if counts["shared"] else ""
         first = fill(
-            say["step"],
+            say["step" if self.paged else "slots"],
             **{"step": n + 1, "who": "; ".join(who), "used": counts["used"]},
             **{"pages": self.trace.n_pages, "shared": shared},
         )
@@ -187,7 +191,7 @@ class Pool(View):
                 x, wide = EDGE + unit * block["from"], unit * (block["to"] - block["from"])
                 box, kind = (x, y, wide - 1, high - 2), block["kind"]
                 kinds.append(kind)
-                _doing(sheet, box, kind, stay["request"])
+                _doing(sheet, box, kind, stay["request"] * self.paged)
                 face = {"prompt": "ink", "fresh": "generated fill"}.get(kind, "paper")
                 ink = "paper" if kind == "prompt" else "ink"
                 _letters(sheet, box, self.marks[stay["request"]], face, ink)
@@ -205,7 +209,8 @@ class Pool(View):
             POOL["legend"][kind]: partial(_doing, sheet, kind=kind) for kind in dict.fromkeys(kinds)
         }
         _legend(sheet, bottom + 42, marks)
-        self._grid(sheet, pages, sheet.bottom + 14)
+        if pages:
+            self._grid(sheet, pages, sheet.bottom + 14)
 
     def _grid(self, sheet: Sheet, pages: list[dict[str, Any]], top: float) -> None:
         """Each page with its rows and the letters of its owners, as far as there is room."""

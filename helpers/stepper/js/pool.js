@@ -16,6 +16,7 @@ const NAMED = 8; // more than this are counted, not named
 const WIDEST = 104; // pixels of a page
 const PATTERNS = 6; // of bands and pages, one after the other
 export const COUNTED = /** @type {Counted[]} */ (Object.keys(POOL.counts));
+export const NO_PAGES = /** @type {Counted[]} */ (["run", "waiting"]); // where no pages are shown
 
 /** What a page or a lane shows of each request: its id where all of them are that short, else letters.
  * @param {EngineTrace["requests"]} requests */
@@ -142,7 +143,7 @@ function names({ marks }, requests) {
 }
 
 /** What a step is, in a sentence or some. @param {Pool} pool @param {number} n */
-export function poolSentence(pool, n) {
+export function poolSentence(pool, n, paged = true) {
   const { running, waiting, preempted, left } = pool.steps[n];
   const { used, shared, found } = pool.counts[n];
   /** @param {"run" | "idle" | "waiting" | "found" | "sent" | "left"} what @param {number[]} requests */
@@ -163,7 +164,13 @@ export function poolSentence(pool, n) {
   ].join("; ");
   const sharing = shared ? fillText(POOL.say.shared, { shared }) : "";
   return [
-    fillText(POOL.say.step, { step: n + 1, who, used, pages: pool.n_pages, shared: sharing }),
+    fillText(paged ? POOL.say.step : POOL.say.slots, {
+      step: n + 1,
+      who,
+      used,
+      pages: pool.n_pages,
+      shared: sharing,
+    }),
     ...say("sent", preempted),
     ...say(
       "found",

@@ -27,11 +27,13 @@ export class PoolView extends Played {
     const pool = pools.poolOf(data);
     super(el, options, "pool", fillText(POOL.label, { model: data.name }));
     this.pool = pool;
+    /** @type {boolean} */
+    this.paged = options.pages;
     this.every = Math.min(PLAY_EVERY, PLAY_IN_ALL / data.steps.length);
     this.first = options.step;
     /** @type {{ step: number, request: number | null }} */
     this.view = { step: this.first, request: null };
-    this.sentences = data.steps.map((_, n) => [pools.poolSentence(pool, n)]);
+    this.sentences = data.steps.map((_, n) => [pools.poolSentence(pool, n, this.paged)]);
     this.longest = this.sentences.reduce((a, b) => (b[0].length > a[0].length ? b : a));
     const done = new Set(
       pool.stays.flatMap(({ back, blocks }) => [back && "back", ...blocks.map((b) => b.kind)]),
@@ -156,8 +158,18 @@ export class PoolView extends Played {
             {this.lanes(layout, lit)}
           </div>
           <Legend items={this.legend} />
-          {this.pages(layout, moment, lit)}
+          {this.paged && this.pages(layout, moment, lit)}
         </div>
+        {this.paged && this.aboutPages(moment, about)}
+      </>
+    );
+  }
+
+  /** @param {Moment} moment @param {Pointed | null} about */
+  aboutPages(moment, about) {
+    const { pool, view } = this;
+    return (
+      <>
         <p class="wid-readout soft">
           {(about && pools.pointedAt(pool, view.step, moment, about)) || POOL.point}
         </p>
@@ -191,7 +203,7 @@ export class PoolView extends Played {
     const { pool, view } = this;
     return (
       <div class="wid-counts">
-        {pools.COUNTED.map((what) => {
+        {(this.paged ? pools.COUNTED : pools.NO_PAGES).map((what) => {
           const { now, soFar, sum } = pools.countAt(pool, view.step, what);
           const shown = what === "used" ? fillText(POOL.of, { used: now, pages: pool.n_pages }) : now;
           return (
@@ -247,6 +259,7 @@ export class PoolView extends Played {
               <Stay
                 {...{ stay, lane, step }}
                 mark={pool.marks[stay.request]}
+                pattern={this.paged ? pools.patternOf(stay.request) : 0}
                 lit={lit.requests.has(stay.request)}
               />
             )),
@@ -287,13 +300,14 @@ export class PoolView extends Played {
 }
 
 /** A request's time in a slot: a band in its pattern, its prompt and its words told apart.
- * @param {{ stay: ReturnType<typeof pools.staysOf>[number], mark: string, lane: number, step: number, lit: boolean }} props */
-function Stay({ stay: { request, slot, from, to, back, blocks }, mark, lane, step, lit }) {
+ * @param {{ stay: ReturnType<typeof pools.staysOf>[number], mark: string, pattern: number, lane: number,
+ *   step: number, lit: boolean }} props */
+function Stay({ stay: { request, slot, from, to, back, blocks }, mark, pattern, lane, step, lit }) {
   const place = `top:${slot * lane}px;left:${from * step}px;width:${(to - from) * step}px`;
   const fits = (/** @type {number} */ many) => lane >= LETTERS && many * step > LETTER * mark.length + 2;
   return (
     <div
-      class={`wid-stay p${pools.patternOf(request)} ${back ? "back" : ""} ${lit ? "lit" : ""}`}
+      class={`wid-stay p${pattern} ${back ? "back" : ""} ${lit ? "lit" : ""}`}
       style={place}
       data-request={request}
     >
