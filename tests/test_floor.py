@@ -51,9 +51,9 @@ def test_a_ladder_from_counts_to_receipts(monkeypatch: pytest.MonkeyPatch) -> No
         assert done - begun == pytest.approx(1000 * step.operations / 2 / rate)
         assert begun - spans["reading"][0] == pytest.approx(1000 * step.rows / one.speeds[last])
         assert max(spans["reading"][1], done) == pytest.approx(one.floor(last))
-        receipt = one.receipt(last).rows
-        assert receipt[0][2:] == [str(one.operators[last]), "0.0 MB", "0.0 MB", "0.0 M"]
-        assert [receipt[2][1], receipt[3][1]] == [short(one.floor(last)), "4"]
+        counts, _, ms = one.receipt(last).rows
+        assert counts[1:5] == [str(one.operators[last]), "0.0 MB", "0.0 MB", "0.0 M"]
+        assert ms[5:] == [short(x) for x in (one.floor(last), 4 - one.floor(last), 4)]
     assert found.bars()[first] == (found.spans(first), 4.0)
 
 
@@ -66,17 +66,18 @@ def test_slow_products_are_what_they_take_over_reading() -> None:
     start, end = replace(kept, products=least - 1).spans(first)["slow products"]
     assert start == end
     assert "slow products" not in kept.spans(second)
+    assert kept.spans(second)["rest"] == (kept.floor(second), kept.measured[second])
 
 
 def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = floor.recorded("16M")
     assert not kept.flaw()
-    assert kept.measured["as it is"] > 10 * kept.measured["a quarter of the bytes"]
+    assert kept.measured["as it is"] > 3 * kept.measured["a quarter of the bytes"]
     assert "only one core" in floor.ladder("16M", cores=1).said
     busy = replace(kept, measured={**kept.measured, "half the bytes": 0.1})
     monkeypatch.setattr(floor, "climb", lambda size, cores: busy)
     found = floor.ladder("16M", cores=2)
-    assert "half the bytes, took 0.10 ms, under its floor of 0.59" in found.said
+    assert "half the bytes, took 0.10 ms, under its floor" in found.said
     assert found.measured == kept.measured
     monkeypatch.setattr(floor, "climb", lambda size, cores: kept)
     assert floor.ladder("16M", cores=2) is kept

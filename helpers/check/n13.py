@@ -10,11 +10,13 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 
 
-def milliseconds(guess: Any, before: float, after: float) -> Guess:
-    """Compare the guess how many milliseconds a step takes after a change: within a quarter is right."""
-    near = isinstance(guess, int | float) and after / 1.25 <= guess <= after * 1.25
-    why = f"{before:.2f} ms became {after:.2f}. A guess counts as right within a quarter of that."
-    return Guess(guess, guess if near else f"{after:.2f}", why)
+def milliseconds(guess: Any, floor: float, measured: float) -> Guess:
+    """Compare the guess how many milliseconds a step takes after a change: from its floor to the clock."""
+    near = isinstance(guess, int | float) and floor / 1.1 <= guess <= 1.1 * measured
+    why = (
+        f"The floor is {floor:.2f} ms, the clock says {measured:.2f}. Right is all between, and a tenth more."
+    )
+    return Guess(guess, guess if near else f"{floor:.2f} to {measured:.2f}", why)
 
 
 def bits(

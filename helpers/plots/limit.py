@@ -147,57 +147,56 @@ def _name_dots(
 
 
 def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str) -> Picture:
-    """Draw how long steps take, a bar each, over what is known of each, part by part.
+    """Draw how long steps take, a bar each, made of what is known of it, part by part.
 
     Args:
-        steps: by name, in order: its known parts, or none, each from one millisecond to another; and how many
-            were measured. All have parts of the same names, up to 4; two at the same time share the bar.
+        steps: by name, in order: its parts, or none, each from one millisecond to another; and how many were
+            measured. Parts at the same time share the bar; "rest" is grey, up to 4 have other names.
         title: of what.
     """
-    most = max(max(measured, _end(parts)) for parts, measured in steps.values())
+    most = max(_end(parts, measured) for parts, measured in steps.values())
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
-    colours = dict(zip(names, ("generated", "key", "value", "soft"), strict=False))
+    colours = dict(zip(names, ("generated", "key", "value", "query", "soft"), strict=False))
+    colours |= {name: "soft" for name in names if name == "rest"}
 
     def draw(sheet: Sheet) -> None:
-        left, row = (18.0, 70.0) if sheet.narrow else (236.0, 56.0)
+        left, row = (18.0, 58.0) if sheet.narrow else (236.0, 40.0)
         scale = (sheet.width - left - 96) / most
         sheet.heading(title)
-        top = _legend(sheet, {"measured": "query"} | colours) if names else 44.0
+        top = _legend(sheet, colours) if names else 44.0
         for n, (name, (parts, measured)) in enumerate(steps.items()):
             y = top + row * n + 18 * sheet.narrow
             if sheet.narrow:
                 sheet.note(left, y - 10, shorten(name, sheet.width - 36, SMALL), colour="ink")
             else:
-                middle = y + (17 if parts else 9)
-                sheet.note(left - 12, middle, shorten(name, left - 24, SMALL), at="right", colour="ink")
-            wide = max(1.0, measured * scale)
-            sheet.box(left, y, wide, 18, fill="query", radius=0)
-            sheet.text(left + wide + 8, y + 9, f"{digits(measured)} ms", bold=True)
-            for part, (start, end) in parts.items():
+                sheet.note(left - 12, y + 12, shorten(name, left - 24, SMALL), at="right", colour="ink")
+            for part, (start, end) in (parts or {"": (0.0, measured)}).items():
                 down, high = _lane(part, parts)
-                x = left + start * scale
-                sheet.box(x, y + 21 + down, (end - start) * scale, high, fill=colours[part], radius=0)
-            if parts:
-                sheet.note(left + _end(parts) * scale + 8, y + 28, digits(_end(parts)))
+                wide = (end - start) * scale
+                sheet.box(
+                    left + start * scale, y + down, wide, high, fill=colours.get(part, "query"), radius=0
+                )
+            ms = f"{digits(measured)} ms"
+            sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
 
     said = "; ".join(
         f"{told(name)}: "
-        + (f"receipt {digits(_end(parts))} ({_parts_in_words(parts)}), " if parts else "")
+        + "".join(f"{_in_words(part, *parts[part])}, " for part in parts)
         + f"measured {digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
     return Picture(draw, f"{told(title)}, milliseconds. {said}.")
 
 
-def _end(parts: Mapping[str, Point]) -> float:
-    return max((end for _, end in parts.values()), default=0.0)
+def _end(parts: Mapping[str, Point], measured: float) -> float:
+    return max(measured, *(end for _, end in parts.values())) if parts else measured
 
 
 def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
     """Return how far down in its bar a part lies, and how high it is: half of it beside another part."""
-    start, end = parts[part]
+    start, end = parts.get(part, (0, 0))
     beside = [other for other, (a, b) in parts.items() if other == part or (a < end and start < b)]
-    return (7 * beside.index(part), 6) if len(beside) > 1 else (0, 13)
+    return (12 * beside.index(part), 12) if len(beside) > 1 else (0, 24)
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
@@ -212,5 +211,5 @@ def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
     return y + 24
 
 
-def _parts_in_words(parts: Mapping[str, Point]) -> str:
-    return ", ".join(f"{name} {digits(start)} to {digits(end)}" for name, (start, end) in parts.items())
+def _in_words(part: str, start: float, end: float) -> str:
+    return f"{part} {digits(start)} to {digits(end)}"

@@ -1,8 +1,7 @@
 """A decode step by the clock beside how long it must take, and the changes that bring it near.
 
-Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of an idle machine with two
-cores, for machines that are busy or have one: `asdict(climb(size, 2))` for each size. Its `products` come
-from other runs: recorded anew, they are of one run with the rest, and `ladder` need not say so.
+Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of two idle cores, for
+machines that are busy or have one core: `python .ci/record_ladder.py` writes it, on an idle machine.
 """
 
 from __future__ import annotations
@@ -171,7 +170,10 @@ class Ladder:
         return sum(self.least(way).values())
 
     def spans(self, way: str) -> dict[str, tuple[float, float]]:
-        """Return what a step does from which millisecond to which: arithmetic goes on beside the reading."""
+        """Return what a step does from which millisecond to which: arithmetic goes on beside the reading.
+
+        "rest" is what the clock says beyond all that is known.
+        """
         step, least, speed = self.work(way), self.least(way), self.speeds[way]
         starts = least["starts"]
         rows = starts + least["rows"]
@@ -181,14 +183,18 @@ class Ladder:
             "reading": (starts, rows + 1000 * step.weights / speed),
             "arithmetic": (rows, rows + arithmetic),
         }
+        known = self.floor(way)
         if WAYS[way] is None:
-            floor = self.floor(way)
             slower = max(0.0, self.products - least["weights or arithmetic"])
-            spans["slow products"] = (floor, floor + slower)
-        return spans
+            spans["slow products"] = (known, known + slower)
+            known += slower
+        return spans | {"rest": (known, max(known, self.measured[way]))}
 
     def receipt(self, way: str) -> Table:
-        """Show the counts and prices of a step, the milliseconds that they make, and what the clock says."""
+        """Show the counts and prices of a step, the milliseconds they make, the rest, and the clock.
+
+        The rest is below 0 where the slow products took longer under their own clock than in the step.
+        """
         step, spans = self.work(way), self.spans(way)
         (starts, _), (rows, _) = spans["reading"], spans["arithmetic"]
         road = f"{self.speeds[way] / 1e9:.0f} GB/s"
@@ -199,13 +205,14 @@ class Ladder:
             "weights": (f"{step.weights / 1e6:.1f} MB", road, spans["reading"][1] - rows),
             "arithmetic": (f"{step.operations / 2e6:.1f} M", cores, spans["arithmetic"][1] - rows),
         }
+        parts["floor"] = ("", "", self.floor(way))
         if "slow products" in spans:
             start, end = spans["slow products"]
             parts["slow products"] = ("", "", end - start)
-        counts, prices, ms = ([*line] for line in zip(*parts.values(), strict=True))
-        whole = max(end for _, end in spans.values())
-        lines = [["", *counts], ["", *prices], [whole, *ms], [self.measured[way], *[""] * len(parts)]]
-        return Table(lines, ["count", "price", "receipt, ms", "measured, ms"], ["in all", *parts])
+        parts["rest"] = ("", "", self.measured[way] - spans["rest"][0])
+        parts["measured"] = ("", "", self.measured[way])
+        lines = [*map(list, zip(*parts.values(), strict=True))]
+        return Table(lines, ["count", "price", "ms"], [*parts])
 
     def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
         """Return the steps as `plots.waterfall` draws them: what is known of each, and what is measured."""
@@ -214,7 +221,7 @@ class Ladder:
     def flaw(self) -> str:
         """Return why these numbers cannot be used; empty if they can."""
         if self.cores < 2:
-            return "there is only one core for Python"
+            return "Python has only one core"
         for way, ms in self.measured.items():
             if ms < self.floor(way):
                 return f"a step, {way}, took {ms:.2f} ms, under its floor of {self.floor(way):.2f}"
@@ -231,15 +238,12 @@ def ladder(size: str, cores: int) -> Ladder:
     found = climb(size, cores) if cores > 1 else recorded(size, cores=1)
     if not (why := found.flaw()):
         return found
-    said = (
-        f"This run cannot be used: {why}. The numbers are those of a recorded run, on two idle cores; "
-        "the slow products come from two other runs."
-    )
-    return recorded(size, said=said)
+    kept = recorded(size)
+    return replace(kept, said=f"The numbers are those of {kept.said}. Here they cannot be measured: {why}.")
 
 
 def recorded(size: str, **changes: Any) -> Ladder:
-    """Return the ladder of an idle machine with two cores, as ladder.json keeps it (prices in 3 digits)."""
+    """Return the ladder of two idle cores, as ladder.json keeps it (prices in 3 digits)."""
     return replace(Ladder(**json.loads(RECORDED.read_text())[size]), **changes)
 
 
