@@ -33,7 +33,6 @@ MAKE = [
     explorers.cost_of_reply,
     explorers.users_on_cards,
     explorers.step_on_card,
-    explorers.drafts_that_pay,
 ]
 
 

@@ -178,6 +178,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "rounds": lambda: plots.rounds(
         {"look-up": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
     ),
+    "read once": lambda: plots.read_once({"1 word": (4.0, 0.01), "w" * 20: (4.0, 8.0)}),
     "chosen": lambda: plots.chosen(["The", "w" * 90, "is", "calm", "."], [1, 3]),
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
@@ -548,6 +549,17 @@ def test_a_round_is_to_scale_with_its_words() -> None:
         assert drafts == pytest.approx([one / 2] * 8)  # look-ups cost nothing
         assert checks == pytest.approx([1.25 * one, 1.5 * one])
         assert words == pytest.approx([one, one / 2, one, one, 0.75 * one])
+
+
+def test_the_longer_of_reading_and_computing_counts() -> None:
+    assert "1 word: reads for 4.0 ms, computes for 0.01, takes 4.0 ms; " in picture_of("read once").alt
+    assert picture_of("read once").alt.endswith("computes for 8.00, takes 8.0 ms.")
+    for figure in both("read once"):
+        reads, computes = (
+            [box.get_width() for box in boxes(figure, f"{name} fill")[1:]] for name in ("key", "query")
+        )
+        assert computes == pytest.approx([1, 2 * reads[0]])
+        assert reads[0] == reads[1]
 
 
 def test_two_distributions_share_what_both_give() -> None:

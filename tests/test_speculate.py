@@ -230,6 +230,7 @@ def test_replies_are_counted_without_their_prefills() -> None:
     ways = {"word by word": None, "all right": (Says(SAID), 4)}
     tried = trials.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
     assert [one.words for one in tried.values()] == [1, 5]
+    assert [one.ran for one in tried.values()] == [[], [5, 5]]
     assert all(one.seconds > 0 for one in tried.values())
 
 

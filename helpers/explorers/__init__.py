@@ -3,7 +3,6 @@
 Each has a live form, made of ipywidgets, and a picture of its first settings, which needs no kernel.
 """
 
-from helpers.explorers.drafts import DraftsThatPay
 from helpers.explorers.reply import CostOfReply
 from helpers.explorers.step import StepOnCard
 from helpers.explorers.users import UsersOnCards
@@ -11,4 +10,3 @@ from helpers.explorers.words import NextWord
 
 # As the notebooks call them: what they show is what counts there.
 cost_of_reply, next_word, step_on_card, users_on_cards = CostOfReply, NextWord, StepOnCard, UsersOnCards
-drafts_that_pay = DraftsThatPay

@@ -1,4 +1,4 @@
-"""Figures of speculation: drafts judged, the rows of a round, rounds to scale, two distributions."""
+"""Figures of speculation: drafts judged, rows and rounds, what a pass waits for, two distributions."""
 
 from __future__ import annotations
 
@@ -90,6 +90,34 @@ def word_box(
         sheet.line((middle - reach, y + 15), (middle + reach, y + 15), width=1.6)
 
 
+def read_once(passes: Mapping[str, tuple[float, float]]) -> Picture:
+    """Draw how long a pass reads weights, and below it, at the same time, how long it computes.
+
+    Args:
+        passes: by name, milliseconds of both.
+    """
+    kinds = {"reading the weights, once a pass": "key", "arithmetic, for each word": "query"}
+    takes = {name: f"{max(both):.1f} ms" for name, both in passes.items()}
+
+    def draw(sheet: Sheet) -> None:
+        y = key_lines(sheet, kinds)
+        scale = (sheet.width - 110) / max(map(max, passes.values()))
+        for name, both in passes.items():
+            y += 22
+            sheet.text(18, y, name, bold=True)
+            for ms, colour in zip(both, kinds.values(), strict=True):
+                y += BAR
+                part(sheet, 18, y - 10, max(1, scale * ms), BAR - 4, colour)
+            sheet.text(28 + scale * max(both), y - BAR / 2, takes[name], bold=True)
+            y += 12
+
+    said = "; ".join(
+        f"{told(name)}: reads for {reads:.1f} ms, computes for {computes:.2f}, takes {takes[name]}"
+        for name, (reads, computes) in passes.items()
+    )
+    return Picture(draw, f"{said}.")
+
+
 def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
     """Draw a round of each way to scale, and below it the words that it gives, one by one.
 
@@ -97,7 +125,7 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
         ways: by name, the times of the drafts and, last, of the check, where 1 is a pass of one word; how
             many words a round gives; and how many times as fast a reply was.
     """
-    kinds = {"a round: its drafts,": "key", "then the check": "query", "its words, one by one": "generated"}
+    kinds = {"a round: its drafts,": "key", "then the check": "query", "its words, a pass each": "generated"}
     lanes = {}
     for name, (parts, words, measured) in ways.items():
         colours = ["key"] * (len(parts) - 1) + ["query"]
