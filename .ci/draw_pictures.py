@@ -862,7 +862,7 @@ def _layer_in_time(sheet: Sheet, y: float, rows: float, busy: float) -> None:
     left, room, x = 72.0, sheet.width - 90.0, 72.0
     for n, name in enumerate(["road", "bench"]):
         sheet.note(left - 12, y + 26 * n + 11, name, at="right", colour="ink")
-        sheet.box(left, y + 26 * n, room, 22, fill="faint", radius=2)
+        sheet.box(left, y + 26 * n, room * (0.73 + rows), 22, fill="faint", radius=2)
     for what, share, colour in (("weights", 0.28, "key"), ("rows", rows, "value"), ("weights", 0.45, "key")):
         sheet.box(x, y, room * share, 22, fill=f"{colour} fill", edge=colour, radius=2)
         if text_width(what, SMALL) < room * share:

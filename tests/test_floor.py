@@ -12,7 +12,6 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.model.sizes import CONFIGS, narrow
 from helpers.recording import floor
 from helpers.tables import short
-from tests.tiny import tiny
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
 
@@ -27,6 +26,9 @@ def test_the_least_time_of_a_step() -> None:
         "weights or arithmetic": weights,
         "starts": 1e-3,
     }
+    prompt = roofline.prefill_of(LLAMA, 500)  # 525 million numbers of the readout, for one token
+    assert (prompt.rows, prompt.weights) == (500 * 131_072, step.weights - 7 * 2 * 4096)
+    assert prompt.operations == pytest.approx(2 * (500 * (7.505e9 - 0.525e9) + 0.525e9), rel=1e-3)
     many = roofline.least_time(roofline.decode_step_of(LLAMA, 1, users=400), H100, 0)
     assert many["weights or arithmetic"] == pytest.approx(400 * step.operations / 8 / 989.4e12)
 
@@ -83,21 +85,9 @@ def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pyte
     assert floor.ladder("16M", cores=2) is kept
 
 
-def test_a_ledger_adds_up() -> None:
-    least = {"rows": 1.0, "weights or arithmetic": 2.0, "starts": 3.0}
-    found = floor.ledger(tiny(max_seq_len=300), least, start=1e-6, among_reading=3e-6, measured=10.0)
-    *parts, measured = found.values()
-    assert sum(parts) == pytest.approx(measured) == 10
-    assert found["least"] == 6
-    assert found["starts"] > 0
-
-
-def test_parts_under_the_roof() -> None:
-    work = floor.under_the_roof(narrow(1), users=3, prompt=5)
-    assert [*work] == ["1 user", "3 users", "their rows", "a prompt"]
-    assert [len(task()[0]) for name, (task, _) in work.items() if name != "their rows"] == [1, 3, 5]
-    assert work["their rows"][0]().shape[0] == 3
-    assert work["3 users"][1].operations == 3 * work["1 user"][1].operations
+def test_terms_lie_end_to_end() -> None:
+    found = floor.end_to_end({"starts": 1.0, "rows": 0.5}, measured=4.0)
+    assert found == {"starts": (0, 1), "rows": (1, 1.5), "rest": (1.5, 4)}
 
 
 def test_prices_are_measured_here() -> None:

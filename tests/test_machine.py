@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
 
 from helpers.measure import machine
 from helpers.measure.machine import Bandwidth
-from helpers.measure.record import record_of
 from helpers.measure.timing import Timing
 
 
@@ -83,25 +81,6 @@ def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> N
     assert (found.seconds, found.besides) == pytest.approx((2e-6, 5e-6))
     with pytest.raises(ValueError, match=r"start \[2, 2\] operators; expected different numbers"):
         machine.price_of_start([adding(2), adding(2)])
-    fake_turns(monkeypatch, lambda name: (9e-6, 1e-6, 3e-6, 1e-6)[int(name)])  # 8 for 5, and -2 for 1
-    found = machine.price_of_start([adding(7), adding(2)], minus=[adding(2), adding(1)])
-    assert found.seconds == pytest.approx((9e-6 - 3e-6) / 4)
-
-
-def test_traffic_is_read_after_each_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
-    x = torch.randn(1, 4)
-    plain = model(x)
-    before = record_of(lambda: model(x)).operators
-    ones = mock.Mock(wraps=torch.ones)
-    monkeypatch.setattr(torch, "ones", ones)
-    reading = machine.add_traffic(model, 2**16)
-    ones.assert_called_once_with(2**10, 2**14)  # numbers of 4 bytes, 64 MiB together: no cache holds them
-    assert torch.equal(model(x), plain)
-    with_it = record_of(lambda: model(x)).operators
-    assert with_it["sum"] == 3
-    assert with_it["linear"] == before["linear"]
-    assert record_of(reading).operators == {"sum": 3}
 
 
 def test_a_curve_is_read_between_its_sizes() -> None:

@@ -66,12 +66,6 @@ SIZES = [2**n for n in range(15, 30, 2)]
 READ = {"threads: 1": [173e9, 132e9, 133e9, 63e9, 29e9, 28e9, 15e9, 14e9], "threads: 2": [20e9] * 8}
 TOKENS = [2**n for n in range(10)]
 SWEEP = [1.2, 4.8, 4.9, 5.0, 5.2, 5.5, 7.5, 13.0, 27.0, 54.0]
-DOTS = {
-    "decode, weights": (0.5, 12e9),
-    "decode, attention": (1.5, 8e9),
-    "prefill, weights": (109.0, 250e9),
-    "prefill, attention": (96.0, 60e9),
-}
 STEPS: dict[str, tuple[dict[str, tuple[float, float]], float]] = {
     "as it stands": ({}, 7.2),
     "all cores share each matrix": (
@@ -148,7 +142,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_users(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_users(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
-    "roofline": lambda: plots.roofline(328e9, 55e9, DOTS, "16 M parameters, here"),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
     "workshop": workshop,
@@ -401,17 +394,6 @@ def test_a_sweep_lies_over_its_two_lines() -> None:
         assert arithmetic == [[1, 0.1], [512, pytest.approx(51.2)]]
         assert dots == [[list(dot)] for dot in zip(TOKENS, SWEEP, strict=True)]
         assert {"read the weights", "do the arithmetic", "4.8", "54"} <= set(words(figure))
-
-
-def test_the_roof_bends_at_the_ridge() -> None:
-    assert "prefill, weights 250 at 109" in picture_of("roofline").alt
-    for figure in both("roofline"):
-        slope, flat, *dots = (line.get_xydata().tolist() for line in curves(figure))
-        ridge = [pytest.approx(328 / 55), pytest.approx(328)]
-        assert slope == [[0.25, pytest.approx(0.25 * 55)], ridge]
-        assert flat == [ridge, [pytest.approx(327), pytest.approx(328)]]
-        assert dots == [[[x, y / 1e9]] for x, y in DOTS.values()]
-        assert {*DOTS, "the road", "the bench"} <= set(words(figure))
 
 
 def test_a_waterfall_makes_a_bar_of_its_parts() -> None:

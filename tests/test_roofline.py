@@ -15,22 +15,6 @@ from helpers.cost.roofline import Roof, Work
 H100 = CARDS["H100"]
 
 
-def test_a_product_by_hand() -> None:
-    work = roofline.product(2, 3, 5, 4)  # 30 products of two numbers, each added; 15 + 6 + 10 numbers
-    assert (work.operations, work.nbytes) == (60, 124)
-    assert roofline.product(1, 4096, 14336, 2).intensity == pytest.approx(1, abs=1e-3)
-    assert roofline.product(10**9, 4096, 4096, 2).intensity == pytest.approx(2048, rel=1e-4)  # d / s
-
-
-def test_attention_by_hand() -> None:
-    work = roofline.attention(2, 5, n_heads=6, n_kv_heads=3, head_dim=8, row_bytes=2)
-    assert work.operations == 4 * (4 + 5) * 6 * 8  # the older query sees 4 tokens
-    assert work.nbytes == 2 * (2 * 5 * 3 * 8 + 2 * 2 * 6 * 8)
-    assert roofline.attention(3, 3, 1, 1, 1, 1).operations == 4 * (1 + 2 + 3)
-    long = roofline.attention(1, 10**6, 32, 8, 128, 2)
-    assert long.intensity == pytest.approx(2 * 32 / (8 * 2), rel=1e-4)  # 2 H / (Hkv s), at any length
-
-
 def test_ridge_bound_and_least_time() -> None:
     assert roofline.ridge(H100) == pytest.approx(295.3, abs=0.1)
     few, many = Work(1000, 1000), Work(10**6, 1000)
@@ -39,8 +23,6 @@ def test_ridge_bound_and_least_time() -> None:
     assert roofline.bound_by(Work(8, 1), machine) == "arithmetic"  # at the ridge both are busy
     assert roofline.seconds_at_least(Work(40, 10), machine) == 1
     assert roofline.seconds_at_least(Work(160, 10), machine) == 2
-    assert roofline.share_of_arithmetic(Work(2, 1), machine) == 0.25
-    assert roofline.share_of_arithmetic(Work(800, 1), machine) == 1
 
 
 def test_the_floor_of_llama_on_an_h100() -> None:
@@ -61,8 +43,6 @@ def test_what_is_no_size_is_refused(wrong: Any) -> None:
         for both in ((wrong, 1.0), (1.0, wrong)):
             with pytest.raises(ValueError, match="expected a finite number over 0"):
                 make(*both)
-    with pytest.raises(ValueError, match="T is 4, S is 3; expected no more queries than tokens"):
-        roofline.attention(4, 3, 2, 1, 8, 2)
 
 
 def test_a_step_of_several_users_by_hand() -> None:

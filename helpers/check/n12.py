@@ -16,12 +16,6 @@ from helpers.cost.roofline import Roof
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 
 
-def times_the_floor(guess: Any, floor: float, measured: float) -> Guess:
-    """Compare the guess how many times its floor a step takes: 1, 1.5, 2 or 4."""
-    why = f"At least {floor:.1f} ms, measured {measured:.1f}: {measured / floor:.2f} times."
-    return nearest(guess, (1, 1.5, 2, 4), measured / floor, why)
-
-
 def thirty_two(guess: Any, ms: Sequence[float]) -> Guess:
     """Compare the guess how many times as long a step of 32 users takes as of one: 1, 4, 8 or 32."""
     why = f"{ms[0]:.1f} ms for one, {ms[-1]:.1f} for 32: {ms[-1] / ms[0]:.1f} times."

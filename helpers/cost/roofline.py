@@ -54,32 +54,6 @@ class Work:
         return self.operations / self.nbytes
 
 
-def product(T: float, C: float, F: float, element_bytes: float) -> Work:
-    """Return the work of T tokens times a matrix, (T, C) · (C, F), each number read or written once.
-
-    Args:
-        T: tokens at once, of all users together.
-        C, F: the matrix.
-        element_bytes: size of a number: 4, 2, 1, or 0.5.
-    """
-    return Work(2 * T * C * F, element_bytes * (C * F + T * C + T * F))
-
-
-def attention(T: int, S: int, n_heads: int, n_kv_heads: int, head_dim: int, row_bytes: float) -> Work:
-    """Return the work of attention in one layer: T queries, the newest of S tokens, over the rows of S.
-
-    Each pair of a query and a key takes 2 D operations for its score and 2 D for its share of the context;
-    queries and contexts are T rows of H · D numbers, keys and values S rows of Hkv · D each.
-    """
-    if T > S:
-        raise ValueError(
-            f"T is {T}, S is {S}; expected no more queries than tokens: they are the newest of S"
-        )
-    pairs = T * S - T * (T - 1) // 2
-    numbers = 2 * S * n_kv_heads * head_dim + 2 * T * n_heads * head_dim
-    return Work(4 * pairs * n_heads * head_dim, row_bytes * numbers)
-
-
 def ridge(machine: Limits) -> float:
     """Return the intensity from which on the arithmetic is the limit, operations a byte."""
     return machine.flops_per_second / machine.bytes_per_second
@@ -95,14 +69,9 @@ def seconds_at_least(work: Work, machine: Limits) -> float:
     return max(work.nbytes / machine.bytes_per_second, work.operations / machine.flops_per_second)
 
 
-def share_of_arithmetic(work: Work, machine: Limits) -> float:
-    """Return the share of its peak that the machine can use for this work, 0 to 1."""
-    return min(1.0, work.intensity / ridge(machine))
-
-
 @dataclass(frozen=True)
 class Step:
-    """What a decode step of all its users together asks of a machine.
+    """What a decode step of all its users together asks of a machine, or a pass over a prompt.
 
     Attributes:
         rows, weights: bytes that it reads.
@@ -127,6 +96,20 @@ def decode_step_of(
     weights = sum(read.values())
     numbers = (weights - read["embedding"]) / weight_bytes
     return Step(rows, weights, 2 * users * numbers)
+
+
+def prefill_of(
+    model: ModelConfig | PublishedModel, tokens: int, weight_bytes: float = 2, row_bytes: float = 2
+) -> Step:
+    """Return the pass of a dense model over a prompt: only its last token meets the readout's matrix.
+
+    The operations are those with the weights; attention's grow with the square of the tokens, and count most
+    in a long prompt.
+    """
+    read = read_by_step(model, tokens, weight_bytes=weight_bytes, row_bytes=row_bytes)
+    weights = sum(n for part, n in read.items() if part not in ("rows", "new rows"))
+    layers = weights - read["embedding"] - read["readout"]
+    return Step(read["rows"], weights, 2 * (tokens * layers + read["readout"]) / weight_bytes)
 
 
 def least_time(step: Step, machine: Limits, starting: float) -> dict[str, float]:

@@ -6,7 +6,6 @@ is, never faster. PyTorch does the work, with as many threads as `torch.set_num_
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -155,52 +154,19 @@ def peak(
     return Peak(*max((2 * n**3 / times[str(n)].best, n) for n in sizes))
 
 
-def price_of_start(tasks: Sequence[Task], minus: Sequence[Task] = (), turns: int = 9) -> Start:
+def price_of_start(tasks: Sequence[Task], turns: int = 9) -> Start:
     """Fit the time of tasks against their number of operators: the slope is the price of one.
 
     Args:
         tasks: two or more that compute as good as nothing, with different numbers of operators.
-        minus: for each task one that does what is not to count, such as what `add_traffic` returns.
 
     Raises:
         ValueError: they all start equally many.
     """
-    timed: dict[str, Any] = {str(n): task for n, task in enumerate([*tasks, *minus])}
+    timed: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
     seconds = [timing.best for timing in in_turns(timed, turns).values()]
     counts = [record_of(task).n_operators for task in timed.values()]
-    if minus:
-        seconds, counts = (np.subtract(*np.reshape(both, (2, -1))).tolist() for both in (seconds, counts))
     if len(set(counts)) < 2:
         raise ValueError(f"the tasks start {counts} operators; expected different numbers: it takes a slope")
     slope, besides = np.polyfit(counts, seconds, 1)
     return Start(float(slope), float(besides))
-
-
-def add_traffic(model: Any, nbytes: int = 2**20) -> Task:
-    """Let a small model's products be followed by reading, as if their matrices were large.
-
-    What is read pushes the program's own code and data out of the caches nearest to the core, and every
-    operator has to fetch them again. The weights of a large model do the same.
-
-    Args:
-        model: an `nn.Module`; its linear layers get a hook.
-        nbytes: bytes that are read after each.
-
-    Returns:
-        A task that reads as much in one call as a pass of the model does, and nothing else.
-    """
-    import torch
-
-    buffers = itertools.cycle(torch.ones(max(2, AT_ONCE // nbytes), nbytes // 4))
-    products = [part for part in model.modules() if isinstance(part, torch.nn.Linear)]
-
-    def read(*_: Any) -> None:
-        next(buffers).sum()
-
-    def read_alone() -> None:
-        for _ in products:
-            read()
-
-    for part in products:
-        part.register_forward_hook(read)
-    return read_alone

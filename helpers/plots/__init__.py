@@ -10,7 +10,7 @@ from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_
 from helpers.plots.drafts import judged, laid_over, read_once, rounds, rows_of_a_round
 from helpers.plots.fingerprints import fingerprints
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
-from helpers.plots.limit import roofline, staircase, time_by_users, waterfall
+from helpers.plots.limit import staircase, time_by_users, waterfall
 from helpers.plots.measured import loss_curve
 from helpers.plots.memory import squares
 from helpers.plots.model import who_moves

@@ -1,4 +1,4 @@
-"""Figures of what a machine can do at most: the staircase, the roofline, a decode step's way to its floor."""
+"""Figures of what a machine can do at most: the staircase, a sweep of users, a step over its floor."""
 
 from __future__ import annotations
 
@@ -39,102 +39,45 @@ def time_by_users(
         "read the weights": [(n, memory) for n in ends],
         "do the arithmetic": [(n, arithmetic * n) for n in ends],
     }
-    dots = {f"{n:,} at once": (n, y) for n, y in zip(users, measured, strict=True)}
-    written = {name: digits(y, 2) for name, (_, y) in dots.items()}
-    return _log_log("ms, one step of all users", "users at once", lines, dots, written, base=2)
-
-
-def roofline(
-    flops_per_second: float, bytes_per_second: float, dots: Mapping[str, Point], title: str
-) -> Picture:
-    """Draw work under the roof of a machine: operations a second against operations a byte.
-
-    Args:
-        flops_per_second, bytes_per_second: the machine at its best.
-        dots: (operations a byte, operations a second) of what was measured, by name.
-        title: which machine.
-    """
-    ridge = flops_per_second / bytes_per_second
-    xs = [x for x, _ in dots.values()] + [ridge]
-    low, high = min(xs) / 2, 3 * max(xs)
-    peak = flops_per_second / 1e9
-    lines = {
-        "the road": [(low, low * bytes_per_second / 1e9), (ridge, peak)],
-        "the bench": [(ridge, peak), (high, peak)],
-    }
-    scaled = {name: (x, y / 1e9) for name, (x, y) in dots.items()}
-    return _log_log(
-        f"GFLOP/s: {title}", "operations a byte", lines, scaled, dict(zip(dots, dots, strict=True))
-    )
-
-
-def _log_log(
-    title: str,
-    across: str,
-    lines: Mapping[str, Sequence[Point]],
-    dots: Mapping[str, Point],
-    written: Mapping[str, str],
-    base: int = 10,
-) -> Picture:
-    """Draw named lines, and dots with what is written beside each, on logarithmic axes.
-
-    Args:
-        written: by the names of the dots.
-        base: of the numbers across; of 2, what is written stands above the dots.
-    """
-    every = [*dots.values(), *(point for line in lines.values() for point in line)]
-    (left_x, right_x), (low, high) = ((min(axis), max(axis)) for axis in zip(*every, strict=True))
+    dots = [*zip(users, measured, strict=True)]
+    ms = [*measured, *(y for line in lines.values() for _, y in line)]
 
     def draw(sheet: Sheet) -> None:
         top, right = 44.0 + 22 * len(lines) * sheet.narrow, sheet.width - (20 if sheet.narrow else 150)
-        sheet.heading(title)
-        axes = sheet.plot(66, top, right, top + 270, across)
-        log_axes(axes.xaxis, base=base)
+        sheet.heading("ms, one step of all users")
+        axes = sheet.plot(66, top, right, top + 270, "users at once")
+        log_axes(axes.xaxis, base=2)
         log_axes(axes.yaxis)
-        axes.set(xlim=(left_x / 1.3, right_x * 1.3), ylim=(low / 2, high * 2))
-        for k, (name, points) in enumerate(lines.items()):
-            dashes = ("-", (0, (5, 2.5)))[k % 2]
+        axes.set(xlim=(users[0] / 1.3, users[-1] * 1.3), ylim=(min(ms) / 2, max(ms) * 2))
+        ends = [sheet.at(axes, *line[-1]) for line in lines.values()]
+        heights = apart([y for _, y in ends], 20, 40, 400)
+        for k, ((name, points), (x, _)) in enumerate(zip(lines.items(), ends, strict=True)):
+            dashes = ("-", (0, (5, 2.5)))[k]
             axes.plot(*zip(*points, strict=True), color="ink", lw=1.6, ls=dashes)
             if sheet.narrow:
                 sheet.line((18, 46 + 22 * k), (46, 46 + 22 * k), width=1.6, dashes=dashes)
-                sheet.note(56, 46 + 22 * k, name, colour="ink")
-        if not sheet.narrow:
-            _name_lines(sheet, {name: [sheet.at(axes, *p) for p in line] for name, line in lines.items()})
-        for x, y in dots.values():
+            place = (56.0, 46.0 + 22 * k) if sheet.narrow else (x + 22, heights[k])
+            sheet.note(place[0], place[1], name, colour="ink")
+        for x, y in dots:
             axes.plot([x], [y], "o", color="query", ms=8)
-        places = [(words, sheet.at(axes, *dots[name])) for name, words in written.items()]
-        _name_dots(sheet, places, 66, right, above=base == 2)
+        _name_dots(sheet, [(digits(y, 2), sheet.at(axes, x, y)) for x, y in dots], 66, right)
 
-    alt = "; ".join(f"{told(name)} {digits(y)} at {digits(x)}" for name, (x, y) in dots.items())
+    alt = "; ".join(f"{n:,} at once {digits(y)} at {digits(n)}" for n, y in dots)
     drawn = "; ".join(
-        f"{name} from {digits(p[0][1])} at {digits(p[0][0])} to {digits(p[-1][1])} at {digits(p[-1][0])}"
-        for name, p in lines.items()
+        f"{name} from {digits(a)} at {digits(first)} to {digits(b)} at {digits(last)}"
+        for name, ((first, a), (last, b)) in lines.items()
     )
-    return Picture(draw, f"{told(title)}, against {across}. Dots: {alt}. Lines: {drawn}.")
+    return Picture(draw, f"ms, one step of all users, against users at once. Dots: {alt}. Lines: {drawn}.")
 
 
-def _name_lines(sheet: Sheet, lines: Mapping[str, Sequence[Point]]) -> None:
-    """Name a line at its right end, or left of its middle where it ends before the others."""
-    right = max(line[-1][0] for line in lines.values())
-    ends = {name: line[-1][1] for name, line in lines.items() if line[-1][0] > right - 1}
-    heights = dict(zip(ends, apart(list(ends.values()), 20, 40, 400), strict=True))
-    for name, ((x, y), *_, (end, top)) in lines.items():
-        if name in ends:
-            sheet.note(right + 22, heights[name], name, colour="ink")
-        else:
-            sheet.note((x + end) / 2 - 10, (y + top) / 2 - 8, name, at="right", colour="ink")
-
-
-def _name_dots(
-    sheet: Sheet, places: Sequence[tuple[str, Point]], left: float, right: float, above: bool
-) -> None:
-    """Write each name beside its dot, below or above it: where it covers no dot and no other name."""
+def _name_dots(sheet: Sheet, places: Sequence[tuple[str, Point]], left: float, right: float) -> None:
+    """Write each name beside its dot, above or below it: where it covers no dot and no other name."""
     taken = [(x - 6, x + 6, y) for _, (x, y) in places]
     for name, (x, y) in places:
         wide = text_width(name, SMALL)
         middle = min(max(x - wide / 2, left + 4), right - wide)
         beside, ways = [(x + 12, y + 3), (x - 12 - wide, y + 3)], (18, -17, 37, 56)
-        spots = [(middle, y - 17)] * above + beside + [(middle, y + down) for down in ways]
+        spots = [(middle, y - 17), *beside, *((middle, y + down) for down in ways)]
         free = [
             (start, height)
             for start, height in spots

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,10 +19,9 @@ import numba
 import numpy as np
 import torch
 
-from helpers.cost.roofline import Roof, Step, Work, attention, decode_step_of, least_time, product
+from helpers.cost.roofline import Roof, Step, decode_step_of, least_time
 from helpers.measure import in_turns, machine, record_of
 from helpers.measure.timing import Task
-from helpers.model.attention import attend
 from helpers.model.config import ModelConfig
 from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
 from helpers.model.sizes import CONFIGS, narrow
@@ -40,47 +40,19 @@ WAYS: dict[str, tuple[bool, int] | None] = {
 }
 
 
-def price_of_start(among_reading: bool = False) -> float:
+def price_of_start() -> float:
     """Return the seconds that one operator takes before it computes anything.
 
     Four models of 1 to 16 layers are so narrow that starting is nearly all of their step: the slope counts.
-
-    Args:
-        among_reading: let each product be followed by reading 1 MiB, as if the matrices were large; what the
-            reading takes is taken off.
     """
-    models = [Transformer(narrow(layers)) for layers in (1, 4, 8, 16)]
-    steps = [step_behind(model, TOKENS) for model in models]
-    reading = [machine.add_traffic(model) for model in models] if among_reading else []
-    return machine.price_of_start(steps, minus=reading).seconds
+    steps = [step_behind(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
+    return machine.price_of_start(steps).seconds
 
 
-def ledger(
-    model: Transformer, least: Mapping[str, float], start: float, among_reading: float, measured: float
-) -> dict[str, float]:
-    """Account for what a step takes over its least time, in milliseconds.
-
-    Args:
-        least: milliseconds by term, as `roofline.least_time` names them.
-        start, among_reading: both prices of an operator, seconds.
-        measured: the step by the clock.
-
-    Returns:
-        {"least", "matrices", "starts", "rest", "measured"}: what the products with the matrices take longer
-        than their bytes need, what starting takes longer, and what is left. The first four add up to the
-        last.
-    """
-    step = step_behind(model, TOKENS)
-    matrices = in_products(model, step, start, turns=3) - least["weights or arithmetic"]
-    starts = 1000 * (record_of(step).n_operators - n_products(model)) * (among_reading - start)
-    known = sum(least.values()) + matrices + starts
-    return {
-        "least": sum(least.values()),
-        "matrices": matrices,
-        "starts": starts,
-        "rest": measured - known,
-        "measured": measured,
-    }
+def end_to_end(terms: Mapping[str, float], measured: float) -> dict[str, tuple[float, float]]:
+    """Return from when to when each term lasts, one after another, and the rest up to what was measured."""
+    ends = [0.0, *accumulate(terms.values())]
+    return dict(zip(terms, pairwise(ends), strict=True)) | {"rest": (ends[-1], max(ends[-1], measured))}
 
 
 def n_products(model: Transformer) -> int:
@@ -92,32 +64,6 @@ def in_products(model: Transformer, step: Task, start: float, turns: int) -> flo
     """Return the milliseconds of a step inside its products with the matrices, without starting them."""
     inside = parts_of_steps(model, {"step": step}, turns)["step"]
     return inside["matrices"] - 1000 * n_products(model) * start
-
-
-def under_the_roof(config: ModelConfig, users: int, prompt: int) -> dict[str, tuple[Task, Work]]:
-    """Return parts of passes: what to run, and its work.
-
-    Decode for one user and for many, behind 512 tokens each: the matrices of all MLPs, and the attention of
-    one layer. Prefill of a prompt: the matrices.
-    """
-    L, H, Hkv, D = config.n_layers, config.n_heads, config.n_kv_heads, config.head_dim
-    C, F = config.hidden_size, config.intermediate_size
-    matrices = torch.randn(3 * L, F, C)  # the third of each has as many numbers
-
-    def weights(T: int) -> tuple[Task, Work]:
-        x, one = torch.randn(T, C), product(T, C, F, 4)
-        work = Work(3 * L * one.operations, 3 * L * one.nbytes)
-        return lambda: [torch.nn.functional.linear(x, matrix) for matrix in matrices], work
-
-    q, (k, v) = torch.randn(users, H, 1, D), torch.randn(2, users, Hkv, 512, D)
-    one = attention(1, 512, H, Hkv, D, 4)
-    attending = partial(attend, q, k, v, torch.ones(1, 512, dtype=torch.bool), D**-0.5)
-    return {
-        "1 user": weights(1),
-        f"{users} users": weights(users),
-        "their rows": (attending, Work(users * one.operations, users * one.nbytes)),
-        "a prompt": weights(prompt),
-    }
 
 
 def rate_of_loop(bits: int = 8, tokens: int = 1, width: int = 1024) -> float:
