@@ -100,13 +100,6 @@ def send_by_rates(model: Any, card: Any, gbits: float) -> str:
     return "send" if carried > card.flops_per_second / model.n_read / 4 else "run"
 
 
-def link_by_steps(nbytes: float, step: float, bound: float) -> float | None:
-    """Take one step after the other from the bound."""
-    for _ in range(2):
-        bound -= step
-    return None if bound <= 0 else nbytes / bound
-
-
 # By the name that the notebook's tags have.
 RIGHT: dict[str, list[Any]] = {
     "table": [
@@ -161,5 +154,4 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "next_position": [lambda at: 1 + max([-1, *(row for layer in at for row in layer)])],
     "second": ["Mia writes from Oslo . " * 20],
-    "link_needed": [link_by_steps],
 }

@@ -64,7 +64,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
     "caches": lambda: plots.caches(mistakes()),
     "curves": lambda: curves(
-        "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y", {"near 1": 4}, 200
+        "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
     ),
     "fading": lambda: plots.fading(0.97),
     "fading, 1 token": lambda: plots.fading(0.5, 1),

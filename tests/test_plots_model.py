@@ -161,6 +161,10 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "bars": lambda: plots.bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens run again"
     ),
+    "lanes": lambda: plots.lanes({"w" * 30: {"": (9.0, 4.0)}, "two": {"a": (1.0, 3.0), "b": (2.0, 0.0)}}),
+    "to a first word": lambda: plots.to_first_word(
+        [2, 3, 5], {"w" * 30: [900.0, 60, 50], "b": [9e4, 90, 51]}, 200
+    ),
     "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
     "who looks": lambda: plots.who_looks(np.kron(np.eye(2), np.tri(2)), "AABB"),
     "judged": lambda: plots.judged(
@@ -332,6 +336,24 @@ def test_times_are_drawn_over_a_logarithmic_axis_and_named() -> None:
         assert [list(line.get_ydata()) for line in curves(figure)] == list(TIMES.values())
         assert [list(line.get_xdata()) for line in curves(figure)] == [CONTEXTS] * 3
     assert "with the growing one: 1.2 at 1, 1.3 at 8, 1.6 at 64, 2.2 at 256, 4.0 at 1,024" in picture.alt
+
+
+def test_a_card_takes_the_longer_of_its_two_lanes() -> None:
+    assert picture_of("lanes").alt.endswith(
+        "two, 5.00 ms: a reads 1.00 and computes 3.00, then b reads 2.00 and computes 0."
+    )
+    for figure in both("lanes"):
+        reads, computes = (
+            [box.get_width() for box in boxes(figure, name)][1:] for name in ("query", "value")
+        )
+        assert [*reads, *computes] == pytest.approx([reads[0] * n / 9 for n in (9, 1, 2, 4, 3, 0)])
+
+
+def test_the_waits_for_a_first_word_are_named_in_their_order() -> None:
+    for figure in both("to a first word"):
+        assert [list(line.get_ydata()) for line in curves(figure)] == [[900, 60, 50], [9e4, 90, 51]]
+        assert {"2", "3", "5", "promised 200", "b 51"} <= set(words(figure))
+    assert "b: 90,000 with 2, 90 with 3, 51 with 5. Promised: 200." in picture_of("to a first word").alt
 
 
 def test_a_pause_and_a_step_are_bars_on_one_scale() -> None:

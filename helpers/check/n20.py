@@ -42,30 +42,3 @@ machines_needed = Exercise(
     ],
     said="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
 )
-
-
-def link_of(nbytes: float, step: float, bound: float, steps: int = 2) -> float | None:
-    """Return the bytes a second that are needed if so many steps are in the bound, or None."""
-    left = bound - steps * step
-    return nbytes / left if left > 0 else None
-
-
-link_needed = Exercise(
-    name="link_needed",
-    todo="let link_needed return bytes a second, or None.",
-    cases=[(196e6, 0.009, 0.025), (196e6, 0.012, 0.025), (196e6, 0.013, 0.025), (50e6, 0.02, 0.05)],
-    right=link_of,
-    wrong=[
-        "two steps: the one that runs when the rows come has to end, and then comes the reply's own.",
-        *[partial(link_of, steps=n) for n in (1, 0, 3)],
-        "two steps that take longer than the bound leave no time to travel: None.",
-        lambda nbytes, step, bound: nbytes / (bound - 2 * step),
-        lambda nbytes, step, bound: nbytes / abs(bound - 2 * step),
-        lambda nbytes, step, bound: link_of(nbytes, step, bound) or 0.0,
-        lambda nbytes, step, bound: link_of(nbytes, step, bound) or math.inf,
-        "the time that is left, not the rate: divide the bytes by it.",
-        lambda nbytes, step, bound: bound - 2 * step,
-        lambda nbytes, step, bound: bound - 2 * step if bound > 2 * step else None,
-    ],
-    said="28 GB a second at steps of 9 ms, 196 at 12 ms, and at 13 ms no link is fast enough.",
-)

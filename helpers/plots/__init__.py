@@ -9,6 +9,7 @@ from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.drafts import judged, laid_over, read_once, rounds, rows_of_a_round
 from helpers.plots.fingerprints import fingerprints
+from helpers.plots.fleet import lanes, to_first_word
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
 from helpers.plots.limit import staircase, time_by_users, waterfall
 from helpers.plots.measured import loss_curve

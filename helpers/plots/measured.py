@@ -58,29 +58,26 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
 
 
 # The lines of a figure: discs and dashes, so that they differ without colours.
-_STYLES: list[tuple[str, Any]] = [
+STYLES: list[tuple[str, Any]] = [
     ("ink", "-"), ("paper", (0, (5, 2.5))), ("ink", (0, (1.5, 1.5))), ("paper", (0, (6, 2, 1.5, 2)))
 ]  # fmt: skip
 
 
 def curves(
     title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
-    log: str = "", limits: Mapping[str, float] | None = None, level: float | None = None,
+    log: str = "",
 ) -> Picture:  # fmt: skip
     """Draw a line for each series, named at its end; where the sheet is narrow, named above.
 
     Args:
         log: the axes that are logarithmic, "x", "y" or "xy"; those have values over 0.
-        limits: dashed uprights, by name, in order: where across each stands.
-        level: a dashed line across, what is promised.
     """
-    limits = limits or {}
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
-    most = 1.08 * max(level or 0, *(y.max() for y in lines.values()))
+    most = 1.08 * max(y.max() for y in lines.values())
     lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
 
     def draw(sheet: Sheet) -> None:
-        top = 62.0 + 22 * len(lines) * sheet.narrow + 32 * bool(limits)  # narrow: names in lines of their own
+        top = 62.0 + 22 * len(lines) * sheet.narrow  # narrow: names in lines of their own
         room = max(80, 22 + max(text_width(last, TEXT, bold=True) for last in lasts))
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226
         sheet.heading(title)
@@ -90,17 +87,12 @@ def curves(
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log else (0, most))
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log else (low, xs[-1] * 1.03))
-        _uprights(sheet, axes, limits, top, base)
-        if level:
-            across_at = sheet.at(axes, xs[0], level)[1]
-            sheet.line((66, across_at), (right, across_at), colour="soft", dashes=(0, (5, 4)))
-            sheet.note(59, across_at, digits(level, 2), at="right", colour="ink")
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
         if max(ends) - min(ends) <= 4:  # px: on one spot, so in the order in which they came
             ends = [ends[0]] * len(ends)
         places = apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
-            fill, dashes = _STYLES[k]
+            fill, dashes = STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
             axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
             again = sheet.narrow and lasts[k] in lasts[:k]  # where no name stands beside it, once is enough
@@ -110,9 +102,7 @@ def curves(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,.4g}' for x, t in zip(xs, y, strict=True))}"
         for name, y in lines.items()
     )
-    also = "".join(f" A dashed line, {told(name)}, at {digits(x, 3)}." for name, x in limits.items())
-    also += f" A dashed line across at {digits(level, 2)}: what is promised." if level else ""
-    return Picture(draw, f"{told(title)} against {across}. {said}.{also}")
+    return Picture(draw, f"{told(title)} against {across}. {said}.")
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
@@ -120,22 +110,10 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
         sheet.note(right + 12, y - 9, shorten(name, 186, SMALL), colour="ink")
         return sheet.text(right + 12, y + 10, last, bold=True)
     sheet.text(right + 8, y, last, bold=True)
-    key, (fill, dashes) = 46.0 + 22 * k, _STYLES[k]
+    key, (fill, dashes) = 46.0 + 22 * k, STYLES[k]
     sheet.line((18, key), (46, key), width=1.6, dashes=dashes)
     sheet.disc(32, key, 3, fill, "ink", 1)
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
-
-
-def _uprights(sheet: Sheet, axes: Any, limits: Mapping[str, float], top: float, base: float) -> None:
-    """Dashed uprights with their names, in two lines where the names would meet."""
-    free = 0.0  # px: up to here the lower line of names is full
-    for name, x in limits.items():
-        at, label = sheet.at(axes, x, axes.get_ylim()[0])[0], f"{name} {digits(x, 3)}"
-        half = text_width(label, SMALL) / 2
-        raised = 16 * (at - half < free)
-        sheet.line((at, top - 6), (at, base), colour="soft", dashes=(0, (5, 4)))
-        sheet.note(at, top - 15 - raised, label, at="center")
-        free = at + half + 6 if not raised else 0
 
 
 def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
