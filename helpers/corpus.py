@@ -180,16 +180,6 @@ def blanks(name: str, city: str) -> Rules:
     return {f"{{{slot}}}": [(word,) for word in dict.fromkeys(choices)] for slot, choices in words.items()}
 
 
-def diary_rules(name: str, city: str) -> Rules:
-    """Return the rules of "{diary}": opening, three or four personal sentences, quiet ones, signature."""
-    rules = blanks(name, city)
-    rules["{diary}"] = [("{opening}", *["{personal}"] * n, "{rest}") for n in (3, 4)]
-    rules["{rest}"] = [("{quiet}", "{rest}"), (*SIGNATURE.split(), EOS)]
-    for rule, templates in {"{opening}": OPENINGS, "{personal}": PERSONAL, "{quiet}": QUIET}.items():
-        rules[rule] = [tuple(template.split()) for template in templates]
-    return rules
-
-
 def week_rules(name: str, city: str) -> Rules:
     """Return the rules of "{week}": the weather of seven days, signed. No diary has ever been one."""
     days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in SLOTS["day"])

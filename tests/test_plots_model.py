@@ -95,6 +95,9 @@ HEADS: dict[str, Any] = {
     name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
 }
 SIXTHS = [Fraction(n, 6) for n in (3, 2, 1)]
+FORKED = np.array(
+    [[1, -1, -1, -1, -1], [-1, 2, -1, 2, 3], [-1, -1, 4, -1, -1], [-1, -1, 4, -1, -1], [-1] * 5]
+)
 IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
@@ -177,6 +180,13 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "read once": lambda: plots.read_once({"1 word": (4.0, 0.01), "w" * 20: (4.0, 8.0)}),
     "chosen": lambda: plots.chosen(["The", "w" * 90, "is", "calm", "."], [1, 3]),
+    "automaton": lambda: plots.automaton(FORKED, ["The", "w" * 90, "is", "calm", "slept"]),
+    "ahead": lambda: plots.ahead(
+        [8, 9, 10, 11, 12], ["snowy", "in", "w" * 90, "."], ["foggy"], {9: ["in", "w" * 90], 12: ["We"] * 30}
+    ),
+    "ahead, one taken": lambda: plots.ahead(
+        [0, 1, 2, 3], ["so", "cold", "."], ["so", "calm"], {2: ["."], 3: ["The"]}
+    ),
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),

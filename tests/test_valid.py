@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from itertools import product
 from typing import Any
 
@@ -15,12 +14,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import corpus, grammar, toy
+from helpers import grammar, toy
 from helpers.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tabulate, walk
 from helpers.model import valid
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
-from helpers.model.shipped import VOCABULARY
 from helpers.model.speculate import Draft, LookUp
 from helpers.sampling import Sampling, chooser, greedy, softmax
 from tests.planted import Planted
@@ -28,8 +26,6 @@ from tests.tiny import tiny
 
 torch.set_num_threads(1)
 
-IDS = {word: i for i, word in enumerate(VOCABULARY)}
-DIARY = tabulate(corpus.diary_rules("Mia", "Oslo"), "{diary}", VOCABULARY)
 ONE = tabulate(PERSON, "{person}", CHARACTERS)
 # A small form over the 19 words of the tiny model: choices, a loop, a forced run, and words that begin alike.
 SMALL = {
@@ -57,16 +53,6 @@ def room() -> StaticCache:
 def drafted(sampling: Sampling) -> list[int]:
     """Write a text of the small form with look-ups."""
     return valid.write_with_drafts(MODEL, PROMPT, valid.ValidSampler(TABLE, sampling), LookUp(), room())[0]
-
-
-@given(seeds)
-def test_every_diary_of_the_corpus_fits_and_a_spoiled_one_does_not(seed: int) -> None:
-    rng = random.Random(seed)
-    diary = corpus.diary(rng)
-    words = [IDS[{diary.name: "Mia", diary.city: "Oslo"}.get(word, word)] for word in diary.words]
-    assert whole(DIARY, words)
-    at = rng.randrange(len(words) - 1)
-    assert not whole(DIARY, words[:at] + words[at + 1 :])
 
 
 def test_masks_and_forced_runs_are_those_of_a_kept_library_in_every_state() -> None:

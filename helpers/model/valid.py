@@ -87,7 +87,8 @@ class StaysAhead(ValidSampler):
     """A bug on purpose: after a refused word the state stays where the draft had led it.
 
     Attributes:
-        wrong: of each pass with a wrong end, the drafted words, the state after each, what was written.
+        wrong: of each pass with a wrong end, the drafted words, the states before and after each, what was
+            written.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
@@ -102,7 +103,7 @@ class StaysAhead(ValidSampler):
         following = int(self.table[ahead, said[-1]])
         self.state = ahead if following == NONE else following
         if self.state != right:
-            self.wrong.append((draft.tokens, states[1:], said))
+            self.wrong.append((draft.tokens, states, said))
         return said
 
 

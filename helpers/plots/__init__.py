@@ -20,4 +20,4 @@ from helpers.plots.passes import pause_and_drip, triangle
 from helpers.plots.same_prompt import hidden_keys, in_blocks, tie
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import fading, kept_rows, variants
-from helpers.plots.valid import chosen, two_ways
+from helpers.plots.valid import ahead, automaton, chosen, two_ways

@@ -1,11 +1,14 @@
-"""Figures of texts with a form: which words were chosen; how likely each text is, written in two ways."""
+"""Figures of texts with a form: its automaton, which words were chosen, drafts, chances in two ways."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, need, shorten, text_width, told
+from helpers.grammar import NONE
 
 COLOURS = ("generated", "query")  # of two ways
 
@@ -38,6 +41,115 @@ def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
 
     marked = (f"[{told(word)}]" if i in places else told(word) for i, word in enumerate(words))
     return Picture(draw, f"{heads[0]}, in brackets; {heads[1]}: {' '.join(marked)}")
+
+
+LINE = 20  # px: of an ending in its state's box
+
+
+def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
+    """Draw a small automaton from top to bottom: in each state what may still be written, words on arrows.
+
+    Args:
+        table: (states, V), without loops, and with at most two ways through its states.
+        words: those of the columns.
+    """
+    steps: list[dict[int, list[str]]] = [{} for _ in table]
+    for state, column in np.argwhere(table != NONE).tolist():
+        steps[state].setdefault(int(table[state, column]), []).append(words[column])
+
+    def ways(state: int) -> list[list[int]]:
+        return [[state, *way] for to in steps[state] for way in ways(to)] or [[state]]
+
+    def endings(state: int) -> list[str]:
+        behind = ((word, end) for to, said in steps[state].items() for word in said for end in endings(to))
+        return [f"{word} {end}".strip() for word, end in behind] or [""]
+
+    through = ways(0)
+    need(len(through) <= 2, f"{len(through)} ways lead through the states; expected at most 2 to draw")
+    reached = sorted({state for way in through for state in way})
+    left = {state: [end or "nothing is left" for end in endings(state)] for state in reached}
+    said = (
+        f"State {n}, left: {' | '.join(map(told, lines))}"
+        + "".join(f"; {told(' or '.join(said))} leads to {to}" for to, said in steps[n].items())
+        for n, lines in left.items()
+    )
+    return Picture(lambda sheet: boxes_and_arrows(sheet, steps, through, left), f"{'. '.join(said)}.")
+
+
+def boxes_and_arrows(
+    sheet: Sheet, steps: Sequence[Mapping[int, Sequence[str]]], ways: Sequence[Sequence[int]],
+    left: Mapping[int, Sequence[str]],
+) -> None:  # fmt: skip
+    """Draw each state as a box, as wide as the ways that lead through it, and the words between two."""
+    lanes = {state: [n for n, way in enumerate(ways) if state in way] for state in left}
+    depth = {state: max(way.index(state) for way in ways if state in way) for state in left}
+    high = {state: LINE * len(lines) + 12 for state, lines in left.items()}
+    tops, pitch = [18], min(190, (sheet.width - 24) / len(ways))
+    for n in range(max(depth.values())):
+        tops.append(tops[n] + max(high[state] for state in left if depth[state] == n) + 32)
+    for state, lines in left.items():
+        x, y, wide = 18 + pitch * lanes[state][0], tops[depth[state]], pitch * len(lanes[state]) - 12
+        sheet.box(x, y, wide, high[state], fill="panel", edge="line")
+        sheet.note(x + wide - 10, y + 16, str(state), at="right", bold=True)
+        for n, text in enumerate(lines):
+            sheet.text(x + 10, y + 16 + LINE * n, shorten(text, wide - 40))
+        for to, said in steps[state].items():
+            x, below = 44 + pitch * min({*lanes[state]} & {*lanes[to]}), y + high[state]
+            sheet.arrow(x, below, x, tops[depth[to]], "ink")
+            text = shorten(" or ".join(said), pitch - 50, bold=True)
+            sheet.text(x + 10, below + 14, text, bold=True)
+
+
+def ahead(
+    states: Sequence[int], drafted: Sequence[str], wrote: Sequence[str], must: Mapping[int, Sequence[str]]
+) -> Picture:
+    """Draw how a draft leads the state ahead, and where it is after a refused word: right, and with the bug.
+
+    Args:
+        states: before the draft, and after each of its words, up to 4.
+        drafted: these words.
+        wrote: what the model wrote: the words that it took, then one in place of the next.
+        must: by the right state and by that of the bug, the words that must come there.
+    """
+    need(len(drafted) <= 4, f"{len(drafted)} words were drafted; expected at most 4 to draw")
+    a = len(wrote) - 1
+    right, stays = must
+    need({right, stays} <= {*states}, f"states {right} and {stays}; expected two of {[*states]}")
+    said = f"{told(drafted[a])} is refused, {told(wrote[a])} written"
+    ends = {
+        state: (f"{name}: in {state}, and next come", " ".join(map(told, must[state])))
+        for state, name in ((right, "right"), (stays, "with the bug"))
+    }
+
+    def draw(sheet: Sheet) -> None:
+        step, y = min(110, (sheet.width - 68) / len(drafted)), 88
+        at = {state: 34 + step * n for n, state in enumerate(states)}
+        colours = dict(zip(ends, COLOURS, strict=True))
+        sheet.note(18, 20, "the draft leads the state ahead")
+        for n, word in enumerate(drafted):
+            x, shown = 34 + step * (n + 0.5), shorten(word, step - 8, SMALL)
+            sheet.note(x, y - 34, shown, at="center", colour="ink")
+            if n == a:
+                reach = text_width(shown, SMALL) / 2 + 4
+                sheet.line((x - reach, y - 34), (x + reach, y - 34), width=1.6)
+            sheet.arrow(x - step / 2 + 16, y, x + step / 2 - 16, y, "soft")
+        for state, x in at.items():
+            kind = colours.get(state)
+            sheet.disc(x, y, 15, f"{kind} fill" if kind else "paper", kind or "line")
+            sheet.text(x, y, str(state), at="center", bold=bool(kind))
+        back, down = at[right], y + 42
+        sheet.line((at[stays], y + 18), (at[stays], down), (back, down), colour=COLOURS[0], width=1.6)
+        sheet.arrow(back, down, back, y + 17, COLOURS[0])
+        sheet.note(back, y + 58, shorten(said, sheet.width - back - 14, SMALL), colour="ink")
+        y += 92
+        for state, (head, follow) in ends.items():
+            sheet.square(26, y, 12, colours[state])
+            sheet.text(40, y, head)
+            sheet.text(40, y + 23, shorten(follow, sheet.width - 58, bold=True), bold=True)
+            y += 54
+
+    what = f"The draft {' '.join(map(told, drafted))} leads through the states {[*states]}. {said}."
+    return Picture(draw, f"{what} {'. '.join(f'{head}: {follow}' for head, follow in ends.values())}.")
 
 
 def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) -> Picture:
