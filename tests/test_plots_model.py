@@ -73,7 +73,12 @@ STEPS: dict[str, tuple[dict[str, tuple[float, float]], float]] = {
         2.5,
     ),
     "a quarter of the bytes": (
-        {"starts": (0, 0.1), "reading": (0.1, 0.6), "arithmetic": (0.2, 1.4), "rest": (1.4, 2.0)},
+        {
+            "starts": (0, 0.1),
+            "reading": (0.1, 0.6),
+            "arithmetic": (0.2, 1.4),
+            "rest": (1.4 - 1e-12, 2.0),
+        },  # as sums come out
         2.0,
     ),
 }
@@ -439,6 +444,7 @@ def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
             boxes(figure, "key"),
         )  # the first explains the colour
         assert rest.get_width() == pytest.approx(scale * 0.6)
+        assert rest.get_height() == whole.get_height()
         assert [box.get_width() for box in reading] == pytest.approx([scale * 2, scale * 0.5])
         _, *arithmetic = boxes(figure, "value")  # beside the reading, in a lane of its own
         for one, other in zip(reading, arithmetic, strict=True):

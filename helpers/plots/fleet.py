@@ -69,8 +69,8 @@ def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], promi
         sheet.line((66, heights[0]), (right, heights[0]), colour="soft", dashes=(0, (5, 4)))
         for (fill, dashes), y in zip(STYLES, ms.values(), strict=False):
             axes.plot(cards, y, color="ink", lw=1.6, ls=dashes, marker="o", mfc=fill, mec="ink", ms=6)
-        for name, y, place in zip(ends, heights, apart(heights, 20, 46, base - 8), strict=True):
-            sheet.line((right + 2, y), (right + 16, place), colour="soft", width=1)
+        for name, end, place in zip(ends, heights, apart(heights, 20, 46, base - 8), strict=True):
+            sheet.line((right + 2, end), (right + 16, place), colour="soft", width=1)
             sheet.note(right + 20, place, name, colour="ink")
 
     said = "; ".join(

@@ -138,7 +138,7 @@ def _end(parts: Mapping[str, Point], measured: float) -> float:
 def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
     """Return how far down in its bar a part lies, and how high it is: half of it beside another part."""
     start, end = parts.get(part, (0, 0))
-    beside = [other for other, (a, b) in parts.items() if other == part or (a < end and start < b)]
+    beside = [other for other, (a, b) in parts.items() if other == part or min(end, b) - max(start, a) > 1e-9]
     return (12 * beside.index(part), 12) if len(beside) > 1 else (0, 24)
 
 
