@@ -144,9 +144,9 @@ def worksheet(solved: bool = False) -> str:
 <li>Write into each cell the average of what the picked tokens carry, or 0 if it picks none.</li>
 <li>Without a cache, the first pass runs the prompt, each later pass all tokens so far, and one new token
 comes out of each. In a pass each token that runs is scored with itself and with all before it. Write into the
-triangle how often each pair is scored, over all {REPLY} passes.</li>
-<li>With the cache, a token that has run leaves a row, and a later pass runs the newest token alone. Fill in
-the six lines.</li>
+triangle how often one head scores each pair, over all {REPLY} passes. No row is kept.</li>
+<li>With the cache each token that has run leaves a row, its key and its value. After the prompt a pass runs
+the newest token alone, scored with itself and all kept rows. Fill in the six lines.</li>
 </ol>
 <h2>The table <span class="soft">· a line for each position, a column for each head (01)</span></h2>
 {walk_table(solved)}
