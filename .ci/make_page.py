@@ -276,11 +276,11 @@ def museum() -> str:
     outputs = next(cell["outputs"] for cell in book["cells"] if cell["id"] == "c22-poster")
     poster = "".join(next(one["data"]["text/html"] for one in outputs if "text/html" in one["data"]))
     threads = []
-    for name, told in rooms.items():
+    for n, told in enumerate(rooms.values(), 1):
         repository, number = told["reported"].replace(" PR", "").split(" #")
         kind = "pull" if " PR " in told["reported"] else "issues"
         address = f"https://github.com/{repository}/{kind}/{number}"
-        threads.append(Link(told["reported"], address, f"{name}: {told['users']}"))
+        threads.append(Link(told["reported"], address, f"room {n}: {told['users']}"))
     told = (
         "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
         "was none. Each picture compares two runs that were made to say the same words, one repaired and one "

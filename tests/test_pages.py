@@ -155,3 +155,12 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     views = json.loads(page.partition('id="views">')[2].partition("</script>")[0])
     beside = [f"{view['file']}.js" for view in views if "file" in view]
     assert beside == [file_script(Live.file)[0]], "make_page.py lays it beside the page"
+
+
+def test_the_poster_and_its_threads_name_the_same_rooms(pages: dict[str, str]) -> None:
+    drawn, told = (
+        set(re.findall(pattern, pages["museum.html"]))
+        for pattern in (r"(room \d+): \d+ passes", r"(room \d+): (?!\d+ passes)")
+    )
+    assert drawn == told
+    assert len(drawn) == 12

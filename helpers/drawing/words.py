@@ -65,11 +65,6 @@ def digits(x: float, n: int = 3) -> str:
     return f"{x:,.{max(0, n - 1 - math.floor(math.log10(abs(x))))}f}"
 
 
-def tenths(x: float) -> str:
-    """Write a size with one decimal, or with three digits where it is small: 312.5, 39.1, 4.39, 0.00123."""
-    return f"{x:,.1f}" if x >= 10 else digits(x)
-
-
 def listed(items: Sequence[str]) -> str:
     """Join items as a sentence does: a, b and c."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
