@@ -140,6 +140,15 @@ def test_only_what_is_committed_told_and_new_is_released(clone: Path) -> None:
     changes.write_text(before, encoding="utf-8")
 
 
+def use_kernel(python: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let notebooks run with this python: its kernel has the usual name, where Jupyter looks first."""
+    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = folder / "kernels/python3/kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(json.dumps({"argv": argv, "display_name": "Another", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(folder))
+
+
 @pytest.mark.pypi
 def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only 00's file arrives; its first cell, unchanged, fetches the helpers, and every cell runs."""
@@ -147,12 +156,7 @@ def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.Monk
     content = tmp_path / "content"
     content.mkdir()
     shutil.copy(NOTEBOOKS[0], content)
-    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": argv, "display_name": "Colab", "language": "python"}
-    kernel = tmp_path / "kernels/python3/kernel.json"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text(json.dumps(spec))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    use_kernel(python, tmp_path, monkeypatch)
     env = without(os.environ, "PYTHONPATH") | {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
@@ -170,34 +174,15 @@ def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert torch == "False"
 
 
-# Tests of the repository rather than of the code: they need the tools of tests/requirements.txt.
-OF_THE_REPOSITORY = {"test_setup", "test_house", "test_repository", "test_code_quality"}
-PART_TWO = re.compile(
-    r"^\s*(?:from|import) (?:torch|tokenizers|transformers|tests\.right_answers"
-    r"|helpers\.(?:model|tokenizer|serve\.engine))",
-    re.MULTILINE,
-)
-
-
-def files_of_part_one() -> list[str]:
-    """Return the test files that need no PyTorch, no browser and no tool of the repository."""
-    files = sorted((ROOT / "tests").glob("test_*.py"))
-    return [
-        f"tests/{path.name}"
-        for path in files
-        if path.stem not in OF_THE_REPOSITORY and not PART_TWO.search(path.read_text(encoding="utf-8"))
-    ]
-
-
 @pytest.mark.pypi
-def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path) -> None:
-    """The lowest versions that pyproject.toml allows pass the tests of Part I; PyTorch is not there."""
-    tools = [line for line in (ROOT / "tests/requirements.txt").read_text().splitlines() if "==" in line]
-    tools = [line for line in tools if line.startswith(("pytest", "hypothesis", "nbclient", "nbformat"))]
+def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell of Part I runs with the lowest versions that pyproject.toml allows, without PyTorch."""
     lowest = str(ROOT / "tests/lowest.txt")
-    python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), *tools)
-    files = files_of_part_one()
-    assert {"tests/test_toy.py", "tests/test_sampling.py"} <= set(files)
-    options = ["-o", "addopts=", "-o", "filterwarnings=default", "--import-mode=importlib", "-q", "-x"]
-    options += ["-k", "not javascript and not caught_by and not planted"]  # which tell nothing of versions
-    run(python, "-m", "pytest", *options, *files, cwd=clone, env=without(os.environ, "PYTHONPATH", "CI"))
+    python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), "ipykernel")
+    use_kernel(python, tmp_path, monkeypatch)
+    for path in sorted((clone / "notebooks").glob("0[0-5]_*.ipynb")):
+        book = nbformat.read(path, as_version=4)
+        book.cells.append(nbformat.v4.new_code_cell("import sys; print('torch' in sys.modules)"))
+        execute(book, path.parent, without(os.environ, "PYTHONPATH"))
+        assert list(bad_outputs(book)) == [], path.name
+        assert book.cells[-1].outputs[0].text == "False\n"
