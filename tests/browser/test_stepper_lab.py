@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from helpers.recording.toy import record_toy
-from tests.browser.lab import Lab, open_notebook, reopen, run_all, save, wrong_outputs
+from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
 from tests.browser.stepper_page import grid, read
 from tests.browser.test_stepper_page import CONTRAST
 from tests.expected import expected_marks
@@ -44,49 +44,23 @@ def in_sight(page: Page) -> list[str]:
     )
 
 
-def test_run(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL))
-    run_all(page)
-    expect(live(page)).to_be_visible()
-    assert in_sight(page) == ["live"]
-    assert wrong_outputs(page) == []
-    assert problems == []
-
-
-def test_opened_again_with_the_kernel_alive(lab: Lab, page: Page, problems: list[str]) -> None:
+def test_the_four_states_of_a_notebook(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Run; opened again with its kernel alive; after a restart; somebody else's, not trusted and not run."""
     notebook = lab.write(CELL)
     open_notebook(page, lab, notebook)
     run_all(page)
     expect(live(page)).to_be_visible()
+    assert in_sight(page) == ["live"]
+    assert wrong_outputs(page) == []
     reopen(page, lab, notebook, restarted=False)
     expect(live(page)).to_be_visible()
     assert in_sight(page) == ["live"]
     live(page).get_by_role("button", name="Next").click()
     assert read(page)["at"][0] == "2"
     assert problems == []
-
-
-def test_opened_again_after_a_restart(lab: Lab, page: Page, problems: list[str]) -> None:
-    notebook = lab.write(CELL)
-    open_notebook(page, lab, notebook)
-    run_all(page)
-    expect(live(page)).to_be_visible()
     reopen(page, lab, notebook, restarted=True)
     expect(page.locator(".jp-OutputArea-output", has_text="model not found")).to_be_attached()
     assert in_sight(page) == ["picture", "numbers"]
-    assert but_gone(problems) == []
-    run_all(page)
-    expect(live(page)).to_be_visible()
-    assert in_sight(page) == ["live"]
-
-
-def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
-    notebook = lab.write(CELL)
-    open_notebook(page, lab, notebook)
-    run_all(page)
-    expect(live(page)).to_be_visible()
-    save(page)
-    lab.shut_down_kernels()
     path = lab.root / notebook
     book = json.loads(path.read_text(encoding="utf-8"))
     book["metadata"]["somebody"] = "else"  # another content: JupyterLab has not signed it
@@ -94,9 +68,9 @@ def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
     clone.write_text(json.dumps(book), encoding="utf-8")
     open_notebook(page, lab, str(clone.relative_to(lab.root)), anew=True)
     assert page.locator(".jp-OutputArea-output.jp-mod-trusted").count() == 0
-    table = page.locator(".jp-OutputArea-output table")
     assert in_sight(page) == ["picture", "numbers"]
-    assert table.locator("tr").all_inner_texts()[5] == "next word\tnice (72.3%)\t<eos> (81.2%)\t<eos> (81.2%)"
+    rows = page.locator(".jp-OutputArea-output table tr").all_inner_texts()
+    assert rows[5] == "next word\tnice (72.3%)\t<eos> (81.2%)\t<eos> (81.2%)"
     assert page.locator(".jp-OutputArea-output style, .jp-OutputArea-output svg").count() == 0
     assert but_gone(problems) == []
     run_all(page)
@@ -104,7 +78,7 @@ def test_fresh_clone(lab: Lab, page: Page, problems: list[str]) -> None:
     assert in_sight(page) == ["live"]
 
 
-def test_two_steppers_and_one_shown_twice_keep_their_own_state(
+def test_each_keeps_its_own_state_and_a_cell_run_again_starts_anew(
     lab: Lab, page: Page, problems: list[str]
 ) -> None:
     open_notebook(page, lab, lab.write(CELL, "stepper", "Stepper(record_toy(ban_eos=True), start=0)"))
@@ -117,29 +91,37 @@ def test_two_steppers_and_one_shown_twice_keep_their_own_state(
         for n in range(3)
     ]
     assert states == [("2", "on"), ("1", "on"), ("0", "off")]
-    assert problems == []
-
-
-def test_a_cell_run_again_and_a_kernel_restarted(lab: Lab, page: Page, problems: list[str]) -> None:
-    trace = record_toy()
-    open_notebook(page, lab, lab.write(CELL))
     run_all(page)
-    live(page).get_by_role("button", name="Next").click()
-    run_all(page)
-    expect(page.locator(".wid-stepper")).to_have_count(1)
+    expect(page.locator(".wid-stepper")).to_have_count(3)
     expect(live(page)).to_have_attribute("data-event", "1")
+    assert problems == []
     lab.lost = True
     page.evaluate("async () => { await jupyterapp.shell.currentWidget.sessionContext.restartKernel(); }")
     live(page).get_by_role("button", name="Next").click()
-    assert grid(read(page), 5) == expected_marks(trace, "cached", 2), "it needs no kernel"
+    assert grid(read(page), 5) == expected_marks(record_toy(), "cached", 2), "it needs no kernel"
     run_all(page)
     expect(live(page)).to_have_attribute("data-event", "1")
     assert but_gone(problems) == []
 
 
-def test_a_burst_of_clicks_sends_the_kernel_nothing(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL.replace("toy()", "toy(ban_eos=True)")))
+def test_keys_and_clicks_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Whatever in it has the focus, JupyterLab's keys delete no cell, and the kernel hears nothing."""
+    page.set_viewport_size({"width": 560, "height": 900})
+    open_notebook(page, lab, lab.write(CELL, "Stepper(record_toy(ban_eos=True, max_new=30))", "1 + 1"))
     run_all(page)
+    live(page).click(position={"x": 8, "y": 8})
+    for key in ("d", "d", "x", "ArrowRight", "a", "b", "m", "c"):
+        page.keyboard.press(key)
+    assert page.locator(".jp-CodeCell").count() == 3
+    assert read(page)["at"][:2] == ["2", "off"]
+    controls = page.locator(".wid-stepper :is(button, input, select, [tabindex])")
+    kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
+    assert kinds == ["button", "div", "input", "select"]
+    for k in range(controls.count()):
+        controls.nth(k).focus()
+        page.keyboard.press("d")
+        page.keyboard.press("d")
+    assert page.locator(".jp-CodeCell").count() == 3
     sent = page.evaluate(
         """() => {
           const sent = [];
@@ -153,62 +135,24 @@ def test_a_burst_of_clicks_sends_the_kernel_nothing(lab: Lab, page: Page, proble
         }"""
     )
     assert [kind for kind in sent if kind.startswith("comm")] == []
-    assert read(page)["at"][0] == "8"
     assert problems == []
 
 
-def test_keys_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL, "1 + 1"))
-    run_all(page)
-    live(page).click(position={"x": 8, "y": 8})
-    for key in ("d", "d", "x", "ArrowRight", "a", "b", "m", "c"):
-        page.keyboard.press(key)
-    assert page.locator(".jp-CodeCell").count() == 2
-    shown = read(page)
-    assert shown["at"][:2] == ["2", "off"]
-    assert problems == []
+def test_dark_and_light_theme(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Made under a dark theme; it follows when the theme is changed."""
 
+    def background() -> Any:
+        return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
 
-def test_keys_on_a_control_delete_no_cell(lab: Lab, page: Page, problems: list[str]) -> None:
-    """Whatever in the stepper has the focus: JupyterLab asks it first, before what is around it."""
-    page.set_viewport_size({"width": 560, "height": 900})
-    open_notebook(page, lab, lab.write(CELL, "Stepper(record_toy(ban_eos=True, max_new=30))", "1 + 1"))
-    run_all(page)
-    controls = page.locator(".wid-stepper :is(button, input, select, [tabindex])")
-    kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
-    assert kinds == ["button", "div", "input", "select"]
-    for k in range(controls.count()):
-        controls.nth(k).focus()
-        page.keyboard.press("d")
-        page.keyboard.press("d")
-    assert page.locator(".jp-CodeCell").count() == 3
-    assert problems == []
-
-
-def background(page: Page) -> Any:
-    return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
-
-
-def test_made_under_a_dark_theme(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL), dark=True)
+    open_notebook(page, lab, lab.write(CELL.replace("toy())", "toy(n_layers=2), start=2)")), dark=True)
     run_all(page)
     expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
     assert page.evaluate(CONTRAST) == []
-    assert problems == []
-
-
-def test_light_and_dark_theme(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write(CELL.replace("toy())", "toy(n_layers=2), start=2)")))
-    run_all(page)
-    expect(live(page)).to_be_visible()
-    bright = background(page)
-    assert page.evaluate(CONTRAST) == []
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
-    expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
-    assert background(page) != bright
-    assert page.evaluate(CONTRAST) == []
+    dark = background()
     page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' })")
     expect(page.locator(".wid-stepper:not(.wid-dark)")).to_be_visible()
+    assert background() != dark
+    assert page.evaluate(CONTRAST) == []
     assert problems == []
 
 
