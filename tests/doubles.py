@@ -17,7 +17,6 @@ from helpers.model.cache import (
     RaggedCache,
     StateCache,
     StaticCache,
-    SteppedCache,
     WindowCache,
 )
 from helpers.model.cache.base import Sizes
@@ -26,17 +25,10 @@ from helpers.model.config import ModelConfig
 POISON = 1e9  # in rows that are not in use: so large that no rounding hides it if one is ever looked at
 
 
-class ByFours(SteppedCache):
-    """Runs out of room often."""
-
-    step = 4
-
-
 # Every kind of cache: those that keep all rows as they are, and those that do not.
 EXACT: dict[str, Callable[..., KVCache]] = {
     "growing": GrowingCache,
     "state": StateCache,  # over a model of rows alone; states: test_state
-    "stepped": ByFours,
     "static": StaticCache,
     "ragged": RaggedCache,
     "paged": partial(PagedCache, page_size=3),

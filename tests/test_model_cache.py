@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowCache, quantized
-from helpers.model.generate import prefill
-from tests.doubles import EXACT, KINDS, LOSSY, ByFours
+from tests.doubles import EXACT, KINDS
 from tests.tiny import failing, in_passes, same, tiny, tiny_config, tokens
 
 torch.set_num_threads(1)
@@ -119,7 +117,7 @@ def test_a_mask_made_while_inferring_serves_training_too(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "empty", "later"),
-    [("growing", 0, 7), ("stepped", 0, 8), ("static", 20, 20), ("ragged", 20, 20), ("paged", 21, 21)],
+    [("growing", 0, 7), ("static", 20, 20), ("ragged", 20, 20), ("paged", 21, 21)],
 )
 def test_bytes(kind: str, empty: int, later: int) -> None:
     """2 (K and V) × 3 layers × 3 KV heads × 8 × 4 bytes are 576 a token: KV heads, not query heads."""
@@ -134,23 +132,6 @@ def test_bytes(kind: str, empty: int, later: int) -> None:
     )
 
 
-def test_room_is_taken_in_steps() -> None:
-    """Rows are copied where it has run out, and only there; what is left behind is not kept."""
-    cache, lengths, places = ByFours(tiny_config(), max_len=10), [], []
-    assert ByFours.__base__.step == 256  # type: ignore[union-attr]
-    for T in (1, 2, 1, 1, 4, 1):
-        for layer in range(3):
-            cache.append(layer, *torch.randn(2, 1, 3, T, 8))
-        cache.advance(T)
-        lengths.append(cache.k.shape[3])
-        places.append(cache.k)
-    assert lengths == [4, 4, 4, 8, 10, 10]
-    assert [a is b for a, b in pairwise(places)] == [True, True, False, False, True]
-    assert cache.k.untyped_storage().nbytes() * 2 == cache.nbytes == 10 * 576
-    cache.reset()
-    assert cache.nbytes == 10 * 576  # for the next reply
-
-
 def test_the_growing_cache_holds_no_more_than_it_says() -> None:
     """Rows that were cut off are let go of with the next append."""
     model, cache = tiny(), GrowingCache(tiny_config())
@@ -161,7 +142,7 @@ def test_the_growing_cache_holds_no_more_than_it_says() -> None:
     assert sum(rows.untyped_storage().nbytes() for rows in [*cache.k, *cache.v]) == cache.nbytes == 3 * 576
 
 
-@pytest.mark.parametrize("kind", ["stepped", "static", "ragged"])
+@pytest.mark.parametrize("kind", ["static", "ragged"])
 def test_rows_that_are_laid_out_are_handed_out_as_views(kind: str) -> None:
     cache, new = fresh(kind), torch.randn(2, 1, 3, 4, 8).double()
     shown, laid_out = cache.append(1, *new), (cache.k, cache.v)  # type: ignore[attr-defined]
@@ -282,23 +263,6 @@ def test_only_what_can_be_counted_counts(kind: str) -> None:
     assert (cache.length, [*cache.lengths], cache.changes) == (3, [3], 3)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("source", ["growing", "same"])
-@exact
-def test_one_prefill_serves_several_samples(kind: str, source: str, batch: int) -> None:
-    prompt, more = tokens(batch, 7), tokens(3, 6, seed=9)
-    own, cache = fresh(kind, 3), fresh(kind, 3)
-    one = fresh("growing" if source == "growing" else kind, batch, max_len=9)
-    prefill(MODEL, prompt.expand(3, 7), own)
-    prefill(MODEL, prompt, one)
-    before = repr(one), one.changes
-    cache.copy_from(one)
-    assert torch.equal(rows(cache), rows(one).expand(-1, 3, -1, -1, -1))
-    same(in_passes(MODEL, more, [1, 5], cache), in_passes(MODEL, more, [1, 5], own))
-    assert (repr(one), one.changes, cache.length) == (*before, 13)
-    same(in_passes(MODEL, more[:batch, :2], [2], one), MODEL(torch.cat([prompt, more[:batch, :2]], 1))[:, 7:])
-
-
 @pytest.mark.parametrize(
     ("kind", "owner", "name"), [("window", WindowCache, "near"), ("quantized", quantized, "quantize")]
 )
@@ -324,37 +288,3 @@ def test_rows_leave_or_are_rounded_in_all_layers_or_in_none(
     cache.advance(20)
     other.advance(20)
     assert torch.equal(rows(cache), rows(other))
-
-
-def filled(kind: str, batch: int = 1, **rest: Any) -> KVCache:
-    cache = fresh(kind, batch, **rest)
-    for layer in range(cache.n_layers):
-        cache.append(layer, *(torch.zeros(shape, dtype=cache.dtype) for shape in cache.shapes(5)))
-    cache.advance(5)
-    return cache
-
-
-def unequal() -> KVCache:
-    cache = filled("ragged", 2)
-    cache.truncate([2, 3])  # type: ignore[arg-type]
-    return cache
-
-
-@pytest.mark.parametrize(
-    ("cache", "other", "told"),
-    [
-        (filled("static", 2), filled("growing"), r"\[5\] tokens came in for \[5, 5\]; .* an empty"),
-        (fresh("static", 3), filled("static", 2), r"\[5, 5\] tokens came in for \[0, 0, 0\]; expected one"),
-        (fresh("ragged", 2), unequal(), r"\[2, 3\] tokens came in for \[0, 0\]"),
-        (fresh("paged", 2, max_len=4), filled("growing"), "5 new tokens after 0 make 5 in sequence 0"),
-        (fresh("growing"), filled("growing", dtype=torch.float32), "dtype torch.float32, the pass has"),
-        (fresh("static"), filled("static", sizes=tiny_config(n_layers=2)), "n_layers 2, the pass has"),
-        *((fresh(kind), filled("growing"), "whose rows leave or are rounded") for kind in LOSSY),
-        *((fresh("static"), filled(kind), "whose rows leave or are rounded") for kind in LOSSY),
-    ],
-)
-def test_rows_that_cannot_be_copied(cache: KVCache, other: KVCache, told: str) -> None:
-    before = repr(cache), cache.changes
-    with pytest.raises(ValueError, match=told):
-        cache.copy_from(other)
-    assert (repr(cache), cache.changes) == before

@@ -74,12 +74,10 @@ def test_the_same_bits_behind_a_shared_beginning(dtype: torch.dtype) -> None:
     model = in_one_shape(small(dtype))
     a, b = tokens(2, 50)
     for shared in range(1, 50, 6):
-        text, one = torch.cat([a[:shared], b[shared:]])[None], GrowingCache(model.config, dtype=dtype)
-        model(a[None], one)
-        one.truncate(shared)
-        several = GrowingCache(model.config, 3, dtype=dtype)
-        several.copy_from(one)
-        got = model(text[:, shared:].expand(3, -1), several)
+        text, cache = torch.cat([a[:shared], b[shared:]])[None], GrowingCache(model.config, 3, dtype=dtype)
+        model(a.expand(3, -1), cache)
+        cache.truncate(shared)
+        got = model(text[:, shared:].expand(3, -1), cache)
         assert torch.equal(got, model(text)[:, shared:].expand(3, -1, -1))
 
 

@@ -127,7 +127,7 @@ def speculation(rng: random.Random, size: int) -> None:
 
 
 def caches(rng: random.Random, size: int) -> None:
-    """Calls on a cache of any kind: passes, broken ones, too long ones, steps back, copies.
+    """Calls on a cache of any kind: passes, broken ones, too long ones, steps back.
 
     What a pass says is what the model says of the text that counts, all at once; or, where rows are rounded,
     with a new cache that has seen only those passes that count.
@@ -136,13 +136,10 @@ def caches(rng: random.Random, size: int) -> None:
     text, split, cache = torch.empty(batch, 0, dtype=torch.int64), list[int](), made(name, batch)
     for _ in range(2 * size):
         new = tokens(batch, rng.randint(1, 9), seed=rng.randrange(10**6))
-        act = rng.choice(["pass", "pass", "pass", "broken", "back", "copy"])
+        act = rng.choice(["pass", "pass", "pass", "broken", "back"])
         if act == "back":
             split = back(rng, cache, name, split)
             text = text[:, : sum(split)]
-        elif act == "copy" and name in EXACT:
-            one, cache = cache, made(rng.choice([*EXACT]), batch)
-            cache.copy_from(one)
         elif cache.length + new.shape[1] > ROOM:
             with pytest.raises(ValueError, match="expected at most"):
                 MODEL(new, cache)

@@ -7,5 +7,4 @@ from helpers.model.cache.quantized import QuantizedCache
 from helpers.model.cache.ragged import RaggedCache
 from helpers.model.cache.state import StateCache
 from helpers.model.cache.static import StaticCache
-from helpers.model.cache.stepped import SteppedCache
 from helpers.model.cache.window import WindowCache

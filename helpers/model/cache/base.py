@@ -172,31 +172,6 @@ class KVCache:
         """Go back to where a snapshot of this cache was taken; errors as in `truncate`."""
         self.truncate(snapshot.length)
 
-    def copy_from(self, other: KVCache) -> None:
-        """Take the rows of a prefilled cache, of one sequence for all of this: several samples, one prefill.
-
-        Args:
-            other: of batch 1, or of as many sequences as this, of one length; it stays as it is.
-
-        Raises:
-            ValueError: this cache is in use or too short, the two do not fit, or one of them does not go
-                back. Nothing has been copied.
-
-        Source: the cache of nanochat, Karpathy 2025.
-        """
-        for cache in (self, other):
-            cache.check_goes_back()
-        if self.length or other.batch not in (1, self.batch) or len({*other.lengths}) > 1:
-            raise ValueError(
-                f"sequences of {other.lengths} tokens came in for {self.lengths}; expected one, or one for "
-                "each, of one length, and an empty cache to take them"
-            )
-        other.check_fits(self.sizes, other.batch, self.dtype, self.device)
-        for layer, none in enumerate(zip(*other.laid_out(0), strict=True)):
-            rows = other.append(layer, *none)  # (B or 1, Hkv, S, D)
-            self.append(layer, *(x.expand(self.batch, -1, -1, -1) for x in rows))
-        self.advance(other.length)
-
     def reset(self) -> None:
         """Forget every token: one cache serves one generation."""
         self.truncate(0)
