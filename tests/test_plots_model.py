@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -13,25 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from draw_pictures import (
-    HALVES,
-    clock_hands,
-    cut_matrices,
-    handed_over,
-    mask_pair,
-    merged_votes,
-    model_in_short,
-    one_stream,
-    residual_stream,
-    rope_pairs,
-    shared_heads,
-    silu_curve,
-    turned_pairs,
-    two_ranks,
-    two_ranks_rows,
-    workshop,
-)
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
@@ -40,16 +19,11 @@ from helpers.check.n15 import multiplications
 from helpers.cost.bytes import layers_of
 from helpers.drawing import canvas
 from helpers.model import shipped
-from helpers.model.attention import rotate
-from helpers.model.load.gguf import in_halves
-from helpers.parallel.heads import heads_of_rank
-from helpers.parallel.rows import merged
 from helpers.plots import measured
 from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
 from helpers.recording.clock import TimedReply
 from helpers.recording.kept import Kept
-from tests.machine import ROOT
 from tests.pictures import boxes, check_form, curves, texts, words
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
@@ -119,14 +93,9 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
 PARTS = [("system", 600), *((f"T{n}", 100) for n in (1, 2, 3)), ("Q1", 8), ("R1", 24)]
 TURNS = (PARTS, [*PARTS[:1], *PARTS[:0:-1], ("Q2", 8), ("sum", 8)], 592)
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    "masks": mask_pair,
-    "masks, 8 by 8": lambda: mask_pair(np.tri(8) > 0, np.tri(8) > 0, list("12345678"), list("12345678")),
-    "streams": residual_stream,
     "moves": lambda: plots.who_moves(MOVES),
     "moves, 6": lambda: plots.who_moves({f"operation {n}": CAUSAL for n in range(6)}),
     "moves, 1 token": lambda: plots.who_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
-    "clocks": lambda: clock_hands(SPEEDS, [3, 7], query=8),
-    "clocks, many": lambda: clock_hands(SPEEDS, range(8), query=8),
     "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
     "loss, rises": lambda: plots.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
     "time": lambda: times(CONTEXTS, TIMES, "one more token"),
@@ -138,9 +107,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "reply, eight": lambda: plots.reply_by_the_clock(LONG, LONG),
     "to scale": lambda: plots.reply_to_scale(55, 0.7, 100),
     "to scale, 2": lambda: plots.reply_to_scale(1e-3, 1e-3, 2),
-    "in short": model_in_short,
-    "one stream": one_stream,
-    "silu": silu_curve,
     "hidden keys": lambda: plots.hidden_keys(["to", "the"], 7, 4, 8, [27, 100], [True, False]),
     "hidden keys, 11": lambda: plots.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
     "tie": lambda: plots.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
@@ -152,7 +118,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "sweep, 6": lambda: plots.time_by_users(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
-    "workshop": workshop,
     "kept": lambda: plots.kept_rows(["Mia", "w" * 20, "by"], CACHES),
     "heads": lambda: plots.who_reads(HEADS, 4),
     "orders": lambda: plots.two_orders(1000, 32, 24),
@@ -196,15 +161,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "turns": lambda: plots.two_turns({"tools": TURNS, "w" * 20: TURNS}, 2, {"tools": "9 run", "w" * 20: ""}),
-    "ranks": two_ranks,
-    "ranks, rows": two_ranks_rows,
-    "handed over": handed_over,
-    "cut": cut_matrices,
-    "votes": merged_votes,
-    "pairs": rope_pairs,
-    "turned": turned_pairs,
-    "shared": shared_heads,
-    "pairs, 4 numbers": lambda: rope_pairs(4),
 }
 
 
@@ -221,72 +177,6 @@ def both(name: str) -> list[Any]:
 @pytest.mark.parametrize("name", PICTURES)
 def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
-
-
-def test_pairs_are_drawn_as_a_llamas_gguf_file_has_them_and_as_they_go_wrong() -> None:
-    order = in_halves(torch.arange(8.0)[:, None], head_dim=8).flatten().argsort().tolist()
-    for figure in both("pairs"):
-        chips = sorted((*text.get_position()[::-1], text.get_text()) for text in texts(figure))
-        numbers = [(y, x, int(text)) for y, x, text in chips if text.isdigit()]  # from the top, from the left
-        assert [n for _, _, n in numbers] == [*order, *range(8), *order]
-        drawn = []
-        for xs, ys in (line.get_data() for line in figure.findobj(Line2D) if len(line.get_xdata()) == 4):
-            above = max(y for y, _, _ in numbers if y < ys[0])
-            drawn.append(tuple(n for end in (xs[0], xs[-1]) for y, x, n in numbers if (y, x) == (above, end)))
-        right, wrong = [(i, i + 4) for i in range(4)], [(order[i], order[i + 4]) for i in range(4)]
-        assert drawn == [*right, *right, *wrong]
-    assert picture_of("pairs").alt.endswith("0 with 2, 4 with 6, 1 with 3 and 5 with 7.")
-
-
-def test_pairs_are_turned_as_rotate_turns_them() -> None:
-    cos, sin = torch.zeros(4), torch.ones(4)
-    after = rotate(torch.tensor([3.0, 2, 0, 1]), cos, sin).tolist()
-    for figure in both("turned"):
-        chips = [int(n.replace("−", "-")) for n in words(figure) if re.fullmatch("−?[0-9]", n)]
-        assert chips == [3, 2, 0, 1, *after]
-
-
-def test_masks_are_drawn_cell_by_cell() -> None:
-    picture = picture_of("masks")
-    for figure in both("masks"):
-        assert len(boxes(figure, "query")) == 1 + 2 + 5 + 6
-        assert words(figure).count("×") == 24 - 14
-        outlined = [box for box in figure.findobj(FancyBboxPatch) if box.get_linewidth() > 1.5]
-        assert len(outlined) == 8 + 1  # and the one that explains them
-        assert {"sees 1", "sees 2", "sees 5", "sees 6", "wrong: 8 cells"} <= set(words(figure))
-    assert "query 5 may look at key 1, and needs keys 1, 2, 3, 4 and 5;" in picture.alt
-    assert "0 cells differ." in picture_of("masks, 8 by 8").alt
-
-
-def test_stream_says_the_sizes_of_the_shipped_model() -> None:
-    config = json.loads((ROOT / "helpers/weights/config.json").read_text(encoding="utf-8"))
-    picture, told = picture_of("streams"), set(words(picture_of("streams").narrow))
-    sizes = {"n_layers": config["num_hidden_layers"], "hidden_size": config["hidden_size"]}
-    assert sizes == {"n_layers": 4, "hidden_size": 128}
-    assert {"the first of 4 blocks", "a residual stream: 128 numbers"} <= told
-    assert "128 numbers. A block adds to each stream twice, and so do the other 3 blocks:" in picture.alt
-
-
-def test_two_ranks_hold_the_halves_of_the_shipped_model() -> None:
-    config = shipped.CONFIG
-    assert HALVES == [heads_of_rank(rank, 2, config.n_heads, config.n_kv_heads) for rank in (0, 1)]
-    crossing = f"of {4 * config.hidden_size} bytes, 4,096 bytes in {config.n_layers} layers."
-    assert picture_of("ranks").alt.endswith(crossing)
-    sent = 17 * config.cache_nbytes_per_token()
-    assert f"the rows, {sent:,} bytes" in picture_of("handed over").alt
-    assert f"All {config.hidden_size} numbers go into both" in picture_of("cut").alt
-
-
-def test_half_of_each_row_is_drawn_as_half() -> None:
-    for figure in both("ranks"):
-        filled = [box for box in boxes(figure, "value fill") if box.get_height() == 12]
-        assert len(filled) == 2 * 17
-        assert len({box.get_y() for box in filled}) == 2  # the upper half of rank 0, the lower of rank 1
-
-
-def test_what_is_merged_counts_as_often_as_its_sum_says() -> None:
-    exactly = merged(torch.tensor([[[[[2.0]]]], [[[[6.0]]]]]), torch.tensor([[[[1.0]]], [[[3.0]]]]).log())
-    assert f"= {exactly.item():g}, and not 4." in picture_of("votes").alt
 
 
 def test_who_moves_counts_and_colours_what_crosses() -> None:
@@ -307,19 +197,6 @@ def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
     assert cell.get_y() == min(box.get_y() for box in own)
     assert cell.get_x() == max(box.get_x() for box in own)
     assert picture.alt.endswith("norm 6.")
-
-
-def test_hands_turn_clockwise_from_the_top_by_their_speed() -> None:
-    cosines = "; ".join(f"{math.cos(r * 5):.2f}, {math.cos(r):.2f}" for r in SPEEDS)
-    assert picture_of("clocks").alt.endswith(f"Cosines to the query at 8, clock by clock: {cosines}.")
-    assert "at 0.1 radians a position, 0.30 at 3 and 0.70 at 7" in picture_of("clocks").alt
-    for figure in both("clocks"):
-        hands = [line for line in figure.findobj(Line2D) if line.get_color() == "key"]
-        ends = [np.subtract(*np.array(line.get_xydata())[::-1]) for line in hands]
-        turned = [math.atan2(x, -y) % (2 * math.pi) for x, y in ends]
-        assert turned == pytest.approx([r * p % (2 * math.pi) for r in SPEEDS for p in (3, 7)])
-        assert {"cos to 3: 0.28", "cos to 7: 0.54", "a round: 6.3 positions"} <= set(words(figure))
-    assert words(picture_of("clocks, many").figure).count("0–7") == 2  # the slow ones' hands lie together
 
 
 def test_loss_curve_says_where_it_starts_and_ends() -> None:

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import draw_pictures
 import nbformat
 import pytest
 from check_notebooks import faults
@@ -17,7 +16,6 @@ from packaging.version import Version
 from stamp import stale, stamp, texts
 
 from conftest import LONGEST
-from helpers import plots
 from tests.machine import NOTEBOOKS, ROOT, prose_of
 
 
@@ -172,11 +170,3 @@ def test_lowest_versions_are_those_of_pyproject() -> None:
 
 def test_what_is_said_to_take_long_is_there() -> None:
     assert [name for name in LONGEST if not (ROOT / name).exists()] == []
-
-
-@pytest.mark.parametrize("name", draw_pictures.PICTURES)
-def test_a_drawn_picture_is_the_one_that_its_command_draws(name: str) -> None:
-    """With the libraries of requirements.txt: others lay out words a little differently."""
-    stored, drawn = plots.Drawn(name), draw_pictures.PICTURES[name]()
-    assert (stored.html(), stored.alt) == (drawn.html(), drawn.alt)
-    assert stored.png().startswith(b"\x89PNG")  # its bytes are those of one machine's libraries

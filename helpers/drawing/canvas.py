@@ -138,7 +138,7 @@ class Picture:
 
 
 class Drawn(Picture):
-    """A picture that never changes, from the files of this name that `.ci/draw_pictures.py` has made."""
+    """A picture that never changes, from the two files of this name in `drawn/`."""
 
     def __init__(self, name: str) -> None:
         self.file = DRAWN / name
