@@ -63,14 +63,17 @@ def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
         vocabulary: all words, in the order of the logits.
 
     Raises:
-        ValueError: a word is not in the vocabulary; there are over `MOST` states, as where a rule nests; or
-            some text can never come to its end.
+        ValueError: a word is not in the vocabulary; one text begins another; there are over `MOST` states,
+            as where a rule nests; or some text can never come to its end.
     """
     ids = {word: i for i, word in enumerate(vocabulary)}
     states, lines = {opened((start,), rules): 0}, list[np.ndarray]()
     for state in (queue := list(states)):
         line = np.full(len(ids), NONE)
         words = {ending[0] for ending in state if ending}
+        if words and () in state:
+            message = f"a text may end where {min(words)!r} may also follow"
+            raise ValueError(f"{message}; end each with a word of its own, such as <eos>")
         if unknown := words - {*ids}:
             raise ValueError(
                 f"{min(unknown)!r} is in the form, but not in the vocabulary of {len(ids)} words"

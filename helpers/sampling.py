@@ -41,11 +41,6 @@ class Sampling:
             check_whole("top_k", k)
         check_whole("seed", self.seed, least=0)
 
-    def check_fits(self, vocab_size: int) -> None:
-        """Raise ValueError unless so many tokens can be kept."""
-        if self.top_k is not None and self.top_k > vocab_size:
-            raise ValueError(f"top_k is {self.top_k}; expected at most {vocab_size}, the vocabulary, or None")
-
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Return the probability of each token, (V,); where it is greedy, the model's own."""
         return next_probabilities(logits, self.temperature or 1.0, self.top_k, self.top_p)
@@ -58,6 +53,15 @@ class Sampling:
 
 
 GREEDY = Sampling()
+
+
+def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
+    """Return the settings, or raise ValueError unless they are a `Sampling` that this vocabulary can fill."""
+    if not isinstance(sampling, Sampling):
+        raise ValueError(f"sampling is {sampling!r}; expected settings such as Sampling(temperature=0.8)")
+    if sampling.top_k is not None and sampling.top_k > vocab_size:
+        raise ValueError(f"top_k is {sampling.top_k}; expected at most {vocab_size}, the vocabulary, or None")
+    return sampling
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -110,7 +114,7 @@ def next_probabilities(
         Probabilities, (V,), that sum to 1. ValueError if a setting is out of range, or logits are no numbers.
     """
     logits = check_logits(logits)
-    Sampling(temperature, top_k, top_p).check_fits(len(logits))
+    check_sampling(Sampling(temperature, top_k, top_p), len(logits))
     peak = logits[np.isfinite(logits)].max()
     with np.errstate(over="ignore"):  # a tiny temperature sends the others to -inf, as it should
         logits = (logits - peak) / temperature
@@ -192,7 +196,7 @@ def draw(weights: np.ndarray, rng: np.random.Generator) -> int:
 
 def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
     """Return a function from logits (V,) to an index. ValueError if top_k is over `vocab_size`."""
-    sampling.check_fits(vocab_size)
+    check_sampling(sampling, vocab_size)
     if sampling.temperature is None:
         return greedy
     rng = np.random.default_rng(sampling.seed)

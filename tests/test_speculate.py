@@ -79,7 +79,7 @@ def empty(max_len: int = 40, kind: type[KVCache] = StaticCache, model: Transform
     ("make", "message"),
     [
         (lambda: ask(LookUp(), k=0), "k is 0; expected a whole number, 1 or more"),
-        (lambda: ask(LookUp(0)), "longest is 0"),
+        (lambda: LookUp(0), "longest is 0"),
         (lambda: ask(LookUp(), max_new=0), "max_new"),
         (lambda: ask(DraftModel(SMALL)), "has vocab_size 3, the model 19; expected the same"),
         (lambda: ask(FirstLayers(OTHER, 1)), "another model's"),
@@ -88,6 +88,10 @@ def empty(max_len: int = 40, kind: type[KVCache] = StaticCache, model: Transform
         (lambda: FirstLayers(MODEL, True), "n is True; expected a whole number"),
         (lambda: ask(LookUp(), cache=empty(kind=WindowCache)), "WindowCache.* rows leave"),
         (lambda: ask(DraftModel(MODEL, empty(kind=WindowCache))), "WindowCache.* rows leave"),
+        (lambda: ask("look-up"), "the drafter is 'look-up'; expected an object that drafts"),  # type: ignore[arg-type]
+        (lambda: ask(LookUp), "the drafter is <class"),  # type: ignore[arg-type]
+        (lambda: ask(LookUp(), sampling=0.8), "sampling is 0.8; expected settings"),
+        (lambda: generate(MODEL, PROMPT, 5, sampling=0.8), "sampling is 0.8"),  # type: ignore[arg-type]
         (lambda: ask(LookUp(), sampling=Sampling(1.0, 20)), "top_k is 20; expected at most 19"),
         (lambda: ask(LookUp(), cache=empty(model=OTHER)), "made for n_layers 2"),
         (lambda: list(ask(Says(SAID, more=1))), "4 tokens were drafted; expected 3 at most"),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from helpers.model.generate import (
     why_over,
 )
 from helpers.model.transformer import Transformer
-from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, draw, greedy
+from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, check_sampling, draw, greedy
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,8 @@ def speculate(
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
     text, sampler = tokens[0].tolist(), Sampler(sampling, model.config.vocab_size)
     cache.check_goes_back()
+    if isinstance(drafter, type) or not isinstance(drafter, Drafter):
+        raise ValueError(f"the drafter is {drafter!r}; expected an object that drafts, such as LookUp()")
     drafter.check_fits(model, cache)
     one_round = partial(speculate_round, model, drafter=drafter, cache=cache, sampler=sampler, ends=ends)
     return Speculation(one_round, text, len(text) + max_new, k, cache, ends)
@@ -182,8 +184,8 @@ class Sampler:
     """How a reply chooses tokens: `pick` one for a draft, `judge` drafted ones."""
 
     def __init__(self, sampling: Sampling, vocab_size: int) -> None:
-        sampling.check_fits(vocab_size)
-        self.sampling, self.vocab_size, self.greedy = sampling, vocab_size, sampling.temperature is None
+        self.sampling = check_sampling(sampling, vocab_size)
+        self.vocab_size, self.greedy = vocab_size, sampling.temperature is None
         self.rng = np.random.default_rng(sampling.seed)
 
     def pick(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
@@ -201,6 +203,7 @@ class Sampler:
         return accept_sampled(draft.tokens, p, draft.q, self.rng)
 
 
+@runtime_checkable
 class Drafter(Protocol):
     """Says what may come next. Of what was taken it is told by the text of the next round."""
 
@@ -228,9 +231,11 @@ class LookUp:
 
     longest: int = 3
 
+    def __post_init__(self) -> None:
+        check_whole("longest", self.longest)
+
     def check_fits(self, model: Transformer, cache: KVCache) -> None:
         """Any model and any cache will do."""
-        check_whole("longest", self.longest)
 
     def propose(self, text: Sequence[int], k: int, cache: object, sampler: Sampler) -> Draft:
         """See `Drafter.propose`."""

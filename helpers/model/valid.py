@@ -12,7 +12,7 @@ import numpy as np
 
 from helpers.grammar import NONE, end_of, forced, masked, walk
 from helpers.model.cache import KVCache
-from helpers.model.generate import prefill
+from helpers.model.generate import check_empty, prefill
 from helpers.model.speculate import Draft, Drafter, Sampler, speculate_round
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Chooser, Sampling
@@ -41,6 +41,7 @@ def write(
     Raises:
         ValueError: the text does not fit into the cache.
     """
+    check_empty(model, cache, len(prompt))
     text, state = [*prompt], 0
     chosen: list[int] = []
     while True:
@@ -69,9 +70,11 @@ class ValidSampler(Sampler):
     def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
         """See `Sampler.judge`; a drafted token that may not come is refused."""
         states = [self.state, *walk(self.table, self.state, draft.tokens)]
-        said = super().judge(draft, self.mask(states, logits))
-        self.state = end_of(self.table, self.state, said)
-        return said
+        output_ids = super().judge(draft, self.mask(states, logits))
+        states = [self.state, *walk(self.table, self.state, output_ids)]
+        output_ids = output_ids[: sum(map(self.goes_on, states[:-1]))]  # nothing follows the grammar's end
+        self.state = states[len(output_ids)]
+        return output_ids
 
     def mask(self, states: Sequence[int], logits: np.ndarray) -> np.ndarray:
         """Mask each place's logits, (d + 1, V); behind a word that may not come, or the end, none counts."""
@@ -119,9 +122,10 @@ def write_with_drafts(
 
     Errors as in `speculate_round`.
     """
-    text, passes, ends = [*prompt], 0, model.config.eos_ids
+    check_empty(model, cache, len(prompt))
+    text, passes, sampler.state = [*prompt], 0, 0
     while sampler.goes_on(sampler.state):
         drafts = k if cache.length else 0
-        text += speculate_round(model, text, drafts, drafter, cache, sampler, ends)[1]
+        text += speculate_round(model, text, drafts, drafter, cache, sampler)[1]
         passes += 1
     return text[len(prompt) :], passes
