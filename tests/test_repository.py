@@ -117,10 +117,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
 
 
 def dead_links(path: Path) -> Iterator[str]:
-    """Yield the relative links of a text or notebook that lead nowhere."""
+    """Yield the relative links of a text or notebook that lead to no file: JupyterLab opens no folder."""
     for groups in LINK.findall(prose_of(path)):
         target = (groups[0] or groups[1]).split("#")[0]
-        if target and not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+        if target and not re.match(r"[a-z]+:", target) and not (path.parent / target).is_file():
             yield target
 
 
@@ -133,8 +133,8 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     path = tmp_path / "text.md"
-    path.write_text("[here](text.md#part) and [there](gone.md) and [far](https://arxiv.org/abs/1)")
-    assert list(dead_links(path)) == ["gone.md"]
+    path.write_text("[here](text.md#part), [there](gone.md), [up](..) and [far](https://arxiv.org/abs/1)")
+    assert list(dead_links(path)) == ["gone.md", ".."]
 
 
 def pins(path: Path) -> dict[str, str]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -30,11 +31,14 @@ WRONG_OUTPUT = (
 
 
 class Lab:
-    """A JupyterLab server on an empty folder, with settings, kernels and trust of its own."""
+    """A JupyterLab server on the folder `home`/root, with settings, kernels and trust of its own.
 
-    def __init__(self, home: Path) -> None:
+    It starts in that folder, with these arguments, and shows no reader's browser.
+    """
+
+    def __init__(self, home: Path, arguments: Sequence[str] = ("--no-browser",)) -> None:
         self.root = home / "root"
-        self.root.mkdir(parents=True)
+        self.root.mkdir(parents=True, exist_ok=True)
         self.log = home / "lab.log"
         for name, value in SETTINGS.items():
             path = home / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -46,10 +50,10 @@ class Lab:
         self.url = f"http://127.0.0.1:{port}"
         self.lost = False  # whether a test took a kernel from its notebook
         self._numbers = itertools.count(1)
-        self._process = self._start(home, port)
+        self._process = self._start(home, port, arguments)
         self._wait()
 
-    def _start(self, home: Path, port: int) -> subprocess.Popen[bytes]:
+    def _start(self, home: Path, port: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         places = {
             "JUPYTERLAB_SETTINGS_DIR": "settings",
             "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
@@ -57,13 +61,13 @@ class Lab:
             "JUPYTER_DATA_DIR": "data",  # the trust of notebooks too: nothing here is trusted at first
             "IPYTHONDIR": "ipython",
         }
-        env = os.environ | {name: str(home / folder) for name, folder in places.items()}
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-        command += [f"--port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={self.root}"]
+        env = os.environ | {name: str(home / folder) for name, folder in places.items()} | {"BROWSER": "echo"}
+        command = [sys.executable, "-m", "jupyterlab", *arguments, "--allow-root", "--ip=127.0.0.1"]
+        command += [f"--port={port}", "--ServerApp.port_retries=0"]
         command += ["--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"]
         command += ["--LabApp.expose_app_in_browser=True"]
         with self.log.open("wb") as log:
-            return subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
+            return subprocess.Popen(command, env=env, cwd=self.root, stdout=log, stderr=subprocess.STDOUT)
 
     def _wait(self, seconds: float = 120) -> None:
         end = time.monotonic() + seconds

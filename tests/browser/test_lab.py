@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from pathlib import Path
 
 import make_words
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
+from tests.machine import ROOT, project_files
 from tests.test_words import CELL
 
 pytestmark = pytest.mark.browser
@@ -58,6 +61,38 @@ def test_a_word_leads_to_the_cell_that_introduces_it(lab: Lab, page: Page) -> No
         arg=cell,
         timeout=30_000,
     )
+
+
+def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -> None:
+    """The first notebook opens by itself, and a link of each kind in it opens what it names."""
+    for path in project_files():
+        copy = tmp_path / "root" / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (arguments,) = re.findall(r"^python3 .* -m jupyterlab (.*)$", readme, re.MULTILINE)
+    first = "notebooks/00_start_here.ipynb"
+    lab = Lab(tmp_path, arguments.split())
+    try:
+        (redirect,) = tmp_path.glob("data/runtime/*file-to-run*.html")
+        assert f'url={lab.url}/lab/tree/{first}"' in redirect.read_text(encoding="utf-8")
+        open_notebook(page, lab, first)
+        for link, opened, shown in (
+            ("#46-or-828", first, "46 or 828"),
+            ("/notebooks/01_four_heads.ipynb", "notebooks/01_four_heads.ipynb", "01 · Four heads by hand"),
+            ("/helpers/recording/diary.py", "helpers/recording/diary.py", "A diary that the shipped"),
+            ("/README.md", "README.md", "Watch It Decode"),
+        ):
+            page.locator(".lm-TabBar-tab", has_text="00_start_here.ipynb").first.click()
+            selector = f'.jp-NotebookPanel:not(.lm-mod-hidden) .jp-RenderedMarkdown a[href*="{link}"]'
+            page.locator(selector).first.dispatch_event("click")  # an anchor shows under the mouse only
+            page.wait_for_function(
+                "(path) => jupyterapp.shell.currentWidget.context?.path === path", arg=opened
+            )
+            expect(page.get_by_text(shown).locator("visible=true").first).to_be_in_viewport(timeout=20_000)
+    finally:
+        page.goto("about:blank")
+        lab.stop()
 
 
 def test_runs_saves_and_opens_again(lab: Lab, page: Page) -> None:
