@@ -43,18 +43,3 @@ def test_what_is_no_size_is_refused(wrong: Any) -> None:
         for both in ((wrong, 1.0), (1.0, wrong)):
             with pytest.raises(ValueError, match="expected a finite number over 0"):
                 make(*both)
-
-
-def test_a_step_of_several_users_by_hand() -> None:
-    """Llama-3.1-8B: 15.01 GB read, 131,072 bytes of rows a token; 65 users of 8,192 tokens fit."""
-    model = MODELS["Llama-3.1-8B"]
-    rows = 8192 * 131_072
-    assert roofline.batch_step(model, H100, 1, 8192, 16) == pytest.approx(
-        (15.01e9 + rows) / 3.35e12, rel=1e-3
-    )
-    assert roofline.batch_step(model, H100, 65, 8192, 16) is not None
-    assert roofline.batch_step(model, H100, 66, 8192, 16) is None
-    crowd = (
-        320 * rows * 3 / 16 / 3.35e12 + 2 * 7.505e9 * 320 / 989.4e12
-    )  # arithmetic takes longer than weights
-    assert roofline.batch_step(model, H100, 320, 8192, 3) == pytest.approx(crowd, rel=1e-3)

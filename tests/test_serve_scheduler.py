@@ -273,15 +273,27 @@ def test_how_full_the_pages_were() -> None:
 
 MACHINE = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], speed=0.5, link=1e9, slots=4, budget=100)
 ROW = 131_072  # bytes of one token
+ASKED = [(0.0, Request(0, [0] * 3, 2))]
 
 
-def test_a_step_takes_as_long_as_its_bytes_or_its_arithmetic_at_half_the_speed() -> None:
+def test_a_step_of_a_fleet_is_step_time_at_its_speed() -> None:
     read = 2 * (8_030_261_248 - 128_256 * 4096) + 3 * ROW  # the weights but for the embedding, and three rows
     assert MACHINE.seconds([(1, 1), (1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-9)
-    pairs = 1000 * 1001 // 2 * 4 * 4096 * 32  # operations of attention, in all layers
-    assert MACHINE.seconds([(1000, 1000)]) == pytest.approx(2 * (15.01e12 + pairs) / 989.4e12, rel=1e-3)
-    tied = replace(MACHINE, model=MODELS["SmolLM2-135M"])  # its embedding is its readout, too
-    assert tied.seconds([(1, 1)]) == pytest.approx(2 * (2 * 134_515_008 + 23_040) / 3.35e12, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: together(MACHINE, ASKED, 0), "machines is 0"),
+        (lambda: apart(MACHINE, ASKED, -1, 1), "machines is -1"),
+        (lambda: simulate(Scheduler(PageManager(9), 1), ASKED, lambda _: math.nan), "a step takes nan"),
+        (lambda: simulate(Scheduler(PageManager(9), 1), [(math.nan, ASKED[0][1])], len), "arrives at nan"),
+        (lambda: Times(0.0).tpot, "no token has come yet"),
+    ],
+)
+def test_a_fleet_or_a_clock_that_cannot_be(use: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        use()
 
 
 def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:

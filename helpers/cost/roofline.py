@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import is_number
-from helpers.cost.bytes import cache_nbytes, read_by_step, users_that_fit
+from helpers.cost.bytes import read_by_step
 from helpers.cost.models import Card, PublishedModel
 
 if TYPE_CHECKING:
@@ -134,16 +134,3 @@ def batch_at_ridge(machine: Limits, element_bytes: float) -> int:
     matrix: so this is the least, and a real matrix takes some more.
     """
     return math.ceil(ridge(machine) * element_bytes / 2)
-
-
-def batch_step(model: PublishedModel, card: Card, users: int, tokens: int, row_bits: float) -> float | None:
-    """Return the least seconds of a decode step of a dense model for several users; None if they do not fit.
-
-    Rows ÷ bandwidth + the longer of arithmetic and weights ÷ bandwidth; weights have 16 bits, rows `row_bits`
-    a number. Attention's own arithmetic is left out: it is done while the rows are read.
-    """
-    rows = cache_nbytes(model.layers, tokens) * row_bits / 16
-    if users > users_that_fit(card.memory_nbytes, 2 * model.n_parameters, rows):
-        return None
-    weights = Work(2 * model.n_read * users, 2 * model.n_read)
-    return users * rows / card.bytes_per_second + seconds_at_least(weights, card)

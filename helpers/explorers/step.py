@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.cost.bytes import read_by_step
 from helpers.cost.models import CARDS, MODELS
-from helpers.cost.roofline import Work, bound_by, seconds_at_least
+from helpers.cost.step import StepTime, step_time
 from helpers.explorers.explorer import Explorer, Grid, Line, knob, pick
 from helpers.explorers.users import BITS, sizes
 
@@ -15,16 +14,13 @@ TOKENS = [1, 100, 500, 1000, 2000, 8000, 32_000, 128_000]
 USERS = (1, 2, 4, 8, 16, 32, 64, 128, 296, 512, 1024)
 
 
-def work_of_step(model: str, bits: float, tokens: int, users: int) -> tuple[Work, int]:
-    """Return the work of one decode step of all users, and how many of its bytes are those of rows."""
-    chosen = MODELS[model]
-    read = read_by_step(chosen, tokens, users=users, weight_bytes=bits, row_bytes=bits)
-    pairs = 4 * tokens * chosen.n_layers * chosen.n_heads * chosen.head_dim
-    return Work(users * (2 * chosen.n_read + pairs), sum(read.values())), read["rows"]
+def time_of_step(card: str, model: str, bits: float, tokens: int, users: int) -> StepTime:
+    """Return the lower bound of a decode step; bits are bytes of a number."""
+    return step_time(MODELS[model], CARDS[card], tokens, users, weight_bits=8 * bits, row_bits=8 * bits)
 
 
 class StepOnCard(Explorer):
-    """The least that a decode step can take on a card: bytes over bandwidth, operations over the peak."""
+    """The lower bound of a decode step on a card, by `step_time`."""
 
     title = "Explorer: a decode step on a card, by model, number format, tokens and users"
 
@@ -38,31 +34,28 @@ class StepOnCard(Explorer):
             "users": pick("users", USERS, 64),
         }
 
-    def grid(self, card: str, **settings: Any) -> Grid:
-        work, rows = work_of_step(**settings)
-        chosen = CARDS[card]
+    def grid(self, **settings: Any) -> Grid:
+        time = time_of_step(**settings)
         seconds = {
-            "to read the weights": (work.nbytes - rows) / chosen.bytes_per_second,
-            "to read the rows": rows / chosen.bytes_per_second,
-            "to do the arithmetic": work.operations / chosen.flops_per_second,
+            "to read the weights": time.weights,
+            "to read the rows": time.rows,
+            "to compute": time.products + time.attention,
         }
         bars = [((one / max(seconds.values()), "work"),) for one in seconds.values()]
-        told = (
-            "Weights and rows are read one after the other, the arithmetic is done beside it, as fast as on "
-            "16-bit numbers. Starting operators is left out."
+        message = (
+            "Rows are read, then weights, and the card computes beside that, as fast as on 16-bit numbers. "
+            "Launch overhead is left out."
         )
         numbers = [f"{1000 * one:,.3g} ms" for one in seconds.values()]
-        return Grid([*map(Line, seconds, bars, numbers)], told)
+        return Grid([*map(Line, seconds, bars, numbers)], message)
 
     def say(self, card: str, **settings: Any) -> str:
-        work, _ = work_of_step(**settings)
-        chosen, users = CARDS[card], settings["users"]
-        seconds = seconds_at_least(work, chosen)
-        each = f", {users / seconds:,.0f} of all users together" if users > 1 else ""
+        time, users = time_of_step(card, **settings), settings["users"]
+        each = f", {time.throughput:,.0f} of all users together" if users > 1 else ""
         room = "" if fits_on(card, **settings) else f" Weights and rows do not fit on one {card}."
         return (
-            f"At least {1000 * seconds:,.3g} ms a step, {1 / seconds:,.0f} tokens a second{each}; bound by "
-            f"the {bound_by(work, chosen)}.{room}"
+            f"At least {1000 * time.total:,.3g} ms a step, {time.per_user:,.0f} tokens a second{each}; "
+            f"{time.bound}.{room}"
         )
 
 

@@ -1,7 +1,8 @@
 """A fleet on paper: the scheduler on one or many machines and a clock of its own; no model runs.
 
-A step takes a share of what the card can do at best, by bytes and arithmetic. Machines do both prefill and
-decode, or some do the one and some the other, and rows travel between them. Requests are dealt out in turn.
+A step takes what `cost.step_time` says at a share of the bandwidth and the compute of the card, with the LM
+head on every token. Machines do both prefill and decode, or some do the one and some the other, and rows
+travel between them. Requests are dealt out in turn.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from helpers.arguments import check_whole
 from helpers.cost.models import Card, PublishedModel
-from helpers.cost.roofline import Work, seconds_at_least
+from helpers.cost.step import step_time
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
@@ -31,6 +33,7 @@ class Machine:
         link: bytes a second to another machine.
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most.
+        overlap: rows are read while matrices multiply.
     """
 
     model: PublishedModel
@@ -39,9 +42,10 @@ class Machine:
     link: float
     slots: int
     budget: int
+    overlap: bool = True
 
     def step(self, plan: Plan) -> float:
-        """Return the seconds of a step: weights and all rows read once, the arithmetic of all its tokens."""
+        """Return the seconds of a step, by `step_time`."""
         return self.seconds([(n, one.n_run + n) for one, n in plan])
 
     def decode_step(self, plan: Plan) -> float:
@@ -50,19 +54,22 @@ class Machine:
 
     def seconds(self, texts: Iterable[tuple[int, int]]) -> float:
         """Return the seconds of a step that runs, of each text, so many tokens, the newest of so many."""
-        model, tokens, rows, pairs = self.model, 0, 0, 0
-        for new, length in texts:
-            tokens, rows = tokens + new, rows + length
-            pairs += new * length - new * (new - 1) // 2  # of a query and a key
-        weights = 2 * model.n_read  # bytes; operations a token
-        operations = tokens * weights + 4 * pairs * model.n_layers * model.n_heads * model.head_dim
-        read = weights + rows * model.cache_nbytes_per_token()
-        return seconds_at_least(Work(operations, read), self.card) / self.speed
+        pairs = [(length - new, new) for new, length in texts]
+        return step_time(
+            self.model,
+            self.card,
+            pairs,
+            logits=None,
+            overlap=self.overlap,
+            bandwidth_reached=self.speed,
+            compute_reached=self.speed,
+        ).total
 
     def serve(
         self, arrivals: Arrivals, n: int, seconds_of: Callable[[Plan], float], watched: int | None = None
     ) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of all, or of those on a few."""
+        check_whole("machines", n)
         longest_text = max(len(request.prompt) + request.max_new for _, request in arrivals)
         times: dict[Hashable, Times] = {}
         for first in range(min(n, watched or n)):

@@ -1,0 +1,113 @@
+"""The one equation of a step, by hand: Llama-3.1-8B on an H100.
+
+3.35e12 bytes and 989.4e12 operations a second; 15,009,849,344 bytes of weights, half as many numbers,
+131,072 bytes of rows a token, 32 layers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helpers.cost.bytes import Full, State, Window
+from helpers.cost.models import CARDS, MODELS
+from helpers.cost.roofline import Roof
+from helpers.cost.step import pairs_of, step_time
+from helpers.model import shipped
+
+LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
+W, R = 15_009_849_344 / 3.35e12, 131_072 / 3.35e12  # seconds to read the weights, and a token's rows
+P = (
+    15_009_849_344 / 989.4e12
+)  # to compute with all weights, for one token: 2 operations, and 2 bytes a number
+HEAD = 2 * 128_256 * 4096 / 989.4e12  # of it, the LM head
+PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all heads and layers
+
+
+@pytest.mark.parametrize(
+    ("tokens", "users", "more", "total", "bound"),
+    [
+        (100, 1, {}, 101 * R + W, "memory-bound"),
+        (500, 512, {}, 512 * (501 * R + P), "memory-bound"),  # 17.80 ms
+        (500, 512, {"overlap": True}, 512 * 501 * R + W, "memory-bound"),  # 14.52 ms
+        (1, 512, {}, 512 * (2 * R + P), "compute-bound"),
+        (0, 1, {"new_tokens": 2000}, 2000 * (P - HEAD) + HEAD + 2001 * 1000 * PAIR, "compute-bound"),
+        (99, 1, {"new_tokens": 5, "logits": 5}, 104 * R + W, "memory-bound"),
+        (99, 100, {"new_tokens": 5, "logits": None}, 10400 * R + 500 * P, "compute-bound"),
+        (100, 1, {"weight_bits": 4, "row_bits": 8}, 101 * R / 2 + W / 4, "memory-bound"),
+        (100, 1, {"bandwidth_reached": 0.5, "launch": 1e-3}, 2 * (101 * R + W) + 1e-3, "memory-bound"),
+        (1, 512, {"compute_reached": 0.5}, 512 * (2 * R + 2 * P), "compute-bound"),
+        (100, 1, {"cards": 4, "collective": 1e-5}, (101 * R + W) / 4 + 64e-5, "memory-bound"),
+        (100, 1, {"collective": 1e-5}, 101 * R + W, "memory-bound"),  # nothing to add up on one card
+        (
+            [(0, 300), (100, 1)],
+            1,
+            {},
+            (45_150 + 101) * PAIR + W,
+            "memory-bound",
+        ),  # a chunk beside a decode step
+    ],
+)
+def test_the_equation_by_hand(tokens: Any, users: int, more: Any, total: float, bound: str) -> None:
+    step = step_time(LLAMA, H100, tokens, users, **more)
+    assert (step.total, step.bound) == (pytest.approx(total), bound)
+    texts = users * (len(tokens) if isinstance(tokens, list) else 1)
+    assert step.throughput == pytest.approx(texts * step.per_user)
+    assert step.per_user * step.total * texts == pytest.approx(
+        sum(new for _, new in tokens) if isinstance(tokens, list) else users * more.get("new_tokens", 1)
+    )
+
+
+@pytest.mark.parametrize("name", [*MODELS])
+def test_more_work_takes_longer_and_a_better_card_does_not(name: str) -> None:
+    def total(tokens: int = 100, users: int = 8, card: Any = H100, **more: Any) -> float:
+        return step_time(MODELS[name], card, tokens, users, **more).total
+
+    more = [total(10_000), total(users=900), total(new_tokens=500), total(launch=1e-3)]
+    worse = [total(bandwidth_reached=0.5), total(compute_reached=0.5), total(weight_bits=32)]
+    assert all(one >= total() for one in more + worse)
+    assert total(tokens=10_000, users=900) > total()
+    assert total(overlap=True, users=400) <= total(users=400)
+    twice = Roof(2 * H100.flops_per_second, 2 * H100.bytes_per_second)
+    assert total(card=twice) == pytest.approx(total() / 2) == pytest.approx(total(cards=2))
+
+
+def test_a_model_of_ours_and_layers_of_other_kinds() -> None:
+    ours = shipped.CONFIG
+    here = Roof(1e30, 1.0)
+    assert step_time(ours, here, 9, weight_bits=32).weights == 4 * ours.n_parameters
+    for layer, new, before in ((Window(1, 1, 1, 4), 5, 9), (Window(1, 1, 1, 4), 6, 0), (Full(1, 1, 1), 3, 2)):
+        most = getattr(layer, "window", 99)
+        assert pairs_of(layer, before, new) == sum(min(most, before + n) for n in range(1, new + 1))
+    assert pairs_of(State(5), 7, 3) == 3
+
+
+def test_experts_are_read_once_by_those_who_choose_them() -> None:
+    expert = 24 * 3 * (2880 * 2880 + 2880)  # three matrices and their biases in each layer
+    one, two, many = (
+        step_time(MODELS["gpt-oss-20b"], Roof(1e30, 1.0), 0, new_tokens=n).weights / 2 for n in (1, 2, 10_000)
+    )
+    assert two - one == pytest.approx(4 * (28 / 32) * expert)  # 28 of 32 are not yet read
+    assert many - one == pytest.approx(28 * expert)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"users": 0}, "users is 0"),
+        ({"new_tokens": 0}, "new_tokens is 0"),
+        ({"cards": 1.5}, "cards is 1.5"),
+        (
+            {"bandwidth_reached": 1.2},
+            "bandwidth_reached is 1.2; expected a finite number, over 0 and at most 1",
+        ),
+        ({"compute_reached": 0}, "compute_reached is 0"),
+        ({"row_bits": 0}, "row_bits is 0"),
+        ({"launch": -1}, "launch is -1"),
+        ({"tokens": -1}, "tokens is -1"),
+    ],
+)
+def test_what_is_no_step_is_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        step_time(**{"model": LLAMA, "card": H100, "tokens": 1} | wrong)
