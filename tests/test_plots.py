@@ -36,7 +36,7 @@ from helpers.trace import Trace, spread
 from tests.pictures import boxes, check_form
 from tests.pictures import words as words_of
 
-SHORT, NORMAL, LONG = record_toy(max_new=3, ban_eos=True), record_toy(), record_toy(ban_eos=True)
+NORMAL, LONG = record_toy(), record_toy(ban_eos=True)
 ODD = [
     "<img src=x onerror=alert(1)>",
     "$x_1^2$",
@@ -51,9 +51,6 @@ ODD_TRACE = record_toy(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], 
 DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Grandmother . Found by".split()
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    "pause": lambda: plots.pause_and_drip(SHORT),
-    "pause, 8 passes": lambda: plots.pause_and_drip(LONG),
-    "pause, 1 token": lambda: plots.pause_and_drip(record_toy(["so"], max_new=1)),
     "strips": lambda: plots.row_strips(NORMAL, 3),
     "strips, decode": lambda: plots.row_strips(NORMAL, 4),
     "strips, nothing to pick": lambda: plots.row_strips(NORMAL, 0),
@@ -88,9 +85,7 @@ def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
 
 
-@pytest.mark.parametrize(
-    "draw", [plots.pause_and_drip, partial(plots.row_strips, token=7), plots.four_grids, plots.triangle]
-)
+@pytest.mark.parametrize("draw", [partial(plots.row_strips, token=7), plots.four_grids, plots.triangle])
 def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
@@ -161,22 +156,6 @@ def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest
         {"image/png": picture.png(), "text/plain": picture.alt},
         {"text/html": picture.html(), "text/plain": " "},
     ]
-
-
-@pytest.mark.parametrize("trace", [SHORT, NORMAL, LONG])
-def test_pause_and_drip_is_as_wide_as_the_work(trace: Trace) -> None:
-    picture, passes = plots.pause_and_drip(trace), trace.run("cached").steps
-    positions, kept = [p.counts["positions"] for p in passes], [p.parts[0].kept[1] for p in passes]
-    chosen = [trace.sequences[0].tokens[p.parts[0].out[0].chosen].text for p in passes]
-    for figure in (picture.figure, picture.narrow):
-        blocks, rows = boxes(figure, "query fill"), boxes(figure, "key fill")
-        widths = [box.get_width() + 3 for box in blocks]
-        assert widths == pytest.approx([widths[-1] * n / positions[-1] for n in positions])
-        ends = [box.get_x() + box.get_width() + 1.5 for box in blocks]
-        assert [row.get_x() - 2 for row in rows] == pytest.approx([ends[0]] * 4 + ends[1:])
-        assert len(rows) == len(boxes(figure, "value fill")) == kept[-1]
-        assert {str(n) for n in kept} | set(chosen) <= set(words_of(figure))
-        assert "work: tokens run, not seconds" in words_of(figure)
 
 
 def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
@@ -292,7 +271,6 @@ def test_by_looked_at_the_name_before_it_came() -> None:
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.pause_and_drip(record_toy(max_new=10, ban_eos=True)), "13 tokens to run; expected"),
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
         (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),

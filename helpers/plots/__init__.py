@@ -16,7 +16,7 @@ from helpers.plots.measured import loss_curve
 from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
-from helpers.plots.passes import pause_and_drip, triangle
+from helpers.plots.passes import triangle
 from helpers.plots.same_prompt import hidden_keys, in_blocks, tie
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import fading, kept_rows, variants

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import LARGE, SMALL, counted, listed, need, numbered, shorten, text_width, told
+from helpers.drawing.words import LARGE, SMALL, counted, need, numbered, shorten, told
 from helpers.trace import Pass, Run, Trace, spread
 
 
@@ -16,106 +14,6 @@ def pass_names(passes: list[Pass]) -> list[str]:
         decoded += p.phase == "decode"
         names.append(f"decode {decoded}" if p.phase == "decode" else p.phase)
     return names
-
-
-def pause_and_drip(trace: Trace) -> Picture:
-    """Draw a reply as a reader sees it, a pause and then a drip of words, over the rows that are kept.
-
-    Args:
-        trace: has a run "cached"; up to 12 tokens run in it can be drawn.
-
-    Returns:
-        One axis of work: a block for each pass, as wide as the tokens it ran, a word over the end of
-        each, and under it the rows of the cache.
-
-    Raises:
-        ValueError: the run is too long to draw.
-    """
-    passes, tokens = trace.run("cached").steps, trace.sequences[0].tokens
-    widths = [p.counts["positions"] for p in passes]
-    kept = [p.parts[0].kept[1] for p in passes]
-    words = [tokens[p.parts[0].out[0].chosen].text for p in passes]
-    got = f"the run has {sum(widths)} tokens to run"
-    need(sum(widths) <= 12, f"{got}; expected at most 12: record with max_new=3")
-
-    def draw(sheet: Sheet) -> None:
-        left, aside = 20.0 if sheet.narrow else 112.0, min(56, text_width(words[-1][:9]) / 2 + 14)
-        unit = (sheet.width - left - aside) / sum(widths)
-        edges = [left + unit * sum(widths[:n]) for n in range(len(widths) + 1)]
-        top = _words_over(sheet, edges, words)
-        _work_axis(sheet, edges, widths, top)
-        stairs = _kept_heading(sheet, top)
-        for p, end in zip(passes, edges[1:], strict=True):
-            for token in spread(p.parts[0].written):
-                _cached_row(sheet, tokens[token].text, end, sheet.width - 14, stairs + 25 * token)
-        below = max(stairs + 25 * kept[-1], sheet.bottom if sheet.narrow else stairs + 80) + 14
-        sheet.note(edges[1] - 6, below, "rows kept", at="right")
-        for end, rows in zip(edges[1:], kept, strict=True):
-            sheet.text(end + 4, below, str(rows), bold=True)
-
-    alt = (
-        f"Work runs to the right, counted in tokens run and not in seconds. You press Enter. "
-        f"Prefill runs {counted(widths[0], 'token')} in one wide block: the pause. "
-        f"Then {counted(len(passes) - 1, 'thin block')} of one token each: the drip. "
-        f"{counted(len(passes), 'pass')}, {counted(len(words), 'word')} "
-        f"({listed([told(word) for word in words])}), one at the end of each pass. "
-        f"Rows kept in the cache after each pass: {listed([str(n) for n in kept])}."
-    )
-    return Picture(draw, alt)
-
-
-def _words_over(sheet: Sheet, edges: list[float], words: list[str]) -> float:
-    """Write each word over the end of its pass, on two levels if need be; return the blocks' top."""
-    step = min((b - a for a, b in pairwise(edges[1:])), default=88.0)
-    wide = [text_width(word[:100]) + 10 for word in words]
-    levels = 1 if max(wide) <= step - 6 else 2
-    top = 70.0 + 30 * levels
-    for name, x, to in (("the pause", edges[0], edges[1]), ("the drip", edges[1], edges[-1])):
-        if to > x:
-            sheet.line((x + 5, 40), (x + 5, 34), (to - 5, 34), (to - 5, 40), colour="soft")
-            sheet.text((x + to) / 2, 19, name, at="center", bold=True)
-    for n, (end, word, room) in enumerate(zip(edges[1:], words, wide, strict=True)):
-        y = 66.0 + 30 * (levels == 2 and n % 2 == 0)
-        width = max(34.0, min(room, step * levels - 6))
-        sheet.line((end, y + 13), (end, top), colour="generated", width=1.6)
-        sheet.chip(end, y, word, width=width, fill="generated fill", edge="generated")
-    return top
-
-
-def _work_axis(sheet: Sheet, edges: list[float], widths: list[int], top: float) -> None:
-    """Blocks of the passes on the axis of work, and where there is room the key that starts them."""
-    if not sheet.narrow:
-        sheet.note(52, top - 5, "you press", at="center")
-        sheet.box(18, top + 8, 68, 36, fill="panel", edge="soft", radius=6, line=1.2)
-        sheet.text(52, top + 26, "Enter", at="center", bold=True)
-    for n, (x, to, positions) in enumerate(zip(edges, edges[1:], widths, strict=False)):
-        sheet.box(x + 1.5, top, to - x - 3, 52, fill="query fill", edge="query", radius=5, line=1.2)
-        roomy = to - x > 70
-        name = "prefill" if n == 0 else f"decode {n}" if roomy else f"d{n}"
-        told_of = counted(positions, "token") + (" together" if positions > 1 and to - x > 130 else "")
-        sheet.text((x + to) / 2, top + 17, name, at="center", size=SMALL, bold=True)
-        sheet.text((x + to) / 2, top + 37, told_of if roomy else str(positions), at="center", size=SMALL)
-    sheet.arrow(edges[0], top + 68, sheet.width - 14, top + 68, "soft")
-    sheet.note(edges[0], top + 86, "work: tokens run, not seconds")
-
-
-def _kept_heading(sheet: Sheet, top: float) -> float:
-    """Say what the staircase is, beside it or above it; return where it begins."""
-    heading, lines = "kept in the cache", ["a row for each", "token that has run:", "a key over a value"]
-    if sheet.narrow:
-        lines = ["a row for each token that has run,", "its key over its value"]
-    y = top + (118 if sheet.narrow else 134)
-    sheet.text(18, y, heading, bold=True)
-    for n, line in enumerate(lines):
-        sheet.note(18, y + 22 + 19 * n, line)
-    return y + 56 if sheet.narrow else y - 9
-
-
-def _cached_row(sheet: Sheet, word: str, x: float, to: float, y: float) -> None:
-    """One row of the cache, its K over its V, from when it was made."""
-    sheet.box(x + 2, y, to - x - 2, 10, fill="key fill", edge="key", radius=2, line=0.8)
-    sheet.box(x + 2, y + 10, to - x - 2, 10, fill="value fill", edge="value", radius=2, line=0.8)
-    sheet.text(x - 6, y + 10, shorten(word, 84, SMALL), at="right", size=SMALL)
 
 
 def times_scored(run: Run, n_tokens: int) -> list[list[int]]:

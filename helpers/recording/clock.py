@@ -131,11 +131,6 @@ class TimedReply:
     ms: list[float]  # what each word took, the fastest of its tries
     rows: list[int]  # kept in each layer once it had come
 
-    @property
-    def total_ms(self) -> float:
-        """From Enter to the last word."""
-        return sum(self.ms)
-
 
 def time_replies(
     model: Transformer, tokenizer: Tokenizer, prompt: str, max_new: int = 8, turns: int = 7

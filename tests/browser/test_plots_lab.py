@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 DRAW = """from helpers import plots
 from helpers.recording.toy import record_toy
 
-plots.pause_and_drip(record_toy(max_new=3, ban_eos=True))"""
+plots.triangle(record_toy(max_new=3, ban_eos=True))"""
 # Which pictures are in sight, the smallest letters as seen, and words of a hidden figure that leak out.
 SEEN = """() => {
   const seen = (e) => e.checkVisibility() && e.getBoundingClientRect().width > 1;
