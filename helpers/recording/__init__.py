@@ -1,1 +1,1 @@
-"""Run a decoder and write down what it does: `toy.record_toy`, `model.record_model`, `watch.record_reply`."""
+"""Run a decoder and write down what it does: `toy.record_toy`, `model.record_model`."""
