@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import io
+import os
 import re
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +20,7 @@ from PIL import Image
 from helpers.drawing.canvas import NARROW, NARROW_BELOW, SHARPNESS, WIDE
 from helpers.drawing.svg import PALETTE, Renderer
 from helpers.plots import Picture
+from tests.machine import ROOT
 
 
 class _Listener(Renderer):
@@ -95,3 +98,24 @@ def check_form(picture: Picture, again: Picture) -> None:
     assert picture.alt.endswith(".")
     assert "\n" not in picture.alt
     assert "0x" not in picture.alt
+
+
+FIGURES = ROOT / "tests/figures.txt"
+
+
+def check_words(part: str, pictures: Mapping[str, Picture]) -> None:
+    """Raise unless each figure says, in words and in order, what `figures.txt` has of it.
+
+    After a change that is meant: `WRITE_FIGURES=1 python -m pytest -n0 -k say_what`, and look at the diff.
+    """
+    now = {
+        f"{part}, {name}": " ".join(f"{picture.alt} | {' · '.join(words(picture.figure))}".split())
+        for name, picture in pictures.items()
+    }
+    kept = dict(line.split(": ", 1) for line in FIGURES.read_text(encoding="utf-8").splitlines())
+    others = {name: line for name, line in kept.items() if not name.startswith(f"{part}, ")}
+    if os.environ.get("WRITE_FIGURES"):
+        lines = sorted((others | now).items())
+        FIGURES.write_text("".join(f"{name}: {line}\n" for name, line in lines), encoding="utf-8")
+    else:
+        assert others | now == kept

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache, partial
-from itertools import pairwise
 from typing import Any
 
 import IPython.display
@@ -21,7 +20,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 from helpers import plots
@@ -32,8 +30,8 @@ from helpers.plots.passes import _shade, times_scored
 from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.mistakes import mistakes
 from helpers.recording.toy import record_toy
-from helpers.trace import Trace, spread
-from tests.pictures import boxes, check_form
+from helpers.trace import Trace
+from tests.pictures import boxes, check_form, check_words
 from tests.pictures import words as words_of
 
 NORMAL, LONG = record_toy(), record_toy(ban_eos=True)
@@ -78,6 +76,10 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
 @cache
 def picture_of(name: str) -> plots.Picture:
     return PICTURES[name]()
+
+
+def test_figures_say_what_they_said() -> None:
+    check_words("Part I", {name: picture_of(name) for name in PICTURES})
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -167,105 +169,12 @@ def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
         assert {"12.5", "5", "10", "9", "= (20 + 5) / 2", "= (10 + 20 + 1 + 5) / 4"} <= set(words_of(figure))
 
 
-def test_row_strips_of_a_row_with_nothing_to_pick() -> None:
-    picture = picture_of("strips, nothing to pick")
-    assert "nothing to pick" in words_of(picture.figure)
-    assert "even: nothing to pick, context 0" in picture.alt
-
-
-def test_four_grids_shows_the_table_and_both_uses() -> None:
-    picture = picture_of("grids")
-    assert (
-        "Today: 0, 10, 10, 10; weather: 20, 20, 10, 15; is: 20, 1, 10, 10.33; so: 12.5, 5, 10, 9."
-        in picture.alt
-    )
-    assert "all 4 lines have a target (weather, is, so and nice)" in picture.alt
-    assert picture.alt.endswith("only the last line is used, and gives nice.")
-    for figure in (picture.figure, picture.narrow):
-        assert len(boxes(figure, "query")) == 22  # 4 of even (two of them so's), newest and first, 10 of all
-        assert words_of(figure).count("nice") == 2
-        assert "10.33" in words_of(figure)
-
-
-@pytest.mark.parametrize(("run", "total"), [("uncached", 276), ("cached", 66)])
-def test_triangle_counts_what_the_recorder_counted(run: str, total: int) -> None:
-    picture = plots.triangle(LONG, run)
-    assert sum(p.counts["pairs"] for p in LONG.run(run).steps) == total
-    often = [8, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1] if run == "uncached" else [1] * 11
-    digits = [int(text) for text in words_of(picture.figure) if text.isdigit()]
-    rows = [n for row, times in enumerate(often, 1) for n in (row, *[times] * row)]  # heads of columns, cells
-    assert digits == [total, *rows]
-    assert ("each cell once" in words_of(picture.figure)) == (run == "cached")
-    assert ["nice 1", "nice 7"] == [w for w in words_of(picture.narrow) if w in ("nice", "nice 1", "nice 7")]
-
-
 def test_triangle_counts_and_does_not_compute() -> None:
     trace = copy.deepcopy(LONG)
     decode = trace.run("uncached").steps[1].parts[0]
     decode.visible[-1] = [(1, 5)]  # as if the first token had been dropped from one query's sight
     assert times_scored(trace.run("uncached"), 11)[4] == [6, 7, 7, 7, 7]
     assert "Total 275 pairs over 66 cells, 209 of them again." in plots.triangle(trace).alt
-
-
-@pytest.mark.parametrize("name", ["cached", "uncached"])
-def test_triangle_is_shaded_by_pass_or_by_count(name: str) -> None:
-    run = LONG.run(name)
-    new = [spread(p.parts[0].new) for p in run.steps]
-    shades = [
-        {_shade(run, token, 8 - n if name == "uncached" else 1)[0] for token in tokens}
-        for n, tokens in enumerate(new)
-    ]
-    assert all(len(one) == 1 for one in shades)
-    assert all(a != b for a, b in pairwise(shades))
-
-
-def test_the_diary_s_figures_show_what_was_recorded() -> None:
-    lines = load_lines()
-    shown = words_of(plots.chances(lines.words, lines.chances).figure)
-    assert [word for word in shown if word in lines.words] == lines.words
-    assert [shown.count(number) for number in ("<1", "73", "88")] == [1, 1, 1]
-    picture = plots.targets_and_weights(load_diary(), lines.chances, head=2)
-    assert "in looks most at Oslo (1.00), target Oslo, 100%" in picture.alt
-    assert [words_of(picture.figure).count(word) for word in ("Mia", "lives")] == [
-        4,
-        0,
-    ]  # name, column, target, out
-    alt = plots.words_not_said(load_diary(), 2).alt
-    assert "word 2, fox: cat 20, bird 20, fox 20, dog 20, horse 19." in alt
-
-
-def test_caches_frames_what_is_not_as_in_the_right_one() -> None:
-    figure = plots.caches(mistakes()).figure
-    heavy = [box for box in figure.findobj(FancyBboxPatch) if box.get_linewidth() > 2]
-    assert len(heavy) == 3 + 1 + 4, "three new positions; another word; a row too many and what follows it"
-    assert len(boxes(figure, "value fill")) == 4 * 4 + 5
-    assert [word for word in words_of(figure) if word == "<eos>"] == ["<eos>"] * 3
-
-
-def test_looks_and_rules_say_where() -> None:
-    alt = plots.looks(load_lines().looks).alt
-    assert [f"1.00 on {name}, word {n};" in alt for name, n in (("Ben", 1), ("Noah", 8), ("Uma", 11))] == [
-        True
-    ] * 3
-    alt = plots.picked_and_seen("even").alt
-    assert "even picks, from Today: weather and so;" in alt
-    assert "from is: Today, weather and is;" in alt
-
-
-def test_name_weights_labels_the_largest() -> None:
-    picture = picture_of("names")
-    for figure in (picture.figure, picture.narrow):
-        assert [w for w in words_of(figure) if w[0].isdigit()] == ["0.90"]
-        assert [box.get_height() / 30 for box in boxes(figure, "query")] == pytest.approx([0.9, 0.05, 0.05])
-    assert picture.alt.endswith("The largest, 0.90, is on Grandmother, word 16.")
-
-
-def test_by_looked_at_the_name_before_it_came() -> None:
-    picture = picture_of("looked at")
-    for figure in (picture.figure, picture.narrow):
-        assert [w for w in words_of(figure) if w[0].isdigit()] == ["0.14", "0.86"]
-        assert words_of(figure)[-1] == "Mia"
-    assert picture.alt.endswith("The largest, 0.86, is on Mia, word 12. Then comes Mia.")
 
 
 @pytest.mark.parametrize(

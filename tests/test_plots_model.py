@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
 from helpers import plots
 from helpers.check.n15 import multiplications
@@ -24,7 +22,7 @@ from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
 from helpers.recording.clock import TimedReply
 from helpers.recording.kept import Kept
-from tests.pictures import boxes, check_form, curves, texts, words
+from tests.pictures import boxes, check_form, check_words, texts, words
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
 MOVES = {"norm": OWN, "projection": OWN, "rotation": OWN, "attention": CAUSAL, "MLP": OWN}
@@ -174,19 +172,13 @@ def both(name: str) -> list[Any]:
     return [picture_of(name).figure, picture_of(name).narrow]
 
 
+def test_figures_say_what_they_said() -> None:
+    check_words("later", {name: picture_of(name) for name in PICTURES})
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
-
-
-def test_who_moves_counts_and_colours_what_crosses() -> None:
-    picture = picture_of("moves")
-    for figure in both("moves"):
-        assert (len(boxes(figure, "query")), len(boxes(figure, "soft"))) == (10 + 1, 25 + 1)  # 1 explains
-        assert words(figure).count("own line only") == 4
-        assert words(figure).count("other lines too") == 1
-    assert "attention 15 (the triangle up to the diagonal)" in picture.alt
-    assert "norm 5 (the diagonal only)" in picture.alt
 
 
 def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
@@ -199,92 +191,10 @@ def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
     assert picture.alt.endswith("norm 6.")
 
 
-def test_loss_curve_says_where_it_starts_and_ends() -> None:
-    picture, end = picture_of("loss"), float(np.median(LOSSES[-20:]))
-    assert picture.alt.startswith(f"The loss of 1,500 steps falls from 5.2 to {end:.2f}.")
-    assert picture.alt.endswith(" A dashed line at ln V = 5.2: a model that has learned nothing.")
-    assert plots.loss_curve([1.0, 1.0, 2.0, 2.0], 3.0).alt.startswith("The loss of 4 steps goes from 1.0 to")
-    for figure in both("loss"):
-        assert {f"{end:.2f}", "learned nothing: ln V = 5.2"} <= set(words(figure))
-        (line,) = curves(figure)
-        smooth = np.array(measured.moving_median(LOSSES, 12))
-        at = np.array(line.get_xdata(), dtype=int) - 1
-        assert np.asarray(line.get_ydata()) == pytest.approx(smooth[at])
-        (band,) = [patch for patch in figure.findobj(Polygon) if len(patch.get_xy()) > 99]
-        assert (band.get_xy()[:, 1].min(), band.get_xy()[:, 1].max()) == (min(LOSSES), max(LOSSES))
-
-
 def test_moving_median_does_not_lag() -> None:
     falling = [float(n) for n in range(50, 0, -1)]
     assert measured.moving_median(falling, 5) == falling
     assert measured.moving_median([1.0, 9.0, 1.0, 1.0], 1) == [1, 1, 1, 1]
-
-
-def test_times_are_drawn_over_a_logarithmic_axis_and_named() -> None:
-    picture = picture_of("time")
-    for figure in both("time"):
-        assert {*TIMES, "40 ms", "4.0 ms", "2.0 ms", "1", "10", "100", "1,000"} <= set(words(figure))
-        assert figure.axes[0].child_axes[0].get_xscale() == "log"
-        assert [list(line.get_ydata()) for line in curves(figure)] == list(TIMES.values())
-        assert [list(line.get_xdata()) for line in curves(figure)] == [CONTEXTS] * 3
-    assert "with the growing one: 1.2 at 1, 1.3 at 8, 1.6 at 64, 2.2 at 256, 4.0 at 1,024" in picture.alt
-
-
-def test_a_card_takes_the_longer_of_its_two_lanes() -> None:
-    assert picture_of("lanes").alt.endswith(
-        "two, 5.00 ms: a reads 1.00 and computes 3.00, then b reads 2.00 and computes 0."
-    )
-    for figure in both("lanes"):
-        reads, computes = (
-            [box.get_width() for box in boxes(figure, name)][1:] for name in ("query", "value")
-        )
-        assert [*reads, *computes] == pytest.approx([reads[0] * n / 9 for n in (9, 1, 2, 4, 3, 0)])
-
-
-def test_the_waits_for_a_first_word_are_named_in_their_order() -> None:
-    for figure in both("to a first word"):
-        assert [list(line.get_ydata()) for line in curves(figure)] == [[900, 60, 50], [9e4, 90, 51]]
-        assert {"2", "3", "5", "promised 200", "b 51"} <= set(words(figure))
-    assert "b: 90,000 with 2, 90 with 3, 51 with 5. Promised: 200." in picture_of("to a first word").alt
-
-
-def test_a_pause_and_a_step_are_bars_on_one_scale() -> None:
-    for figure in both("pause"):
-        pauses, steps = (
-            [box.get_width() for box in boxes(figure, name)][1:] for name in ("query", "generated")
-        )
-        assert pauses[2] / pauses[1] == pytest.approx(61 / 2.1, rel=0.01)
-        assert steps[2] <= max(2, 0.98 / 61 * pauses[2] * 1.01)
-        assert {"61 ms", "0.98 ms", "0.66 ms"} <= set(words(figure))
-
-
-def test_a_reply_lies_on_one_axis_of_time() -> None:
-    for figure in both("reply"):
-        passes = [box.get_width() + 1.6 for box in boxes(figure, "query fill")]
-        assert len(passes) == 10
-        assert [width / passes[0] for width in passes] == pytest.approx(
-            [ms / 6 for ms in KEPT.ms + AGAIN.ms], rel=0.01
-        )
-        assert words(figure).count("pause") == 6
-        assert {"9.0 ms", "31 ms", "194 rows", "198 rows in each layer", *SAID} <= set(words(figure))
-    with pytest.raises(ValueError, match="the same words"):
-        plots.reply_by_the_clock(KEPT, LONG)
-
-
-def test_a_long_reply_is_to_scale() -> None:
-    for figure in both("to scale"):
-        pause, *again = [box.get_width() for box in boxes(figure, "query")]
-        [drip] = [box.get_width() for box in boxes(figure, "generated")]
-        assert len(again) == 100
-        assert drip / pause == pytest.approx(99 * 0.7 / 55)
-        assert {"0.12 s", "5.5 s", "100 pauses"} <= set(words(figure))
-
-
-def test_a_card_has_a_square_for_each_gib() -> None:
-    for figure in both("card"):
-        counts = [len(boxes(figure, colour)) for colour in ("query", "key", "value")]
-        assert counts == [15 + 1, 53 + 1, 12 + 1]  # one each beside its name
-    assert "80 squares of 1 GiB: 15 of them weights, 53 of them users and" in picture_of("card").alt
 
 
 @pytest.mark.parametrize("places", [[10.0] * 3, [300.0, 299.0, 298.0], [50.0, 250.0], [90.0, 100.0, 95.0]])
@@ -293,21 +203,6 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
     order = sorted(range(len(places)), key=lambda i: (places[i], i))
     assert all(moved[b] - moved[a] >= 40 for a, b in pairwise(order))
     assert all(30 <= y <= 300 for y in moved)
-
-
-def test_a_staircase_is_in_gb_and_mib() -> None:
-    for figure in both("staircase"):
-        assert curves(figure)[0].get_xydata()[[0, -1]].tolist() == [[1 / 32, 173], [512, 14]]
-        assert {"14 GB/s", "20 GB/s", *READ} <= set(words(figure))
-
-
-def test_a_sweep_lies_over_its_two_lines() -> None:
-    for figure in both("sweep"):
-        memory, arithmetic, *dots = (line.get_xydata().tolist() for line in curves(figure))
-        assert memory == [[1, 1.2], [512, 1.2]]
-        assert arithmetic == [[1, 0.1], [512, pytest.approx(51.2)]]
-        assert dots == [[list(dot)] for dot in zip(TOKENS, SWEEP, strict=True)]
-        assert {"read the weights", "do the arithmetic", "4.8", "54"} <= set(words(figure))
 
 
 def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
@@ -331,39 +226,6 @@ def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
         assert {"7.20 ms", "2.50 ms", "2.00 ms", "rest", *STEPS} <= set(words(figure))
 
 
-def test_each_variant_is_a_named_dot() -> None:
-    picture = picture_of("variants")
-    assert "16, 4 sinks: 41 bytes a token, loss 0.90, 16 signed;" in picture.alt
-    for figure in both("variants"):
-        assert {*VARIANTS, "bytes a token", "loss; a filled dot signs all 20"} <= set(words(figure))
-        hollow = sum(disc.get_facecolor() == disc.get_edgecolor() for disc in figure.findobj(Circle))
-        assert hollow == sum(signed == 20 for *_, signed in VARIANTS.values())
-
-
-def test_a_row_that_is_gone_has_no_fill_and_no_weight() -> None:
-    assert (
-        "all: nothing is gone, by looks at Mia 1.00; the model says Mia from Oslo." in picture_of("kept").alt
-    )
-    assert f"{'w' * 39}…: Mia is gone, by looks at {'w' * 20} 0.92; the model says" in picture_of("kept").alt
-    for figure in both("kept"):
-        filled = [box.get_facecolor()[3] > 0 for box in figure.findobj(FancyBboxPatch)]
-        assert filled == [True, True, True, False, True, True]
-        assert [word for word in words(figure) if word[:1] in "01"] == ["1.00", "0.92"]
-
-
-def test_a_row_is_as_wide_as_its_numbers_and_each_head_reads_one() -> None:
-    assert (
-        "GQA: KV head 1 serves 1 and 2; KV head 2 serves 3 and 4; a row has 128 numbers"
-        in picture_of("heads").alt
-    )
-    for figure in both("heads"):
-        boxes = [box.get_width() for box in figure.findobj(FancyBboxPatch) if box.get_height() == 26]
-        rows = [width for width in boxes if width != 24]  # the others are the query heads
-        assert rows == [16] * (8 + 4 + 2) + [28]
-        assert sum(line.get_color() == "query" for line in figure.findobj(Line2D)) == 16
-        assert {"256 numbers", "128 numbers", "64 numbers", "56 numbers"} <= set(words(figure))
-
-
 def test_both_orders_are_counted() -> None:
     for figure in both("orders"):
         assert {"800,000 multiplications", "24,768 multiplications"} <= set(words(figure))
@@ -373,20 +235,6 @@ def test_both_orders_are_counted() -> None:
     }.items():
         for count in multiplications(T, S, D, rank):
             assert f" {count:,} multiplications" in picture_of(name).alt
-
-
-def test_with_a_turn_for_each_row_the_query_takes_in_m_for_each() -> None:
-    _, once = multiplications(1, 1000, 32, 24)
-    _, each = multiplications(1, 1, 32, 24)
-    for figure in both("turned rows"):
-        told = [word for word in words(figure) if word.endswith("multiplications")]
-        assert told == [f"{once:,} multiplications", f"{1000 * each:,} multiplications"]
-        assert [word for word in words(figure) if word[0] in "Rc"] == [
-            "c₁",
-            "c₂",
-            "c₃",
-            *"c₁ R₁ c₂ R₂ c₃ R₃".split(),
-        ]
 
 
 def test_no_pole_crosses_a_name() -> None:
@@ -415,28 +263,6 @@ def test_of_two_lines_that_end_on_one_spot_the_first_is_named_above() -> None:
         assert heights["TTFT of the long prompt"] > heights["longest wait of others"]
 
 
-def test_rows_of_pages_are_drawn_one_by_one() -> None:
-    assert picture_of("pages").alt.endswith("5 are taken, 26 of their rows are blank.")
-    for figure in both("pages"):
-        filled = [len(boxes(figure, name)) - 1 for name in ("query", "key", "value")]  # 1 explains
-        assert filled == [17, 32, 5]
-
-
-def test_a_draft_that_is_refused_is_struck_out() -> None:
-    alt = picture_of("judged").alt
-    assert alt.endswith("2 taken; cold is struck out and calm put in. 1 pass, 3 new words.")
-    assert "1 taken; all taken. 1 pass, 2 new words." in picture_of("judged, all taken").alt
-    for figure in both("judged"):
-        assert len(boxes(figure, "key fill")) == 4  # two words, drafted and said
-        assert len(boxes(figure, "generated fill")) == 1
-
-
-def test_rows_of_refused_drafts_go_and_the_last_draft_has_none() -> None:
-    assert picture_of("rows of a round").alt.endswith("go. 2 rows to drop, 1 row to drop.")
-    for figure in both("rows of a round"):
-        assert len(boxes(figure, "key fill")) == 6  # the newest word and two drafts, in both
-
-
 def test_a_round_is_to_scale_with_its_words() -> None:
     assert "takes 1.25, gives 1.50 words: 1.20 times as fast, measured 1.10;" in picture_of("rounds").alt
     for figure in both("rounds"):
@@ -446,37 +272,6 @@ def test_a_round_is_to_scale_with_its_words() -> None:
         assert drafts == pytest.approx([one / 2] * 8)  # look-ups cost nothing
         assert checks == pytest.approx([1.25 * one, 1.5 * one])
         assert words == pytest.approx([one, one / 2, one, one, 0.75 * one])
-
-
-def test_the_longer_of_reading_and_computing_counts() -> None:
-    assert "1 word: reads for 4.0 ms, computes for 0.01, takes 4.0 ms; " in picture_of("read once").alt
-    assert picture_of("read once").alt.endswith("computes for 8.00, takes 8.0 ms.")
-    for figure in both("read once"):
-        reads, computes = (
-            [box.get_width() for box in boxes(figure, f"{name} fill")[1:]] for name in ("key", "query")
-        )
-        assert computes == pytest.approx([1, 2 * reads[0]])
-        assert reads[0] == reads[1]
-
-
-def test_two_distributions_share_what_both_give() -> None:
-    assert picture_of("laid over").alt.endswith("refused 1/3. Both together give 2/3.")
-    for figure in both("laid over"):
-        wide = [box.get_width() for box in boxes(figure, "key fill")[1:]]  # 1 explains
-        (left_over,) = boxes(figure, "generated fill")[1:]
-        assert wide == pytest.approx([wide[0], 2 * wide[0], wide[0]])
-        assert left_over.get_width() == pytest.approx(2 * wide[0])
-
-
-def test_padding_is_counted_and_blocks_see_themselves_alone() -> None:
-    assert "padded:   A, BBB; 6 squares, 2 of them padding. end to end" in picture_of("batches").alt
-    assert picture_of("who looks").alt.startswith("6 of 16 squares are filled. A looks at A; A looks at AA;")
-
-
-def test_what_is_short_enough_is_filled() -> None:
-    assert picture_of("choices").alt.endswith("Short enough: 16 slots with 64.")
-    for figure in both("choices"):
-        assert len(boxes(figure, "generated fill")) == 1
 
 
 def test_a_run_too_long_to_draw_is_refused() -> None:
