@@ -16,7 +16,7 @@ from helpers.serve.chat import Chat, Message, Messages
 from helpers.serve.pages import PageManager
 from tests.planted import Bug, Planted
 from tests.test_serve_engine import engine_of
-from tests.tiny import tiny
+from tests.tiny import failing, tiny
 
 torch.set_num_threads(1)
 planted = Planted()
@@ -75,6 +75,29 @@ def test_a_turn_finds_what_was_said_up_to_an_edit(name: str) -> None:
 def test_pages_of_any_size_hold_a_chat(size: int) -> None:
     for edit, _ in EDITS.values():
         talk(edit, size)
+
+
+@pytest.mark.parametrize("wrong", ["NaN", "Ctrl-C"])
+def test_a_turn_that_fails_leaves_the_chat_as_it_was(wrong: str) -> None:
+    model = tiny(max_seq_len=120)
+    talking = Chat(engine_of(model, n_pages=80, eos_ids=()), template, [*BEGIN])
+    first = talking.say(SAID[0], 4)
+    before = [*talking.messages], [*talking.turns], [*talking.sent]
+    weight = model.layers[0].self_attn.q_proj.weight.detach()  # type: ignore[union-attr, operator]
+    kept = weight.clone()
+    if wrong == "NaN":
+        weight.fill_(float("nan"))
+        with pytest.raises(ValueError, match="hold NaN or infinity"):
+            talking.say(SAID[1], 4)
+        weight.copy_(kept)
+    else:
+        with failing(model, "layers.1"), pytest.raises(KeyboardInterrupt):
+            talking.say(SAID[1], 4)
+    assert before == (talking.messages, talking.turns, talking.sent)
+    assert not any(talking.engine.scheduler.pages.owners)
+    prompt = [*template(before[0]), *SAID[1]]
+    assert first
+    assert talking.say(SAID[1], 4) == list(generate(model, prompt, 4, eos_ids=()))
 
 
 def test_adapters_change_words_and_share_no_rows() -> None:

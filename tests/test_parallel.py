@@ -119,6 +119,7 @@ def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> No
 def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"n": 0}, "n is 0"),
+        ({"deadline_seconds": 0}, "deadline_seconds is 0; expected seconds, over 0"),
         ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
         (
             {"task": functools.partial(rank_tasks.fail)},

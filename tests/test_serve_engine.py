@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -13,14 +14,16 @@ import torch
 from hypothesis import strategies as st
 
 from helpers.model.cache import PagedCache
+from helpers.model.config import StateConfig
 from helpers.model.generate import generate
 from helpers.model.speculate import LookUp, speculate
+from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
 from tests.planted import Bug, Planted
 from tests.test_serve_scheduler import come_and_go, drawn
-from tests.tiny import failing, tiny
+from tests.tiny import SIZES, failing, tiny
 
 torch.set_num_threads(1)
 planted = Planted()
@@ -89,7 +92,7 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     said = engine.run_all()
     good = list(generate(model, [5, 6], 7, sampling=chance))  # which does not say it
     assert said == {"late": reply[:2], "good": good, "bad": []}
-    assert [*engine.failed] == ["bad", "late"]
+    assert {*engine.failed} == {"bad", "late"}
     with pytest.raises(ValueError, match="the logits of 'bad' hold NaN or infinity; expected numbers"):
         raise engine.failed["bad"]
     assert (engine.scheduler.pages.find(bad), any(engine.scheduler.pages.owners)) == ([], False)
@@ -118,6 +121,81 @@ def test_it_keeps_to_what_it_was_told() -> None:
         assert begun < times.arrived < times.tokens[0] < times.tokens[1] < time.perf_counter()
     with pytest.raises(ValueError, match="eos id 19 is out of range"):
         engine_of(eos_ids=[19])
+
+
+def interrupted_at(stop: int) -> tuple[Engine, int]:
+    """Serve four requests, raise KeyboardInterrupt at a line that `step` reaches, and go on."""
+    engine, lines = engine_of(n_pages=5, drafter=LookUp(), k=2, budget=6, eos_ids=()), 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal lines
+        if not any(part in frame.f_code.co_filename for part in ("helpers/serve", "helpers/model")):
+            return None
+        lines += event == "line"
+        if event == "line" and lines == stop:
+            raise KeyboardInterrupt
+        return trace
+
+    for id, (prompt, chance) in enumerate([([5, 6, 7] * 3, SAMPLED[0]), ([5, 6, 7, 5, 6], SAMPLED[1])] * 2):
+        engine.add(id, prompt, 6, chance)
+    old = sys.gettrace()
+    for _ in range(200):
+        sys.settrace(trace)
+        try:
+            engine.step()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(old)
+        if not engine.busy:
+            break
+    return engine, lines
+
+
+def test_a_step_that_is_interrupted_has_not_happened() -> None:
+    """At a sample of all lines; pages are few, so that somebody is preempted and drafts are cut.
+
+    `tests/benchmarks/stress.py --kind interrupted` draws lines as long as you like.
+    """
+    whole, lines = interrupted_at(0)
+    assert whole.scheduler.preemptions
+    for stop in random.Random(0).sample(range(1, lines), 20):
+        engine, _ = interrupted_at(stop)
+        assert (stop, engine.replies) == (stop, whole.replies)
+        pages = engine.scheduler.pages
+        assert (pages.owners, {*pages.free}, engine.busy) == ([0] * 5, {*range(5)}, False)
+
+
+def test_rows_of_old_weights_are_not_found() -> None:
+    model, prompt = tiny(), [5, 6, 7] * 4
+    engine = engine_of(model)
+    for id in "abc":
+        if id == "b":
+            with torch.no_grad():
+                model.layers[0].self_attn.k_proj.weight.neg_()  # type: ignore[operator, union-attr]
+        engine.add(id, prompt, 4)
+        assert engine.run_all()[id] == list(generate(model, prompt, 4))
+    assert engine.found == {"a": 0, "b": 0, "c": 8}
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"), ({"page_size": 10**12}, "GiB")],
+)
+def test_a_pool_too_large_is_refused(named: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        engine_of(**named)
+
+
+def test_a_model_with_a_state_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"layers \(1, 2\) of the model keep a recurrent state"):
+        engine_of(StateTransformer(StateConfig(**SIZES, state_layers=(1, 2))))
+
+
+def test_any_number_of_slots_costs_nothing() -> None:
+    engine = Engine(MODEL, 10**9)
+    engine.add("a", [5, 6, 7], 3)
+    assert engine.run_all() == {"a": list(generate(MODEL, [5, 6, 7], 3))}
 
 
 def test_a_shared_beginning_runs_once() -> None:
@@ -208,7 +286,7 @@ def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
 DRAFTED = test_with_drafts_each_says_what_it_says_alone
 
 
-@planted("drafts of one request are judged by another's logits", [DRAFTED], of=Engine.run)
+@planted("drafts of one request are judged by another's logits", [DRAFTED], of=Engine.run_pass)
 def _(old: Any, self: Any, part: Any) -> Any:
     rows = old(self, part)
     if any(one.drafts for one in rows):

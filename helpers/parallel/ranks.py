@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers.arguments import check_whole
+from helpers.arguments import check_whole, is_number
 from helpers.parallel.wire import Wire
 
 if sys.platform == "linux":
@@ -64,11 +64,13 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
         deadline_seconds: when all are ended; none waits for another longer than two thirds of it.
 
     Raises:
-        ValueError: n makes no sense, or a rank could not import the task.
+        ValueError: n or the deadline makes no sense, or a rank could not import the task.
         RankError: a rank raised, died or did not end in time: it says which, and what the others saw of it.
             No process and no port is left, not on Ctrl-C either.
     """
     check_whole("n", n)
+    if not is_number(deadline_seconds) or deadline_seconds <= 0:
+        raise ValueError(f"deadline_seconds is {deadline_seconds!r}; expected seconds, over 0")
     if not isinstance(task, FunctionType) or task.__module__ == "__main__" or "<" in task.__qualname__:
         raise ValueError(
             f"the task is {task!r}; expected a function of a module: a rank imports it, and what a cell, a "

@@ -76,18 +76,30 @@ class Chat:
     sent: list[Messages] = field(default_factory=list)
 
     def say(self, tokens: Sequence[int], max_new: int) -> list[int]:
-        """Send one turn with all before it; return the reply. Errors as in `Engine.add`."""
-        number = len(self.turns)
-        said = [*self.messages, Message("user", tuple(tokens), "chat")]
-        sent = self.edit([*said], number) if self.edit else said
-        prompt = self.template(sent)
-        key = (id(self), number)
-        self.engine.add(key, prompt, max_new)
-        reply = self.engine.run_all()[key]
-        answer = Message("assistant", tuple(reply), "chat")
-        self.messages, self.sent = [*said, answer], [*self.sent, [*sent, answer]]
-        found = self.engine.found[key]
-        self.turns.append(Turn(found, len(prompt) - found, len(reply)))
+        """Send one turn with all before it; return the reply. Whatever is raised, the chat stays as it was.
+
+        Raises:
+            ValueError: as in `Engine.add`, or logits that hold NaN or infinity.
+        """
+        number, engine = len(self.turns), self.engine
+        messages = [*self.messages, Message("user", tuple(tokens), "chat")]
+        sent = self.edit([*messages], number) if self.edit else messages
+        key, prompt = (id(self), number), self.template(sent)
+        try:
+            engine.add(key, prompt, max_new)
+            engine.run_all()
+            one = engine.sequences[key]
+            if one.error:
+                raise one.error
+            reply = one.reply
+            answer = Message("assistant", tuple(reply), "chat")
+            turn = Turn(one.n_found, len(prompt) - one.n_found, len(reply))
+        except BaseException:
+            if key in {one.request.id for one in [*engine.scheduler.waiting, *engine.scheduler.running]}:
+                engine.cancel(key)
+            raise
+        after = [*messages, answer], [*self.sent, [*sent, answer]], [*self.turns, turn]
+        self.messages, self.sent, self.turns = after
         return reply
 
     def pair(self, number: int) -> Pair:

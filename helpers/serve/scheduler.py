@@ -85,7 +85,7 @@ class Scheduler:
                 f"{request.id!r} may run {n_rows} tokens, which take {needed} pages of {pages.page_size}; "
                 f"the pool has {pages.n_pages}: ask for less, or lay out more"
             )
-        self.waiting.append(Sequence(request, list(request.prompt)))
+        self.waiting.append(Sequence(request, list(request.prompt), rows_of=request.adapter))
         return self.waiting[-1]
 
     def cancel(self, id: Hashable) -> None:
@@ -137,18 +137,18 @@ class Scheduler:
 
     def has_pages(self, one: Sequence) -> bool:
         """Whether there are pages for all of its text."""
-        return self.pages.fits(one.tokens, one.request.adapter)
+        return self.pages.fits(one.tokens, one.rows_of)
 
     def admit(self) -> Sequence:
         """Let the first that waits run, in pages that hold its beginning already and in free ones."""
         one, pages = self.waiting.popleft(), self.pages
-        one.table = pages.find(one.tokens, one.request.adapter)
+        one.table = pages.find(one.tokens, one.rows_of)
         one.n_run = len(one.table) * pages.page_size
         one.n_found += one.n_run
         for page in one.table:
             pages.own(page)
         one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
-        one.slot = min({*range(self.slots)} - {other.slot for other in self.running})
+        one.slot = next(n for n in range(self.slots) if n not in {other.slot for other in self.running})
         self.running.append(one)
         return one
 
@@ -163,7 +163,7 @@ class Scheduler:
         for one, n in plan:
             one.tokens += one.drafts
             one.drafts = []
-            self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n, one.request.adapter)
+            self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n, one.rows_of)
             one.n_run += n
             one.tokens += [chosen[one]] if one in chosen else []
         over = [one for one in chosen if self.has_ended(one)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 from dataclasses import dataclass, field
+from typing import Any
 
 from helpers.sampling import GREEDY, Sampling
 
@@ -37,7 +38,13 @@ class Sequence:
         table: the pages, in the order of the text.
         slot: where it runs; None while it waits.
         n_found: tokens whose rows were there when it began: they did not run.
-        drafts: tokens that may follow and run behind the newest one; after a pass, those that were taken.
+        drafts: tokens that may follow and run behind the newest one; after a pass, those that were accepted.
+        rows_of: what rows depend on beside the tokens: the adapter, in an engine the version of its weights.
+        sampler: chooses its tokens; in an engine alone, as the four below.
+        arrived: when it came, in seconds of the engine's clock.
+        token_times: when its tokens came.
+        steps: tokens that were processed in each of its steps.
+        error: why it ended without an end; None if nothing is wrong.
     """
 
     request: Request
@@ -47,6 +54,12 @@ class Sequence:
     slot: int | None = None
     n_found: int = 0
     drafts: list[int] = field(default_factory=list)
+    rows_of: abc.Hashable = None
+    sampler: Any = None
+    arrived: float = 0.0
+    token_times: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    error: ValueError | None = None
 
     @property
     def n_left(self) -> int:

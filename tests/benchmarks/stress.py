@@ -193,9 +193,18 @@ def rounding(rng: random.Random, size: int) -> None:
     assert ((dequantize(levels, low, step).double() - exact).abs() <= half + rounded).all()
 
 
+def interrupted(chance: random.Random, size: int) -> None:
+    """Ctrl-C at ten lines of the steps of an engine, and on: drawn anew in each case."""
+    whole, lines = served.interrupted_at(0)
+    for stop in chance.sample(range(1, lines), 10):
+        one, _ = served.interrupted_at(stop)
+        assert (one.replies, one.busy) == (whole.replies, False), stop
+        assert not any(one.scheduler.pages.owners), stop
+
+
 CASES = {
     case.__name__: case
-    for case in (scheduler, engine, drafts, chats, fixed, unequal, caches, speculation, rounding)
+    for case in (scheduler, engine, drafts, chats, fixed, unequal, caches, speculation, rounding, interrupted)
 }
 
 
