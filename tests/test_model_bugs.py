@@ -280,7 +280,7 @@ def _(old: Any, self: DraftModel, *given: Any) -> Any:
 SAVED = drafts.test_good_drafts_save_passes
 
 
-@planted("the last row is lost after all were taken", [SAVED, ROWS], "vllm #9730", of=speculate.say)
+@planted("the last row is lost after all were taken", [SAVED, ROWS], "vllm #9730", of=speculate.draft_with)
 def _(old: Any, model: Any, text: list[int], k: int, cache: KVCache, sampler: Any) -> Any:
     cache.advance(len(text) - 1 - cache.length if cache.length else 0)
     return old(model, text, k, cache, sampler)

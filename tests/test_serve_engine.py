@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from helpers.model.cache import PagedCache
 from helpers.model.config import StateConfig
 from helpers.model.generate import generate
-from helpers.model.speculate import LookUp, speculate
+from helpers.model.speculate import PromptLookup, speculate
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling
@@ -125,7 +125,7 @@ def test_it_keeps_to_what_it_was_told() -> None:
 
 def interrupted_at(stop: int) -> tuple[Engine, int]:
     """Serve four requests, raise KeyboardInterrupt at a line that `step` reaches, and go on."""
-    engine, lines = engine_of(n_pages=5, drafter=LookUp(), k=2, budget=6, eos_ids=()), 0
+    engine, lines = engine_of(n_pages=5, drafter=PromptLookup(), k=2, budget=6, eos_ids=()), 0
 
     def trace(frame: Any, event: str, _: Any) -> Any:
         nonlocal lines
@@ -223,7 +223,7 @@ def test_each_says_what_it_says_alone(
     ends = None if seed % 3 else ()
     pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
     if seed % 2 and not any(chance.temperature for _, _, chance in asked):
-        pool |= {"drafter": LookUp(), "k": 1 + seed % 5}
+        pool |= {"drafter": PromptLookup(), "k": 1 + seed % 5}
     engine = Poisoned(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
     coming = [partial(engine.add, id, *request) for id, request in enumerate(asked)]
     cancelled: list[Any] = []
@@ -248,7 +248,9 @@ def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | Non
     """Several at once, each with its own number of drafts and of those taken; with too few pages, too."""
     texts = [[5, 6, 7] * 3 + [5], [7, 7], [6, 5, 6, 5, 6], [5] * 9, [7, 6, 5, 7, 6], [6, 7, 7]]
     budget = None if spare is None else 3 + spare
-    engine = Poisoned(MODEL, 3, budget, n_pages=n_pages, page_size=3, drafter=LookUp(), k=3, eos_ids=SPOKEN)
+    engine = Poisoned(
+        MODEL, 3, budget, n_pages=n_pages, page_size=3, drafter=PromptLookup(), k=3, eos_ids=SPOKEN
+    )
     for id, text in enumerate(texts):
         engine.add(id, text, 18)
     said = engine.run_all()
@@ -264,13 +266,13 @@ def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | Non
 
 
 def test_drawn_drafts_are_those_of_one_alone() -> None:
-    engine = engine_of(n_pages=40, drafter=LookUp(), k=3, eos_ids=())
+    engine = engine_of(n_pages=40, drafter=PromptLookup(), k=3, eos_ids=())
     asked = {"a": ([5, 6, 7, 5, 6], Sampling(0.7, seed=3)), "b": ([7, 7, 7], Sampling(0.5, seed=4))}
     for id, (prompt, chance) in asked.items():
         engine.add(id, prompt, 20, chance)
     said = engine.run_all()
     for id, (prompt, chance) in asked.items():
-        alone = speculate(MODEL, prompt, 20, LookUp(), 3, eos_ids=(), sampling=chance)
+        alone = speculate(MODEL, prompt, 20, PromptLookup(), 3, eos_ids=(), sampling=chance)
         assert said[id] == list(alone)
         assert len(engine.ran[id]) == alone.passes
 

@@ -21,7 +21,7 @@ from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
 from helpers.model.probe import hidden_states
-from helpers.model.speculate import Draft, Drafter, DraftModel, FirstLayers, LookUp, Speculation
+from helpers.model.speculate import Draft, Drafter, DraftModel, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, accept, accept_or_resample, draw, next_probabilities
 from helpers.serve import trials
@@ -78,22 +78,22 @@ def empty(max_len: int = 40, kind: type[KVCache] = StaticCache, model: Transform
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ask(LookUp(), k=0), "k is 0; expected a whole number, 1 or more"),
-        (lambda: LookUp(0), "longest is 0"),
-        (lambda: ask(LookUp(), max_new=0), "max_new"),
+        (lambda: ask(PromptLookup(), k=0), "k is 0; expected a whole number, 1 or more"),
+        (lambda: PromptLookup(0), "longest is 0"),
+        (lambda: ask(PromptLookup(), max_new=0), "max_new"),
         (lambda: ask(DraftModel(SMALL)), "has vocab_size 3, the model 19; expected the same"),
-        (lambda: ask(FirstLayers(OTHER, 1)), "another model's"),
-        (lambda: FirstLayers(MODEL, 3), "n is 3; expected 1 to 2 of 3 layers"),
-        (lambda: FirstLayers(MODEL, 0), "n is 0"),
-        (lambda: FirstLayers(MODEL, True), "n is True; expected a whole number"),
-        (lambda: ask(LookUp(), cache=empty(kind=WindowCache)), "WindowCache.* rows leave"),
+        (lambda: ask(EarlyExit(OTHER, 1)), "another model's"),
+        (lambda: EarlyExit(MODEL, 3), "n is 3; expected 1 to 2 of 3 layers"),
+        (lambda: EarlyExit(MODEL, 0), "n is 0"),
+        (lambda: EarlyExit(MODEL, True), "n is True; expected a whole number"),
+        (lambda: ask(PromptLookup(), cache=empty(kind=WindowCache)), "WindowCache.* rows leave"),
         (lambda: ask(DraftModel(MODEL, empty(kind=WindowCache))), "WindowCache.* rows leave"),
-        (lambda: ask("look-up"), "the drafter is 'look-up'; expected an object that drafts"),  # type: ignore[arg-type]
-        (lambda: ask(LookUp), "the drafter is <class"),  # type: ignore[arg-type]
-        (lambda: ask(LookUp(), sampling=0.8), "sampling is 0.8; expected settings"),
+        (lambda: ask("look-up"), "the drafter is 'look-up'; expected one that drafts"),  # type: ignore[arg-type]
+        (lambda: ask(PromptLookup), "the drafter is <class"),  # type: ignore[arg-type]
+        (lambda: ask(PromptLookup(), sampling=0.8), "sampling is 0.8; expected settings"),
         (lambda: generate(MODEL, PROMPT, 5, sampling=0.8), "sampling is 0.8"),  # type: ignore[arg-type]
-        (lambda: ask(LookUp(), sampling=Sampling(1.0, 20)), "top_k is 20; expected at most 19"),
-        (lambda: ask(LookUp(), cache=empty(model=OTHER)), "made for n_layers 2"),
+        (lambda: ask(PromptLookup(), sampling=Sampling(1.0, 20)), "top_k is 20; expected at most 19"),
+        (lambda: ask(PromptLookup(), cache=empty(model=OTHER)), "made for n_layers 2"),
         (lambda: list(ask(Says(SAID, more=1))), "4 tokens were drafted; expected 3 at most"),
     ],
 )
@@ -106,9 +106,9 @@ def test_a_cache_in_use_is_refused_now_and_later() -> None:
     cache = empty()
     with pytest.raises(ValueError, match="expected one for each"):
         ask(DraftModel(MODEL, cache), cache=cache)
-    reply = ask(LookUp(), cache=cache)
+    reply = ask(PromptLookup(), cache=cache)
     next(reply)
-    for use in (lambda: ask(LookUp(), cache=cache), lambda: DraftModel(MODEL, cache)):
+    for use in (lambda: ask(PromptLookup(), cache=cache), lambda: DraftModel(MODEL, cache)):
         with pytest.raises(ValueError, match="holds 5 tokens"):
             use()
     cache.truncate(4)
@@ -149,7 +149,7 @@ def end_with(how: Any, model: Transformer, nth: int = 0) -> Any:
     return model.embed_tokens.register_forward_hook(spoil)
 
 
-@pytest.mark.parametrize("drafter", [Says(SAID), FirstLayers(MODEL, 1)], ids=["model", "draft"])
+@pytest.mark.parametrize("drafter", [Says(SAID), EarlyExit(MODEL, 1)], ids=["model", "draft"])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, "NaN", "choice"])
 def test_a_round_that_fails_leaves_the_cache_as_it_was(
     how: Any, drafter: Drafter, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +190,7 @@ def test_a_draft_fills_the_cache_of_its_model() -> None:
     """Nine rows: six of the text, and of four drafted tokens all but the last."""
     reply = ask(DraftModel(MODEL, empty(9)), 5, 12)
     assert list(reply) == SAID[:12]
-    assert [one.drafted for one in reply.rounds] == [0, 4, 0, 0, 0, 0, 0, 0]
+    assert [one.n_drafted for one in reply.rounds] == [0, 4, 0, 0, 0, 0, 0, 0]
 
 
 def test_first_layers_are_the_first() -> None:
@@ -211,10 +211,10 @@ def test_a_pass_makes_logits_for_the_drafts_and_one_more() -> None:
 
 def test_where_the_newest_words_stood() -> None:
     text = [1, 2, 3, 4, 9, 2, 3, 5, 1, 2, 3]
-    assert speculate.follow(text, 3) == [4, 9, 2, 3, 5, 1, 2, 3]
-    assert speculate.follow(text, 2) == [5, 1, 2, 3]
-    assert speculate.follow(text[:-1], 3) == [3, 4, 9, 2, 3, 5, 1, 2]
-    assert speculate.follow([1, 2, 3], 3) == speculate.follow([7], 3) == []
+    assert speculate.prompt_lookup(text, 3) == [4, 9, 2, 3, 5, 1, 2, 3]
+    assert speculate.prompt_lookup(text, 2) == [5, 1, 2, 3]
+    assert speculate.prompt_lookup(text[:-1], 3) == [3, 4, 9, 2, 3, 5, 1, 2]
+    assert speculate.prompt_lookup([1, 2, 3], 3) == speculate.prompt_lookup([7], 3) == []
     assert accept([5, 6], [5, 7, 8]) == [5, 7]
 
 
@@ -225,9 +225,9 @@ def test_good_drafts_save_passes(k: int) -> None:
     wrong = ask(Says([(x + 1) % 19 for x in SAID]), k, 30)
     assert list(right) == list(itself) == list(wrong) == SAID
     assert right.passes == 1 + -(-29 // (k + 1))
-    assert sum(one.accepted for one in right.rounds) == 30 - right.passes
+    assert sum(one.n_accepted for one in right.rounds) == 30 - right.passes
     assert itself.rounds == right.rounds
-    assert (wrong.passes, sum(one.accepted for one in wrong.rounds)) == (30, 0)
+    assert (wrong.passes, sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
 
 
 def test_replies_are_counted_without_their_prefills() -> None:
@@ -247,12 +247,12 @@ def test_it_stops_among_words_that_were_taken(n: int, reason: str) -> None:
     assert list(reply) == wanted
     assert [bool(seconds) for seconds in reply.seconds] == [True, True, *[False] * (len(wanted) - 2)]
     assert (reply.passes, reply.stop_reason, cache.length) == (2, reason, len(PROMPT) + len(wanted) - 1)
-    assert reply.rounds[1].accepted == len(wanted) - (1 if reason == "eos" else 2)
+    assert reply.rounds[1].n_accepted == len(wanted) - (1 if reason == "eos" else 2)
 
 
 DRAFTERS: dict[str, Callable[[], Drafter]] = {
-    "look-up": LookUp,
-    "first layer": lambda: FirstLayers(MODEL, 1),
+    "look-up": PromptLookup,
+    "first layer": lambda: EarlyExit(MODEL, 1),
     "another model": lambda: DraftModel(OTHER, empty(20, model=OTHER)),
     "a close model": lambda: DraftModel(CLOSE),
     "the model itself": lambda: DraftModel(MODEL, empty(kind=GrowingCache)),
@@ -278,12 +278,12 @@ def test_rows_are_counted_after_every_round(name: str, monkeypatch: pytest.Monke
     assert list(reply) == SAID[:12]
     target, own = [len(PROMPT), 0], [0, len(PROMPT) + 1, 1, 1]
     for before, one in pairwise(reply.rounds):
-        d, a = one.drafted, one.accepted
+        d, a = one.n_drafted, one.n_accepted
         target += [*[1] * d, -d] if d and name == "first layer" else []
         target += [1 + d, a - d]
-        if before.drafted and d:
-            all_taken = before.accepted == before.drafted
-            own += [0, 2] if all_taken else [-(before.drafted - 1 - before.accepted), 1]
+        if before.n_drafted and d:
+            all_taken = before.n_accepted == before.n_drafted
+            own += [0, 2] if all_taken else [-(before.n_drafted - 1 - before.n_accepted), 1]
             own += [1] * (d - 1)
     assert log[id(cache)] == target
     if isinstance(drafter, DraftModel):
@@ -375,7 +375,7 @@ def test_it_says_what_generate_says_and_leaves_the_same_rows(
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: LookUp(1), lambda: FirstLayers(SMALL, 1), lambda: DraftModel(close_to(SMALL, 0.5))],
+    [lambda: PromptLookup(1), lambda: EarlyExit(SMALL, 1), lambda: DraftModel(close_to(SMALL, 0.5))],
     ids=["look-up", "first layer", "another model"],
 )
 def test_drawn_replies_have_the_chances_of_the_model(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,7 +396,7 @@ def test_drawn_replies_have_the_chances_of_the_model(make: Any, monkeypatch: pyt
 def test_words_drawn_with_a_seed_are_the_same_again() -> None:
     def reply(seed: int) -> list[int]:
         sampling = Sampling(1.0, 5, 0.9, seed)
-        return list(speculate.speculate(MODEL, PROMPT, 20, FirstLayers(MODEL, 1), 3, sampling=sampling))
+        return list(speculate.speculate(MODEL, PROMPT, 20, EarlyExit(MODEL, 1), 3, sampling=sampling))
 
     assert reply(1) == reply(1) != reply(2)
 
@@ -412,8 +412,8 @@ def diaries() -> tuple[Transformer, list[list[int]], list[list[int]]]:
 def test_eight_diaries(diaries: Any) -> None:
     model, prompts, replies = diaries
     twin = speed_up(model, threads=1)
-    drafters: list[tuple[Transformer, Drafter]] = [(model, LookUp()), (model, FirstLayers(model, 1))]
-    drafters += [(twin, FirstLayers(twin, 1)), (twin, DraftModel(speed_up(model, bits=8, threads=1)))]
+    drafters: list[tuple[Transformer, Drafter]] = [(model, PromptLookup()), (model, EarlyExit(model, 1))]
+    drafters += [(twin, EarlyExit(twin, 1)), (twin, DraftModel(speed_up(model, bits=8, threads=1)))]
     for which, drafter in drafters:
         made = [speculate.speculate(which, prompt, 40, drafter, 4) for prompt in prompts]
         assert [list(reply) for reply in made] == replies

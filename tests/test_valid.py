@@ -19,7 +19,7 @@ from helpers.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tab
 from helpers.model import valid
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
-from helpers.model.speculate import Draft, LookUp
+from helpers.model.speculate import Draft, PromptLookup
 from helpers.sampling import Sampling, chooser, greedy, softmax
 from tests.planted import Planted
 from tests.tiny import tiny
@@ -52,7 +52,9 @@ def room() -> StaticCache:
 
 def drafted(sampling: Sampling) -> list[int]:
     """Write a text of the small form with look-ups."""
-    return valid.write_with_drafts(MODEL, PROMPT, valid.ValidSampler(TABLE, sampling), LookUp(), room())[0]
+    return valid.write_with_drafts(
+        MODEL, PROMPT, valid.GrammarSampler(TABLE, sampling), PromptLookup(), room()
+    )[0]
 
 
 def test_masks_and_forced_runs_are_those_of_a_kept_library_in_every_state() -> None:
@@ -118,8 +120,8 @@ def test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said(picks: li
         tokens.append(int(allowed[n % len(allowed)]) if len(allowed) and n else n)
         state = int(TABLE[state, tokens[-1]])
     logits = np.random.default_rng(seed).normal(size=(len(tokens) + 1, 19))
-    sampler = valid.ValidSampler(TABLE)
-    said = sampler.judge(Draft(tokens), logits)
+    sampler = valid.GrammarSampler(TABLE)
+    said = sampler.verify(Draft(tokens), logits)
     state = 0
     for row, word in zip(logits, said, strict=False):
         assert (TABLE[state] != NONE).any()
@@ -139,13 +141,15 @@ def test_only_the_grammar_ends_a_text_and_a_sampler_starts_anew(eos_ids: tuple[i
     """Whatever the config calls an end; and the drafts reach behind the end."""
     model = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=eos_ids)
     table = tabulate({"{all}": [tuple("4567"), tuple("4568")]}, "{all}", [str(i) for i in range(19)])
-    sampler = valid.ValidSampler(table)
+    sampler = valid.GrammarSampler(table)
     for _ in range(2):
         cache = StaticCache(model.config, dtype=torch.float64)
-        ids, passes = valid.write_with_drafts(model, [4, 5, 6, 7, 4, 5, 6, 8, 4], sampler, LookUp(), cache, 5)
+        ids, passes = valid.write_with_drafts(
+            model, [4, 5, 6, 7, 4, 5, 6, 8, 4], sampler, PromptLookup(), cache, 5
+        )
         assert (whole(table, ids), passes < len(ids), len(ids)) == (True, True, 4)
     with pytest.raises(ValueError, match="expected an empty one"):
-        valid.write_with_drafts(model, PROMPT, sampler, LookUp(), cache)
+        valid.write_with_drafts(model, PROMPT, sampler, PromptLookup(), cache)
 
 
 def test_the_mask_word_by_word_gives_other_chances_than_asking_again() -> None:
@@ -189,7 +193,7 @@ def test_a_form_that_makes_no_table_is_refused(rules: Any, message: str) -> None
     "NVIDIA/TensorRT-LLM#19296",
 )
 def ahead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(valid, "ValidSampler", valid.StaysAhead)
+    patch.setattr(valid, "GrammarSampler", valid.StaysAhead)
 
 
 @planted(
@@ -197,9 +201,9 @@ def ahead(patch: pytest.MonkeyPatch) -> None:
     [test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said],
 )
 def one_mask(patch: pytest.MonkeyPatch) -> None:
-    mask = valid.ValidSampler.mask
+    mask = valid.GrammarSampler.mask
     patch.setattr(
-        valid.ValidSampler, "mask", lambda self, states, x: mask(self, [states[0]] * len(states), x)
+        valid.GrammarSampler, "mask", lambda self, states, x: mask(self, [states[0]] * len(states), x)
     )
 
 

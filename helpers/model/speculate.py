@@ -4,8 +4,8 @@ A round drafts k tokens, runs the newest token and the drafted ones in one pass,
 would have said too and one of its own, and lets the cache forget the rows of the others. The text is the one
 that `generate` says, or, where tokens are drawn, one from the same distribution.
 
-    LookUp        drafts what followed the newest tokens where they stood before: no model, no rows
-    FirstLayers   the model's own first layers, whose rows lie in its cache already
+    PromptLookup        drafts what followed the newest tokens where they stood before: no model, no rows
+    EarlyExit   the model's own first layers, whose rows lie in its cache already
     DraftModel    another model of the same vocabulary, with a cache of its own
 
 Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
@@ -86,7 +86,7 @@ def speculate_round(
         logits = last_logits(model, new, len(draft.tokens) + 1, cache)  # (d + 1, V)
 
         # Accept: drafted tokens that the model would have said, and one of its own; nothing behind an end.
-        said = sampler.judge(draft, logits)
+        said = sampler.verify(draft, logits)
         said = said[: next((n for n, token in enumerate(said, 1) if token in ends), len(said))]
 
         # Truncate: the rows of the others go. The newest token has none: it has not been run.
@@ -98,8 +98,8 @@ def speculate_round(
 class Round:
     """One pass of the model: tokens drafted for it, and how many of them were taken into the reply."""
 
-    drafted: int
-    accepted: int
+    n_drafted: int
+    n_accepted: int
 
 
 OneRound = Callable[[list[int], int], tuple[Draft, list[int]]]  # a `speculate_round`, given text and k
@@ -136,7 +136,7 @@ class Speculation(Generation):
             draft, said = self._round(text, min(k, room) if cache.length else 0)
             text += said
             changes = cache.changes
-            self.rounds.append(Round(len(draft.tokens), shared(draft.tokens, said)))
+            self.rounds.append(Round(len(draft.tokens), common_prefix(draft.tokens, said)))
             stop = why_over(text[-1], self._most - len(text), cache, self._ends)
             seconds = [time.perf_counter() - begun] + [0.0] * (len(said) - 1)
             yield from zip(said, seconds, [None] * (len(said) - 1) + [stop], strict=True)
@@ -174,14 +174,14 @@ def speculate(
     text, sampler = tokens[0].tolist(), Sampler(sampling, model.config.vocab_size)
     cache.check_goes_back()
     if isinstance(drafter, type) or not isinstance(drafter, Drafter):
-        raise ValueError(f"the drafter is {drafter!r}; expected an object that drafts, such as LookUp()")
+        raise ValueError(f"the drafter is {drafter!r}; expected one that drafts, such as PromptLookup()")
     drafter.check_fits(model, cache)
     one_round = partial(speculate_round, model, drafter=drafter, cache=cache, sampler=sampler, ends=ends)
     return Speculation(one_round, text, len(text) + max_new, k, cache, ends)
 
 
 class Sampler:
-    """How a reply chooses tokens: `pick` one for a draft, `judge` drafted ones."""
+    """How a reply chooses tokens: `pick` one for a draft, `verify` drafted ones."""
 
     def __init__(self, sampling: Sampling, vocab_size: int) -> None:
         self.sampling = check_sampling(sampling, vocab_size)
@@ -195,7 +195,7 @@ class Sampler:
         q = self.sampling.probabilities(logits)
         return draw(q, self.rng), q
 
-    def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
+    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
         """Return 1 to d + 1 new tokens. Logits, (d + 1, V): the model's of each drafted one and the next."""
         if self.greedy:
             return accept(draft.tokens, logits.argmax(axis=-1).tolist())
@@ -222,7 +222,7 @@ class Drafter(Protocol):
 
 
 @dataclass(frozen=True)
-class LookUp:
+class PromptLookup:
     """Finds where the newest tokens stood before, and drafts what followed them there.
 
     Args:
@@ -239,7 +239,7 @@ class LookUp:
 
     def propose(self, text: Sequence[int], k: int, cache: object, sampler: Sampler) -> Draft:
         """See `Drafter.propose`."""
-        tokens = follow(text, self.longest)[:k]
+        tokens = prompt_lookup(text, self.longest)[:k]
         if sampler.greedy:
             return Draft(tokens)
         q = np.zeros((len(tokens), sampler.vocab_size))
@@ -247,7 +247,7 @@ class LookUp:
         return Draft(tokens, q)
 
 
-def follow(text: Sequence[int], longest: int) -> list[int]:
+def prompt_lookup(text: Sequence[int], longest: int) -> list[int]:
     """Return what followed the newest tokens where they last stood; [] if they stood nowhere."""
     text = list(text)
     for n in range(min(longest, len(text) - 1), 0, -1):
@@ -258,7 +258,7 @@ def follow(text: Sequence[int], longest: int) -> list[int]:
     return []
 
 
-class FirstLayers:
+class EarlyExit:
     """Drafts with a model's own first layers, its norm and its readout.
 
     The rows of those layers are in the model's cache already, so that it reads them there. Those that it
@@ -271,12 +271,12 @@ class FirstLayers:
     def check_fits(self, model: Transformer, cache: KVCache) -> None:
         """It needs the model it was made of."""
         if model is not self.whole:
-            raise ValueError("these first layers are another model's; expected FirstLayers(model, n) of this")
+            raise ValueError("these first layers are another model's; expected EarlyExit(model, n) of this")
 
     def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
         """See `Drafter.propose`."""
         length = cache.length
-        draft = say(self.first, [*text], k, cache, sampler)
+        draft = draft_with(self.first, [*text], k, cache, sampler)
         cache.truncate(length)
         return draft
 
@@ -321,20 +321,20 @@ class DraftModel:
 
     def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
         """See `Drafter.propose`; fewer tokens where its cache is nearly full."""
-        known = shared(self.text[: self.cache.length], text)
+        known = common_prefix(self.text[: self.cache.length], text)
         self.cache.truncate(min(known, len(text) - 1))
         self.text = [*text]
         k = min(k, self.cache.max_len - len(text) + 1)
-        return say(self.model, self.text, k, self.cache, sampler)
+        return draft_with(self.model, self.text, k, self.cache, sampler)
 
 
-def shared(a: Sequence[int], b: Sequence[int]) -> int:
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     """Return how many tokens two texts begin with in common."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def say(model: Transformer, text: list[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
+def draft_with(model: Transformer, text: list[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
     """Add to a text the k tokens that a model says, one by one; the last of them is not run."""
     q = list[np.ndarray | None]()
     for _ in range(k):

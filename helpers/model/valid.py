@@ -56,7 +56,7 @@ def write(
         state = table[state, text[-1]]
 
 
-class ValidSampler(Sampler):
+class GrammarSampler(Sampler):
     """Judges drafted tokens as `Sampler` does, by masked logits.
 
     Attributes:
@@ -67,10 +67,10 @@ class ValidSampler(Sampler):
         super().__init__(sampling, table.shape[1])
         self.table, self.state = table, 0
 
-    def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """See `Sampler.judge`; a drafted token that may not come is refused."""
+    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
+        """See `Sampler.verify`; a drafted token that may not come is refused."""
         states = [self.state, *walk(self.table, self.state, draft.tokens)]
-        output_ids = super().judge(draft, self.mask(states, logits))
+        output_ids = super().verify(draft, self.mask(states, logits))
         states = [self.state, *walk(self.table, self.state, output_ids)]
         output_ids = output_ids[: sum(map(self.goes_on, states[:-1]))]  # nothing follows the grammar's end
         self.state = states[len(output_ids)]
@@ -86,7 +86,7 @@ class ValidSampler(Sampler):
         return state != NONE and bool((self.table[state] != NONE).any())
 
 
-class StaysAhead(ValidSampler):
+class StaysAhead(GrammarSampler):
     """A bug on purpose: after a refused word the state stays where the draft had led it.
 
     Attributes:
@@ -98,10 +98,10 @@ class StaysAhead(ValidSampler):
         super().__init__(table, sampling)
         self.wrong = list[tuple[list[int], list[int], list[int]]]()
 
-    def judge(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """See `Sampler.judge`."""
+    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
+        """See `Sampler.verify`."""
         states = [self.state, *walk(self.table, self.state, draft.tokens)]
-        said = super().judge(draft, logits)
+        said = super().verify(draft, logits)
         right, ahead = self.state, [state for state in states if state != NONE][-1]
         following = int(self.table[ahead, said[-1]])
         self.state = ahead if following == NONE else following
@@ -113,7 +113,7 @@ class StaysAhead(ValidSampler):
 def write_with_drafts(
     model: Transformer,
     prompt: list[int],
-    sampler: ValidSampler,
+    sampler: GrammarSampler,
     drafter: Drafter,
     cache: KVCache,
     k: int = 4,

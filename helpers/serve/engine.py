@@ -18,7 +18,7 @@ from helpers.arguments import check_whole
 from helpers.model.cache import PagedCache, PagePool
 from helpers.model.config import ModelConfig, check_eos
 from helpers.model.generate import Tokens, as_tokens
-from helpers.model.speculate import Draft, LookUp, Sampler
+from helpers.model.speculate import Draft, PromptLookup, Sampler
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling
 from helpers.serve.pages import PageManager
@@ -46,7 +46,7 @@ class Engine:
         kind: `Scheduler`, or `Static`.
         eos_ids: tokens that end a reply; None takes the config's.
         adapters: models of the same config, by name, such as `with_adapter` makes.
-        drafter: says what may follow from the text alone, such as `LookUp`; None for word by word.
+        drafter: says what may follow from the text alone, such as `PromptLookup`; None for word by word.
         k: tokens drafted for a pass, at most.
 
     Attributes:
@@ -72,7 +72,7 @@ class Engine:
         kind: type[Scheduler] = Scheduler,
         eos_ids: Collection[int] | None = None,
         adapters: Mapping[Hashable, Transformer] | None = None,
-        drafter: LookUp | None = None,
+        drafter: PromptLookup | None = None,
         k: int = 4,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
@@ -206,7 +206,7 @@ class Engine:
     def verify(self, one: Sequence, draft: Draft, logits: np.ndarray) -> list[int]:
         """Return its new tokens: the drafts that are accepted, and one of the model's; none behind an end."""
         q = None if draft.q is None else draft.q[: len(one.drafts)]  # for all drafts there may be no room
-        new = one.sampler.judge(Draft(one.drafts, q), logits)
+        new = one.sampler.verify(Draft(one.drafts, q), logits)
         ends = self.scheduler.eos_ids
         return new[: next((n for n, token in enumerate(new, 1) if token in ends), len(new))]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, generate, prefill
-from helpers.model.speculate import Drafter, LookUp, Speculation, speculate
+from helpers.model.speculate import Drafter, PromptLookup, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
@@ -58,7 +58,7 @@ def throughput(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
     slots: int,
-    drafter: LookUp | None,
+    drafter: PromptLookup | None,
     max_new: int = 40,
     turns: int = 1,
 ) -> tuple[float, int, dict[Hashable, list[int]]]:
@@ -125,7 +125,7 @@ def replies_with(
         made = [speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts]
         seconds[name].append([second for reply in made if [*reply] for second in reply.seconds[1:]])
         drafted = [reply.rounds[1:] for reply in made if isinstance(reply, Speculation)]
-        ran[name] = [1 + one.drafted for rounds in drafted for one in rounds]
+        ran[name] = [1 + one.n_drafted for rounds in drafted for one in rounds]
     found = {}
     for name, turn in seconds.items():
         best = np.min(turn, axis=0)

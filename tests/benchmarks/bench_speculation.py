@@ -31,7 +31,7 @@ from helpers.model.cache import StaticCache  # noqa: E402
 from helpers.model.evaluate import held_out_diaries  # noqa: E402
 from helpers.model.fast import speed_up  # noqa: E402
 from helpers.model.generate import generate  # noqa: E402
-from helpers.model.speculate import Drafter, FirstLayers, LookUp, Round, speculate  # noqa: E402
+from helpers.model.speculate import Drafter, EarlyExit, PromptLookup, Round, speculate  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
 from helpers.serve import trials  # noqa: E402
 from tests.benchmarks import bench_model as base  # noqa: E402
@@ -58,8 +58,8 @@ def one_pass(model: Transformer, T: int) -> Callable[[], Any]:
 
 def share_taken(rounds: list[Round]) -> float:
     """Return the share of judged drafts that were taken; a round without a draft counts as one refused."""
-    judged = sum(one.accepted + (one.accepted < max(1, one.drafted)) for one in rounds)
-    return sum(one.accepted for one in rounds) / max(1, judged)
+    judged = sum(one.n_accepted + (one.n_accepted < max(1, one.n_drafted)) for one in rounds)
+    return sum(one.n_accepted for one in rounds) / max(1, judged)
 
 
 def our_rounds(model: Transformer, drafter: Drafter, prompts: list[Text], k: int) -> list[Round]:
@@ -71,7 +71,7 @@ def our_rounds(model: Transformer, drafter: Drafter, prompts: list[Text], k: int
 def predicted(model: Transformer, drafter: Drafter, shares: Mapping[int, float]) -> list[float]:
     """Return the speed-up for each k, from the shares taken and the price of passes."""
     tasks = {str(T): one_pass(model, T) for T in range(1, max(KS) + 2)}
-    if isinstance(drafter, FirstLayers):
+    if isinstance(drafter, EarlyExit):
         tasks["draft"] = one_pass(drafter.first, 1)
     times = {name: timing.median for name, timing in in_turns(tasks, turns=7).items()}
     draft = times.get("draft", 0.0) / times["1"]
@@ -135,7 +135,7 @@ def served(model: Transformer, prompts: list[Text], turns: int = 5) -> None:
     """Print words a second of the engine with look-ups and without, at 1, 8 and 32 requests at once."""
     asked, lines = (prompts * 32)[:32], []
     for slots in (1, 8, 32):
-        kinds: dict[str, LookUp | None] = {"word by word": None, "look-up, k = 4": LookUp()}
+        kinds: dict[str, PromptLookup | None] = {"word by word": None, "look-up, k = 4": PromptLookup()}
         runs = {
             name: [trials.throughput(model, asked, slots, kind) for _ in range(turns)]
             for name, kind in kinds.items()
@@ -161,10 +161,10 @@ def main() -> None:
     print(f"{words} words, {base.conditions()}, transformers {transformers.__version__}")
     fast = speed_up(model, threads=1)
     ours: dict[str, tuple[Transformer, Drafter]] = {
-        "plain, look-up": (model, LookUp()),
-        "plain, first layer": (model, FirstLayers(model, 1)),
-        "fast, look-up": (fast, LookUp()),
-        "fast, first layer": (fast, FirstLayers(fast, 1)),
+        "plain, look-up": (model, PromptLookup()),
+        "plain, first layer": (model, EarlyExit(model, 1)),
+        "fast, look-up": (fast, PromptLookup()),
+        "fast, first layer": (fast, EarlyExit(fast, 1)),
     }
     says = {name: our_say(*its) for name, its in ours.items()}
     a_pass, foretold = [], []
