@@ -31,7 +31,7 @@ from helpers.recording.toy import record_toy  # noqa: E402
 from helpers.stepper import Live, Pool, Stepper, WhatIf  # noqa: E402
 from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
 from helpers.stepper.stepper import PANELS  # noqa: E402
-from helpers.trace import Trace, write_whole  # noqa: E402
+from helpers.trace import EngineTrace, Trace, write_whole  # noqa: E402
 
 TITLE = "Watch it decode"
 QUESTION = (
@@ -217,6 +217,30 @@ def lighter(trace: Trace) -> Trace:
     return Trace.from_json(json.dumps(told))
 
 
+def six_diaries() -> EngineTrace:
+    """Serve three texts that begin alike and three others, on 12 pages of 6 rows: pages run out once."""
+    from helpers.model import evaluate, shipped  # with PyTorch: takes a second
+    from helpers.recording.engine import StepRecorder
+    from helpers.serve.engine import Engine
+
+    model, tokenizer = shipped.load()
+    begin = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake."
+    alike = (f"{begin} {more}" for more in ("Today weather is so", "Today weather is cold", "A fox slept in"))
+    others = (tokenizer.encode(diary.text) for diary in evaluate.held_out_diaries(6, seed=1)[1:4])
+    a, c, e = map(tokenizer.encode, alike)
+    b, d, f = (tokens[:n] for tokens, n in zip(others, (14, 22, 10), strict=True))
+    coming = {0: [("A", a, 12), ("B", b, 5)], 1: [("C", c, 12)], 4: [("D", d, 10)], 7: [("E", e, 9)]}
+    coming[10] = [("F", f, 8)]
+    engine = Engine(model, slots=3, budget=24, n_pages=12, page_size=6, eos_ids=())
+    with StepRecorder(engine.scheduler, lambda token: tokenizer.decode([token]), "diaries") as recorder:
+        for n in range(100):
+            for request in coming.pop(n, []):
+                engine.add(*request)
+            if engine.busy:
+                engine.step()
+    return recorder.trace
+
+
 def gallery(diary: Trace) -> dict[str, str]:
     """Pages of single runs, by file name, and the one that leads to them."""
     toy, published = record_toy(n_layers=2), Trace.load(Path(__file__).with_name("smollm2.json"))
@@ -256,10 +280,7 @@ def gallery(diary: Trace) -> dict[str, str]:
         "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E begin "
         "alike and share pages. Where no page is free, the youngest is sent back, and comes again.",
     )
-    from helpers.model import shipped  # with PyTorch: takes a second
-    from helpers.recording.served import six_diaries
-
-    pool = Pool(six_diaries(*shipped.load()))
+    pool = Pool(six_diaries())
     pages["pool.html"] = build(
         title, [Section(said, pool), Section(links=[Link("Gallery", "gallery.html")])], said
     )
