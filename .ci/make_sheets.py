@@ -69,7 +69,7 @@ def filled() -> tuple[PageManager, dict[str, list[int]], list[int]]:
     tables = {name: [pool.take() for _ in range(pool.needed(n))] for name, n in LENGTHS.items()}
     tokens = {name: [100 * k + n for n in range(LENGTHS[name])] for k, name in enumerate(LENGTHS)}
     for name, table in tables.items():
-        pool.written(table, tokens[name], 0, LENGTHS[name])
+        pool.publish(table, tokens[name], 0, LENGTHS[name])
     return pool, tables, tokens["C"]
 
 
@@ -89,7 +89,7 @@ def slots() -> Parts:
         asked |= {f"steps_{name}": len(steps), f"idle_{name}": SLOTS * len(steps) - sum(REPLIES)}
     for late, before in (("", []), ("_late", [-1])):
         text = [*before, *c[:SAME], *range(900, 900 + D - SAME)]
-        found = len(pool.find(text))
+        found = len(pool.match_prefix(text))
         asked |= {f"found{late}": found, f"run{late}": len(text) - SIZE * found}
     taken = [
         [

@@ -66,10 +66,12 @@ def booked(scheduler: Scheduler, plan: Plan, there: list[Any]) -> dict[str, Any]
     """What a scheduler and its pages say of a step that is planned and has not run."""
     size, n = scheduler.pages.page_size, dict(plan)
     owners = [*scheduler.pages.owners]
-    rows = {(r.table[i // size], i % size) for r in scheduler.running for i in range(r.n_run + n.get(r, 0))}
+    rows = {
+        (r.table[i // size], i % size) for r in scheduler.running for i in range(r.n_computed + n.get(r, 0))
+    }
     counts = {
         "run": sum(n.values()),
-        "found": sum(one.n_run for one in scheduler.running if one not in there),
+        "found": sum(one.n_computed for one in scheduler.running if one not in there),
         "used": sum(map(bool, owners)),
         "wasted": size * sum(map(bool, owners)) - len(rows),
         "waiting": len(scheduler.waiting),

@@ -128,12 +128,12 @@ def test_an_adapter_changes_keys_alone() -> None:
 CHAT, KEYS = test_a_turn_finds_what_was_said_up_to_an_edit, test_adapters_change_words_and_share_no_rows
 
 
-@planted("a key without the adapter", [KEYS], "vllm #44701", of=PageManager.beginning)
+@planted("a key without the adapter", [KEYS], "vllm #44701", of=PageManager.prefix_key)
 def _(old: Any, self: PageManager, adapter: Any) -> Any:
     return old(self, None)
 
 
-@planted("a turn hits rows behind an edit", [CHAT], "openvino.genai #3722", of=PageManager.find)
+@planted("a turn hits rows behind an edit", [CHAT], "openvino.genai #3722", of=PageManager.match_prefix)
 def _(old: Any, self: PageManager, tokens: Any, adapter: Any = None) -> list[int]:
     """Look a page up by its own tokens, whatever stands before it."""
     by_tokens, table = {held: page for (_, held), page in self.found.items()}, []

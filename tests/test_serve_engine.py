@@ -40,7 +40,7 @@ class Poisoned(Engine):
         size, used = self.pool.page_size, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
         used[[*self.scheduler.pages.found.values()]] = 1
         for one in self.scheduler.running:
-            for at in range(one.n_run):
+            for at in range(one.n_computed):
                 used[one.table[at // size], at % size] = 1
         for x in (self.pool.k, self.pool.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, used == 0] = math.nan
@@ -95,7 +95,7 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     assert {*engine.failed} == {"bad", "late"}
     with pytest.raises(ValueError, match="the logits of 'bad' hold NaN or infinity; expected numbers"):
         raise engine.failed["bad"]
-    assert (engine.scheduler.pages.find(bad), any(engine.scheduler.pages.owners)) == ([], False)
+    assert (engine.scheduler.pages.match_prefix(bad), any(engine.scheduler.pages.owners)) == ([], False)
     engine.add("bad", [5], 1)  # its id is free again
     assert (engine.run_all()["bad"], [*engine.failed]) == (list(generate(model, [5], 1)), ["late"])
     model.lm_head.weight.data[0, 0] = math.inf

@@ -54,11 +54,11 @@ class Rows:
     def run(self, plan: Plan) -> dict[Sequence, int]:
         size, said = self.pages.page_size, {}
         for one, n in plan:
-            for at in range(one.n_run, one.n_run + n):
+            for at in range(one.n_computed, one.n_computed + n):
                 self.rows[one.table[at // size], at % size] = one.tokens[at]
         for one, n in plan:  # all have written before anybody reads, or the other way round: nobody may tell
-            text = [self.rows.get((one.table[at // size], at % size)) for at in range(one.n_run + n)]
-            if one.n_run + n == len(one.tokens):
+            text = [self.rows.get((one.table[at // size], at % size)) for at in range(one.n_computed + n)]
+            if one.n_computed + n == len(one.tokens):
                 said[one] = next_token(text)
         return said
 
@@ -136,7 +136,7 @@ def test_the_youngest_gives_up_its_pages_and_keeps_its_tokens() -> None:
     assert plans(scheduler, 1) == [[("old", 2), ("young", 2)]]
     assert plans(scheduler, 2) == [[("old", 1), ("young", 1)]] * 2
     assert plans(scheduler, 1) == [[("old", 1)]]  # its third page was young's
-    assert (young.tokens, young.n_run, young.table, scheduler.preemptions) == ([3, 4, 1, 1, 1], 0, [], 1)
+    assert (young.tokens, young.n_computed, young.table, scheduler.preemptions) == ([3, 4, 1, 1, 1], 0, [], 1)
     assert plans(scheduler, 3) == [[("old", 1)]] * 3
     assert plans(scheduler, 2) == [[("young", 5)], []]  # prompt and reply as a prompt, and its last token
 
@@ -151,36 +151,36 @@ def test_pages_are_found_when_full_and_written() -> None:
     scheduler.ran(plan, dict.fromkeys((first, same), 9))
     cases = [(text, 2), (text[:4], 1), ([1, 2, 3], 1), ([1, 9, 3], 0), ([1, 2, 3, 9, 5], 1), ([*text, 6], 2)]
     for tokens, found in cases:
-        assert pages.find(tokens) == first.table[:found]  # a full hit leaves its last page to run
+        assert pages.match_prefix(tokens) == first.table[:found]  # a full hit leaves its last page to run
     third = scheduler.add(Request("c", text, 5))
     plan = scheduler.schedule()
-    assert (dict(plan)[third], third.n_run) == (1, 4)
+    assert (dict(plan)[third], third.n_computed) == (1, 4)
     scheduler.ran(plan, dict.fromkeys((first, same, third), 8))
-    assert pages.find([*text, 9, 8]) == first.table[:3]  # a token of the reply has filled it
+    assert pages.match_prefix([*text, 9, 8]) == first.table[:3]  # a token of the reply has filled it
 
 
 def test_the_page_that_was_free_longest_goes_first_and_its_content_is_lost() -> None:
     pages = PageManager(4, 2)
     old, new = [pages.take()], [pages.take(), pages.take()]
-    pages.written(old, [1, 2], 0, 2)
-    pages.written(new, [3, 4, 5, 6], 0, 4)
+    pages.publish(old, [1, 2], 0, 2)
+    pages.publish(new, [3, 4, 5, 6], 0, 4)
     pages.release(old)
     pages.release(new)
     assert [pages.take() for _ in range(3)] == [3, 0, 2]  # of a text the end before the beginning
-    assert [pages.find(text) for text in ([1, 2, 0], [3, 4, 5, 6, 0])] == [[], [1]]
+    assert [pages.match_prefix(text) for text in ([1, 2, 0], [3, 4, 5, 6, 0])] == [[], [1]]
 
 
 def test_equal_pages_of_two_texts_are_found_after_what_stands_before_them() -> None:
     """Of equal pages the first is found; once it is lost the others lead nowhere, and are taken in turn."""
     pages = PageManager(5, 2)
     one, two = [pages.take(), pages.take()], [pages.take(), pages.take(), pages.take()]
-    pages.written(one, [1, 2, 7, 7], 0, 4)
-    pages.written(two, [1, 2, 7, 7, 8, 8], 0, 6)
-    assert pages.find([1, 2, 7, 7, 8, 8, 0]) == [0, 1, 4]
-    assert pages.find([7, 7, 8, 8, 0]) == []
+    pages.publish(one, [1, 2, 7, 7], 0, 4)
+    pages.publish(two, [1, 2, 7, 7, 8, 8], 0, 6)
+    assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == [0, 1, 4]
+    assert pages.match_prefix([7, 7, 8, 8, 0]) == []
     pages.release(one)
     assert [pages.take(), pages.take()] == [1, 0]
-    assert pages.find([1, 2, 7, 7, 8, 8, 0]) == []
+    assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == []
     pages.release(two)
     assert [pages.take() for _ in range(3)] == [4, 3, 2]
     assert (pages.found, pages.holds) == ({}, {})
@@ -199,9 +199,9 @@ class Counted(list[int]):
 def test_a_long_text_is_looked_at_and_kept_once() -> None:
     pages, text = PageManager(64), Counted(range(1024))
     for start in (0, 300, 600, 900):
-        pages.written([*range(64)], text, start, min(start + 300, 1024))
+        pages.publish([*range(64)], text, start, min(start + 300, 1024))
     assert text.looked_at == sum(len(tokens) for _, tokens in pages.found) == 1024
-    assert pages.find(text) == [*range(63)]
+    assert pages.match_prefix(text) == [*range(63)]
     assert text.looked_at == 2 * 1024 - 16
 
 
@@ -215,7 +215,7 @@ def test_who_asks_for_room_changes_nothing() -> None:
     for room, plan in ((False, ("a", 1)), (True, ("b", 5))):
         before = str(vars(pages))  # the order of the free ones among it
         assert scheduler.can_admit() == room
-        assert (str(vars(pages)), one.n_run, one.table, one.slot) == (before, 0, [], None)
+        assert (str(vars(pages)), one.n_computed, one.table, one.slot) == (before, 0, [], None)
         assert plans(scheduler, 1) == [[plan]]
     assert one.table == [0, 1, 3, 4, 2]
 
@@ -401,14 +401,14 @@ EACH, FOUND = test_each_says_what_it_says_alone, test_pages_are_found_when_full_
 @planted("a page is found before it is written", [FOUND], "nano-vllm #208", of=Scheduler.admit)
 def _(old: Any, self: Scheduler) -> Sequence:
     one: Sequence = old(self)
-    self.pages.written(one.table, one.tokens, 0, len(one.tokens))
+    self.pages.publish(one.table, one.tokens, 0, len(one.tokens))
     return one
 
 
 planted("a hash is taken for a proof", [EACH], "openvino.genai #3722")(
     lambda patch: patch.setattr(pages, "tuple", lambda tokens: hash((*tokens,)), raising=False)
 )
-planted("a full hit leaves nothing to run", [FOUND], "nano-vllm #144", of=PageManager.find)(
+planted("a full hit leaves nothing to run", [FOUND], "nano-vllm #144", of=PageManager.match_prefix)(
     lambda old, self, tokens, *adapter: old(self, [*tokens, 0], *adapter)
 )
 
@@ -417,7 +417,7 @@ planted("a full hit leaves nothing to run", [FOUND], "nano-vllm #144", of=PageMa
 def _(old: Any, self: Scheduler, plan: Any, chosen: Any) -> Any:
     over = old(self, plan, chosen)
     for one, _ in plan:
-        one.n_run = len(one.tokens) - (one in chosen)
+        one.n_computed = len(one.tokens) - (one in chosen)
     return over
 
 

@@ -102,11 +102,11 @@ def used_again(order: Sequence[str]) -> int:
     for turn in range(3):
         for user in range(2):
             text = prompt_in(order, user, turn)
-            table = pages.find(text)
+            table = pages.match_prefix(text)
             start = 4 * len(table)
             found += start
             table += [pages.take() for _ in range(pages.needed(len(text)) - len(table))]
-            pages.written(table, text, start, len(text))
+            pages.publish(table, text, start, len(text))
     return found
 
 

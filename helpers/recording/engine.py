@@ -65,10 +65,10 @@ class StepRecorder:
             one: Share(
                 request=self.number(one),
                 slot=one.slot or 0,
-                start=one.n_run,
-                stop=one.n_run + n.get(one, 0),
+                start=one.n_computed,
+                stop=one.n_computed + n.get(one, 0),
                 table=[*one.table],
-                found=0 if one in stayed else one.n_run,
+                found=0 if one in stayed else one.n_computed,
                 emitted=False,
             )
             for one in self.scheduler.running

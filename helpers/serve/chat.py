@@ -93,7 +93,7 @@ class Chat:
                 raise one.error
             reply = one.reply
             answer = Message("assistant", tuple(reply), "chat")
-            turn = Turn(one.n_found, len(prompt) - one.n_found, len(reply))
+            turn = Turn(one.n_cached, len(prompt) - one.n_cached, len(reply))
         except BaseException:
             if key in {one.request.id for one in [*engine.scheduler.waiting, *engine.scheduler.running]}:
                 engine.cancel(key)

@@ -224,7 +224,7 @@ class Engine:
 
         Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
         """
-        new = [(one.tokens + one.drafts)[one.n_run : one.n_run + n] for one, n in part]
+        new = [(one.tokens + one.drafts)[one.n_computed : one.n_computed + n] for one, n in part]
         T, d = max(map(len, new)), max(len(one.drafts) for one, _ in part)
         tokens = torch.tensor([[0] * (T - len(its)) + its for its in new])
         cache = PagedCache(
@@ -232,7 +232,7 @@ class Engine:
             len(part),
             pool=self.pool,
             tables=[one.table for one, _ in part],
-            lengths=[one.n_run for one, _ in part],
+            lengths=[one.n_computed for one, _ in part],
         )
         cache.expect([len(its) for its in new])
         with torch.inference_mode():
@@ -269,7 +269,7 @@ class Engine:
     @property
     def found(self) -> dict[Hashable, int]:
         """Tokens of each request whose rows were there when it began, by its id: not processed again."""
-        return {id: one.n_found for id, one in self.sequences.items()}
+        return {id: one.n_cached for id, one in self.sequences.items()}
 
     @property
     def failed(self) -> dict[Hashable, ValueError]:

@@ -46,11 +46,11 @@ class Machine:
 
     def step(self, plan: Plan) -> float:
         """Return the seconds of a step, by `step_time`."""
-        return self.seconds([(n, one.n_run + n) for one, n in plan])
+        return self.seconds([(n, one.n_computed + n) for one, n in plan])
 
     def decode_step(self, plan: Plan) -> float:
         """Return the seconds of a step of those whose rows came by the link: one token of each."""
-        return self.seconds([(1, one.n_run + n) for one, n in plan])
+        return self.seconds([(1, one.n_computed + n) for one, n in plan])
 
     def seconds(self, texts: Iterable[tuple[int, int]]) -> float:
         """Return the seconds of a step that runs, of each text, so many tokens, the newest of so many."""

@@ -43,13 +43,13 @@ class PageManager:
         """Return how many pages so many tokens take."""
         return -(-n_tokens // self.page_size)
 
-    def find(self, tokens: Sequence[int], adapter: Hashable = None) -> list[int]:
+    def match_prefix(self, tokens: Sequence[int], adapter: Hashable = None) -> list[int]:
         """Return the pages that hold the beginning of a text, full pages only.
 
         The last token is left to run, as a page holds rows and no logits: of a text that fills its pages the
         last page is not among them.
         """
-        table, text = list[int](), self.beginning(adapter)
+        table, text = list[int](), self.prefix_key(adapter)
         for end in range(self.page_size, len(tokens), self.page_size):
             page = self.found.get((text, tuple(tokens[end - self.page_size : end])))
             if page is None:
@@ -60,7 +60,7 @@ class PageManager:
 
     def fits(self, tokens: Sequence[int], adapter: Hashable = None) -> bool:
         """Whether there are pages for a text: of those found, the ones with an owner need not be free."""
-        owned = sum(self.owners[page] > 0 for page in self.find(tokens, adapter))
+        owned = sum(self.owners[page] > 0 for page in self.match_prefix(tokens, adapter))
         return self.needed(len(tokens)) - owned <= len(self.free)
 
     def take(self) -> int:
@@ -70,10 +70,10 @@ class PageManager:
             key, _ = self.holds.pop(page)
             if self.found.get(key) == page:
                 del self.found[key]
-        self.own(page)
+        self.incref(page)
         return page
 
-    def own(self, page: int) -> None:
+    def incref(self, page: int) -> None:
         """Count one owner more."""
         self.owners[page] += 1
         self.free.pop(page, None)
@@ -86,17 +86,17 @@ class PageManager:
             if not self.owners[page]:
                 self.free[page] = None
 
-    def beginning(self, adapter: Hashable) -> Hashable:
+    def prefix_key(self, adapter: Hashable) -> Hashable:
         """Return what stands before the first page of a text: all that rows depend on beside its tokens."""
         return (adapter,)
 
-    def written(
+    def publish(
         self, table: Sequence[int], tokens: Sequence[int], start: int, end: int, adapter: Hashable = None
     ) -> None:
         """Let the pages of a text be found that its tokens from `start` up to `end`, now run, have filled."""
         size = self.page_size
         for i in range(start // size, end // size) if self.sharing else ():
-            text = self.holds[table[i - 1]][1] if i else self.beginning(adapter)
+            text = self.holds[table[i - 1]][1] if i else self.prefix_key(adapter)
             key = text, tuple(tokens[i * size : (i + 1) * size])
             page = self.found.setdefault(key, table[i])  # of equal pages the first is found
             self.holds[table[i]] = key, next(self.numbers) if page == table[i] else self.holds[page][1]

@@ -116,15 +116,15 @@ class Scheduler:
 
     def trim(self, one: Sequence, most: float) -> None:
         """Keep the first of its drafts, so many at most, and those only that free pages have room for."""
-        needed = self.pages.needed(one.n_run + 1 + int(min(most, len(one.drafts))))
+        needed = self.pages.needed(one.n_computed + 1 + int(min(most, len(one.drafts))))
         while one.drafts and self.pages.free and len(one.table) < needed:
             one.table.append(self.pages.take())
-        room = len(one.table) * self.pages.page_size - one.n_run - 1
+        room = len(one.table) * self.pages.page_size - one.n_computed - 1
         del one.drafts[int(min(most, room)) :]
 
     def make_room(self, one: Sequence) -> bool:
         """Take a page if the newest token needs one; return whether it still runs."""
-        while one.slot is not None and len(one.table) < self.pages.needed(one.n_run + 1):
+        while one.slot is not None and len(one.table) < self.pages.needed(one.n_computed + 1):
             if self.pages.free:
                 one.table.append(self.pages.take())
             else:
@@ -142,11 +142,11 @@ class Scheduler:
     def admit(self) -> Sequence:
         """Let the first that waits run, in pages that hold its beginning already and in free ones."""
         one, pages = self.waiting.popleft(), self.pages
-        one.table = pages.find(one.tokens, one.rows_of)
-        one.n_run = len(one.table) * pages.page_size
-        one.n_found += one.n_run
+        one.table = pages.match_prefix(one.tokens, one.rows_of)
+        one.n_computed = len(one.table) * pages.page_size
+        one.n_cached += one.n_computed
         for page in one.table:
-            pages.own(page)
+            pages.incref(page)
         one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
         one.slot = next(n for n in range(self.slots) if n not in {other.slot for other in self.running})
         self.running.append(one)
@@ -163,8 +163,8 @@ class Scheduler:
         for one, n in plan:
             one.tokens += one.drafts
             one.drafts = []
-            self.pages.written(one.table, one.tokens, one.n_run, one.n_run + n, one.rows_of)
-            one.n_run += n
+            self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
+            one.n_computed += n
             one.tokens += [chosen[one]] if one in chosen else []
         over = [one for one in chosen if self.has_ended(one)]
         for one in over:
@@ -179,7 +179,7 @@ class Scheduler:
         """Free the pages and the slot of a request, or its place in line."""
         self.pages.release(one.table)
         self.waiting.remove(one) if one.slot is None else self.running.remove(one)
-        one.slot, one.n_run, one.drafts = None, 0, []
+        one.slot, one.n_computed, one.drafts = None, 0, []
 
     def preempt(self, one: Sequence) -> None:
         """Let a running request wait again, first in line."""

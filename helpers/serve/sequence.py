@@ -34,10 +34,10 @@ class Sequence:
 
     Attributes:
         tokens: prompt and reply so far. They are kept when the request has to give up its pages.
-        n_run: tokens whose rows are in its pages.
+        n_computed: tokens whose rows are in its pages.
         table: the pages, in the order of the text.
         slot: where it runs; None while it waits.
-        n_found: tokens whose rows were there when it began: they did not run.
+        n_cached: tokens whose rows were there when it began: they did not run.
         drafts: tokens that may follow and run behind the newest one; after a pass, those that were accepted.
         rows_of: what rows depend on beside the tokens: the adapter, in an engine the version of its weights.
         sampler: chooses its tokens; in an engine alone, as the four below.
@@ -49,10 +49,10 @@ class Sequence:
 
     request: Request
     tokens: list[int]
-    n_run: int = 0
+    n_computed: int = 0
     table: list[int] = field(default_factory=list)
     slot: int | None = None
-    n_found: int = 0
+    n_cached: int = 0
     drafts: list[int] = field(default_factory=list)
     rows_of: abc.Hashable = None
     sampler: Any = None
@@ -64,7 +64,7 @@ class Sequence:
     @property
     def n_left(self) -> int:
         """Tokens that are known and have not been run: the prompt at first, then the newest alone."""
-        return len(self.tokens) - self.n_run
+        return len(self.tokens) - self.n_computed
 
     @property
     def reply(self) -> list[int]:

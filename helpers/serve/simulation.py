@@ -108,7 +108,7 @@ def fill(
         ran += sum(n for _, n in plan)
         seconds += seconds_of(plan)
         if scheduler.waiting:
-            in_use.append(sum(one.n_run + n for one, n in plan) / (pages.n_pages * pages.page_size))
+            in_use.append(sum(one.n_computed + n for one, n in plan) / (pages.n_pages * pages.page_size))
         return 1.0
 
     simulate(scheduler, [(0.0, request) for request in requests], note)
