@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,8 @@ class StepTime:
     contexts) and `products` (with the weights) at its compute, and what comes on top.
 
     Attributes:
-        total: seconds of the step.
-        bound: "memory-bound" or "compute-bound", by the terms that `total` counts.
-        per_user, throughput: tokens run a second, of one user (the mean) and of all.
+        overlap: rows are read while matrices multiply.
+        texts, tokens: texts in the step, and new tokens of all.
     """
 
     rows: float
@@ -34,10 +33,38 @@ class StepTime:
     products: float
     launch: float
     collectives: float
-    total: float
-    bound: str
-    per_user: float
-    throughput: float
+    overlap: bool
+    texts: int
+    tokens: int
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Seconds that memory and compute add to the total: of each pair the longer one counts."""
+        pairs = [(self.rows, self.attention), (self.weights, self.products)]
+        if self.overlap:
+            pairs = [(self.rows + self.weights, self.attention + self.products)]
+        return sum(a for a, b in pairs if a > b), sum(b for a, b in pairs if a <= b)
+
+    @property
+    def total(self) -> float:
+        """Seconds of the step."""
+        return sum(self.parts) + self.launch + self.collectives
+
+    @property
+    def bound(self) -> str:
+        """Which of the two adds more: "memory-bound" or "compute-bound"."""
+        memory, compute = self.parts
+        return "memory-bound" if memory > compute else "compute-bound"
+
+    @property
+    def throughput(self) -> float:
+        """Tokens run a second, of all users."""
+        return self.tokens / self.total
+
+    @property
+    def per_user(self) -> float:
+        """Tokens run a second, of one user (the mean)."""
+        return self.throughput / self.texts
 
 
 def step_time(
@@ -59,23 +86,18 @@ def step_time(
 ) -> StepTime:
     """Return max(rows, attention) + max(weights, products) + launch + collectives, in seconds.
 
-    In a decode step attention computes in less time than its rows take, so the first term is the rows. Left
-    out: the embedding, activations, scales of narrow formats, copies of KV heads where there are more cards
-    than KV heads, and narrow formats' faster arithmetic. Experts are chosen at random.
+    Left out: the embedding, activations, scales of narrow formats, their faster arithmetic, and copies of KV
+    heads where cards are more than those. Tokens choose experts at random.
 
     Args:
-        card: one card, published or measured.
-        tokens: those of each user in the cache; or pairs (in the cache, new), one for each of several texts.
+        tokens: in the cache of each user; or pairs (in the cache, new), one for each of several texts.
         users: how many of each text.
         new_tokens: 1 in a decode step, k + 1 in a verification, in a prefill those of the prompt.
         logits: new tokens of each text that meet the LM head; None for all, as in a verification.
         overlap: rows are read while matrices multiply: max(rows + weights, attention + products).
         bandwidth_reached, compute_reached: shares of the card's; 1 gives the lower bound.
-        launch: seconds of launch overhead of the whole step.
-        cards: that share each layer (tensor parallel); `collective`: seconds of a sum over them, two a layer.
-
-    Raises:
-        ValueError: a count, a share, bits or seconds out of range.
+        launch, collective: seconds of launch overhead in all, and of a sum over the cards, two a layer.
+        cards: that share each layer (tensor parallel). ValueError for any of these out of range.
     """
     check_counts(users=users, new_tokens=new_tokens, logits=logits or 1, cards=cards)
     check_between(0, math.inf, weight_bits=weight_bits, row_bits=row_bits)
@@ -84,24 +106,25 @@ def step_time(
     texts = [*tokens] if isinstance(tokens, Iterable) else [(check_whole("tokens", tokens, 0), new_tokens)]
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
+    n_rows, n_weights, attention, products = work_of(model, texts, users, logits)
+    rows, weights = n_rows * row_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
+    collectives = 2 * model.n_layers * collective if cards > 1 else 0.0
+    terms = rows, weights, attention / compute, products / compute, launch, collectives
+    return StepTime(*terms, overlap, users * len(texts), users * sum(new for _, new in texts))
+
+
+def work_of(
+    model: ModelConfig | PublishedModel, texts: Sequence[tuple[int, int]], users: int, logits: int | None
+) -> tuple[float, float, float, float]:
+    """Return the numbers of rows and of weights to move, and operations: of attention, and of products."""
     kinds, new = Counter(layers_of(model)), users * sum(new for _, new in texts)
     heads = new if logits is None else users * len(texts) * logits
     table, used = model.vocab_size * model.hidden_size, numbers_used(model)
-    kept = sum(n * one.row * (one.rows(a) + one.rows(b)) for one, n in kinds.items() for a, b in texts)
+    rows = sum(n * one.row * (one.rows(a) + one.rows(b)) for one, n in kinds.items() for a, b in texts)
     pairs = sum(n * pairs_of(one, *text) for one, n in kinds.items() for text in texts)
-    rows = users * kept * row_bits / 8 / bandwidth
-    weights = (used + numbers_of_others(model, new)) * weight_bits / 8 / bandwidth
-    attention = 4 * users * pairs * model.n_heads * model.head_dim / compute
-    products = 2 * (new * (used - table) + heads * table) / compute
-    collectives = 2 * model.n_layers * collective if cards > 1 else 0.0
-
-    parts = [(rows + weights, attention + products)] if overlap else [(rows, attention), (weights, products)]
-    memory = sum(read for read, computed in parts if read > computed)
-    computing = sum(computed for read, computed in parts if read <= computed)
-    total = memory + computing + launch + collectives
-    bound = "memory-bound" if memory > computing else "compute-bound"
-    rates = new / total / (users * len(texts)), new / total
-    return StepTime(rows, weights, attention, products, launch, collectives, total, bound, *rates)
+    attention = 4 * users * pairs * model.n_heads * model.head_dim
+    products = 2 * (new * (used - table) + heads * table)
+    return users * rows, used + numbers_of_others(model, new), attention, products
 
 
 def pairs_of(layer: Kind, before: int, new: int) -> int:
