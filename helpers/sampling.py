@@ -209,8 +209,8 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"logits have shape {row.shape}; expected one row (V,): pass the last position's")
     if np.isnan(row).any():
-        told = f"logits[{np.isnan(row).argmax()}] is NaN; expected numbers"
-        raise ValueError(f"{told}: look for 0/0, as in a softmax of -inf only")
+        message = f"logits[{np.isnan(row).argmax()}] is NaN; expected numbers"
+        raise ValueError(f"{message}: look for 0/0, as in a softmax of -inf only")
     if np.isposinf(row).any() or not np.isfinite(row).any():
         raise ValueError("logits need a finite number and no +inf; every token is banned or one overflowed")
     return row

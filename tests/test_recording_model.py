@@ -77,6 +77,11 @@ def test_words_and_candidates() -> None:
     assert trace.model.name == "tiny"
 
 
+def test_a_chosen_token_takes_the_last_place_of_the_candidates_and_the_likeliest_stays() -> None:
+    voice = recording.voice_of(tiny(), None, 2, Sampling())
+    assert [text for text, _, _ in voice.top(np.array([1.0, 3.0, 2.0]), 0)] == ["<1>", "<0>"]
+
+
 def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
     trace = record_model(tiny(), PROMPT, max_new=10, n_top=1, sampling=Sampling(3.0, seed=4))
     said = [token.id for token in trace.sequences[0].tokens[5:]]

@@ -199,8 +199,8 @@ def rollback_on_error(cache: KVCache) -> Iterator[None]:
 def check_as_left(cache: KVCache, changes: int) -> None:
     """Raise ValueError unless the cache has changed so often as when its reply left it."""
     if cache.changes != changes:
-        told = f"the cache, with {cache.length} tokens now, is not as this reply left it"
-        raise ValueError(f"{told}; something else has used or reset it. Make a cache for each reply")
+        message = f"the cache, with {cache.length} tokens now, is not as this reply left it"
+        raise ValueError(f"{message}; something else has used or reset it. Make a cache for each reply")
 
 
 def to_numpy(logits: Tensor) -> np.ndarray:
@@ -220,8 +220,8 @@ def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
     if not ids.size:
         raise ValueError("the prompt is empty; expected at least one token")
     if ids.dtype.kind not in "iu" or ids.ndim not in (1, 2):
-        told = f"the prompt is {reprlib.repr(prompt)}; expected ids, (P,) or (B, P)"
-        raise ValueError(f"{told}, whole numbers such as tokenizer.encode(text) gives")
+        message = f"the prompt is {reprlib.repr(prompt)}; expected ids, (P,) or (B, P)"
+        raise ValueError(f"{message}, whole numbers such as tokenizer.encode(text) gives")
     tokens = torch.from_numpy(ids.astype(np.int64)).reshape(-1, ids.shape[-1])
     check_tokens(tokens, vocab_size)
     return tokens

@@ -85,18 +85,19 @@ def speculate_round(
         new = [*text[cache.length :], *draft.tokens]
         logits = last_logits(model, new, len(draft.tokens) + 1, cache)  # (d + 1, V)
 
-        # Accept: drafted tokens that the model would have said, and one of its own; nothing behind an end.
-        said = sampler.verify(draft, logits)
-        said = said[: next((n for n, token in enumerate(said, 1) if token in ends), len(said))]
+        # Accept: draft tokens that the model would choose too, and one of its own; nothing behind an end.
+        new_tokens = sampler.verify(draft, logits)
+        n = next((n for n, token in enumerate(new_tokens, 1) if token in ends), len(new_tokens))
+        new_tokens = new_tokens[:n]
 
         # Truncate: the rows of the others go. The newest token has none: it has not been run.
-        cache.truncate(len(text) + len(said) - 1)
-        return draft, said
+        cache.truncate(len(text) + len(new_tokens) - 1)
+        return draft, new_tokens
 
 
 @dataclass(frozen=True)
 class Round:
-    """One pass of the model: tokens drafted for it, and how many of them were taken into the reply."""
+    """One pass of the model: tokens drafted for it, and how many of them were accepted."""
 
     n_drafted: int
     n_accepted: int
@@ -133,13 +134,13 @@ class Speculation(Generation):
             begun = time.perf_counter()
             # A round may say one token more than were drafted. The prefill has no drafts.
             room = min(self._most, cache.max_len + 1) - len(text) - 1
-            draft, said = self._round(text, min(k, room) if cache.length else 0)
-            text += said
+            draft, new_tokens = self._round(text, min(k, room) if cache.length else 0)
+            text += new_tokens
             changes = cache.changes
-            self.rounds.append(Round(len(draft.tokens), common_prefix(draft.tokens, said)))
+            self.rounds.append(Round(len(draft.tokens), common_prefix(draft.tokens, new_tokens)))
             stop = why_over(text[-1], self._most - len(text), cache, self._ends)
-            seconds = [time.perf_counter() - begun] + [0.0] * (len(said) - 1)
-            yield from zip(said, seconds, [None] * (len(said) - 1) + [stop], strict=True)
+            seconds = [time.perf_counter() - begun] + [0.0] * (len(new_tokens) - 1)
+            yield from zip(new_tokens, seconds, [None] * (len(new_tokens) - 1) + [stop], strict=True)
 
 
 def speculate(
@@ -205,7 +206,7 @@ class Sampler:
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Says what may come next. Of what was taken it is told by the text of the next round."""
+    """Proposes what may come next. The text of the next round shows it which tokens were accepted."""
 
     def check_fits(self, model: Transformer, cache: KVCache) -> None:
         """Raise ValueError unless it can draft for this model and cache."""
