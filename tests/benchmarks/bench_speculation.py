@@ -24,8 +24,7 @@ import transformers
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from helpers.cost import drafts  # noqa: E402 - from the tree this file stands in
-from helpers.measure import in_turns  # noqa: E402
+from helpers.measure import in_turns  # noqa: E402 - from the tree this file stands in
 from helpers.model import shipped  # noqa: E402
 from helpers.model.cache import StaticCache  # noqa: E402
 from helpers.model.evaluate import held_out_diaries  # noqa: E402
@@ -75,7 +74,8 @@ def predicted(model: Transformer, drafter: Drafter, shares: Mapping[int, float])
         tasks["draft"] = one_pass(drafter.first, 1)
     times = {name: timing.median for name, timing in in_turns(tasks, turns=7).items()}
     draft = times.get("draft", 0.0) / times["1"]
-    return [drafts.times_as_fast(shares[k], k, draft, lambda T: times[str(T)] / times["1"]) for k in KS]
+    words = {k: sum(shares[k] ** n for n in range(k + 1)) for k in KS}  # a pass; arXiv:2211.17192
+    return [words[k] / (k * draft + times[str(k + 1)] / times["1"]) for k in KS]
 
 
 def our_say(model: Transformer, drafter: Drafter) -> Say:
