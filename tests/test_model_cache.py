@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,6 +227,68 @@ def test_values_narrower_than_keys_or_none(kind: str, v_dim: int) -> None:
         assert f"3 layers of (1, 3, 8, {v_dim}), float64, {42 * 3 * 3 * (8 + v_dim) * 8:,} b" in repr(cache)
     with pytest.raises(ValueError, match=f"v_dim 8, the pass has v_dim {v_dim}"):
         fresh(kind).check_fits(sizes, 1, torch.float64, cache.device)
+
+
+@every
+def test_a_copied_or_pickled_cache_goes_on_by_itself(kind: str) -> None:
+    ids = tokens(2, 12)
+    for copied in (deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))):
+        cache = fresh(kind, 2)
+        in_passes(MODEL, ids[:, :9], [9], cache)
+        other = copied(cache)
+        same(in_passes(MODEL, ids[:, 9:], [1, 2], other), in_passes(MODEL, ids[:, 9:], [1, 2], cache))
+
+
+@exact
+def test_restore_refuses_rows_that_changed_and_another_cache(kind: str) -> None:
+    cache, ids = fresh(kind, 2), tokens(2, 12)
+    if kind == "state":
+        pytest.skip("its snapshots hold the rows: test_state")
+    in_passes(MODEL, ids[:, :6], [6], cache)
+    there, expected = cache.snapshot(), MODEL(ids)[:, 6:]
+    for split in ([6], [1, 2, 3], [4]):
+        in_passes(MODEL, ids[:, 6 : 6 + sum(split)], split, cache)
+        changes = cache.changes
+        cache.restore(there)
+        assert cache.changes > changes
+        same(in_passes(MODEL, ids[:, 6:], [6], cache), expected)
+        cache.truncate(7)
+    with pytest.raises(ValueError, match="a snapshot of another cache came in"):
+        deepcopy(cache).restore(there)
+    cache.truncate(3)
+    in_passes(MODEL, ids[:, :9], [9], cache)
+    with pytest.raises(ValueError, match="a snapshot of 6 tokens came in, of which some were cut off since"):
+        cache.restore(there)
+
+
+def test_a_ragged_restore_returns_to_the_length_of_each_sequence() -> None:
+    cache, ids = fresh("ragged", 2), tokens(2, 12)
+    cache.expect([3, 5])
+    in_passes(MODEL, ids[:, :5], [5], cache)
+    there = cache.snapshot()
+    in_passes(MODEL, ids[:, :4], [4], cache)
+    cache.restore(there)
+    assert (cache.lengths, cache.length) == ([3, 5], 5)
+
+
+@pytest.mark.parametrize("kind", ["window", "quantized"])
+@pytest.mark.parametrize("act", ["advance", "truncate"])
+def test_what_a_step_changes_it_changes_at_its_end(
+    kind: str, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C before the one call that stores: nothing has happened."""
+    cache, ids = fresh(kind), tokens(1, 24)
+    in_passes(MODEL, ids[:, :22], [22], cache)
+    twin = deepcopy(cache)
+
+    def interrupt(self: Any, *_: Any, **rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KVCache, "update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        in_passes(MODEL, ids[:, 22:], [2], cache) if act == "advance" else cache.truncate(21)
+    monkeypatch.undo()
+    same(in_passes(MODEL, ids[:, 22:], [1, 1], cache), in_passes(MODEL, ids[:, 22:], [1, 1], twin))
 
 
 @every

@@ -12,13 +12,16 @@ from torch import Tensor
 
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache, PagedCache, RaggedCache
+from helpers.model.config import StateConfig
 from helpers.model.generate import generate
 from helpers.model.one_shape import CoreInBlocks, InBlocks, in_one_shape
+from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.recording.model import record_model
 from helpers.serve.engine import Engine
 from helpers.trace import compare
 from tests.planted import Bug, Planted
+from tests.tiny import SIZES as TINY
 from tests.tiny import same, tiny, tokens
 
 torch.set_num_threads(1)
@@ -117,6 +120,8 @@ def test_a_query_that_may_look_at_nothing_gets_0() -> None:
 def test_a_width_with_a_rest_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_size is 30; expected a multiple of 8"):
         in_one_shape(tiny())
+    with pytest.raises(ValueError, match="a StateTransformer came in; expected a Transformer"):
+        in_one_shape(StateTransformer(StateConfig(**TINY, state_layers=(1,))))
 
 
 def test_heads_can_be_watched() -> None:

@@ -6,6 +6,7 @@ import copy
 
 import torch
 
+from helpers.arguments import check_whole
 from helpers.model.transformer import Transformer
 
 
@@ -14,12 +15,13 @@ def with_adapter(model: Transformer, rank: int = 2, scale: float = 1.0, seed: in
 
     Args:
         model: stays as it is.
-        rank: of B A, (Hkv D, rank) times (rank, C).
+        rank: of B A, (Hkv D, rank) times (rank, C); 1 or more, ValueError if not.
         scale: how large B A is beside W, by the sum of their squares; 0 changes nothing.
         seed: of the random numbers.
 
     Source: low-rank adapters, Hu et al. 2021, arXiv:2106.09685; K was among the matrices they tried.
     """
+    check_whole("rank", rank)
     adapted, chance = copy.deepcopy(model), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for block in adapted.layers:

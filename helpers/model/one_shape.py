@@ -27,10 +27,13 @@ def in_one_shape(model: Transformer) -> Transformer:
     promises: the bits of a row do not depend on its place among the 8. With narrow matrices they do.
 
     Raises:
-        ValueError: a width that is no multiple of 8.
+        ValueError: a width that is no multiple of 8, or a model of another class than `Transformer`.
 
     Source: "Defeating nondeterminism in LLM inference", He and Thinking Machines Lab 2025.
     """
+    if type(model) is not Transformer:
+        message = f"a {type(model).__name__} came in; expected a Transformer"
+        raise ValueError(f"{message}: sums over a state or a latent row are not put in one order")
     for name in ("hidden_size", "head_dim", "intermediate_size"):
         if (width := getattr(model.config, name)) % ROWS:
             raise ValueError(f"{name} is {width}; expected a multiple of {ROWS}")

@@ -50,6 +50,9 @@ class Snapshot:
     """A place in a text that a cache can return to; see `KVCache.snapshot`."""
 
     length: int
+    lengths: tuple[int, ...]
+    changes: int
+    owner: object
 
 
 class KVCache:
@@ -89,6 +92,8 @@ class KVCache:
         self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors say it
         self.length = 0
         self.changes = 0
+        self._identity = object()  # a copy has another
+        self._cuts: list[tuple[int, int]] = []  # changes after a truncate, and the length that was left
         self._made: tuple[Any, Any] = (None, None)
         self.check_longest(sizes)
         self.allocate()
@@ -155,22 +160,45 @@ class KVCache:
     def advance(self, T: int) -> None:
         """Count T tokens as stored; the model calls it once a pass, after the last layer."""
         self.check_room(T)
-        self.length += T
-        self.changes += 1
+        self.update(self.length + T)
+
+    def update(self, length: int, **rest: Any) -> None:
+        """Set the length, and what must change with it, in one call that Ctrl-C cannot split."""
+        self.__dict__.update(rest, length=length, changes=self.changes + 1)
+
+    def cut(self, length: int, least: int | None = None, **rest: Any) -> None:
+        """Set a shorter length as `update` does; `least` is that of the shortest sequence."""
+        least = length if least is None else least
+        cuts = [one for one in self._cuts if one[1] < least] + [(self.changes + 1, least)]
+        self.update(length, _cuts=cuts, **rest)
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, to go on from there. ValueError if fewer, or in `gone`."""
         self.check_length(length)
-        self.length = int(length)
-        self.changes += 1
+        self.cut(int(length))
 
     def snapshot(self) -> Snapshot:
         """Return what `restore` needs to come back here: where rows stay, the length."""
-        return Snapshot(self.length)
+        return Snapshot(self.length, tuple(self.lengths), self.changes, self._identity)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to where a snapshot of this cache was taken; errors as in `truncate`."""
+        """Return to where a snapshot was taken.
+
+        Raises:
+            ValueError: it is another cache's, or its rows were cut off since; else as in `truncate`.
+        """
+        self.check_own(snapshot)
         self.truncate(snapshot.length)
+
+    def check_own(self, snapshot: Snapshot) -> None:
+        """Raise ValueError unless the rows of a snapshot of this cache are all there."""
+        if snapshot.owner is not self._identity:
+            raise ValueError("a snapshot of another cache came in; expected one that this cache has taken")
+        if any(n > snapshot.changes and least < snapshot.length for n, least in self._cuts):
+            raise ValueError(
+                f"a snapshot of {snapshot.length} tokens came in, of which some were cut off since; expected "
+                "one taken after that: run the text again"
+            )
 
     def reset(self) -> None:
         """Forget every token: one cache serves one generation."""

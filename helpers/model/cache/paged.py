@@ -39,7 +39,11 @@ class PagePool:
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
         )
-        self.rows = rows_of(self.k, self.v)
+
+    @property
+    def rows(self) -> list[tuple[Tensor, Tensor]]:
+        """The rows of each layer below each other: views, see `rows_of`."""
+        return rows_of(self.k, self.v)
 
 
 class PagedCache(RaggedCache):

@@ -125,12 +125,13 @@ class QuantizedCache(GrowingCache):
         """Count T tokens as stored, and round the oldest rows in full, in whole groups."""
         self.check_room(T)
         n = max(0, self.rows_of(0) + T - self.full) // self.group * self.group
-        if n:  # all of it is made before any of it is stored: what fails here leaves the cache as it was
+        changed: dict[str, Any] = {}
+        if n:
             rounded = [[self.round(which, x, n) for x in range(self.n_layers)] for which in (0, 1)]
             # Copies, so that the memory of the others is freed.
-            self.k, self.v = ([x[:, :, n:].clone() for x in rows] for rows in (self.k, self.v))
-            self.rounded, self.n_rounded = rounded, self.n_rounded + n
-        super().advance(T)
+            k, v = ([x[:, :, n:].clone() for x in rows] for rows in (self.k, self.v))
+            changed = {"k": k, "v": v, "rounded": rounded, "n_rounded": self.n_rounded + n}
+        self.update(self.length + T, **changed)
 
     def round(self, which: int, layer: int, n: int) -> tuple[Tensor, ...]:
         """Return levels, smallest numbers and steps of a layer's rounded rows and the next n of them."""

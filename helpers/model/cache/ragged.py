@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import is_whole
+from helpers.model.cache.base import Snapshot
 from helpers.model.cache.static import StaticCache
 
 
@@ -171,15 +172,25 @@ class RaggedCache(StaticCache):
 
     def advance(self, T: int) -> None:
         """Count the new tokens of each sequence; the model calls it once a pass."""
-        super().advance(T)
-        self.start([length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)])
+        self.check_room(T)
+        lengths = [length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)]
+        self.update(max(lengths), lengths=lengths, _expected=None, _made=(None, None))
 
     def truncate(self, length: int | Sequence[int]) -> None:
         """Keep the first tokens: as many of each sequence, or a number for each. ValueError if fewer."""
         each: Any = [length] * self.batch if is_whole(length) else length
         wanted = self.counted("length", each, self.lengths)
-        super().truncate(max(wanted))
-        self.start(wanted)
+        self.check_length(max(wanted))
+        self.cut(max(wanted), min(wanted), lengths=wanted, _expected=None, _made=(None, None))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to where a snapshot was taken, of each sequence; see `KVCache.restore`."""
+        self.check_own(snapshot)
+        self.truncate(snapshot.lengths)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what was pickled, and make `rows` views of `k` and `v` again."""
+        self.__dict__ = state | {"rows": rows_of(state["k"], state["v"])}
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if the new tokens of a sequence do not fit."""

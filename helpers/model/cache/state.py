@@ -74,19 +74,20 @@ class StateCache(GrowingCache):
 
     def advance(self, T: int) -> None:
         """Count T tokens as stored, and the states that have taken them."""
-        super().advance(T)
-        self.states, self._new = self.states | self._new, {}
+        self.check_room(T)
+        self.update(self.length + T, states=self.states | self._new, _new={})
 
     def truncate(self, length: int) -> None:
         """Go back to the present length or to 0; to another one only if no layer keeps a state."""
-        super().truncate(length)
-        self._new = {}
-        if not length:
-            self.states = {layer: self.zeros() for layer in self.states}
+        self.check_length(length)
+        states = self.states if length else {layer: self.zeros() for layer in self.states}
+        self.cut(int(length), states=states, _new={})
 
     def snapshot(self) -> StateSnapshot:
         """Return what it holds now, for `restore`."""
-        return StateSnapshot(self.length, dict(self.states), (tuple(self.k), tuple(self.v)))
+        return StateSnapshot(
+            **vars(super().snapshot()), states=dict(self.states), rows=(tuple(self.k), tuple(self.v))
+        )
 
     def restore(self, snapshot: Any) -> None:
         """Hold what a cache of this config and batch held when the snapshot was taken.
@@ -101,10 +102,8 @@ class StateCache(GrowingCache):
             raise ValueError(
                 f"a snapshot of states {came} came in; expected {wanted}: the same config and batch"
             )
-        self.states, self._new = dict(snapshot.states), {}
-        self.k, self.v = map(list, snapshot.rows)
-        self.length = snapshot.length
-        self.changes += 1
+        k, v = map(list, snapshot.rows)
+        self.cut(snapshot.length, states=dict(snapshot.states), _new={}, k=k, v=v)
 
     def check_goes_back(self) -> None:
         """Raise ValueError if a layer keeps a state."""

@@ -68,19 +68,19 @@ class WindowCache(GrowingCache):
     def advance(self, T: int) -> None:
         """Count T tokens as stored, and let go of the rows that have left the window."""
         at, end = [torch.cat([at, self.positions(T)]) for at in self.at], self.length + T - 1
-        self.keep(at, [self.near(x, end, layer) for layer, x in enumerate(at)])
-        super().advance(T)
+        kept = [self.near(x, end, layer) for layer, x in enumerate(at)]
+        self.update(self.length + T, **self.some(at, kept))
 
-    def keep(self, at: list[Tensor], kept: list[Tensor]) -> None:
-        """Keep some rows of each layer: copies, so that the memory of the others is freed."""
+    def some(self, at: list[Tensor], kept: list[Tensor]) -> dict[str, Any]:
+        """Return some rows of each layer: copies, so that the memory of the others is freed."""
         rows = [mask.nonzero()[:, 0] for mask in kept]
         k, v = ([x.index_select(2, n) for x, n in zip(kv, rows, strict=True)] for kv in (self.k, self.v))
-        self.at, self.k, self.v = [x[n] for x, n in zip(at, rows, strict=True)], k, v
+        return {"at": [x[n] for x, n in zip(at, rows, strict=True)], "k": k, "v": v}
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens; see `KVCache.truncate`."""
-        super().truncate(length)
-        self.keep(self.at, [at < length for at in self.at])
+        self.check_length(length)
+        self.cut(int(length), **self.some(self.at, [at < length for at in self.at]))
 
     @property
     def gone(self) -> range:
