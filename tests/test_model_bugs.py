@@ -188,10 +188,10 @@ planted("a ring breaks causality", [WINDOWED], "litgpt #2182", of=WindowCache.ma
 planted("a long prompt loses rows before it has looked", [WINDOWED], "litgpt #2182", of=WindowCache.mask)(
     masks(lambda mask: mask & mask[-1])
 )
-planted("several tokens trimmed as if one came", [WINDOWED], "mlx-lm #1914", of=WindowCache.keep)(
+planted("several tokens trimmed as if one came", [WINDOWED], "mlx-lm #1914", of=WindowCache.some)(
     lambda old, self, at, kept: old(self, at, [x | (torch.arange(len(x)) > 0) for x in kept])
 )
-planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914", of=WindowCache.keep)(
+planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914", of=WindowCache.some)(
     lambda old, self, at, kept: old(self, at, [x >= 0 for x in at])
 )
 planted("rows of the last pass stay", [BACK], "mlx-lm PR#1109", of=WindowCache.truncate)(

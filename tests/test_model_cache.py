@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowCache, quantized
+from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache, WindowCache, quantized
 from tests.doubles import EXACT, KINDS
 from tests.tiny import failing, in_passes, same, tiny, tiny_config, tokens
 
@@ -262,7 +262,7 @@ def test_restore_refuses_rows_that_changed_and_another_cache(kind: str) -> None:
 
 
 def test_a_ragged_restore_returns_to_the_length_of_each_sequence() -> None:
-    cache, ids = fresh("ragged", 2), tokens(2, 12)
+    cache, ids = RaggedCache(MODEL.config, 2, dtype=torch.float64), tokens(2, 12)
     cache.expect([3, 5])
     in_passes(MODEL, ids[:, :5], [5], cache)
     there = cache.snapshot()
