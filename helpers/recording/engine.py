@@ -1,4 +1,4 @@
-"""Record who runs in each step of an engine, and whose pages are whose: from outside, at its scheduler."""
+"""Record who runs in each step of an engine, and whose pages are whose."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepRecorder:
         self, scheduler: Scheduler, text_of: Callable[[int], str] = "<{}>".format, name: str = "model"
     ) -> None:
         pages, budget = scheduler.pages, scheduler.budget
-        self.scheduler: Any = scheduler
+        self.scheduler = scheduler
         self.pages, self.text_of = pages, text_of
         self.requests: dict[Sequence, int] = {}
         self.in_slots: list[Sequence] = []  # and pages in use: when the last step was over
@@ -35,17 +35,11 @@ class StepRecorder:
         )
 
     def __enter__(self) -> StepRecorder:
-        self.real = self.scheduler.schedule, self.scheduler.ran, self.scheduler.preempt
-        self.scheduler.schedule, self.scheduler.ran = self.schedule, self.ran
-        self.scheduler.preempt = self.preempt
+        self.scheduler.watcher = self
         return self
 
     def __exit__(self, *error: Any) -> None:
-        del (
-            self.scheduler.schedule,
-            self.scheduler.ran,
-            self.scheduler.preempt,
-        )  # what their class does stands there again
+        self.scheduler.watcher = None
         self.trace.requests[:] = [
             Request(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
             for one in self.requests
@@ -55,10 +49,9 @@ class StepRecorder:
         """Return which request it is, in the order in which they were seen."""
         return self.requests.setdefault(one, len(self.requests))
 
-    def schedule(self) -> Plan:
-        """Note who runs, in which pages, and who waits."""
-        before, self.preempted = [*self.scheduler.running], list[int]()
-        plan = self.real[0]()
+    def scheduled(self, before: list[Sequence], plan: Plan) -> None:
+        """Note who runs, in which pages, who waits, and who was preempted."""
+        self.preempted = [self.number(one) for one in self.scheduler.preempted]
         n, waiting = dict(plan), [*self.scheduler.waiting]
         stayed = [one for one in before if self.number(one) not in self.preempted]
         self.running = {
@@ -74,16 +67,9 @@ class StepRecorder:
             for one in self.scheduler.running
         }
         self.waiting = [self.number(one) for one in waiting]
-        return plan
 
-    def preempt(self, one: Sequence) -> None:
-        """Note who is sent back; he may find pages for his text, and run, in the same step."""
-        self.preempted.append(self.number(one))
-        self.real[2](one)
-
-    def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> list[Sequence]:
+    def ran(self, chosen: Mapping[Sequence, int]) -> None:
         """Note what came of the step: it is over."""
-        over: list[Sequence] = self.real[1](plan, chosen)
         shares = [replace(share, emitted=one in chosen) for one, share in self.running.items()]
         there = [*self.scheduler.running, *self.scheduler.waiting]
         ran_so_far = dict.fromkeys([*self.in_slots, *self.running])
@@ -93,7 +79,6 @@ class StepRecorder:
         kept = [page for page in self.pages.free if page in findable]
         self.trace.steps.append(Step(shares, self.waiting, self.preempted, left, freed, kept))
         self.in_slots, self.in_use = [*self.scheduler.running], self.owned()
-        return over
 
     def owned(self) -> set[int]:
         """Return the pages that somebody owns."""

@@ -19,12 +19,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
+from typing import Protocol
 
 from helpers.arguments import check_whole
 from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
 
 Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
+
+
+class Watcher(Protocol):
+    """Looks on while a scheduler works, and changes nothing."""
+
+    def scheduled(self, before: list[Sequence], plan: Plan) -> None:
+        """Take who ran before this step, and who runs in it; the scheduler has changed already."""
+
+    def ran(self, chosen: Mapping[Sequence, int]) -> None:
+        """Take the newest tokens: the step is over."""
 
 
 class Scheduler:
@@ -40,6 +51,8 @@ class Scheduler:
     Attributes:
         waiting, running: requests in the order in which they came.
         preemptions: how often somebody had to give up pages.
+        preempted: who had to in the newest step.
+        watcher: is called with every step, once it is scheduled and once it is over; None for nobody.
     """
 
     def __init__(
@@ -59,7 +72,8 @@ class Scheduler:
             )
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
-        self.preemptions = 0
+        self.preemptions, self.preempted = 0, list[Sequence]()
+        self.watcher: Watcher | None = None
 
     def add(self, request: Request) -> Sequence:
         """Let a request wait.
@@ -98,6 +112,7 @@ class Scheduler:
     def schedule(self) -> Plan:
         """Return who runs in the next step, and how many tokens; empty if nobody waits or runs."""
         plan: Plan = []
+        before, self.preempted = [*self.running], []
         for newest in [one for one in self.running if one.n_left == 1]:
             if self.make_room(newest):
                 plan.append((newest, 1))
@@ -112,6 +127,8 @@ class Scheduler:
             self.trim(one, left)
             plan[at] = one, n + len(one.drafts)
             left -= len(one.drafts)
+        if self.watcher:
+            self.watcher.scheduled(before, plan)
         return plan
 
     def trim(self, one: Sequence, most: float) -> None:
@@ -169,6 +186,8 @@ class Scheduler:
         over = [one for one in chosen if self.has_ended(one)]
         for one in over:
             self.leave(one)
+        if self.watcher:
+            self.watcher.ran(chosen)
         return over
 
     def has_ended(self, one: Sequence) -> bool:
@@ -186,6 +205,7 @@ class Scheduler:
         self.leave(one)
         self.waiting.appendleft(one)
         self.preemptions += 1
+        self.preempted.append(one)
 
 
 class Static(Scheduler):
