@@ -311,6 +311,7 @@ def test_a_chat_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
 HOSTILE = {
     "": "has no chat template",
     "{{ raise_exception('no tools') }}": "cannot be used: .*no tools$",
+    "{{ raise_exception('no' * 10 ** 6) }}": "cannot be used: .{300}$",
     "{{ messages.__class__.__mro__ }}": "cannot be used: .*unsafe",
     "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "RecursionError",
     "{{ 'a' * 2 * 10 ** 7 }}": "it makes 20,000,000 characters; expected 10,000,000 at most",

@@ -167,5 +167,5 @@ def rendered(template: str, given: dict[str, Any]) -> str:
     done = subprocess.run(command, input=asked.encode(), capture_output=True, env=here)
     if done.returncode:
         told = done.stderr.decode(errors="replace").splitlines() or [f"it took over {render.SECONDS} seconds"]
-        raise CheckpointError(f"the chat template cannot be used: {told[-1]}")
+        raise CheckpointError(f"the chat template cannot be used: {told[-1][:300]}")
     return done.stdout.decode()
