@@ -1,1 +1,6 @@
-"""What a reply costs, in closed form: `counts` of passes, and the `models` that people run."""
+"""What a reply costs, in closed form: `counts` of passes, published `models`, and the time of a step."""
+
+from helpers.cost.bytes import users_that_fit
+from helpers.cost.step import StepTime, step_time
+
+__all__ = ["StepTime", "step_time", "users_that_fit"]
