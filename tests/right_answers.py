@@ -71,33 +71,10 @@ def reply_by_words(
     return kept, again
 
 
-def pages_by_starts(lengths: list[int], size: int) -> list[int]:
-    """Count the rows that begin a page."""
-    starts = [row for n in lengths for row in range(0, n, size)]
-    return [len(starts), len(starts) * size - sum(lengths)]
-
-
-def doubled_by_savings(rows: float, weights: float, arithmetic: float, starts: float) -> str:
-    """Say what saves most, worked out as differences."""
-    longer = max(weights, arithmetic)
-    saved = [
-        rows / 2 + longer - max(weights / 2, arithmetic),
-        longer - max(weights, arithmetic / 2),
-        starts / 2,
-    ]
-    return str(np.array(["bandwidth", "FLOP/s", "starts"])[np.argmax(saved)])
-
-
 def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
     """Take pairs while they agree."""
     taken = [x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(drafted, chosen, strict=False))]
     return np.array([*taken, chosen[len(taken)]])
-
-
-def send_by_rates(model: Any, card: Any, gbits: float) -> str:
-    """Compare tokens a second: those that the link carries with those that the card runs."""
-    carried = gbits * 1e9 / (8 * model.cache_nbytes_per_token())
-    return "send" if carried > card.flops_per_second / model.n_read / 4 else "run"
 
 
 # By the name that the notebook's tags have.
@@ -110,34 +87,22 @@ RIGHT: dict[str, list[Any]] = {
             "so": [12.5, 5, 10, 9],
         }
     ],
-    "fading": [
-        lambda T: [-0.6931 * (T - 1 - t) for t in range(T)],
-        lambda T: np.log(2.0 ** np.arange(T)) + 9,
-    ],
-    "order_prefill": ["dgbefa", ("D ", "G", "B", "E", "F", "A")],
     "change_future": [
         lambda f: [*np.flatnonzero((f([10, 20, 1, 5]) != f([10, 20, 1, 500])).any(axis=1))] == [3],
         lambda prefill: np.array_equal(prefill([10, 20, 1, 5]), prefill([10, 20, 1, 5, 14])[:4]),
     ],
     "count_work": [(60.0, np.int64(276))],
     "decode_step": [decode_by_layers],
-    "count": [[11.0, np.int64(17), 45]],
-    "stale": [lambda layer, j, n: {j} if layer == 1 else range(n, j - 1, -1)],
     "mask": [lambda T, S: [[k <= q for k in range(S)] for q in range(S - T, S)]],
     "cached_step": [step_by_hand],
     "who_moves": [who_by_negating, who_by_jacobian],
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
     "reply_ms": [reply_by_words],
-    "what_to_double": [doubled_by_savings],
     "enough_bits": [
         lambda weights, arithmetic: 32 if weights <= arithmetic else 16 if weights <= 2 * arithmetic else 8
     ],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
-    "best_dim": [
-        lambda rows, bits: -1 if np.ptp(rows.numpy(), 1).max() < np.ptp(rows.numpy(), 0).max() else -2
-    ],
     "cheaper": [lambda T, S, D, rank: ["absorbed", "expanded"][T * rank * (D + S) > S * D * (rank + T)]],
-    "pages_and_blanks": [pages_by_starts],
     "accept": [accept_by_takewhile],
     "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],
     "left": [lambda rows, word: [list(row)[1:] for row in rows if list(row)[:1] == [word]]],
@@ -146,7 +111,6 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "must_come": [run_by_counting],
     "is_bug": [lambda difference, largest, eps: np.bool_(difference > 50 * eps * largest)],
-    "send_or_run": [send_by_rates],
     "visible": [
         lambda T, length, pads: torch.tensor(
             [[pads <= key <= length + query for key in range(length + T)] for query in range(T)]

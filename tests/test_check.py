@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -182,35 +181,6 @@ def test_what_a_reader_redefines_is_not_what_is_expected(monkeypatch: pytest.Mon
 
 
 # What is right is what the toy does.
-
-
-def test_stale_rows_are_those_that_change_in_the_toy() -> None:
-    for j, n in itertools.combinations_with_replacement(range(1, 7), 2):
-        x = np.random.default_rng(n).normal(size=n)
-        y = x + (np.arange(1, n + 1) == j)
-        for layer in range(1, 5):
-            changed = np.flatnonzero(~np.isclose(x, y, rtol=0, atol=1e-12)) + 1  # far above rounding
-            assert set(changed) == n04.stale_rows(layer, j, n)
-            x, y = toy.prefill_matrix(x).mean(axis=1), toy.prefill_matrix(y).mean(axis=1)
-
-
-def test_one_order_alone_is_right() -> None:
-    sets = ("BCEG", "BEFG", "BCEH", "BEFH", "BEGH")
-    middles = [middle for letters in sets for middle in itertools.permutations(letters)]
-    orders = [("D", *middle, "A") for middle in middles]  # others need a name that no line has made yet
-    assert [order for order in orders if n02.order_prefill(order).solved] == [tuple("DGBEFA")]
-
-
-def test_an_order_that_does_not_run_is_told() -> None:
-    told = {
-        "DGBEFAC": "7 lines are there; expected six",
-        "GDBEFA": "line G needs `scores`, and no line before it makes it (before it: none)",
-        "DGBEX": "'X' is no line",
-        "DGBBEA": "'B' is no line, or is there twice",
-        "DGBE": "none of them makes `logits`",
-    }
-    for order, text in told.items():
-        assert text in n02.order_prefill(order).message
 
 
 def test_a_table_without_a_row_is_told() -> None:

@@ -60,7 +60,6 @@ def test_what_is_said_of_a_right_answer() -> None:
     names = ["SmolLM2-135M", "Llama-3.1-8B", "Llama-2-7B"]
     assert kib == [22.5, 128, 512, 160]
     assert kib[:3] == [MODELS[name].cache_nbytes_per_token() / 1024 for name in names]
-    assert [round(nbytes / 2**20) for nbytes in n11.cache_bytes.expected[:5]] == [125, 125, 512, 3520, 67]
     assert n11.users_that_fit.expected[:4] == [65, 72, 10, 0]
     assert [n11.users_in_4_bits(76).right, n11.kib_after_the_cut(20).right] == [True, False]
 
@@ -98,13 +97,8 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.who_moves, lambda f, x: torch.ones(2 * [x.shape[1]]).tril() > 0, "a linear layer"),
     (n07.who_moves, lambda f, x: n07.moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0), "at [2, 0];"),
     (n08.shift_targets, lambda ids: (ids[:, :-1], ids[:, 1:] + 9 * (ids[:, 1:] == 7)), "4 with 16, 8, 1"),
-    (n07.count_parameters, lambda config: 134_515_008, "expected 8,030,261,248: 7,895,746,240 too few"),
     (n10.bytes_per_token, lambda config: 23_040, "gives 22.5 KiB; expected 128 KiB"),
     (n10.bytes_per_token, lambda config: 1024, "gives 1 KiB; expected 22.5 KiB"),
-    (n10.first_difference, n10.first(lambda x, y: (x.abs() - y.abs()).abs().max()), "sign of one number"),
-    (n10.first_difference, n10.first(lambda x, y: (x.sum() - y.sum()).abs()), "at position 0 of layer 1"),
-    (n10.first_difference, n10.first(lambda x, y: (x - y).norm()), "0.005 everywhere"),
-    (n10.first_difference, n10.first(lambda x, y: ((x - y) / y).abs().max()), "layer 3"),
     (
         n12.batch_at_ridge,
         lambda machine, s: n12.batch_at_ridge.right(machine, s) + 2,

@@ -95,7 +95,8 @@ def test_answers_of_the_slots_sheet() -> None:
     _, told, blocks = make_sheets.slots()
     texts, size, (a, b, c, d, e, f) = make_sheets.LENGTHS, make_sheets.SIZE, make_sheets.REPLIES
     taken = [line[2:] for line in blocks["pages"][2]]
-    assert tuple(map(sum, zip(*taken, strict=True))) == n17.pages_and_blanks.right([*texts.values()], size)
+    n_pages = sum(-(-length // size) for length in texts.values())
+    assert [*map(sum, zip(*taken, strict=True))] == [n_pages, n_pages * size - sum(texts.values())]
     first, text = (
         range(texts["C"]),
         [*range(make_sheets.SAME), *range(90, 90 + make_sheets.D - make_sheets.SAME)],
@@ -118,28 +119,47 @@ def test_blank_sheets_hold_no_answer() -> None:
 
 
 def test_who_solved_what(tmp_path: Path) -> None:
-    """A right notebook, one with a wrong answer, one with an endless loop, and what is no notebook."""
-    path = ROOT / "notebooks/04_kv_cache.ipynb"
+    """Right, wrong, never ending, no Python, an end of the kernel, no notebook: each pupil has a line."""
+    path = ROOT / "notebooks/05_keep_it_right.ipynb"
     right, parts = nbformat.read(path, as_version=4), asked(path)
     for cell in right.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith("exercise-"):
                 solution = DETAILS.findall(parts[tag.removeprefix("exercise-")]["solution"])
                 (cell.source,) = FENCE.findall("".join(solution))
-    (tmp_path / "ann").mkdir()
-    nbformat.write(right, tmp_path / "ann" / path.name)
-    for pupil, answer in (("ben", "return [j]"), ("cy", "while True: pass")):
-        cells = ["from helpers.check import n04 as check", f"def stale(layer, j, n): {answer}"]
-        book = new.new_notebook(cells=[new.new_code_cell(source) for source in cells])
-        nbformat.write(book, tmp_path / f"{pupil}.ipynb")
+    for folder in ("ann", "cy/.ipynb_checkpoints"):  # what Jupyter keeps counts for nobody
+        (tmp_path / folder).mkdir(parents=True)
+        nbformat.write(right, tmp_path / folder / path.name)
+    answers = {
+        "ann/a_copy": "return 1",  # of two copies the better one counts, whichever is read first
+        "ann/z_copy": "return 1",
+        "ben": "return np.ones((T, S), dtype=bool)",
+        "cy/05": "while True: pass",
+        "eve": "import os; os._exit(1)",
+        "nul": "\0",
+    }
+    for pupil, answer in answers.items():
+        cells = ["from helpers.check import n05 as check\nimport numpy as np", f"def mask(T, S): {answer}"]
+        nbformat.write(
+            new.new_notebook(cells=list(map(new.new_code_cell, cells))), tmp_path / f"{pupil}.ipynb"
+        )
     (tmp_path / "dot.ipynb").write_text("no notebook")
     lines = {line.pop("pupil"): line for line in collect.collect(tmp_path, seconds=3)}
-    assert lines == {
-        "ann": {"04 decode_step": "solved", "04 stale": "solved"},
-        "ben": {"04 decode_step": "not yet", "04 stale": "not yet"},
-        "cy": {"04 decode_step": "not yet", "04 stale": "error"},
-        "dot": {},
-    }
+    states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
+    states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
+    assert lines.pop("dot") == {}
+    assert {pupil: (line["05 mask"], line["05 reuse_rows"]) for pupil, line in lines.items()} == states
+
+
+def test_the_last_check_of_a_notebook_counts() -> None:
+    cells = ["from helpers.check import n05 as check", "def mask(T, S): ...", "check.mask(mask)"]
+    cells += [
+        "import numpy as np",
+        "def mask(T, S): return np.tri(T, S, S - T, dtype=bool)",
+        "check.mask(mask)",
+    ]
+    begin = cells[0] + "\ncheck.mask(mask)"
+    assert collect.state(cells, "mask", begin, 30, cells) == "solved"
 
 
 def test_only_cells_run_that_an_exercise_needs() -> None:

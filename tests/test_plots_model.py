@@ -142,7 +142,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]
     ),
     "judged, all taken": lambda: plots.judged(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
-    "rows of a round": lambda: plots.rows_of_a_round("sea", ["is", "so", "cold", "."], 2),
     "rounds": lambda: plots.rounds(
         {"look-up": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
     ),

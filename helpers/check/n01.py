@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from helpers import toy
-from helpers.check.exercise import Case, Exercise, plain
+from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
-from helpers.sampling import softmax
 
 CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
 T = len(CARRIED)
@@ -87,47 +84,4 @@ table = Exercise(
         table_with(all=lambda visible: round(mean(visible), 1)),
     ],
     said="all 16 cells, 12.5, 5, 10, 9 in the line of `so`, and 0 where nothing is picked.",
-)
-
-
-def weights_of(answer: Callable[[int], Any], T: int) -> Any:
-    """Return the weights that softmax makes of a reader's scores; what is no line of scores as it is."""
-    scores = answer(T)
-    line = plain(scores)
-    is_line = isinstance(line, np.ndarray) and line.dtype.kind in "if" and line.shape == (T,)
-    return softmax(line) if is_line else scores
-
-
-fading = Exercise(
-    name="fading",
-    todo="let fading return T scores, the oldest token's first.",
-    cases=[
-        Case((4,), "after softmax, fading(4)"),
-        Case((2,), "after softmax, fading(2)"),
-        Case((6,), "after softmax, fading(6)"),
-    ],
-    run=weights_of,
-    right=lambda T: np.arange(T) * np.log(2),
-    wrong=[
-        "these are shares, and softmax makes shares of scores: it takes e^s of what you hand it.",
-        lambda T: 0.5 ** np.arange(T)[::-1],
-        lambda T: 0.5 ** np.arange(T),
-        lambda T: 2.0 ** np.arange(T),
-        lambda T: softmax(np.arange(T) * np.log(2)),
-        "a score that is 1 less makes a share e = 2.72 times smaller, not 2. Which score has e^s = 2?",
-        np.arange,
-        lambda T: -np.arange(T)[::-1],
-        lambda T: np.arange(1, T + 1),
-        lambda T: np.arange(T) * np.log2(2),
-        "the oldest token gets the most: its score stands first in the line.",
-        lambda T: -np.arange(T) * np.log(2),
-        "a score halved does not halve the share; a step of ln 2 down does, at any score.",
-        lambda T: np.log(2) * 0.5 ** np.arange(T)[::-1],
-        lambda T: np.log(2) * 2.0 ** np.arange(T),
-        "equal scores make equal shares: that is the head `all`.",
-        lambda T: [0] * T,
-        "ln 2 from the newest alone: each token is half of the one after it, so it goes on from there.",
-        lambda T: np.append(np.zeros(T - 1), np.log(2)),
-    ],
-    said="1/15, 2/15, 4/15 and 8/15 for four tokens, and shares that double for two and for six.",
 )

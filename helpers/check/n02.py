@@ -8,95 +8,13 @@ from typing import Any
 import numpy as np
 
 from helpers import toy
-from helpers.check.exercise import Case, Exercise, same
+from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.check.result import NotRightError, NotSolvedError, describe
 from helpers.recording.diary import load_diary
-from helpers.sampling import greedy, softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
-PRINTED = """\
-A  word = VOCABULARY[greedy(logits)]
-B  weights = softmax(scores)
-C  logits = readout(contexts[0])
-D  scores = rule_scores(4)
-E  contexts = (weights @ numbers).T
-F  logits = readout(contexts[-1])
-G  scores = np.where(causal_mask(4), scores, -np.inf)
-H  weights = np.where(causal_mask(4), weights, 0)
-"""
-LINES = {line[0]: line[3:] for line in PRINTED.splitlines()}
 
-
-def prefill_lines() -> None:
-    """Print the eight lines of `order_prefill`, shuffled, each with its letter."""
-    print(PRINTED, end="")
-
-
-def run_lines(order: Sequence[str]) -> dict[str, Any]:
-    """Execute the lines in this order on the prompt, and return every name they made."""
-    made: dict[str, Any] = {"VOCABULARY": toy.VOCABULARY, "numbers": np.array(NUMBERS)}
-    made |= {"greedy": greedy, "readout": toy.readout, "rule_scores": toy.rule_scores, "softmax": softmax}
-    made |= {"np": np, "causal_mask": toy.causal_mask}
-    for n, letter in enumerate(order):
-        try:
-            exec(LINES[letter], made)
-        except NameError as error:
-            needs = f"line {letter} needs `{error.name}`, and no line before it makes it (before it: "
-            raise NotRightError(f"{needs}{', '.join(order[:n]) or 'none'}).") from None
-        if letter == "E":
-            made["used"] = made["weights"]
-    return made
-
-
-def read_order(answer: Any) -> list[str]:
-    """Return a reader's order as a list of letters; raise unless six lines are there, each once."""
-    if isinstance(answer, list) and (not answer or ... in answer):
-        raise NotSolvedError(order_prefill.todo)
-    if not isinstance(answer, list | tuple | str) or not all(isinstance(letter, str) for letter in answer):
-        raise NotRightError(f"got {describe(answer)}; expected a list of letters.")
-    order = [letter.strip().upper() for letter in answer if letter.strip(" ,")]
-    if odd := next((letter for letter in order if letter not in LINES or order.count(letter) > 1), ""):
-        told = "is no line, or is there twice; expected letters from A to H, each once."
-        raise NotRightError(f"{odd!r} {told}")
-    if len(order) > 6:
-        twice = "C and F both make `logits`, and G and H both mask: one of each is wrong."
-        raise NotRightError(f"{len(order)} lines are there; expected six.", twice)
-    return order
-
-
-def order_makes(answer: Any, part: str) -> Any:
-    """Return one part of what the lines make in this order, after its verb."""
-    made = run_lines(read_order(answer))
-    for name in ("contexts", "logits", "word"):
-        if name not in made:
-            raise NotRightError(f"these lines run, but none of them makes `{name}`; expected one that does.")
-    if part == "weights":
-        return {"make weights under `all` that sum, token by token, to": made["used"][3].sum(axis=-1)}
-    if part == "contexts":
-        return {"make under `all` the contexts": made["contexts"][:, 3]}
-    read = [t for t, logits in enumerate(toy.readout(made["contexts"]), 1) if same(made["logits"], logits)]
-    return {"read the next word at token": read[0]}
-
-
-order_prefill = Exercise(
-    name="order_prefill",
-    todo='put six of the letters A to H in order, such as ["A", "B", …].',
-    cases=[Case((part,), "these lines") for part in ("weights", "contexts", "logits")],
-    run=order_makes,
-    right=list("DGBEFA"),
-    wrong=[
-        "softmax before the mask: 0 on the weights leaves sums of less than 1.",
-        list("DBHEFA"),
-        "which token predicts? The next word comes from the last one: no other saw the whole prompt.",
-        list("DGBECA"),
-        "no mask before the contexts: every token sees the future.",
-        list("DBEGFA"),
-        list("DBEFA"),
-    ],
-    said="the weights under `all` sum to 1 for every token, and the last one says `nice`.",
-)
 
 Prefill = Callable[[Sequence[float]], np.ndarray]
 

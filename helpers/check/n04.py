@@ -84,30 +84,3 @@ decode_step = Exercise(
     ],
     said="12.5, 14, 10, 10 in one layer, 12.69, 11.62, 7.5, 10.97 in two; the rows are right, too.",
 )
-
-
-def stale_rows(layer: int, j: int, n: int) -> set[int]:
-    """Return the rows of V that change in this layer with token j of n, all counted from 1."""
-    return {j} if layer == 1 else {*range(j, n + 1)}
-
-
-stale = Exercise(
-    name="stale",
-    todo="let stale return the list of the rows of V that change.",
-    cases=[(1, 2, 5), (2, 2, 5), (2, 4, 6), (3, 2, 4), (1, 6, 6), (2, 3, 3)],
-    right=stale_rows,
-    wrong=[
-        "K and V depend on their own token only in layer 1; deeper, row i carries all tokens up to i.",
-        lambda layer, j, n: [j],
-        lambda layer, j, n: [*range(j, n + 1)] if layer == 2 else [j],
-        "in layer 1 a row is made from its own token alone (and layers count from 1).",
-        lambda layer, j, n: [*range(j, n + 1)],
-        lambda layer, j, n: [*range(j, n + 1)] if layer == 1 else [j],
-        "rows before the change are listed; they cannot see a later token.",
-        lambda layer, j, n: [j] if layer == 1 else [*range(1, n + 1)],
-        lambda layer, j, n: [*range(1, n + 1)],
-        "counted from 0; rows count from 1.",
-        lambda layer, j, n: [row - 1 for row in sorted(stale_rows(layer, j, n))],
-    ],
-    said="row 2 in layer 1, rows 2, 3, 4, 5 in layer 2, and four other cases.",
-)

@@ -109,32 +109,3 @@ mask = Exercise(
     said="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
     tell=tell_mask,
 )
-
-FIRST, WORDS, QUESTION = 4, 3, 2  # tokens of the prompt, of a reply, of the question
-WHOLE = FIRST + WORDS + QUESTION
-count = Exercise(
-    name="count",
-    todo="write a number for `kept`, `emptied` and `never`.",
-    cases=[
-        Case((0,), "`kept`", wanted="each token once, but for the one that comes last"),
-        Case((1,), "`emptied`", wanted="the whole text so far is run once more when the question comes"),
-        Case((2,), "`never`", wanted="all tokens that are there, in each of the six passes"),
-    ],
-    run=lambda answers, part: answers[part],
-    right=(WHOLE + WORDS - 1, FIRST + WORDS - 1 + WHOLE + WORDS - 1, sum([4, 5, 6, 9, 10, 11])),
-    wrong=[
-        "the last word of a reply has come out and is not run, until something follows it.",
-        (WHOLE + WORDS, FIRST + WORDS + WHOLE + WORDS, sum([5, 6, 7, 10, 11, 12])),
-        "the last word of the first reply is run with the question.",
-        (WHOLE + WORDS - 2, FIRST + WORDS - 1 + WHOLE + WORDS - 2, sum([4, 5, 6, 8, 9, 10])),
-        "the first reply is left out: it is a part of the text, and of the chat.",
-        (
-            FIRST + QUESTION + WORDS - 1,
-            FIRST + WORDS - 1 + FIRST + QUESTION + WORDS - 1,
-            sum([4, 5, 6, 6, 7, 8]),
-        ),
-        "a reply of three takes three passes, of which prefill is the first.",
-        (WHOLE + WORDS + 1, FIRST + WORDS + WHOLE + WORDS + 1, sum([4, 5, 6, 7, 9, 10, 11, 12])),
-    ],
-    said="11 tokens run, 17 and 45.",
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,10 @@ from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.cost.models import MODELS
 from helpers.model.attention import attend
-from helpers.model.sizes import published
 
 Operation = Callable[[Tensor], Tensor]
 C = 32  # numbers a token, in who_moves
-PUBLISHED = ("SmolLM2-135M", "Llama-3.1-8B")  # without biases
 
 
 def drawn(seed: int, *shape: int) -> Tensor:
@@ -124,37 +120,6 @@ who_moves = Exercise(
     said="3 of 7 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
     "axis mixes every token with every other.",
     tell=tell_moves,
-)
-
-
-count_parameters = Exercise(
-    name="count_parameters",
-    todo="let count_parameters return how many numbers a model of this config learns.",
-    cases=[
-        *[Case((published(name),), f"count_parameters for {name}") for name in PUBLISHED],
-        Case((replace(published(PUBLISHED[0]), head_dim=128),), "count_parameters where H · D is not C"),
-    ],
-    right=lambda config: config.n_parameters,
-    wrong=[
-        "query heads were counted for K and V; they have n_kv_heads.",
-        lambda c: c.n_parameters + 2 * c.n_layers * c.hidden_size * (c.n_heads - c.n_kv_heads) * c.head_dim,
-        lambda c: replace(c, n_kv_heads=c.n_heads, head_dim=c.hidden_size // c.n_heads).n_parameters,
-        "the norms were forgotten: C numbers for each, two in a layer and one at the end.",
-        lambda config: config.n_parameters - (2 * config.n_layers + 1) * config.hidden_size,
-        "the norm at the end was forgotten.",
-        lambda config: config.n_parameters - config.hidden_size,
-        "a tied matrix was counted twice: embedding and readout are the same numbers.",
-        lambda config: config.n_parameters + config.tied * config.vocab_size * config.hidden_size,
-        "untied, the readout has a matrix of its own.",
-        lambda config: config.n_parameters - (not config.tied) * config.vocab_size * config.hidden_size,
-        "the MLP has three matrices.",
-        lambda config: config.n_parameters - config.n_layers * config.hidden_size * config.intermediate_size,
-    ],
-    said=", ".join(f"{MODELS[name].n_parameters:,} in {name}" for name in PUBLISHED) + ".",
-    tell=lambda got, expected: (
-        f"gives {got:,.0f}; expected {expected:,.0f}: "
-        f"{abs(got - expected):,.0f} too {'many' if got > expected else 'few'}"
-    ),
 )
 
 

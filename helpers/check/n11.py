@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from itertools import starmap
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.check.n10 import show_bytes
-from helpers.cost.bytes import Full, Latent, Window
 from helpers.cost.models import MODELS
-
-LAYERS = [("Llama-3.1-8B", 1000), ("Mistral-7B v0.1", 1000), ("Mistral-7B v0.1", 10_000)]
-LAYERS += [("gpt-oss-120b", 100_000), ("DeepSeek-V3", 1000)]
 
 
 def users_in_4_bits(guess: Any) -> Guess:
@@ -29,57 +23,6 @@ def users_in_4_bits(guess: Any) -> Guess:
 def kib_after_the_cut(guess: Any) -> Guess:
     """Compare a guess of the KiB that a growing cache of 104 tokens holds, cut back to 10."""
     return Guess(guess, 208, "Its 10 rows are the beginning of tensors that still hold 104.")
-
-
-def counting(
-    rows: Callable[[Any, int], int] = lambda layer, tokens: min(tokens, getattr(layer, "window", tokens)),
-    latent: Callable[[Any], int] = lambda layer: layer.rank + layer.rope_dim,
-    heads: Callable[[Any], int] = lambda layer: layer.n_kv_heads * (layer.k_dim + layer.v_dim),
-    each: int = 2,
-) -> Callable[[Any, int], int]:
-    """Return a `cache_bytes`, from rows in a layer, numbers in a row of either kind, and bytes a number."""
-
-    def numbers(layer: Any) -> int:
-        return latent(layer) if isinstance(layer, Latent) else heads(layer)
-
-    return lambda layers, tokens: each * sum(rows(layer, tokens) * numbers(layer) for layer in layers)
-
-
-def smallest_window(layers: Any, tokens: int) -> int:
-    """Cut every layer off at the window of any."""
-    return counting()(layers, min([tokens, *[one.window for one in layers if isinstance(one, Window)]]))
-
-
-cache_bytes = Exercise(
-    name="cache_bytes",
-    todo="let cache_bytes return the bytes of all layers' rows.",
-    cases=[
-        *[Case(([*MODELS[m].layers], n), f"cache_bytes of {m} at {n:,} tokens") for m, n in LAYERS],
-        Case(([Full(3, 8, 5), Window(2, 4, 6, 10)], 40), "cache_bytes where keys and values differ in width"),
-    ],
-    right=counting(),
-    wrong=[
-        "a layer with a window keeps min(tokens, window) rows: no more, and at first fewer.",
-        counting(rows=lambda layer, tokens: tokens),
-        counting(rows=lambda layer, tokens: getattr(layer, "window", tokens)),
-        "the window was taken for every layer: full layers have none.",
-        smallest_window,
-        "K and V were counted for a latent layer: its one list stands for both.",
-        counting(latent=lambda layer: 2 * (layer.rank + layer.rope_dim)),
-        counting(latent=lambda layer: 2 * layer.rank + layer.rope_dim),
-        counting(latent=lambda layer: 2 * layer.rank),
-        "the rotated part was dropped: a latent row is rank + rope_dim numbers.",
-        counting(latent=lambda layer: layer.rank),
-        "a row holds a key and a value, n_kv_heads · (k_dim + v_dim) numbers.",
-        counting(heads=lambda layer: layer.n_kv_heads * layer.k_dim),
-        counting(heads=lambda layer: 2 * layer.n_kv_heads * layer.k_dim),
-        counting(heads=lambda layer: layer.k_dim + layer.v_dim),
-        "numbers, not bytes: 2 bytes a number.",
-        counting(each=1),
-    ],
-    said="1,000 tokens take 125 MiB in Llama-3.1-8B and 67 MiB in DeepSeek-V3; Mistral-7B stops at 512 MiB.",
-    shown=show_bytes,
-)
 
 
 def fit(*sizes: float, gib: int = 2**30, least: float = 0, rounded: Any = math.floor) -> float:

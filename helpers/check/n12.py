@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -28,66 +28,6 @@ def tokens_a_second(guess: Any) -> Guess:
     seconds = weights / CARDS["H100"].bytes_per_second
     why = f"{weights / 1e9:.2f} GB at 3.35 TB a second take {1000 * seconds:.2f} ms."
     return Guess(guess, round(1 / seconds), why)
-
-
-def doubling(
-    together: Callable[[float, float], float] = max, rows: float = 1, weights: float = 1
-) -> Callable[..., str]:
-    """Return a `what_to_double`: how weights and arithmetic go together, and what a faster road carries."""
-
-    def chosen(rows_ms: float, weights_ms: float, arithmetic: float, starts: float) -> str:
-        def step(road: float = 1, bench: float = 1, calls: float = 1) -> float:
-            read = rows_ms / road**rows
-            return read + together(arithmetic / bench, weights_ms / road**weights) + starts / calls
-
-        times = {"bandwidth": step(road=2), "FLOP/s": step(bench=2), "starts": step(calls=2)}
-        return min(times, key=times.__getitem__)
-
-    return chosen
-
-
-def largest(rows: float, weights: float, arithmetic: float, starts: float) -> str:
-    """Name the longest of the terms."""
-    ms = {"bandwidth": max(rows, weights), "FLOP/s": arithmetic, "starts": starts}
-    return max(ms, key=ms.__getitem__)
-
-
-what_to_double = Exercise(
-    name="what_to_double",
-    todo='let what_to_double return "bandwidth", "FLOP/s" or "starts".',
-    cases=[
-        Case(args, "what_to_double({}, {}, {}, {})".format(*args))
-        for args in [
-            (0.1, 16, 3, 4),
-            (0.1, 0.1, 0.1, 0.5),
-            (0, 16, 800, 4),
-            (0, 9.5, 10, 3),
-            (6, 4, 4.6, 0),
-            (5, 1, 6, 0),
-            (6, 1, 5, 0),
-            (3, 3, 0, 4),
-        ]
-    ],
-    right=doubling(),
-    wrong=[
-        "the longest term need not be it: with a faster bench the step waits for the road next.",
-        largest,
-        "road and bench work at the same time: the longer of the two counts, not their sum.",
-        doubling(together=lambda arithmetic, weights: arithmetic + weights),
-        "rows come over the road, too.",
-        doubling(rows=0),
-        "weights come over the road, too.",
-        doubling(weights=0),
-        "whatever comes in: ask for each of the three how long the step would be.",
-        lambda *_: "bandwidth",
-        lambda *_: "FLOP/s",
-        lambda *_: "starts",
-        'the three words are "bandwidth", "FLOP/s" and "starts".',
-        lambda *args: {"bandwidth": "memory"}.get(doubling()(*args), doubling()(*args)),
-        lambda *args: {"FLOP/s": "arithmetic"}.get(doubling()(*args), doubling()(*args)),
-    ],
-    said="a long prompt wants FLOP/s, a small model cheaper starts, and most decode steps bandwidth.",
-)
 
 
 def batch(machine: Any, each: float, operations: float = 2, rounded: Any = math.ceil) -> float:

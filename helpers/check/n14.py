@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
-from torch import Tensor
-
-from helpers.check.exercise import Case, Exercise
-from helpers.model.cache import quantized
+from helpers.check.exercise import Exercise
 
 
 def kept(length: int, window: int, sinks: int) -> list[int]:
@@ -41,39 +35,4 @@ kept_rows = Exercise(
         lambda length, window, sinks: kept(length, window, 0),
     ],
     said="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
-)
-
-
-def best(rows: Tensor, bits: int, better: Callable[..., int] = min) -> int:
-    """Return the axis along which numbers should share a scale."""
-
-    def of(dim: int) -> float:
-        return float((quantized.dequantize(*quantized.quantize(rows, bits, dim)) - rows).abs().max())
-
-    return better((-1, -2), key=of)
-
-
-ALIKE = torch.tensor([[0.0, 1.0, 0.5, 0.2], [0.9, 0.1, 0.4, 1.0], [0.3, 0.8, 0.0, 0.6]])
-LARGE_CHANNEL, LARGE_TOKEN = ALIKE + torch.tensor([0.0, 50, 0, 0]), ALIKE + torch.tensor([[0.0], [50], [0]])
-best_dim = Exercise(
-    name="best_dim",
-    todo="let best_dim return -1 or -2.",
-    cases=[
-        Case((LARGE_CHANNEL, 2), "best_dim of three keys, one channel large in every token, 2 bits"),
-        Case((LARGE_TOKEN, 2), "best_dim of three keys, one large in every channel, 2 bits"),
-        Case((LARGE_CHANNEL, 8), "best_dim of three keys, one channel large in every token, 8 bits"),
-        Case((-LARGE_TOKEN, 1), "best_dim of three keys, one large and negative in every channel, 1 bit"),
-    ],
-    right=best,
-    wrong=[
-        "always by token: a channel that is large in every token then widens the scale of each.",
-        lambda rows, bits: -1,
-        "always by channel: a token that is large in every channel then widens the scale of each.",
-        lambda rows, bits: -2,
-        "that is where the largest error is larger.",
-        lambda rows, bits: best(rows, bits, better=max),
-        "whether the axis is one, not which: give -1 for by token, -2 for by channel.",
-        lambda rows, bits: 1 + best(rows, bits) // -2,
-    ],
-    said="-2 where a channel stands out in every token, -1 where a token does in every channel.",
 )

@@ -10,31 +10,6 @@ from helpers.check.result import NotRightError, clip
 from helpers.serve.pages import PageManager
 
 
-def blanks(lengths: Sequence[int], size: int, down: bool = False, one_more: bool = False) -> tuple[int, int]:
-    """Count pages and blank rows; where a part of a page counts as none, or each text takes one page more."""
-    pages = sum(n // size + one_more if down or one_more else -(-n // size) for n in lengths)
-    return pages, pages * size - sum(lengths)
-
-
-pages_and_blanks = Exercise(
-    name="pages_and_blanks",
-    todo="let pages_and_blanks return two numbers: pages, and blank rows.",
-    cases=[([17, 32, 5], 16), ([16], 16), ([1, 1, 1], 4), ([], 8), ([30, 7], 1)],
-    right=blanks,
-    wrong=[
-        "a page belongs to one text: the rest of its last page is nobody else's.",
-        lambda lengths, size: blanks([sum(lengths)], size),
-        "a part of a page is a page: the text's last rows need a place.",
-        partial(blanks, down=True),
-        "a text that fills its pages needs no other: 32 rows are 2 pages of 16.",
-        partial(blanks, one_more=True),
-        "the blank rows, not those in use.",
-        lambda lengths, size: (blanks(lengths, size)[0], sum(lengths)),
-    ],
-    said="5 pages and 26 blank rows for 17, 32 and 5 tokens; none is blank where a page is one row.",
-)
-
-
 def shared(old: Sequence[int], new: Sequence[int], size: int, chained: bool = True) -> int:
     """Count the pages of a new text that an old one has written; if chained, up to the first that differs."""
     starts = range(0, min(len(old), len(new) - 1) - size + 1, size)

@@ -48,34 +48,6 @@ accept = Exercise(
     said="of 4 drafts the first two agree: 3 new words. All of k taken: k + 1.",
 )
 
-rows_to_drop = Exercise(
-    name="rows_to_drop",
-    todo="let rows_to_drop return two numbers: for the model's cache, and for the draft model's.",
-    cases=[(4, 2), (4, 0), (4, 3), (4, 4), (1, 1), (7, 2)],
-    right=lambda k, a: (k - a, k - 1 - a),
-    wrong=[
-        "the draft model has not run its last word: it has a row less than the model.",
-        lambda k, a: (k - a, k - a),
-        lambda k, a: (k - a, k - a + 1),
-        "where all were taken the draft model is a row short: -1, not 0.",
-        lambda k, a: (k - a, max(0, k - 1 - a)),
-        lambda k, a: (k - a, abs(k - 1 - a)),
-        "the model's own word has no row yet, and the newest word before the drafts keeps its row.",
-        lambda k, a: (k - a + 1, k - a),
-        lambda k, a: (k - a - 1, k - 2 - a),
-        lambda k, a: (k - a + 1, k - 1 - a),
-        "rows that stay, not rows that go.",
-        lambda k, a: (a, a),
-        lambda k, a: (a + 1, a + 1),
-        "the other way round: the model's cache first.",
-        lambda k, a: (k - 1 - a, k - a),
-        "only the rows of words that were taken may stay.",
-        lambda k, a: (k, k - 1),
-        lambda k, a: (0, 0),
-    ],
-    said="of 4 drafts 2 are taken: 2 rows and 1. All 4 taken: none, and the draft model is a row short.",
-)
-
 
 def rest(p: Any, q: Any) -> Any:
     """Return what p has over q, unscaled."""

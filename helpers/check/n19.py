@@ -3,58 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
-from helpers.cost.models import CARDS, MODELS
-
-
-def sooner(model: Any, card: Any, gbits: float, heads: str = "n_kv_heads", factor: float = 1) -> str:
-    """Say "send" or "run", at half of the card's speed; `factor` makes sending slower than it is."""
-    row_bits = 8 * 2 * 2 * model.n_layers * getattr(model, heads) * model.head_dim
-    sending, running = factor * row_bits / (gbits * 1e9), 4 * model.n_read / card.flops_per_second
-    return "send" if sending < running else "run"
-
-
-send_or_run = Exercise(
-    name="send_or_run",
-    todo='let send_or_run return "send" or "run".',
-    cases=[
-        Case((MODELS[name], CARDS[card], gbits), f"send_or_run for {name}, {card}, {gbits} Gbit/s")
-        for name, card, gbits in [
-            ("Llama-3.1-8B", "H100", 4),
-            ("Llama-3.1-8B", "H100", 10),
-            ("Llama-3.1-8B", "H100", 20),
-            ("Llama-3.1-8B", "H100", 50),
-            ("Llama-3.1-8B", "H100", 100),
-            ("Llama-3.1-8B", "H100", 200),
-            ("Llama-2-7B", "H100", 200),
-            ("Llama-2-7B", "A100", 120),
-            ("Llama-3.1-70B", "H100", 40),
-        ]
-    ],
-    right=sooner,
-    wrong=[
-        "a byte has 8 bits, and the link counts bits.",
-        partial(sooner, factor=1 / 8),
-        "query heads: only KV heads have rows.",
-        partial(sooner, heads="n_heads"),
-        "K or V alone: a row is both.",
-        partial(sooner, factor=1 / 2),
-        "run too soon: a weight is a product and a sum, and a card reaches half of its printed speed.",
-        *(partial(sooner, factor=factor) for factor in (2, 4)),
-        "the wrong way round: the shorter time wins.",
-        lambda *args: {"send": "run", "run": "send"}[sooner(*args)],
-        "it depends: rows of some models are cheaper to run again than to send by a slow link.",
-        lambda *args: "send",
-        lambda *args: "run",
-    ],
-    said="with an H100, rows of Llama-3.1-8B are worth sending from 35 Gbit/s on.",
-)
 
 
 def found(scores: list[float]) -> tuple[Tensor, Tensor]:

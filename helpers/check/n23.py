@@ -8,36 +8,6 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 
 
-def least(state: int, row: int, n_layers: int, with_rows: int, beside: int = 0) -> int | None:
-    """Return from how many tokens on a model with states keeps fewer bytes than one with rows everywhere.
-
-    `beside`: layers more in which a token's row is counted.
-    """
-    with_state = n_layers - with_rows
-    return with_state * state // ((with_state + beside) * row) + 1 if with_state else None
-
-
-pays_from = Exercise(
-    name="pays_from",
-    todo="let pays_from return a number of tokens, or None.",
-    cases=[
-        *[(16384, 512, 4, 0), (16384, 512, 4, 1), (1000, 300, 6, 2), (4096, 64, 12, 3)],
-        Case((16384, 512, 4, 4), trap="where every layer keeps rows, give None."),
-    ],
-    right=least,
-    wrong=[
-        "at that number both keep as many bytes; the first at which the state keeps fewer is asked for.",
-        lambda *sizes: None if (n := least(*sizes)) is None else n - 1,
-        lambda state, row, L, R: None if L == R else -(-state // row),
-        "a row was counted in layers that keep rows anyway: in those layers nothing is saved.",
-        lambda state, row, L, R: least(state, row, L, R, beside=R),
-        "a state in every layer was counted: some layers keep rows.",
-        lambda state, row, L, R: None if L == R else L * state // ((L - R) * row) + 1,
-    ],
-    said="33 tokens with 16 KiB a state and 512 bytes a row, in one layer or in four.",
-)  # fmt: skip
-
-
 def runs(snapshots: list[int], length: int, to: int, states: bool) -> int:
     """Return how many tokens run again to go back from `length` to `to`."""
     if to == length or not states:

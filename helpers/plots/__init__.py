@@ -7,7 +7,7 @@ from helpers.plots.caches import caches
 from helpers.plots.chances import chances, targets_and_weights, words_not_said
 from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
-from helpers.plots.drafts import judged, laid_over, read_once, rounds, rows_of_a_round
+from helpers.plots.drafts import judged, laid_over, read_once, rounds
 from helpers.plots.fingerprints import fingerprints
 from helpers.plots.fleet import lanes, to_first_word
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads

@@ -46,35 +46,6 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
     return Picture(draw, alt)
 
 
-def rows_of_a_round(newest: str, drafted: Sequence[str], a: int) -> Picture:
-    """Draw the rows that a round has put in two caches; those that have to go are struck out.
-
-    Args:
-        newest: the word before the drafts.
-        drafted: k words, up to 4, not all of them taken.
-        a: how many were.
-    """
-    k = len(drafted)
-    need(a < k <= 4, f"{a} of {k} words are taken; expected fewer than all of at most 4 to draw")
-    caches = {"the model's cache": [newest, *drafted], "the draft model's cache": [newest, *drafted[:-1]]}
-    go = [counted(len(ran) - 1 - a, "row") + " to drop" for ran in caches.values()]
-
-    def draw(sheet: Sheet) -> None:
-        step = min(WIDEST, (sheet.width - 36) / (k + 1))
-        for y, name, ran, gone in zip((18, 88), caches, caches.values(), go, strict=True):
-            sheet.note(18, y, name)
-            sheet.note(18 + step * (k + 1) - 6, y, gone, at="right", colour="ink", bold=True)
-            for n, word in enumerate(ran):
-                refused = n > a
-                word_box(sheet, 18 + step * n, y + 14, step - 6, word, "" if refused else "key", refused)
-
-    said = (
-        f"{name}: {' '.join(map(told, ran[: a + 1]))} stay, {' '.join(map(told, ran[a + 1 :])) or 'none'} go"
-        for name, ran in caches.items()
-    )
-    return Picture(draw, f"{k} words drafted, {a} taken. Rows of {'; of '.join(said)}. {', '.join(go)}.")
-
-
 def word_box(
     sheet: Sheet, x: float, y: float, wide: float, word: str, kind: str, struck: bool = False,
     soft: bool = False,
