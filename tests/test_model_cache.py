@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache, WindowCache, quantized
+from helpers.model.generate import generate
 from tests.doubles import EXACT, KINDS
 from tests.tiny import failing, in_passes, same, tiny, tiny_config, tokens
 
@@ -170,6 +171,13 @@ def test_a_cache_made_for_another_pass_is_refused(made: dict[str, object], told:
     with pytest.raises(ValueError, match=told):
         in_passes(tiny(), tokens(1, 4), [4], cache)
     assert cache.length == 0
+
+
+def test_a_class_is_no_cache() -> None:
+    kind: Any = GrowingCache
+    for run in (lambda: MODEL(tokens(1, 4), kind), lambda: generate(MODEL, [1, 2], 3, cache=kind)):
+        with pytest.raises(ValueError, match=r"cache is GrowingCache; expected an object, such as model.new"):
+            run()
 
 
 def test_gradients_through_a_cache() -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MistralConfig, Qwen2Config
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.utils import logging
 
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
 from helpers.model.load import load, save
-from helpers.model.transformer import Transformer
+from helpers.model.transformer import RMSNorm, Transformer
 from tests.tiny import enlarge, in_passes, tiny, tokens
 
 logging.set_verbosity_error()
@@ -108,6 +109,16 @@ def test_equal_without_a_cache(name: str) -> None:
     ids = tokens(5, 40, seed=2)
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_norm_is_equal_to_the_last_bit(dtype: torch.dtype) -> None:
+    """Normed in float32, cast, and only then scaled: the other way round a narrow type rounds otherwise."""
+    ours, theirs = RMSNorm(30, 1e-3), LlamaRMSNorm(30, 1e-3)
+    enlarge(ours)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(50, 30, dtype=dtype)
+    assert torch.equal(ours.to(dtype)(x), theirs.to(dtype)(x))
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -198,7 +198,7 @@ planted("rows kept are counted, not asked for", [WINDOW])(
     lambda patch: patch.setattr(WindowCache, "kept", KVCache.kept)
 )
 planted("the run without a cache forgets the window", [WINDOW])(
-    lambda patch: patch.setattr(recording, "deepcopy", lambda cache: MODEL.fitting(None, 1))
+    lambda patch: patch.setattr(recording, "deepcopy", lambda cache: MODEL.new_cache())
 )
 
 

@@ -27,7 +27,7 @@ from helpers.arguments import is_whole
 from helpers.measure import Timing, in_turns
 from helpers.model import kernels
 from helpers.model.cache import KVCache, PagedCache, RaggedCache, StaticCache
-from helpers.model.transformer import Block, Transformer, check_tokens
+from helpers.model.transformer import Block, Transformer, check_cache, check_tokens
 
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
@@ -241,7 +241,8 @@ class FastTransformer(Transformer):
             with torch.no_grad():
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)
-        self.fitting(cache, len(tokens)).check_room(tokens.shape[1])  # compiled loops would write behind it
+        check_cache(cache, self, len(tokens))
+        cache.check_room(tokens.shape[1])  # compiled loops would write behind it
         x = self.in_one_call(tokens, cache)  # (B, T, C)
         x = np.ascontiguousarray(x[:, -1:] if last_only else x)
         normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)

@@ -14,7 +14,7 @@ from torch import Tensor
 from helpers.arguments import check_whole
 from helpers.model.cache import KVCache, StaticCache
 from helpers.model.config import check_eos
-from helpers.model.transformer import Transformer, check_tokens
+from helpers.model.transformer import Transformer, check_cache, check_tokens
 from helpers.sampling import GREEDY, Chooser, Sampling, chooser
 
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
@@ -146,9 +146,9 @@ def prepared(
 
 def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
     """Raise ValueError unless the cache is empty and fits the model and a prompt of so many tokens."""
+    check_cache(cache, model, 1)
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
-    model.fitting(cache, 1)
     cache.check_room(n_prompt)
 
 

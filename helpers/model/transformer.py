@@ -63,32 +63,7 @@ class Block(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class Upkeep(nn.Module):
-    """What a decoder does besides its sums: one matrix at both ends, a cache that fits."""
-
-    config: ModelConfig
-    embed_tokens: nn.Embedding
-    lm_head: nn.Linear
-
-    def tie(self) -> None:
-        """Let the readout use the embedding's matrix, if the config says so."""
-        if self.config.tied:
-            self.lm_head.weight = self.embed_tokens.weight
-
-    def new_cache(self, kind: type[KVCache] = GrowingCache, **sizes: int) -> KVCache:
-        """Return an empty cache for this model; batch and max_len as in `KVCache`."""
-        weight = self.embed_tokens.weight
-        return kind(self.config, **sizes, dtype=weight.dtype, device=weight.device)
-
-    def fitting(self, cache: KVCache | None, batch: int) -> KVCache:
-        """Return the cache if it fits, or an empty one where there is none."""
-        if cache is None:
-            return self.new_cache(batch=batch)
-        cache.check_fits(self.config, batch, self.embed_tokens.weight.dtype, self.embed_tokens.weight.device)
-        return cache
-
-
-class Transformer(Upkeep):
+class Transformer(nn.Module):
     """A decoder of the Llama family. Parameters have the names of Hugging Face checkpoints.
 
     Weights are drawn from a normal distribution (standard deviation 0.02) by torch's generator.
@@ -104,6 +79,16 @@ class Transformer(Upkeep):
         self.frequencies = rope_frequencies(config)  # no buffer: model.to(bfloat16) would round it
         self.tie()
         self.apply(draw_weights)
+
+    def tie(self) -> None:
+        """Let the readout use the embedding's matrix, if the config says so."""
+        if self.config.tied:
+            self.lm_head.weight = self.embed_tokens.weight
+
+    def new_cache(self, kind: type[KVCache] = GrowingCache, **sizes: int) -> KVCache:
+        """Return an empty cache for this model; batch and max_len as in `KVCache`."""
+        weight = self.embed_tokens.weight
+        return kind(self.config, **sizes, dtype=weight.dtype, device=weight.device)
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; earlier ones are read from the cache.
@@ -122,7 +107,8 @@ class Transformer(Upkeep):
         """
         check_tokens(tokens, self.config.vocab_size)
         B, T = tokens.shape
-        cache = self.fitting(cache, B)  # an empty one where there is none
+        cache = self.new_cache(batch=B) if cache is None else cache
+        check_cache(cache, self, B)
         x = self.embed_tokens(tokens)  # (B, T, C)
         cos_sin = rotation(cache.positions(T), self.frequencies.to(x.device), x.dtype)
         for block in self.layers:
@@ -157,3 +143,12 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
         for token in (min(ids), max(ids)):
             if not 0 <= token < vocab_size:
                 raise ValueError(f"token id {token} is out of range; expected 0 to {vocab_size - 1}")
+
+
+def check_cache(cache: KVCache, model: Transformer, batch: int) -> None:
+    """Raise ValueError unless this is a cache, made for such a model and batch."""
+    if not isinstance(cache, KVCache):
+        got = getattr(cache, "__name__", type(cache).__name__)
+        raise ValueError(f"cache is {got}; expected an object, such as model.new_cache(StaticCache)")
+    weight = model.embed_tokens.weight
+    cache.check_fits(model.config, batch, weight.dtype, weight.device)

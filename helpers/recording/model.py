@@ -59,7 +59,7 @@ def record_model(
     check_whole("max_new", max_new)
     check_whole("n_top", n_top)
     tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
-    cache = model.fitting(cache, 1)
+    cache = model.new_cache() if cache is None else cache
     check_empty(model, cache, len(tokens))
     recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
     run = partial(run_model, recorder, model, deepcopy(cache))
