@@ -152,6 +152,8 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
         ({"layer_types": ["linear_attention"] * 3}, "layer_types .* are not supported"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; expected true or false"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_hidden_layers": 10**5}, "make a model of .* parameters; expected .*, as many as are stored"),
+        ({"head_dim": 2 * 10**8}, "make a model of .* parameters; expected .*, as many as are stored"),
         ({"num_hidden_layers": ...}, "num_hidden_layers is None"),
         ({"hidden_size": 36.5}, "hidden_size is 36.5"),
         ({"num_key_value_heads": 4}, "expected a multiple"),
@@ -274,7 +276,7 @@ def test_an_index_and_its_files(sharded: Path) -> None:
     (sharded / SHARDS[0]).unlink()
     refused(sharded, f"{SHARDS[0]} is missing, damaged or cut off: No such file")
     change_index(sharded, lambda places: places.update(dict.fromkeys(places, SHARDS[1])))
-    refused(sharded, "Missing key")  # a file that the index does not name is not read
+    refused(sharded, "or tensors are missing; fetch")  # a file that the index does not name is not read
     (sharded / INDEX).write_text("{}")
     refused(sharded, "has no weight_map")
 

@@ -28,6 +28,8 @@ torch.set_num_threads(1)
 SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 24, "n_heads": 4, "n_kv_heads": 2}
 SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
 ONES = np.ones((96, 64), np.float32)
+LENGTHS = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+HUGE = dict.fromkeys([f"llama.{key}" for key in LENGTHS], 2 * 10**9)
 ONE_BY_ONE = {"token_embd.weight": 2, "blk.1.attn_norm.weight": 1, "output.weight": 2}  # and their axes
 
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
@@ -94,6 +96,12 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
         ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected llama or"),
         ({"llama.attention.layer_norm_rms_epsilon": ...}, {}, "layer_norm_rms_epsilon is missing from its"),
         ({"llama.attention.head_count_kv": [2, 2, 1]}, {}, r"n_kv_heads is \[2, 2, 1\]"),
+        (
+            {"llama.block_count": 10**5},
+            {},
+            "make a model of .* parameters; expected .*, as many as are stored",
+        ),
+        (HUGE, {"rope_freqs.weight": ONES[0]}, "rope_freqs.weight is not that of Llama 3.1"),
         ({"llama.rope.dimension_count": 8}, {}, "rope.dimension_count is 8; expected 24"),
         ({"llama.attention.value_length": 8}, {}, "attention.value_length is 8; expected 24"),
         ({"llama.rope.scaling.type": "yarn"}, {}, "llama.rope.scaling.type 'yarn' is not supported"),

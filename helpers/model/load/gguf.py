@@ -210,7 +210,8 @@ def scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:
     scaling = Llama3Scaling(
         factor=float(factors.max()), low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=8192
     )
-    expected = rope_frequencies(plain) / rope_frequencies(replace(plain, rope_scaling=scaling))
-    if factors.shape != expected.shape or not torch.allclose(factors, expected, rtol=1e-4):
-        raise ValueError(f"{ROPE_FACTORS} is not that of Llama 3.1: this kind of rope is not supported")
-    return scaling
+    if len(factors) == plain.head_dim // 2:
+        expected = rope_frequencies(plain) / rope_frequencies(replace(plain, rope_scaling=scaling))
+        if torch.allclose(factors, expected, rtol=1e-4):
+            return scaling
+    raise ValueError(f"{ROPE_FACTORS} is not that of Llama 3.1: this kind of rope is not supported")

@@ -43,6 +43,12 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     Raises:
         CheckpointError: one is missing, unexpected or of another shape, or they are of several types.
     """
+    n_stored = sum(tensor.numel() for tensor in weights.values())
+    if config.n_parameters > 2 * n_stored:  # before anything of these sizes is built
+        raise CheckpointError(
+            f"the sizes make a model of {config.n_parameters:,} parameters; expected {n_stored:,}, as "
+            "many as are stored: one of the sizes is wrong, or tensors are missing; fetch it again"
+        )
     kinds = sorted({str(tensor.dtype) for tensor in weights.values()})
     if len(kinds) > 1:
         raise CheckpointError(f"the tensors are {kinds}; expected one type: choose it, dtype=torch.float32")
