@@ -297,9 +297,13 @@ def spoiled(what: str) -> Transformer:
         case "part":
             model.layers[1].mlp = Experts()
         case "hook":
-            model.layers[1].get_submodule("self_attn.o_proj").register_forward_hook(print)
+            model.layers[1].get_submodule("self_attn.o_proj").register_forward_hook(lambda *x: x[-1] * 1.1)
         case "scale":
             model.get_submodule("layers.2.self_attn.core").scale = 0.5  # type: ignore[assignment]
+        case "eps":
+            model.norm.eps = 1.0
+        case "positions":
+            model.frequencies = model.frequencies * 2
         case "huge":
             nn.init.constant_(model.layers[2].get_parameter("mlp.down_proj.weight"), 1e6)
         case "nan":
@@ -313,10 +317,11 @@ def spoiled(what: str) -> Transformer:
         ("", {"bits": 4}, "bits is 4; expected 32, 16 or 8"),
         ("", {"bits": 8.0}, "bits is 8.0; expected 32, 16 or 8"),
         ("", {"threads": 0}, "threads is 0; expected 1 to"),
-        ("hook", {}, "_forward_hooks of layers.1.self_attn.o_proj is .*, which a twin would lack"),
-        ("scale", {}, "scale of layers.2.self_attn.core is 0.5, which a twin would lack"),
+        *(
+            (what, {}, "not those of its config and w")
+            for what in ("hook", "scale", "eps", "positions", "part")
+        ),
         ("half", {}, "embed_tokens.weight is torch.bfloat16 on cpu; expected float32"),
-        ("part", {}, "layers.1.mlp is of type Experts, which speed_up does not know"),
         ("huge", {"bits": 16}, "the largest weight is 1e\\+06; expected a number that fits into 16 bits"),
         ("nan", {"bits": 8}, "the largest weight is nan"),
     ],
