@@ -177,7 +177,7 @@ def stacked(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrice
 def whereabouts(cache: Any, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the pages of each sequence (B, …), its rows so far and its new tokens (B,), for `kernels`."""
     if isinstance(cache, RaggedCache):
-        return cache.in_table(), np.array(cache.lengths), np.array(cache.new_of(T))
+        return cache.in_table(), np.array(cache.lengths), np.array(cache.n_new(T))
     B = cache.batch  # a page of max_len rows for each
     return np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)
 

@@ -173,7 +173,7 @@ def speculate(
     check_whole("k", k)
     tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
     text, sampler = tokens[0].tolist(), Sampler(sampling, model.config.vocab_size)
-    cache.check_goes_back()
+    cache.check_can_truncate()
     if isinstance(drafter, type) or not isinstance(drafter, Drafter):
         raise ValueError(f"the drafter is {drafter!r}; expected one that drafts, such as PromptLookup()")
     drafter.check_fits(model, cache)
@@ -318,7 +318,7 @@ class DraftModel:
             raise ValueError(f"the draft model has vocab_size {mine}, the model {theirs}; expected the same")
         if self.cache is cache:
             raise ValueError("draft and model came with one cache; expected one for each")
-        self.cache.check_goes_back()
+        self.cache.check_can_truncate()
 
     def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
         """See `Drafter.propose`; fewer tokens where its cache is nearly full."""

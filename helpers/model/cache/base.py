@@ -68,12 +68,12 @@ class KVCache:
     Attributes:
         length: tokens seen.
         changes: goes up with every `advance` and `truncate`: who left it can tell whether it was used.
-        goes_back: whether `truncate` reaches every earlier length; not where rows leave, are rounded,
+        can_truncate: whether `truncate` reaches every earlier length; not where rows leave, are rounded,
             or are taken into a state.
         state_layers: layers that keep a state.
     """
 
-    goes_back = True
+    can_truncate = True
     state_layers: tuple[int, ...] = ()
 
     def __init__(
@@ -94,7 +94,7 @@ class KVCache:
         self.changes = 0
         self._identity = object()  # a copy has another
         self._cuts: list[tuple[int, int]] = []  # changes after a truncate, and the length that was left
-        self._made: tuple[Any, Any] = (None, None)
+        self._memo: tuple[Any, Any] = (None, None)
         self.check_longest(sizes)
         self.allocate()
 
@@ -102,7 +102,7 @@ class KVCache:
         """Make room for keys and values."""
         raise NotImplementedError
 
-    def laid_out(self, n: int) -> list[Tensor]:
+    def empty_rows(self, n: int) -> list[Tensor]:
         """Return room for n rows of every layer, for keys and for values, (L, B, Hkv, n, D) and (…, Dv)."""
         shapes = [(self.n_layers, *shape) for shape in self.shapes(n)]
         return [torch.zeros(shape, dtype=self.dtype, device=self.device) for shape in shapes]
@@ -118,16 +118,16 @@ class KVCache:
         Where sequences differ it is (B, 1, T, S); where layers differ, each has its own.
         """
         keys = self.length + T
-        return self.once(
+        return self.memo(
             (keys, T), lambda: torch.arange(keys, device=self.device) <= self.positions(T)[:, None]
         )
 
-    def once(self, asked: Any, make: Callable[[], Any]) -> Any:
-        """Return what `make` makes, or made when the same was asked last: all layers of a pass ask."""
-        asked = asked, torch.is_inference_mode_enabled()
-        if self._made[0] != asked:
-            self._made = asked, make()
-        return self._made[1]
+    def memo(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what `make` gives, or gave for the same key the last time: all layers of a pass ask."""
+        key = key, torch.is_inference_mode_enabled()
+        if self._memo[0] != key:
+            self._memo = key, make()
+        return self._memo[1]
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values of one layer; return those of every position so far.
@@ -150,8 +150,8 @@ class KVCache:
 
     def state(self, layer: int) -> Tensor:
         """Return what the tokens so far have left in a layer that keeps a state, (B, H, D, Dv)."""
-        told = f"a {type(self).__name__} keeps rows in layer {layer}, where a state is asked for"
-        raise ValueError(f"{told}; expected a StateCache(model.config)")
+        message = f"a {type(self).__name__} keeps rows in layer {layer}, where a state is asked for"
+        raise ValueError(f"{message}; expected a StateCache(model.config)")
 
     def keep_state(self, layer: int, state: Tensor) -> None:
         """Take the state after the new tokens, (B, H, D, Dv); it counts from `advance` on."""
@@ -173,7 +173,7 @@ class KVCache:
         self.update(length, _cuts=cuts, **rest)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens, to go on from there. ValueError if fewer, or in `gone`."""
+        """Keep the first `length` tokens, to go on from there. ValueError if fewer, or in `lost_lengths`."""
         self.check_length(length)
         self.cut(int(length))
 
@@ -224,11 +224,11 @@ class KVCache:
         return range(self.lengths[b])
 
     @property
-    def gone(self) -> range:
+    def lost_lengths(self) -> range:
         """Lengths to go back to at which the next token would miss rows: they have left, or are rounded."""
         return range(0)
 
-    def new_of(self, T: int) -> list[int]:
+    def n_new(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence; the others are padding."""
         return [T] * self.batch
 
@@ -249,27 +249,27 @@ class KVCache:
         B, Hkv = self.batch, self.sizes.n_kv_heads
         return (B, Hkv, T, self.sizes.k_dim), (B, Hkv, T, self.sizes.v_dim)
 
-    def check_goes_back(self) -> None:
+    def check_can_truncate(self) -> None:
         """Raise ValueError if rows that are needed after a step back may be gone."""
-        if not self.goes_back:
-            told = f"a {type(self).__name__} came in, whose rows leave or are rounded"
-            raise ValueError(f"{told}; expected such as a StaticCache")
+        if not self.can_truncate:
+            message = f"a {type(self).__name__} came in, whose rows leave or are rounded"
+            raise ValueError(f"{message}; expected such as a StaticCache")
 
     def check_length(self, length: int) -> None:
         """Raise ValueError unless it can go back to so many tokens."""
         if not is_whole(length) or not 0 <= length <= self.length:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
-        if length in self.gone:
+        if length in self.lost_lengths:
             raise ValueError(
                 f"length is {length}, and rows that its next token sees have left or are rounded; expected "
-                f"{self.gone.stop} to {self.length}, or reset() and run the text again"
+                f"{self.lost_lengths.stop} to {self.length}, or reset() and run the text again"
             )
 
     def check_new(self, T: int) -> None:
         """Raise ValueError unless T is a number of new tokens."""
         if not is_whole(T) or T < 0:
-            told = f"{T!r} new tokens; expected a whole number, 0 or more"
-            raise ValueError(f"{told}: truncate(length) takes tokens away")
+            message = f"{T!r} new tokens; expected a whole number, 0 or more"
+            raise ValueError(f"{message}: truncate(length) takes tokens away")
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if T new tokens do not fit."""
@@ -289,8 +289,8 @@ class KVCache:
             raise IndexError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
         expected = self.shapes(k.shape[-2])
         if (k.shape, v.shape) != expected:
-            told = f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in"
-            raise ValueError(f"{told}; expected {expected[0]} and {expected[1]}")
+            message = f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in"
+            raise ValueError(f"{message}; expected {expected[0]} and {expected[1]}")
         if k.dtype is not self.dtype or v.dtype is not self.dtype:
             raise ValueError(f"keys {k.dtype} and values {v.dtype} came in; expected {self.dtype} for both")
         self.check_room(k.shape[-2])
@@ -308,8 +308,8 @@ class KVCache:
                 )
         wanted = tuple(getattr(sizes, "state_layers", ()))
         if self.state_layers != wanted:
-            told = f"a {type(self).__name__} with states in layers {self.state_layers} came in"
-            raise ValueError(f"{told}; expected them in {wanted}: make a StateCache(model.config)")
+            message = f"a {type(self).__name__} with states in layers {self.state_layers} came in"
+            raise ValueError(f"{message}; expected them in {wanted}: make a StateCache(model.config)")
         self.check_longest(sizes)
 
     def check_longest(self, sizes: Sizes) -> None:

@@ -13,7 +13,7 @@ class GrowingCache(KVCache):
 
     def allocate(self) -> None:
         """Start without rows."""
-        self.k, self.v = map(list, self.laid_out(0))
+        self.k, self.v = map(list, self.empty_rows(0))
 
     def rows_of(self, layer: int) -> int:
         """Rows of `k` and `v` that count: the first ones. More are what a pass that failed left behind."""

@@ -73,7 +73,7 @@ class QuantizedCache(GrowingCache):
     Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys by channel, values by token, the newest in full).
     """
 
-    goes_back = False
+    can_truncate = False
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class QuantizedCache(GrowingCache):
         return tuple(torch.cat(parts, dim=2) for parts in zip(old, new, strict=True)) if old else new
 
     @property
-    def gone(self) -> range:
+    def lost_lengths(self) -> range:
         """A part of the rows that are rounded: it keeps all of them, or none."""
         return range(1, self.n_rounded)
 

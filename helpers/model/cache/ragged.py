@@ -65,7 +65,7 @@ class RaggedCache(StaticCache):
         self.lengths = self.counted("lengths", lengths)
         self.length = max(self.lengths)
         self._expected: list[int] | None = None
-        self._made = None, None
+        self._memo = None, None
 
     def expect(self, new: Sequence[int]) -> None:
         """Say how many of the columns of the next pass are new tokens of each sequence; else all are."""
@@ -81,7 +81,7 @@ class RaggedCache(StaticCache):
             )
         return [int(n) for n in counts]
 
-    def new_of(self, T: int) -> list[int]:
+    def n_new(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence. ValueError if more were expected."""
         new = self._expected or [T] * self.batch
         if max(new) > T:
@@ -91,14 +91,14 @@ class RaggedCache(StaticCache):
     def plan(self, T: int) -> Pass:
         """Return where everything of a pass of T columns stands. ValueError if they do not fit."""
         tables = [[*pages] for pages in self.tables]  # as they are now: who owns the pool may change them
-        return self.once((T, self._expected, tables), lambda: self.planned(T))
+        return self.memo((T, self._expected, tables), lambda: self.planned(T))
 
     def planned(self, T: int) -> Pass:
         """Work out a pass. ValueError if it does not fit."""
         at, slots = self.columns(T), self.slots()
-        S = max(length + n for length, n in zip(self.lengths, self.new_of(T), strict=True))
+        S = max(length + n for length, n in zip(self.lengths, self.n_new(T), strict=True))
         keys = torch.arange(S, device=self.device)
-        padded = min(self.new_of(T)) < T
+        padded = min(self.n_new(T)) < T
         if not padded and min(self.lengths) == S - T:  # all alike, as a batch of one is: nothing is looked up
             shown = slots[..., :S]
             to = shown[..., S - T :]
@@ -119,7 +119,7 @@ class RaggedCache(StaticCache):
     def columns(self, T: int) -> Tensor:
         """Return where T columns stand, (B, T): the newest token last, padding lies before `lengths`."""
         self.check_room(T)
-        ends = [length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)]
+        ends = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
         if min(ends) == max(ends):
             return torch.arange(ends[0] - T, ends[0], device=self.device).expand(self.batch, -1)
         at = torch.tensor(ends, device=self.device)[:, None]
@@ -173,15 +173,15 @@ class RaggedCache(StaticCache):
     def advance(self, T: int) -> None:
         """Count the new tokens of each sequence; the model calls it once a pass."""
         self.check_room(T)
-        lengths = [length + n for length, n in zip(self.lengths, self.new_of(T), strict=True)]
-        self.update(max(lengths), lengths=lengths, _expected=None, _made=(None, None))
+        lengths = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
+        self.update(max(lengths), lengths=lengths, _expected=None, _memo=(None, None))
 
     def truncate(self, length: int | Sequence[int]) -> None:
         """Keep the first tokens: as many of each sequence, or a number for each. ValueError if fewer."""
         each: Any = [length] * self.batch if is_whole(length) else length
         wanted = self.counted("length", each, self.lengths)
         self.check_length(max(wanted))
-        self.cut(max(wanted), min(wanted), lengths=wanted, _expected=None, _made=(None, None))
+        self.cut(max(wanted), min(wanted), lengths=wanted, _expected=None, _memo=(None, None))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return to where a snapshot was taken, of each sequence; see `KVCache.restore`."""
@@ -195,7 +195,7 @@ class RaggedCache(StaticCache):
     def check_room(self, T: int) -> None:
         """Raise ValueError if the new tokens of a sequence do not fit."""
         self.check_new(T)
-        for b, (length, n) in enumerate(zip(self.lengths, self.new_of(T), strict=True)):
+        for b, (length, n) in enumerate(zip(self.lengths, self.n_new(T), strict=True)):
             room = min(self.max_len, len(self.tables[b]) * self.page_size)
             if length + n > room:
                 raise ValueError(

@@ -39,7 +39,7 @@ class StateCache(GrowingCache):
         """Start without rows, and with states of zeros."""
         super().allocate()
         self.state_layers = tuple(getattr(self.sizes, "state_layers", ()))
-        self.goes_back = not self.state_layers
+        self.can_truncate = not self.state_layers
         self.states, self._new = {layer: self.zeros() for layer in self.state_layers}, dict[int, Tensor]()
 
     def zeros(self) -> Tensor:
@@ -68,8 +68,8 @@ class StateCache(GrowingCache):
         """Take the state after the new tokens; it counts from `advance` on."""
         old = self.state(layer)
         if (state.shape, state.dtype) != (old.shape, old.dtype):
-            told = f"a state {tuple(state.shape)} of {state.dtype} came in"
-            raise ValueError(f"{told}; expected {tuple(old.shape)} of {old.dtype}")
+            message = f"a state {tuple(state.shape)} of {state.dtype} came in"
+            raise ValueError(f"{message}; expected {tuple(old.shape)} of {old.dtype}")
         self._new[layer] = state
 
     def advance(self, T: int) -> None:
@@ -105,19 +105,19 @@ class StateCache(GrowingCache):
         k, v = map(list, snapshot.rows)
         self.cut(snapshot.length, states=dict(snapshot.states), _new={}, k=k, v=v)
 
-    def check_goes_back(self) -> None:
+    def check_can_truncate(self) -> None:
         """Raise ValueError if a layer keeps a state."""
-        if not self.goes_back:
-            raise ValueError(f"a {type(self).__name__} came in; {self.told}")
+        if not self.can_truncate:
+            raise ValueError(f"a {type(self).__name__} came in; {self.cannot_truncate}")
 
     def check_length(self, length: int) -> None:
         """Raise ValueError unless it can go back to so many tokens."""
         super().check_length(length)
-        if not self.goes_back and length not in (0, self.length):
-            raise ValueError(f"length is {length}, {self.length} tokens are in; {self.told}")
+        if not self.can_truncate and length not in (0, self.length):
+            raise ValueError(f"length is {length}, {self.length} tokens are in; {self.cannot_truncate}")
 
     @property
-    def told(self) -> str:
+    def cannot_truncate(self) -> str:
         """What stands in the way of going back, and what to do."""
         layers = ", ".join(map(str, self.state_layers))
         return (

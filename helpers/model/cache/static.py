@@ -12,7 +12,7 @@ class StaticCache(KVCache):
 
     def allocate(self) -> None:
         """Lay out all rows of all layers."""
-        self.k, self.v = self.laid_out(self.max_len)
+        self.k, self.v = self.empty_rows(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write new rows into their places; see `KVCache.append`. ValueError where gradients are wanted."""
@@ -26,8 +26,8 @@ class StaticCache(KVCache):
         """Raise unless these are rows as in `KVCache.check_rows`, and nobody wants their gradients."""
         super().check_rows(layer, k, v)
         if k.requires_grad or v.requires_grad:
-            told = "keys that want a gradient came in; expected none: rows written in place carry none"
-            raise ValueError(f"{told}: train without a cache, or run under torch.no_grad()")
+            message = "keys that want a gradient came in; expected none: rows written in place carry none"
+            raise ValueError(f"{message}: train without a cache, or run under torch.no_grad()")
 
     @property
     def nbytes(self) -> int:

@@ -29,15 +29,15 @@ class WindowCache(GrowingCache):
     Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
     """
 
-    goes_back = False
+    can_truncate = False
 
     def __init__(
         self, sizes: Sizes, window: int | Sequence[int | None] = 16, sinks: int = 0, *args: Any, **rest: Any
     ) -> None:
         windows = list(window) if isinstance(window, Sequence) else [window] * sizes.n_layers
         if len(windows) != sizes.n_layers:
-            told = f"{len(windows)} windows; expected one for each of {sizes.n_layers} layers"
-            raise ValueError(f"{told}, None for all rows")
+            message = f"{len(windows)} windows; expected one for each of {sizes.n_layers} layers"
+            raise ValueError(f"{message}, None for all rows")
         # A window as long as the longest text hides nothing.
         self.windows = [sizes.max_seq_len if w is None else check_whole("window", w) for w in windows]
         self.sinks = check_whole("sinks", sinks, least=0)
@@ -83,7 +83,7 @@ class WindowCache(GrowingCache):
         self.cut(int(length), **self.some(self.at, [at < length for at in self.at]))
 
     @property
-    def gone(self) -> range:
+    def lost_lengths(self) -> range:
         """Over the sinks, lengths at which the next token sees rows that have left, in any layer."""
         return range(self.sinks + 1, max(map(self.least, range(self.n_layers))))
 
