@@ -14,7 +14,6 @@ from helpers.sampling import softmax
 from helpers.trace import (
     Drop,
     Model,
-    Other,
     Output,
     Token,
     TokenSequence,
@@ -24,7 +23,6 @@ from helpers.trace import (
 )
 
 DROP = Drop(0, [(0, 2)], "evicted", "Two rows leave.")
-SWAP = Other("swap", "The rows <b>move</b>.")
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
@@ -248,7 +246,6 @@ WALKED: dict[str, Callable[[], Trace]] = {
     **UNEQUAL,
     **SIZES,
     "drop": lambda: with_event(DROP, 3),
-    "swap": lambda: with_event(SWAP, 2),
     "fewer": lambda: with_fewer_passes(),
 }
 Look = tuple[str, int, int, int]  # a run's name, and indices of an event, a layer and a sequence
@@ -267,7 +264,7 @@ def every_look(trace: Trace) -> list[Look]:
     return [look for look in looks if look[1] in (0, len(trace.run(look[0]).events) - 1) or not is_long]
 
 
-def with_event(event: Drop | Other, index: int, name: str = "cached", trace: Trace | None = None) -> Trace:
+def with_event(event: Drop, index: int, name: str = "cached", trace: Trace | None = None) -> Trace:
     """A toy's trace with one event more in one of its runs."""
     trace = deepcopy(trace or record_toy())
     trace.run(name).events.insert(index, event)

@@ -27,7 +27,7 @@ from helpers.drawing.svg import PALETTE
 from helpers.recording.diary import load_diary
 from helpers.stepper import LEVELS, Stepper, format
 from helpers.stepper.moment import Moment
-from helpers.trace import Drop, Other, Trace
+from helpers.trace import Drop, Trace
 from tests import oracle
 from tests.expected import expected, pass_name
 from tests.machine import ROOT
@@ -35,7 +35,6 @@ from tests.made_traces import (
     DROP,
     HOSTILE,
     SIZES,
-    SWAP,
     WALKED,
     every_look,
     record_toy,
@@ -263,10 +262,10 @@ def test_very_large_and_small_numbers(number: float) -> None:
 
 @pytest.mark.parametrize(
     ("event", "index", "name"),
-    [(DROP, 3, "cached"), *((SWAP, index, name) for index in (0, 2, 3) for name in ("cached", "uncached"))],
+    [(DROP, index, name) for index in (0, 2, 3) for name in ("cached", "uncached")],
 )
 def test_an_event_in_one_run_only_is_its_sentence_and_moves_no_pass(
-    run: Trace, event: Drop | Other, index: int, name: str
+    run: Trace, event: Drop, index: int, name: str
 ) -> None:
     text = Stepper(with_event(event, index, name)).still().beneath()
     sentence = f"<p>{html.escape(event.say)}</p>"
@@ -454,9 +453,3 @@ def test_a_run_without_events(run: Trace) -> None:
     empty = replace(run, runs=[run.runs[0], replace(run.runs[1], events=[])])
     with pytest.raises(ValueError, match="whose run 'uncached' has no events: record it again"):
         Stepper(empty)
-
-
-def test_events_of_a_later_kind_do_not_stop_it() -> None:
-    trace = with_event(SWAP, 2, "uncached", with_event(SWAP, 2))
-    assert len(titles(trace)) == 3
-    assert Stepper(trace, start="swap").start == 2

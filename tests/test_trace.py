@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
-from helpers.trace import Drop, Other, Trace, TraceError, compare, engine, gather, record, spread
+from helpers.trace import Drop, Trace, TraceError, compare, engine, gather, record, spread
 from tests import oracle
 from tests.machine import ROOT
 from tests.made_traces import HOSTILE, UNEQUAL
@@ -36,9 +36,9 @@ WORDS = st.tuples(st.text(min_size=1) | st.sampled_from(HOSTILE), st.floats(-1e9
 
 
 def a_trace() -> Trace:
-    """A run of 7 tokens with two layers, a drop, and an event of a later kind."""
+    """A run of 7 tokens with two layers, and a drop."""
     trace = record_toy(n_layers=2, max_new=3, ban_eos=True)
-    trace.runs[0].events += [Drop(0, [(4, 6)], "rejected", "Two rows go."), Other("swap", "To disk.")]
+    trace.runs[0].events += [Drop(0, [(4, 6)], "rejected", "Two rows go.")]
     return trace
 
 
@@ -96,7 +96,7 @@ DAMAGED: list[tuple[tuple[Any, ...], Any, str]] = [
     (("model",), MISSING, "trace: got no field 'model'; expected Trace: save or record it again"),
     (("sequences", 0, "tokens", 3, "origin"), MISSING, "trace.sequences[0].tokens[3]: got no field 'origin'"),
     (("runs", 0, "events", 4, "op"), MISSING, "trace.runs[0].events[4]: got no field 'op'"),
-    (("runs", 0, "events", 5, "say"), MISSING, "trace.runs[0].events[5]: got no field 'say'; expected Other"),
+    (("runs", 0, "events", 4, "op"), "swap", "(op is none of ['pass', 'drop']); expected "),
     (("weights",), {}, "trace.weights: got no field 'rows'; expected dict"),
     (("weights", "rows", "0.0.0.0"), "%%", "trace.weights['0.0.0.0']: got %% (Only base64 data is allowed)"),
     (("sequences", 0, "tokens", 0, "position"), "1", "tokens[0].position: got 1 (a str); expected int"),

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
-from helpers.trace import Drop, Other, Trace, compare
+from helpers.trace import Drop, Trace, compare
 
 
 def long() -> Trace:
@@ -69,7 +69,7 @@ def logit(value: float) -> Change:
     return lambda trace: out(trace).top.__setitem__(2, ("delicious", value, 0.0))
 
 
-def event(place: int, new: Drop | Other) -> Change:
+def event(place: int, new: Drop) -> Change:
     return lambda trace: trace.run("cached").events.insert(place, new)
 
 
@@ -82,7 +82,6 @@ Case = tuple[str, Change]  # what is said of the difference, "…" for any text,
 BOTH: list[Case] = [
     (f"{DECODE}… against before pass 3: {EVICTED}", event(3, EVICTED)),
     (f"cached, the end: nothing against before pass 5: {EVICTED}", event(5, EVICTED)),
-    (f"{TRAINING}… against before pass 0: Other(op='swap', say='Go.')", event(0, Other("swap", "Go."))),
     ("cached, pass 4 (decode): … against the end: nothing", lambda t: t.run("cached").events.pop()),
     (f"{DECODE}… against pass 3 (verify): ", lambda t: setattr(decode(t), "phase", "verify")),
 ]

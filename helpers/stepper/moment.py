@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from helpers.stepper.format import VIEW, fill, percent, visible
-from helpers.trace import Drop, Other, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace import Drop, Part, Pass, Run, Trace, spread, weight_key
 
 COLUMNS = 7  # of a longer text the last ones
 
@@ -149,7 +149,7 @@ def names(run: Run) -> list[str]:
     return [f"{kind.capitalize()} {n}" if kind in numbered else kind.capitalize() for kind, n in calls]
 
 
-def part_of(event: Pass | Drop | Other) -> Part | None:
+def part_of(event: Pass | Drop) -> Part | None:
     """The part of the first sequence, the one that is shown; None of a pass without it, and of no pass."""
     parts = event.parts if isinstance(event, Pass) else []
     return next((part for part in parts if part.sequence == 0), None)

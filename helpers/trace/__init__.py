@@ -11,7 +11,6 @@ from helpers.trace.record import (
     FULL,
     Drop,
     Model,
-    Other,
     Output,
     Part,
     Pass,

@@ -94,9 +94,11 @@ def _build(kind: Any, data: Any, path: str) -> Any:
     try:
         if origin is types.UnionType and parts[-1] is type(None):  # something or nothing
             return None if data is None else _build(parts[0], data, path)
-        if origin is types.UnionType:  # the kind of event that its op names, or the last
-            ops = {getattr(kind, "op", None): kind for kind in parts}
-            return _build(ops.get(data["op"], parts[-1]), data, path)
+        if origin is types.UnionType:  # the kind of event that its op names
+            ops = {kind.op: kind for kind in parts}
+            if data["op"] not in ops:
+                raise ValueError(f"op is none of {[*ops]}")
+            return _build(ops[data["op"]], data, path)
         if is_dataclass(kind):
             hints = get_type_hints(kind).items()
             return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]

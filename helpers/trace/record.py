@@ -106,20 +106,12 @@ class Drop:
 
 
 @dataclass
-class Other:
-    """An event of a later kind, shown as its sentence."""
-
-    op: str
-    say: str
-
-
-@dataclass
 class Run:
     """The same tokens run once through, with one kind of cache: none, growing, static, …"""
 
     name: str
     cache: str
-    events: list[Pass | Drop | Other]
+    events: list[Pass | Drop]
 
     @property
     def passes(self) -> list[Pass]:

@@ -18,7 +18,6 @@ from tests.made_traces import (
     DROP,
     HOSTILE,
     SIZES,
-    SWAP,
     UNEQUAL,
     WALKED,
     every_look,
@@ -135,7 +134,7 @@ BOX = """(([a, b]) => new DOMRect(a.x - b.x, a.y - b.y, a.width, a.height))(
 @pytest.mark.parametrize("name", ["n25", "n129", "n300"])
 def test_regions_of_the_canvas(open_page: Open, name: str) -> None:
     """Live rows are filled, those of earlier passes pale, those to come dots; K and V where they are kept."""
-    n, trace = int(name[1:]), with_event(SWAP, 99, trace=SIZES[name]())
+    n, trace = int(name[1:]), with_event(DROP, 99, trace=SIZES[name]())
     page = open_page(trace, width=1240, scale=2, start=1)  # an edge of 1 px has a pixel of its own colour
     size, first = min(n, 128), max(0, n - 128)  # the window ends with the newest
     row_h = max(3, min(14, 6720 // size / 16))
@@ -846,20 +845,20 @@ def test_a_drop_in_one_run_only(open_page: Open, panels: str) -> None:
 
 
 def test_a_step_between_two_passes_of_one_run(open_page: Open) -> None:
-    page = open_page(with_event(SWAP, 2), start="decode")
+    page = open_page(with_event(DROP, 2), start="decode")
     assert read(page)["rail"] == ["Decode 1"]
     assert read(page)["work"] == ["1 of 5, 4 avoided", "5 of 15, 10 avoided", "4"]
     for event in (2, 3):
         root(page).press("c")
         assert (at(page), read(page)["rail"]) == (event, ["Decode 1"])
-    page.get_by_role("button", name="Swap").click()
-    assert read(page)["sentence"] == SWAP.say
+    page.get_by_role("button", name="Drop").click()
+    assert read(page)["sentence"] == DROP.say
     page.get_by_role("group", name="KV cache").get_by_role("button", name="off").click()
     assert read(page)["rail"] == ["Prefill"]
     root(page).press("ArrowRight")
     page.get_by_role("group", name="KV cache").get_by_role("button", name="on").click()
     assert read(page)["rail"] == ["Decode 1"], "who stepped on is at the pass he stepped to"
-    page = open_page(with_event(SWAP, 2), start="decode", cache=False)
+    page = open_page(with_event(DROP, 2), start="decode", cache=False)
     assert (at(page), read(page)["rail"]) == (2, ["Decode 1"]), "a start is found in the run that is shown"
     assert at(open_page(with_event(DROP, 3), start="drop")) == 3, "what is no pass can be the start"
 

@@ -7,7 +7,7 @@ import { readTrace } from "../../helpers/stepper/js/trace.js";
 import { load } from "./traces.mjs";
 
 const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));
-const NAMES = ["toy", "two", "long run", "chunks", "window", "drafts", "drop", "swap", "fewer", "one"];
+const NAMES = ["toy", "two", "long run", "chunks", "window", "drafts", "drop", "fewer", "one"];
 const { laneAt, momentsOf, paceAt, raceOf, raceSentence, stageOf, stopsOf } = racing;
 const diary = raceOf(readTrace(DIARY));
 

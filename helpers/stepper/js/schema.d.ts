@@ -11,7 +11,7 @@ export type Size = number;
  */
 export type Pair = [Count, Count];
 export type Count = number;
-export type Event = Pass | Drop | Other;
+export type Event = Pass | Drop;
 /**
  * Half-open: [[0, 4]] holds 0 to 3.
  */
@@ -120,10 +120,6 @@ export interface Drop {
   why: string;
   say: string;
   op: "drop";
-}
-export interface Other {
-  op: string;
-  say: string;
 }
 export interface Weights {
   encoding: "u16-base64";

@@ -121,7 +121,7 @@ export function sentenceOf(frame) {
   const { raw, counts } = event;
   if (raw.op === "pass" ? !event.part : (raw.sequence ?? record.sequence) !== record.sequence)
     return say("elsewhere");
-  if (raw.op !== "pass") return [raw.say ?? `${event.name}.`];
+  if (raw.op !== "pass") return [raw.say];
   const sequences = raw.parts.length;
   const together = say("together", { ...raw.counts, sequences, sequence: record.sequence + 1 });
   const training = counts?.positions === 1 ? "training one" : "training";
