@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n11, n12, n18
+from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n11, n12, n14, n17, n18, n19, n24
 from helpers.check.exercise import Exercise
 from helpers.cost.models import MODELS
 from helpers.model import shipped
@@ -81,6 +83,46 @@ def makes_keys_again(cache: n04.Layers, number: float) -> np.ndarray:
     return n04.decode(cache, number)
 
 
+def merges_as_one_head(o1: Tensor, a: Tensor, o2: Tensor, b: Tensor) -> Tensor:
+    """Weigh both parts of every head as the first head's are."""
+    return n19.merge.right(o1, a[:1].expand_as(a), o2, b[:1].expand_as(b))
+
+
+def left_by_letters(endings: set[tuple[str, ...]], word: str) -> set[tuple[str, ...]]:
+    """Take endings whose first word begins with the word's letters."""
+    return {ending[1:] for ending in endings if ending and ending[0].startswith(word)}
+
+
+def not_to_zero(table: np.ndarray, state: int) -> list[int]:
+    """Take state 0 for none."""
+    words: list[int] = []
+    while (table[state] > 0).sum() == 1:
+        words.append(int(table[state].argmax()))
+        state = table[state].max()
+    return words
+
+
+def ends_alike(old: list[int], new: list[int], size: int) -> int:
+    """Compare the first and the last token of each page."""
+    return n17.shared(
+        [x for n, x in enumerate(old) if n % size in (0, size - 1)],
+        [x for n, x in enumerate(new) if n % size in (0, size - 1)],
+        min(size, 2),
+    )
+
+
+def by_letters(old: list[str], new: list[str]) -> int:
+    """Compare two texts letter by letter, and count the words in what is alike."""
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(" ".join(old), " ".join(new), strict=False))
+    return len("".join(a for a, _ in alike).split())
+
+
+def by_the_middle(pause: Any, step: Any, P: int, n: int) -> tuple[float, float]:
+    """Take each step as long as the middle one."""
+    kept, nothing = n09.reply_ms.right(pause, step, P, n)
+    return (pause(P) + (n - 1) * step(P + (n - 2) / 2) if n > 1 else kept), nothing
+
+
 two_runs = n02.two_runs
 CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[1:3]), "first token sees all gives True; expected"),
@@ -104,6 +146,15 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
         lambda machine, s: n12.batch_at_ridge.right(machine, s) + 2,
         "gives 298; expected 296",
     ),
+    (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
+    (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
+    (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
+    (n14.kept_rows, lambda n, w, s: n14.kept(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
+    (n17.shared_pages, ends_alike, "'axcdefg', 3), a letter a token gives 2; expected 0"),
+    (n18.accept, lambda d, c: [*takewhile(c.__contains__, d)], "accept("),
+    (n19.merge, merges_as_one_head, "merge for"),
+    (n24.left, left_by_letters, "left after 'the' gives"),
+    (n24.must_come, not_to_zero, "whose end is state 0"),
     (n18.accept_or_resample, n18.taking(lambda p, q, t, u: u * q[t] <= p[t]), "token 1, u = 0.0 gives None"),
 ]
 

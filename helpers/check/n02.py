@@ -46,6 +46,9 @@ PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
     "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
     "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
     "a prefill whose numbers move, but not their sum, maximum and norm": balanced,
+    "a prefill whose first two lines move, but no column's sum": lambda x: (
+        toy.prefill_matrix(x) + x[-1] * np.array([1, -1, *[0] * (len(x) - 2)])[:, None]
+    ),
 }
 
 
@@ -77,7 +80,7 @@ change_future = Exercise(
         two_runs(lambda table: table[:-1].max(axis=1)),
         two_runs(lambda table: np.linalg.norm(table[:-1])),
     ],
-    said="your test passes two prefills with a mask, and catches all seven that look ahead.",
+    said="your test passes two prefills with a mask, and catches all eight that look ahead.",
 )
 
 

@@ -43,7 +43,7 @@ reusable = Exercise(
         for old, new in [
             *[(TEXT, f"{TEXT} nice"), (TEXT, f"Oslo {TEXT}"), (TEXT, "Today weather was so")],
             *[(TEXT, "Today weather as so"), (TEXT, "so is weather Today"), ("so so nice", "so so so nice")],
-            *[(TEXT, "Today weather"), (TEXT, TEXT), ("", TEXT)],
+            *[(TEXT, "Today weather island"), (TEXT, "Today weather"), (TEXT, TEXT), ("", TEXT)],
         ]
     ],
     right=common,

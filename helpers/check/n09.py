@@ -33,8 +33,11 @@ reply_ms = Exercise(
     name="reply_ms",
     todo="let reply_ms return two times, with the rows kept and with nothing kept.",
     cases=[
-        Case((lambda T: 1 + T * T / 10, lambda t: 1 + t / 8, P, n), f"reply_ms for P = {P}, n = {n}")
-        for P, n in [(4, 8), (10, 3), (7, 1), (2, 2)]
+        Case((lambda T: 1 + T * T / 10, step, P, n), f"reply_ms for P = {P}, n = {n}")
+        for P, n, step in [
+            *[(4, 8, lambda t: 1 + t / 8), (10, 3, lambda t: 1 + t * t / 40)],
+            *[(7, 1, lambda t: 1 + t / 8), (2, 2, lambda t: 1 + t / 8)],
+        ]
     ],
     right=times(),
     wrong=[

@@ -22,7 +22,7 @@ accept = Exercise(
     cases=[
         *[([5, 6, 7, 8], [5, 6, 1, 9, 2]), ([5, 6, 7], [5, 1, 7, 3])],
         Case(([5, 6], [5, 6, 7]), trap="where every draft is taken, the model's word comes after the last."),
-        ([5, 6], [4, 6, 7]),
+        *[([5, 6], [4, 6, 7]), ([5, 6], [6, 5, 7])],
         Case(([], [3]), trap="without a draft the model's own word is all there is."),
     ],
     right=sampling.accept,

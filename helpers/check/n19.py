@@ -12,10 +12,13 @@ from helpers.check.exercise import Case, Exercise
 
 
 def found(scores: list[float]) -> tuple[Tensor, Tensor]:
-    """Return the context of one head over rows of these scores, and the log of the sum of exponentials."""
-    s = torch.tensor(scores, dtype=torch.float64)
-    rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(s)]
-    return (s.softmax(-1) @ rows)[None], s.logsumexp(-1)[None]
+    """Return the contexts of two heads over rows of these scores, and the logs of their sums.
+
+    The second head's scores are the first one's from the last on, at half their size.
+    """
+    s = torch.tensor([scores, [score / 2 for score in scores[::-1]]], dtype=torch.float64)
+    rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(scores)]
+    return s.softmax(-1) @ rows, s.logsumexp(-1)
 
 
 def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:

@@ -23,6 +23,7 @@ left = Exercise(
             (SEA, "the", ""),
             (SEA, "over", ""),
             (SEA, "sea", ""),
+            ({("the", "sea"), ("there", "is")}, "the", ""),
             ({("calm",), ("cold",)}, "calm", ""),
             ({(), ("calm",)}, "calm", "an empty ending has no first word."),
             ({("so", "so", "cold")}, "so", ""),
@@ -85,6 +86,7 @@ only_valid = Exercise(
 # From 0: a word, then two ways; the first goes on with two words, the second with one; both end in 5.
 FORK = np.full((6, 4), NONE)
 FORK[[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 1, 2]] = [1, 2, 4, 3, 5, 5]
+TO_ZERO = np.array([[NONE, NONE], [0, NONE], [NONE, 1]])  # two words lead from state 2 to state 0, the end
 
 
 def run_of(table: np.ndarray, state: int, most: int = 9, states: bool = False) -> list[int]:
@@ -109,6 +111,7 @@ must_come = Exercise(
         Case((FORK, 0), "must_come from state 0"),
         Case((FORK, 2), "must_come from state 2"),
         Case((FORK, 4), "must_come from state 4"),
+        Case((TO_ZERO, 2), "must_come from state 2 of another table, whose end is state 0"),
         Case((FORK, 1), "must_come from state 1, a choice", trap="no word is forced: give []."),
         Case((FORK, 5), "must_come from state 5, the end", trap="at the end no word may come: give []."),
     ],
