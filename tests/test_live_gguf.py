@@ -188,7 +188,7 @@ def test_refused_by_name(tmp_path: Path, ask: Ask) -> None:
 
 
 def test_what_a_file_may_leave_out(tmp_path: Path, ask: Ask) -> None:
-    left = "vocab_size rope.freq_base attention.head_count_kv attention.key_length".split()
+    left = "vocab_size attention.head_count_kv attention.key_length".split()
     more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
     more |= {"llama.rope.scaling.type": "none", "llama.expert_count": 0, "llama.attention.sliding_window": 16}
     model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32, "max_seq_len": 16})

@@ -24,6 +24,7 @@ from tests.tiny import SCALING, SIZES, tiny, tokens
 
 torch.set_num_threads(1)
 
+INF, NAN = float("inf"), float("nan")
 SHARDS = tuple(f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3))
 
 
@@ -95,7 +96,7 @@ LLAMA3 = LLAMA31 | {"original_max_position_embeddings": 16}
 WINDOW = QWEN2 | {"use_sliding_window": True, "sliding_window": 7}
 PLAIN = {"rope_theta": 500.0, "rope_type": "default"}
 ORIGINAL = "original_max_position_embeddings"
-NOT_TOLD = "num_key_value_heads head_dim rope_theta rms_norm_eps tie_word_embeddings eos_token_id".split()
+NOT_TOLD = "num_key_value_heads head_dim tie_word_embeddings eos_token_id".split()
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,8 @@ NOT_TOLD = "num_key_value_heads head_dim rope_theta rms_norm_eps tie_word_embedd
         {"rope_scaling": None, "rope_parameters": LLAMA3, "rope_theta": 90.0},
         {"rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_type"} | {"type": "llama3"}},
         {"rope_scaling": LLAMA3, ORIGINAL: 8},
-        {"rope_scaling": LLAMA31},
-        {"rope_scaling": LLAMA3, "rope_theta": ...},
+        {"rope_scaling": LLAMA3, "rope_parameters": PLAIN},
+        {"rope_parameters": PLAIN, "rope_theta": ...},
         dict.fromkeys(NOT_TOLD, ...),
         {"hidden_act": "swish", "is_causal": True, "partial_rotary_factor": 1.0},
         {"head_dim": None, "num_key_value_heads": None},
@@ -159,8 +160,13 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
         ({"num_key_value_heads": 4}, "expected a multiple"),
         ({"head_dim": 7}, "head_dim is 7; expected an even number"),
         ({"head_dim": None, "num_attention_heads": 9}, r"q_proj.weight.*\[48, 36\].*\[36, 36\]"),
-        ({"rope_theta": 10**300}, "rope_theta is 10+.*; expected a number over 0 that fits into float32"),
+        *(
+            ({"rope_theta": x}, r"rope_theta is .*; expected 10 to 1e\+12: fetch")
+            for x in (..., 1, 1e13, INF)
+        ),
+        *(({"rms_norm_eps": x}, "rms_norm_eps is .*; expected 1e-12 to 0.01: f") for x in (..., 3, 0, NAN)),
         ({"rope_parameters": {"rope_theta": 10**400}}, "config.json: rope_theta is 10+"),
+        ({"rope_scaling": LLAMA31}, "rope_scaling.original_max_seq_len is None"),
         ({"eos_token_id": 19}, "eos id 19 is out of range"),
         ({"eos_token_id": -1}, "eos id -1 is out of range"),
         (QWEN2 | {"use_sliding_window": "false"}, "use_sliding_window is 'false'; expected true or false"),

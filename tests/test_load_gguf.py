@@ -30,6 +30,7 @@ SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
 ONES = np.ones((96, 64), np.float32)
 LENGTHS = ("attention.key_length", "attention.value_length", "rope.dimension_count")
 HUGE = dict.fromkeys([f"llama.{key}" for key in LENGTHS], 2 * 10**9)
+BASE, EPS = "rope.freq_base", "attention.layer_norm_rms_epsilon"
 ONE_BY_ONE = {"token_embd.weight": 2, "blk.1.attn_norm.weight": 1, "output.weight": 2}  # and their axes
 
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
@@ -94,7 +95,13 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
     ("metadata", "tensors", "told"),
     [
         ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected llama or"),
-        ({"llama.attention.layer_norm_rms_epsilon": ...}, {}, "layer_norm_rms_epsilon is missing from its"),
+        *(({f"llama.{key}": ...}, {}, f"{key} is missing from its") for key in (BASE, EPS)),
+        (
+            {f"llama.{BASE}": float("inf")},
+            {},
+            r"rope_theta is inf; expected 10 to 1e\+12: fetch the file again",
+        ),
+        ({f"llama.{EPS}": 3.0}, {}, "rms_norm_eps is 3.0; expected 1e-12 to 0.01: fetch the file again"),
         ({"llama.attention.head_count_kv": [2, 2, 1]}, {}, r"n_kv_heads is \[2, 2, 1\]"),
         (
             {"llama.block_count": 10**5},
@@ -165,11 +172,11 @@ def test_a_flipped_bit_in_a_place_a_kind_or_a_length_is_refused(tmp_path: Path) 
 
 
 def test_what_a_file_may_leave_out_or_say_for_nothing(tmp_path: Path) -> None:
-    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32}, eos_ids=(2, 5))
-    left = "vocab_size rope.freq_base attention.head_count_kv attention.key_length".split()
+    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32}, eos_ids=(2, 5, 7))
+    left = "vocab_size attention.head_count_kv attention.key_length".split()
     more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
     more |= {"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 1.0, "llama.expert_count": 0}
-    more |= {f"tokenizer.ggml.{end}_token_id": i for end, i in (("eos", 2), ("eot", 5), ("eom", 2))}
+    more |= {f"tokenizer.ggml.{end}_token_id": i for end, i in (("eos", 2), ("eot", 5), ("eom", 7))}
     more["tokenizer.ggml.tokens"] = [str(i) for i in range(19)]
     loaded = load(write(tmp_path / "m.gguf", model, metadata=more))
     assert loaded.config == model.config

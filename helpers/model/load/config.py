@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from helpers.arguments import check_whole
+from helpers.arguments import check_whole, is_number
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, StateConfig
 from helpers.model.load.files import read_json, reading
 
@@ -38,10 +39,10 @@ KINDS: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
     "deepseek_v3": (LatentConfig, LATENT_SIZES),
     "watch_it_decode": (StateConfig, SIZES),
 }
-# What `transformers` takes for a key that is missing, as in files older than the key; sizes must be told.
+# The lowest and highest value of a key without a usual one: outside of them no model was trained.
+RANGES = {"rope_theta": (10, 1e12), "rms_norm_eps": (1e-12, 0.01)}
+# What `transformers` takes for a key that is missing; sizes and what has a range must be in the file.
 DEFAULTS: dict[str, Any] = dict.fromkeys([*SIZES, *LATENT_SIZES]) | {
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10_000.0,
     "tie_word_embeddings": False,
     "use_sliding_window": False,
 }
@@ -87,9 +88,9 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     config = kind_of_config(
         **sizes,
         **kept,
-        rope_theta=rope["rope_theta"],
+        rope_theta=in_range("rope_theta", rope["rope_theta"]),
         rope_scaling=scaling_of(rope),
-        norm_eps=data["rms_norm_eps"],
+        norm_eps=in_range("rms_norm_eps", data.get("rms_norm_eps")),
         tied=flag(data, "tie_word_embeddings"),
         qkv_bias=kind == "qwen2",
         eos_ids=eos_of(data),
@@ -167,6 +168,15 @@ def size(data: dict[str, Any], key: str, default: int | None = None) -> int:
     return check_whole(key, int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
+def in_range(key: str, value: Any) -> float:
+    """Return the value of a key; ValueError where it is missing, or no model was trained with it."""
+    low, high = RANGES[key]
+    if not is_number(value) or not low <= value <= high:
+        got = "missing" if value is None else reprlib.repr(value)
+        raise ValueError(f"{key} is {got}; expected {low:g} to {high:g}: fetch the file again or correct it")
+    return value
+
+
 def flag(data: dict[str, Any], key: str) -> bool:
     """Return a yes or no of config.json."""
     if not isinstance(data[key], bool):
@@ -191,12 +201,12 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{key} is {given!r}; expected an object or null")
     if nested := [name for name, value in given.items() if isinstance(value, dict)]:
         raise ValueError(f"{key} differs by kind of layer ({nested[0]}), which is not supported")
-    rope = {"rope_type": given.get("type", "default"), "rope_theta": data["rope_theta"]} | given
+    rope = {"rope_type": given.get("type", "default"), "rope_theta": data.get("rope_theta")} | given
     if rope["rope_type"] not in ("default", "llama3"):
         raise ValueError(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
     refuse_other(given)
     original = {ORIGINAL: data[ORIGINAL]} if ORIGINAL in data else {}
-    return {ORIGINAL: data["max_position_embeddings"]} | rope | original
+    return rope | original
 
 
 def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
@@ -204,7 +214,7 @@ def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
     if rope["rope_type"] == "default":
         return None
     factors: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
-    return Llama3Scaling(**factors, original_max_seq_len=rope[ORIGINAL])
+    return Llama3Scaling(**factors, original_max_seq_len=rope.get(ORIGINAL))
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig
-from helpers.model.load.config import context
+from helpers.model.load.config import context, in_range
 from helpers.model.load.files import CheckpointError, reading, without_doubles
 from helpers.model.load.weights import converted
 
@@ -182,8 +182,8 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
         intermediate_size=file.get(f"{kind}.feed_forward_length"),
         vocab_size=file.get(f"{kind}.vocab_size", len(tokens)),
         max_seq_len=context(file.get(f"{kind}.context_length"), window, max_seq_len),
-        rope_theta=file.get(f"{kind}.rope.freq_base", 10_000.0),
-        norm_eps=file.get(f"{kind}.attention.layer_norm_rms_epsilon"),
+        rope_theta=in_range("rope_theta", file.get(f"{kind}.rope.freq_base")),
+        norm_eps=in_range("rms_norm_eps", file.get(f"{kind}.attention.layer_norm_rms_epsilon")),
         tied="output.weight" not in file.tensors,
         qkv_bias=kind == "qwen2",
         eos_ids=tuple(dict.fromkeys(file.metadata[key] for key in ENDS if key in file.metadata)),
