@@ -87,11 +87,11 @@ def test_each_kind_of_block_is_bit_by_bit_what_gguf_makes_of_it(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    "changed", [{}, {"tied": True}, {"qkv_bias": True}, {"eos_ids": (1, 5), "rope_theta": 5e5}], ids=str
+    "changed", [{}, {"tied": True}, {"qkv_bias": True}, {"eos_ids": (1, 5, 6), "rope_theta": 5e5}], ids=str
 )
 def test_config_and_weights_are_those_of_python(tmp_path: Path, ask: Ask, changed: dict[str, Any]) -> None:
     ends = {
-        f"tokenizer.ggml.{end}_token_id": i for end, i in zip(("eos", "eot", "eom"), (1, 5, 1), strict=True)
+        f"tokenizer.ggml.{end}_token_id": i for end, i in zip(("eos", "eot", "eom"), (1, 5, 6), strict=True)
     }
     told = WORDS | {"general.name": "A model"} | (ends if "eos_ids" in changed else {})
     path = write(tmp_path / "m.gguf", tiny(**SIZES, **changed), GGMLQuantizationType.Q8_0, told)
@@ -144,6 +144,9 @@ Q5_K = (blocks(GGMLQuantizationType.Q5_K, 96, 256, 0), GGMLQuantizationType.Q5_K
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"general.architecture": "gemma3"}, "the architecture is gemma3; expected llama or qwen2"),
     ({"llama.attention.layer_norm_rms_epsilon": ...}, "rms_norm_eps is undefined; expected a number over 0"),
+    ({"llama.rope.freq_base": ...}, "rope_theta is undefined; expected a number over 0"),
+    ({"llama.rope.freq_base": float("inf")}, "rope.freq_base is Infinity; expected 10 to"),
+    ({"llama.attention.layer_norm_rms_epsilon": 3.0}, "layer_norm_rms_epsilon is 3; expected 1e-12 to 0.01"),
     ({"llama.embedding_length": ...}, "hidden_size is undefined; expected a whole number"),
     ({"llama.attention.head_count_kv": [2, 2, 1]}, "num_key_value_heads is 2,2,1; expected a whole"),
     ({"llama.attention.head_count_kv": 3}, "4 heads of 24 numbers on 3 KV heads"),
@@ -191,7 +194,7 @@ def test_what_a_file_may_leave_out(tmp_path: Path, ask: Ask) -> None:
     left = "vocab_size attention.head_count_kv attention.key_length".split()
     more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
     more |= {"llama.rope.scaling.type": "none", "llama.expert_count": 0, "llama.attention.sliding_window": 16}
-    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32, "max_seq_len": 16})
+    model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32})
     path = write(tmp_path / "m.gguf", model, metadata=WORDS | more)
     (got,) = ask({"file": path})
     assert in_python(got["config"]) == vars(load(path, max_seq_len=16).config)

@@ -215,7 +215,7 @@ function configOf(metadata, tied) {
     intermediateSize: get("feed_forward_length"),
     vocabSize: get("vocab_size", metadata.get("tokenizer.ggml.tokens")?.length),
     maxSeqLen: Math.min(length, get("attention.sliding_window", length)), // within a window it is the same function
-    ropeTheta: get("rope.freq_base", 10000),
+    ropeTheta: get("rope.freq_base"),
     ropeScaling: null,
     normEps: get("attention.layer_norm_rms_epsilon"),
     tied,
@@ -223,6 +223,11 @@ function configOf(metadata, tied) {
     eosIds: [...new Set(ends.filter((id) => id !== undefined))],
   };
   checkSizes(config);
+  for (const [key, value, low, high] of [
+    ["rope.freq_base", config.ropeTheta, 10, 1e12],
+    ["attention.layer_norm_rms_epsilon", config.normEps, 1e-12, 0.01],
+  ])
+    if (value < low || value > high) throw new Error(`${key} is ${value}; expected ${low} to ${high}`);
   for (const key of ["attention.value_length", "rope.dimension_count"])
     if (get(key, config.headDim) !== config.headDim)
       throw new Error(`${key} is ${get(key)}; expected ${config.headDim}, as long as a key`);
