@@ -214,7 +214,7 @@ def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
     if rope["rope_type"] == "default":
         return None
     factors: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
-    return Llama3Scaling(**factors, original_max_seq_len=rope.get(ORIGINAL))
+    return Llama3Scaling(**factors | {"original_max_seq_len": rope.get(ORIGINAL)})
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:
