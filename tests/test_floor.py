@@ -7,30 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.cost import roofline
-from helpers.cost.models import CARDS, MODELS
 from helpers.model.sizes import CONFIGS, narrow
 from helpers.recording import floor
 from helpers.tables import short
-
-LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
-
-
-def test_the_least_time_of_a_step() -> None:
-    step = roofline.decode_step_of(LLAMA, 100, users=8)
-    assert step.rows == 8 * 101 * 131_072
-    assert step.operations == pytest.approx(8 * step.weights, rel=1e-4)  # 2 bytes and 2 operations a number
-    rows, weights = step.rows / 3.35e12, step.weights / 3.35e12
-    assert roofline.least_time(step, H100, 1e-3) == {
-        "rows": rows,
-        "weights or arithmetic": weights,
-        "starts": 1e-3,
-    }
-    prompt = roofline.prefill_of(LLAMA, 500)  # 525 million numbers of the readout, for one token
-    assert (prompt.rows, prompt.weights) == (500 * 131_072, step.weights - 7 * 2 * 4096)
-    assert prompt.operations == pytest.approx(2 * (500 * (7.505e9 - 0.525e9) + 0.525e9), rel=1e-3)
-    many = roofline.least_time(roofline.decode_step_of(LLAMA, 1, users=400), H100, 0)
-    assert many["weights or arithmetic"] == pytest.approx(400 * step.operations / 8 / 989.4e12)
 
 
 def climbed(monkeypatch: pytest.MonkeyPatch, cores: int, ms: float) -> floor.Ladder:
@@ -47,11 +26,11 @@ def test_a_ladder_from_counts_to_receipts(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.speeds[first] == found.speeds[second]  # the same bytes, and one core
     for rate in (1e6, 1e9, 1e15):  # the arithmetic is the longest, or the reading
         one = replace(found, rate=rate)
-        spans, step = one.spans(last), one.work(last)
+        spans, step = one.spans(last), one.step(last)
         assert spans["starts"] == (0, pytest.approx(1e-3 * one.operators[last]))
         begun, done = spans["arithmetic"]
-        assert done - begun == pytest.approx(1000 * step.operations / 2 / rate)
-        assert begun - spans["reading"][0] == pytest.approx(1000 * step.rows / one.speeds[last])
+        assert done - begun == pytest.approx(1000 * step.products)
+        assert begun - spans["reading"][0] == pytest.approx(1000 * max(step.rows, step.attention))
         assert max(spans["reading"][1], done) == pytest.approx(one.floor(last))
         counts, _, ms = one.receipt(last).rows
         assert counts[1:5] == [str(one.operators[last]), "0.0 MB", "0.0 MB", "0.0 M"]
@@ -62,7 +41,7 @@ def test_a_ladder_from_counts_to_receipts(monkeypatch: pytest.MonkeyPatch) -> No
 def test_slow_products_are_what_they_take_over_reading() -> None:
     kept = floor.recorded("16M")
     first, second, *_ = floor.WAYS
-    least = kept.least(first)["weights or arithmetic"]
+    least = 1000 * max(kept.step(first).weights, kept.step(first).products)
     start, end = replace(kept, products=least + 1.5).spans(first)["slow products"]
     assert (start, end - start) == (kept.floor(first), pytest.approx(1.5))
     start, end = replace(kept, products=least - 1).spans(first)["slow products"]

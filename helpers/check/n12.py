@@ -12,6 +12,7 @@ from helpers.check.guess import Guess, nearest
 from helpers.cost import roofline
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roof
+from helpers.cost.step import step_time
 
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 
@@ -24,9 +25,8 @@ def thirty_two(guess: Any, ms: Sequence[float]) -> Guess:
 
 def tokens_a_second(guess: Any) -> Guess:
     """Compare the most tokens a second that Llama-3.1-8B says for one user on an H100, a whole number."""
-    weights = roofline.decode_step_of(MODELS["Llama-3.1-8B"], 1).weights
-    seconds = weights / CARDS["H100"].bytes_per_second
-    why = f"{weights / 1e9:.2f} GB at 3.35 TB a second take {1000 * seconds:.2f} ms."
+    seconds = step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 1).weights
+    why = f"{3350 * seconds:.2f} GB at 3.35 TB a second take {1000 * seconds:.2f} ms."
     return Guess(guess, round(1 / seconds), why)
 
 

@@ -19,7 +19,8 @@ import numba
 import numpy as np
 import torch
 
-from helpers.cost.roofline import Roof, Step, decode_step_of, least_time
+from helpers.cost.roofline import Roof
+from helpers.cost.step import StepTime, step_time, work_of
 from helpers.measure import in_turns, machine, record_of
 from helpers.measure.timing import Task
 from helpers.model.config import ModelConfig
@@ -101,37 +102,41 @@ class Ladder:
     measured: Mapping[str, float]
     said: str = "measured on this machine"
 
-    def work(self, way: str) -> Step:
-        """Return the bytes and the operations of a step."""
-        return decode_step_of(CONFIGS[self.size], TOKENS, weight_bytes=bits_of(way) / 8, row_bytes=4)
+    def step(self, way: str) -> StepTime:
+        """Return the lower bound of a step, with the ladder's own prices."""
+        card = Roof(2 * self.rate_of(way), self.speeds[way])  # a number is multiplied, and added
+        launch = self.operators[way] * self.start
+        return step_time(
+            CONFIGS[self.size], card, TOKENS, weight_bits=bits_of(way), row_bits=32, launch=launch
+        )
 
-    def least(self, way: str) -> dict[str, float]:
-        """Return the least milliseconds of a step, by `least_time` with the ladder's own prices."""
-        flops = 2 * cores_of(way, self.cores) * self.rate  # a number is multiplied, and added
-        terms = least_time(self.work(way), Roof(flops, self.speeds[way]), self.operators[way] * self.start)
-        return {term: 1000 * seconds for term, seconds in terms.items()}
+    def rate_of(self, way: str) -> float:
+        """Return the numbers a second that its cores multiply."""
+        return cores_of(way, self.cores) * self.rate
+
+    def megabytes(self, way: str) -> float:
+        """Return the megabytes of weights that a step reads."""
+        return self.step(way).weights * self.speeds[way] / 1e6
 
     def floor(self, way: str) -> float:
         """Return the least milliseconds of a step in all."""
-        return sum(self.least(way).values())
+        return 1000 * self.step(way).total
 
     def spans(self, way: str) -> dict[str, tuple[float, float]]:
         """Return what a step does from which millisecond to which: arithmetic goes on beside the reading.
 
         "rest" is what the clock says beyond all that is known.
         """
-        step, least, speed = self.work(way), self.least(way), self.speeds[way]
-        starts = least["starts"]
-        rows = starts + least["rows"]
-        arithmetic = 500 * step.operations / (cores_of(way, self.cores) * self.rate)
+        step = self.step(way)
+        starts, rows = 1000 * step.launch, 1000 * (step.launch + max(step.rows, step.attention))
         spans = {
             "starts": (0.0, starts),
-            "reading": (starts, rows + 1000 * step.weights / speed),
-            "arithmetic": (rows, rows + arithmetic),
+            "reading": (starts, rows + 1000 * step.weights),
+            "arithmetic": (rows, rows + 1000 * step.products),
         }
         known = self.floor(way)
         if WAYS[way] is None:
-            slower = max(0.0, self.products - least["weights or arithmetic"])
+            slower = max(0.0, self.products - 1000 * max(step.weights, step.products))
             spans["slow products"] = (known, known + slower)
             known += slower
         return spans | {"rest": (known, max(known, self.measured[way]))}
@@ -141,15 +146,19 @@ class Ladder:
 
         The rest is below 0 where the slow products took longer under their own clock than in the step.
         """
-        step, spans = self.work(way), self.spans(way)
+        step, spans, speed = self.step(way), self.spans(way), self.speeds[way]
         (starts, _), (rows, _) = spans["reading"], spans["arithmetic"]
-        road = f"{self.speeds[way] / 1e9:.0f} GB/s"
+        road = f"{speed / 1e9:.0f} GB/s"
         cores = f"{cores_of(way, self.cores)} × {self.rate / 1e9:.0f} G/s"
         parts = {
             "starts": (f"{self.operators[way]}", f"{1e6 * self.start:.1f} µs", starts),
-            "rows": (f"{step.rows / 1e6:.1f} MB", road, rows - starts),
-            "weights": (f"{step.weights / 1e6:.1f} MB", road, spans["reading"][1] - rows),
-            "arithmetic": (f"{step.operations / 2e6:.1f} M", cores, spans["arithmetic"][1] - rows),
+            "rows": (f"{step.rows * speed / 1e6:.1f} MB", road, rows - starts),
+            "weights": (f"{self.megabytes(way):.1f} MB", road, spans["reading"][1] - rows),
+            "arithmetic": (
+                f"{step.products * self.rate_of(way) / 1e6:.1f} M",
+                cores,
+                spans["arithmetic"][1] - rows,
+            ),
         }
         parts["floor"] = ("", "", self.floor(way))
         if "slow products" in spans:
@@ -246,6 +255,6 @@ def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
 
 def _speed(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
     """Return how many bytes a second come to one core or all of a step that reads so many."""
-    step = decode_step_of(config, TOKENS, weight_bytes=bits / 8, row_bytes=4)
+    rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
     with machine.threads(cores if shared else 1):
-        return machine.bandwidth(int(step.weights + step.rows), turns=2).bytes_per_second
+        return machine.bandwidth(int(4 * rows + bits / 8 * weights), turns=2).bytes_per_second
