@@ -73,12 +73,6 @@ change_future = Exercise(
         *[two_runs(lambda table, rows=rows: table[rows]) for rows in (0, slice(2), -2)],
         "not all four columns are compared.",
         *[two_runs(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
-        "True and False are swapped: True means that no earlier line changed.",
-        lambda prefill: not two_runs(lambda table: table[:-1])(prefill),
-        "one number is made of many, a sum, a maximum or a norm; compare each number with its own.",
-        two_runs(lambda table: table[:-1].sum()),
-        two_runs(lambda table: table[:-1].max(axis=1)),
-        two_runs(lambda table: np.linalg.norm(table[:-1])),
     ],
     said="your test passes two prefills with a mask, and catches all eight that look ahead.",
 )

@@ -44,7 +44,6 @@ reply_ms = Exercise(
         "the first word comes out of the pause, so n words take n - 1 steps.",
         times(steps=0),
         times(steps=0, one_pause=True),
-        times(steps=0, one_pause=True, one_step=True),
         "the pause is not a step: with the rows kept there is one pause, and then n - 1 steps.",
         lambda pause, step, P, n: (sum(step(P + i) for i in range(n)), times()(pause, step, P, n)[1]),
         "with nothing kept, the words that have come run again too: each pause is a token longer.",
@@ -52,10 +51,6 @@ reply_ms = Exercise(
         times(one_pause=True, one_step=True),
         "each step leaves a row: the next one stands behind one more.",
         times(one_step=True),
-        "the first step stands behind the P rows of the prompt; its own row comes with it.",
-        times(first=1),
-        "the last word is not run, with nothing kept either: n words take n passes.",
-        times(again=1),
     ],
     said="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
 )

@@ -68,13 +68,6 @@ bytes_per_token = Exercise(
         partial(count, each=4),
         "one layer only: every layer has a cache.",
         partial(count, n_layers=1),
-        "head_dim is what the config says; hidden_size / num_attention_heads only where it says nothing.",
-        lambda config: count(config, head_dim=config["hidden_size"] // config["num_attention_heads"]),
-        "a config.json may leave out head_dim or give None (then it is hidden_size / num_attention_heads), "
-        "and num_key_value_heads (then there are as many as query heads).",
-        lambda config: count(config, head_dim=config["head_dim"]),
-        lambda config: count(config, n_kv_heads=config["num_key_value_heads"]),
-        lambda config: config.get("head_dim", 1) * count(config, head_dim=1),
     ],
     said="22.5 KiB a token in SmolLM2-135M, 128 KiB in Llama-3.1-8B, 512 KiB in Llama-2-7B.",
     shown=show_bytes,

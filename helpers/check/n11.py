@@ -67,8 +67,6 @@ users_that_fit = Exercise(
         *[partial(fit, rounded=rounded) for rounded in (math.ceil, round, float)],
         "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
         *[partial(fit, gib=gib, least=least) for gib in (10**9, 1) for least in (0, -math.inf)],
-        "fewer than 0: where the weights alone do not fit, give 0.",
-        partial(fit, least=-math.inf),
     ],
     said="65 users of 8,192 tokens fit into 80 GiB beside Llama-3.1-8B, 72 of 1,024 into 24, none into 8.",
     shown=show_tokens,

@@ -57,10 +57,6 @@ batch_at_ridge = Exercise(
         *[partial(batch, rounded=rounded) for rounded in (math.floor, float, round)],
         "one too many where it comes out even: round up, and no further.",
         partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
-        "2T / s has to reach the ridge: so T is the ridge times s / 2, not times 2 / s.",
-        lambda machine, each: batch(machine, 4 / each),
-        "the ridge upside down: it is operations a second over bytes a second.",
-        lambda m, each: batch(Roof(m.bytes_per_second, m.flops_per_second), each),
     ],
     said="296 tokens on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
 )

@@ -30,12 +30,6 @@ kept_rows = Exercise(
         "a position twice: where the text is short, a sink is in the window too.",
         lambda length, window, sinks: [*range(sinks), *kept(length, window, 0)],
         lambda length, window, sinks: [*range(min(sinks, length)), *kept(length, window, 0)],
-        "positions that are not there: a text shorter than the window keeps every row, from 0.",
-        lambda length, window, sinks: [*range(length - window, length)],
-        lambda length, window, sinks: sorted({*range(sinks), *range(length - window, length)}),
-        lambda length, window, sinks: sorted({*range(sinks), *kept(length, window, 0)}),
-        "the sinks are left out.",
-        lambda length, window, sinks: kept(length, window, 0),
     ],
     said="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
 )

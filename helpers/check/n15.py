@@ -44,8 +44,6 @@ cheaper = Exercise(
         lambda T, S, D, rank: "expanded",
         "decided by one query or several alone: count the multiplications of both orders.",
         lambda T, S, D, rank: "absorbed" if T == 1 else "expanded",
-        "decided by the width alone: count what makes the keys, too.",
-        lambda T, S, D, rank: "absorbed" if rank < D else "expanded",
     ],
     said="absorbed for one query, expanded for 1,000 at once, in DeepSeek-V3's sizes.",
 )

@@ -37,8 +37,6 @@ next_step = Exercise(
         lambda waiting, running, budget: [*waiting],
         "shared out evenly: the one who came first gets all it can use.",
         lambda waiting, running, budget: [min(n, (budget - running) // len(waiting)) for n in waiting],
-        "those who get nothing stand in the list too, with 0.",
-        lambda *args: [n for n in dealt(*args) if n],
     ],
     said="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
 )
@@ -65,14 +63,10 @@ knobs = Exercise(
     wrong=[
         "those in line have no slot; a budget deals out the tokens of those who have one.",
         *turning("people wait in line", "smaller budget", "larger budget"),
-        "a word takes 10 ms where 25 would do: this machine has room for more slots.",
-        *turning("people wait in line", "another machine"),
         "one step with the whole book takes 130 ms, on any number of slots: a smaller budget cuts it up.",
         *turning("words stall", "more slots", "larger budget", "another machine"),
         "slots are free and nobody waits but for this prompt: its chunks are too small.",
         *turning("a long first wait", "more slots", "smaller budget", "another machine"),
-        "each word is late already, and one slot more makes each later still.",
-        *turning("slow and full", "more slots"),
         "words are late without any prompt beside them: no budget changes that, and the machine is full.",
         *turning("slow and full", "smaller budget", "larger budget"),
     ],

@@ -35,10 +35,6 @@ machines_needed = Exercise(
         lambda *numbers: needed(*numbers[:-1], 1 / numbers[-1]),
         "the two rates are swapped.",
         lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, b, a, load),
-        "the machines of one request a second: there are more.",
-        lambda requests, *others: needed(1, *others),
-        "rounded up for one request, and then multiplied: machines serve several at a time.",
-        lambda requests, *others: tuple(requests * n for n in needed(1, *others)),
     ],
     said="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
 )

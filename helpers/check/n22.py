@@ -69,10 +69,6 @@ visible = Exercise(
         lambda T, length, pads: mask(T, length, 0),
         "tokens look ahead, at those after them in the same pass.",
         lambda T, length, pads: (torch.arange(length + T) >= pads).expand(T, -1),
-        "a token sees itself, too.",
-        lambda T, length, pads: mask(T, length, pads) & ~torch.ones(T, length + T).bool().triu(length),
-        "one column too many is hidden: `pads` of them, from 0 on.",
-        lambda T, length, pads: mask(T, length, pads + 1),
     ],
     said="one mask for both rooms: behind the rows that are there, and never the padding.",
 )

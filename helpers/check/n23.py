@@ -42,10 +42,6 @@ run_again = Exercise(
         ),
         "rows can be cut off: where no layer keeps a state, nothing runs again.",
         lambda snapshots, length, to, states: runs(snapshots, length, to, True),
-        "it is there already: nothing has to be taken back.",
-        lambda snapshots, length, to, states: (
-            0 if not states else to - max([0, *(at for at in snapshots if at <= to)])
-        ),
     ],
     said="50 from a snapshot at 200 to the place 250, all 250 without one, and none where rows are kept.",
 )

@@ -44,10 +44,6 @@ left = Exercise(
         lambda endings, word: {
             tuple(w for w in ending if w != word) for ending in endings if ending[:1] == (word,)
         },
-        "what is at its end stays as an empty ending: here the text may stop.",
-        lambda endings, word: {ending[1:] for ending in endings if ending[:1] == (word,) and ending[1:]},
-        "several endings may begin with the word; keep what is left of each.",
-        lambda endings, word: set(sorted(ending[1:] for ending in endings if ending[:1] == (word,))[:1]),
     ],
     said="two endings are left after the, one after over, and after calm an empty one.",
 )
@@ -74,11 +70,6 @@ only_valid = Exercise(
         lambda logits, following: np.where(following == NONE, logits, -np.inf),
         "the words that may come keep their logits as they are: the model chooses among them.",
         lambda logits, following: np.where(following != NONE, 0.0, -np.inf),
-        "a large negative number is not -inf: keep the word impossible whatever the others are.",
-        *(
-            lambda logits, following, low=low: np.where(following != NONE, logits, low)
-            for low in (-1.0, -100.0, -1e4, -1e9)
-        ),
     ],
     said="the words that may come keep their logits, also where the next state is 0.",
 )
