@@ -113,7 +113,7 @@ def test_adapters_change_words_and_share_no_rows() -> None:
             engine.add((turn, name), prompt, 8, adapter=name)
         replies = engine.run_all()
         assert {name: replies[turn, name] for name in ADAPTED} == alone
-    assert [*engine.found.values()] == [0, 0, 0, 12, 12, 12]
+    assert [one.n_cached for one in engine.sequences.values()] == [0, 0, 0, 12, 12, 12]
     with pytest.raises(ValueError, match=r"no adapter 'c'; expected one of \['a', 'b', None\]"):
         engine.add("x", prompt, 8, adapter="c")
 

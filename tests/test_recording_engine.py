@@ -62,10 +62,11 @@ def test_any_run_is_what_the_engine_counts() -> None:
 def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     """Hold a step against the engine's own counts; return what happened in it."""
     scheduler, pages = engine.scheduler, engine.scheduler.pages
-    before, preemptions = {id: len(ran) for id, ran in engine.ran.items()}, scheduler.preemptions
+    before = {id: len(one.steps) for id, one in engine.sequences.items()}
+    preemptions = scheduler.preemptions
     engine.step()
     step, requests = recorder.trace.steps[-1], [*recorder.requests]
-    ran = {id: done[-1] for id, done in engine.ran.items() if len(done) > before[id]}
+    ran = {id: one.steps[-1] for id, one in engine.sequences.items() if len(one.steps) > before[id]}
     run = {requests[share.request].request.id: share.stop - share.start for share in step.running}
     assert {id: n for id, n in run.items() if n} == ran
     assert [requests[n] for n in step.waiting] == [*scheduler.waiting]
@@ -97,9 +98,9 @@ def check_whole(engine: Engine, trace: EngineTrace) -> None:
     last = trace.steps[-1]  # who was cancelled after it is not told
     there = {trace.requests[n].id for n in [*last.waiting, *(share.request for share in last.running)]}
     assert len(left) == len({*left})
-    assert {*map(str, engine.replies)} - {*left} <= there
+    assert {*map(str, engine.sequences)} - {*left} <= there
     for n, request in enumerate(trace.requests):
-        reply = engine.replies[int(request.id)]
+        reply = engine.sequences[int(request.id)].reply
         assert request.tokens[request.prompt :] == [*map(str, reply)]
         shares = [share for step in trace.steps for share in step.running if share.request == n]
         assert sum(share.emitted for share in shares) == len(reply)

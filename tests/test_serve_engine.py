@@ -80,6 +80,10 @@ def test_a_request_harms_no_other() -> None:
     assert engine.step() == {}
 
 
+def failed(engine: Engine) -> list[Any]:
+    return [id for id, one in engine.sequences.items() if one.error]
+
+
 def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     """One token gives NaN. It stands in a prompt that runs in chunks, and in a reply."""
     model = tiny()
@@ -92,15 +96,14 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     said = engine.run_all()
     good = list(generate(model, [5, 6], 7, sampling=chance))  # which does not say it
     assert said == {"late": reply[:2], "good": good, "bad": []}
-    assert {*engine.failed} == {"bad", "late"}
-    with pytest.raises(ValueError, match="the logits of 'bad' hold NaN or infinity; expected numbers"):
-        raise engine.failed["bad"]
+    assert failed(engine) == ["late", "bad"]
+    assert "the logits of 'bad' hold NaN or infinity; expected numbers" in str(engine.sequences["bad"].error)
     assert (engine.scheduler.pages.match_prefix(bad), any(engine.scheduler.pages.owners)) == ([], False)
     engine.add("bad", [5], 1)  # its id is free again
-    assert (engine.run_all()["bad"], [*engine.failed]) == (list(generate(model, [5], 1)), ["late"])
+    assert (engine.run_all()["bad"], failed(engine)) == (list(generate(model, [5], 1)), ["late"])
     model.lm_head.weight.data[0, 0] = math.inf
     engine.add("infinite", [5], 1)
-    assert (engine.run_all()["infinite"], [*engine.failed]) == ([], ["late", "infinite"])
+    assert (engine.run_all()["infinite"], failed(engine)) == ([], ["late", "infinite"])
 
 
 def test_it_keeps_to_what_it_was_told() -> None:
@@ -112,15 +115,13 @@ def test_it_keeps_to_what_it_was_told() -> None:
         engine.add(id, [5, 6, 7, 5, 6, 7], 3)
     engine.run_all()
     hook.remove()
-    assert engine.ran == {"a": [5, 1, 1, 1], "b": [4, 2, 1, 1], "c": [4, 2, 1, 1]}
+    assert [one.steps for one in engine.sequences.values()] == [[5, 1, 1, 1], [4, 2, 1, 1], [4, 2, 1, 1]]
     assert passes == [
         *[(1, 5), (1, 1), (1, 4), (1, 1), (1, 2)],
         *[(2, 1), (1, 1), (1, 4), (1, 2), (1, 1), (1, 1)],  # who has one token to run shares a pass
     ]
-    for times in engine.times.values():
+    for times in (one.times for one in engine.sequences.values()):
         assert begun < times.arrived < times.tokens[0] < times.tokens[1] < time.perf_counter()
-    with pytest.raises(ValueError, match="eos id 19 is out of range"):
-        engine_of(eos_ids=[19])
 
 
 def interrupted_at(stop: int) -> tuple[Engine, int]:
@@ -161,9 +162,22 @@ def test_a_step_that_is_interrupted_has_not_happened() -> None:
     assert whole.scheduler.preemptions
     for stop in random.Random(0).sample(range(1, lines), 20):
         engine, _ = interrupted_at(stop)
-        assert (stop, engine.replies) == (stop, whole.replies)
+        assert (stop, engine.run_all()) == (stop, whole.run_all())
         pages = engine.scheduler.pages
         assert (pages.owners, {*pages.free}, engine.busy) == ([0] * 5, {*range(5)}, False)
+
+
+def test_pages_that_an_interrupted_step_has_written_to_are_nobodys() -> None:
+    """Young is preempted, old writes into its page and is cancelled: young runs again from its tokens."""
+    engine = engine_of(n_pages=4, page_size=2, sharing=False, eos_ids=())
+    engine.add("old", [5, 6], 7)
+    engine.add("young", [7, 6], 7)
+    while len(engine.sequences["old"].reply) < 3:
+        engine.step()
+    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
+        engine.step()
+    engine.cancel("old")
+    assert engine.run_all()["young"] == list(generate(MODEL, [7, 6], 7, eos_ids=()))
 
 
 def test_rows_of_old_weights_are_not_found() -> None:
@@ -175,21 +189,25 @@ def test_rows_of_old_weights_are_not_found() -> None:
                 model.layers[0].self_attn.k_proj.weight.neg_()  # type: ignore[operator, union-attr]
         engine.add(id, prompt, 4)
         assert engine.run_all()[id] == list(generate(model, prompt, 4))
-    assert engine.found == {"a": 0, "b": 0, "c": 8}
+    assert [one.n_cached for one in engine.sequences.values()] == [0, 0, 8]
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
-    [({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"), ({"page_size": 10**12}, "GiB")],
+    ("given", "message"),
+    [
+        ({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"),
+        ({"page_size": 10**12}, "GiB"),
+        ({"drafter": "text"}, r"the drafter is 'text'; expected PromptLookup\(\)"),
+        ({"eos_ids": [19]}, "eos id 19 is out of range"),
+        (
+            {"model": StateTransformer(StateConfig(**SIZES, state_layers=(1, 2)))},
+            r"layers \(1, 2\) of the model keep a recurrent state",
+        ),
+    ],
 )
-def test_a_pool_too_large_is_refused(named: Any, message: str) -> None:
+def test_what_cannot_be_served_is_refused(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        engine_of(**named)
-
-
-def test_a_model_with_a_state_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"layers \(1, 2\) of the model keep a recurrent state"):
-        engine_of(StateTransformer(StateConfig(**SIZES, state_layers=(1, 2))))
+        engine_of(**given)
 
 
 def test_any_number_of_slots_costs_nothing() -> None:
@@ -203,8 +221,9 @@ def test_a_shared_beginning_runs_once() -> None:
     for id in "ab":
         engine.add(id, [5, 6, 7, 5, 6, 7, 5, 6, 7], 1)
         engine.run_all()
-    assert engine.ran == {"a": [9], "b": [1]}  # two pages of 4 are found, and the last token has to run
-    assert engine.replies["a"] == engine.replies["b"]
+    a, b = engine.sequences.values()
+    assert (a.steps, b.steps) == ([9], [1])  # two pages of 4 are found, and the last token has to run
+    assert a.reply == b.reply
 
 
 prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
@@ -236,9 +255,9 @@ def test_each_says_what_it_says_alone(
         engine.step()
     for id, (prompt, max_new, chance) in enumerate(asked):
         alone = list(generate(MODEL, prompt, max_new, eos_ids=ends, sampling=chance))
-        said = engine.replies[id]
+        said = engine.sequences[id].reply
         assert said == (alone[: len(said)] if id in cancelled else alone)
-        assert len(engine.times[id].tokens) == len(said)
+        assert len(engine.sequences[id].times.tokens) == len(said)
     assert engine.scheduler.pages.owners == [0] * n_pages
 
 
@@ -256,13 +275,13 @@ def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | Non
     said = engine.run_all()
     for id, text in enumerate(texts):
         assert said[id] == list(generate(MODEL, text, 18, eos_ids=SPOKEN))
-        assert len(engine.times[id].tokens) == len(said[id])
+        assert len(engine.sequences[id].times.tokens) == len(said[id])
     assert engine.scheduler.pages.owners == [0] * n_pages
-    steps = sum(map(len, engine.ran.values()))
+    steps = [n for one in engine.sequences.values() for n in one.steps]
     words = sum(map(len, said.values()))
-    assert (steps < words) == (spare != 0)  # all of a budget without room goes to the newest tokens
+    assert (len(steps) < words) == (spare != 0)  # all of a budget without room goes to the newest tokens
     if budget:
-        assert max(map(max, engine.ran.values())) <= budget
+        assert max(steps) <= budget
 
 
 def test_drawn_drafts_are_those_of_one_alone() -> None:
@@ -274,7 +293,7 @@ def test_drawn_drafts_are_those_of_one_alone() -> None:
     for id, (prompt, chance) in asked.items():
         alone = speculate(MODEL, prompt, 20, PromptLookup(), 3, eos_ids=(), sampling=chance)
         assert said[id] == list(alone)
-        assert len(engine.ran[id]) == alone.passes
+        assert len(engine.sequences[id].steps) == alone.passes
 
 
 EACH = test_each_says_what_it_says_alone
@@ -288,11 +307,11 @@ def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
 DRAFTED = test_with_drafts_each_says_what_it_says_alone
 
 
-@planted("drafts of one request are judged by another's logits", [DRAFTED], of=Engine.run_pass)
+@planted("drafts of one request are judged by another's logits", [DRAFTED], of=Engine.run)
 def _(old: Any, self: Any, part: Any) -> Any:
     rows = old(self, part)
-    if any(one.drafts for one in rows):
-        alike = [one for one in rows if len(one.drafts) == len([*rows][-1].drafts)]
+    if any(one.draft_tokens for one in rows):
+        alike = [one for one in rows if len(one.draft_tokens) == len(next(iter(rows)).draft_tokens)]
         return rows | {one: rows[other] for one, other in zip(alike, alike[1:] + alike[:1], strict=True)}
     return rows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
@@ -16,19 +15,14 @@ import torch
 
 from helpers.arguments import check_whole
 from helpers.model.cache import PagedCache, PagePool
-from helpers.model.config import ModelConfig, check_eos
+from helpers.model.config import check_eos
 from helpers.model.generate import Tokens, as_tokens
 from helpers.model.speculate import Draft, PromptLookup, Sampler
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request, Sequence
-from helpers.serve.simulation import Times
-
-# Half of this machine's memory; of 64 GiB where the system does not say how much there is.
-MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
-MOST_BYTES = MEMORY // 2
+from helpers.serve.sequence import Request, Sequence, Times
 
 
 class Engine:
@@ -46,18 +40,18 @@ class Engine:
         kind: `Scheduler`, or `Static`.
         eos_ids: tokens that end a reply; None takes the config's.
         adapters: models of the same config, by name, such as `with_adapter` makes.
-        drafter: says what may follow from the text alone, such as `PromptLookup`; None for word by word.
+        drafter: drafts from the text alone; None for token by token.
         k: tokens drafted for a pass, at most.
 
     Attributes:
-        sequences: every request that came, by its id.
+        sequences: every request that came, by its id: its reply, times, steps and error.
 
-    `add`, `cancel` and `step` happen whole or not at all: whatever is raised in them, Ctrl-C too, leaves the
-    engine as it was. Between steps weights may change; rows from before are not found again, unless a change
-    went through `.data`, which PyTorch does not count.
+    `add`, `cancel` and `step` happen whole or not at all: whatever is raised in them, Ctrl-C too, no request
+    gains or loses a token. Between steps weights may change; rows from before are not found again, unless a
+    change went through `.data`, which PyTorch does not count.
 
     Raises:
-        ValueError: a model that keeps a recurrent state, or a pool that this machine's memory cannot hold.
+        ValueError: a model that keeps a recurrent state, another drafter, or a pool over half of the memory.
     """
 
     def __init__(
@@ -77,18 +71,17 @@ class Engine:
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
         if states := getattr(config, "state_layers", ()):
-            raise ValueError(
-                f"layers {states} of the model keep a recurrent state, and pages hold rows; expected a model "
-                "without: `generate` runs this one"
-            )
-        check_fits_memory(config, n_pages, page_size, weight.dtype)
-        pages = PageManager(n_pages, page_size, sharing=sharing)
+            wrong = f"layers {states} of the model keep a recurrent state, and pages hold rows"
+            raise ValueError(f"{wrong}; expected a model without: `generate` runs this one")
+        if not isinstance(drafter, PromptLookup | None):
+            raise ValueError(f"the drafter is {drafter!r}; expected PromptLookup(), or None for no drafts")
         ends = config.eos_ids if eos_ids is None else eos_ids
         check_eos(ends, config.vocab_size)
         self.model, self.drafter, self.k = model, drafter, check_whole("k", k)
         self.models = {**(adapters or {}), None: model}
-        self.scheduler = kind(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
+        pages = PageManager(n_pages, page_size, sharing=sharing)
+        self.scheduler = kind(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.sequences: dict[Hashable, Sequence] = {}
         self.weights, self.version = list[tuple[int, int]](), 0
 
@@ -122,9 +115,8 @@ class Engine:
         request = Request(id, tokens[0].tolist(), max_new, sampling, adapter)
         sampler = Sampler(sampling, V)
         with self.all_or_nothing():
-            one = self.scheduler.add(request)
-            one.sampler, one.arrived = sampler, time.perf_counter()
-            self.sequences[id] = one
+            self.sequences[id] = one = self.scheduler.add(request)
+            one.sampler, one.times = sampler, Times(time.perf_counter())
 
     def cancel(self, id: Hashable) -> None:
         """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
@@ -134,51 +126,54 @@ class Engine:
     def step(self) -> dict[Hashable, int]:
         """Run one step; return the newest token of each request that got one.
 
-        A request whose logits hold NaN or infinity ends, which `failed` says: its step does not count, so
-        nobody can find what it wrote. The others go on.
+        A request whose logits hold NaN or infinity ends with an `error`: its step does not count, so nobody
+        can find what it wrote. The others go on.
         """
         with self.all_or_nothing():
             self.note_weights()
-            drafts = self.propose()
-            plan = self.scheduler.schedule()
+            q = {one: self.draft(one) for one in self.scheduler.running}
+            plan = self.scheduler.schedule()  # which may cut drafts
             logits = self.run(plan)
-            for one in [one for one, rows in logits.items() if not np.isfinite(rows).all()]:
-                one.error = ValueError(
-                    f"the logits of {one.request.id!r} hold NaN or infinity; expected numbers: "
-                    "look for them in the weights"
-                )
-                self.scheduler.cancel(one.request.id)
-            plan = [(one, n) for one, n in plan if not one.error]
             now, newest = time.perf_counter(), dict[Sequence, int]()
-            for at, (one, n) in enumerate(plan):
+            for one, n in plan:
+                if not np.isfinite(logits[one]).all():
+                    wrong = f"the logits of {one.request.id!r} hold NaN or infinity"
+                    one.error = ValueError(f"{wrong}; expected numbers: look for them in the weights")
+                    self.scheduler.cancel(one.request.id)
+                    continue
                 one.steps.append(n)
                 if n < one.n_left:
-                    continue
-                new = self.verify(one, drafts.get(one, Draft([])), logits[one])
-                one.token_times += [now] * len(new)
-                plan[at] = one, n - len(one.drafts) + len(new) - 1
-                *one.drafts, newest[one] = new
-            self.scheduler.ran(plan, newest)
+                    continue  # a chunk: more of the text has to run
+                new = one.sampler.verify(Draft(one.draft_tokens, q.get(one)), logits[one])
+                ends = (i for i, token in enumerate(new) if token in self.scheduler.eos_ids)
+                one.n_accepted = next(ends, len(new) - 1)  # nothing follows an end
+                newest[one] = new[one.n_accepted]
+                one.times = Times(one.times.arrived, one.times.tokens + [now] * (one.n_accepted + 1))
+            self.scheduler.ran([pair for pair in plan if not pair[0].error], newest)
             return {one.request.id: token for one, token in newest.items()}
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Put everything back as it was if the block raises; pages that it took are not found any more."""
         scheduler, pages = self.scheduler, self.scheduler.pages
-        parts: list[Any] = [self, scheduler, pages, *scheduler.running]
-        parts += islice(scheduler.waiting, scheduler.slots)  # nobody behind them can begin in one step
-        before = [{name: as_it_is(value) for name, value in vars(part).items()} for part in parts]
-        draws = [(one.sampler.rng.bit_generator, one.sampler.rng.bit_generator.state) for one in parts[3:]]
+        ones = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]  # no others can run next
+        before: list[tuple[Any, dict[str, Any]]] = [
+            (part, {k: copy(v) if isinstance(v, list | dict | deque) else v for k, v in vars(part).items()})
+            for part in (self, scheduler, pages, *ones)
+        ]
+        draws = [one.sampler.rng.bit_generator.state for one in ones]
         try:
             yield
         except BaseException:
-            holds = pages.holds
-            for part, its in zip(parts, before, strict=True):
-                vars(part).update(its)
-            for bits, state in draws:
-                bits.state = state
-            pages.holds = {page: its for page, its in pages.holds.items() if holds.get(page) is its}
-            pages.found = {key: page for key, page in pages.found.items() if page in pages.holds}
+            holds, tables = pages.holds, [one.table for one in ones]
+            for part, values in before:
+                vars(part).update(values)
+            for one, state in zip(ones, draws, strict=True):
+                one.sampler.rng.bit_generator.state = state
+            pages.found = {key: at for key, at in pages.found.items() if holds.get(at) is pages.holds[at]}
+            for one, table in [*zip(ones, tables, strict=True)][::-1]:
+                if table[: len(one.table)] != one.table:
+                    scheduler.preempt(one)  # others may have written to its pages
             raise
 
     def note_weights(self) -> None:
@@ -191,54 +186,37 @@ class Engine:
             for one in self.scheduler.waiting:
                 one.rows_of = one.request.adapter, self.version
 
-    def propose(self) -> dict[Sequence, Draft]:
-        """Draft what may follow for those whose newest token is all that they have to run."""
-        drafts = dict[Sequence, Draft]()
-        if self.drafter is None:
-            return drafts
-        for one in self.scheduler.running:
-            room = one.request.max_new - len(one.reply) - 1  # a pass gives one token more than were drafted
-            if one.n_left == 1 and room:
-                drafts[one] = self.drafter.propose(one.tokens, min(self.k, room), None, one.sampler)
-                one.drafts = [*drafts[one].tokens]
-        return drafts
-
-    def verify(self, one: Sequence, draft: Draft, logits: np.ndarray) -> list[int]:
-        """Return its new tokens: the drafts that are accepted, and one of the model's; none behind an end."""
-        q = None if draft.q is None else draft.q[: len(one.drafts)]  # for all drafts there may be no room
-        new = one.sampler.verify(Draft(one.drafts, q), logits)
-        ends = self.scheduler.eos_ids
-        return new[: next((n for n, token in enumerate(new, 1) if token in ends), len(new))]
+    def draft(self, one: Sequence) -> Any:
+        """Draft what may follow the newest token if that is all that has to run; return `Draft.q` of it."""
+        room = min(self.k, one.request.max_new - len(one.reply) - 1)  # a pass gives a token more than drafted
+        if self.drafter is None or one.n_left > 1 or not room:
+            return None
+        draft = self.drafter.propose(one.tokens, room, None, one.sampler)
+        one.draft_tokens = draft.tokens
+        return draft.q
 
     def run(self, plan: Plan) -> dict[Sequence, np.ndarray]:
-        """Run a plan in passes; return the logits of each sequence: the last (d + 1, V), for d drafts."""
-        newest = [pair for pair in plan if pair[1] == 1 + len(pair[0].drafts)]
-        passes = [[pair for pair in newest if pair[0].request.adapter == name] for name in self.models]
-        logits: dict[Sequence, np.ndarray] = {}
-        for part in [*filter(None, passes), *([pair] for pair in plan if pair not in newest)]:
-            logits |= self.run_pass(part)
-        return logits
-
-    def run_pass(self, part: Plan) -> dict[Sequence, np.ndarray]:
-        """Run one pass, of one adapter; return the logits of each, (d + 1, V): the last ones, for d drafts.
+        """Run a plan in passes; return the logits of each sequence, (d + 1, V): the last ones, for d drafts.
 
         Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
         """
-        new = [(one.tokens + one.drafts)[one.n_computed : one.n_computed + n] for one, n in part]
-        T, d = max(map(len, new)), max(len(one.drafts) for one, _ in part)
-        tokens = torch.tensor([[0] * (T - len(its)) + its for its in new])
-        cache = PagedCache(
-            self.model.config,
-            len(part),
-            pool=self.pool,
-            tables=[one.table for one, _ in part],
-            lengths=[one.n_computed for one, _ in part],
-        )
-        cache.expect([len(its) for its in new])
-        with torch.inference_mode():
-            every = self.models[part[0][0].request.adapter](tokens.to(cache.device), cache, last_only=not d)
-            logits = every[:, -1 - d :].float().cpu().numpy()
-        return {one: rows[d - len(one.drafts) :] for (one, _), rows in zip(part, logits, strict=True)}
+        passes: dict[tuple[Hashable, Sequence | None], Plan] = {}
+        for one, n in plan:
+            alone = n > 1 + len(one.draft_tokens)
+            passes.setdefault((one.request.adapter, one if alone else None), []).append((one, n))
+        logits = dict[Sequence, np.ndarray]()
+        for (name, _), part in passes.items():
+            ones = [one for one, _ in part]
+            new = [(one.tokens + one.draft_tokens)[one.n_computed : one.n_computed + n] for one, n in part]
+            T, d = max(map(len, new)), max(len(one.draft_tokens) for one in ones)
+            tables, lengths = [one.table for one in ones], [one.n_computed for one in ones]
+            cache = PagedCache(self.model.config, len(ones), pool=self.pool, tables=tables, lengths=lengths)
+            cache.expect([*map(len, new)])
+            tokens = torch.tensor([[0] * (T - len(its)) + its for its in new], device=cache.device)
+            with torch.inference_mode():
+                rows = self.models[name](tokens, cache, last_only=not d)[:, -1 - d :].float().cpu().numpy()
+            logits |= {one: its[d - len(one.draft_tokens) :] for one, its in zip(ones, rows, strict=True)}
+        return logits
 
     @property
     def busy(self) -> bool:
@@ -249,46 +227,4 @@ class Engine:
         """Run steps until nobody waits or runs; return all replies, by id."""
         while self.busy:
             self.step()
-        return self.replies
-
-    @property
-    def replies(self) -> dict[Hashable, list[int]]:
-        """Token ids of each request so far, by its id."""
         return {id: one.reply for id, one in self.sequences.items()}
-
-    @property
-    def times(self) -> dict[Hashable, Times]:
-        """When each request came, and when its tokens came, by its id."""
-        return {id: Times(one.arrived, one.token_times) for id, one in self.sequences.items()}
-
-    @property
-    def ran(self) -> dict[Hashable, list[int]]:
-        """Tokens of each request that were processed in each of its steps, by its id."""
-        return {id: one.steps for id, one in self.sequences.items()}
-
-    @property
-    def found(self) -> dict[Hashable, int]:
-        """Tokens of each request whose rows were there when it began, by its id: not processed again."""
-        return {id: one.n_cached for id, one in self.sequences.items()}
-
-    @property
-    def failed(self) -> dict[Hashable, ValueError]:
-        """The error of each request that ended because its logits were no numbers, by its id."""
-        return {id: one.error for id, one in self.sequences.items() if one.error}
-
-
-def as_it_is(value: Any) -> Any:
-    """Return a copy of a container; anything else as it is."""
-    return copy(value) if isinstance(value, list | dict | deque) else value
-
-
-def check_fits_memory(sizes: ModelConfig, n_pages: int, page_size: int, dtype: torch.dtype) -> None:
-    """Raise ValueError where so many pages take more bytes than this machine has."""
-    n_rows = check_whole("n_pages", n_pages) * check_whole("page_size", page_size)
-    width = sizes.n_layers * sizes.n_kv_heads * (sizes.k_dim + sizes.v_dim)
-    n_bytes = n_rows * width * dtype.itemsize + 100 * n_pages  # and whose they are
-    if n_bytes > MOST_BYTES:
-        raise ValueError(
-            f"{n_pages} pages of {page_size} rows take {n_bytes / 2**30:,.1f} GiB; "
-            f"expected {MOST_BYTES / 2**30:,.0f} at most: ask for fewer pages"
-        )

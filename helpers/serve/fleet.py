@@ -17,8 +17,8 @@ from helpers.cost.models import Card, PublishedModel
 from helpers.cost.step import step_time
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request
-from helpers.serve.simulation import Times, poisson, simulate
+from helpers.serve.sequence import Request, Times
+from helpers.serve.simulation import poisson, simulate
 
 Arrivals = Sequence[tuple[float, Request]]
 

@@ -125,19 +125,19 @@ class Scheduler:
             left -= n
         for at, (one, n) in enumerate(plan):
             self.trim(one, left)
-            plan[at] = one, n + len(one.drafts)
-            left -= len(one.drafts)
+            plan[at] = one, n + len(one.draft_tokens)
+            left -= len(one.draft_tokens)
         if self.watcher:
             self.watcher.scheduled(before, plan)
         return plan
 
     def trim(self, one: Sequence, most: float) -> None:
         """Keep the first of its drafts, so many at most, and those only that free pages have room for."""
-        needed = self.pages.needed(one.n_computed + 1 + int(min(most, len(one.drafts))))
-        while one.drafts and self.pages.free and len(one.table) < needed:
+        needed = self.pages.needed(one.n_computed + 1 + int(min(most, len(one.draft_tokens))))
+        while one.draft_tokens and self.pages.free and len(one.table) < needed:
             one.table.append(self.pages.take())
         room = len(one.table) * self.pages.page_size - one.n_computed - 1
-        del one.drafts[int(min(most, room)) :]
+        del one.draft_tokens[int(min(most, room)) :]
 
     def make_room(self, one: Sequence) -> bool:
         """Take a page if the newest token needs one; return whether it still runs."""
@@ -173,13 +173,14 @@ class Scheduler:
         """Count what has run, and return those whose reply has ended.
 
         Args:
-            plan: what `schedule` returned, less the drafts that were not taken. Until this is called nothing
-                of it counts.
+            plan: what `schedule` returned. Until this is called nothing of it counts; of draft tokens only
+                those that were accepted do.
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
-            one.tokens += one.drafts
-            one.drafts = []
+            n -= len(one.draft_tokens) - one.n_accepted
+            one.tokens += one.draft_tokens[: one.n_accepted]
+            one.draft_tokens, one.n_accepted = [], 0
             self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
             one.n_computed += n
             one.tokens += [chosen[one]] if one in chosen else []
@@ -198,7 +199,7 @@ class Scheduler:
         """Free the pages and the slot of a request, or its place in line."""
         self.pages.release(one.table)
         self.waiting.remove(one) if one.slot is None else self.running.remove(one)
-        one.slot, one.n_computed, one.drafts = None, 0, []
+        one.slot, one.n_computed, one.draft_tokens = None, 0, []
 
     def preempt(self, one: Sequence) -> None:
         """Let a running request wait again, first in line."""

@@ -28,6 +28,37 @@ class Request:
     adapter: abc.Hashable = None
 
 
+@dataclass
+class Times:
+    """When a request came and when its tokens came, in seconds."""
+
+    arrived: float = 0.0
+    tokens: list[float] = field(default_factory=list)
+
+    @property
+    def first(self) -> float:
+        """When the first token came. ValueError if none has."""
+        if not self.tokens:
+            raise ValueError("no token has come yet; expected one: let the request run until it has one")
+        return self.tokens[0]
+
+    @property
+    def ttft(self) -> float:
+        """Time to first token, waiting among it."""
+        return self.first - self.arrived
+
+    @property
+    def tpot(self) -> float:
+        """Time per output token after the first; 0 for a reply of one token."""
+        first = self.first
+        return (self.tokens[-1] - first) / max(1, len(self.tokens) - 1)
+
+    @property
+    def longest_gap(self) -> float:
+        """The longest wait between two tokens that follow each other; 0 for a reply of one token."""
+        return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)
+
+
 @dataclass(eq=False)
 class Sequence:
     """A request on its way: its text so far, and where the rows of it lie.
@@ -38,11 +69,11 @@ class Sequence:
         table: the pages, in the order of the text.
         slot: where it runs; None while it waits.
         n_cached: tokens whose rows were there when it began: they did not run.
-        drafts: tokens that may follow and run behind the newest one; after a pass, those that were accepted.
+        draft_tokens: tokens that may follow, and run behind the newest one in this step.
+        n_accepted: how many of them the model's own choice has confirmed.
         rows_of: what rows depend on beside the tokens: the adapter, in an engine the version of its weights.
-        sampler: chooses its tokens; in an engine alone, as the four below.
-        arrived: when it came, in seconds of the engine's clock.
-        token_times: when its tokens came.
+        sampler: chooses its tokens; in an engine alone, as the three below.
+        times: when it and its tokens came, by the engine's clock.
         steps: tokens that were processed in each of its steps.
         error: why it ended without an end; None if nothing is wrong.
     """
@@ -53,11 +84,11 @@ class Sequence:
     table: list[int] = field(default_factory=list)
     slot: int | None = None
     n_cached: int = 0
-    drafts: list[int] = field(default_factory=list)
+    draft_tokens: list[int] = field(default_factory=list)
+    n_accepted: int = 0
     rows_of: abc.Hashable = None
     sampler: Any = None
-    arrived: float = 0.0
-    token_times: list[float] = field(default_factory=list)
+    times: Times = field(default_factory=Times)
     steps: list[int] = field(default_factory=list)
     error: ValueError | None = None
 

@@ -4,43 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 
 from helpers.arguments import is_number
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request
-
-
-@dataclass
-class Times:
-    """When a request came and when its tokens came, in seconds."""
-
-    arrived: float
-    tokens: list[float] = field(default_factory=list)
-
-    @property
-    def first(self) -> float:
-        """When the first token came. ValueError if none has."""
-        if not self.tokens:
-            raise ValueError("no token has come yet; expected one: let the request run until it has one")
-        return self.tokens[0]
-
-    @property
-    def ttft(self) -> float:
-        """Time to first token, waiting among it."""
-        return self.first - self.arrived
-
-    @property
-    def tpot(self) -> float:
-        """Time per output token after the first; 0 for a reply of one token."""
-        first = self.first
-        return (self.tokens[-1] - first) / max(1, len(self.tokens) - 1)
-
-    @property
-    def longest_gap(self) -> float:
-        """The longest wait between two tokens that follow each other; 0 for a reply of one token."""
-        return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)
+from helpers.serve.sequence import Request, Times
 
 
 def simulate(
@@ -96,7 +64,7 @@ def fill(
 
     Returns:
         Means of its steps: requests that run, and the percent of all rows in use while some wait. Then how
-        often somebody was sent back, the tokens that ran again as percent of those needed, the steps, and
+        often somebody was preempted, the tokens that ran again as percent of those needed, the steps, and
         the seconds until all were done.
     """
     running, ran, in_use, seconds = [], 0, [], 0.0
@@ -116,7 +84,7 @@ def fill(
     return {
         "requests at a time": sum(running) / len(running),
         "% of rows in use": 100 * sum(in_use) / len(in_use) if in_use else 0.0,
-        "times sent back": scheduler.preemptions,
+        "times preempted": scheduler.preemptions,
         "run again, % of those needed": 100 * (ran / needed - 1),
         "steps": len(running),
         "seconds in all": seconds,

@@ -47,11 +47,11 @@ def long_among(
         engine.add(n, prompt[n : n + 4], 150)
     engine.step()
     engine.add("long", prompt, 1)
-    while not engine.replies["long"]:
+    while not engine.sequences["long"].reply:
         engine.step()
     engine.step()
-    gaps = [engine.times[n].longest_gap for n in range(others)]
-    return 1000 * engine.times["long"].ttft, 1000 * max(gaps)
+    gaps = [engine.sequences[n].times.longest_gap for n in range(others)]
+    return 1000 * engine.sequences["long"].times.ttft, 1000 * max(gaps)
 
 
 def throughput(
@@ -76,7 +76,7 @@ def throughput(
             begun = time.perf_counter()
             engine.step()
             seconds[-1].append(time.perf_counter() - begun)
-    return float(np.min(seconds, axis=0).sum()), len(seconds[0]), engine.replies
+    return float(np.min(seconds, axis=0).sum()), len(seconds[0]), engine.run_all()
 
 
 def pass_of(model: Transformer, T: int, n: int = 1, context: int = 64) -> Callable[[], Tensor]:

@@ -59,7 +59,7 @@ def ours(model: Transformer, slots: int, asked: Asked, kind: type[Scheduler] = S
     while engine.busy:
         engine.step()
         steps += 1
-    return [engine.replies[n] for n in range(len(asked))], steps
+    return [engine.sequences[n].reply for n in range(len(asked))], steps
 
 
 def replies_of(model: Transformer, slots: int, asked: Asked) -> Said:

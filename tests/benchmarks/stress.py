@@ -198,7 +198,7 @@ def interrupted(chance: random.Random, size: int) -> None:
     whole, lines = served.interrupted_at(0)
     for stop in chance.sample(range(1, lines), 10):
         one, _ = served.interrupted_at(stop)
-        assert (one.replies, one.busy) == (whole.replies, False), stop
+        assert (one.run_all(), one.busy) == (whole.run_all(), False), stop
         assert not any(one.scheduler.pages.owners), stop
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from helpers.arguments import check_whole
 from helpers.model.cache.base import Sizes
 from helpers.model.cache.ragged import Pass, RaggedCache, rows_of
 
+# Of this machine; 64 GiB where the system does not say.
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+
 
 class PagePool:
     """Pages of `page_size` rows of every layer, which caches share.
@@ -21,6 +25,9 @@ class PagePool:
 
     Attributes:
         k, v: keys and values, (L, n_pages, Hkv, page_size, D) and (…, Dv).
+
+    Raises:
+        ValueError: they take more than half of the memory.
 
     Source: paged attention, Kwon et al. 2023, arXiv:2309.06180.
     """
@@ -36,6 +43,10 @@ class PagePool:
     ) -> None:
         self.sizes, self.page_size = sizes, check_whole("page_size", page_size)
         shape = (sizes.n_layers, check_whole("n_pages", n_pages), sizes.n_kv_heads, self.page_size)
+        n_bytes = math.prod(shape) * (sizes.k_dim + sizes.v_dim) * dtype.itemsize
+        if n_bytes > MEMORY // 2:
+            wrong = f"{n_pages} pages of {page_size} rows take {n_bytes / 2**30:,.1f} GiB"
+            raise ValueError(f"{wrong}; expected {MEMORY / 2**31:,.0f} at most: ask for fewer pages")
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
         )
