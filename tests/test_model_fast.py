@@ -243,43 +243,33 @@ def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> 
         assert fast.numba.get_num_threads() == n
 
 
-# A process that compiles for a type, dawdling where it writes Numba's cache: to the index, and to the code.
-COMPILE = """
-import sys, time
-import numpy as np
-from numba.core.caching import IndexDataCacheFile
-from helpers.model import kernels
-
-def later(name, seconds):
-    write = getattr(IndexDataCacheFile, name)
-    setattr(IndexDataCacheFile, name, lambda *all: (time.sleep(seconds), write(*all)))
-
-for name, seconds in zip(("_save_index", "_save_data"), sys.argv[2:]):
-    later(name, float(seconds))
-for kind in sys.argv[1].split():
-    matrix, out = np.arange(32).reshape(4, 8).astype(kind), np.empty((4, 8), np.float32)
-    kernels.widen(matrix, np.ones(4, np.float32), out)
-    assert (out == matrix).all()
-"""
-
-
-def test_two_processes_that_compile_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    command = [sys.executable, "-c", COMPILE]
-    both = [subprocess.Popen([*command, *a], cwd=ROOT) for a in (["int8", "1", "3"], ["float32", "2", "0"])]
-    assert [process.wait(timeout=120) for process in both] == [0, 0]
-    for kinds in ("int8 float32", "float32 int8"):  # unguarded, the code of one lay under the other's name
-        subprocess.run([*command, kinds], cwd=ROOT, check=True, timeout=120)
-
-
-def test_pytorchs_threads_stay() -> None:
-    """In a process of its own: Numba starts its threads once."""
+def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads() -> None:
+    """In a process of its own: a kernel is compiled, or read, once, and Numba starts its threads once."""
     code = """if True:
+        import contextlib
         import torch
-        from helpers.model.fast import speed_up
-        from tests.tiny import tiny, tokens
+        from helpers.model import fast, kernels
+        from helpers.model.cache import GrowingCache, PagedCache, RaggedCache, StaticCache
+        from helpers.model.speculate import first_layers
+        from tests.tiny import in_passes, tiny, tokens
+
+        @contextlib.contextmanager
+        def lock(path):
+            assert path.name == "kernels.lock" and compiled() == before
+            yield
+            before[:] = compiled()
+
+        def compiled():
+            return [len(k.signatures) for k in vars(kernels).values() if hasattr(k, "signatures")]
+
         torch.set_num_threads(1)
-        speed_up(tiny())(tokens(1, 3))
+        fast.FileLock, before, model = lock, compiled(), tiny()
+        for bits in fast.BITS:
+            twin = fast.speed_up(model, bits=bits)
+            for kind in (StaticCache, RaggedCache, PagedCache, GrowingCache):
+                in_passes(twin, tokens(2, 40), [1, 34, 5], kind(model.config, 2))
+            in_passes(first_layers(twin, 1), tokens(1, 40), [2, 38], StaticCache(model.config))
+            assert compiled() == before and max(before) > 0
         print(torch.get_num_threads())"""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert run.stdout == "1\n", run.stderr

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -21,6 +22,7 @@ import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
+from filelock import FileLock
 from torch import Tensor, nn
 
 from helpers.arguments import is_whole
@@ -62,8 +64,27 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
     numba.set_num_threads(1)  # the first call starts Numba's threads, and sets PyTorch's number as well
     torch.set_num_threads(of_torch)
     twin = FastTransformer(model, bits)
+    compile_kernels(twin)
     twin.threads = faster_threads(twin, most) if threads is None else threads
     return twin
+
+
+def compile_kernels(twin: FastTransformer) -> None:
+    """Run each kernel that a twin needs, so that Numba compiles it, or reads it from its cache.
+
+    In one process at a time: where two write that cache at once, what one compiled may come to lie under the
+    other's types, and the next process crashes: https://github.com/numba/numba/issues/4807.
+    """
+    with FileLock(Path(kernels.product.stats.cache_path) / "kernels.lock"):
+        run_step(twin)
+        linear: Any = twin.layers[0].get_submodule("mlp.up_proj")
+        linear.many(np.zeros((1, twin.config.hidden_size), np.float32))
+
+
+def run_step(twin: FastTransformer) -> None:
+    """Run one token on an empty cache."""
+    with torch.inference_mode():
+        twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
 
 
 def check_known(model: Transformer) -> None:
@@ -101,8 +122,7 @@ def faster_threads(twin: FastTransformer, most: int) -> int:
     def step(threads: int) -> Callable[[], Any]:
         def run() -> None:
             twin.threads = threads
-            with torch.inference_mode():
-                twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
+            run_step(twin)
 
         return run
 

@@ -14,12 +14,9 @@ sequence's new tokens are its last columns; those before them are padding, which
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
@@ -30,27 +27,6 @@ Matrices = tuple[Array, Array, Array]  # of one product in every layer: (L, F, C
 
 ALONE: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy", "cache": True}
 SHARED: Any = ALONE | {"parallel": True}
-
-
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit` for one process at a time.
-
-    Where two write its cache at once, what one compiled may come to lie under the other's types, and the
-    next process crashes: https://github.com/numba/numba/issues/4807.
-    """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        made: Any = njit(**options)(function)
-        unguarded = made.compile  # reads the cache, or compiles and writes it
-
-        def guarded(types_of_arguments: Any) -> Any:
-            with FileLock(Path(made.stats.cache_path) / "kernels.lock", is_singleton=True):
-                return unguarded(types_of_arguments)
-
-        made.compile = guarded
-        return made
-
-    return decorate
 
 
 def widened(context: Any, number: Any) -> tuple[Any, Any]:
@@ -67,7 +43,7 @@ def widened(context: Any, number: Any) -> tuple[Any, Any]:
 wide: Any = intrinsic(widened)
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
     """Dot products of a row x (C,) with four rows of a matrix."""
     xa = xb = xc = xd = np.float32(0)
@@ -79,7 +55,7 @@ def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
     return xa, xb, xc, xd
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
     """Dot products of two rows x, y (C,) with four rows of a matrix, each of which is read once for both."""
     xa = xb = xc = xd = ya = yb = yc = yd = np.float32(0)
@@ -96,7 +72,7 @@ def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> t
     return (xa, xb, xc, xd), (ya, yb, yc, yd)
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
     """Dot products of rows n and n + 1 of x (N, C) with four rows of a matrix; the last row stands twice."""
     if n + 1 < x.shape[0]:
@@ -105,7 +81,7 @@ def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tu
     return last, last
 
 
-@compiled(**SHARED)
+@njit(**SHARED)
 def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
     """x (N, C) times a matrix (F, C), each of its rows times its scale, plus the bias → out (N, F).
 
@@ -126,7 +102,7 @@ def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> N
                         out[n + 1, f] = second[i] * scale[f] + bias[f]
 
 
-@compiled(**SHARED)
+@njit(**SHARED)
 def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
     """silu(gate · x) · (up · x): x (N, C), matrix (2F, C) with the gate's rows first → out (N, F)."""
     N, F = out.shape
@@ -144,13 +120,13 @@ def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
                         out[n + 1, f] = silu(second[i] * scale[f]) * second[2 + i] * scale[F + f]
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def silu(x: Any) -> Any:
     """x / (1 + exp(-x))"""
     return x / (np.float32(1) + np.exp(-x))
 
 
-@compiled(**SHARED)
+@njit(**SHARED)
 def widen(matrix: Array, scale: Array, out: Array) -> None:
     """A matrix (F, C) in float32, each row times its scale → out (F, C)."""
     for f in prange(matrix.shape[0]):
@@ -158,7 +134,7 @@ def widen(matrix: Array, scale: Array, out: Array) -> None:
             out[f, i] = wide(matrix[f, i]) * scale[f]
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
     """RMS norm of each row of x (N, C) → out (N, C)."""
     N, C = x.shape
@@ -171,7 +147,7 @@ def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
             out[n, i] = weight[i] * (x[n, i] * factor)
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> None:
     """Cosine and sine of each pair's angle at a position: frequencies (D / 2,) → cos, sin (D / 2,)."""
     for i in range(frequencies.shape[0]):
@@ -179,7 +155,7 @@ def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> 
         cos[i], sin[i] = np.cos(angle), np.sin(angle)
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
     """Turn the pairs (i, i + D / 2) of one head x (D,) by the angles of its position → out (D,)."""
     half = x.shape[0] // 2
@@ -188,7 +164,7 @@ def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
         out[half + i] = x[half + i] * cos[i] + x[i] * sin[i]
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
     """The sequence of token n of (B · T), and its position there; -1 for padding."""
     b = n // T
@@ -196,7 +172,7 @@ def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
     return b, lengths[b] + column if column >= 0 else -1
 
 
-@compiled(**SHARED)
+@njit(**SHARED)
 def attend_loop(
     q: Array, k: Array, v: Array, tables: Array, lengths: Array, new: Array, scale: np.float32, out: Array
 ) -> None:
@@ -235,7 +211,7 @@ def attend_loop(
             out[n, h, i] /= total
 
 
-@compiled(**ALONE)
+@njit(**ALONE)
 def layers_loop(
     x: Array,
     frequencies: Array,
