@@ -14,16 +14,14 @@ Clock = Callable[[int], float]  # from tokens to milliseconds
 
 def times(
     steps: int = -1,
-    first: int = 0,
-    again: int = 0,
     one_pause: bool = False,
     one_step: bool = False,
 ) -> Callable[..., tuple[float, float]]:
-    """Return a `reply_ms`: steps and pauses over n, rows over P at the first step, what never changes."""
+    """Return a `reply_ms`: steps over n, and what never changes."""
 
     def reply_ms(pause: Clock, step: Clock, P: int, n: int) -> tuple[float, float]:
-        behind = [P if one_step else P + first + i for i in range(n + steps)]
-        lengths = [P if one_pause else P + i for i in range(n + again)]
+        behind = [P if one_step else P + i for i in range(n + steps)]
+        lengths = [P if one_pause else P + i for i in range(n)]
         return pause(P) + sum(map(step, behind)), sum(map(pause, lengths))
 
     return reply_ms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from helpers.check.exercise import Exercise
@@ -21,9 +20,9 @@ def multiplications(T: int, S: int, D: int, rank: int) -> tuple[int, int]:
     return S * rank * D + T * S * D, T * D * rank + T * S * rank
 
 
-def order(T: int, S: int, D: int, rank: int, of: Callable[..., tuple[int, int]] = multiplications) -> str:
+def order(T: int, S: int, D: int, rank: int) -> str:
     """Name the order that takes fewer multiplications."""
-    expanded, absorbed = of(T, S, D, rank)
+    expanded, absorbed = multiplications(T, S, D, rank)
     return "expanded" if expanded < absorbed else "absorbed"
 
 

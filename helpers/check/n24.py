@@ -10,8 +10,6 @@ from helpers import grammar
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, nearest
 
-Endings = set[tuple[str, ...]]
-
 SEA = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
 
 left = Exercise(
