@@ -143,7 +143,9 @@ def test_users_on_cards_shows_what_fits() -> None:
     assert "RTX 4090, 24 GiB 9: too few A100, 80 GiB 65 H100" in html
     assert "A100, 80 GiB 65: too few" in plain(explorer.draw(users=66, **settings))
     assert "B200, 180 GiB 0: too few" in plain(explorer.draw(users=1, **settings | {"model": "gpt-oss-120b"}))
-    assert "(It reads 131,072 tokens at most.)" in explorer.say(users=1, **settings | {"tokens": 2**20})
+    for name, longest in (("Llama-3.1-8B", "131,072"), ("DeepSeek-V3", "163,840")):
+        message = explorer.say(users=1, **settings | {"tokens": 2**20, "model": name})
+        assert f"(It reads {longest} tokens at most.)" in message
 
 
 def widths_of(explorer: Any, names: Iterable[str], *choices: Iterable[Any]) -> Iterator[list[float]]:

@@ -29,6 +29,8 @@ SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 24, "n_heads": 4, "n_kv_
 SIZES |= {"intermediate_size": 160, "norm_eps": 2**-17}
 ONES = np.ones((96, 64), np.float32)
 LENGTHS = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+OTHER = {"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0, "expert_count": 8}
+OTHER |= {"attention.causal": False, "logit_scale": 0.5}
 HUGE = dict.fromkeys([f"llama.{key}" for key in LENGTHS], 2 * 10**9)
 BASE, EPS = "rope.freq_base", "attention.layer_norm_rms_epsilon"
 ONE_BY_ONE = {"token_embd.weight": 2, "blk.1.attn_norm.weight": 1, "output.weight": 2}  # and their axes
@@ -109,23 +111,14 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
             "make a model of .* parameters; expected .*, as many as are stored",
         ),
         (HUGE, {"rope_freqs.weight": ONES[0]}, "rope_freqs.weight is not that of Llama 3.1"),
-        ({"llama.rope.dimension_count": 8}, {}, "rope.dimension_count is 8; expected 24"),
-        ({"llama.attention.value_length": 8}, {}, "attention.value_length is 8; expected 24"),
-        ({"llama.rope.scaling.type": "yarn"}, {}, "llama.rope.scaling.type 'yarn' is not supported"),
-        ({"llama.rope.scaling.factor": 2.0}, {}, "llama.rope.scaling.factor 2.0 is not supported"),
-        ({"llama.expert_count": 8}, {}, "llama.expert_count 8 is not supported"),
-        ({"llama.attention.causal": False}, {}, "llama.attention.causal False is not supported"),
-        ({"llama.logit_scale": 0.5}, {}, "llama.logit_scale 0.5 is not supported"),
+        *(({f"llama.{key}": 8}, {}, f"{key} is 8; expected 24") for key in LENGTHS[1:]),
+        *(({f"llama.{key}": x}, {}, f"llama.{key} {x!r} is not supported") for key, x in OTHER.items()),
         ({"llama.attention.sliding_window": 16}, {}, "sliding_window 16 is shorter than the context 40"),
         ({"tokenizer.ggml.eos_token_id": 19}, {}, "eos id 19 is out of range"),
         ({"split.count": 2}, {}, "is one of 2 parts"),
         ({}, {"blk.1.ffn_up.weight": None}, 'Missing key.*"layers.1.mlp.up_proj.weight"'),
         ({}, {"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight: Dequantization for I32"),
-        (
-            {},
-            {"layers.0.self_attn.q_proj.weight": ONES},
-            "layers.0.self_attn.q_proj.weight is unknown; expec",
-        ),
+        ({}, {"layers.0.q_proj.weight": ONES}, "layers.0.q_proj.weight is unknown; expected"),
         ({}, {"blk.0.attn_q.weight": ONES[:, 0]}, r"q_proj.weight.*\[96\].*\[96, 64\]"),
     ],
     ids=str,
@@ -165,9 +158,7 @@ def test_a_flipped_bit_in_a_place_a_kind_or_a_length_is_refused(tmp_path: Path) 
         damaged = bytearray(whole)
         damaged[at + bit // 8] ^= 1 << bit % 8
         (tmp_path / "m.gguf").write_bytes(damaged)
-        with pytest.raises(
-            CheckpointError, match=r"damaged or cut off|is of kind \d+, which gguf does not know$"
-        ):
+        with pytest.raises(CheckpointError, match=r"cut off|is of kind \d+, which gguf does not know$"):
             load(tmp_path)
 
 
@@ -383,12 +374,9 @@ def test_what_stands_beside_tokenizer_json(tmp_path: Path, settings: Any, older:
         ({"eos_token": 7}, "a token is 7; expected a text, or an object with its content"),
         (
             {"added_tokens_decoder": {"330": {"special": True}}},
-            r"a token is {'special': True}; expected a text",
+            "a token is {'special': True}; expected a text",
         ),
-        (
-            {"added_tokens_decoder": {"5": NEW}},
-            r"tokenizer_config.json says 5 for '<|im_end|>', tokenizer.json 330",
-        ),
+        ({"added_tokens_decoder": {"5": NEW}}, "says 5 for '<.im_end.>', tokenizer.json 330"),
     ],
     ids=str,
 )
