@@ -53,6 +53,11 @@ def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
 
 def test_what_is_said_of_a_right_answer() -> None:
     assert [round(ms, 1) for ms in n09.reply_ms.expected[0]] == [15.7, 57.2]
+    assert [bool(passes) for passes in n02.change_future.expected] == 2 * [True] + 8 * [False]
+    assert "passes two" in n02.change_future.said
+    assert "all eight" in n02.change_future.said
+    seen = [int(table.sum()) for table in n05.mask.expected[:3]]
+    assert "{} in mask(2, 6), {} in mask(1, 5), {} in mask(4, 4)".format(*seen) in n05.mask.said
     assert len({*n09.reply_ms.expected[2]}) == 1
     told = [repr(n09.times_as_long(guess, 40.4)).splitlines()[0] for guess in (33, 49, "40", None)]
     assert told[0] == "You guessed 33. Right."
