@@ -18,7 +18,6 @@ from helpers.model.attention import Attention, attend
 from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache, WindowCache
 from helpers.model.latent import LatentAttention
 from helpers.model.load import config
-from helpers.model.speculate import DraftModel
 from helpers.model.transformer import Transformer
 from tests import test_latent as latent
 from tests import test_load
@@ -266,24 +265,19 @@ def _(old: Any, model: Any, tokens: Tensor, cache: Any) -> Tensor:
     return old(model, fed, cache)
 
 
-planted("only the first of several eos ids ends a reply", [FIELDS], of=generate.prepared)(
+planted("only the first of several eos ids ends a reply", [FIELDS], of=generate.check_request)(
     lambda old, model, *more: old(model, *more[:-1], list(more[-1] or model.config.eos_ids)[:1])
 )
-
-
-@planted("one row too many dropped by the draft", [ROWS], "mlxcel #994", of=DraftModel.propose)
-def _(old: Any, self: DraftModel, *given: Any) -> Any:
-    self.cache.truncate(max(0, self.cache.length - 1))
-    return old(self, *given)
 
 
 SAVED = drafts.test_good_drafts_save_passes
 
 
-@planted("the last row is lost after all were taken", [SAVED, ROWS], "vllm #9730", of=speculate.draft_with)
-def _(old: Any, model: Any, text: list[int], k: int, cache: KVCache, sampler: Any) -> Any:
-    cache.advance(len(text) - 1 - cache.length if cache.length else 0)
-    return old(model, text, k, cache, sampler)
+@planted("the draft's last row is left behind", [ROWS], "vllm #9730", of=speculate.EarlyExit.propose)
+def _(old: Any, self: Any, text: list[int], k: int, cache: KVCache, sampler: Any) -> Any:
+    draft = old(self, text, k, cache, sampler)
+    cache.advance(1)
+    return draft
 
 
 @planted("all but none", [SAVED], "transformers #46235: [:-0]", of=sampling.accept)

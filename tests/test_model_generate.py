@@ -13,7 +13,7 @@ import torch
 from helpers.model import generate as module
 from helpers.model import transformer
 from helpers.model.cache import GrowingCache, KVCache, StaticCache
-from helpers.model.generate import Generation, decode_step, generate, prefill
+from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, next_probabilities
 from tests.tiny import tiny as small_model
@@ -131,7 +131,7 @@ def test_tokens_come_one_by_one() -> None:
     model.embed_tokens.register_forward_hook(lambda _, args, __: runs.append(args[0].shape[1]))
     reply = generate(model, PROMPT, 4)
     assert runs == []
-    assert (reply.stop_reason, reply.ttft_seconds, reply.tpot_seconds) == (None, None, None)
+    assert (reply.stop_reason, reply.tpot_seconds) == (None, None)
     next(reply)
     assert (runs, reply.tpot_seconds) == ([5], None)
     assert repr(reply) == "Generation(1 tokens, going on)"
@@ -147,7 +147,6 @@ def test_times_are_of_the_passes_not_of_the_reader(monkeypatch: pytest.MonkeyPat
     reply = generate(tiny(), PROMPT, 3)
     list(reply)
     assert reply.seconds == [3.0, 1.0, 2.0]
-    assert reply.ttft_seconds == 3.0
     assert reply.tpot_seconds == 1.5
 
 
@@ -157,7 +156,7 @@ def test_two_generations_cannot_take_turns_on_one_cache() -> None:
     cache = GrowingCache(model.config)
     a, b = generate(model, PROMPT, 4, cache=cache), generate(model, [7, 2], 4, cache=cache)
     first = next(a)
-    with pytest.raises(ValueError, match=r"with 5 tokens now, is not as .*Make a cache for each reply"):
+    with pytest.raises(ValueError, match=r"with 5 tokens now, is not as .*make a cache for each reply"):
         next(b)
     assert [first, *a] == without_cache(model, PROMPT, 4)
 
@@ -271,7 +270,9 @@ def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
 @pytest.mark.parametrize(
     ("weight", "told"), [(math.nan, "logits hold NaN"), (math.inf, "logits hold NaN"), (None, "Ctrl-C")]
 )
-def test_a_token_that_fails_half_way_leaves_the_cache_as_before(weight: float | None, told: str) -> None:
+def test_a_token_that_fails_half_way_leaves_the_cache_as_before(
+    weight: float | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numbers that are none, or a choice that is broken off."""
     model, chosen = tiny(), iter([True, True, False])
     cache = GrowingCache(model.config)
@@ -281,7 +282,8 @@ def test_a_token_that_fails_half_way_leaves_the_cache_as_before(weight: float | 
             return int(logits.argmax())
         raise KeyboardInterrupt("Ctrl-C")
 
-    reply = Generation(module.steps(model, torch.tensor([PROMPT]), 8, (cache, 0), (), choose))
+    monkeypatch.setattr(module, "chooser", lambda *_: choose)
+    reply = generate(model, PROMPT, 8, cache=cache, eos_ids=())
     said = [next(reply), next(reply)]
     if weight:
         model.lm_head.weight.data[3] = weight
@@ -290,3 +292,11 @@ def test_a_token_that_fails_half_way_leaves_the_cache_as_before(weight: float | 
     assert reply.tokens == said == without_cache(tiny(), PROMPT, 2)
     assert (cache.length, repr(reply)) == (6, "Generation(2 tokens, error)")
     assert list(reply) == [], "it does not go on"
+
+
+def test_to_read_no_further_is_no_error() -> None:
+    reply = generate(tiny(), PROMPT, 4)
+    for _ in reply:
+        break
+    reply._stream.close()  # type: ignore[attr-defined]
+    assert reply.stop_reason is None

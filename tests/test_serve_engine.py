@@ -293,7 +293,7 @@ def test_drawn_drafts_are_those_of_one_alone() -> None:
     for id, (prompt, chance) in asked.items():
         alone = speculate(MODEL, prompt, 20, PromptLookup(), 3, eos_ids=(), sampling=chance)
         assert said[id] == list(alone)
-        assert len(engine.sequences[id].steps) == alone.passes
+        assert len(engine.sequences[id].steps) == len(alone.rounds)
 
 
 EACH = test_each_says_what_it_says_alone

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
 from helpers.model.probe import hidden_states
-from helpers.model.speculate import Draft, Drafter, DraftModel, EarlyExit, PromptLookup, Speculation
+from helpers.model.speculate import Draft, Drafter, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, accept, accept_or_resample, draw, next_probabilities
 from helpers.serve import trials
@@ -32,18 +30,7 @@ torch.set_num_threads(1)
 F64 = torch.float64
 
 
-def close_to(model: Transformer, noise: float = 0.03) -> Transformer:
-    """Return a model that mostly says the same."""
-    torch.manual_seed(0)
-    other = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.add_(torch.randn_like(parameter) * noise)
-    return other
-
-
 MODEL = tiny(seed=2, dtype=F64)
-CLOSE = close_to(MODEL)
 OTHER = tiny(seed=5, dtype=F64, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=6, hidden_size=14)
 SMALL = tiny(seed=3, dtype=F64, vocab_size=3, n_layers=2)
 PROMPT = [3, 1, 4, 1, 5]
@@ -81,14 +68,12 @@ def empty(max_len: int = 40, kind: type[KVCache] = StaticCache, model: Transform
         (lambda: ask(PromptLookup(), k=0), "k is 0; expected a whole number, 1 or more"),
         (lambda: PromptLookup(0), "longest is 0"),
         (lambda: ask(PromptLookup(), max_new=0), "max_new"),
-        (lambda: ask(DraftModel(SMALL)), "has vocab_size 3, the model 19; expected the same"),
         (lambda: ask(EarlyExit(OTHER, 1)), "another model's"),
         (lambda: EarlyExit(MODEL, 3), "n is 3; expected 1 to 2 of 3 layers"),
         (lambda: EarlyExit(MODEL, 0), "n is 0"),
         (lambda: EarlyExit(MODEL, True), "n is True; expected a whole number"),
         (lambda: ask(PromptLookup(), cache=empty(kind=WindowCache)), "WindowCache.* rows leave"),
-        (lambda: ask(DraftModel(MODEL, empty(kind=WindowCache))), "WindowCache.* rows leave"),
-        (lambda: ask("look-up"), "the drafter is 'look-up'; expected one that drafts"),  # type: ignore[arg-type]
+        (lambda: ask("lookup"), "the drafter is 'lookup'; expected one that drafts"),  # type: ignore[arg-type]
         (lambda: ask(PromptLookup), "the drafter is <class"),  # type: ignore[arg-type]
         (lambda: ask(PromptLookup(), sampling=0.8), "sampling is 0.8; expected settings"),
         (lambda: generate(MODEL, PROMPT, 5, sampling=0.8), "sampling is 0.8"),  # type: ignore[arg-type]
@@ -104,13 +89,10 @@ def test_refused(make: Callable[[], Any], message: str) -> None:
 
 def test_a_cache_in_use_is_refused_now_and_later() -> None:
     cache = empty()
-    with pytest.raises(ValueError, match="expected one for each"):
-        ask(DraftModel(MODEL, cache), cache=cache)
     reply = ask(PromptLookup(), cache=cache)
     next(reply)
-    for use in (lambda: ask(PromptLookup(), cache=cache), lambda: DraftModel(MODEL, cache)):
-        with pytest.raises(ValueError, match="holds 5 tokens"):
-            use()
+    with pytest.raises(ValueError, match="holds 5 tokens"):
+        ask(PromptLookup(), cache=cache)
     cache.truncate(4)
     with pytest.raises(ValueError, match="not as this reply left it"):
         list(reply)
@@ -136,15 +118,13 @@ def test_a_q_that_sums_to_1_as_near_as_float32_comes_is_taken() -> None:
     assert [next(reply), next(reply)] == SAID[:2]
 
 
-def end_with(how: Any, model: Transformer, nth: int = 0) -> Any:
-    """Let the nth pass of a model from now on raise, or end in NaN; return the hook."""
-    passes = iter(range(10**6))
+def end_with(how: Any, model: Transformer) -> Any:
+    """Let a model's passes from now on raise, or end in NaN; return the hook."""
 
     def spoil(_: Any, __: Any, out: torch.Tensor) -> Any:
-        n = next(passes)
-        if n == nth and how is KeyboardInterrupt:
+        if how is KeyboardInterrupt:
             raise how
-        return out * np.nan if how == "NaN" and n >= nth else out
+        return out * np.nan if how == "NaN" else out
 
     return model.embed_tokens.register_forward_hook(spoil)
 
@@ -164,33 +144,6 @@ def test_a_round_that_fails_leaves_the_cache_as_it_was(
         next(reply)
     hook.remove()
     assert (cache.length, reply.tokens, reply.stop_reason) == (5, SAID[:1], "error")
-
-
-@pytest.mark.parametrize("how", [KeyboardInterrupt, "NaN", "its cache is full"])
-def test_a_draft_model_serves_the_next_reply_whatever_ended_the_last(how: Any) -> None:
-    """It drafts as a new one would: its rows are right."""
-    model, other = copy.deepcopy(MODEL), [*PROMPT[:2], *[7, 2] * (10 if how == "its cache is full" else 1)]
-
-    def rounds(drafter: Drafter, prompt: list[int]) -> Any:
-        reply = speculate.speculate(MODEL, prompt, 12, drafter, 3)
-        return list(reply), reply.rounds
-
-    for nth in range(7):
-        drafter = DraftModel(model, empty(20))
-        rounds(drafter, PROMPT)
-        hook = end_with(how, model, nth)
-        with contextlib.suppress(KeyboardInterrupt, ValueError):
-            rounds(drafter, other)
-        hook.remove()
-        for prompt in (other, PROMPT, PROMPT):
-            assert rounds(drafter, prompt) == rounds(DraftModel(MODEL, empty(20)), prompt)
-
-
-def test_a_draft_fills_the_cache_of_its_model() -> None:
-    """Nine rows: six of the text, and of four drafted tokens all but the last."""
-    reply = ask(DraftModel(MODEL, empty(9)), 5, 12)
-    assert list(reply) == SAID[:12]
-    assert [one.n_drafted for one in reply.rounds] == [0, 4, 0, 0, 0, 0, 0, 0]
 
 
 def test_first_layers_are_the_first() -> None:
@@ -221,13 +174,12 @@ def test_where_the_newest_words_stood() -> None:
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_good_drafts_save_passes(k: int) -> None:
     """Drafts that are all right give k + 1 words a pass; wrong ones give one, and cost no word."""
-    right, itself = ask(Says(SAID), k, 30), ask(DraftModel(MODEL), k, 30)
+    right = ask(Says(SAID), k, 30)
     wrong = ask(Says([(x + 1) % 19 for x in SAID]), k, 30)
-    assert list(right) == list(itself) == list(wrong) == SAID
-    assert right.passes == 1 + -(-29 // (k + 1))
-    assert sum(one.n_accepted for one in right.rounds) == 30 - right.passes
-    assert itself.rounds == right.rounds
-    assert (wrong.passes, sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
+    assert list(right) == list(wrong) == SAID
+    assert len(right.rounds) == 1 + -(-29 // (k + 1))
+    assert sum(one.n_accepted for one in right.rounds) == 30 - len(right.rounds)
+    assert (len(wrong.rounds), sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
 
 
 def test_replies_are_counted_without_their_prefills() -> None:
@@ -246,48 +198,38 @@ def test_it_stops_among_words_that_were_taken(n: int, reason: str) -> None:
     reply = ask(Says(SAID), 6, n, cache=cache, eos_ids=ends)
     assert list(reply) == wanted
     assert [bool(seconds) for seconds in reply.seconds] == [True, True, *[False] * (len(wanted) - 2)]
-    assert (reply.passes, reply.stop_reason, cache.length) == (2, reason, len(PROMPT) + len(wanted) - 1)
+    assert (len(reply.rounds), reply.stop_reason, cache.length) == (2, reason, len(PROMPT) + len(wanted) - 1)
     assert reply.rounds[1].n_accepted == len(wanted) - (1 if reason == "eos" else 2)
 
 
 DRAFTERS: dict[str, Callable[[], Drafter]] = {
-    "look-up": PromptLookup,
+    "prompt lookup": PromptLookup,
     "first layer": lambda: EarlyExit(MODEL, 1),
-    "another model": lambda: DraftModel(OTHER, empty(20, model=OTHER)),
-    "a close model": lambda: DraftModel(CLOSE),
-    "the model itself": lambda: DraftModel(MODEL, empty(kind=GrowingCache)),
+    "two of its layers": lambda: EarlyExit(MODEL, 2),
 }
 
 
-@pytest.mark.parametrize("name", ["first layer", "another model", "a close model", "the model itself"])
+@pytest.mark.parametrize("name", DRAFTERS)
 def test_rows_are_counted_after_every_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model drops k - a; a draft model drops k - 1 - a, and runs two words where all were taken."""
-    drafter, k = DRAFTERS[name](), 3
-    cache = empty()
-    log: dict[int, list[int]] = {}
-    for method, sign in (("advance", 1), ("truncate", -1)):
+    """The model drops the rows of d - a tokens, and the first layers all d of theirs."""
+    cache, log = empty(), list[int]()
+    for method in ("advance", "truncate"):
         old = getattr(KVCache, method)
 
-        def count(self: KVCache, n: int, old: Any = old, sign: int = sign) -> None:
+        def count(self: KVCache, n: int, old: Any = old) -> None:
             before = self.length
             old(self, n)
-            log.setdefault(id(self), []).append(self.length - before)
+            log.append(self.length - before)
 
         monkeypatch.setattr(KVCache, method, count)
-    reply = ask(drafter, k, 12, cache=cache)
+    reply = ask(DRAFTERS[name](), 3, 12, cache=cache)
     assert list(reply) == SAID[:12]
-    target, own = [len(PROMPT), 0], [0, len(PROMPT) + 1, 1, 1]
-    for before, one in pairwise(reply.rounds):
+    target = list[int]()
+    for one in reply.rounds:
         d, a = one.n_drafted, one.n_accepted
-        target += [*[1] * d, -d] if d and name == "first layer" else []
-        target += [1 + d, a - d]
-        if before.n_drafted and d:
-            all_taken = before.n_accepted == before.n_drafted
-            own += [0, 2] if all_taken else [-(before.n_drafted - 1 - before.n_accepted), 1]
-            own += [1] * (d - 1)
-    assert log[id(cache)] == target
-    if isinstance(drafter, DraftModel):
-        assert log[id(drafter.cache)] == own
+        target += [*[1] * d, -d] if d and name != "prompt lookup" else []
+        target += [1 + d if target else len(PROMPT), a - d]
+    assert log == target
 
 
 class Chance:
@@ -375,8 +317,8 @@ def test_it_says_what_generate_says_and_leaves_the_same_rows(
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: PromptLookup(1), lambda: EarlyExit(SMALL, 1), lambda: DraftModel(close_to(SMALL, 0.5))],
-    ids=["look-up", "first layer", "another model"],
+    [lambda: PromptLookup(1), lambda: EarlyExit(SMALL, 1)],
+    ids=["prompt lookup", "first layer"],
 )
 def test_drawn_replies_have_the_chances_of_the_model(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way that chance can go, over two rounds of two drafts. Logits come as float32."""
@@ -413,8 +355,8 @@ def test_eight_diaries(diaries: Any) -> None:
     model, prompts, replies = diaries
     twin = speed_up(model, threads=1)
     drafters: list[tuple[Transformer, Drafter]] = [(model, PromptLookup()), (model, EarlyExit(model, 1))]
-    drafters += [(twin, EarlyExit(twin, 1)), (twin, DraftModel(speed_up(model, bits=8, threads=1)))]
+    drafters.append((twin, EarlyExit(twin, 1)))
     for which, drafter in drafters:
         made = [speculate.speculate(which, prompt, 40, drafter, 4) for prompt in prompts]
         assert [list(reply) for reply in made] == replies
-        assert sum(map(len, replies)) / sum(reply.passes for reply in made) > 1.2
+        assert sum(map(len, replies)) / sum(len(reply.rounds) for reply in made) > 1.2

@@ -18,7 +18,7 @@ from helpers.model.cache import GrowingCache, KVCache, StateCache, StaticCache
 from helpers.model.config import StateConfig
 from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.load import load, save
-from helpers.model.speculate import DraftModel, EarlyExit, PromptLookup, speculate
+from helpers.model.speculate import EarlyExit, PromptLookup, speculate
 from helpers.model.state import StateTransformer, step, triangle
 from tests.tiny import SIZES, enlarge, failing, in_passes, same, tokens
 
@@ -171,9 +171,8 @@ def test_a_beginning_is_shared_by_a_snapshot_only(layers: tuple[int, ...]) -> No
     same(said, again)
 
 
-@pytest.mark.parametrize("drafter", [lambda m: PromptLookup(), lambda m: EarlyExit(m, 1), DraftModel])
+@pytest.mark.parametrize("drafter", [lambda m: PromptLookup(), lambda m: EarlyExit(m, 1)])
 def test_drafts_are_refused(drafter: Callable[[Any], Any]) -> None:
-    """A draft model of this kind cannot take its own words back either."""
     model = MODELS[1, 2]
     cache = StateCache(model.config, **DOUBLE)
     with pytest.raises(

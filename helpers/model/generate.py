@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,7 +15,7 @@ from helpers.arguments import check_whole
 from helpers.model.cache import KVCache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_cache, check_tokens
-from helpers.sampling import GREEDY, Chooser, Sampling, chooser
+from helpers.sampling import GREEDY, Sampling, chooser
 
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 
@@ -49,39 +49,59 @@ def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
 
 
 class Generation:
-    """A reply while it is made: iterate to get token ids as they come.
+    """A reply in the making: iterate over it to get token ids as they come.
+
+    Args:
+        next_tokens: runs a pass on the ids so far, the prompt's in the first; returns one new token or more.
 
     Attributes:
         tokens: ids so far; `<eos>` among them if it came.
-        seconds: what each took: the pass and the choice, not what you do in between.
-        stop_reason: "eos", "max_new", "cache full" or "error"; None until it has stopped.
+        seconds: what each took: the pass and the choice. Of tokens from one pass the first has all of it.
+        stop_reason: "eos", "max_new", "cache full" or "error"; None while it goes on.
     """
 
-    def __init__(self, steps: Iterator[tuple[int, float, str | None]]) -> None:
+    def __init__(
+        self,
+        next_tokens: Callable[[list[int]], list[int]],
+        *,
+        prompt: list[int],
+        max_new: int,
+        cache: KVCache,
+        ends: Collection[int],
+    ) -> None:
         self.tokens: list[int] = []
         self.seconds: list[float] = []
         self.stop_reason: str | None = None
-        self._steps = steps
 
-    def __iter__(self) -> Generation:
-        return self
+        def stream(changes: int) -> Iterator[int]:
+            try:
+                while not self.stop_reason:
+                    if cache.changes != changes:
+                        message = f"the cache, with {cache.length} tokens now, is not as this reply left it"
+                        raise ValueError(f"{message}; make a cache for each reply")
+                    begun = time.perf_counter()
+                    new = next_tokens([*prompt, *self.tokens])
+                    self.seconds += [time.perf_counter() - begun] + [0.0] * (len(new) - 1)
+                    self.tokens += new
+                    changes = cache.changes
+                    if new[-1] in ends:
+                        self.stop_reason = "eos"
+                    elif len(self.tokens) == max_new:
+                        self.stop_reason = "max_new"
+                    elif cache.length == cache.max_len:
+                        self.stop_reason = "cache full"
+                    yield from new
+            except (Exception, KeyboardInterrupt):  # not GeneratorExit: to read no further is no error
+                self.stop_reason = "error"
+                raise
+
+        self._stream = stream(cache.changes)  # as it is now: only the first of two replies may have it
+
+    def __iter__(self) -> Iterator[int]:
+        return self._stream
 
     def __next__(self) -> int:
-        try:
-            token, seconds, self.stop_reason = next(self._steps)
-        except StopIteration:
-            raise
-        except BaseException:  # Ctrl-C too: a generator that was left by an error does not go on
-            self.stop_reason = "error"
-            raise
-        self.tokens.append(token)
-        self.seconds.append(seconds)
-        return token
-
-    @property
-    def ttft_seconds(self) -> float | None:
-        """Time to first token: the prefill. None before it came."""
-        return self.seconds[0] if self.seconds else None
+        return next(self._stream)
 
     @property
     def tpot_seconds(self) -> float | None:
@@ -101,7 +121,7 @@ def generate(
     eos_ids: Collection[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Generation:
-    """Say token after token, until `<eos>`, `max_new` tokens, or a full cache.
+    """Generate token after token, until `<eos>`, `max_new` tokens, or a full cache.
 
     Args:
         prompt: ids of one sequence, P of them.
@@ -118,19 +138,24 @@ def generate(
         ValueError: a wrong prompt, setting or cache, at once. While it runs: NaN or infinity in the logits,
             or a cache that something else has used since the last token; the cache is as before that pass.
     """
-    tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
+    ids, cache, ends = check_request(model, prompt, max_new, cache, eos_ids)
     choose = chooser(sampling, model.config.vocab_size)
-    return Generation(steps(model, tokens, max_new, (cache, cache.changes), ends, choose))
+
+    def next_tokens(ids: list[int]) -> list[int]:
+        with rollback_on_error(cache):
+            return [choose(to_numpy(run(model, torch.tensor([ids[cache.length :]]), cache)))]
+
+    return Generation(next_tokens, prompt=ids, max_new=max_new, cache=cache, ends=ends)
 
 
-def prepared(
+def check_request(
     model: Transformer,
     prompt: Tokens,
     max_new: int,
     cache: KVCache | None,
     eos_ids: Collection[int] | None,
-) -> tuple[Tensor, KVCache, frozenset[int]]:
-    """Return the ids (1, P) of a reply, its cache and what ends it; arguments and errors as in `generate`."""
+) -> tuple[list[int], KVCache, frozenset[int]]:
+    """Return the prompt's ids, the reply's cache and what ends it; arguments and errors as in `generate`."""
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
         raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: use prefill and decode_step")
@@ -141,7 +166,7 @@ def prepared(
         rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
         cache = model.new_cache(StaticCache, max_len=rows)
     check_empty(model, cache, tokens.shape[1])
-    return tokens, cache, frozenset(ends)
+    return tokens[0].tolist(), cache, frozenset(ends)
 
 
 def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
@@ -150,39 +175,6 @@ def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
     cache.check_room(n_prompt)
-
-
-def steps(
-    model: Transformer,
-    tokens: Tensor,
-    max_new: int,
-    cache_as_left: tuple[KVCache, int],
-    ends: Collection[int],
-    choose: Chooser,
-) -> Iterator[tuple[int, float, str | None]]:
-    """Yield (token, the seconds it took, why it was the last or None). The first pass is the prefill."""
-    cache, changes = cache_as_left
-    for emitted in range(1, max_new + 1):
-        check_as_left(cache, changes)
-        begun = time.perf_counter()
-        with rollback_on_error(cache):
-            token = choose(to_numpy(run(model, tokens, cache)))
-        seconds = time.perf_counter() - begun
-        changes = cache.changes
-        stop = why_over(token, max_new - emitted, cache, ends)
-        yield token, seconds, stop
-        if stop:
-            return
-        tokens = torch.tensor([[token]])
-
-
-def why_over(token: int, n_left: int, cache: KVCache, ends: Collection[int]) -> str | None:
-    """Return why a token is a reply's last, with so many more asked for; None if it is not."""
-    if token in ends:
-        return "eos"
-    if not n_left:
-        return "max_new"
-    return "cache full" if cache.length == cache.max_len else None
 
 
 @contextmanager
@@ -194,13 +186,6 @@ def rollback_on_error(cache: KVCache) -> Iterator[None]:
     except BaseException:
         cache.restore(before)
         raise
-
-
-def check_as_left(cache: KVCache, changes: int) -> None:
-    """Raise ValueError unless the cache has changed so often as when its reply left it."""
-    if cache.changes != changes:
-        message = f"the cache, with {cache.length} tokens now, is not as this reply left it"
-        raise ValueError(f"{message}; something else has used or reset it. Make a cache for each reply")
 
 
 def to_numpy(logits: Tensor) -> np.ndarray:

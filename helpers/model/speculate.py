@@ -1,12 +1,11 @@
-"""Speculative decoding: tokens are drafted cheaply, and one pass of the model judges all of them.
+"""Speculative decoding: tokens are drafted cheaply, and one pass of the model verifies all of them.
 
-A round drafts k tokens, runs the newest token and the drafted ones in one pass, keeps those that the model
-would have said too and one of its own, and lets the cache forget the rows of the others. The text is the one
-that `generate` says, or, where tokens are drawn, one from the same distribution.
+A round drafts k tokens, runs the newest token and the draft tokens in one pass, accepts those that the model
+would have generated too, adds one of its own, and drops the rows of the others from the cache. The reply is
+the one of `generate`, or, where tokens are drawn, one from the same distribution.
 
-    PromptLookup        drafts what followed the newest tokens where they stood before: no model, no rows
-    EarlyExit   the model's own first layers, whose rows lie in its cache already
-    DraftModel    another model of the same vocabulary, with a cache of its own
+    PromptLookup  drafts what followed the newest tokens at their last place in the text: no model, no rows
+    EarlyExit     the model's own first layers, whose rows are in its cache already
 
 Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
 """
@@ -14,27 +13,16 @@ Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
 from helpers.arguments import check_whole
-from helpers.model.cache import KVCache, StaticCache
-from helpers.model.generate import (
-    Generation,
-    Tokens,
-    check_as_left,
-    check_empty,
-    prepared,
-    rollback_on_error,
-    to_numpy,
-    why_over,
-)
+from helpers.model.cache import KVCache
+from helpers.model.generate import Generation, Tokens, check_request, rollback_on_error, to_numpy
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, check_sampling, draw, greedy
 
@@ -65,10 +53,10 @@ def speculate_round(
     """Draft, verify in one pass, accept, truncate: return the draft, and 1 to k + 1 new tokens.
 
     Args:
-        model: judges the draft.
+        model: verifies the draft.
         text: prompt and reply so far; the new tokens are not added.
         k: tokens drafted at most. With 0 it is a plain step, the prefill for one.
-        drafter: says what may come next.
+        drafter: proposes what may come next.
         cache: the model's; afterwards it has a row of each token but the newest.
         sampler: how tokens are chosen.
         ends: tokens that nothing follows.
@@ -103,44 +91,14 @@ class Round:
     n_accepted: int
 
 
-OneRound = Callable[[list[int], int], tuple[Draft, list[int]]]  # a `speculate_round`, given text and k
-
-
 class Speculation(Generation):
-    """A reply while it is made, as `Generation`. Tokens come in bursts; the first of each has its seconds.
+    """A reply in the making, as `Generation`; a pass adds up to k + 1 tokens.
 
     Attributes:
         rounds: one for each pass of the model so far; the first is the prefill, without a draft.
     """
 
-    def __init__(
-        self, one_round: OneRound, text: list[int], most: int, k: int, cache: KVCache, ends: Collection[int]
-    ) -> None:
-        """Take what `speculate` has checked, and the length that the text has at most."""
-        super().__init__(self._in_rounds(k, cache.changes))
-        self.rounds: list[Round] = []
-        self._round, self._text, self._most, self._cache, self._ends = one_round, text, most, cache, ends
-
-    @property
-    def passes(self) -> int:
-        """Passes of the model so far, the prefill among them."""
-        return len(self.rounds)
-
-    def _in_rounds(self, k: int, changes: int) -> Iterator[tuple[int, float, str | None]]:
-        """Yield (token, the seconds it took, why it was the last or None)."""
-        cache, text, stop = self._cache, self._text, None
-        while not stop:
-            check_as_left(cache, changes)
-            begun = time.perf_counter()
-            # A round may say one token more than were drafted. The prefill has no drafts.
-            room = min(self._most, cache.max_len + 1) - len(text) - 1
-            draft, new_tokens = self._round(text, min(k, room) if cache.length else 0)
-            text += new_tokens
-            changes = cache.changes
-            self.rounds.append(Round(len(draft.tokens), common_prefix(draft.tokens, new_tokens)))
-            stop = why_over(text[-1], self._most - len(text), cache, self._ends)
-            seconds = [time.perf_counter() - begun] + [0.0] * (len(new_tokens) - 1)
-            yield from zip(new_tokens, seconds, [None] * (len(new_tokens) - 1) + [stop], strict=True)
+    rounds: list[Round]
 
 
 def speculate(
@@ -154,10 +112,10 @@ def speculate(
     eos_ids: Collection[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Speculation:
-    """Say what `generate` says, and leave its cache as it would, in fewer passes of the model.
+    """Generate what `generate` does, and leave the cache as it would, in fewer passes of the model.
 
     Args:
-        drafter: says what may come next; one reply at a time.
+        drafter: proposes what may come next.
         k: tokens drafted for a pass, at most.
 
     Other arguments as in `generate`. With a temperature the tokens are drawn from the distribution that
@@ -171,14 +129,25 @@ def speculate(
             While it runs: a draft without the probabilities it was drawn with.
     """
     check_whole("k", k)
-    tokens, cache, ends = prepared(model, prompt, max_new, cache, eos_ids)
-    text, sampler = tokens[0].tolist(), Sampler(sampling, model.config.vocab_size)
+    ids, cache, ends = check_request(model, prompt, max_new, cache, eos_ids)
+    sampler, max_len = Sampler(sampling, model.config.vocab_size), len(ids) + max_new
     cache.check_can_truncate()
     if isinstance(drafter, type) or not isinstance(drafter, Drafter):
         raise ValueError(f"the drafter is {drafter!r}; expected one that drafts, such as PromptLookup()")
     drafter.check_fits(model, cache)
-    one_round = partial(speculate_round, model, drafter=drafter, cache=cache, sampler=sampler, ends=ends)
-    return Speculation(one_round, text, len(text) + max_new, k, cache, ends)
+
+    def next_tokens(ids: list[int]) -> list[int]:
+        # A round may add one token more than were drafted. The prefill has no draft.
+        d = min(k, max_len - len(ids) - 1, cache.max_len - len(ids)) if cache.length else 0
+        draft, new = speculate_round(model, ids, d, drafter, cache, sampler, ends)
+        # New tokens are the accepted ones, and one of the model's own that differs from the draft.
+        n_accepted = sum(a == b for a, b in zip(draft.tokens, new, strict=False))
+        reply.rounds.append(Round(len(draft.tokens), n_accepted))
+        return new
+
+    reply = Speculation(next_tokens, prompt=ids, max_new=max_new, cache=cache, ends=ends)
+    reply.rounds = []
+    return reply
 
 
 class Sampler:
@@ -260,10 +229,10 @@ def prompt_lookup(text: Sequence[int], longest: int) -> list[int]:
 
 
 class EarlyExit:
-    """Drafts with a model's own first layers, its norm and its readout.
+    """Drafts with a model's own first layers, its norm and its LM head.
 
-    The rows of those layers are in the model's cache already, so that it reads them there. Those that it
-    adds it takes away again; the model's pass makes them anew, the same ones.
+    It reads the rows of those layers in the model's cache, and drops the ones that it adds when the draft is
+    complete; the model's pass computes them again.
     """
 
     def __init__(self, model: Transformer, n: int) -> None:
@@ -276,74 +245,22 @@ class EarlyExit:
 
     def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
         """See `Drafter.propose`."""
-        length = cache.length
-        draft = draft_with(self.first, [*text], k, cache, sampler)
+        length, ids, q = cache.length, [*text], list[np.ndarray | None]()
+        for _ in range(k):
+            token, probabilities = sampler.pick(last_logits(self.first, ids[cache.length :], 1, cache)[0])
+            ids.append(token)
+            q.append(probabilities)
         cache.truncate(length)
-        return draft
+        return Draft(ids[len(text) :], None if sampler.greedy else np.array(q))
 
 
 def first_layers(model: Transformer, n: int) -> Transformer:
-    """Return a model of the first n layers, with the same norm, readout and cache; it shares all weights."""
+    """Return a model of the first n layers, with the same norm, LM head and cache; it shares all weights."""
     if check_whole("n", n) >= len(model.layers):
         raise ValueError(f"n is {n!r}; expected 1 to {len(model.layers) - 1} of {len(model.layers)} layers")
     first = copy.copy(model)
     first._modules = {**model._modules, "layers": model.layers[:n]}
     return first
-
-
-class DraftModel:
-    """Drafts with another model of the same vocabulary, which keeps rows of its own.
-
-    Before it drafts it forgets the rows of tokens that were not taken, and runs those it has not seen: the
-    one that the model put in their place, and its own last one where all were taken.
-
-    Args:
-        model: what drafts.
-        cache: its own, empty; None makes a preallocated one.
-
-    Attributes:
-        text: what it drafted from, and its draft: the cache has rows of its first `cache.length` tokens.
-    """
-
-    def __init__(self, model: Transformer, cache: KVCache | None = None) -> None:
-        if cache is None:
-            cache = model.new_cache(StaticCache)
-        check_empty(model, cache, 1)
-        self.model, self.cache, self.text = model, cache, list[int]()
-
-    def check_fits(self, model: Transformer, cache: KVCache) -> None:
-        """Ids must mean the same tokens in both, and the caches must be two."""
-        mine, theirs = self.model.config.vocab_size, model.config.vocab_size
-        if mine != theirs:
-            raise ValueError(f"the draft model has vocab_size {mine}, the model {theirs}; expected the same")
-        if self.cache is cache:
-            raise ValueError("draft and model came with one cache; expected one for each")
-        self.cache.check_can_truncate()
-
-    def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
-        """See `Drafter.propose`; fewer tokens where its cache is nearly full."""
-        known = common_prefix(self.text[: self.cache.length], text)
-        self.cache.truncate(min(known, len(text) - 1))
-        self.text = [*text]
-        k = min(k, self.cache.max_len - len(text) + 1)
-        return draft_with(self.model, self.text, k, self.cache, sampler)
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return how many tokens two texts begin with in common."""
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
-
-
-def draft_with(model: Transformer, text: list[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
-    """Add to a text the k tokens that a model says, one by one; the last of them is not run."""
-    q = list[np.ndarray | None]()
-    for _ in range(k):
-        with rollback_on_error(cache):
-            token, weights = sampler.pick(last_logits(model, text[cache.length :], 1, cache)[0])
-        text.append(token)
-        q.append(weights)
-    return Draft(text[len(text) - len(q) :], None if sampler.greedy else np.array(q))
 
 
 def last_logits(model: Transformer, new: Sequence[int], n: int, cache: KVCache) -> np.ndarray:
