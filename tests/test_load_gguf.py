@@ -98,18 +98,10 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
     [
         ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected llama or"),
         *(({f"llama.{key}": ...}, {}, f"{key} is missing from its") for key in (BASE, EPS)),
-        (
-            {f"llama.{BASE}": float("inf")},
-            {},
-            r"rope_theta is inf; expected 10 to 1e\+12: fetch the file again",
-        ),
+        ({f"llama.{BASE}": float("inf")}, {}, r"rope_theta is inf; expected 10 to 1e\+12: fetch"),
         ({f"llama.{EPS}": 3.0}, {}, "rms_norm_eps is 3.0; expected 1e-12 to 0.01: fetch the file again"),
         ({"llama.attention.head_count_kv": [2, 2, 1]}, {}, r"n_kv_heads is \[2, 2, 1\]"),
-        (
-            {"llama.block_count": 10**5},
-            {},
-            "make a model of .* parameters; expected .*, as many as are stored",
-        ),
+        ({"llama.block_count": 10**5}, {}, "parameters; expected .*, as many as are stored"),
         (HUGE, {"rope_freqs.weight": ONES[0]}, "rope_freqs.weight is not that of Llama 3.1"),
         *(({f"llama.{key}": 8}, {}, f"{key} is 8; expected 24") for key in LENGTHS[1:]),
         *(({f"llama.{key}": x}, {}, f"llama.{key} {x!r} is not supported") for key, x in OTHER.items()),
