@@ -216,16 +216,6 @@ def test_any_number_of_slots_costs_nothing() -> None:
     assert engine.run_all() == {"a": list(generate(MODEL, [5, 6, 7], 3))}
 
 
-def test_a_shared_beginning_runs_once() -> None:
-    engine = engine_of()
-    for id in "ab":
-        engine.add(id, [5, 6, 7, 5, 6, 7, 5, 6, 7], 1)
-        engine.run_all()
-    a, b = engine.sequences.values()
-    assert (a.steps, b.steps) == ([9], [1])  # two pages of 4 are found, and the last token has to run
-    assert a.reply == b.reply
-
-
 prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
 
 

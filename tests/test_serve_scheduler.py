@@ -29,6 +29,9 @@ from tests.planted import Bug, Planted
 
 planted = Planted()
 END, WORDS = 0, 5
+MACHINE = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], speed=0.5, link=1e9, slots=4, budget=100)
+ROW = 131_072  # bytes of one token
+ASKED = [(0.0, Request(0, [0] * 3, 2))]
 
 
 def next_token(text: list[Any]) -> int:
@@ -237,9 +240,13 @@ def test_what_is_wrong_is_refused_at_once_and_harms_nobody() -> None:
         (lambda: random_arrivals(1, math.nan, 9, 9, 0), "rate is nan"),
         (lambda: Times(0.0).ttft, "no token has come yet; expected one"),
         (lambda: Times(0.0).tpot, "no token has come yet"),
+        (lambda: together(MACHINE, ASKED, 0), "machines is 0"),
+        (lambda: apart(MACHINE, ASKED, -1, 1), "machines is -1"),
+        (lambda: simulate(Scheduler(PageManager(9), 1), ASKED, lambda _: math.nan), "a step takes nan"),
+        (lambda: simulate(Scheduler(PageManager(9), 1), [(math.nan, ASKED[0][1])], len), "arrives at nan"),
     ]
-    for call, told in calls:
-        with pytest.raises(ValueError, match=told):
+    for call, message in calls:
+        with pytest.raises(ValueError, match=message):
             call()
     assert plans(scheduler, 4) == [[("a", 2)], [("a", 1)], [("a", 1)], []]
     scheduler.add(Request("a", [1] * 9, 10))  # its id is free again, and 18 tokens are not too many
@@ -271,29 +278,9 @@ def test_how_full_the_pages_were() -> None:
     assert [*reserved.values()] == pytest.approx([1, 1200 / 24, 0, 0, 6, 6])
 
 
-MACHINE = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], speed=0.5, link=1e9, slots=4, budget=100)
-ROW = 131_072  # bytes of one token
-ASKED = [(0.0, Request(0, [0] * 3, 2))]
-
-
 def test_a_step_of_a_fleet_is_step_time_at_its_speed() -> None:
     read = 2 * (8_030_261_248 - 128_256 * 4096) + 3 * ROW  # the weights but for the embedding, and three rows
     assert MACHINE.seconds([(1, 1), (1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [
-        (lambda: together(MACHINE, ASKED, 0), "machines is 0"),
-        (lambda: apart(MACHINE, ASKED, -1, 1), "machines is -1"),
-        (lambda: simulate(Scheduler(PageManager(9), 1), ASKED, lambda _: math.nan), "a step takes nan"),
-        (lambda: simulate(Scheduler(PageManager(9), 1), [(math.nan, ASKED[0][1])], len), "arrives at nan"),
-        (lambda: Times(0.0).tpot, "no token has come yet"),
-    ],
-)
-def test_a_fleet_or_a_clock_that_cannot_be(use: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        use()
 
 
 def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:

@@ -44,12 +44,18 @@ def share_of(weights: Mapping[str, Any], config: ModelConfig, rank: int, world: 
     D, width = config.head_dim, config.intermediate_size // world
     q, kv = (slice(heads[0] * D, (heads[-1] + 1) * D) for heads in (queries, kv_heads))
     mlp = slice(rank * width, (rank + 1) * width)
-    made = {"q_proj": q, "k_proj": kv, "v_proj": kv, "gate_proj": mlp, "up_proj": mlp}  # rows: what comes out
+    rows_taken = {
+        "q_proj": q,
+        "k_proj": kv,
+        "v_proj": kv,
+        "gate_proj": mlp,
+        "up_proj": mlp,
+    }  # rows: what comes out
     taken = {"o_proj": q, "down_proj": mlp}  # columns: what goes in
     share = {}
     for name, weight in weights.items():
         part = name.split(".")[-2]
-        share[name] = weight[:, taken[part]] if part in taken else weight[made.get(part, slice(None))]
+        share[name] = weight[:, taken[part]] if part in taken else weight[rows_taken.get(part, slice(None))]
     return share
 
 

@@ -86,8 +86,8 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
             process, pipe = start(rank, *job)
             processes.append(process)
             pipes.append(pipe)
-        said = listen(processes, pipes, deadline)
-        outcomes = [said.get(rank, Outcome(failure="was still running", order=2)) for rank in range(n)]
+        received = listen(processes, pipes, deadline)
+        outcomes = [received.get(rank, Outcome(failure="was still running", order=2)) for rank in range(n)]
     finally:
         del store  # and its port with it: a traceback that somebody keeps would keep both
         for process in processes:
@@ -97,7 +97,7 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
         for pipe in pipes:
             pipe.close()
     if any(outcome.failure for outcome in outcomes):
-        raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: {told(outcomes)}")
+        raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: {describe(outcomes)}")
     return [outcome.value for outcome in outcomes]
 
 
@@ -125,13 +125,13 @@ def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any
         dist.init_process_group("gloo", store=store, rank=rank, world_size=n, timeout=patience)
         task, args = pickle.loads(job)
         dist.barrier()  # all are there: a rank that fails at once would else leave others to look for it
-        said = pickle.dumps(Outcome(task(Wire(), *args)))
+        payload = pickle.dumps(Outcome(task(Wire(), *args)))
         dist.barrier()  # nobody leaves while another may still need it
     except BaseException as error:  # Ctrl-C as well: who started this rank wants to know
         text = AROUND.sub("", str(error))
         order = 3 if LOST.search(text) else 1  # a connection that is lost follows from another's failure
-        said = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {text}", order=order))
-    pipe.send_bytes(said)
+        payload = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {text}", order=order))
+    pipe.send_bytes(payload)
 
 
 def end_with_parent() -> None:
@@ -177,7 +177,7 @@ def died(process: Any) -> Outcome:
     return Outcome(failure=how)
 
 
-def told(outcomes: Sequence[Outcome]) -> str:
+def describe(outcomes: Sequence[Outcome]) -> str:
     """Say in one line how ranks failed, the likeliest cause first."""
     ranks: dict[str, list[int]] = {}
     for rank, outcome in sorted(enumerate(outcomes), key=lambda pair: pair[1].order):

@@ -94,7 +94,7 @@ def typical_word(report: Report, n_words: int) -> list[float]:
 
     Args:
         report: of a rank; a sum takes from when its part is ready until the sum is there.
-        n_words: that it said: as many passes, with equally many sums in each.
+        n_words: of its reply: as many passes, with equally many sums in each.
     """
     n = len(report.sums) // n_words
     begun, over = torch.tensor(report.sums, dtype=torch.float64).T

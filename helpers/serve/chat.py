@@ -58,10 +58,10 @@ class Chat:
     """A conversation; `say` sends a turn.
 
     Args:
-        engine: serves it. It keeps no conversation: what was said is sent again, and found in its pages.
+        engine: serves it. It keeps no conversation: all messages are sent again, and found in its pages.
         template: writes messages as the ids of a prompt.
         messages: what stands before the first turn.
-        edit: changes what is sent; None sends all as it was said.
+        edit: changes what is sent; None sends all unchanged.
 
     Attributes:
         turns: what each took.
@@ -131,9 +131,9 @@ def tools_turned(messages: Messages, turn: int) -> Messages:
 
 
 def summary(messages: Messages) -> Message:
-    """The first three tokens of all that the user said: it changes each turn."""
-    said = (one.tokens[:3] for one in messages if one.role == "user")
-    return Message("system", tuple(token for three in said for token in three), "sum")
+    """The first three tokens of all user messages: it changes each turn."""
+    starts = (one.tokens[:3] for one in messages if one.role == "user")
+    return Message("system", tuple(token for three in starts for token in three), "sum")
 
 
 def summary_first(messages: Messages, turn: int) -> Messages:

@@ -122,9 +122,11 @@ def replies_with(
     seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
     ran: dict[str, list[int]] = {}
     for name, way in [*ways.items()] * turns:
-        made = [speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts]
-        seconds[name].append([second for reply in made if [*reply] for second in reply.seconds[1:]])
-        drafted = [reply.rounds[1:] for reply in made if isinstance(reply, Speculation)]
+        replies = [
+            speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts
+        ]
+        seconds[name].append([second for reply in replies if [*reply] for second in reply.seconds[1:]])
+        drafted = [reply.rounds[1:] for reply in replies if isinstance(reply, Speculation)]
         ran[name] = [1 + one.n_drafted for rounds in drafted for one in rounds]
     found = {}
     for name, turn in seconds.items():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.cache.base import Sizes
-from helpers.model.cache.ragged import Pass, RaggedCache, rows_of
+from helpers.model.cache.ragged import PassLayout, RaggedCache, rows_of
 
 # Of this machine; 64 GiB where the system does not say.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
@@ -102,7 +102,7 @@ class PagedCache(RaggedCache):
         """The pool is laid out."""
         self.k, self.v, self.rows = self.pool.k, self.pool.v, self.pool.rows
 
-    def read(self, layer: int, found: Pass) -> tuple[Tensor, Tensor]:
+    def read(self, layer: int, found: PassLayout) -> tuple[Tensor, Tensor]:
         """Return keys and values of one layer in order, (B, Hkv, S, D): copies."""
         k, v = (rows.index_select(0, found.shown) for rows in self.rows[layer])
         k_shape, v_shape = self.shapes(found.mask.shape[-1])

@@ -16,7 +16,7 @@ from helpers.model.cache.static import StaticCache
 
 
 @dataclass(frozen=True)
-class Pass:
+class PassLayout:
     """Where the rows of one pass of T columns lie; worked out once for all layers.
 
     Attributes:
@@ -88,12 +88,12 @@ class RaggedCache(StaticCache):
             raise ValueError(f"{T} columns came in; expected {max(new)} or more, as expect({new}) has said")
         return new
 
-    def plan(self, T: int) -> Pass:
+    def plan(self, T: int) -> PassLayout:
         """Return where everything of a pass of T columns stands. ValueError if they do not fit."""
         tables = [[*pages] for pages in self.tables]  # as they are now: who owns the pool may change them
         return self.memo((T, self._expected, tables), lambda: self.planned(T))
 
-    def planned(self, T: int) -> Pass:
+    def planned(self, T: int) -> PassLayout:
         """Work out a pass. ValueError if it does not fit."""
         at, slots = self.columns(T), self.slots()
         S = max(length + n for length, n in zip(self.lengths, self.n_new(T), strict=True))
@@ -102,7 +102,7 @@ class RaggedCache(StaticCache):
         if not padded and min(self.lengths) == S - T:  # all alike, as a batch of one is: nothing is looked up
             shown = slots[..., :S]
             to = shown[..., S - T :]
-            return Pass(keys <= at[:, None, :, None], None, to.flatten(), shown.flatten())
+            return PassLayout(keys <= at[:, None, :, None], None, to.flatten(), shown.flatten())
         seen = at.clamp(min=0)  # padding sees the first rows of its sequence: softmax stays finite
         # Behind the end of a shorter sequence stands its newest row again: no row but its own is read.
         to, shown = (
@@ -114,7 +114,7 @@ class RaggedCache(StaticCache):
             stored = at >= torch.tensor(self.lengths, device=self.device)[:, None]
             rows = stored[:, None].expand(-1, slots.shape[1], -1).flatten().nonzero()[:, 0]
             to = to[rows]
-        return Pass(keys <= seen[:, None, :, None], rows, to, shown)
+        return PassLayout(keys <= seen[:, None, :, None], rows, to, shown)
 
     def columns(self, T: int) -> Tensor:
         """Return where T columns stand, (B, T): the newest token last, padding lies before `lengths`."""
@@ -165,7 +165,7 @@ class RaggedCache(StaticCache):
             stored.index_copy_(0, found.to, new if found.new is None else new[found.new])  # (N, D)
         return self.read(layer, found)
 
-    def read(self, layer: int, found: Pass) -> tuple[Tensor, Tensor]:
+    def read(self, layer: int, found: PassLayout) -> tuple[Tensor, Tensor]:
         """Return keys and values of one layer in order, (B, Hkv, S, D): views."""
         S = found.mask.shape[-1]
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]
