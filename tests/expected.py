@@ -9,9 +9,9 @@ from typing import Any
 from helpers.trace import Drop, Part, Pass, Run, Trace, spread
 
 
-def expected(trace: Trace, name: str, index: int, layer: int, sequence: int = 0) -> dict[str, Any]:
-    """What one event shows of a layer and a sequence; keys of dicts are token indices."""
-    moment = Moment(trace, trace.run(name), index, sequence)
+def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
+    """What one event shows of a layer; keys of dicts are token indices."""
+    moment = Moment(trace, trace.run(name), index)
     heads = [head for where, head in trace.recorded if where == layer]
     looks = moment.looks
     return {
@@ -33,27 +33,26 @@ def expected_marks(trace: Trace, name: str, index: int) -> list[list[str]]:
 
 @dataclass
 class Moment:
-    """An event of a run, and what came before it, for one sequence."""
+    """An event of a run, and what came before it."""
 
     trace: Trace
     run: Run
     index: int
-    sequence: int = 0
 
     def __post_init__(self) -> None:
         self.event = self.run.events[self.index]
         self.part = self.part_of(self.event)
         self.live = self.part.queries if self.part else []
-        self.tokens = self.trace.sequences[self.sequence].tokens
+        self.tokens = self.trace.sequences[0].tokens
         self.steps = self.counted(self.run.events[: self.index + 1])
         self.keeps = self.run.cache != "none"
         self.is_training = isinstance(self.event, Pass) and self.event.phase == "training"
 
     def part_of(self, event: Any) -> Part | None:
-        return next((p for p in getattr(event, "parts", []) if p.sequence == self.sequence), None)
+        return event.parts[0] if isinstance(event, Pass) else None
 
     def counted(self, events: list[Any]) -> list[tuple[Pass, Part]]:
-        """The passes among some events in which the sequence ran, training apart."""
+        """The passes among some events training apart."""
         passes = [e for e in events if isinstance(e, Pass) and e.phase != "training"]
         return [(e, part) for e in passes if (part := self.part_of(e))]
 
@@ -109,7 +108,7 @@ class Moment:
         """Tokens whose rows lie in the cache after the event."""
         rows: set[int] = set()
         for event in self.run.events[: self.index + 1]:
-            if isinstance(event, Drop) and event.sequence == self.sequence:
+            if isinstance(event, Drop):
                 rows -= set(spread(event.rows))
             elif part := self.part_of(event):
                 rows |= set(spread(part.written))
@@ -118,7 +117,7 @@ class Moment:
     def row_state(self, token: int) -> str:
         """What happens to a token's row of K and V."""
         event = self.event
-        if isinstance(event, Drop) and event.sequence == self.sequence and token in spread(event.rows):
+        if isinstance(event, Drop) and token in spread(event.rows):
             return "dropped"
         if self.part and token in spread(self.part.written):
             return "written"
@@ -128,7 +127,7 @@ class Moment:
 
     def weights(self, query: int, layer: int, head: int, seen: list[int]) -> list[Any] | None:
         """[key, weight] for each key; None where the trace holds no row."""
-        row = self.trace.weights.get(f"{self.sequence}.{query}.{layer}.{head}")
+        row = self.trace.weights.get(f"0.{query}.{layer}.{head}")
         return None if row is None else [[k, int(w) / 65535] for k, w in zip(seen, row, strict=True)]
 
     def context(self, query: int, layer: int, head: int) -> float | None:

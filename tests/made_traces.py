@@ -1,4 +1,4 @@
-"""Traces made by hand, of what no toy shows: unequal layers and heads, drops, drafts, sequences, sizes."""
+"""Traces made by hand, of what no toy shows: unequal layers and heads, drops, drafts, sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOSTILE = [
     "\n",
 ]
 
-Step = tuple[Any, ...]  # a phase or "drop", and the tokens that run or leave: start, stop; or by sequence
+Step = tuple[Any, ...]  # a phase or "drop", and the tokens that run or leave: start, stop
 
 
 def made(
@@ -42,7 +42,6 @@ def made(
     prompt: int,
     plan: list[Step],
     recorded: dict[int, list[int]],
-    *more: tuple[list[str], int],
     names: list[str] | None = None,
     chosen: dict[int, int] | None = None,
     kv_heads: int = 1,
@@ -55,30 +54,23 @@ def made(
         prompt: how many of them are the prompt.
         plan: the passes of the cached run, and what drops its rows. The plain run has no drops.
         recorded: the heads of each recorded layer; every weight, key and value differs between them.
-        more: texts and prompt of further sequences.
         names: of all heads; None for a model whose heads have none.
         chosen: the token that a query's logits gave, by query; without it the last query's is the next one.
         kv_heads: of several, K and V are not kept, as in the record of a model.
         seed: another one gives other numbers.
     """
-    steps: list[tuple[str, dict[int, Any]]] = []
-    for what, *by in plan:
-        steps.append((what, by[0] if isinstance(by[0], dict) else {0: by}))
-    drafts = {i for what, spans in steps for i in range(*spans.get(0, (0, 0)))[1:] if what == "verify"}
-    sequences = []
-    for words, n in ((texts, prompt), *more):
-        origins = ["prompt" if i < n else "draft" if i in drafts else "generated" for i in range(len(words))]
-        tokens = [Token(text, None, i, origins[i]) for i, text in enumerate(words)]
-        sequences.append(TokenSequence(n, tokens))
+    drafts = {i for what, *span in plan for i in range(*span)[1:] if what == "verify"}
+    origins = ["prompt" if i < prompt else "draft" if i in drafts else "generated" for i in range(len(texts))]
+    tokens = [Token(text, None, i, origins[i]) for i, text in enumerate(texts)]
     n_heads = 1 + max(head for heads in recorded.values() for head in heads)
     model = Model("made", 1 + max(recorded), n_heads, kv_heads, 2, 1, 1.0, names, 8)
     pairs = [(layer, head) for layer, heads in recorded.items() for head in heads]
-    recorder = Recorder(model, [[] for _ in sequences], recorded=pairs)
-    recorder.trace.sequences = sequences
+    recorder = Recorder(model, [[]], recorded=pairs)
+    recorder.trace.sequences = [TokenSequence(prompt, tokens)]
     maker = _Maker(recorder, chosen or {}, np.random.default_rng(seed))
     for run in (("cached", "growing"), ("uncached", "none")):
         recorder.begin_run(*run)
-        maker.run(steps, run[0] == "cached")
+        maker.run(plan, run[0] == "cached")
     if kv_heads > 1:
         recorder.trace.values = None
     return recorder.trace
@@ -89,85 +81,74 @@ class _Maker:
 
     def __init__(self, recorder: Recorder, chosen: dict[int, int], rng: np.random.Generator) -> None:
         self.recorder, self.chosen, self.rng = recorder, chosen, rng
-        self.sequences, model = recorder.trace.sequences, recorder.trace.model
-        self.sees: dict[tuple[int, int], list[int]] = {}
-        self.outs: dict[tuple[int, int], Output] = {}
-        self.q, self.k, self.v = [], [], []  # of each sequence, (layers, heads, tokens, width)
-        for sequence in self.sequences:
-            L, T = model.n_layers, len(sequence.tokens)
-            q = rng.normal(size=(L, model.n_heads, T, 2))
-            even = np.add.outer(np.arange(model.n_heads), np.arange(T)) % 4 == 0  # the rest is uneven: some
-            self.q.append(np.where(even[..., None], 0, q))  # weights count for nothing
-            self.k.append(rng.permutation(900 * L)[: L * model.n_kv_heads * T * 2] / 50)
-            self.v.append(rng.permutation(400 * L)[: L * model.n_kv_heads * T] / 4)
-            self.k[-1].shape, self.v[-1].shape = (L, model.n_kv_heads, T, 2), (L, model.n_kv_heads, T, 1)
+        self.sequence, model = recorder.trace.sequences[0], recorder.trace.model
+        self.sees: dict[int, list[int]] = {}
+        self.outs: dict[int, Output] = {}
+        L, T, Hkv = model.n_layers, len(self.sequence.tokens), model.n_kv_heads
+        q = rng.normal(size=(L, model.n_heads, T, 2))
+        even = np.add.outer(np.arange(model.n_heads), np.arange(T)) % 4 == 0  # the rest is uneven: some
+        self.q = np.where(even[..., None], 0, q)  # weights count for nothing
+        self.k = (rng.permutation(900 * L)[: L * Hkv * T * 2] / 50).reshape(L, Hkv, T, 2)
+        self.v = (rng.permutation(400 * L)[: L * Hkv * T] / 4).reshape(L, Hkv, T, 1)
         recorder.trace.values = [
-            Values(n, layer, k[layer, 0].tolist(), v[layer, 0].tolist())
-            for n, (k, v) in enumerate(zip(self.k, self.v, strict=True))
-            for layer in range(model.n_layers)
+            Values(0, layer, self.k[layer, 0].tolist(), self.v[layer, 0].tolist()) for layer in range(L)
         ]
 
-    def run(self, steps: list[tuple[str, dict[int, tuple[int, int]]]], cached: bool) -> None:
-        self.rows: dict[int, list[int]] = {n: [] for n in range(len(self.sequences))}
-        for what, spans in steps:
-            tokens = {n: list(range(*span)) for n, span in spans.items()}
+    def run(self, plan: list[Step], cached: bool) -> None:
+        self.rows: list[int] = []
+        for what, *span in plan:
+            tokens = list(range(*span))
             if what != "drop":
                 self.one_pass(what, tokens, cached and what != "training")
             elif cached:
-                self.rows |= {n: [i for i in self.rows[n] if i not in gone] for n, gone in tokens.items()}
+                self.rows = [i for i in self.rows if i not in tokens]
 
     def kept(self, b: int) -> list[int]:
         """The rows that a cache keeps, for the recorder."""
-        return self.rows[self.batch[b]]
+        return self.rows
 
-    def one_pass(self, phase: str, fresh: dict[int, list[int]], keeps: bool) -> None:
-        training, self.batch = phase == "training", [*fresh]
-        columns = {n: [*([] if training else self.rows[n]), *run] for n, run in fresh.items()}
+    def one_pass(self, phase: str, fresh: list[int], keeps: bool) -> None:
+        training = phase == "training"
+        columns = fresh if training else [*self.rows, *fresh]
         tokens = fresh if keeps else columns
-        for n, run in fresh.items():
-            for query in run:
-                self.sees.setdefault((n, query), [i for i in columns[n] if i <= query])
-        self.recorder.open_pass(phase, tokens, self if keeps else None)
+        for query in fresh:
+            self.sees.setdefault(query, [i for i in columns if i <= query])
+        self.recorder.open_pass(phase, {0: tokens}, self if keeps else None)
         for layer in range(self.recorder.trace.model.n_layers):
             self.recorder.attention(**self.attended(layer, tokens, columns))
         if not training:
-            self.rows |= columns
+            self.rows = columns
         self.recorder.close_pass()
-        for part in self.recorder.trace.runs[-1].passes[-1].parts if not training else ():
-            queries = fresh[part.sequence]
-            last = [i for i in queries[-1:] if i >= self.sequences[part.sequence].prompt - 1]
-            heard = [i for i in queries if i in self.chosen] if phase == "verify" else last
-            part.out += [self.out(part.sequence, query) for query in heard]
+        if not training:
+            last = [i for i in fresh[-1:] if i >= self.sequence.prompt - 1]
+            heard = [i for i in fresh if i in self.chosen] if phase == "verify" else last
+            part = self.recorder.trace.runs[-1].passes[-1].parts[0]
+            part.out += [self.out(query) for query in heard]
 
-    def attended(
-        self, layer: int, tokens: dict[int, list[int]], columns: dict[int, list[int]]
-    ) -> dict[str, Any]:
-        """What goes into attention, a sequence's queries at the right, its keys at the left; and contexts."""
-        B, T, S = len(tokens), *(max(map(len, which.values())) for which in (tokens, columns))
-        H, Hkv = self.q[0].shape[1], self.k[0].shape[1]
-        q, k, v = np.zeros((B, H, T, 2)), np.zeros((B, Hkv, S, 2)), np.zeros((B, Hkv, S, 1))
-        mask = np.zeros((B, 1, T, S), bool)
-        for b, (n, run) in enumerate(tokens.items()):
-            first, end = T - len(run), len(columns[n])
-            q[b, :, first:] = self.q[n][layer][:, run]
-            k[b, :, :end], v[b, :, :end] = (x[n][layer][:, columns[n]] for x in (self.k, self.v))
-            mask[b, 0, first:, :end] = [[i in self.sees[n, query] for i in columns[n]] for query in run]
-        keys, values = (np.repeat(x, H // Hkv, axis=1) for x in (k, v))
+    def attended(self, layer: int, tokens: list[int], columns: list[int]) -> dict[str, Any]:
+        """What goes into attention, and contexts."""
+        q, k, v = (
+            self.q[layer][None, :, tokens],
+            self.k[layer][None, :, columns],
+            self.v[layer][None, :, columns],
+        )
+        mask = np.array([[i in self.sees[query] for i in columns] for query in tokens])
+        keys, values = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
         weights = softmax(np.where(mask, q @ keys.swapaxes(-1, -2), -np.inf))
         return {"q": q, "k": k, "v": v, "mask": mask, "output": weights @ values}
 
-    def out(self, n: int, query: int) -> Output:
+    def out(self, query: int) -> Output:
         """Ten candidates in no order of size; the token that follows is the last of them every other time."""
-        if (n, query) not in self.outs:
+        if query not in self.outs:
             follows = self.chosen.get(query, query + 1)
-            text = self.sequences[n].tokens[follows].text
+            text = self.sequence.tokens[follows].text
             words = [text, *(f"other{i}" for i in range(9))][:: 1 if query % 2 else -1]
             logits = self.rng.normal(size=10) * 3
             if query % 2 == 0:
                 logits[words.index(text)] = logits.max() + 1
             top = list(zip(words, logits.tolist(), softmax(logits).tolist(), strict=True))
-            self.outs[n, query] = Output(query, top, follows, ("greedy", "sampled <2>")[query % 2])
-        return self.outs[n, query]
+            self.outs[query] = Output(query, top, follows, ("greedy", "sampled <2>")[query % 2])
+        return self.outs[query]
 
 
 def decodes(start: int, stop: int) -> list[Step]:
@@ -187,15 +168,6 @@ def layers() -> Trace:
     """Two of four layers and one more, with other heads each."""
     plan: list[Step] = [("training", 0, 4), ("prefill", 0, 4), *decodes(4, 7)]
     return made(words(8), 4, plan, {0: [0, 1, 2, 3], 2: [1, 3], 3: [3, 0]}, names=FOUR)
-
-
-def sequences() -> Trace:
-    """Two sequences of unequal length in the passes of one run; rows of the second leave the cache."""
-    plan: list[Step] = [
-        *[("training", 0, 3), ("prefill", 0, 3), ("decode", 3, 4), ("prefill", {1: (0, 5)})],
-        *[("decode", {0: (4, 5), 1: (5, 6)}), ("drop", {1: (0, 2)}), ("decode", {0: (5, 6), 1: (6, 7)})],
-    ]
-    return made(words(7), 3, plan, {0: [0, 1], 1: [0, 1]}, (words(9)[::-1][:8], 5))
 
 
 def of_size(n: int, training: bool = False) -> Callable[[], Trace]:
@@ -233,7 +205,7 @@ def chunks() -> Trace:
 
 
 UNEQUAL: dict[str, Callable[[], Trace]] = {
-    make.__name__: make for make in (layers, heads, window, drafts, chunks, sequences)
+    make.__name__: make for make in (layers, heads, window, drafts, chunks)
 }
 SIZES: dict[str, Callable[[], Trace]] = {
     f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)
@@ -248,17 +220,16 @@ WALKED: dict[str, Callable[[], Trace]] = {
     "drop": lambda: with_event(DROP, 3),
     "fewer": lambda: with_fewer_passes(),
 }
-Look = tuple[str, int, int, int]  # a run's name, and indices of an event, a layer and a sequence
+Look = tuple[str, int, int]  # a run's name, and indices of an event and a layer
 
 
 def every_look(trace: Trace) -> list[Look]:
     """All that a reader can turn to; of a long text only the passes at both ends."""
     looks = [
-        (run.name, index, layer, sequence)
+        (run.name, index, layer)
         for run in trace.runs
         for index in range(len(run.events))
         for layer in sorted({layer for layer, _ in trace.recorded})
-        for sequence in range(len(trace.sequences))
     ]
     is_long = len(trace.sequences[0].tokens) > 100
     return [look for look in looks if look[1] in (0, len(trace.run(look[0]).events) - 1) or not is_long]

@@ -99,9 +99,9 @@ def test_what_is_walked_could_have_been_recorded(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_the_facts_of_every_pass_are_the_traces(name: str) -> None:
     trace = WALKED[name]()
-    for run, index, layer, sequence in every_look(trace):
+    for run, index, layer in every_look(trace):
         event = trace.run(run).events[index]
-        if sequence or not any(part.sequence == 0 for part in getattr(event, "parts", [])):
+        if isinstance(event, Drop):
             continue
         want, moment = expected(trace, run, index, layer), Moment(trace, trace.run(run), index, layer)
         size = len(want["marks"])
@@ -146,7 +146,7 @@ def test_the_numbers_beneath_are_counted(name: str) -> None:
     for title, *counts, said in rows:
         run = next(run for run in trace.runs if (run.cache == "none") == title.endswith("no cache"))
         event = next(e for e in run.passes if title.lower().startswith(pass_name(run, e)))
-        part = next(part for part in event.parts if part.sequence == 0)
+        part = event.parts[0]
         rows_read = sum(stop - start for start, stop in part.read)
         want = [event.counts["positions"], event.counts["pairs"], rows_read, part.kept[1]]
         assert counts == [f"{n:,}" for n in want]
@@ -236,12 +236,11 @@ def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
 
 
 def test_what_stands_beneath_a_picture(run: Trace, hostile: Trace) -> None:
-    for trace in (run, hostile, WALKED["drafts"](), WALKED["sequences"]()):
+    for trace in (run, hostile, WALKED["drafts"]()):
         text = Stepper(trace).still().beneath()
         assert set(re.findall(r"<(\w+)", text)) <= TAGS
         assert not re.search("[\u202a-\u202e\u2066-\u2069]|var\\(|class=", text)
     assert canvas.png(Stepper(run).still().figure()) == canvas.png(Stepper(record_toy()).still().figure())
-    assert "Shown is the first of 2 sequences" in Stepper(WALKED["sequences"]()).still().numbers
     trace = WALKED["drafts"]()
     drop = next(event for event in trace.runs[0].events if isinstance(event, Drop))
     said = f"<p>{html.escape(drop.say)}</p><p>Drafts accepted: 1 of 3.</p>"

@@ -270,7 +270,7 @@ def _in_words(board: Board) -> str:
 
 def _beside(moments: list[Moment], shares: bool) -> list[str]:
     """Events next to these passes that are none, what became of drafts, and what the table leaves open."""
-    main, n_sequences = moments[0].run, len(moments[0].trace.sequences)
+    main = moments[0].run
     beside = {moment.index + step for moment in moments if moment.run is main for step in (-1, 1)}
     said = [event.say for n, event in enumerate(main.events) if n in beside and not isinstance(event, Pass)]
     for moment in moments:
@@ -280,9 +280,4 @@ def _beside(moments: list[Moment], shares: bool) -> list[str]:
     hows = dict.fromkeys(out.how for moment in moments for out in moment.part.out if out.how != "greedy")
     if shares and hows:
         said.append(f"Chosen: {'; '.join(hows)}. The percentages are those before these settings.")
-    if n_sequences > 1:
-        said.append(
-            f"Shown is the first of {n_sequences} sequences, with its rows; tokens run and pairs are counted "
-            "over all."
-        )
     return said

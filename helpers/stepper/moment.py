@@ -11,7 +11,7 @@ COLUMNS = 7  # of a longer text the last ones
 
 
 class Moment:
-    """A pass, and what came before it, of the first sequence.
+    """A pass, and what came before it.
 
     Attributes:
         columns: the tokens that are shown, by index.
@@ -47,7 +47,7 @@ class Moment:
         self.seen: dict[int, list[int]] = {}
         self.stored: set[int] = set()
         for event in self.run.events[: self.index + 1]:
-            if isinstance(event, Drop) and event.sequence == 0:
+            if isinstance(event, Drop):
                 self.stored -= set(spread(event.rows))
             part = part_of(event)
             if part is None or part.target is not None:  # training is a reference
@@ -100,7 +100,7 @@ class Moment:
 
     def contents(self) -> tuple[list[list[float]] | None, list[list[float]] | None]:
         """K and V of this layer by token, as far as the trace holds them."""
-        mine = (v for v in self.trace.values or [] if (v.sequence, v.layer) == (0, self.layer))
+        mine = (v for v in self.trace.values or [] if v.layer == self.layer)
         found = next(mine, None)
         return (found.k, found.v) if found else (None, None)
 
@@ -150,9 +150,8 @@ def names(run: Run) -> list[str]:
 
 
 def part_of(event: Pass | Drop) -> Part | None:
-    """The part of the first sequence, the one that is shown; None of a pass without it, and of no pass."""
-    parts = event.parts if isinstance(event, Pass) else []
-    return next((part for part in parts if part.sequence == 0), None)
+    """The part of a pass; None of a drop."""
+    return event.parts[0] if isinstance(event, Pass) else None
 
 
 def chosen(trace: Trace, start: int, uncached: bool = True) -> list[tuple[Run, int]]:

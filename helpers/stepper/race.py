@@ -118,7 +118,7 @@ class _Lane:
         for step in self.steps:
             self.ends.append(self.ends[-1] + step.counts["positions"])
             self.again += sum(len(spread(part.repeated)) for part in step.parts)
-            outs = (out for part in step.parts if part.sequence == 0 for out in part.out)
+            outs = step.parts[0].out
             self.words += [(self.end, out.chosen) for out in outs]
 
     @property

@@ -47,8 +47,8 @@ READ = """() => {
   const states = ['present', 'emitted', 'absent'], origins = ['prompt', 'generated', 'draft'];
   const fates = ['accepted', 'rejected'];
   return {
-    at: ['event', 'cache', 'layer', 'head', 'sequence'].map((name) => root.dataset[name]),
-    pressed: ['KV cache', 'Layer', 'Head', 'Sequence'].map(pressed),
+    at: ['event', 'cache', 'layer', 'head'].map((name) => root.dataset[name]),
+    pressed: ['KV cache', 'Layer', 'Head'].map(pressed),
     rail: all('.wid-rail [aria-current]', (node) => node.getAttribute('aria-label')),
     slider: root.querySelector('[aria-label="Pass"]').getAttribute('aria-valuetext'),
     heads: keyed('h').map(([, n]) => [text(n.firstChild), text(n.lastChild), has(n, ...states),
@@ -109,8 +109,7 @@ WALK = f"""(steps) => {{
     list.selectedIndex = options.indexOf(option);
     list.dispatchEvent(new Event('change'));
   }};
-  return steps.map(({{ cache, event, layer, sequence, head, row }}) => {{
-    pick('Sequence', String(sequence + 1));
+  return steps.map(({{ cache, event, layer, head, row }}) => {{
     pick('KV cache', cache);
     pick('Layer', String(layer + 1));
     const slider = root.querySelector('[aria-label="Pass"]');
@@ -157,7 +156,7 @@ def worked_out(trace: Trace, looks: list[Look]) -> list[dict[str, Any]]:
 def walk(page: Page, trace: Trace, looks: list[Look], many: int = 1) -> None:
     """Turn the page to each look, with every head and every line, and hold it against what it has to show."""
     for look, want in zip(looks, worked_out(trace, looks), strict=True):
-        name, index, layer, sequence = look
+        name, index, layer = look
         names = dict(zip(want["heads"], want["names"], strict=True))
         if not trace.model.head_names:
             names = {head: str(head + 1) for head in names}
@@ -167,7 +166,6 @@ def walk(page: Page, trace: Trace, looks: list[Look], many: int = 1) -> None:
                 "cache": "off" if trace.run(name).cache == "none" else "on",
                 "event": index,
                 "layer": layer,
-                "sequence": sequence,
                 "head": names.get(view["head"], "mean"),
                 "row": view["row"],
             }
@@ -186,18 +184,17 @@ def check(
     step: dict[str, Any],
 ) -> None:
     """What the page shows at a state is what it has to."""
-    name, index, layer, sequence = look
+    name, index, layer = look
     run, columns = trace.run(name), want["columns"]
     recorded = trace.recorded
     has = [
         len(trace.runs) > 1,
         *(len({pair[k] for pair in recorded}) > 1 for k in (0, 1)),
-        len(trace.sequences) > 1,
     ]
-    pressed = [step["cache"], str(layer + 1), step["head"], str(sequence + 1)]
+    pressed = [step["cache"], str(layer + 1), step["head"]]
     where = (look, seen["head"], seen["row"])
     head = "mean" if seen["head"] is None else str(seen["head"])
-    assert shown["at"] == [str(index), step["cache"], str(layer), head, str(sequence)], where
+    assert shown["at"] == [str(index), step["cache"], str(layer), head], where
     assert shown["pressed"] == [said if there else None for said, there in zip(pressed, has, strict=True)]
     assert shown["rail"] == [want["pass"]]
     assert shown["slider"] == f"{want['pass']}, {index + 1} of {len(run.events)}"
@@ -210,7 +207,7 @@ def check(
     assert shown["drawer"] == [edge, name if keeps else "no cache: made, used, dropped"]
     if columns < DENSE:
         check_grid(shown, want, seen, columns)
-        check_rows(shown, trace, want, layer, sequence)
+        check_rows(shown, trace, want, layer)
         check_paints(shown, want)
     check_lines(shown, want, seen, columns)
     check_beside(shown, trace, want, seen)
@@ -284,9 +281,9 @@ def check_paints(shown: dict[str, Any], want: dict[str, Any]) -> None:
         assert NAMES[colour] == ("ink" if origin == "prompt" else "gen")
 
 
-def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer: int, sequence: int) -> None:
+def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer: int) -> None:
     """K and V: what happens to each row, and what stands in it."""
-    kept = next((v for v in trace.values or [] if (v.layer, v.sequence) == (layer, sequence)), None)
+    kept = next((v for v in trace.values or [] if v.layer == layer), None)
     for kind in "kv":
         for j, (state, text) in enumerate(shown[kind]):
             assert state == want["rows"][j], (kind, j)
@@ -371,12 +368,10 @@ def check_work(shown: dict[str, Any], trace: Trace, want: dict[str, Any]) -> Non
         assert said == f"{done:,}{of}" + (f", {avoided:,} avoided" if avoided > 0 else "")
         lengths = [done, avoided] if avoided > 0 else [done]
         assert widths == pytest.approx([100 * n / bar["scale"] for n in lengths], abs=0.01)
-    many = len(trace.sequences)
-    over = f" over all {many} sequences" if many > 1 else ""
     so_far, without = work["soFar"], work["soFarWithout"]
     more = f" with the cache, {without:,} without" if without and without > so_far else ""
-    assert shown["foot"].endswith(f"tokens run so far{over}: {so_far:,}{more}")
-    assert f"one head and layer{over}; outlined" in shown["foot"]
+    assert shown["foot"].endswith(f"tokens run so far: {so_far:,}{more}")
+    assert "one head and layer; outlined" in shown["foot"]
     assert f"rows stored {work['stored']:,}" in shown["foot"]
 
 

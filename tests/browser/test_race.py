@@ -27,7 +27,7 @@ RACED: dict[str, Callable[[], Trace]] = {
     "drop": lambda: with_event(DROP, 3),
     "fewer": with_fewer_passes,
     "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
-    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts", "sequences")},
+    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts")},
     "128 tokens": SIZES["n128"],
 }
 READ = """() => ({
@@ -96,7 +96,7 @@ def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
     done = [step for step, end in zip(run.steps, ends, strict=True) if end <= t]
     tokens = trace.sequences[0].tokens
     counts = [sum(step.counts[name] for step in done) for name in ("positions", "pairs")]
-    outs = [out for step in done for part in step.parts if part.sequence == 0 for out in part.out]
+    outs = [out for step in done for out in step.parts[0].out]
     return counts, [clipped(tokens[out.chosen].text, 24) for out in outs]
 
 

@@ -100,7 +100,7 @@ def test_every_state_shows_the_trace(open_page: Open, name: str) -> None:
     walk(open_page(trace, width=1500, start=0), trace, every_look(trace))
 
 
-@pytest.mark.parametrize("name", ["layers", "heads", "sequences"])
+@pytest.mark.parametrize("name", ["layers", "heads"])
 def test_a_narrow_board_shows_it_too(open_page: Open, name: str) -> None:
     trace = WALKED[name]()
     walk(open_page(trace, width=400, start=0), trace, every_look(trace)[::2], many=3)
@@ -370,15 +370,6 @@ def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
         assert heads.evaluate_all(disabled) == [False] * (11 - missing) + [True] * missing
 
 
-def test_another_sequence_has_a_line_of_its_own(open_page: Open) -> None:
-    page = open_page(UNEQUAL["sequences"](), start=5)
-    last = chosen(page)
-    page.locator('[data-token="1"]').click()
-    for number in ("2", "1"):
-        page.get_by_role("group", name="Sequence").get_by_role("button", name=number).click()
-    assert chosen(page) == last
-
-
 def test_what_belongs_together_lights_up(open_page: Open) -> None:
     page = open_page(record_toy(n_layers=2), start=2, width=1240)
     lit = (
@@ -522,14 +513,13 @@ def test_motion_ends_where_no_motion_ends(open_page: Open) -> None:
     assert read(moving) == read(still)
 
 
-@pytest.mark.parametrize("name", ["layers", "sequences"])
-def test_every_state_has_an_address(open_page: Open, name: str) -> None:
-    trace = UNEQUAL[name]()
+def test_every_state_has_an_address(open_page: Open) -> None:
+    trace = UNEQUAL["layers"]()
     page = open_page(trace, start=1)
     other = open_page(trace, start=1)
     hashes = set()
     for keys in ("", "c", "ArrowRight", "ArrowRight", "ArrowUp", "Home", "End"):
-        for label in ("Layer", "Head", "Sequence"):
+        for label in ("Layer", "Head"):
             for button in page.locator(f'[aria-label="{label}"] button:enabled').all()[1:3]:
                 button.click()
                 if keys:
@@ -553,7 +543,7 @@ def test_every_state_has_an_address(open_page: Open, name: str) -> None:
         ("#layer=2", ["1", "on", "0"], "layer"),
         ("#pass=x&cache=maybe", ["1", "on", "0"], "cache, pass"),
         ("#cache=off&pass", ["1", "off", "0"], "pass"),
-        ("#head=9&sequence=2&line=99", ["1", "on", "0"], "sequence, head, line"),
+        ("#head=9&line=99", ["1", "on", "0"], "head, line"),
         ("#head=<img src=x>&pass=%E0%A4%A", ["1", "on", "0"], "pass, head"),
         ("#unknown=1&pass=3", ["2", "on", "0"], ""),
     ],
@@ -590,7 +580,7 @@ def test_levels_show_what_the_reader_has_met(open_page: Open, level: str) -> Non
 
 
 @pytest.mark.parametrize("zoom", [1, 2])
-@pytest.mark.parametrize("name", ["toy", "long run", "hostile", "heads", "sequences", "n300"])
+@pytest.mark.parametrize("name", ["toy", "long run", "hostile", "heads", "n300"])
 def test_the_page_never_scrolls_sideways(open_page: Open, name: str, zoom: int) -> None:
     trace = record_toy(HOSTILE, numbers=list(range(8))) if name == "hostile" else WALKED[name]()
     page = open_page(trace, width=NARROW_TO_WIDE[0] * zoom)
@@ -609,7 +599,7 @@ def test_the_page_never_scrolls_sideways(open_page: Open, name: str, zoom: int) 
 
 
 @pytest.mark.parametrize("width", [400, 940])
-@pytest.mark.parametrize("name", ["two", "layers", "drafts", "sequences"])
+@pytest.mark.parametrize("name", ["two", "layers", "drafts"])
 def test_controls_stay_where_they_are(open_page: Open, name: str, width: int) -> None:
     """At every pass, with and without the cache, in every layer: buttons, pickers, ribbon and board."""
     trace = WALKED[name]()
@@ -625,7 +615,7 @@ def test_controls_stay_where_they_are(open_page: Open, name: str, width: int) ->
         for _ in range(2):
             root(page).press("c")
             found.add(page.evaluate(boxes))
-        for switch in page.locator("[aria-label=Layer] button, [aria-label=Sequence] button").all():
+        for switch in page.locator("[aria-label=Layer] button").all():
             switch.click()
             found.add(page.evaluate(boxes))
         root(page).press("ArrowRight")

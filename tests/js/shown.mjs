@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import VIEW from "../../helpers/stepper/view.json" with { type: "json" };
 import { formatNumber, visibleText } from "../../helpers/stepper/js/format.js";
 import * as states from "../../helpers/stepper/js/frame.js";
-import { headName, headsOf, readSequences } from "../../helpers/stepper/js/trace.js";
+import { headName, headsOf, readTrace } from "../../helpers/stepper/js/trace.js";
 import * as words from "../../helpers/stepper/js/words.js";
 
 const ALL = new Set(["contexts", "targets", "prediction", "ledger", "weights"]);
@@ -97,10 +97,10 @@ export function shownAt(record, event, cached, layer) {
 
 if (process.argv[1] === import.meta.filename || process.argv[1]?.endsWith("shown.mjs")) {
   const data = JSON.parse(readFileSync(process.argv[2], "utf8"));
-  const records = readSequences(data);
-  const shown = JSON.parse(readFileSync(0, "utf8")).map(([name, event, layer, sequence]) => {
+  const record = readTrace(data);
+  const shown = JSON.parse(readFileSync(0, "utf8")).map(([name, event, layer]) => {
     const { cache } = data.runs.find((run) => run.name === name);
-    return shownAt(records[sequence], event, cache !== "none", layer);
+    return shownAt(record, event, cache !== "none", layer);
   });
   process.stdout.write(JSON.stringify(shown));
 }

@@ -1,9 +1,9 @@
-// What tests in a browser are held to (shown.mjs) is held here, at every event, layer, sequence, head and line of
+// What tests in a browser are held to (shown.mjs) is held here, at every event, layer, head and line of
 // every trace: the grid, rows and tokens against tests/expected.py, all else against the JSON of the trace itself.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatNumber, formatPercent } from "../../helpers/stepper/js/format.js";
-import { decodeWeights, readSequences } from "../../helpers/stepper/js/trace.js";
+import { decodeWeights, readTrace } from "../../helpers/stepper/js/trace.js";
 import { shownAt } from "./shown.mjs";
 import { load } from "./traces.mjs";
 
@@ -26,33 +26,33 @@ function told(indices, tokens) {
   return ends.map((i) => tokens[i].position);
 }
 
-/** What a run has done up to an event, for one sequence: parts of passes that count, outs, rows that left. */
-function before(data, run, event, sequence) {
+/** What a run has done up to an event, parts of passes that count, outs, rows that left. */
+function before(run, event) {
   const events = run.events.slice(0, event + 1);
   const passes = events.filter((one) => one.op === "pass" && one.phase !== "training");
-  const parts = passes.flatMap((pass) => pass.parts.filter((part) => part.sequence === sequence));
-  const drops = events.filter((one) => one.op === "drop" && one.sequence === sequence);
+  const parts = passes.flatMap((pass) => pass.parts);
+  const drops = events.filter((one) => one.op === "drop");
   const dropped = drops.reduce((sum, drop) => sum + spread(drop.rows).length, 0);
   return { passes, parts, dropped, outs: parts.flatMap((part) => part.out) };
 }
 
 /** A grid of all columns, with the marks that are expected, and rows of later passes as they are to be. */
-function withThoseToCome(marks, run, event, sequence, size) {
+function withThoseToCome(marks, run, event, size) {
   const grid = Array.from({ length: size }, (_, i) =>
     Array.from({ length: size }, (_, j) => marks[i]?.[j] ?? ""),
   );
-  const ran = new Set(run.events.slice(0, event + 1).flatMap((one) => queriesOf(one, sequence)));
+  const ran = new Set(run.events.slice(0, event + 1).flatMap(queriesOf));
   for (const later of run.events.slice(event + 1))
-    queriesOf(later, sequence).forEach((query, k) => {
-      const [part] = later.parts.filter((one) => one.sequence === sequence);
+    queriesOf(later).forEach((query, k) => {
+      const [part] = later.parts;
       if (!ran.has(query)) for (const j of spread(part.visible[k])) grid[query][j] ||= "-";
       ran.add(query);
     });
   return grid;
 }
 
-function queriesOf(event, sequence) {
-  const part = event.parts?.find((one) => one.sequence === sequence);
+function queriesOf(event) {
+  const part = event.parts?.[0];
   return part ? spread([...part.repeated, ...part.new]).sort((a, b) => a - b) : [];
 }
 
@@ -122,26 +122,21 @@ function checkWeightsInWords(view, weightsOf, names, tokens) {
   });
 }
 
-function checkSentence(shown, data, raw, part, same, tokens, sequence) {
+function checkSentence(shown, raw, part, same, tokens) {
   const { sentence } = shown;
-  if (raw.op === "pass" ? !part : (raw.sequence ?? sequence) !== sequence)
-    return assert.equal(sentence, "Nothing happens to this sequence here: another one has its turn.");
   if (raw.op !== "pass") return assert.equal(sentence, raw.say);
   const pairs = spread(part.visible.flat()).length;
   assert.ok(sentence.includes(`${pairs.toLocaleString("en")} ${pairs === 1 ? "pair" : "pairs"}`), sentence);
-  const many = raw.parts.length;
-  if (many > 1)
-    assert.ok(sentence.startsWith(`${many} sequences run together, ${raw.counts.pairs} pairs in all.`));
   const words = part.out.map((out) => tokens[out.chosen].text);
   if (words.length) assert.ok(sentence.includes(words.at(-1)));
-  const others = same?.parts.find((one) => one.sequence === sequence)?.visible;
+  const others = same?.parts[0].visible;
   const most = others ? spread(others.flat()).length : 0;
   const instead = part.kept[1] > 0 && ["decode", "verify"].includes(raw.phase) && most > pairs;
   assert.equal(sentence.includes(` instead of ${most.toLocaleString("en")}.`), instead, sentence);
   assert.equal(/ instead of /.test(sentence), instead, sentence);
 }
 
-function checkWork(shown, data, run, event, done, part, same, sequence) {
+function checkWork(shown, data, run, event, done, part, same) {
   const raw = run.events[event];
   const [plainRun] = data.runs.filter((one) => one.cache === "none");
   for (const { name, done: counted, total, avoided } of shown.work.bars) {
@@ -244,18 +239,18 @@ function checkView(view, shown, want, weightsOf, values, contextOf, part, tokens
 for (const [name, looks] of Object.entries(load("expected")))
   test(`every look at ${name}`, () => {
     const data = load(name);
-    const records = readSequences(data);
-    for (const [[runName, event, layer, sequence], want] of looks) {
+    const record = readTrace(data);
+    for (const [[runName, event, layer], want] of looks) {
       const run = data.runs.find((one) => one.name === runName);
       const raw = run.events[event];
-      const part = raw.parts?.find((one) => one.sequence === sequence) ?? null;
-      const { tokens, prompt } = data.sequences[sequence];
+      const part = raw.parts?.[0] ?? null;
+      const [{ tokens, prompt }] = data.sequences;
       const plainRun = data.runs.find((one) => one.cache === "none");
       const same = raw.op === "pass" ? twin(run, plainRun, raw) : null;
-      const done = before(data, run, event, sequence);
-      const shown = shownAt(records[sequence], event, run.cache !== "none", layer);
-      assert.deepEqual(shown.live, queriesOf(raw, sequence));
-      assert.deepEqual(shown.marks, withThoseToCome(want.marks, run, event, sequence, shown.columns));
+      const done = before(run, event);
+      const shown = shownAt(record, event, run.cache !== "none", layer);
+      assert.deepEqual(shown.live, queriesOf(raw));
+      assert.deepEqual(shown.marks, withThoseToCome(want.marks, run, event, shown.columns));
       assert.deepEqual(shown.tokens, want.tokens);
       assert.deepEqual(shown.rows, want.rows.slice(0, shown.columns));
       assert.deepEqual(shown.untouched, want.untouched);
@@ -273,16 +268,16 @@ for (const [name, looks] of Object.entries(load("expected")))
         shown.names,
         shown.heads.map((head) => called?.[head] ?? `head ${head + 1}`),
       );
-      checkWork(shown, data, run, event, done, part, same, sequence);
+      checkWork(shown, data, run, event, done, part, same);
       checkLedger(shown, run, event, done, prompt);
-      checkSentence(shown, data, raw, part, run.cache === "none" ? null : same, tokens, sequence);
+      checkSentence(shown, raw, part, run.cache === "none" ? null : same, tokens);
       const looksAt = new Map();
       for (const one of [...done.parts, ...(part ? [part] : [])]) {
         const queries = spread([...one.repeated, ...one.new]).sort((a, b) => a - b);
         queries.forEach((query, k) => looksAt.set(query, spread(one.visible[k])));
       }
       const rowOf = (query, head) => {
-        const text = data.weights.rows[`${sequence}.${query}.${layer}.${head}`];
+        const text = data.weights.rows[`0.${query}.${layer}.${head}`];
         return text === undefined ? null : decodeWeights(text);
       };
       const weightsOf = (query, head) => {
@@ -291,18 +286,16 @@ for (const [name, looks] of Object.entries(load("expected")))
         const mean = (k) => rows.reduce((sum, row) => sum + row[k], 0) / rows.length;
         return looksAt.get(query).map((j, k) => [j, mean(k)]);
       };
-      const kept = (data.values ?? []).find((one) => one.layer === layer && one.sequence === sequence);
+      const kept = (data.values ?? []).find((one) => one.layer === layer);
       const contextOf = (query, head) => {
         const all = [...data.runs[0].events, ...data.runs.at(-1).events].flatMap((one) => one.parts ?? []);
-        const first = all.find((one) => one.sequence === sequence && spread(one.new).includes(query));
+        const first = all.find((one) => spread(one.new).includes(query));
         const numbers = first?.contexts[`${layer}.${head}`]?.[spread(first.new).indexOf(query)];
         return numbers?.length === 1 ? numbers[0] : null;
       };
       const cache = shown.pass === "Training" ? "" : `, cache ${run.cache === "none" ? "off" : "on"}`;
-      const many = data.sequences.length;
-      const which = many > 1 ? `, sequence ${sequence + 1} of ${many}` : "";
       for (const view of shown.views) {
-        assert.equal(view.words[0], `${shown.pass}${cache}${which}.`);
+        assert.equal(view.words[0], `${shown.pass}${cache}.`);
         checkView(view, shown, want, weightsOf, kept?.v ?? null, contextOf, part, tokens);
         checkWords(shown, want, view, tokens);
         checkWeightsInWords(view, weightsOf, new Map(shown.heads.map((h, k) => [h, shown.names[k]])), tokens);

@@ -147,10 +147,8 @@ function workBar({ name, done, total, avoided, scale }) {
  * @param {{ board: Board }} props */
 export function Foot({ board }) {
   const { layout, frame } = board;
-  const { work, record, out } = frame;
-  const { sequences } = record;
+  const { work, out } = frame;
   const next = !layout.next && !layout.narrow && board.has("prediction");
-  const over = sequences > 1 ? fillText(VIEW.labels["over all"], { sequences }) : "";
   const { soFar, soFarWithout, bars, reads, stored } = work;
   const more = (soFarWithout ?? 0) > soFar ? fillText(VIEW.work.without, { soFarWithout }) : "";
   return (
@@ -160,7 +158,7 @@ export function Foot({ board }) {
         <section>
           <h3>
             {`${VIEW.work.title} `}
-            <span>{fillText(VIEW.work.unit, { over })}</span>
+            <span>{VIEW.work.unit}</span>
           </h3>
           <div class="wid-works">{[...bars, ...(board.has("reads") ? [reads] : [])].map(workBar)}</div>
         </section>,
@@ -170,7 +168,7 @@ export function Foot({ board }) {
             {`${VIEW.work.stored} `}
             <b>{stored.toLocaleString("en")}</b>
           </p>
-          <p class="soft">{`${fillText(VIEW.work["so far"], { over, soFar })}${more}`}</p>
+          <p class="soft">{`${fillText(VIEW.work["so far"], { soFar })}${more}`}</p>
         </section>,
       ]}
     </div>

@@ -2,7 +2,7 @@
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
 import { fillText } from "./format.js";
-import { counterpart, headName, headsOf, readSequences } from "./trace.js";
+import { counterpart, headName, headsOf, readTrace } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { Played } from "./played.jsx";
@@ -36,19 +36,18 @@ export class StepperView extends Played {
 
   /** @param {Element} el @param {import("./schema").Trace} data @param {any} options */
   constructor(el, data, options) {
-    const records = readSequences(data);
+    const record = readTrace(data);
     super(el, options, "stepper", fillText(SAY.label, { model: data.model.name }));
-    this.records = records;
+    this.record = record;
     this.panels = new Set(options.panels);
-    const [record] = records;
     const cached = options.cache && record.withCache !== null;
     const [first] = record.runs; // `start` is an index of its events
     const event = counterpart(first, runOf(record, cached), first.events[options.start]).index;
     /** @type {Machines | null} */
     this.machines = options.machines ?? null;
     const choice = /** @type {Choice} */ (this.machines && choiceAtFirst(this.machines)); // of the cost strip
-    const shown = { layer: options.layer, head: options.head ?? null, row: null, sequence: 0, ahead: false };
-    /** @type {Look & Choice & { sequence: number }} */
+    const shown = { layer: options.layer, head: options.head ?? null, row: null, ahead: false };
+    /** @type {Look & Choice} */
     this.view = { event, cached, ...shown, ...choice };
     this.atFirst = this.state();
     this.longest = this.longestSentence();
@@ -62,7 +61,7 @@ export class StepperView extends Played {
 
   /** All counted from 1; what is as at first is not told. */
   state() {
-    const { event, cached, layer, head, row, sequence, ahead } = this.view;
+    const { event, cached, layer, head, row, ahead } = this.view;
     /** @type {Record<string, string | number | null>} */
     const told = {
       pass: event + 1,
@@ -70,7 +69,6 @@ export class StepperView extends Played {
       layer: layer + 1,
       head: head === null ? "mean" : head + 1,
       line: row === null ? null : row + 1,
-      sequence: sequence + 1,
       mask: ahead ? "off" : "on",
       ...(this.machines && toldChoice(this.view, this.machines)),
     };
@@ -80,7 +78,7 @@ export class StepperView extends Played {
 
   /** Go where an address says, or as near as there is. @param {Map<string, string>} values */
   goTo(values) {
-    const { atFirst } = this;
+    const { atFirst, record } = this;
     /** @type {string[]} */
     const wrong = [];
     /** @param {string} name @param {number[]} indices @param {any} otherwise @returns {any} */
@@ -99,8 +97,6 @@ export class StepperView extends Played {
       if (told !== undefined && !knows) wrong.push(name);
       return (knows ? told : atFirst[name]) === "on";
     };
-    const sequence = nearestOf("sequence", [...this.records.keys()], atFirst.sequence);
-    const record = this.records[sequence];
     const cached = isOn("cache", { on: record.withCache, off: record.withoutCache });
     const ahead = !isOn("mask", { on: true, off: this.panels.has("mask") });
     const run = runOf(record, cached);
@@ -112,13 +108,9 @@ export class StepperView extends Played {
     const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
     const row = there.length ? nearestOf("line", there, null) : null;
     const choice = this.machines && choiceFrom(values, this.machines, wrong);
-    this.change({ cached, sequence });
+    this.change({ cached });
     this.change({ event, layer, head, row, ahead, ...choice });
     return wrong;
-  }
-
-  get record() {
-    return this.records[this.view.sequence];
   }
 
   get run() {
@@ -138,14 +130,13 @@ export class StepperView extends Played {
 
   /** Of a dozen passes of each run: the sentence's place is as high. */
   longestSentence() {
-    const said = this.records.flatMap((record) =>
-      [true, false].flatMap((cached) => {
-        const many = runOf(record, cached).events.length;
-        const every = Math.ceil(many / 12);
-        const some = [...Array(many).keys()].filter((i) => i < 3 || i >= many - 2 || (i - 3) % every === 0);
-        return some.map((event) => sentenceOf(frameOf(record, { ...this.view, event, cached })));
-      }),
-    );
+    const { record } = this;
+    const said = [true, false].flatMap((cached) => {
+      const many = runOf(record, cached).events.length;
+      const every = Math.ceil(many / 12);
+      const some = [...Array(many).keys()].filter((i) => i < 3 || i >= many - 2 || (i - 3) % every === 0);
+      return some.map((event) => sentenceOf(frameOf(record, { ...this.view, event, cached })));
+    });
     return said.reduce((a, b) => (plainSentence(b).length > plainSentence(a).length ? b : a));
   }
 
@@ -194,11 +185,10 @@ export class StepperView extends Played {
   change(wanted) {
     const before = this.view;
     const next = { ...before, ...wanted };
-    const sameRun = next.cached === before.cached && next.sequence === before.sequence;
-    if (next.cached !== before.cached) next.event = this.crossOver(next.cached);
+    const sameRun = next.cached === before.cached;
+    if (!sameRun) next.event = this.crossOver(next.cached);
     else next.event = Math.max(0, Math.min(this.last, next.event));
-    const moved = next.event !== before.event && next.cached === before.cached;
-    if ((moved || next.sequence !== before.sequence) && !("row" in wanted)) {
+    if (sameRun && next.event !== before.event && !("row" in wanted)) {
       next.row = null;
       this.columnStart = null;
     }
@@ -234,9 +224,9 @@ export class StepperView extends Played {
     const theme = this.colours();
     const frame = (this.frame = frameOf(this.record, view));
     this.said = { sentence: sentenceOf(frame), words: describe(frame, this.panels) };
-    const { event, layer, sequence } = view;
+    const { event, layer } = view;
     const [cache, mask] = [frame.run.keeps, !view.ahead].map((on) => (on ? "on" : "off"));
-    Object.assign(root.dataset, { event, cache, layer, head: frame.head ?? "mean", sequence, mask });
+    Object.assign(root.dataset, { event, cache, layer, head: frame.head ?? "mean", mask });
     this.board.lay(frame, this.width, this.columnStart);
     super.draw();
     this.board.paint(root, theme);
@@ -264,7 +254,7 @@ export class StepperView extends Played {
           {ahead}
         </p>
         {board.template()}
-        <BoardLegend board={board} columns={this.records[0].columns} />
+        <BoardLegend board={board} columns={this.record.columns} />
         <p class="wid-readout soft" hidden={!withWeights}>
           {(about && pointedAt(about, frame)) || VIEW.labels.point}
         </p>
@@ -337,7 +327,7 @@ export class StepperView extends Played {
     /** @param {number | null} head */
     const nameOf = (head) =>
       head === null || record.model.head_names ? headName(record, head) : String(head + 1);
-    const [layer, head, sequence, cache, mask] = SAY.switches;
+    const [layer, head, cache, mask] = SAY.switches;
     const onOff = (/** @type {unknown} */ there) => (there ? SAY["on or off"] : []);
     const switches = [
       {
@@ -348,10 +338,6 @@ export class StepperView extends Played {
         ...{ label: head, names: heads.map(nameOf), chosen: heads.indexOf(this.frame.head) },
         choose: (/** @type {number} */ i) => this.change({ head: heads[i] }),
         allowed: (/** @type {number} */ i) => heads[i] === null || there.includes(heads[i]),
-      },
-      {
-        ...{ label: sequence, names: this.records.map((_, i) => String(i + 1)), chosen: view.sequence },
-        choose: (/** @type {number} */ i) => this.change({ sequence: i }),
       },
       {
         ...{

@@ -1,7 +1,7 @@
 // Reads the record. Everything here is looked up or counted in the trace; nothing is computed from a formula.
 import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
-/** @import { Part, Ranges, Trace } from "./schema" */
+/** @import { Ranges, Trace } from "./schema" */
 /** @import { Event, Run, TraceRecord } from "./types" */
 
 const FORMAT = "watch-it-decode-trace";
@@ -61,22 +61,14 @@ function nameEvents(events) {
 
 const NO_PART = { queries: [], visible: new Map(), there: [], part: null, counts: null };
 
-/** @param {Event["raw"]} event @param {number} sequence */
-function readPass(event, sequence) {
-  const part = event.parts?.find((p) => p.sequence === sequence);
+/** @param {Event["raw"]} event */
+function readPass(event) {
+  const part = event.parts?.[0];
   if (!part) return NO_PART;
   const queries = spread(union(part.repeated, part.new));
   const visible = new Map(queries.map((query, k) => [query, part.visible[k]]));
   const there = union(union(part.read, part.written), union(part.new, part.repeated));
-  return { queries, visible, there, part, counts: countsOf(event, part) };
-}
-
-/** Counts of one sequence: those of the pass where it runs alone, else as its part of the pass has them.
- * @param {Event["raw"]} event @param {Part} part */
-function countsOf(event, part) {
-  if (event.parts.length === 1) return event.counts;
-  const positions = part.visible.length;
-  return { positions, pairs: sizeOf(part.visible.flat()), kv_rows: positions, rows_read: sizeOf(part.read) };
+  return { queries, visible, there, part, counts: event.counts };
 }
 
 /** @param {Run["history"]} history @param {Event} pass */
@@ -109,8 +101,8 @@ export function counterpart(from, to, event) {
   return earlier.map((e) => samePass(to, e)).find((e) => e) ?? to.events[0];
 }
 
-/** @param {Trace["runs"][number]} run @param {number} sequence @returns {Run} */
-function readRun(run, sequence) {
+/** @param {Trace["runs"][number]} run @returns {Run} */
+function readRun(run) {
   const raws = /** @type {Event["raw"][]} */ (run.events);
   const names = nameEvents(raws);
   const history = new Map();
@@ -120,14 +112,14 @@ function readRun(run, sequence) {
   let stored = [];
   let dropped = 0;
   const events = raws.map((raw, index) => {
-    const event = /** @type {Event} */ ({ raw, op: raw.op, ...names[index], ...readPass(raw, sequence) });
+    const event = /** @type {Event} */ ({ raw, op: raw.op, ...names[index], ...readPass(raw) });
     event.counted = raw.op === "pass" && raw.phase !== "training";
     if (event.counted) {
       noteHistory(history, event);
       for (const query of event.queries) if (!firstRunAt.has(query)) firstRunAt.set(query, index);
       for (const out of event.part?.out ?? []) chosenAt.set(out.chosen, index);
     }
-    event.gone = raw.op === "drop" && raw.sequence === sequence ? raw.rows : [];
+    event.gone = raw.op === "drop" ? raw.rows : [];
     dropped += sizeOf(event.gone);
     stored = event.part ? union(stored, event.part.written) : without(stored, event.gone);
     return Object.assign(event, { stored, dropped, emitted: chosenAt.size });
@@ -160,13 +152,13 @@ export function checkFormat({ format, version }, wanted) {
  * of another format or version.
  * @param {Trace} data @returns {TraceRecord}
  */
-export function readTrace(data, sequence = 0) {
+export function readTrace(data) {
   checkFormat(data, FORMAT);
-  const runs = data.runs.map((run) => readRun(run, sequence));
-  const { prompt, tokens } = data.sequences[sequence];
+  const runs = data.runs.map(readRun);
+  const [{ prompt, tokens }] = data.sequences;
   const newest = runs.flatMap((run) => run.events.map(({ queries }) => queries.at(-1) ?? 0));
   return {
-    ...{ model: data.model, sequence, sequences: data.sequences.length, prompt, tokens, runs },
+    ...{ model: data.model, prompt, tokens, runs },
     columns: Math.max(prompt, ...newest.map((query) => query + 1)),
     withCache: runs.find((run) => run.keeps) ?? null,
     withoutCache: runs.find((run) => !run.keeps) ?? null,
@@ -178,12 +170,6 @@ export function readTrace(data, sequence = 0) {
     decoded: new Map(),
     means: new Map(),
   };
-}
-
-/** The record of each sequence; the first is there in every trace. @param {Trace} data */
-export function readSequences(data) {
-  const first = readTrace(data);
-  return data.sequences.map((_, sequence) => (sequence ? readTrace(data, sequence) : first));
 }
 
 /** @param {TraceRecord} record @param {number} layer */
@@ -208,7 +194,7 @@ export function decodeWeights(text) {
 /** Attention weights of one query over the tokens it may look at, or null where they were not recorded.
  * @param {TraceRecord} record @param {number} token @param {number} layer @param {number} head */
 export function weightsOf(record, token, layer, head) {
-  const key = `${record.sequence}.${token}.${layer}.${head}`;
+  const key = `0.${token}.${layer}.${head}`;
   if (!(key in record.weightRows)) return null;
   const weights = record.decoded.get(key) ?? decodeWeights(record.weightRows[key]);
   record.decoded.set(key, weights);
@@ -223,6 +209,6 @@ export function contextOf(record, token, layer, head) {
 /** What stands in K or V of one token, or null.
  * @param {TraceRecord} record @param {"k" | "v"} kind @param {number} token @param {number} layer */
 export function contentOf(record, kind, token, layer) {
-  const kept = record.values.find((v) => v.layer === layer && v.sequence === record.sequence);
+  const kept = record.values.find((v) => v.layer === layer);
   return kept?.[kind]?.[token] ?? null;
 }

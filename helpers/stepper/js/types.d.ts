@@ -5,9 +5,9 @@ import type { Model, Output, Part, Pass, Ranges, Token, Values } from "./schema"
 export type Parts = (string | { token: string })[];
 export type Filled = Record<string, unknown>;
 
-/** An event as read for one sequence; `raw` has the fields of its kind. */
+/** An event as read; `raw` has the fields of its kind. */
 export interface Event {
-  raw: Omit<Pass, "op"> & { op: string; sequence: number; rows: Ranges; why: string; say: string };
+  raw: Omit<Pass, "op"> & { op: string; rows: Ranges; why: string; say: string };
   index: number;
   op: string;
   phase: string;
@@ -21,7 +21,6 @@ export interface Event {
   /** tokens whose K and V are there */
   there: Ranges;
   part: Part | null;
-  /** of this sequence */
   counts: Record<string, number> | null;
   counted: boolean;
   gone: Ranges;
@@ -44,8 +43,6 @@ export interface Run {
 
 export interface TraceRecord {
   model: Model;
-  sequence: number;
-  sequences: number;
   prompt: number;
   tokens: Token[];
   columns: number;
@@ -61,7 +58,7 @@ export interface TraceRecord {
   means: Map<string, Float64Array | null>;
 }
 
-/** What is looked at: `event` and `sequence` are indices, `row` a token, head null the mean of all. */
+/** What is looked at: `event` is an index, `row` a token, head null the mean of all. */
 export interface Look {
   event: number;
   cached: boolean;

@@ -17,7 +17,7 @@ function inOne(...sentences) {
   return sentences.filter((parts) => parts.length).flatMap((parts, i) => (i ? [" ", ...parts] : parts));
 }
 
-/** What a pass that runs tokens of this sequence has. @param {Frame} frame */
+/** What a pass has. @param {Frame} frame */
 function ranIn({ event }) {
   return /** @type {{ part: Part, counts: Record<string, number> }} */ (event);
 }
@@ -114,20 +114,15 @@ function sameWord({ event, other, record }) {
   return word === others;
 }
 
-/** One sentence or three on what this pass does and what it costs; of several sequences, what this one does.
+/** One sentence or three on what this pass does and what it costs.
  * @param {Frame} frame @returns {Parts} */
 export function sentenceOf(frame) {
-  const { event, record } = frame;
+  const { event } = frame;
   const { raw, counts } = event;
-  if (raw.op === "pass" ? !event.part : (raw.sequence ?? record.sequence) !== record.sequence)
-    return say("elsewhere");
   if (raw.op !== "pass") return [raw.say];
-  const sequences = raw.parts.length;
-  const together = say("together", { ...raw.counts, sequences, sequence: record.sequence + 1 });
   const training = counts?.positions === 1 ? "training one" : "training";
   const sayPass = event.phase === "prefill" ? sayPrefill : sayDecode;
-  const said = event.phase === "training" ? say(training, counts ?? {}) : sayPass(frame);
-  return inOne(sequences > 1 ? together : [], said);
+  return event.phase === "training" ? say(training, counts ?? {}) : sayPass(frame);
 }
 
 /** A sentence as one plain string, for reading aloud and for tests. @param {Parts} parts */
@@ -305,8 +300,7 @@ function describeBeside(frame, panels) {
 export function describe(frame, panels = new Set()) {
   const { event, record, run, columns } = frame;
   const cache = event.phase === "training" ? "" : `, cache ${run.keeps ? "on" : "off"}`;
-  const of = record.sequences > 1 ? `, sequence ${record.sequence + 1} of ${record.sequences}` : "";
-  const lines = [`${event.name}${cache}${of}.`];
+  const lines = [`${event.name}${cache}.`];
   let told = event.queries;
   if (told.length > ROWS_SPELLED_OUT) {
     lines.push(`${told.length} rows are scored; each ${lookingAt(event)}. The first and the last:`);
