@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from helpers.cost.models import CARDS, MODELS, Card, PublishedModel
-from helpers.cost.roofline import seconds_at_least
+from helpers.cost.step import step_time
 from helpers.recording.diary import load_diary
 from helpers.stepper import Stepper
-from tests.work_cases import bound_of, work_of_pass
+from tests.work_cases import bound_of
 
 pytestmark = pytest.mark.browser
 
@@ -29,14 +29,14 @@ def strip(page: Page, tmp_path: Path, problems: list[str]) -> Locator:
 
 def says(strip: Locator, model: PublishedModel, card: Card, new: int, before: int, users: int = 1) -> None:
     """Hold the folded line to Python: the least time in milliseconds to three digits, and the bound."""
-    work = work_of_pass(model, new, before, users=users)
+    step = step_time(model, card, before, users, new_tokens=new)
     bound = strip.locator("summary [data-bound]")
-    expect(bound).to_have_attribute("data-bound", bound_of(work, card))
-    expect(bound).to_have_text(BOUNDS[bound_of(work, card)])
+    expect(bound).to_have_attribute("data-bound", bound_of(step))
+    expect(bound).to_have_text(BOUNDS[bound_of(step)])
     told = re.search(r"As (.*) on (.*): at least ([\d.]+) ms", strip.locator("summary").inner_text())
     assert told is not None
     assert told.groups()[:2] == (model.name, card.name)
-    assert float(told[3]) == pytest.approx(1000 * seconds_at_least(work.work, card), rel=5e-3)
+    assert float(told[3]) == pytest.approx(1000 * step.total, rel=5e-3)
 
 
 def test_each_pass_is_bound_as_python_says(strip: Locator, page: Page, problems: list[str]) -> None:

@@ -1,13 +1,7 @@
-// What bounds a pass, in the page against Python, on the grid of tests/work_cases.py.
+// The time of a step, in the page against Python's step_time, on the grid of tests/work_cases.py.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  boundOf,
-  secondsOf,
-  tokensUntilArithmetic,
-  usersThatFit,
-  workOfPass,
-} from "../../helpers/stepper/js/cost.js";
+import { boundOf, stepTime, tokensUntilArithmetic, usersThatFit } from "../../helpers/stepper/js/cost.js";
 import { load } from "./traces.mjs";
 
 const { models, cards, cases, prompts } = load("work");
@@ -16,22 +10,17 @@ const [model, card] = [by(models), by(cards)];
 const near = (got, expected, what) =>
   assert.ok(Math.abs(got - expected) <= 1e-12 * expected, `${what}: ${got}, expected ${expected}`);
 
-test("operations, bytes, bound and least time are Python's", () => {
-  assert.ok(cases.length > 200);
-  const bounds = new Set();
-  for (const { model: name, pass, work, bounds: told } of cases) {
-    const got = workOfPass(model[name], pass);
-    for (const [ours, theirs] of Object.entries({ rowsRead: "rows_read", rowsWritten: "rows_written" }))
-      near(got[ours], work[theirs], `${ours} of ${name}, ${JSON.stringify(pass)}`);
-    for (const part of ["products", "readout", "attention", "weights"])
-      near(got[part], work[part], `${part} of ${name}, ${JSON.stringify(pass)}`);
-    for (const [on, [bound, seconds]] of Object.entries(told)) {
-      assert.equal(boundOf(got, card[on]), bound, `${name} on ${on}, ${JSON.stringify(pass)}`);
-      near(secondsOf(got, card[on]).least, seconds, `${name} on ${on}`);
-      bounds.add(bound);
-    }
+test("each term of a step, its total and its bound are Python's", () => {
+  assert.ok(cases.length > 2000);
+  for (const [name, on, tokens, { new_tokens, weight_bits, row_bits, ...same }, terms, bound] of cases) {
+    const options = { ...same, newTokens: new_tokens, weightBits: weight_bits, rowBits: row_bits };
+    const got = stepTime(model[name], card[on], tokens, options);
+    const what = `${name} on ${on}, ${tokens} tokens, ${JSON.stringify(options)}`;
+    const { rows, weights, attention, products, memory, compute, total } = got;
+    [rows, weights, attention, products, memory, compute, total].forEach((x, i) => near(x, terms[i], what));
+    assert.equal(boundOf(got), bound, what);
   }
-  assert.deepEqual([...bounds].sort(), ["arithmetic", "rows", "weights"]);
+  assert.deepEqual([...new Set(cases.map((one) => one[5]))].sort(), ["arithmetic", "rows", "weights"]);
 });
 
 test("users that fit and the first prompt that is bound by arithmetic are Python's", () => {

@@ -27,16 +27,16 @@ test("three digits and a prefix", () => {
 });
 
 test("more text is a longer prompt, or more rows before the new token", () => {
-  assert.deepEqual(strip.asIf(prefill, 1000, 2), { tokens: 1000, before: 0, users: 2, readouts: 1 });
-  assert.deepEqual(strip.asIf(decode, 1000, 1), { tokens: 1, before: 1000, users: 1, readouts: 1 });
+  assert.deepEqual(strip.asIf(prefill, 1000, 2), { tokens: 1000, before: 0, users: 2, logits: 1 });
+  assert.deepEqual(strip.asIf(decode, 1000, 1), { tokens: 1, before: 1000, users: 1, logits: 1 });
   assert.deepEqual(strip.asIf({ ...decode, keeps: false, tokens: 43, before: 0 }, 100, 1).before, 0);
-  assert.equal(strip.asIf({ ...prefill, phase: "training" }, null, 1).readouts, 23);
-  assert.equal(strip.asIf({ ...decode, phase: "verify", tokens: 4 }, 100, 1).readouts, 4);
+  assert.equal(strip.asIf({ ...prefill, phase: "training" }, null, 1).logits, 23);
+  assert.equal(strip.asIf({ ...decode, phase: "verify", tokens: 4 }, 100, 1).logits, 4);
 });
 
 test("each pass has its lesson, and the bound moves as one steps", () => {
   const said = (ran, ...choice) => strip.insightOf(ran, facts(ran, ...choice));
-  assert.match(said(prefill), /All 23 tokens share .* From 317 tokens on/);
+  assert.match(said(prefill), /All 23 tokens share .* From 318 tokens on/);
   assert.match(said(prefill, 1000), /arithmetic takes 3\.\d times as long .* 98%/);
   assert.match(said(decode), /has a whole reading .* 1\/295/);
   assert.match(said(decode, null, 64), /64 users share .* 1\/4\.\d/);

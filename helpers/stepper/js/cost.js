@@ -1,45 +1,61 @@
-// What bounds a pass, as tests/work_cases.py has it: tests/js/cost.test.mjs holds the two equal. `model` and `card`
-// are lines of Python's tables, with all of their fields.
+// The time of a step, as Python's cost.step_time has it: tests/js/cost.test.mjs holds the two equal. `model` and
+// `card` are lines of Python's tables, with all of their fields.
 
 /** A model of Python's table; `windows` has the window of each layer, null where it sees everything.
  * @typedef {{ name: string, n_heads: number, n_kv_heads: number, head_dim: number, hidden_size: number,
  *   vocab_size: number, tied: boolean, n_parameters: number, n_active: number | null,
  *   experts: [number, number] | null, windows: (number | null)[] }} Model */
 /** @typedef {{ name: string, memory_nbytes: number, flops_per_second: number, bytes_per_second: number }} Card */
-/** Of one pass: tokens that each user runs in it, tokens whose rows lie in the cache, users, tokens with logits.
- * @typedef {{ tokens: number, before?: number, users?: number, readouts?: number }} Pass */
-/** Operations (products, readout, attention) and bytes (weights, rowsRead, rowsWritten) of a pass.
- * @typedef {ReturnType<typeof workOfPass>} Work */
+/** @typedef {ReturnType<typeof stepTime>} StepTime */
 
 const BYTES = 2; // of a number, weight or row
 
 /** @param {number[]} numbers */
 const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 
-/** @param {Model} model @param {Pass} pass */
-export function workOfPass(model, { tokens, before = 0, users = 1, readouts = 1 }) {
+/** Seconds of a step, by term: max(rows, attention) + max(weights, products), or with `overlap`
+ * max(rows + weights, attention + products). `memory` and `compute` are what each of the two adds.
+ * @param {Model} model @param {Card} card @param {number} tokens in the cache of each user
+ * @param {{ users?: number, newTokens?: number, logits?: number, weightBits?: number, rowBits?: number,
+ *   overlap?: boolean }} options `logits`: new tokens of each user that meet the LM head */
+export function stepTime(
+  model,
+  card,
+  tokens,
+  { users = 1, newTokens = 1, logits = 1, weightBits = 16, rowBits = 16, overlap = false } = {},
+) {
   const table = model.vocab_size * model.hidden_size;
   const used = model.n_active ?? model.n_parameters - (model.tied ? 0 : table);
+  /** @param {(window: number) => number} count */
+  const allLayers = (count) => sum(model.windows.map((window) => count(window ?? Infinity)));
+  const kept = allLayers((window) => Math.min(tokens, window) + Math.min(newTokens, window));
+  const pairs = allLayers((window) => pairsOf(window, newTokens, tokens));
   const row = 2 * model.n_kv_heads * model.head_dim;
-  /** @param {(window: number | null) => number} count */
-  const allLayers = (count) => sum(model.windows.map(count));
-  const pairs = allLayers((window) => pairsOf(window, tokens, before));
-  const kept = allLayers((window) => Math.min(before, (window ?? Infinity) - 1));
-  const made = allLayers((window) => Math.min(tokens, window ?? Infinity));
-  return {
-    products: 2 * users * tokens * (used - table),
-    readout: 2 * users * readouts * table,
-    attention: 4 * users * pairs * model.n_heads * model.head_dim,
-    weights: (used + weightsOfOthers(model, users * tokens)) * BYTES,
-    rowsRead: users * kept * row * BYTES,
-    rowsWritten: users * made * row * BYTES,
+  const [bandwidth, compute] = [card.bytes_per_second, card.flops_per_second];
+  const terms = {
+    rows: (users * kept * row * rowBits) / 8 / bandwidth,
+    weights: ((used + weightsOfOthers(model, users * newTokens)) * weightBits) / 8 / bandwidth,
+    attention: (4 * users * pairs * model.n_heads * model.head_dim) / compute,
+    products: (2 * users * (newTokens * (used - table) + logits * table)) / compute,
   };
+  const { rows, weights, attention, products } = terms;
+  const lanes = overlap
+    ? [[rows + weights, attention + products]]
+    : [
+        [rows, attention],
+        [weights, products],
+      ];
+  const parts = {
+    memory: sum(lanes.map(([a, b]) => (a > b ? a : 0))),
+    compute: sum(lanes.map(([a, b]) => (a > b ? 0 : b))),
+  };
+  return { ...terms, ...parts, total: parts.memory + parts.compute };
 }
 
-/** Pairs of a query and a key that it may see, of one head. @param {number | null} window @param {number} tokens
+/** Pairs of a query and a key that it may see, of one head. @param {number} window @param {number} tokens
  * @param {number} before */
 function pairsOf(window, tokens, before) {
-  const most = window ?? before + tokens;
+  const most = Math.min(window, before + tokens);
   const growing = Math.max(0, Math.min(tokens, most - before));
   return growing * before + (growing * (growing + 1)) / 2 + (tokens - growing) * most;
 }
@@ -54,31 +70,17 @@ function weightsOfOthers(model, tokens) {
   return each * (of * (1 - (1 - chosen / of) ** tokens) - chosen);
 }
 
-/** @param {Work} work */
-export const operationsOf = (work) => work.products + work.readout + work.attention;
-
-/** @param {Work} work */
-export const bytesOf = (work) => work.weights + work.rowsRead + work.rowsWritten;
-
-/** Seconds that the arithmetic and the memory take, and the longer of the two. @param {Work} work @param {Card} card */
-export function secondsOf(work, card) {
-  const arithmetic = operationsOf(work) / card.flops_per_second;
-  const memory = bytesOf(work) / card.bytes_per_second;
-  return { arithmetic, memory, least: Math.max(arithmetic, memory) };
-}
-
-/** What takes longest: "arithmetic", or to read the "weights" or the "rows". @param {Work} work @param {Card} card */
-export function boundOf(work, card) {
-  if (operationsOf(work) / bytesOf(work) >= card.flops_per_second / card.bytes_per_second)
-    return "arithmetic";
-  return work.weights >= work.rowsRead + work.rowsWritten ? "weights" : "rows";
+/** What takes longest: "arithmetic", or to read the "weights" or the "rows". @param {StepTime} step */
+export function boundOf({ rows, weights, memory, compute }) {
+  return memory <= compute ? "arithmetic" : weights >= rows ? "weights" : "rows";
 }
 
 /** The shortest prompt whose prefill is bound by arithmetic; null if none of 2¹⁹ tokens is.
  * @param {Model} model @param {Card} card @param {number} users */
 export function tokensUntilArithmetic(model, card, users = 1) {
   /** @param {number} tokens */
-  const reached = (tokens) => boundOf(workOfPass(model, { tokens, users }), card) === "arithmetic";
+  const reached = (tokens) =>
+    boundOf(stepTime(model, card, 0, { users, newTokens: tokens })) === "arithmetic";
   let high = 1;
   while (!reached(high)) if ((high *= 2) > 1e6) return null;
   let low = Math.floor(high / 2);

@@ -1,18 +1,12 @@
 // The cost strip's facts: what would bound this pass if a model and a card of one's choice ran it.
 import VIEW from "../view.json" with { type: "json" };
-import {
-  boundOf,
-  bytesOf,
-  operationsOf,
-  secondsOf,
-  tokensUntilArithmetic,
-  usersThatFit,
-  workOfPass,
-} from "./cost.js";
+import { boundOf, stepTime, tokensUntilArithmetic, usersThatFit } from "./cost.js";
 import { fillText } from "./format.js";
 /** @import { Event, Frame } from "./types" */
 
-/** @typedef {import("./cost.js").Model} Model @typedef {import("./cost.js").Card} Card @typedef {import("./cost.js").Pass} Pass */
+/** @typedef {import("./cost.js").Model} Model @typedef {import("./cost.js").Card} Card*/
+/** Of one pass: tokens that each user runs, tokens in the cache, users, tokens that meet the LM head.
+ * @typedef {{ tokens: number, before: number, users: number, logits: number }} Pass */
 /** What the reader has chosen: indices of the two tables, tokens of text (null: as recorded), users.
  * @typedef {{ model: number, card: number, text: number | null, users: number }} Choice */
 /** What is asked of an event: its phase, whether its run keeps rows, its tokens, and the rows that it read.
@@ -109,28 +103,27 @@ export function formatUnit(x, unit) {
 }
 
 /** The same pass with more text, or as it was: a prompt of so many tokens, or so many rows before the new token.
- * @param {Ran} ran @param {number | null} text @param {number} users @returns {Required<Pass>} */
+ * @param {Ran} ran @param {number | null} text @param {number} users @returns {Pass} */
 export function asIf({ phase, keeps, tokens, before }, text, users) {
   const reads = before > 0 || (keeps && phase === "decode");
   const pass =
     text === null ? { tokens, before } : reads ? { tokens, before: text } : { tokens: text, before: 0 };
   const every = phase === "training" || phase === "verify";
-  return { ...pass, users, readouts: every ? pass.tokens : 1 };
+  return { ...pass, users, logits: every ? pass.tokens : 1 };
 }
 
 /** All that the strip says of a pass. @param {Ran} ran @param {Model} model @param {Card} card @param {Choice} choice */
 export function factsOf(ran, model, card, { text, users }) {
   const pass = asIf(ran, text, users);
-  const work = workOfPass(model, pass);
-  const [operations, bytes, seconds] = [operationsOf(work), bytesOf(work), secondsOf(work, card)];
+  const { before, tokens: newTokens, logits } = pass;
+  const step = stepTime(model, card, before, { users, newTokens, logits });
+  const weights = step.weights * card.bytes_per_second;
+  const rows = step.rows * card.bytes_per_second;
+  const operations = (step.attention + step.products) * card.flops_per_second;
   return {
-    pass,
-    work,
-    seconds,
-    operations,
-    bytes,
-    bound: boundOf(work, card),
-    intensity: operations / bytes,
+    ...{ pass, step, weights, rows, operations },
+    bound: boundOf(step),
+    intensity: operations / (weights + rows),
     ridge: card.flops_per_second / card.bytes_per_second,
     fit: usersThatFit(model, card, pass.before + pass.tokens),
     until: tokensUntilArithmetic(model, card, users),
@@ -139,30 +132,31 @@ export function factsOf(ran, model, card, { text, users }) {
 
 /** @typedef {ReturnType<typeof factsOf>} Facts */
 
-/** Operations, bytes, the least time and the bound. @param {Facts} facts */
-export function workSentence({ work, operations, bytes, seconds, bound }) {
+/** Operations, bytes, the lower bound and what sets it. @param {Facts} facts */
+export function workSentence({ weights, rows, operations, step, bound }) {
   return {
     work: fillText(SAY.work, {
       operations: formatUnit(operations, SAY.operations),
-      bytes: formatUnit(bytes, "B"),
-      weights: formatUnit(work.weights, "B"),
-      rows: formatUnit(work.rowsRead + work.rowsWritten, "B"),
+      bytes: formatUnit(weights + rows, "B"),
+      weights: formatUnit(weights, "B"),
+      rows: formatUnit(rows, "B"),
     }),
-    least: formatUnit(seconds.least, "s"),
+    least: formatUnit(step.total, "s"),
     bound: SAY.bounds[/** @type {keyof typeof SAY.bounds} */ (bound)],
   };
 }
 
 /** What there is to learn from this pass, in a sentence or two. @param {Ran} ran @param {Facts} facts */
-export function insightOf({ phase, keeps }, { pass, work, seconds, operations, bound, until }) {
+export function insightOf({ phase, keeps }, { pass, step, bound, until }) {
   const { tokens, users } = pass;
+  const [memory, arithmetic] = [step.rows + step.weights, step.attention + step.products];
   /** @param {number} a @param {number} b */
   const times = (a, b) => (a / b >= 9.95 ? Math.round(a / b).toLocaleString("en") : (a / b).toFixed(1));
   const values = {
     ...{ tokens, users, until, all: tokens * users },
-    longer: times(seconds.arithmetic, seconds.memory),
-    fewer: times(seconds.memory, seconds.arithmetic),
-    products: `${Math.round((100 * (work.products + work.readout)) / operations)}%`,
+    longer: times(arithmetic, memory),
+    fewer: times(memory, arithmetic),
+    products: `${Math.round((100 * step.products) / arithmetic)}%`,
   };
   /** @param {keyof typeof SAY.insights} name */
   const say = (name) => fillText(SAY.insights[name], values);

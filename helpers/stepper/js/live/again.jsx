@@ -1,6 +1,6 @@
 // Again, without the cache: a guess, then the same words in two lanes on one clock, and how long each of them let wait.
 import VIEW from "../../view.json" with { type: "json" };
-import { secondsOf, workOfPass } from "../cost.js";
+import { stepTime } from "../cost.js";
 import { fill, fillText, runningText } from "../format.js";
 import { Button, Parts, Word } from "../parts.jsx";
 import { formatUnit } from "../strip.js";
@@ -131,7 +131,7 @@ function card({ data, prompt, lane }) {
   const model = compared[compared.length - 1];
   /** @param {number} tokens @param {number} before */
   const least = (tokens, before) =>
-    formatUnit(secondsOf(workOfPass(model, { tokens, before }), card).least, "s");
+    formatUnit(stepTime(model, card, before, { newTokens: tokens }).total, "s");
   return fillText(AGAIN.card, {
     prompt: prompt.length,
     model: model.name,
