@@ -40,11 +40,11 @@ def look(model: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     run = record_model(model, diary.prompt, tokenizer, max_new=1, training=False, uncached=False)
     weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
     with torch.no_grad():
-        chances = model(torch.tensor([tokenizer.encode(diary.prompt)]), last_only=True)[0, -1].softmax(-1)
+        p = model(torch.tensor([tokenizer.encode(diary.prompt)]), last_only=True)[0, -1].softmax(-1)
     said = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
     return {
         "weight": round(float(sum(weights[n] for n, word in enumerate(read) if word == diary.name)), 3),
-        "chance": round(chances[tokenizer.encode(diary.name)[0]].item(), 3),
+        "chance": round(p[tokenizer.encode(diary.name)[0]].item(), 3),
         "right": sum(word == one.name for word, one in zip(said, diaries, strict=True)),
     }
 

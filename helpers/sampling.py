@@ -166,7 +166,7 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
 
     Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
     """
-    if u * q[token] < p[token]:  # with a chance of min(1, p / q)
+    if u * q[token] < p[token]:  # with a probability of min(1, p / q)
         return None
     rest = np.maximum(p - q, 0)
     return rest / rest.sum()

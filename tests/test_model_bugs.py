@@ -286,7 +286,7 @@ def _(old: Any, drafted: Any, chosen: Any) -> list[int]:
     return [*drafted[: len(taken) - len(drafted)], own]
 
 
-EXACT = drafts.test_drawn_replies_have_the_chances_of_the_model
+EXACT = drafts.test_drawn_replies_have_the_model_s_probabilities
 planted(
     "a draft is refused and the token drawn as if none had been", [EXACT], of=sampling.accept_or_resample
 )(lambda old, p, q, token, u: None if old(p, q, token, u) is None else p)

@@ -143,7 +143,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "judged, all taken": lambda: plots.judged(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
     "rounds": lambda: plots.rounds(
-        {"look-up": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
+        {"prompt lookup": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
     ),
     "read once": lambda: plots.read_once({"1 word": (4.0, 0.01), "w" * 20: (4.0, 8.0)}),
     "chosen": lambda: plots.chosen(["The", "w" * 90, "is", "calm", "."], [1, 3]),

@@ -146,7 +146,7 @@ def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
     for stored_look, look_today in zip(lines.looks.values(), lines_today.looks.values(), strict=True):
         assert stored_look == pytest.approx(look_today, abs=2e-3)
     assert lines.logits == pytest.approx(lines_today.logits, abs=2e-3)  # stored in thousandths
-    assert lines.chances == pytest.approx(lines_today.chances, abs=2e-3)
+    assert lines.probabilities == pytest.approx(lines_today.probabilities, abs=2e-3)
 
 
 def drops(trace: Trace) -> list[tuple[int, list[int], str]]:

@@ -1,4 +1,4 @@
-"""Speculative decoding: what is refused, the text of `generate` and its rows, passes, and exact chances."""
+"""Speculative decoding: what is refused, the text of `generate`, its rows, passes, exact probabilities."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_it_says_what_generate_says_and_leaves_the_same_rows(
     [lambda: PromptLookup(1), lambda: EarlyExit(SMALL, 1)],
     ids=["prompt lookup", "first layer"],
 )
-def test_drawn_replies_have_the_chances_of_the_model(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawn_replies_have_the_model_s_probabilities(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way that chance can go, over two rounds of two drafts. Logits come as float32."""
 
     def reply(chance: Chance) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Only valid words: tables beside a kept library, texts that keep their form, chances, drafts, bugs."""
+"""Only valid words: tables beside a kept library, texts that keep their form, probabilities, drafts, bugs."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ def test_only_the_grammar_ends_a_text_and_a_sampler_starts_anew(eos_ids: tuple[i
         valid.write_with_drafts(model, PROMPT, sampler, PromptLookup(), cache)
 
 
-def test_the_mask_word_by_word_gives_other_chances_than_asking_again() -> None:
-    """By enumeration on the toy: each text of two words; and the mask's chances are those that it draws."""
+def test_the_mask_word_by_word_gives_other_probabilities_than_asking_again() -> None:
+    """By enumeration on the toy: each text of two words; the mask draws with its probabilities."""
     words = [i for i, word in enumerate(toy.VOCABULARY) if word != toy.EOS]
     rules: grammar.Rules = {
         "{text}": [("{word}", "{word}", toy.EOS)],

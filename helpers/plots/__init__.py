@@ -4,7 +4,6 @@ from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import four_grids, looked_at, looks, name_weights, picked_and_seen, row_strips
 from helpers.plots.batches import bars, batches, who_looks
 from helpers.plots.caches import caches
-from helpers.plots.chances import chances, targets_and_weights, words_not_said
 from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.drafts import judged, laid_over, read_once, rounds
@@ -17,6 +16,7 @@ from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
+from helpers.plots.probabilities import probabilities, targets_and_weights, words_not_said
 from helpers.plots.same_prompt import hidden_keys, in_blocks, tie
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import fading, kept_rows, variants

@@ -132,11 +132,11 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
 
 
 def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
-    """Draw the chances of the model and of a draft over each other: what both give, and what is left over.
+    """Draw the probabilities of model and draft over each other: what both give, and what is left over.
 
     Args:
-        words: one for each chance.
-        p: the model's chances.
+        words: one for each probability.
+        p: the model's probabilities.
         q: the draft's.
     """
     lines = [(word, a, b, min(a, b)) for word, a, b in zip(words, p, q, strict=True)]

@@ -1,4 +1,4 @@
-"""Figures of texts with a form: its automaton, which words were chosen, drafts, chances in two ways."""
+"""Figures of texts with a form: its automaton, which words were chosen, drafts, probabilities in two ways."""
 
 from __future__ import annotations
 

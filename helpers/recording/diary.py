@@ -41,7 +41,7 @@ class Lines:
     looks: dict[str, list[float]]
 
     @property
-    def chances(self) -> list[float]:
+    def probabilities(self) -> list[float]:
         """The probability that each line gave to the word that does come next, T numbers."""
         targets = [self.vocabulary.index(word) for word in self.words[1:]]
         return [float(p[target]) for p, target in zip(softmax(self.logits), targets, strict=True)]
@@ -72,8 +72,8 @@ def load_lines() -> Lines:
     return Lines(**plain)
 
 
-def chances_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
-    """Return the n likeliest words after the prompt, each with its chance in two passes.
+def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
+    """Return the n likeliest words after the prompt, each with its probability in two passes.
 
     The first ran the prompt alone, as prefill does; the second the whole text, as training does.
     """

@@ -14,7 +14,7 @@ def percent(p: float) -> str:
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
-def chances(words: Sequence[str], given: Sequence[float]) -> Picture:
+def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
     """Draw a text with a bar under each word but the first: how likely the model held it to be.
 
     Args:
@@ -39,8 +39,8 @@ def chances(words: Sequence[str], given: Sequence[float]) -> Picture:
 
     each = [f"{told(word)} {percent(p)}" for word, p in zip(words[1:], given, strict=True)]
     alt = (
-        f"{counted(len(given), 'word')} behind {told(words[0])}, each with the chance in percent that it was "
-        f"given before it came: {', '.join(each)}."
+        f"{counted(len(given), 'word')} behind {told(words[0])}, each with the probability that it was "
+        f"given before it came, in percent: {', '.join(each)}."
     )
     return Picture(draw, alt)
 
@@ -100,7 +100,7 @@ def targets_and_weights(
 def _heads(sheet: Sheet, x: float, top: float) -> None:
     sheet.text(x, top - 46, "training", bold=True)
     sheet.note(x, top - 28, "target, and its")
-    sheet.note(x, top - 12, "chance in %")
+    sheet.note(x, top - 12, "probability, %")
     if not sheet.narrow:
         sheet.text(x + 124, top - 46, "prefill", bold=True)
         sheet.note(x + 124, top - 28, "of the last")
@@ -108,7 +108,7 @@ def _heads(sheet: Sheet, x: float, top: float) -> None:
 
 
 def _target(sheet: Sheet, x: float, y: float, word: str, p: float, *, prefill: bool) -> None:
-    """A line's target with its chance; behind it what prefill uses."""
+    """A line's target with its probability; behind it what prefill uses."""
     used, unused = ("generated fill", "generated"), ("panel", "line")
     fill, edge = used if prefill and sheet.narrow else unused
     width = 62 if sheet.narrow else 72
@@ -129,7 +129,7 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
         n: words.
 
     Returns:
-        A column for each word: it, filled, and the likeliest others, with their chances as bars.
+        A column for each word: it, filled, and the likeliest others, with their probabilities as bars.
     """
     outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:n]]
     said = [trace.sequences[0].tokens[out.chosen].text for out in outs]
@@ -150,7 +150,7 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
     ]
     alt = (
         f"The first {n} words of the reply, {listed([told(word) for word in said])}, each among the "
-        f"likeliest others, with their chances in percent. {'; '.join(told_of)}."
+        f"likeliest others, with their probabilities in percent. {'; '.join(told_of)}."
     )
     return Picture(draw, alt)
 
