@@ -103,12 +103,16 @@ class Ladder:
     said: str = "measured on this machine"
 
     def step(self, way: str) -> StepTime:
-        """Return the lower bound of a step, with the ladder's own prices."""
+        """Return the lower bound of a step, with the ladder's own prices.
+
+        Attention's operations have none: the rate is that of the loop over a matrix.
+        """
         card = Roof(2 * self.rate_of(way), self.speeds[way])  # a number is multiplied, and added
         launch = self.operators[way] * self.start
-        return step_time(
+        step = step_time(
             CONFIGS[self.size], card, TOKENS, weight_bits=bits_of(way), row_bits=32, launch=launch
         )
+        return replace(step, attention=0.0)
 
     def rate_of(self, way: str) -> float:
         """Return the numbers a second that its cores multiply."""
@@ -128,7 +132,7 @@ class Ladder:
         "rest" is what the clock says beyond all that is known.
         """
         step = self.step(way)
-        starts, rows = 1000 * step.launch, 1000 * (step.launch + max(step.rows, step.attention))
+        starts, rows = 1000 * step.launch, 1000 * (step.launch + step.rows)
         spans = {
             "starts": (0.0, starts),
             "reading": (starts, rows + 1000 * step.weights),
