@@ -56,21 +56,21 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
     except (SyntaxError, ValueError, RecursionError):
         words = set(re.findall(r"\w+", source))
         return words, words
-    made = {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
+    result = {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
     used = {one.get_name() for one in table.get_symbols() if one.is_referenced()}
     inner = table.get_children()
     while inner:
         scope = inner.pop()
         inner += scope.get_children()
         used |= {one.get_name() for one in scope.get_symbols() if one.is_global()}
-    return made, used
+    return result, used
 
 
 def needed(cells: Sequence[str], check: str, at: int) -> list[str]:
     """The cells before this one that make what a check uses, and what they use in turn."""
     names, chosen = names_of(check)[1] - {"check"}, set[int]()  # which the check imports itself
     parts = [names_of(cell) for cell in cells[:at]]
-    while more := {n for n, (made, _) in enumerate(parts) if made & names} - chosen:
+    while more := {n for n, (result, _) in enumerate(parts) if result & names} - chosen:
         chosen |= more
         names |= {name for n in more for name in parts[n][1]}
     return [cells[n] for n in sorted(chosen)]

@@ -49,9 +49,11 @@ def drawing(new: int) -> str:
         f'<circle cx="{10 * n + 5}" cy="{10 * N + 9}" r="3" fill="none" stroke="#57606a" stroke-width="1.4"/>'
         for n in range(old)
     )
-    said = f"{new} of {N} tokens run: {sum(query >= old for query, _ in pairs)} pairs; {old} rows from before"
+    sentence = (
+        f"{new} of {N} tokens run: {sum(query >= old for query, _ in pairs)} pairs; {old} rows from before"
+    )
     size = f"0 0 {10 * N} {10 * N + 14}"
-    return f'<svg viewBox="{size}" role="img" aria-label="{said}">{dots}{rings}</svg>'
+    return f'<svg viewBox="{size}" role="img" aria-label="{sentence}">{dots}{rings}</svg>'
 
 
 def inline(text: str) -> str:

@@ -210,11 +210,11 @@ def index(diary: Trace, published: Path | None = None) -> str:
 
 def lighter(trace: Trace) -> Trace:
     """The trace with as many digits as are shown, and without shapes, which are not: 22 kB less to send."""
-    told = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
-    for run in told["runs"]:
+    message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
+    for run in message["runs"]:
         for event in run["events"]:
             event["shapes"] = []
-    return Trace.from_json(json.dumps(told))
+    return Trace.from_json(json.dumps(message))
 
 
 def six_diaries() -> EngineTrace:
@@ -269,22 +269,22 @@ def gallery(diary: Trace) -> dict[str, str]:
         ),
     }
     pages = {}
-    for name, (title, trace, said) in shown.items():
+    for name, (title, trace, output) in shown.items():
         stepper = Stepper(trace, layer=min(layer for layer, _ in trace.recorded))
         pages[name] = build(
-            title, [Section(said, stepper), Section(links=[Link("Gallery", "gallery.html")])], said
+            title, [Section(output, stepper), Section(links=[Link("Gallery", "gallery.html")])], output
         )
-    links = [Link(title, name, said) for name, (title, _, said) in shown.items()]
-    title, said = (
+    links = [Link(title, name, output) for name, (title, _, output) in shown.items()]
+    title, output = (
         "Six diaries, twelve pages",
         "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E begin "
         "alike and share pages. Where no page is free, the youngest is sent back, and comes again.",
     )
     pool = Pool(six_diaries())
     pages["pool.html"] = build(
-        title, [Section(said, pool), Section(links=[Link("Gallery", "gallery.html")])], said
+        title, [Section(output, pool), Section(links=[Link("Gallery", "gallery.html")])], output
     )
-    links.append(Link(title, "pool.html", said))
+    links.append(Link(title, "pool.html", output))
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
     return {**pages, "gallery.html": build("Gallery", [Section("Four runs.", links=[*links, back])])}
@@ -297,23 +297,23 @@ def museum() -> str:
     outputs = next(cell["outputs"] for cell in book["cells"] if cell["id"] == "c22-poster")
     poster = "".join(next(one["data"]["text/html"] for one in outputs if "text/html" in one["data"]))
     threads = []
-    for n, told in enumerate(rooms.values(), 1):
-        repository, number = told["reported"].replace(" PR", "").split(" #")
-        kind = "pull" if " PR " in told["reported"] else "issues"
+    for n, message in enumerate(rooms.values(), 1):
+        repository, number = message["reported"].replace(" PR", "").split(" #")
+        kind = "pull" if " PR " in message["reported"] else "issues"
         address = f"https://github.com/{repository}/{kind}/{number}"
-        threads.append(Link(told["reported"], address, f"room {n}: {told['users']}"))
-    told = (
+        threads.append(Link(message["reported"], address, f"room {n}: {message['users']}"))
+    message = (
         "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
         "was none. Each picture compares two runs that were made to say the same words, one repaired and one "
         "as it was shipped. A column is a pass, a line a layer; the more ink, the further apart. The ring "
         "marks where they part first."
     )
     book_link = Link("22 The museum of bugs", "notebooks/22_museum.html", "Find the causes yourself.")
-    sections = [Section((told, "POSTER")), Section(links=threads, heading="Reported in", name="threads")]
+    sections = [Section((message, "POSTER")), Section(links=threads, heading="Reported in", name="threads")]
     sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
     dark = f"<style>@media (prefers-color-scheme:dark){{body .wid-figure{{{THEMES[1]}}}}}</style>"
     shown = f'<div class="jp-OutputArea-child">{poster}{dark}</div>'  # as a notebook's page shows it
-    return build("Fingerprints", sections, told).replace("<p>POSTER</p>", shown)
+    return build("Fingerprints", sections, message).replace("<p>POSTER</p>", shown)
 
 
 def led_on() -> dict[str, str]:

@@ -131,9 +131,9 @@ def sheet(name: str, parts: Parts, solved: bool) -> str:
 
 def sheets() -> dict[str, str]:
     """Both sheets, blank and with answers, by file name."""
-    made = {"memory": memory(), "slots": slots()}
+    result = {"memory": memory(), "slots": slots()}
     return {
         f"{name}{'-answers' if solved else ''}.html": sheet(name, parts, solved)
-        for name, parts in made.items()
+        for name, parts in result.items()
         for solved in (False, True)
     }

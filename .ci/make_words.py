@@ -123,9 +123,9 @@ def book(folder: Path) -> NotebookNode:
     """The page as a notebook: it opens in JupyterLab, on GitHub and on the site."""
     new = nbformat.v4
     cells = [new.new_markdown_cell(text, id=f"words-{n:02}") for n, text in enumerate(tables(bold(folder)))]
-    made = new.new_notebook(cells=cells)
-    settle(made)
-    return made
+    result = new.new_notebook(cells=cells)
+    settle(result)
+    return result
 
 
 def main() -> None:
@@ -134,10 +134,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="change nothing")
-    made = book(PAGE.parent)
+    result = book(PAGE.parent)
     if not parser.parse_args().check:
-        nbformat.write(made, PAGE)
-    elif not PAGE.exists() or nbformat.read(PAGE, as_version=4) != made:
+        nbformat.write(result, PAGE)
+    elif not PAGE.exists() or nbformat.read(PAGE, as_version=4) != result:
         sys.exit("notebooks/words.ipynb is not current: python .ci/make_words.py")
 
 

@@ -92,8 +92,8 @@ def mutations(path: Path, root: Path) -> list[MutationSpec]:
 def annotated(node: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Where a node's annotations stand: (line, column) of beginning and end."""
     for name in ("annotation", "returns"):
-        if isinstance(said := getattr(node, name, None), ast.expr):
-            yield (said.lineno, said.col_offset), (said.end_lineno or 0, said.end_col_offset or 0)
+        if isinstance(output := getattr(node, name, None), ast.expr):
+            yield (output.lineno, output.col_offset), (output.end_lineno or 0, output.end_col_offset or 0)
 
 
 def copy_of_the_project(folder: Path) -> Path:

@@ -60,8 +60,8 @@ def record_lines(trace: Trace) -> Lines:
     vocabulary = [tokenizer.decode([n]) for n in range(tokenizer.vocab_size)]
     replies = {}
     for sampling in OTHERS:
-        said = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
-        replies[str(sampling)] = tokenizer.decode(list(said))
+        output_ids = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
+        replies[str(sampling)] = tokenizer.decode(list(output_ids))
     looks = dict(look(model, tokenizer, text) for text in NAMED)
     return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies, looks)
 

@@ -40,16 +40,16 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
     other = same_prompt.first_other(alone.tokens, beside.tokens)
     assert other is not None, "no word changed"
     ids = [reply.tokens[other] for reply in (alone, beside)]
-    said, keys = alone.tokens, len(prompts[0])
+    output, keys = alone.tokens, len(prompts[0])
     hidden = len(prompts[1]) - keys
-    fed = same_prompt.answer(narrow, prompts, WORDS, said=said)[0]
+    fed = same_prompt.answer(narrow, prompts, WORDS, said=output)[0]
     filled = [n for n in range(keys, keys + WORDS) if same_prompt.fills_up(n, hidden)]
     tried = [
-        same_prompt.answer(same_prompt.with_hidden(narrow, hidden, where), prompts[:1], WORDS, said=said)[0]
+        same_prompt.answer(same_prompt.with_hidden(narrow, hidden, where), prompts[:1], WORDS, said=output)[0]
         for where in (lambda n: n in filled, lambda n: n not in filled)
     ]
     return {
-        "alone": tokenizer.words(said),
+        "alone": tokenizer.words(output),
         "beside seven": tokenizer.words(beside.tokens),
         "two words": tokenizer.words(ids),
         "their logits": {

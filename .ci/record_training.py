@@ -41,11 +41,11 @@ def look(model: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
     with torch.no_grad():
         p = model(torch.tensor([tokenizer.encode(diary.prompt)]), last_only=True)[0, -1].softmax(-1)
-    said = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
+    output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
     return {
         "weight": round(float(sum(weights[n] for n, word in enumerate(read) if word == diary.name)), 3),
         "chance": round(p[tokenizer.encode(diary.name)[0]].item(), 3),
-        "right": sum(word == one.name for word, one in zip(said, diaries, strict=True)),
+        "right": sum(word == one.name for word, one in zip(output, diaries, strict=True)),
     }
 
 

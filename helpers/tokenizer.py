@@ -92,12 +92,12 @@ class Tokenizer:
         pieces = [piece for part in self.added.split(text) for piece in self.pieces(part)]
         if isinstance(self.library.model, models.WordLevel):
             unknown = [word for word in dict.fromkeys(pieces) if word not in self.vocabulary]
-            told = [f"{word!r} (nearest: {', '.join(self.nearest(word))})" for word in unknown]
+            message = [f"{word!r} (nearest: {', '.join(self.nearest(word))})" for word in unknown]
         else:
             characters = dict.fromkeys("".join(pieces))
-            told = [repr(character) for character in characters if not self.has_character(character)]
-        if told:
-            raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {'; '.join(told)}")
+            message = [repr(character) for character in characters if not self.has_character(character)]
+        if message:
+            raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {'; '.join(message)}")
 
     def pieces(self, text: str) -> list[str]:
         """Normalise a text and cut it, as the library does before it looks pieces up."""

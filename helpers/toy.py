@@ -386,6 +386,6 @@ def check_numbers(numbers: Numbers) -> np.ndarray:
         raise ValueError("there are no numbers; expected one for each token, and at least one")
     for n, number in enumerate(carried, 1):
         if not is_number(number) or abs(number) > MAX_NUMBER:
-            told = f"number {n} is {reprlib.repr(number)}"
-            raise ValueError(f"{told}; expected a finite number of at most a billion either way")
+            message = f"number {n} is {reprlib.repr(number)}"
+            raise ValueError(f"{message}; expected a finite number of at most a billion either way")
     return np.array(carried, dtype=float)

@@ -48,14 +48,16 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
     for checker, written in checkers:
         for wrong, answer in [(one, answer) for one in checker.wrong for answer in one.answers]:
             answers = dict(zip(written, answer if len(written) > 1 else [answer], strict=True))
-            said = shown(cells["check"], solution, names, answers)
-            expect("Not right yet: ", said)
-            assert said.endswith(f"\nLikely reason: {wrong.reason}"), f"{wrong.reason!r} was expected: {said}"
+            sentence = shown(cells["check"], solution, names, answers)
+            expect("Not right yet: ", sentence)
+            assert sentence.endswith(f"\nLikely reason: {wrong.reason}"), (
+                f"{wrong.reason!r} was expected: {sentence}"
+            )
 
 
-def expect(beginning: str, said: str) -> None:
+def expect(beginning: str, sentence: str) -> None:
     """AssertionError if this is said otherwise."""
-    assert said.startswith(beginning), f"{beginning!r} was expected: {said}"
+    assert sentence.startswith(beginning), f"{beginning!r} was expected: {sentence}"
 
 
 def shown(check: str, source: str, names: dict[str, Any], answers: dict[str, Any] | None = None) -> str:

@@ -151,8 +151,8 @@ class Moment:
         if not self.keeps or self.is_training:
             return f"{rows(len(self.live))} made, " + (f"{again} again" if again else "used, dropped")
         first = f"{rows(count['read'])} read, {count['written']} written"
-        said = first if count["read"] else f"{rows(count['written'])} written"
-        return said + (f", {count['rest']} at rest" if count["rest"] else "")
+        sentence = first if count["read"] else f"{rows(count['written'])} written"
+        return sentence + (f", {count['rest']} at rest" if count["rest"] else "")
 
 
 def rows(n: int) -> str:

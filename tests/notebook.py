@@ -73,8 +73,8 @@ class Notebook(IPyNbFile):
         """Yield nbval's cells, then those that ask."""
         cells = list(super().collect())
         yield from cells
-        told = new_output("stream", name="stdout", text=REFUSED)
-        asks = {"offline": new_code_cell(ASK_THE_NETWORK, execution_count=1, outputs=[told])}
+        message = new_output("stream", name="stdout", text=REFUSED)
+        asks = {"offline": new_code_cell(ASK_THE_NETWORK, execution_count=1, outputs=[message])}
         for name in asked(self.path):
             source = ASK_AN_EXERCISE.format(root=str(ROOT), path=str(self.path), name=name)
             asks[f"exercise {name}"] = new_code_cell(source)

@@ -113,6 +113,6 @@ def write_pools(folder: Path) -> None:
             }
             for n in range(0, len(pool.trace.steps), 9 if name == "many" else 1)
         ]
-        said = {"marks": pool.marks, "stays": pool.stays(), "steps": steps}
-        told = json.dumps({"trace": json.loads(pool.data), "said": said})
-        (folder / f"pool_{name}.json").write_text(told, encoding="utf-8")
+        text = {"marks": pool.marks, "stays": pool.stays(), "steps": steps}
+        message = json.dumps({"trace": json.loads(pool.data), "said": text})
+        (folder / f"pool_{name}.json").write_text(message, encoding="utf-8")

@@ -44,11 +44,11 @@ def test_transformers_says_what_our_engine_says(monkeypatch: pytest.MonkeyPatch)
     asked = bench_serving.requests(model, 8, shortest=12)
     with bench_model.folder_of("shipped") as folder:
         other = bench_model.theirs_of(folder)
-    said = bench_serving.theirs(other, 3, asked)
+    output = bench_serving.theirs(other, 3, asked)
     other.destroy_cached_continuous_batching_manager()
-    assert said == bench_serving.replies_of(model, 3, asked)
-    assert said == bench_serving.replies_of(speed_up(model, threads=1), 3, asked)
-    assert [len(reply) for reply in said] == [bench_serving.NEW] * 8
+    assert output == bench_serving.replies_of(model, 3, asked)
+    assert output == bench_serving.replies_of(speed_up(model, threads=1), 3, asked)
+    assert [len(reply) for reply in output] == [bench_serving.NEW] * 8
 
 
 @pytest.mark.parametrize("kind", stress.CASES)
@@ -62,9 +62,9 @@ def test_stress_tells_the_seed_and_the_smallest_case(capsys: pytest.CaptureFixtu
         assert size < 3 or rng.random() < 0.9, f"{size} were too many"
 
     assert stress.stress({"odd": odd, "good": lambda *_: None}, 0.01, seed=7) == stress.MOST
-    told = capsys.readouterr().out.splitlines()
-    seed, size = (int(word) for word in told[1].replace(":", "").split()[4:7:2])
+    message = capsys.readouterr().out.splitlines()
+    seed, size = (int(word) for word in message[1].replace(":", "").split()[4:7:2])
     assert size == 3
     with pytest.raises(AssertionError, match="3 were too many"):
         odd(random.Random(seed), size)
-    assert told[-1].endswith("(0 failed)")
+    assert message[-1].endswith("(0 failed)")

@@ -47,8 +47,8 @@ def talk(
         return sent[-1]
 
     talking = Chat(served(page_size=size), noted, [*begin], edit)
-    for said in turns:
-        reply = talking.say(said, max_new)
+    for output in turns:
+        reply = talking.say(output, max_new)
         assert reply == list(generate(MODEL, sent[-1], max_new, eos_ids=()))
         turn = talking.turns[-1]
         assert (turn.found + turn.ran, turn.reply, turn.found % size) == (len(sent[-1]), max_new, 0)

@@ -106,7 +106,7 @@ def test_data_find_their_reasons_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "answer", "told"),
+    ("right", "answer", "messages"),
     [
         (1.5, True, "True (bool); expected one number"),
         (1.5, np.ones(1), "an array of shape (1,); expected one number"),
@@ -129,8 +129,8 @@ def test_data_find_their_reasons_one_by_one() -> None:
         (3, None, "None; expected one number"),
     ],
 )
-def test_the_right_answer_says_what_is_expected(right: Any, answer: Any, told: str) -> None:
-    assert exercise(lambda: right)(lambda: answer).message == f"f() gives {told}."
+def test_the_right_answer_says_what_is_expected(right: Any, answer: Any, messages: str) -> None:
+    assert exercise(lambda: right)(lambda: answer).message == f"f() gives {messages}."
     assert exercise(lambda: right)(lambda: right).solved
     assert exercise(lambda: (1, right))(lambda: (1, ...)).state == "not solved yet"
 
@@ -145,8 +145,8 @@ def test_a_run_tells_several_things() -> None:
 def test_arguments_are_copies_and_changes_are_told() -> None:
     numbers = np.zeros(2)
     total = exercise(lambda x: x.sum(), Case((numbers,), "f"))
-    told = "f changes its first argument; expected it as it was."
-    assert total(lambda x: x.fill(0.001) or 0.0).message == told  # however little
+    messages = "f changes its first argument; expected it as it was."
+    assert total(lambda x: x.fill(0.001) or 0.0).message == messages  # however little
     assert numbers.sum() == 0
     assert "second argument" in exercise(lambda x, y: 1, Case((1, [2])))(lambda x, y: y.pop()).message
 
@@ -210,7 +210,7 @@ def test_reuse_rows_asks_for_one_part_after_the_other() -> None:
 
 
 def test_show() -> None:
-    told = {
+    message = {
         "10.33": 31 / 3,
         "100": 100.0,
         "0": -0.001,
@@ -224,18 +224,18 @@ def test_show() -> None:
         "0.12, 3": np.array([0.125, 3]),
         "nice, <eos>": ["nice", "<eos>"],
     }
-    assert [show(value) for value in told.values()] == list(told)
+    assert [show(value) for value in message.values()] == list(message)
 
 
 def test_describe() -> None:
-    told = {
+    message = {
         "...": ...,
         "an array of shape (2, 3)": np.zeros((2, 3)),
         "a tuple of 2 parts": (np.zeros(2), 1),
         "the function raising": raising,
         "something of type object": object(),
     }
-    assert [describe(value) for value in told.values()] == list(told)
+    assert [describe(value) for value in message.values()] == list(message)
 
 
 def test_numbers_that_are_told_apart_look_different() -> None:
@@ -251,7 +251,7 @@ def test_numbers_that_are_told_apart_look_different() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guess", "answer", "said"),
+    ("guess", "answer", "sentence"),
     [
         (3.0, np.int64(3), "You guessed 3.0. Right."),
         (4, 3, "You guessed 4. It is 3."),
@@ -265,9 +265,9 @@ def test_numbers_that_are_told_apart_look_different() -> None:
         ({4, 3, 2}, [2, 3], "You guessed {2, 3, 4}. It is [2, 3]."),
     ],
 )
-def test_a_guess_beside_what_came_out(guess: Any, answer: Any, said: str) -> None:
-    assert repr(Guess(guess, answer, "That is why.")) == f"{said}\nThat is why."
-    assert Guess(guess, answer).right == ("Right." in said)
+def test_a_guess_beside_what_came_out(guess: Any, answer: Any, sentence: str) -> None:
+    assert repr(Guess(guess, answer, "That is why.")) == f"{sentence}\nThat is why."
+    assert Guess(guess, answer).right == ("Right." in sentence)
 
 
 def test_without_a_guess_the_answer_is_not_told() -> None:

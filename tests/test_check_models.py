@@ -38,8 +38,8 @@ def test_nothing_is_learned_where_tokens_meet() -> None:
 
 def test_a_tensor_that_an_answer_writes_to_is_a_copy() -> None:
     ids = n08.shift_targets.cases[0].args[0].clone()
-    told = n08.shift_targets(lambda tokens: (tokens.sub_(1)[:, :-1], tokens[:, 1:])).message
-    assert "changes its first argument" in told
+    messages = n08.shift_targets(lambda tokens: (tokens.sub_(1)[:, :-1], tokens[:, 1:])).message
+    assert "changes its first argument" in messages
     assert torch.equal(n08.shift_targets.cases[0].args[0], ids)
 
 
@@ -59,10 +59,10 @@ def test_what_is_said_of_a_right_answer() -> None:
     seen = [int(table.sum()) for table in n05.mask.expected[:3]]
     assert "{} in mask(2, 6), {} in mask(1, 5), {} in mask(4, 4)".format(*seen) in n05.mask.said
     assert len({*n09.reply_ms.expected[2]}) == 1
-    told = [repr(n09.times_as_long(guess, 40.4)).splitlines()[0] for guess in (33, 49, "40", None)]
-    assert told[0] == "You guessed 33. Right."
-    assert told[1:3] == ["You guessed 49. It is 40.", "You guessed 40. Right."]
-    assert told[3].startswith("No guess yet")
+    message = [repr(n09.times_as_long(guess, 40.4)).splitlines()[0] for guess in (33, 49, "40", None)]
+    assert message[0] == "You guessed 33. Right."
+    assert message[1:3] == ["You guessed 49. It is 40.", "You guessed 40. Right."]
+    assert message[3].startswith("No guess yet")
     kib = [count / 1024 for count in n10.bytes_per_token.expected]
     names = ["SmolLM2-135M", "Llama-3.1-8B", "Llama-2-7B"]
     assert kib == [22.5, 128, 512, 160]
@@ -164,9 +164,11 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("checker", "answer", "told"), CLOSE)
-def test_what_comes_close_is_told_without_a_listed_reason(checker: Exercise, answer: Any, told: str) -> None:
+@pytest.mark.parametrize(("checker", "answer", "messages"), CLOSE)
+def test_what_comes_close_is_told_without_a_listed_reason(
+    checker: Exercise, answer: Any, messages: str
+) -> None:
     result = checker(answer)
     assert result.state == "not right yet", result
-    assert told in result.message
+    assert messages in result.message
     assert result.reason not in [wrong.reason for wrong in checker.wrong]

@@ -49,8 +49,8 @@ def told(path: str) -> str:
     """What a notebook says, in its cells and under them."""
     cells = nbformat.read(ROOT / path, as_version=4).cells
     shown = [out for cell in cells for out in cell.get("outputs", [])]
-    said = [out.get("text") or out.data["text/plain"] for out in shown]
-    return "\n".join([cell.source for cell in cells] + said)
+    sentence = [out.get("text") or out.data["text/plain"] for out in shown]
+    return "\n".join([cell.source for cell in cells] + sentence)
 
 
 def test_numbers_of_answers_are_the_notebooks() -> None:
@@ -73,26 +73,26 @@ def test_slides_show_the_stored_pictures() -> None:
 
 
 def test_pages_of_a_class_lead_to_pages() -> None:
-    made = {"index.html", "worksheet.html", "worksheet-answers.html", "card.html", "slides.html"}
-    made |= make_sheets.sheets().keys()
+    result = {"index.html", "worksheet.html", "worksheet-answers.html", "card.html", "slides.html"}
+    result |= make_sheets.sheets().keys()
     page = make_class.teaching()
     for address in re.findall(r'href="(?!https|data:|#)([^"#]+)', page):
-        assert address in made or (ROOT / address.replace("html", "ipynb")).is_file(), address
+        assert address in result or (ROOT / address.replace("html", "ipynb")).is_file(), address
 
 
 def test_answers_of_the_memory_sheet() -> None:
     """By another way than the sheet's: a pupil's sums."""
-    _, told, blocks = make_sheets.memory()
+    _, message, blocks = make_sheets.memory()
     llama = MODELS["Llama-3.1-8B"]
     left = 80 * 2**30 - 2 * llama.n_parameters
-    assert told["row"] == f"{2 * llama.n_layers * llama.n_kv_heads * llama.head_dim * 2:,}"
+    assert message["row"] == f"{2 * llama.n_layers * llama.n_kv_heads * llama.head_dim * 2:,}"
     assert next(line[-1] for line in blocks["fits"][2]) == left // 2**30
-    assert (told["all_users"], told["longer_users"]) == (left // 2**32, left // 2**31)
+    assert (message["all_users"], message["longer_users"]) == (left // 2**32, left // 2**31)
 
 
 def test_answers_of_the_slots_sheet() -> None:
     """By the right answers of notebook 17's exercises, and a pupil's sums."""
-    _, told, blocks = make_sheets.slots()
+    _, message, blocks = make_sheets.slots()
     texts, size, (a, b, c, d, e, f) = make_sheets.LENGTHS, make_sheets.SIZE, make_sheets.REPLIES
     taken = [line[2:] for line in blocks["pages"][2]]
     n_pages = sum(-(-length // size) for length in texts.values())
@@ -101,11 +101,11 @@ def test_answers_of_the_slots_sheet() -> None:
         range(texts["C"]),
         [*range(make_sheets.SAME), *range(90, 90 + make_sheets.D - make_sheets.SAME)],
     )
-    assert told["found"] == n17.shared_pages.right([*first], text, size)
-    assert told["run"] == len(text) - size * told["found"]
-    assert (told["found_late"], told["run_late"]) == (0, len(text) + 1)
-    assert told["steps_static"] == max(a, b, c) + max(d, e, f)
-    assert told["steps_continuous"] == max(a + e, b + f, c + d)
+    assert message["found"] == n17.shared_pages.right([*first], text, size)
+    assert message["run"] == len(text) - size * message["found"]
+    assert (message["found_late"], message["run_late"]) == (0, len(text) + 1)
+    assert message["steps_static"] == max(a, b, c) + max(d, e, f)
+    assert message["steps_continuous"] == max(a + e, b + f, c + d)
 
 
 def test_blank_sheets_hold_no_answer() -> None:

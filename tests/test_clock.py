@@ -58,12 +58,12 @@ def test_each_kind_is_timed_and_no_clock_stays() -> None:
 @pytest.mark.parametrize("eos", [(), (-1,)])
 def test_a_reply_says_what_generate_says_and_keeps_rows_or_none(eos: tuple[int, ...]) -> None:
     prompt, tokenizer = [3, 1, 4, 1, 5], Words()
-    said = [*generate(MODEL, prompt, 6, eos_ids=[])]
-    model: Any = tiny(eos_ids=tuple(said[2:3]) if eos else ())  # the third word ends it
+    output_ids = [*generate(MODEL, prompt, 6, eos_ids=[])]
+    model: Any = tiny(eos_ids=tuple(output_ids[2:3]) if eos else ())  # the third word ends it
     replies = clock.time_replies(model, tokenizer, "3 1 4 1 5", 6, turns=1)  # type: ignore[arg-type]
-    n = said.index(said[2]) + 1 if eos else 6
+    n = output_ids.index(output_ids[2]) + 1 if eos else 6
     for reply in replies.values():
-        assert reply.words == [str(token) for token in said[:n]]
+        assert reply.words == [str(token) for token in output_ids[:n]]
         assert len(reply.ms) == n
     assert replies["with"].rows == [*range(5, 5 + n)]
     assert replies["without"].rows == [0] * n

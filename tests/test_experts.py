@@ -23,12 +23,12 @@ def test_each_token_is_the_sum_of_its_own_experts_and_no_other_is_read(n_experts
         expert.register_forward_hook(lambda *_, n=n: ran.append(n))
     out = block(x)
     assert ran == block.read_by(x)
-    for token, made in zip(x.flatten(0, 1), out.flatten(0, 1), strict=True):
+    for token, result in zip(x.flatten(0, 1), out.flatten(0, 1), strict=True):
         scores = block.router(token)
         best = scores.argsort(descending=True)[:n_chosen].tolist()
         shares = scores[best].softmax(dim=0)
         wanted = sum(share * block.experts[n](token) for share, n in zip(shares, best, strict=True))
-        torch.testing.assert_close(made, wanted)
+        torch.testing.assert_close(result, wanted)
         assert set(best) <= set(ran)
 
 

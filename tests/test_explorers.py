@@ -80,8 +80,8 @@ def test_next_word_shows_before_and_after() -> None:
     for row in ("nice 72.3% → 88.1%", "warm 26.6% → 11.9%", "delicious 0.2% → out", "0.9% → out"):
         assert row in html
     assert "top-k keeps the 2 largest" in html
-    said = plain(explorer.say(temperature=0.5, top_k=2, top_p=1.0))
-    assert "2 of 4 words can be drawn; nice goes from 72.3% to 88.1%" in said
+    output = plain(explorer.say(temperature=0.5, top_k=2, top_p=1.0))
+    assert "2 of 4 words can be drawn; nice goes from 72.3% to 88.1%" in output
     assert "the model's own" in explorer.say(temperature=1.0, top_k=4, top_p=1.0)
     assert "larger ones reach top-p 0.9" in explorer.draw(temperature=1.0, top_k=4, top_p=0.9)
 
@@ -177,19 +177,19 @@ def test_every_setting_can_be_drawn_within_its_frames() -> None:
 @pytest.mark.parametrize("make", MAKE)
 def test_turning_a_knob_redraws_and_reset_goes_back(make: Any) -> None:
     explorer = make()
-    *knobs, reset, said, picture, _ = explorer.widget.children
-    first = said.value, picture.value
+    *knobs, reset, output, picture, _ = explorer.widget.children
+    first = output.value, picture.value
     for knob in knobs:
         start = knob.value
         knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
-        assert (said.value, picture.value) != first
+        assert (output.value, picture.value) != first
         knob.value = start
-        assert (said.value, picture.value) == first
+        assert (output.value, picture.value) == first
     for knob in knobs:
         knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
-    assert (said.value, picture.value) != first
+    assert (output.value, picture.value) != first
     reset.click()
-    assert (said.value, picture.value) == first
+    assert (output.value, picture.value) == first
     assert explorer.widget is explorer.widget
 
 
@@ -231,11 +231,11 @@ def test_the_picture_shows_what_the_live_form_shows_first(make: Any) -> None:
 
 
 def test_counts_and_ratios_in_few_digits() -> None:
-    told = [reply.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
-    assert told == ["66", "171,700", "1.17 million", "222 million", "1 trillion"]
+    message = [reply.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
+    assert message == ["66", "171,700", "1.17 million", "222 million", "1 trillion"]
     assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
-    told = [words.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
-    assert told == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
+    message = [words.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
+    assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
 
 
 def test_a_step_on_a_card() -> None:

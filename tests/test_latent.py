@@ -51,28 +51,28 @@ def test_both_forms_are_one_function(
 ) -> None:
     """However the tokens are split, even where the form changes from pass to pass, and in every cache."""
     model = tiny_latent(n_heads=n_heads, rank=rank, head_dim=head_dim, max_seq_len=54)
-    sizes, said = [T for T, _ in split], []
+    sizes, output = [T for T, _ in split], []
     ids = tokens(batch, sum(sizes))
     cache, other = (KINDS[kind](model.config, batch=batch, **DOUBLE) for _ in range(2))
     expected = in_passes(model, ids, sizes, other) if kind in LOSSY else model(ids)
     for chunk, (_, absorbed) in zip(ids.split(sizes, 1), split, strict=True):
         model.absorb(absorbed)
-        said.append(model(chunk, cache))
-    same(torch.cat(said, 1), expected, bound=BOUND)
+        output.append(model(chunk, cache))
+    same(torch.cat(output, 1), expected, bound=BOUND)
     assert expected.abs().max() > 1
     assert cache.nbytes == other.nbytes > 0 or kind in EXACT
 
 
 def test_absorbed_attention_works_on_the_rows() -> None:
     """What goes into the core: rows for one KV head, or keys and values for each. The logits are equal."""
-    model, seen, said = tiny_latent(), [], []
+    model, seen, output = tiny_latent(), [], []
     model.get_submodule("layers.1.self_attn.core").register_forward_hook(
         lambda _, given, out: seen.append((*given, out))
     )
     for absorbed in (False, True):
         model.absorb(absorbed)
-        said.append(model(tokens(2, 7)))
-    same(said[0], said[1], bound=BOUND)
+        output.append(model(tokens(2, 7)))
+    same(output[0], output[1], bound=BOUND)
     shapes = [[tuple(x.shape) for x in (q, k, v, out)] for q, k, v, _, out in seen]
     assert shapes == [
         [(2, 6, 7, 12), (2, 6, 7, 12), (2, 6, 7, 8), (2, 6, 7, 8)],
@@ -96,7 +96,7 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"rank": 0}, "rank is 0; expected a whole number, 1 or more"),
         ({"rope_dim": 3}, "rope_dim is 3; expected an even number"),
@@ -104,6 +104,6 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
         ({"qkv_bias": True}, "n_kv_heads is 1 and qkv_bias True"),
     ],
 )
-def test_sizes_that_do_not_fit(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_sizes_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         config_of(**changed)

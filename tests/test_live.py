@@ -63,7 +63,7 @@ def test_the_model_stands_in_the_page_or_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "sentence"),
     [
         (
             {"text": 3},
@@ -81,6 +81,6 @@ def test_the_model_stands_in_the_page_or_beside_it(tmp_path: Path) -> None:
         ({"seed": -1}, ValueError, "got seed=-1, expected 0 or more"),
     ],
 )
-def test_errors(arguments: dict[str, Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_errors(arguments: dict[str, Any], error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
         Live(**arguments)

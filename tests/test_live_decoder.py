@@ -51,14 +51,14 @@ def run_script(node: str, script: str, asked: Any, *arguments: Path) -> Any:
 
 def answers(node: str, file: Path, asks: list[dict[str, Any]], *ops: str) -> list[dict[str, Any]]:
     """Return what a page's Worker says to these behind `load`: all answers, or those of some kinds."""
-    said = run_script(node, "converse.mjs", [{"id": n, **ask} for n, ask in enumerate(asks)], file)
-    return [answer for answer in said if not ops or answer["op"] in ops]
+    sentence = run_script(node, "converse.mjs", [{"id": n, **ask} for n, ask in enumerate(asks)], file)
+    return [answer for answer in sentence if not ops or answer["op"] in ops]
 
 
 def numbers(node: str, what: str, given: list[Any], file: Path | None = None) -> list[Any]:
     """Return what the page's decoder works out of these, see numbers.mjs."""
-    made = run_script(node, "numbers.mjs", {"file": str(file), what: given})
-    return made["logits" if what == "texts" else what]
+    result = run_script(node, "numbers.mjs", {"file": str(file), what: given})
+    return result["logits" if what == "texts" else what]
 
 
 def load_halved() -> tuple[Transformer, Tokenizer]:
@@ -104,13 +104,13 @@ def logits_of(model: Transformer, passes: list[Any]) -> np.ndarray:
 def check_logits(node: str, file: Path, model: Transformer, texts: list[Any]) -> list[np.ndarray]:
     """Hold the page's logits to Python's; return them."""
     stored = numbers(node, "texts", texts, file)
-    told = [np.frombuffer(base64.b64decode(logits), np.float32) for logits in stored]
-    for passes, logits in zip(texts, told, strict=True):
+    message = [np.frombuffer(base64.b64decode(logits), np.float32) for logits in stored]
+    for passes, logits in zip(texts, message, strict=True):
         wanted = logits_of(model, passes)
         np.testing.assert_allclose(
             logits.reshape(wanted.shape), wanted, atol=CLOSE * np.abs(wanted).max(), rtol=0
         )
-    return told
+    return message
 
 
 def test_every_length_to_200_however_it_is_cut(
@@ -121,9 +121,9 @@ def test_every_length_to_200_however_it_is_cut(
     chunks = [text[:7], text[7:70], text[70:71], text[71:]]
     one_by_one = [[token] for token in text]
     edits: list[Any] = [text[:120], 70, text[70:75], 71, other[71:90], 0, other[:30]]
-    told = check_logits(node, PATH, halved[0], [one_by_one, [text], chunks, edits, [[i] for i in other]])
-    assert np.array_equal(told[0], told[1])
-    assert np.array_equal(told[0], told[2])
+    message = check_logits(node, PATH, halved[0], [one_by_one, [text], chunks, edits, [[i] for i in other]])
+    assert np.array_equal(message[0], message[1])
+    assert np.array_equal(message[0], message[2])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
@@ -147,10 +147,10 @@ def test_other_shapes(node: str, tmp_path: Path, changed: dict[str, Any], dtype:
 
 
 @torch.no_grad()
-def check_greedy(model: Transformer, prompt: list[int], said: list[int]) -> None:
+def check_greedy(model: Transformer, prompt: list[int], output: list[int]) -> None:
     """Each word is the likeliest behind those before it, or a tie: as likely but for rounding."""
-    logits = model(torch.tensor([prompt + said[:-1]]))[0, len(prompt) - 1 :]
-    short = logits.amax(1) - logits[torch.arange(len(said)), torch.tensor(said)]
+    logits = model(torch.tensor([prompt + output[:-1]]))[0, len(prompt) - 1 :]
+    short = logits.amax(1) - logits[torch.arange(len(output)), torch.tensor(output)]
     assert short.max() <= CLOSE * logits.abs().max()
     for n in short.nonzero().flatten().tolist():
         print(f"a tie at word {n + 1} behind {len(prompt)} tokens: {short[n]:.2g}")
@@ -162,11 +162,11 @@ def test_greedy_words_of_prompts_of_many_lengths(
 ) -> None:
     prompts = [text[: 2 * n + 1] for n, text in enumerate(texts)][:: 1 if cache else 4]  # it takes long
     asks = [WRITE | {"tokens": prompt, "cache": cache} for prompt in prompts]
-    said = answers(node, PATH, asks, "pass", "written")
-    written = [answer for answer in said if answer["op"] == "written"]
+    sentence = answers(node, PATH, asks, "pass", "written")
+    written = [answer for answer in sentence if answer["op"] == "written"]
     for n, (prompt, answer) in enumerate(zip(prompts, written, strict=True)):
         check_greedy(halved[0], prompt, answer["tokens"])
-        passes = [answer for answer in said if answer["op"] == "pass" and answer["id"] == n]
+        passes = [answer for answer in sentence if answer["op"] == "pass" and answer["id"] == n]
         assert [one["said"]["token"] for one in passes] == answer["tokens"]
         lengths = [len(prompt) + i for i in range(len(passes))]
         ran = [len(prompt), *[1] * 7][: len(passes)] if cache else lengths
@@ -224,13 +224,13 @@ def test_full_and_too_long(node: str, tmp_path: Path) -> None:
         for n in (30, 40, 41)
         for cache in (True, False)
     ]
-    said = answers(node, tmp_path / "tiny", asks, "written", "failed")
-    ends = [(one["why"], len(one["tokens"])) for one in said if one["op"] == "written"]
+    sentence = answers(node, tmp_path / "tiny", asks, "written", "failed")
+    ends = [(one["why"], len(one["tokens"])) for one in sentence if one["op"] == "written"]
     assert ends == [("full", 11)] * 2 + [("full", 1)] * 2
     assert len(list(generate(model, [3] * 30, 50))) == 11
-    told = [one["say"] for one in said if one["op"] == "failed"]
-    assert len(told) == 2
-    assert all("41 new tokens" in say and "expected at most 40" in say for say in told)
+    message = [one["say"] for one in sentence if one["op"] == "failed"]
+    assert len(message) == 2
+    assert all("41 new tokens" in say and "expected at most 40" in say for say in message)
 
 
 def test_without_eos_it_goes_on(node: str, halved: tuple[Transformer, Tokenizer]) -> None:
@@ -299,13 +299,13 @@ def test_sampled_words(node: str, halved: tuple[Transformer, Tokenizer], cache: 
     settings = {"temperature": 3, "topK": 100, "topP": None, "seed": 11}
     write = WRITE | {"tokens": prompt, "cache": cache, "steps": 20, "settings": settings, "record": [(0, 0)]}
     (answer,) = answers(node, PATH, [write], "written")
-    said = answer["tokens"]
+    sentence = answer["tokens"]
     with torch.no_grad():
-        logits = halved[0](torch.tensor([prompt + said[:-1]]))[0, len(prompt) - 1 :].numpy()
+        logits = halved[0](torch.tensor([prompt + sentence[:-1]]))[0, len(prompt) - 1 :].numpy()
     sums = [np.cumsum(next_probabilities(row, 3, 100)) for row in logits]
-    draws = islice(mulberry32(11), len(said))
-    assert said == [np.searchsorted(row, u, side="right") for row, u in zip(sums, draws, strict=True)]
-    for token, event in zip(said, answer["trace"]["runs"][0]["events"], strict=True):
+    draws = islice(mulberry32(11), len(sentence))
+    assert sentence == [np.searchsorted(row, u, side="right") for row, u in zip(sums, draws, strict=True)]
+    for token, event in zip(sentence, answer["trace"]["runs"][0]["events"], strict=True):
         (out,) = event["parts"][0]["out"]
         assert out["how"] == str(sampling_of(settings))
         assert halved[1].decode([token]) in [text for text, _, _ in out["top"]]
@@ -323,10 +323,10 @@ def prefilled(model: Transformer, tokens: list[int]) -> GrowingCache:
 def goes_on(model: Transformer, tokens: list[int], cache: GrowingCache, n: int) -> list[int]:
     """Let the last token run again, and say n more."""
     cache.truncate(len(tokens) - 1)
-    said = [tokens[-1]]
+    output = [tokens[-1]]
     for _ in range(n):
-        said.append(int(run(model, torch.tensor([said[-1:]]), cache).argmax()))
-    return said[1:]
+        output.append(int(run(model, torch.tensor([output[-1:]]), cache).argmax()))
+    return output[1:]
 
 
 def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> None:
@@ -335,19 +335,23 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
     before, now = (tokenizer.encode(text.format(name)) for name in ("Mia", "Emma"))
     ask = {"do": "change", "before": before, "now": now, "steps": 3, "settings": GREEDY}
     same, short = ask | {"now": before}, ask | {"now": now[:-1]}
-    said = answers(node, PATH, [ask, same, short], "changed", "failed")
+    sentence = answers(node, PATH, [ask, same, short], "changed", "failed")
     kept, fresh = prefilled(model, before), prefilled(model, now)
     for name, a, b in (("k", kept.k, fresh.k), ("v", kept.v, fresh.v)):
         wanted = [(x - y).abs().amax((0, 1, 3)) / y.abs().max() for x, y in zip(a, b, strict=True)]
-        np.testing.assert_allclose(said[0][name], torch.stack(wanted), atol=1e-5)
-        assert all(row > 0 for row in [said[0][name][0][0], *said[0][name][1]])
-        assert not any(said[0][name][0][1:]), "in layer 1 the other rows are equal to the last bit"
-        assert not any(map(any, said[1][name]))
-    for told, cache in (("stale", kept), ("fresh", fresh)):
-        assert said[0][told]["tokens"] == goes_on(model, now, cache, 3)
-        assert said[0][told]["texts"] == tokenizer.words(said[0][told]["tokens"])
-    assert said[0]["stale"] != said[0]["fresh"] == said[0]["fresh"] | {"texts": ["Emma", "from", "Oslo"]}
-    assert "expected two of one length" in said[2]["say"]
+        np.testing.assert_allclose(sentence[0][name], torch.stack(wanted), atol=1e-5)
+        assert all(row > 0 for row in [sentence[0][name][0][0], *sentence[0][name][1]])
+        assert not any(sentence[0][name][0][1:]), "in layer 1 the other rows are equal to the last bit"
+        assert not any(map(any, sentence[1][name]))
+    for message, cache in (("stale", kept), ("fresh", fresh)):
+        assert sentence[0][message]["tokens"] == goes_on(model, now, cache, 3)
+        assert sentence[0][message]["texts"] == tokenizer.words(sentence[0][message]["tokens"])
+    assert (
+        sentence[0]["stale"]
+        != sentence[0]["fresh"]
+        == sentence[0]["fresh"] | {"texts": ["Emma", "from", "Oslo"]}
+    )
+    assert "expected two of one length" in sentence[2]["say"]
 
 
 # --- what it does not take ---
@@ -355,12 +359,12 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
 
 def test_other_architectures_are_refused(node: str, tmp_path: Path) -> None:
     (tmp_path / "mla").write_bytes(page_file(model_of(shipped.VARIANTS["mla"]), list(shipped.VOCABULARY)))
-    said = answers(node, tmp_path / "mla", [], "failed")
-    assert ["deepseek_v3; expected llama or qwen2" in one["say"] for one in said] == [True]
+    sentence = answers(node, tmp_path / "mla", [], "failed")
+    assert ["deepseek_v3; expected llama or qwen2" in one["say"] for one in sentence] == [True]
 
 
 @pytest.mark.parametrize("text", ["Today weather.is\tso\nnice.", "<eos>Mia<eos>.", " ", "It\u2003is\u0085so"])
 def test_text_is_cut_as_in_python(node: str, halved: tuple[Transformer, Tokenizer], text: str) -> None:
-    (said,) = answers(node, PATH, [{"do": "tokenize", "text": text}], "tokens")
-    assert said["tokens"] == halved[1].encode(text)
-    assert said["texts"] == halved[1].words(said["tokens"])
+    (sentence,) = answers(node, PATH, [{"do": "tokenize", "text": text}], "tokens")
+    assert sentence["tokens"] == halved[1].encode(text)
+    assert sentence["texts"] == halved[1].words(sentence["tokens"])

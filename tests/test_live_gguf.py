@@ -93,8 +93,8 @@ def test_config_and_weights_are_those_of_python(tmp_path: Path, ask: Ask, change
     ends = {
         f"tokenizer.ggml.{end}_token_id": i for end, i in zip(("eos", "eot", "eom"), (1, 5, 6), strict=True)
     }
-    told = WORDS | {"general.name": "A model"} | (ends if "eos_ids" in changed else {})
-    path = write(tmp_path / "m.gguf", tiny(**SIZES, **changed), GGMLQuantizationType.Q8_0, told)
+    message = WORDS | {"general.name": "A model"} | (ends if "eos_ids" in changed else {})
+    path = write(tmp_path / "m.gguf", tiny(**SIZES, **changed), GGMLQuantizationType.Q8_0, message)
     model = load(path)
     state = model.state_dict()
     if model.config.tied:
@@ -111,8 +111,8 @@ def test_config_and_weights_are_those_of_python(tmp_path: Path, ask: Ask, change
 def in_python(config: dict[str, Any]) -> dict[str, Any]:
     """Return a config with Python's names: nLayers is n_layers."""
 
-    def renamed(told: dict[str, Any]) -> dict[str, Any]:
-        return {re.sub("[A-Z]", lambda at: f"_{at[0].lower()}", key): x for key, x in told.items()}
+    def renamed(message: dict[str, Any]) -> dict[str, Any]:
+        return {re.sub("[A-Z]", lambda at: f"_{at[0].lower()}", key): x for key, x in message.items()}
 
     named = renamed(config)
     scaling = named["rope_scaling"] and Llama3Scaling(**renamed(named["rope_scaling"]))
@@ -124,12 +124,12 @@ def test_llama3_scaling_is_read_back(tmp_path: Path, ask: Ask) -> None:
     model = tiny(**SIZES, rope_theta=500_000.0)
     kept = factors(model, scaling)
     files = {"right": kept, "other": kept * np.linspace(1, 2, 12, dtype=np.float32), "short": kept[:4]}
-    for name, made in files.items():
-        write(tmp_path / name, model, metadata=WORDS, tensors={"rope_freqs.weight": made})
+    for name, result in files.items():
+        write(tmp_path / name, model, metadata=WORDS, tensors={"rope_freqs.weight": result})
     right, *wrong = ask(*({"file": tmp_path / name} for name in files))
     assert in_python(right["config"])["rope_scaling"] == scaling
-    for told in wrong:
-        assert "rope_freqs.weight is not that of Llama 3.1" in told["failed"]
+    for message in wrong:
+        assert "rope_freqs.weight is not that of Llama 3.1" in message["failed"]
 
 
 def written(folder: Path, number: int, changed: dict[str, Any]) -> Path:
@@ -176,8 +176,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 def test_refused_by_name(tmp_path: Path, ask: Ask) -> None:
     files = [written(tmp_path, number, changed) for number, (changed, _) in enumerate(REFUSED)]
-    for got, (changed, told) in zip(ask(*({"file": file} for file in files)), REFUSED, strict=True):
-        assert told in got["failed"], changed
+    for got, (changed, message) in zip(ask(*({"file": file} for file in files)), REFUSED, strict=True):
+        assert message in got["failed"], changed
         assert "Fetch it again if it may be damaged or cut off, or take another" in got["failed"]
 
 
@@ -215,9 +215,9 @@ def test_cut_off_damaged_another_file_or_too_large(tmp_path: Path, ask: Ask) -> 
     files = [tmp_path / str(number) for number in range(len(cases))]
     for file, (data, _) in zip(files, cases, strict=True):
         file.write_bytes(data)
-    for got, (_, told) in zip(ask(*({"file": file} for file in files)), cases, strict=True):
+    for got, (_, message) in zip(ask(*({"file": file} for file in files)), cases, strict=True):
         assert got["failed"].startswith("The GGUF file cannot be read: ")
-        assert told in got["failed"]
+        assert message in got["failed"]
     large, fits = ask(
         *({"file": tmp_path / "m.gguf", "memory": 2 * size / 2**30} for size in (len(whole) - 1, len(whole)))
     )
@@ -241,17 +241,20 @@ def texts(n: int, letters: int = 0x1FAFF) -> list[str]:
     def piece() -> str:
         return drawn.choice(PIECES) if drawn.random() < 0.6 else letter() + letter()
 
-    made = ["".join(piece() for _ in range(drawn.randrange(12))) for _ in range(n)]
-    return [text.encode("utf-8", "ignore").decode() for text in made]  # half of a pair is no letter
+    result = ["".join(piece() for _ in range(drawn.randrange(12))) for _ in range(n)]
+    return [text.encode("utf-8", "ignore").decode() for text in result]  # half of a pair is no letter
 
 
 @pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
 def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
-    told = {key: WORDS[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type", "merges")}
-    told["tokens"] = [*told["tokens"], "zqzq", "<min", "<mine>", "¿d"]  # the last: half of ſ, and a d
-    told["token_type"], told["merges"] = [*told["token_type"], 1, 4, 4, 1], [*told["merges"], "¿ d"]
+    message = {key: WORDS[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type", "merges")}
+    message["tokens"] = [*message["tokens"], "zqzq", "<min", "<mine>", "¿d"]  # the last: half of ſ, and a d
+    message["token_type"], message["merges"] = (
+        [*message["token_type"], 1, 4, 4, 1],
+        [*message["merges"], "¿ d"],
+    )
     more = {"pre": pre, "add_eos_token": pre == "qwen2", "llama.vocab_size": ...}
-    path = written(tmp_path, 0, more | told)
+    path = written(tmp_path, 0, more | message)
     cut = [*TEXTS, *texts(1000), "", "zqzq<mine>zqzq", "nice'\u017fd"]
     tokenizer = load_tokenizer(path)
     (got,) = ask({"file": path, "texts": cut, "ids": list(range(tokenizer.vocab_size))})
@@ -261,8 +264,8 @@ def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
 
 
 def test_a_letter_that_no_piece_has(tmp_path: Path, ask: Ask) -> None:
-    told = [token if token != "x" else "~x~" for token in WORDS["tokenizer.ggml.tokens"]]
-    path = written(tmp_path, 0, {"tokens": told, "merges": ["a t"]})
+    message = [token if token != "x" else "~x~" for token in WORDS["tokenizer.ggml.tokens"]]
+    path = written(tmp_path, 0, {"tokens": message, "merges": ["a t"]})
     (got,) = ask({"file": path, "texts": ["a xy"]})
     assert "“ xy” has a character that the model does not know" in got["failed"]
 
@@ -279,12 +282,12 @@ def test_a_chat(tmp_path: Path, node: str) -> None:
     templates = [*CHATS, "[INST] {{ message }} [/INST]"]
     files = [written(tmp_path, n, {"tokenizer.chat_template": x}) for n, x in enumerate(templates)]
     chat = {"do": "tokenize", "text": QUESTION, "chat": True}
-    told = [answers(node, file, [chat])[-1] for file in files]
-    for got, file, system in zip(told, files, CHATS.values(), strict=False):
+    message = [answers(node, file, [chat])[-1] for file in files]
+    for got, file, system in zip(message, files, CHATS.values(), strict=False):
         before = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
         prompt = f"{before}<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
         assert got["tokens"] == load_tokenizer(file).encode(prompt)
-    assert "no chat template, or one of another kind; expected ChatML" in told[-1]["say"]
+    assert "no chat template, or one of another kind; expected ChatML" in message[-1]["say"]
 
 
 # The published model.
@@ -308,12 +311,14 @@ def test_the_published_model_says_what_it_says_in_python(found: Path, node: str,
     asks: list[dict[str, Any]] = [{"do": "tokenize", "text": prompt} for prompt in PROMPTS]
     asks.append({"do": "tokenize", "text": QUESTION, "chat": True})
     asks += [WRITE | {"steps": 8, "tokens": tokenizer.encode(prompt)} for prompt in prompts]
-    told = answers(node, found, asks)
-    for prompt, cut in zip(prompts, [answer for answer in told if answer["op"] == "tokens"], strict=True):
+    message = answers(node, found, asks)
+    for prompt, cut in zip(prompts, [answer for answer in message if answer["op"] == "tokens"], strict=True):
         ids = tokenizer.encode(prompt)
         assert (cut["tokens"], cut["texts"]) == (ids, tokenizer.words(ids))
-    for prompt, said in zip(prompts, [answer for answer in told if answer["op"] == "written"], strict=True):
-        assert said["tokens"] == list(generate(model, tokenizer.encode(prompt), 8))
+    for prompt, sentence in zip(
+        prompts, [answer for answer in message if answer["op"] == "written"], strict=True
+    ):
+        assert sentence["tokens"] == list(generate(model, tokenizer.encode(prompt), 8))
 
 
 def readable(tokenizer: Tokenizer, text: str) -> bool:

@@ -78,8 +78,8 @@ def change_index(folder: Path, change: Change) -> None:
     (folder / INDEX).write_text(json.dumps(data))
 
 
-def refused(source: Any, told: str, **settings: Any) -> None:
-    with pytest.raises(CheckpointError, match=told):
+def refused(source: Any, message: str, **settings: Any) -> None:
+    with pytest.raises(CheckpointError, match=message):
         load(source, **settings)
 
 
@@ -136,7 +136,7 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"model_type": "gpt2"}, "model_type 'gpt2' is not supported; expected one of llama, mistral, qwen2"),
         ({"architectures": ["LlamaForCausalLM", "LlamaForTokenClassification"]}, "LlamaForTokenClassific"),
@@ -172,9 +172,9 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
     ],
     ids=str,
 )
-def test_config_is_refused_by_name(folder: Path, changed: dict[str, Any], told: str) -> None:
+def test_config_is_refused_by_name(folder: Path, changed: dict[str, Any], message: str) -> None:
     change_config(folder, **changed)
-    refused(folder, told)
+    refused(folder, message)
 
 
 def test_a_whole_number_may_be_written_as_a_float(folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"first_k_dense_replace": 3}, "first_k_dense_replace 3 is not supported; expected 2: "),
         ({"first_k_dense_replace": ...}, "first_k_dense_replace 'missing' is not supported"),
@@ -209,17 +209,17 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     ],
     ids=str,
 )
-def test_a_latent_config_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+def test_a_latent_config_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     sizes = SIZES | {"n_layers": 2, "n_kv_heads": 1, "rank": 5, "rope_dim": 4}
     save(LatentTransformer(LatentConfig(**sizes)), tmp_path)
     assert read_config(tmp_path) == LatentConfig(**sizes)
     change_config(tmp_path, **changed)
-    refused(tmp_path, told)
+    refused(tmp_path, message)
 
 
 def test_generation_config_says_what_ends_a_reply(folder: Path) -> None:
-    for told, eos_ids in ((3, (3,)), ([4, 5], (4, 5)), (None, (2,))):
-        (folder / GENERATION_FILE).write_text(json.dumps({"eos_token_id": told}))
+    for message, eos_ids in ((3, (3,)), ([4, 5], (4, 5)), (None, (2,))):
+        (folder / GENERATION_FILE).write_text(json.dumps({"eos_token_id": message}))
         assert load(folder).config.eos_ids == eos_ids
     not_saved(tiny(hidden_size=36), folder, "holds generation_config.json, of another checkpoint")
     (folder / GENERATION_FILE).write_text('{"eos_token_id": [2, 19]}')
@@ -266,8 +266,8 @@ def test_what_else_lies_in_a_folder(folder: Path) -> None:
 def test_a_path_that_climbs_out_of_the_folder(sharded: Path, path: Any) -> None:
     save_file({"model.norm.weight": torch.ones(36)}, sharded.parent / "model.safetensors")
     change_index(sharded, lambda places: places.update({"model.norm.weight": path}))
-    told = f"puts model.norm.weight into {path!r}; expected a .safetensors file in the same folder"
-    refused(sharded, re.escape(told))
+    message = f"puts model.norm.weight into {path!r}; expected a .safetensors file in the same folder"
+    refused(sharded, re.escape(message))
 
 
 def test_an_index_and_its_files(sharded: Path) -> None:
@@ -295,7 +295,7 @@ K = "model.layers.2.self_attn.k_proj.weight"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda t: t.pop(K), r'Missing key.*"layers.2.self_attn.k_proj.weight"'),
         (lambda t: t.update({"model.layers.3.x": torch.zeros(2)}), 'Unexpected key.*"layers.3.x"'),
@@ -306,17 +306,17 @@ K = "model.layers.2.self_attn.k_proj.weight"
         (lambda t: t[K].view(-1)[7:8].fill_(float("inf")), f"{K} holds NaN or infinity: the file is damaged"),
     ],
 )
-def test_a_tensor_is_refused_by_name(folder: Path, change: Change, told: str) -> None:
+def test_a_tensor_is_refused_by_name(folder: Path, change: Change, message: str) -> None:
     change_weights(folder, change)
-    refused(folder, told)
+    refused(folder, message)
 
 
 def test_two_types_and_the_choice_of_one(folder: Path) -> None:
     change_weights(folder, lambda t: t.update({K: t[K].bfloat16()}))
     assert {x.dtype for x in load(folder, dtype=torch.float64).parameters()} == {torch.float64}
     change_weights(folder, lambda t: t["model.norm.weight"][3:4].fill_(-1e5))
-    told = r"model.norm.weight holds 1e\+05, over the largest torch.float16; expected a wider type"
-    refused(folder, told, dtype=torch.float16)
+    message = r"model.norm.weight holds 1e\+05, over the largest torch.float16; expected a wider type"
+    refused(folder, message, dtype=torch.float16)
     refused(folder, "expected a float type, such as torch.float32", dtype=torch.int8)
 
 
@@ -347,10 +347,10 @@ def test_weights_are_in_memory_of_their_own(folder: Path) -> None:
 # Saving.
 
 
-def not_saved(model: Any, folder: Path, told: str, kind: type[Exception] = CheckpointError) -> None:
+def not_saved(model: Any, folder: Path, message: str, kind: type[Exception] = CheckpointError) -> None:
     """Saving is refused, and what was there is as before."""
     before = content(folder)
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         save(model, folder)
     assert content(folder) == before
 

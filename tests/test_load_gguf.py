@@ -94,7 +94,7 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "tensors", "told"),
+    ("metadata", "tensors", "message"),
     [
         ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected llama or"),
         *(({f"llama.{key}": ...}, {}, f"{key} is missing from its") for key in (BASE, EPS)),
@@ -116,15 +116,15 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
     ids=str,
 )
 def test_refused_by_name(
-    tmp_path: Path, metadata: dict[str, Any], tensors: dict[str, np.ndarray | None], told: str
+    tmp_path: Path, metadata: dict[str, Any], tensors: dict[str, np.ndarray | None], message: str
 ) -> None:
     path = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=metadata, tensors=tensors)
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         load(path)
 
 
 @pytest.mark.parametrize(
-    ("begins", "ends", "told"),
+    ("begins", "ends", "message"),
     [
         *((slice(n), b"", "") for n in (0, 6, 23, 2000, -40)),
         (slice(None), bytes(32), "it has .* bytes; expected .*, where its last tensor ends"),
@@ -132,10 +132,10 @@ def test_refused_by_name(
         (slice(0), b"GGUF\0\0\0\3", "it begins with"),
     ],
 )
-def test_cut_off_or_another_file(tmp_path: Path, begins: slice, ends: bytes, told: str) -> None:
+def test_cut_off_or_another_file(tmp_path: Path, begins: slice, ends: bytes, message: str) -> None:
     path = write(tmp_path / "m.gguf", tiny(**SIZES))
     path.write_bytes(path.read_bytes()[begins] + ends)
-    with pytest.raises(CheckpointError, match=rf"m\.gguf is no GGUF file, damaged or cut off: {told}"):
+    with pytest.raises(CheckpointError, match=rf"m\.gguf is no GGUF file, damaged or cut off: {message}"):
         load(path)
 
 
@@ -216,9 +216,9 @@ def theirs_for(folder: Path, pre: str) -> Any:
     if pre == "qwen2":  # Unicode's composed form
         library = byte_level()
         pairs: Any = [tuple(pair.split(" ")) for pair in merges(library)]
-        made = Qwen2Tokenizer(vocab=library.get_vocab(), merges=pairs)
-        made.add_special_tokens({"additional_special_tokens": SPECIAL})
-        return made
+        result = Qwen2Tokenizer(vocab=library.get_vocab(), merges=pairs)
+        result.add_special_tokens({"additional_special_tokens": SPECIAL})
+        return result
     found = AutoTokenizer.from_pretrained(folder, gguf_file="m.gguf")
     if pre == "smollm":  # each digit by itself
         cut = tokenizers.pre_tokenizers
@@ -242,12 +242,12 @@ def test_tokens_are_those_of_transformers(tmp_path: Path, pre: str) -> None:
 def test_a_user_s_token_is_never_cut_and_a_whole_word_not_in_llama_3(
     tmp_path: Path, pre: str, pieces: int
 ) -> None:
-    told = vocabulary(byte_level())
-    tokens = [*told["tokenizer.ggml.tokens"], "zqzq", "<mine>"]
-    kinds = [*told["tokenizer.ggml.token_type"], 1, 4]
-    made = from_file(tmp_path, pre, tokens=tokens, token_type=kinds, add_bos_token=False)
-    assert len(made.encode("zqzq")) == pieces
-    assert made.encode("zqzq<mine>zqzq")[pieces] == tokens.index("<mine>")
+    message = vocabulary(byte_level())
+    tokens = [*message["tokenizer.ggml.tokens"], "zqzq", "<mine>"]
+    kinds = [*message["tokenizer.ggml.token_type"], 1, 4]
+    result = from_file(tmp_path, pre, tokens=tokens, token_type=kinds, add_bos_token=False)
+    assert len(result.encode("zqzq")) == pieces
+    assert result.encode("zqzq<mine>zqzq")[pieces] == tokens.index("<mine>")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_what_the_file_asks_for_stands_around_a_text(
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"model": "llama"}, "the tokenizer 'llama' is not supported; expected 'gpt2': byte-level BPE"),
         ({"model": ...}, "tokenizer.ggml.model is missing from its metadata"),
@@ -280,8 +280,8 @@ def test_what_the_file_asks_for_stands_around_a_text(
     ],
     ids=str,
 )
-def test_a_tokenizer_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(CheckpointError, match=told):
+def test_a_tokenizer_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
         from_file(tmp_path, **({"pre": "gpt-2"} | changed))
 
 
@@ -361,7 +361,7 @@ def test_what_stands_beside_tokenizer_json(tmp_path: Path, settings: Any, older:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"eos_token": 7}, "a token is 7; expected a text, or an object with its content"),
         (
@@ -372,10 +372,10 @@ def test_what_stands_beside_tokenizer_json(tmp_path: Path, settings: Any, older:
     ],
     ids=str,
 )
-def test_what_cannot_stand_beside_it(tmp_path: Path, settings: Any, told: str) -> None:
+def test_what_cannot_stand_beside_it(tmp_path: Path, settings: Any, message: str) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is no tokenizer that can be read"):
         load_tokenizer(tmp_path)
     byte_level().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         load_tokenizer(tmp_path)

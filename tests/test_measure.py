@@ -82,5 +82,5 @@ def test_the_garbage_collector_rests_and_is_as_it_was(collecting: bool) -> None:
 
 
 def test_seconds_in_words() -> None:
-    told = [in_words(seconds) for seconds in (12.34, 1, 0.0123, 4.56e-6, 3e-8)]
-    assert told == ["12.3 s", "1 s", "12.3 ms", "4.56 µs", "30 ns"]
+    message = [in_words(seconds) for seconds in (12.34, 1, 0.0123, 4.56e-6, 3e-8)]
+    assert message == ["12.3 s", "1 s", "12.3 ms", "4.56 µs", "30 ns"]

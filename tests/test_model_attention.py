@@ -143,7 +143,7 @@ def test_bytes_of_a_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         *(({name: 0}, f"{name} is 0; expected a whole number, 1 or more") for name in SIZES),
         ({"n_kv_heads": 4}, "n_heads is 6, n_kv_heads 4; expected a multiple"),
@@ -153,26 +153,26 @@ def test_bytes_of_a_token() -> None:
         ({"eos_ids": (19,)}, "eos id 19 is out of range; expected 0 to 18"),
     ],
 )
-def test_sizes_that_do_not_fit(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_sizes_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         tiny_config(**changed)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"factor": 0.0}, "factor is 0.0; expected a number over 0"),
         ({"low_freq_factor": 4.0}, "low_freq_factor is 4.0; expected less than high_freq_factor"),
         ({"original_max_seq_len": -1}, "original_max_seq_len is -1; expected a number over 0"),
     ],
 )
-def test_scaling_that_does_not_fit(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=rf"rope_scaling\.{told}"):
+def test_scaling_that_does_not_fit(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=rf"rope_scaling\.{message}"):
         Llama3Scaling(**(vars(SCALING) | changed))
 
 
 @pytest.mark.parametrize(
-    ("ids", "told"),
+    ("ids", "message"),
     [
         (torch.zeros(1, 0, dtype=torch.int64), r"shape \(1, 0\); expected \(B, T\), at least one token"),
         (torch.zeros(3, dtype=torch.int64), r"shape \(3,\); expected \(B, T\)"),
@@ -184,6 +184,6 @@ def test_scaling_that_does_not_fit(changed: dict[str, Any], told: str) -> None:
         (torch.ones(1, 41, dtype=torch.int64), "41 new tokens after 0 make 41; expected at most 40"),
     ],
 )
-def test_tokens_that_cannot_run(ids: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_tokens_that_cannot_run(ids: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         tiny()(ids)

@@ -61,8 +61,8 @@ def test_narrow_types_differ_by_rounding_only(kind: str, dtype: torch.dtype) -> 
 def test_exactly_full_then_over(kind: str, split: list[int], over: int) -> None:
     ids, cache = tokens(2, 16), fresh(kind, 2, max_len=12)
     same(in_passes(MODEL, ids[:, :12], split, cache), MODEL(ids[:, :12]))
-    told = f"{over} new tokens after 12 make {12 + over}.*; expected at most 12"
-    with pytest.raises(ValueError, match=told):
+    message = f"{over} new tokens after 12 make {12 + over}.*; expected at most 12"
+    with pytest.raises(ValueError, match=message):
         in_passes(MODEL, ids[:, 12 : 12 + over], [over], cache)
     cache.truncate(11)
     same(in_passes(MODEL, ids[:, 11:12], [1], cache), MODEL(ids[:, :12])[:, 11:])
@@ -71,10 +71,10 @@ def test_exactly_full_then_over(kind: str, split: list[int], over: int) -> None:
 def test_caches_take_turns_on_one_model() -> None:
     """Two of each kind."""
     caches = [fresh(kind) for kind in [*EXACT, *EXACT]]
-    texts, said = tokens(len(caches), 15), []
+    texts, output = tokens(len(caches), 15), []
     for start, stop in [(0, 6), (6, 7), (7, 8), (8, 15)]:
-        said.append([MODEL(ids[None, start:stop], cache) for ids, cache in zip(texts, caches, strict=True)])
-    same(torch.cat([torch.cat(logits) for logits in said], 1), MODEL(texts))
+        output.append([MODEL(ids[None, start:stop], cache) for ids, cache in zip(texts, caches, strict=True)])
+    same(torch.cat([torch.cat(logits) for logits in output], 1), MODEL(texts))
 
 
 @exact
@@ -155,7 +155,7 @@ def test_rows_that_are_laid_out_are_handed_out_as_views(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("result", "message"),
     [
         ({"sizes": tiny_config(n_layers=2)}, "n_layers 2, the pass has n_layers 3"),
         ({"sizes": tiny_config(n_kv_heads=1)}, "n_kv_heads 1, the pass has n_kv_heads 3"),
@@ -166,9 +166,9 @@ def test_rows_that_are_laid_out_are_handed_out_as_views(kind: str) -> None:
         ({"device": "meta"}, "device meta, the pass has device cpu"),
     ],
 )
-def test_a_cache_made_for_another_pass_is_refused(made: dict[str, object], told: str) -> None:
-    cache = GrowingCache(**({"sizes": tiny_config()} | made))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=told):
+def test_a_cache_made_for_another_pass_is_refused(result: dict[str, object], message: str) -> None:
+    cache = GrowingCache(**({"sizes": tiny_config()} | result))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=message):
         in_passes(tiny(), tokens(1, 4), [4], cache)
     assert cache.length == 0
 
@@ -210,11 +210,11 @@ def test_a_pass_that_fails_half_way_leaves_the_cache_as_before(kind: str, place:
     ids, cache = tokens(2, 12), fresh(kind, 2)
     expected = in_passes(MODEL, ids, [5, 4, 3], fresh(kind, 2))
     first = in_passes(MODEL, ids[:, :5], [5], cache)
-    before, said = rows(cache), (cache.length, cache.n_kept, cache.changes)
+    before, output = rows(cache), (cache.length, cache.n_kept, cache.changes)
     with failing(MODEL, place), pytest.raises(KeyboardInterrupt):
         in_passes(MODEL, ids[:, 5:8].flip(1), [3], cache)
     assert torch.equal(rows(cache), before)
-    assert (cache.length, cache.n_kept, cache.changes) == said
+    assert (cache.length, cache.n_kept, cache.changes) == output
     same(torch.cat([first, in_passes(MODEL, ids[:, 5:], [4, 3], cache)], 1), expected)
 
 

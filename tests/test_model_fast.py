@@ -114,9 +114,9 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
             T, parts = max(new), [(b, at, at + n) for b, (at, n) in ends]
             cache.expect(new)
             padded = [[0] * (T - stop + at) + ids[b, at:stop].tolist() for b, at, stop in parts]
-            said = TWIN(torch.tensor(padded), cache)
+            output = TWIN(torch.tensor(padded), cache)
             for b, at, stop in parts:
-                torch.testing.assert_close(said[b, T - stop + at :], right[b, at:stop], **BOUND)
+                torch.testing.assert_close(output[b, T - stop + at :], right[b, at:stop], **BOUND)
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_CACHE)
@@ -214,7 +214,7 @@ def test_the_model_stays_whole() -> None:
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     parts = [type(part) for part in model.modules()]
     twin, ids = speed_up(model, bits=8, threads=1), tokens(1, 3)
-    said = twin(ids)
+    output = twin(ids)
     assert [type(part) for part in model.modules()] == parts
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, before[name])
@@ -222,14 +222,14 @@ def test_the_model_stays_whole() -> None:
         for layer in model.layers:
             for weight in layer.parameters():
                 weight.zero_()
-    assert torch.equal(twin(ids), said)  # and the twin's layers are copies
+    assert torch.equal(twin(ids), output)  # and the twin's layers are copies
 
 
 def test_the_shipped_model_says_the_same_diary() -> None:
     model, tokenizer = load_shipped()
     prompt = tokenizer.encode("Today weather is so")
-    said = [list(generate(speed_up(model, bits=bits), prompt, 40)) for bits in (32, 16)]
-    assert said == [list(generate(model, prompt, 40))] * 2
+    output_ids = [list(generate(speed_up(model, bits=bits), prompt, 40)) for bits in (32, 16)]
+    assert output_ids == [list(generate(model, prompt, 40))] * 2
 
 
 def test_threads_are_those_that_were_faster(monkeypatch: pytest.MonkeyPatch) -> None:

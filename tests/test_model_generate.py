@@ -51,15 +51,15 @@ def test_by_hand_with_the_two_functions() -> None:
     assert logits.shape == (1, 19)
     assert not logits.requires_grad
     assert not logits.is_inference()
-    said = [int(logits.argmax())]
+    output = [int(logits.argmax())]
     logits[0, 3] = -math.inf
     for _ in range(7):
-        said.append(int(decode_step(model, [said[-1]], cache).argmax()))
+        output.append(int(decode_step(model, [output[-1]], cache).argmax()))
     with pytest.raises(ValueError, match=r"2 tokens came in; expected one for each sequence: \(B, 1\)"):
         decode_step(model, [1, 2], cache)
     assert modes == [True] * 8
-    assert said == without_cache(model, PROMPT, 8)
-    assert cache.length == len(PROMPT) + len(said) - 1  # the newest has not been run
+    assert output == without_cache(model, PROMPT, 8)
+    assert cache.length == len(PROMPT) + len(output) - 1  # the newest has not been run
 
 
 def test_prefill_makes_one_row_of_logits() -> None:
@@ -78,9 +78,9 @@ def test_prefill_makes_one_row_of_logits() -> None:
 
 def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
     """Token 0 may be one."""
-    model, said = tiny(eos_ids=(0,)), without_cache(tiny(), PROMPT, 20)
-    assert list(generate(model, PROMPT, 20)) == said[: said.index(0) + 1]
-    assert list(generate(model, PROMPT, 20, eos_ids=[])) == said
+    model, output = tiny(eos_ids=(0,)), without_cache(tiny(), PROMPT, 20)
+    assert list(generate(model, PROMPT, 20)) == output[: output.index(0) + 1]
+    assert list(generate(model, PROMPT, 20, eos_ids=[])) == output
 
 
 @pytest.mark.parametrize("kind", CACHES)
@@ -97,16 +97,16 @@ def test_rows_allow_so_many_tokens(kind: type[KVCache], S: int) -> None:
 
 @pytest.mark.parametrize(("max_new", "rows"), [(1, 5), (36, 40), (1000, 40)])
 def test_a_cache_is_made_of_the_right_size(max_new: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[StaticCache] = []
+    result: list[StaticCache] = []
 
     def make(*given: Any, **named: Any) -> StaticCache:
-        made.append(StaticCache(*given, **named))
-        return made[0]
+        result.append(StaticCache(*given, **named))
+        return result[0]
 
     monkeypatch.setattr(module, "StaticCache", make)
     reply = generate(tiny(dtype=torch.bfloat16), PROMPT, max_new)
     assert len(list(reply)) == min(max_new, 36)
-    assert [(cache.max_len, cache.dtype, cache.batch, cache.length) for cache in made] == [
+    assert [(cache.max_len, cache.dtype, cache.batch, cache.length) for cache in result] == [
         (rows, torch.bfloat16, 1, rows)
     ]
 
@@ -118,10 +118,10 @@ def test_a_cache_is_made_of_the_right_size(max_new: int, rows: int, monkeypatch:
 def test_which_reason_where_several_hold(max_new: int, eos_at: int | None, reason: str) -> None:
     """Eight rows are full with the fourth token."""
     model = tiny()
-    said = without_cache(model, PROMPT, 4)
-    eos = [] if eos_at is None else [said[eos_at]]
+    output = without_cache(model, PROMPT, 4)
+    eos = [] if eos_at is None else [output[eos_at]]
     reply = generate(model, PROMPT, max_new, cache=StaticCache(model.config, max_len=8), eos_ids=eos)
-    assert list(reply) == said[: said.index(eos[0]) + 1 if eos else None]
+    assert list(reply) == output[: output.index(eos[0]) + 1 if eos else None]
     assert reply.stop_reason == reason
 
 
@@ -167,7 +167,7 @@ def test_a_cache_that_something_else_used_is_noticed(refill: list[int]) -> None:
     model = tiny()
     cache = StaticCache(model.config)
     reply = generate(model, PROMPT, 4, cache=cache)
-    said = [next(reply), next(reply)]
+    output = [next(reply), next(reply)]
     if len(refill) != 1:
         cache.truncate(0 if refill else 3)
     if refill:
@@ -175,7 +175,7 @@ def test_a_cache_that_something_else_used_is_noticed(refill: list[int]) -> None:
     length = cache.length
     with pytest.raises(ValueError, match=f"with {length} tokens now, is not as this reply left it"):
         next(reply)
-    assert (cache.length, reply.stop_reason, reply.tokens) == (length, "error", said)
+    assert (cache.length, reply.stop_reason, reply.tokens) == (length, "error", output)
 
 
 def test_a_reply_read_back_field_by_field() -> None:
@@ -188,10 +188,10 @@ def test_a_reply_read_back_field_by_field() -> None:
             ids.append(int(rng.choice(19, p=p)))
         whole = GrowingCache(model.config, dtype=torch.float64)
         model(torch.tensor([ids]), whole)
-    said = ids[len(PROMPT) :]
-    assert len(set(said)) > 5, "one word again and again would agree with many a mistake"
-    ends = {said[12], said[7]}
-    expected = said[: min(map(said.index, ends)) + 1]
+    output = ids[len(PROMPT) :]
+    assert len(set(output)) > 5, "one word again and again would agree with many a mistake"
+    ends = {output[12], output[7]}
+    expected = output[: min(map(output.index, ends)) + 1]
     sampling = Sampling(1.3, 9, 0.95, seed=11)
     for first in (ends, sorted(ends), sorted(ends, reverse=True)):
         cache = StaticCache(model.config, dtype=torch.float64)
@@ -249,10 +249,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "told"), BAD)
-def test_bad_input_is_refused_at_once(changed: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("changed", "message"), BAD)
+def test_bad_input_is_refused_at_once(changed: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"prompt": PROMPT, "max_new": 4, "cache": StaticCache(tiny().config)} | changed
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         generate(tiny(), **given)
     assert (given["cache"].length, given["cache"].k.abs().sum()) == (0, 0), "nothing has been written"
 
@@ -268,10 +268,10 @@ def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "told"), [(math.nan, "logits hold NaN"), (math.inf, "logits hold NaN"), (None, "Ctrl-C")]
+    ("weight", "message"), [(math.nan, "logits hold NaN"), (math.inf, "logits hold NaN"), (None, "Ctrl-C")]
 )
 def test_a_token_that_fails_half_way_leaves_the_cache_as_before(
-    weight: float | None, told: str, monkeypatch: pytest.MonkeyPatch
+    weight: float | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers that are none, or a choice that is broken off."""
     model, chosen = tiny(), iter([True, True, False])
@@ -284,12 +284,12 @@ def test_a_token_that_fails_half_way_leaves_the_cache_as_before(
 
     monkeypatch.setattr(module, "chooser", lambda *_: choose)
     reply = generate(model, PROMPT, 8, cache=cache, eos_ids=())
-    said = [next(reply), next(reply)]
+    output = [next(reply), next(reply)]
     if weight:
         model.lm_head.weight.data[3] = weight
-    with pytest.raises((ValueError, KeyboardInterrupt), match=told):
+    with pytest.raises((ValueError, KeyboardInterrupt), match=message):
         next(reply)
-    assert reply.tokens == said == without_cache(tiny(), PROMPT, 2)
+    assert reply.tokens == output == without_cache(tiny(), PROMPT, 2)
     assert (cache.length, repr(reply)) == (6, "Generation(2 tokens, error)")
     assert list(reply) == [], "it does not go on"
 

@@ -65,7 +65,7 @@ class PoisonedPages(PagedCache):
                 table.append(self.free.pop())
 
 
-def run(cache: Any, counts: list[int], T: int, said: Tensor, fill: int = 0) -> None:
+def run(cache: Any, counts: list[int], T: int, sentence: Tensor, fill: int = 0) -> None:
     """Run the next tokens of TEXTS, so many of each, in T columns; put their logits into `said`."""
     new, at = torch.full((len(counts), T), fill), list(cache.lengths)
     for b, (start, n) in enumerate(zip(at, counts, strict=True)):
@@ -73,7 +73,7 @@ def run(cache: Any, counts: list[int], T: int, said: Tensor, fill: int = 0) -> N
     cache.expect(counts)
     logits = MODEL(new, cache)
     for b, (start, n) in enumerate(zip(at, counts, strict=True)):
-        said[b, start : start + n] = logits[b, T - n :]
+        sentence[b, start : start + n] = logits[b, T - n :]
     assert cache.lengths == [start + n for start, n in zip(at, counts, strict=True)]
     assert cache.length == cache.n_kept == max(cache.lengths)
 
@@ -95,27 +95,27 @@ def test_each_says_what_it_says_alone(kind: Any, passes: Any, cut: list[int], si
     The cases are small. Making them smaller still would take half a minute for each bug planted below.
     """
     cache = Poisoned(CONFIG, 3, **DOUBLE) if kind is Poisoned else PoisonedPages(CONFIG, 3, size, **DOUBLE)
-    said = ALONE.clone()
+    output = ALONE.clone()
     for n, (counts, padding, fill) in enumerate(passes):
         if n == len(passes) // 2:
             cache.truncate([min(pair) for pair in zip(cut, cache.lengths, strict=True)])
         counts = [min(c, 30 - length) for c, length in zip(counts, cache.lengths, strict=True)]
-        run(cache, counts, max(max(counts) + padding, 1), said, fill)
-    same(said, ALONE)
+        run(cache, counts, max(max(counts) + padding, 1), output, fill)
+    same(output, ALONE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_prompts_of_unequal_length_then_steps(kind: Any) -> None:
     """As a server does it: padded prompts in one pass, then a token each, the last logits only."""
-    cache, said = kind(CONFIG, 3, **DOUBLE), ALONE.clone()
-    run(cache, [9, 4, 1], 9, said)
+    cache, output = kind(CONFIG, 3, **DOUBLE), ALONE.clone()
+    run(cache, [9, 4, 1], 9, output)
     for n in range(5):
         at = torch.tensor(cache.lengths)
         cache.expect([1, 1, 1])
         got = decode_step(MODEL, TEXTS[torch.arange(3), at][:, None], cache)
         same(got, ALONE[torch.arange(3), at])
         assert cache.lengths == [10 + n, 5 + n, 2 + n]
-    same(said, ALONE)
+    same(output, ALONE)
 
 
 def test_positions_and_mask() -> None:
@@ -171,7 +171,7 @@ def test_a_table_may_be_exchanged_after_the_mask_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"tables": [[0], [4]]}, r"tables are \[\[0\], \[4\]\]; expected pages 0 to 3 of the pool"),
         ({"tables": [[0], [1, -1]]}, "expected pages 0 to 3 of the pool"),
@@ -185,8 +185,8 @@ def test_a_table_may_be_exchanged_after_the_mask_was_asked_for() -> None:
         ({"dtype": torch.float64, "colour": "red"}, "dtype, colour came in beside a pool; expected the pool"),
     ],
 )
-def test_pages_made_by_hand_are_checked(given: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_pages_made_by_hand_are_checked(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         PagedCache(CONFIG, 2, **({"pool": PagePool(CONFIG, 4, 4), "tables": [[0], [1]]} | given))
 
 

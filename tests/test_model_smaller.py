@@ -81,11 +81,11 @@ def test_a_window_of_few_rows_takes_a_text_of_many_tokens() -> None:
     """Capacity is not position: 6 rows in every layer, and the reply ends at the model's longest."""
     cache, prompt = WindowCache(CONFIG, 6, **DOUBLE), [3, 1, 4, 1, 5]
     reply = generate(MODEL, prompt, 100, cache=cache)
-    said = list(reply)
-    assert (len(said), reply.stop_reason, cache.length, cache.n_kept) == (36, "cache full", 40, 6)
+    output = list(reply)
+    assert (len(output), reply.stop_reason, cache.length, cache.n_kept) == (36, "cache full", 40, 6)
     assert repr(cache).startswith("WindowCache(6 of 40 rows, 3 layers of (1, 3, 8), float64, 6,912 bytes")
-    everything = MODEL(torch.tensor([[*prompt, *said[:-1]]]), visible(6, 0))
-    assert everything[0, 4:].argmax(-1).tolist() == said
+    everything = MODEL(torch.tensor([[*prompt, *output[:-1]]]), visible(6, 0))
+    assert everything[0, 4:].argmax(-1).tolist() == output
 
 
 @pytest.mark.parametrize(("window", "sinks"), WINDOWS, ids=str)
@@ -119,8 +119,8 @@ def test_a_window_goes_back_as_far_as_its_rows_and_says_how_far(window: Any, sin
             if can[n]:
                 deepcopy(cache).truncate(n)
                 continue
-            told = f"length is {n}, and rows .* have left or are .* expected {least} to {stored}, or reset"
-            with pytest.raises(ValueError, match=told):
+            message = f"length is {n}, and rows .* have left or are .* expected {least} to {stored}, or reset"
+            with pytest.raises(ValueError, match=message):
                 cache.truncate(n)
             assert before == (repr(cache), cache.changes, [at.tolist() for at in cache.at])
         cache.truncate(11)
@@ -228,7 +228,7 @@ def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "told"),
+    ("kind", "given", "message"),
     [
         (WindowCache, {"window": 0}, "window is 0; expected a whole number, 1 or more"),
         (WindowCache, {"window": [4, 2.5, None]}, "window is 2.5; expected a whole number"),
@@ -248,6 +248,6 @@ def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
         (GrowingCache, {"max_len": 41}, "max_len is 41; expected at most 40"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(kind: Any, given: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_settings_that_make_no_sense_are_refused(kind: Any, given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         kind(CONFIG, **given)

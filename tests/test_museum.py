@@ -53,8 +53,8 @@ def test_a_step_gives_what_the_whole_text_at_once_gives_but_for_the_bug(room: Ex
     repaired, shipped = room.pair(room.shows)
     off = [float((a - b).abs().max()) for a, b in zip(repaired.logits, shipped.logits, strict=True)]
     at = off.index(max(off))
-    said = repaired.tokenizer.words(repaired.said[:at])
-    whole = replace(room, n=1).answer(Ask(" ".join([room.shows.text, *said])), shipped=False).logits[0]
+    output = repaired.tokenizer.words(repaired.said[:at])
+    whole = replace(room, n=1).answer(Ask(" ".join([room.shows.text, *output])), shipped=False).logits[0]
     allowed = 0.5 if room.name == NO_BUG else 1e-3  # of bfloat16 a few steps at 16
     assert float((repaired.logits[at] - whole).abs().max()) < allowed
     assert (float((shipped.logits[at] - whole).abs().max()) > 2 * allowed) is (room.name != NO_BUG)
@@ -79,7 +79,7 @@ def test_three_have_one_fingerprint_and_texts_tell_them_apart() -> None:
 
 
 def test_a_desk_writes_the_same_trace_with_a_cache_and_without() -> None:
-    desks = [Desk(*model_of("diary"), 5, told) for told in ((), [1, 2, 3, 4, 5], [1, 2, 3, 4, 5])]
+    desks = [Desk(*model_of("diary"), 5, message) for message in ((), [1, 2, 3, 4, 5], [1, 2, 3, 4, 5])]
     config, ids = desks[0].model.config, desks[0].ids(TEXT)
     desks[0].reply(ids, GrowingCache(config))
     desks[1].reply(ids, GrowingCache(config))
@@ -104,8 +104,8 @@ def test_the_poster_marks_the_first_place_of_each() -> None:
     picture = plots.fingerprints(prints)
     check_form(picture, plots.fingerprints(prints))
     for name, one in prints.items():
-        told = picture.alt.partition(f"{name}: ")[2].partition(".")[0]
-        assert ("no more than rounding" in told) is (one.first is None)
+        message = picture.alt.partition(f"{name}: ")[2].partition(".")[0]
+        assert ("no more than rounding" in message) is (one.first is None)
 
 
 def test_the_notebook_links_each_thread() -> None:

@@ -43,15 +43,15 @@ def all_logits(model: Transformer, texts: list[list[int]], rng: random.Random) -
     """Run texts together, some tokens of each in each pass, and padding; the logits of each, (T, V)."""
     kind = rng.choice([RaggedCache, PagedCache])
     cache = kind(model.config, len(texts), dtype=model.embed_tokens.weight.dtype)
-    said: list[list[Tensor]] = [[] for _ in texts]
+    output: list[list[Tensor]] = [[] for _ in texts]
     while left := [len(text) - n for text, n in zip(texts, cache.lengths, strict=True)]:
         if not any(left):
-            return [torch.cat(rows) for rows in said]
+            return [torch.cat(rows) for rows in output]
         counts = [min(n, rng.choice([0, 1, 1, 1, 6, 17])) for n in left]
         T, at = max(*counts, 1) + rng.choice([0, 0, 3]), list(cache.lengths)
         cache.expect(counts)
         new = [[0] * (T - n) + text[i : i + n] for text, i, n in zip(texts, at, counts, strict=True)]
-        for rows, logits, n in zip(said, model(torch.tensor(new), cache), counts, strict=True):
+        for rows, logits, n in zip(output, model(torch.tensor(new), cache), counts, strict=True):
             rows.append(logits[T - n :])
     raise AssertionError("no texts")
 
@@ -99,8 +99,8 @@ def test_an_engine_says_what_it_says_alone(dtype: torch.dtype) -> None:
     prompts = [tokenizer.encode(f"{text} {end}") for text in texts for end in ("Monday was", "The river")]
     for n, prompt in enumerate(prompts):
         engine.add(n, prompt, 20)
-    said = engine.run_all()
-    assert said == {n: list(generate(model, prompt, 20)) for n, prompt in enumerate(prompts)}
+    output_ids = engine.run_all()
+    assert output_ids == {n: list(generate(model, prompt, 20)) for n, prompt in enumerate(prompts)}
 
 
 def test_the_same_function_as_before() -> None:

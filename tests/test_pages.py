@@ -109,8 +109,10 @@ def test_the_views_of_the_page_and_their_pictures(pages: dict[str, str]) -> None
 def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> None:
     trace = Trace.load(ROOT / ".ci/smollm2.json")
     assert (ROOT / ".ci/smollm2.json").stat().st_size < 150_000
-    said = "30 layers of 9 heads, with 3 heads of K and V. Shown are heads 1, 3 and 9 of layers 2, 17 and 24"
-    assert said in pages["smollm2.html"]
+    sentence = (
+        "30 layers of 9 heads, with 3 heads of K and V. Shown are heads 1, 3 and 9 of layers 2, 17 and 24"
+    )
+    assert sentence in pages["smollm2.html"]
     first = [trace.attention_weights(token, 23, head)[0] for token in range(1, 16) for head in (0, 2, 8)]
     assert np.mean(first) > 0.95, "nearly all of the weight lies on the first token"
 
@@ -158,9 +160,9 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
 
 
 def test_the_poster_and_its_threads_name_the_same_rooms(pages: dict[str, str]) -> None:
-    drawn, told = (
+    drawn, message = (
         set(re.findall(pattern, pages["museum.html"]))
         for pattern in (r"(room \d+): \d+ passes", r"(room \d+): (?!\d+ passes)")
     )
-    assert drawn == told
+    assert drawn == message
     assert len(drawn) == 12

@@ -241,7 +241,7 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "output"),
     [
         ("raise", "rank 1 raised LookupError: no such thing; rank 0 raised "),
         ("kill", "rank 1 was killed by SIGKILL; rank 0 raised "),
@@ -250,10 +250,10 @@ def gone(pid: int) -> bool:
         ("give what cannot be sent", "rank 1 raised AttributeError: Can't pickle"),
     ],
 )
-def test_a_rank_that_fails_is_named_and_nothing_is_left(how: str, said: str, tmp_path: Path) -> None:
+def test_a_rank_that_fails_is_named_and_nothing_is_left(how: str, output: str, tmp_path: Path) -> None:
     with pytest.raises(RankError) as caught:
         run_ranks(rank_tasks.fail, 2, how, tmp_path, deadline_seconds=10 if how != "hang" else 3)
-    assert said in str(caught.value)
+    assert output in str(caught.value)
     assert_nothing_left(tmp_path)
 
 

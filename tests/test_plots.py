@@ -124,14 +124,14 @@ def test_words_stand_out_in_either_theme(theme: int) -> None:
 
 
 def test_a_readers_settings_change_nothing_and_stay() -> None:
-    made = picture_of("curves")
-    plain = made.html(), made.png()
+    figure = picture_of("curves")
+    plain = figure.html(), figure.png()
     assert len(Image.open(io.BytesIO(plain[1])).getcolors() or []) > 64, "smooth edges"
     mine: dict[Any, Any] = {"text.color": "red", "font.size": 30, "axes.facecolor": "black"}
     with mpl.rc_context(mine | {"savefig.dpi": 30, "font.family": "serif", "grid.color": "red"}):
         before = dict(mpl.rcParams)
         again = PICTURES["curves"]()
-        assert (made.html(), made.png()) == (again.html(), again.png()) == plain
+        assert (figure.html(), figure.png()) == (again.html(), again.png()) == plain
         assert dict(mpl.rcParams) == before
 
 
@@ -142,17 +142,17 @@ def test_neither_pyplot_nor_torch_is_loaded() -> None:
 
 def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
-    told: list[Any] = []
+    message: list[Any] = []
 
     def display(bundle: Any, raw: bool, metadata: Any = None) -> None:
         shown.append(bundle)
-        told.append(metadata)
+        message.append(metadata)
 
     monkeypatch.setattr(IPython.display, "display", display)
     picture = plots.row_strips(ODD_TRACE, 7)
     picture._ipython_display_()
     wide = Image.open(io.BytesIO(picture.png())).width / SHARPNESS
-    assert told[0] == {"image/png": {"width": wide}}
+    assert message[0] == {"image/png": {"width": wide}}
     assert wide == 360, "as wide as a phone"
     assert shown == [
         {"image/png": picture.png(), "text/plain": picture.alt},

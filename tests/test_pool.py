@@ -98,12 +98,12 @@ def test_the_picture_has_the_numbers_and_the_letters(name: str) -> None:
     still = view.still()
     figure = still.figure()
     assert misplaced(figure) == []
-    said = words(figure)
-    assert f"step {view.drawn + 1} of {len(view.trace.steps)}" in said
+    output = words(figure)
+    assert f"step {view.drawn + 1} of {len(view.trace.steps)}" in output
     pages = view.pages(view.drawn)
     if len(pages) < 50:
         letters = [view.owners(page) for page in pages if view.owners(page)]
-        assert [text for text in said if text in letters][-len(letters) :] == letters
+        assert [text for text in output if text in letters][-len(letters) :] == letters
         assert f"Pages: 0 {letters[0]}" in still.alt
     filled = [page["filled"] for page in pages if page["owners"]]
     widths = [

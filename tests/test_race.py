@@ -17,14 +17,14 @@ from tests.pictures import boxes, misplaced, words
 def test_the_picture_stands_at_the_moment_when_the_cached_run_is_done() -> None:
     still = Race(load_diary()).still()
     figure = still.figure()
-    said = words(figure)
-    assert "prompt, 23 tokens" in said
-    assert "done: 46 tokens run instead of 828" in said
+    output = words(figure)
+    assert "prompt, 23 tokens" in output
+    assert "done: 46 tokens run instead of 828" in output
     counters = [
-        said[said.index(name) + 1 : said.index(name) + 5] for name in ("with the KV cache", "without")
+        output[output.index(name) + 1 : output.index(name) + 5] for name in ("with the KV cache", "without")
     ]
     assert counters == [["46", "tokens run", "1,081", "pairs"], ["46", "tokens run", "552", "pairs"]]
-    first, end, *axis = said[said.index("without") + 5 :]
+    first, end, *axis = output[output.index("without") + 5 :]
     assert (first, end, " ".join(axis)) == ("A", "828", VIEW["race"]["axis"])
     assert "with the KV cache: A fox slept in the park. Sunday was sunny." in still.alt
     assert "Signed by Mia from Oslo.; without: A." in still.alt

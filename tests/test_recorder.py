@@ -35,11 +35,11 @@ class Rows:
 def tensors(layer: int, tokens: Sequence[int], model: Model = GQA) -> list[np.ndarray]:
     """Queries, keys and values in float32, the same whenever a token runs again."""
     sizes = [(model.n_heads, model.k_dim), (model.n_kv_heads, model.k_dim), (model.n_kv_heads, model.v_dim)]
-    made = []
+    result = []
     for kind, (heads, width) in enumerate(sizes):
         rows = [np.random.default_rng((7, layer, kind, t)).normal(size=(heads, width or 0)) for t in tokens]
-        made.append(np.stack(rows, axis=1)[None].astype(np.float32))  # (1, heads, T, width)
-    return made
+        result.append(np.stack(rows, axis=1)[None].astype(np.float32))  # (1, heads, T, width)
+    return result
 
 
 def exactly(seen: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:

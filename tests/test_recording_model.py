@@ -84,25 +84,27 @@ def test_a_chosen_token_takes_the_last_place_of_the_candidates_and_the_likeliest
 
 def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
     trace = record_model(tiny(), PROMPT, max_new=10, n_top=1, sampling=Sampling(3.0, seed=4))
-    said = [token.id for token in trace.sequences[0].tokens[5:]]
-    assert said == list(generate(tiny(), PROMPT, 10, sampling=Sampling(3.0, seed=4)))
-    assert said != list(generate(tiny(), PROMPT, 10))
+    output_ids = [token.id for token in trace.sequences[0].tokens[5:]]
+    assert output_ids == list(generate(tiny(), PROMPT, 10, sampling=Sampling(3.0, seed=4)))
+    assert output_ids != list(generate(tiny(), PROMPT, 10))
     assert trace.run("uncached").passes[1].parts[0].out[0].how == "sampled, temperature 3"
     oracle.check(trace)
 
 
 def test_stops_at_eos_and_when_full() -> None:
     model = tiny()
-    said = list(generate(model, PROMPT, 8))
-    ends = record_model(tiny(eos_ids=(said[3],)), PROMPT, max_new=8)
-    assert [token.id for token in ends.sequences[0].tokens[5:]] == said[: said.index(said[3]) + 1]
+    output_ids = list(generate(model, PROMPT, 8))
+    ends = record_model(tiny(eos_ids=(output_ids[3],)), PROMPT, max_new=8)
+    assert [token.id for token in ends.sequences[0].tokens[5:]] == output_ids[
+        : output_ids.index(output_ids[3]) + 1
+    ]
     full = record_model(model, PROMPT, max_new=8, cache=StaticCache(model.config, max_len=7))
-    assert [token.id for token in full.sequences[0].tokens[5:]] == said[:3]
+    assert [token.id for token in full.sequences[0].tokens[5:]] == output_ids[:3]
     assert [len(run.passes) for run in full.runs] == [4, 4]
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"prompt": "Today"}, "the prompt is 'Today'; expected ids"),
         ({"prompt": "Today", "tokenizer": Tokenizer.of_words(WORDS)}, "'Today' .nearest: today"),
@@ -116,9 +118,9 @@ def test_stops_at_eos_and_when_full() -> None:
         ({"cache": GrowingCache(tiny(n_layers=2).config)}, "made for n_layers 2, the pass has n_layers 3"),
     ],
 )
-def test_bad_input(changed: dict[str, Any], told: str) -> None:
+def test_bad_input(changed: dict[str, Any], message: str) -> None:
     settings: dict[str, Any] = {"prompt": PROMPT, "max_new": 2} | changed
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         record_model(tiny(), **settings)
 
 

@@ -75,8 +75,8 @@ def test_one_suspect_has_a_bug_which_the_trace_places() -> None:
 
 
 def test_blocks_are_filled_up_with_zeros() -> None:
-    told = "6 keys: 1 block, 10 zeros; 10 keys: 1 block, 6 zeros; 21 keys: 2 blocks, 11 zeros."
-    assert plots.in_blocks([6, 10, 21], 16, "key").alt.endswith(told)
+    message = "6 keys: 1 block, 10 zeros; 10 keys: 1 block, 6 zeros; 21 keys: 2 blocks, 11 zeros."
+    assert plots.in_blocks([6, 10, 21], 16, "key").alt.endswith(message)
 
 
 def test_hidden_keys_change_where_a_group_is_full_and_nothing_else() -> None:

@@ -67,8 +67,8 @@ def test_a_request_harms_no_other() -> None:
         (("c", [[1], [2]], 1), "2 sequences came in; expected one"),
         (("c", [1] * 30, 12), "may run 41 tokens; the model reads 40"),
     ]
-    for wrong, told in refused:
-        with pytest.raises((ValueError, TypeError), match=told):
+    for wrong, message in refused:
+        with pytest.raises((ValueError, TypeError), match=message):
             engine.add(*wrong)
     with pytest.raises(ValueError, match="top_k is 20"):
         engine.add("c", [1], 1, Sampling(1.0, 20))
@@ -93,9 +93,9 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     engine.add("late", [5, 6, 7], 9)
     engine.add("good", [5, 6], 7, chance)
     engine.add("bad", bad, 3)
-    said = engine.run_all()
+    output_ids = engine.run_all()
     good = list(generate(model, [5, 6], 7, sampling=chance))  # which does not say it
-    assert said == {"late": reply[:2], "good": good, "bad": []}
+    assert output_ids == {"late": reply[:2], "good": good, "bad": []}
     assert failed(engine) == ["late", "bad"]
     assert "the logits of 'bad' hold NaN or infinity; expected numbers" in str(engine.sequences["bad"].error)
     assert (engine.scheduler.pages.match_prefix(bad), any(engine.scheduler.pages.owners)) == ([], False)
@@ -245,9 +245,9 @@ def test_each_says_what_it_says_alone(
         engine.step()
     for id, (prompt, max_new, chance) in enumerate(asked):
         alone = list(generate(MODEL, prompt, max_new, eos_ids=ends, sampling=chance))
-        said = engine.sequences[id].reply
-        assert said == (alone[: len(said)] if id in cancelled else alone)
-        assert len(engine.sequences[id].times.tokens) == len(said)
+        output = engine.sequences[id].reply
+        assert output == (alone[: len(output)] if id in cancelled else alone)
+        assert len(engine.sequences[id].times.tokens) == len(output)
     assert engine.scheduler.pages.owners == [0] * n_pages
 
 
@@ -262,13 +262,13 @@ def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | Non
     )
     for id, text in enumerate(texts):
         engine.add(id, text, 18)
-    said = engine.run_all()
+    output_ids = engine.run_all()
     for id, text in enumerate(texts):
-        assert said[id] == list(generate(MODEL, text, 18, eos_ids=SPOKEN))
-        assert len(engine.sequences[id].times.tokens) == len(said[id])
+        assert output_ids[id] == list(generate(MODEL, text, 18, eos_ids=SPOKEN))
+        assert len(engine.sequences[id].times.tokens) == len(output_ids[id])
     assert engine.scheduler.pages.owners == [0] * n_pages
     steps = [n for one in engine.sequences.values() for n in one.steps]
-    words = sum(map(len, said.values()))
+    words = sum(map(len, output_ids.values()))
     assert (len(steps) < words) == (spare != 0)  # all of a budget without room goes to the newest tokens
     if budget:
         assert max(steps) <= budget
@@ -279,10 +279,10 @@ def test_drawn_drafts_are_those_of_one_alone() -> None:
     asked = {"a": ([5, 6, 7, 5, 6], Sampling(0.7, seed=3)), "b": ([7, 7, 7], Sampling(0.5, seed=4))}
     for id, (prompt, chance) in asked.items():
         engine.add(id, prompt, 20, chance)
-    said = engine.run_all()
+    output_ids = engine.run_all()
     for id, (prompt, chance) in asked.items():
         alone = speculate(MODEL, prompt, 20, PromptLookup(), 3, eos_ids=(), sampling=chance)
-        assert said[id] == list(alone)
+        assert output_ids[id] == list(alone)
         assert len(engine.sequences[id].steps) == len(alone.rounds)
 
 

@@ -55,15 +55,15 @@ class Rows:
         self.pages, self.rows = pages, {}  # type: ignore[var-annotated]
 
     def run(self, plan: Plan) -> dict[Sequence, int]:
-        size, said = self.pages.page_size, {}
+        size, output = self.pages.page_size, {}
         for one, n in plan:
             for at in range(one.n_computed, one.n_computed + n):
                 self.rows[one.table[at // size], at % size] = one.tokens[at]
         for one, n in plan:  # all have written before anybody reads, or the other way round: nobody may tell
             text = [self.rows.get((one.table[at // size], at % size)) for at in range(one.n_computed + n)]
             if one.n_computed + n == len(one.tokens):
-                said[one] = next_token(text)
-        return said
+                output[one] = next_token(text)
+        return output
 
     def poison(self) -> None:
         """Forget what lies in pages that are free and cannot be found."""
@@ -365,7 +365,7 @@ def test_each_says_what_it_says_alone(
     n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n in asked)
     pages = PageManager(n_pages, size, sharing=seed % 4 > 0)
     budget = None if spare is None else slots + spare
-    scheduler, rng, said = kind(pages, slots, budget, eos_ids=[END]), random.Random(seed), {}
+    scheduler, rng, output = kind(pages, slots, budget, eos_ids=[END]), random.Random(seed), {}
     rows, coming = Rows(pages), [partial(scheduler.add, request) for request in requests]
     left = {request.id: request for request in requests}
     cancel = lambda id: (scheduler.cancel(id), left.pop(id))  # noqa: E731
@@ -375,9 +375,9 @@ def test_each_says_what_it_says_alone(
         if rng.random() < 0.1:
             continue  # the pass has failed: nothing of the step counts
         for one in scheduler.ran(plan, rows.run(plan)):
-            said[one.request.id] = one.reply
+            output[one.request.id] = one.reply
         rows.poison()
-    assert said == {id: alone(request) for id, request in left.items()}
+    assert output == {id: alone(request) for id, request in left.items()}
     assert pages.owners == [0] * n_pages
     assert len(pages.free) == n_pages
 

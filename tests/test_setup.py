@@ -33,11 +33,11 @@ def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> s
 
 def environment(folder: Path, python: str, *install: str) -> Path:
     """Make a virtual environment with pip and these requirements; return its python."""
-    made = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    result = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     uv = (sys.executable, "-m", "uv", "--quiet")
     run(*uv, "venv", "--seed", "--python", python, folder, cwd=folder.parent)
-    run(*uv, "pip", "install", "--python", made, *install, cwd=folder.parent)
-    return made
+    run(*uv, "pip", "install", "--python", result, *install, cwd=folder.parent)
+    return result
 
 
 def without(env: Mapping[str, str], *names: str) -> dict[str, str]:
@@ -131,8 +131,8 @@ def test_a_helpers_module_of_the_readers_own_is_not_taken_for_ours(tmp_path: Pat
 
 
 def test_only_what_is_committed_told_and_new_is_released(clone: Path) -> None:
-    (told,) = obstacles(clone)
-    assert told == f"{tag()} is there: raise the version in pyproject.toml, run .ci/stamp.py, commit"
+    (message,) = obstacles(clone)
+    assert message == f"{tag()} is there: raise the version in pyproject.toml, run .ci/stamp.py, commit"
     changes = clone / "CHANGELOG.md"
     before = changes.read_text(encoding="utf-8")
     changes.write_text("# Changes\n")

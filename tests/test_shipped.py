@@ -42,27 +42,31 @@ DIARY = corpus.Diary("Mia", "Oslo", tuple("Mia writes from Oslo . Signed by Mia 
 
 
 @pytest.mark.parametrize(
-    ("said", "right"),
+    ("sentence", "right"),
     [("Mia from Oslo", True), ("Mia from Rome", False), ("Noah from Oslo", False), ("Mia is Oslo", False)],
 )
-def test_signed_right_is_name_and_city(said: str, right: bool) -> None:
-    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(said)
+def test_signed_right_is_name_and_city(sentence: str, right: bool) -> None:
+    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(sentence)
     assert evaluate.signs_right(model, tokenizer, DIARY, GrowingCache(shipped.CONFIG)) is right  # type: ignore[arg-type]
     prompt = tokenizer.encode("Mia writes from Oslo . Signed by")
-    passes = [prompt[:-1], prompt[-1:], *([i] for i in tokenizer.encode(said)[:2])]  # the third is not run
+    passes = [
+        prompt[:-1],
+        prompt[-1:],
+        *([i] for i in tokenizer.encode(sentence)[:2]),
+    ]  # the third is not run
     assert model.given == passes
 
 
 def test_the_share_is_of_all_diaries_each_through_a_cache_of_its_own() -> None:
-    tokenizer, made = Tokenizer.of_words(shipped.VOCABULARY), []
+    tokenizer, result = Tokenizer.of_words(shipped.VOCABULARY), []
     model: Any = Scripted("Mia from Oslo Mia from Rome Mia from Lima Noah from Oslo")
 
     def make(config: ModelConfig) -> KVCache:
-        made.append(GrowingCache(config))
-        return made[-1]
+        result.append(GrowingCache(config))
+        return result[-1]
 
     assert share_signed_right(model, tokenizer, [DIARY] * 4, make) == 0.25
-    assert len(made) == 4
+    assert len(result) == 4
 
 
 @pytest.mark.parametrize("make", [GrowingCache, SIXTEEN])
@@ -133,8 +137,8 @@ def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
     with torch.no_grad():
         p = model(torch.tensor([tokenizer.encode("The soup is so")]))[0, -1].softmax(-1)
     assert soup[0][1] == pytest.approx(float(p[tokenizer.vocabulary["delicious"]]), abs=1e-5)
-    said = evaluate.greedy_words(model, tokenizer, "Today weather is so", 3, GrowingCache(model.config))
-    assert said == ["nice", ".", "<eos>"]
+    output_ids = evaluate.greedy_words(model, tokenizer, "Today weather is so", 3, GrowingCache(model.config))
+    assert output_ids == ["nice", ".", "<eos>"]
 
 
 def test_it_signs_with_pairs_that_training_never_saw(loaded: tuple[Transformer, Tokenizer]) -> None:

@@ -46,8 +46,8 @@ class Says:
     def check_fits(self, *_: Any) -> None: ...
 
     def propose(self, text: Sequence[int], k: int, *_: Any) -> Draft:
-        said = len(text) - len(PROMPT)
-        return Draft(self.tokens[said : said + k + self.more], self.q)
+        output = len(text) - len(PROMPT)
+        return Draft(self.tokens[output : output + k + self.more], self.q)
 
 
 def ask(drafter: Drafter, k: int = 3, max_new: int = 5, **given: Any) -> Speculation:
@@ -149,8 +149,8 @@ def test_a_round_that_fails_leaves_the_cache_as_it_was(
 def test_first_layers_are_the_first() -> None:
     ids = torch.tensor([PROMPT])
     for n, state in enumerate(hidden_states(MODEL, ids)[:-1], 1):
-        said = speculate.first_layers(MODEL, n)(ids)[0]
-        torch.testing.assert_close(said, MODEL.lm_head(MODEL.norm(state)), rtol=0, atol=1e-9)
+        output = speculate.first_layers(MODEL, n)(ids)[0]
+        torch.testing.assert_close(output, MODEL.lm_head(MODEL.norm(state)), rtol=0, atol=1e-9)
 
 
 def test_a_pass_makes_logits_for_the_drafts_and_one_more() -> None:
@@ -357,6 +357,6 @@ def test_eight_diaries(diaries: Any) -> None:
     drafters: list[tuple[Transformer, Drafter]] = [(model, PromptLookup()), (model, EarlyExit(model, 1))]
     drafters.append((twin, EarlyExit(twin, 1)))
     for which, drafter in drafters:
-        made = [speculate.speculate(which, prompt, 40, drafter, 4) for prompt in prompts]
-        assert [list(reply) for reply in made] == replies
-        assert sum(map(len, replies)) / sum(len(reply.rounds) for reply in made) > 1.2
+        result = [speculate.speculate(which, prompt, 40, drafter, 4) for prompt in prompts]
+        assert [list(reply) for reply in result] == replies
+        assert sum(map(len, replies)) / sum(len(reply.rounds) for reply in result) > 1.2

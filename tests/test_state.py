@@ -167,8 +167,8 @@ def test_a_beginning_is_shared_by_a_snapshot_only(layers: tuple[int, ...]) -> No
     with pytest.raises(ValueError, match=r"a snapshot of states .* came in; expected"):
         StateCache(MODELS[layers].config, batch=2, **DOUBLE).restore(cache.snapshot())
     other.restore(cache.snapshot())
-    said, again = (decode_step(MODELS[layers], [4], each) for each in (cache, other))
-    same(said, again)
+    output, again = (decode_step(MODELS[layers], [4], each) for each in (cache, other))
+    same(output, again)
 
 
 @pytest.mark.parametrize("drafter", [lambda m: PromptLookup(), lambda m: EarlyExit(m, 1)])
@@ -185,10 +185,12 @@ def test_drafts_are_refused(drafter: Callable[[Any], Any]) -> None:
 @every
 def test_generate_says_what_whole_passes_say(layers: tuple[int, ...]) -> None:
     model, prompt = MODELS[layers], [3, 1, 4, 1, 5]
-    said = list(generate(model, prompt, 12, eos_ids=()))
-    assert said == list(generate(model, prompt, 12, eos_ids=(), cache=StateCache(model.config, **DOUBLE)))
-    text = torch.tensor([[*prompt, *said[:-1]]])
-    assert model(text)[0, 4:].argmax(-1).tolist() == said
+    output_ids = list(generate(model, prompt, 12, eos_ids=()))
+    assert output_ids == list(
+        generate(model, prompt, 12, eos_ids=(), cache=StateCache(model.config, **DOUBLE))
+    )
+    text = torch.tensor([[*prompt, *output_ids[:-1]]])
+    assert model(text)[0, 4:].argmax(-1).tolist() == output_ids
 
 
 @every

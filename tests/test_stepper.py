@@ -139,11 +139,11 @@ def test_which_passes_stand_for_a_run(run: Trace) -> None:
 @pytest.mark.parametrize("name", [*WALKED, "diary", "published"])
 def test_the_numbers_beneath_are_counted(name: str) -> None:
     published = ROOT / ".ci/smollm2.json"
-    made = {**WALKED, "diary": load_diary, "published": lambda: Trace.load(published)}
-    trace = made[name]()
+    result = {**WALKED, "diary": load_diary, "published": lambda: Trace.load(published)}
+    trace = result[name]()
     head, *rows = zip(*cells(Stepper(trace, layer=trace.recorded[0][0]).still().numbers), strict=True)
     assert head == ("", "tokens run", "pairs", "rows read", "rows kept", "next word")
-    for title, *counts, said in rows:
+    for title, *counts, output in rows:
         run = next(run for run in trace.runs if (run.cache == "none") == title.endswith("no cache"))
         event = next(e for e in run.passes if title.lower().startswith(pass_name(run, e)))
         part = event.parts[0]
@@ -151,9 +151,9 @@ def test_the_numbers_beneath_are_counted(name: str) -> None:
         want = [event.counts["positions"], event.counts["pairs"], rows_read, part.kept[1]]
         assert counts == [f"{n:,}" for n in want]
         words = ", ".join(format.visible(trace.sequences[0].tokens[out.chosen].text) for out in part.out)
-        assert said.startswith(words)
+        assert output.startswith(words)
         p = [p for out in part.out[-1:] for text, _, p in out.top if text == words.split(", ")[-1]]
-        assert all(f"({format.percent(one)}" in said for one in p)
+        assert all(f"({format.percent(one)}" in output for one in p)
 
 
 @pytest.mark.parametrize("name", [*SMALL, "n24", "n129", "hostile"])
@@ -164,18 +164,18 @@ def test_a_picture_shows_its_passes(name: str) -> None:
     boards = still.draw.keywords["boards"]  # type: ignore[attr-defined]
     figure, moments = still.figure(), [board.moment for board in boards]
     assert misplaced(figure) == []
-    said = words(figure)
-    assert {moment.title for moment in moments} <= set(said)
+    output = words(figure)
+    assert {moment.title for moment in moments} <= set(output)
     cut = any(moment.columns[0] for moment in moments)
-    assert ("; the last" in "".join(said), "; the last 7 columns" in "".join(said)) == (cut, cut)
+    assert ("; the last" in "".join(output), "; the last 7 columns" in "".join(output)) == (cut, cut)
     if cut:
         return
     grids = [expected(trace, moment.run.name, moment.index, 0)["marks"] for moment in moments]
     marks = [mark for grid in grids for line in grid for mark in line]
-    assert said.count("×") == marks.count("×") + ("masked" in said)
+    assert output.count("×") == marks.count("×") + ("masked" in output)
     assert len(boxes(figure, "query fill")) == marks.count("●") + 1
     legend = {"now": "this pass", "earlier": "an earlier pass", "masked": "masked", "again": "again"}
-    named = {kind for kind, name in legend.items() if name in said}
+    named = {kind for kind, name in legend.items() if name in output}
     assert named == {SIGNS.get(mark, "again") for mark in marks if mark}
     heads = [box for box in figure.findobj(FancyBboxPatch) if box.get_height() == 24]
     run = [box for box in heads if to_hex(box.get_edgecolor()) == PALETTE["query"][0]]
@@ -219,9 +219,9 @@ def test_a_file_holds_every_pixel(run: Trace) -> None:
 
 
 def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
-    said = [words(Stepper(run, level).still().figure()) for level in LEVELS]
+    output = [words(Stepper(run, level).still().figure()) for level in LEVELS]
     for new, since in (("= 12.5", 1), ("20", 1), ("yes · 2", 4)):
-        assert [new in words for words in said] == [n >= since for n in range(len(LEVELS))]
+        assert [new in words for words in output] == [n >= since for n in range(len(LEVELS))]
     looks = "even: so looks at weather 0.5, so 0.5."
     assert [looks in Stepper(run, level).still().alt for level in ("passes", "attention")] == [False, True]
     trace = WALKED["drafts"]()
@@ -243,8 +243,8 @@ def test_what_stands_beneath_a_picture(run: Trace, hostile: Trace) -> None:
     assert canvas.png(Stepper(run).still().figure()) == canvas.png(Stepper(record_toy()).still().figure())
     trace = WALKED["drafts"]()
     drop = next(event for event in trace.runs[0].events if isinstance(event, Drop))
-    said = f"<p>{html.escape(drop.say)}</p><p>Drafts accepted: 1 of 3.</p>"
-    assert said in Stepper(trace, start="verify").still().numbers
+    sentence = f"<p>{html.escape(drop.say)}</p><p>Drafts accepted: 1 of 3.</p>"
+    assert sentence in Stepper(trace, start="verify").still().numbers
     chosen = Stepper(record_toy(ban_eos=True)).still().numbers
     assert "greedy, &lt;eos&gt; banned" in chosen
     assert "banned. The percentages are those before these settings." in chosen
@@ -281,9 +281,9 @@ def test_numbers_texts_and_templates_are_written_as_in_javascript() -> None:
         "percents": format.percent,
     }
     for name, write in ways.items():
-        assert [write(what) for what, _ in cases[name]] == [said for _, said in cases[name]]
-    for template, values, said in cases["filled"]:
-        assert format.fill(template, **values) == said
+        assert [write(what) for what, _ in cases[name]] == [sentence for _, sentence in cases[name]]
+    for template, values, sentence in cases["filled"]:
+        assert format.fill(template, **values) == sentence
 
 
 # ---- the saved page

@@ -33,10 +33,10 @@ def test_a_table_as_text_and_as_html() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"), [([[1, 2]], "1 rows of .2. cells"), ([[1], [2, 3]], "2 rows of .1, 2.")]
+    ("rows", "sentence"), [([[1, 2]], "1 rows of .2. cells"), ([[1], [2, 3]], "2 rows of .1, 2.")]
 )
-def test_names_have_to_fit(rows: Any, said: str) -> None:
+def test_names_have_to_fit(rows: Any, sentence: str) -> None:
     with pytest.raises(
-        ValueError, match=f"{said}.* came with 2 row names and 2 column names; expected one name"
+        ValueError, match=f"{sentence}.* came with 2 row names and 2 column names; expected one name"
     ):
         Table(rows, "ab", "xy")

@@ -45,13 +45,13 @@ def test_the_end_is_the_corpus_s_and_is_told() -> None:
 def test_unknown_words_are_named_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="not in the vocabulary of 185 words") as error:
         TOKENIZER.encode("Today whether is so NICE whether mia")
-    told = str(error.value)
-    assert "'whether' (nearest: weather, " in told
-    assert "'NICE' (nearest: nice, " in told
-    assert "'mia' (nearest: Mia, " in told
-    assert told.count("whether") == 1
-    assert told.count(",") == 6  # three words each
-    assert "'Today'" not in told
+    message = str(error.value)
+    assert "'whether' (nearest: weather, " in message
+    assert "'NICE' (nearest: nice, " in message
+    assert "'mia' (nearest: Mia, " in message
+    assert message.count("whether") == 1
+    assert message.count(",") == 6  # three words each
+    assert "'Today'" not in message
     assert Tokenizer.of_words([*"hgfedcba", EOS]).nearest("x") == ["h", "g", "f"], "equally far: by id"
 
 
@@ -63,7 +63,7 @@ def test_ids_out_of_range_are_named(ids: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["Mia"], "lacks '<eos>'"),
         ([EOS, "Mia", "Mia"], "stand twice in the vocabulary: Mia"),
@@ -71,8 +71,8 @@ def test_ids_out_of_range_are_named(ids: list[int]) -> None:
         ([EOS, "St.Ives"], "'St.Ives' is cut"),
     ],
 )
-def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Tokenizer.of_words(words)
 
 

@@ -160,8 +160,8 @@ def test_dots_and_rules_say_the_same_word() -> None:
         for words in itertools.product(toy.NUMBERS, repeat=T):
             numbers, cache = toy.look_up(words), toy.KVCache()
             one_by_one = [toy.decode_step(cache, number) for number in numbers]
-            for said in (toy.run_pass(numbers)[-1], one_by_one[-1]):
-                assert sampling.greedy(toy.readout(said)) == sampling.greedy(toy.step(words)), words
+            for output in (toy.run_pass(numbers)[-1], one_by_one[-1]):
+                assert sampling.greedy(toy.readout(output)) == sampling.greedy(toy.step(words)), words
 
 
 def test_the_rules_as_scores() -> None:
@@ -412,10 +412,10 @@ def test_the_longest_prompt_and_the_fullest_cache() -> None:
 def test_sampling_with_a_seed_reproduces() -> None:
     settings = [Sampling(1.5, 3, 0.95, seed) for seed in (1, 1, 2)]
     first, again, other = (record_toy(max_new=12, ban_eos=True, sampling=each) for each in settings)
-    said = [[token.text for token in trace.sequences[0].tokens[4:]] for trace in (first, again, other)]
-    assert said[0] == said[1]
-    assert said[0] != said[2]
-    assert "<eos>" not in said[0]
+    output = [[token.text for token in trace.sequences[0].tokens[4:]] for trace in (first, again, other)]
+    assert output[0] == output[1]
+    assert output[0] != output[2]
+    assert "<eos>" not in output[0]
     how = first.run("cached").passes[1].parts[0].out[0].how
     assert how == "sampled, temperature 1.5, top-k 3, top-p 0.95, <eos> banned"
 

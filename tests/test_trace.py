@@ -129,8 +129,8 @@ def test_the_schema_holds_for_every_trace_that_is_shipped_and_any_other() -> Non
     texts = [path.read_text(encoding="utf-8") for path in files]
     shipped = [text for text in texts if text.startswith('{"format":"watch-it-decode')]
     assert len(shipped) == 2  # the diary and the published model
-    made = (a_trace(), UNEQUAL["drafts"]())
-    for text in (*shipped, *(trace.to_json() for trace in made)):
+    result = (a_trace(), UNEQUAL["drafts"]())
+    for text in (*shipped, *(trace.to_json() for trace in result)):
         SCHEMA.validate(json.loads(text))
 
 

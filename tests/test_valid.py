@@ -101,14 +101,14 @@ def test_a_piece_may_come_where_its_characters_may_one_after_the_other() -> None
 def test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs(seed: int, jump: bool) -> None:
     cache, plain = room(), room()
     choose = chooser(Sampling(2.0, seed=seed), 19)
-    said, chosen = valid.write(MODEL, PROMPT, TABLE, choose, cache, jump)
-    assert whole(TABLE, said)
-    prefill(MODEL, (PROMPT + said)[: cache.length], plain)
+    output, chosen = valid.write(MODEL, PROMPT, TABLE, choose, cache, jump)
+    assert whole(TABLE, output)
+    prefill(MODEL, (PROMPT + output)[: cache.length], plain)
     assert torch.allclose(cache.k, plain.k)
     assert torch.allclose(cache.v, plain.v)
-    states = [0, *walk(TABLE, 0, said)]
-    free = [n for n in range(len(said)) if (TABLE[states[n]] != NONE).sum() > 1]
-    assert chosen == (free if jump else [*range(len(said))])
+    states = [0, *walk(TABLE, 0, output)]
+    free = [n for n in range(len(output)) if (TABLE[states[n]] != NONE).sum() > 1]
+    assert chosen == (free if jump else [*range(len(output))])
 
 
 @given(st.lists(st.integers(0, 11), max_size=6), seeds)
@@ -121,9 +121,9 @@ def test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said(picks: li
         state = int(TABLE[state, tokens[-1]])
     logits = np.random.default_rng(seed).normal(size=(len(tokens) + 1, 19))
     sampler = valid.GrammarSampler(TABLE)
-    said = sampler.verify(Draft(tokens), logits)
+    output = sampler.verify(Draft(tokens), logits)
     state = 0
-    for row, word in zip(logits, said, strict=False):
+    for row, word in zip(logits, output, strict=False):
         assert (TABLE[state] != NONE).any()
         assert word == greedy(masked(row, TABLE[state]))
         state = int(TABLE[state, word])

@@ -18,20 +18,24 @@ def test_the_picture_says_which_rows_are_stale() -> None:
     still = WhatIf().still()
     figure = still.figure()
     assert misplaced(figure) == []
-    said = words(figure)
+    output = words(figure)
     heights = {text.get_position()[1] for text in texts(figure) if text.get_text() == "was"}
     stood = [text.get_text() for text in texts(figure) if text.get_position()[1] in heights]
     assert stood == ["was", "20", "was", "16.25", "10.33", "9.13", "11.63"]
-    assert [word for word in said if word in ("kept", "runs again")] == ["kept", *["runs again"] * 4, "kept"]
-    assert said[-3:] == ["kept", "stale", "as before, but made again"], "the key"
+    assert [word for word in output if word in ("kept", "runs again")] == [
+        "kept",
+        *["runs again"] * 4,
+        "kept",
+    ]
+    assert output[-3:] == ["kept", "stale", "as before, but made again"], "the key"
     for kind, fill in (("K", "key fill"), ("V", "value fill")):
         lines = [text.get_position()[1] for text in texts(figure) if text.get_text() == kind]
         assert [box.get_y() + 13 for box in boxes(figure, fill)][:2] == lines
     assert len(boxes(figure, "panel")) == 4
     assert "V, layer 1: Today 10, weather 8 (was 20), is 1, so 5, nice 14." in still.alt
     assert "V, layer 2: Today 7.5, weather 8.75 (was 16.25), is 6.33 (was 10.33)" in still.alt
-    told = "It said: &lt;eos&gt; 51.7%. It says now: &lt;eos&gt; 69.5%."
-    assert still.numbers == f"<p>The rows of 1 token may be kept, 4 tokens must run again. {told}</p>"
+    message = "It said: &lt;eos&gt; 51.7%. It says now: &lt;eos&gt; 69.5%."
+    assert still.numbers == f"<p>The rows of 1 token may be kept, 4 tokens must run again. {message}</p>"
 
 
 def test_the_picture_of_a_word_put_in_of_many_and_of_hostile_ones() -> None:
@@ -46,13 +50,13 @@ def test_the_picture_of_a_word_put_in_of_many_and_of_hostile_ones() -> None:
     many, hostile = WhatIf(["is"] * 64), WhatIf(HOSTILE, list(range(8)))
     for still in (moved, many.still(), hostile.still()):
         assert misplaced(still.figure()) == []
-    said = words(many.still().figure())
-    assert f"… and {64 - said.count('is')} more" in said
+    output = words(many.still().figure())
+    assert f"… and {64 - output.count('is')} more" in output
     assert "<img" not in hostile.still().beneath()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         ({"words": ["Oslo"]}, "'Oslo', has no number; expected one of"),
         ({"words": ["is"] * 65}, "the prompt has 65 tokens; expected at most 64"),
@@ -61,6 +65,6 @@ def test_the_picture_of_a_word_put_in_of_many_and_of_hostile_ones() -> None:
         ({"changed": (["Today"], [float("nan")])}, "number 1 is nan"),
     ],
 )
-def test_errors(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_errors(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
         WhatIf(**arguments)

@@ -196,27 +196,27 @@ class Exercise:
         for verb, wanted in expected.items():
             value = got.get(verb)
             if problem := kind_differs(value, wanted, case.wanted):
-                told = f"{verb} {problem}"
+                message = f"{verb} {problem}"
             elif same(value, wanted):
                 continue
             elif self.tell is not None and verb == "gives":
-                told = self.tell(plain(value), plain(wanted))
+                message = self.tell(plain(value), plain(wanted))
             else:
-                told = (
+                message = (
                     f"{verb} {self.shown(plain(value))}; expected {case.wanted or self.shown(plain(wanted))}"
                 )
             trap = case.trap if value is None or has_nan(value) else ""
-            return NotRightError(f"{self.label(case)} {told}.", trap)
+            return NotRightError(f"{self.label(case)} {message}.", trap)
         return None
 
     def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
         """Give a problem in case n the reason of the first mistake of which some answer does the same."""
-        told = [*range(len(got))] if self.is_function else [n]
-        if isinstance(got[-1], NotRightError) and len(told) - 1 > n:
-            told.pop()  # it raises later on; what it gave before is what is held against the mistakes
+        messages = [*range(len(got))] if self.is_function else [n]
+        if isinstance(got[-1], NotRightError) and len(messages) - 1 > n:
+            messages.pop()  # it raises later on; what it gave before is what is held against the mistakes
 
         def fits(answer: Any) -> bool:
-            pairs = ((got[n], self.observe(answer, self.cases[n])) for n in told)
+            pairs = ((got[n], self.observe(answer, self.cases[n])) for n in messages)
             return all(str(a) == str(b) if isinstance(a, NotRightError) else same(a, b) for a, b in pairs)
 
         reason = next((one.reason for one in self.wrong if any(map(fits, one.answers))), problem.reason)
@@ -297,7 +297,7 @@ def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
 
 def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
     """Say how the kind or the shape of an answer differs from that of the expected one; "" if it does not."""
-    told, a, b = describe(got), plain(got), plain(expected)
+    message, a, b = describe(got), plain(got), plain(expected)
     if isinstance(expected, tuple):
         got = [*got] if isinstance(a, np.ndarray) and a.ndim else got
         fits = isinstance(got, list | tuple) and len(got) == len(expected)
@@ -314,10 +314,10 @@ def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
     elif not b.ndim:
         fits = not a.ndim and (a.dtype == bool) == (b.dtype == bool)
     elif a.shape != b.shape:
-        fits, told = False, f"an answer of shape {a.shape}" if a.ndim else told
+        fits, message = False, f"an answer of shape {a.shape}" if a.ndim else message
     else:
-        fits, told = b.dtype != bool or a.dtype == bool, f"numbers ({a.dtype})"
-    return "" if fits else f"{told}; expected {wanted or expected_kind(expected)}"
+        fits, message = b.dtype != bool or a.dtype == bool, f"numbers ({a.dtype})"
+    return "" if fits else f"{message}; expected {wanted or expected_kind(expected)}"
 
 
 def fits_items(got: Any, expected: Any) -> bool:

@@ -45,8 +45,8 @@ def logged(generate: Any, logits: Step, prompt: list[str], max_new: int) -> dict
             raise NotRightError(f"generate hands step {got}; expected the list of all words so far.")
         lengths.append(len(words))
         if len(lengths) > MOST_CALLS:
-            told = f"generate calls step over {MOST_CALLS} times; expected {max_new} times at most."
-            raise NotRightError(told, "nothing stops the loop when max_new words are there.")
+            message = f"generate calls step over {MOST_CALLS} times; expected {max_new} times at most."
+            raise NotRightError(message, "nothing stops the loop when max_new words are there.")
         return logits(list(words))
 
     words = generate(step, prompt, max_new)

@@ -47,11 +47,11 @@ def run_steps(
         keys[:] = [np.array([(position + shift) % 2 == 0, position + shift], float) for _, position in keys]
     for number in new:
         contexts = decode_step(cache, number)
-    told = {"gives": contexts}
+    message = {"gives": contexts}
     for n, (keys, values) in enumerate(cache, 1):
-        told[f"leaves V of layer {n} with"] = np.array(values)
-        told[f"leaves K of layer {n} with the last row"] = np.array(keys[-1])
-    return told
+        message[f"leaves V of layer {n} with"] = np.array(values)
+        message[f"leaves K of layer {n} with the last row"] = np.array(keys[-1])
+    return message
 
 
 decode_step = Exercise(

@@ -117,8 +117,8 @@ class Explorer:
         settings = {name: knob.value for name, knob in knobs.items()}
         chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
         bars = self.grid(**settings)
-        said = [f"Set to {chosen}.", _plain(self.say(**settings)), _plain(bars.note)]
-        return Still(bars.draw, bars.in_words(), said)
+        sentence = [f"Set to {chosen}.", _plain(self.say(**settings)), _plain(bars.note)]
+        return Still(bars.draw, bars.in_words(), sentence)
 
     @cached_property
     def widget(self) -> Any:
@@ -126,13 +126,13 @@ class Explorer:
         knobs = self.knobs()
         start = {name: knob.value for name, knob in knobs.items()}
         whole = widgets.Layout(width="100%", margin="0")
-        said, picture = widgets.HTML(layout=whole), widgets.HTML(layout=whole)
-        said.add_class("wid-said")
+        output, picture = widgets.HTML(layout=whole), widgets.HTML(layout=whole)
+        output.add_class("wid-said")
         reset = widgets.Button(description="Reset", tooltip="Back to the first settings")
 
         def redraw(_: Any = None) -> None:
             settings = {name: knob.value for name, knob in knobs.items()}
-            said.value = f'<div class="wid-explorer">{self.say(**settings)}</div>'
+            output.value = f'<div class="wid-explorer">{self.say(**settings)}</div>'
             picture.value = f'{STYLE}<div class="wid-explorer">{self.draw(**settings)}</div>'
 
         def back(_: Any) -> None:
@@ -143,7 +143,7 @@ class Explorer:
             knob.observe(redraw, names="value")
         reset.on_click(back)
         redraw()
-        parts = [*knobs.values(), reset, said, picture, Manners(layout=widgets.Layout(display="none"))]
+        parts = [*knobs.values(), reset, output, picture, Manners(layout=widgets.Layout(display="none"))]
         box = widgets.VBox(parts, layout=widgets.Layout(width="100%"))
         box.add_class("wid-knobs")
         return box
@@ -210,10 +210,10 @@ class Line:
         )
         card = f'<div class="bar before card" style="width:{100 * self.frame:.2f}%">{bars}</div>'
         picture = card if self.frame else bars
-        said = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{picture}</span>'
-        said += f'<span class="number">{self.number}</span>'
-        said += f'<span class="number soft">{self.aside}</span>' if self.aside else ""
-        return said + (f'<span class="note soft">{self.note}</span>' if self.note else "")
+        sentence = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{picture}</span>'
+        sentence += f'<span class="number">{self.number}</span>'
+        sentence += f'<span class="number soft">{self.aside}</span>' if self.aside else ""
+        return sentence + (f'<span class="note soft">{self.note}</span>' if self.note else "")
 
     def draw(self, sheet: Sheet, y: float, left: float, right: float) -> float:
         """Draw it with its bars between `left` and `right`; return where it ends."""
@@ -252,7 +252,9 @@ class Grid:
     def html(self) -> str:
         four = any(one.aside for one in self.bars)
         kinds = ("soft", "soft", "soft number")
-        heads = [f'<span class="{kind}">{said}</span>' for kind, said in zip(kinds, self.head, strict=True)]
+        heads = [
+            f'<span class="{kind}">{sentence}</span>' for kind, sentence in zip(kinds, self.head, strict=True)
+        ]
         heads = [f'<span class="soft last">{self.head[-1]}</span>'] if four else heads * any(self.head)
         lines = [one.html() if isinstance(one, Line) else f'<b class="wide">{one}</b>' for one in self.lines]
         shown = f'<div class="grid{" four" * four}">{"".join(heads + lines)}</div>'
@@ -267,8 +269,8 @@ class Grid:
         left = min(180, widest(one.name for one in self.bars))
         right = sheet.width - widest([self.head[-1], *(f"{one.number}   {one.aside}" for one in self.bars)])
         places = (left - 10, "right"), (left, "left"), (sheet.width - 4, "right")
-        for (x, at), said in zip(places, self.head, strict=True):
-            sheet.note(x, 10, said, at=at)
+        for (x, at), output in zip(places, self.head, strict=True):
+            sheet.note(x, 10, output, at=at)
         y = 24.0 if any(self.head) else 2.0
         for one in self.lines:
             if isinstance(one, Line):
@@ -279,11 +281,11 @@ class Grid:
 
     def in_words(self) -> str:
         """The lines one after the other."""
-        said = [
+        output = [
             f"{_plain(one.name)}: {_plain(one.number)}" if isinstance(one, Line) else one
             for one in self.lines
         ]
-        return "; ".join(said) + "."
+        return "; ".join(output) + "."
 
 
 def _plain(text: str) -> str:

@@ -32,12 +32,12 @@ class CostOfReply(Explorer):
         }
 
     def grid(self, prompt: int, reply: int) -> Grid:
-        told = (
+        message = (
             "reply × 2: how a count grows if the reply gets twice as long. With the cache tokens run and "
             "rows grow at most × 2, pairs up to × 4."
         )
         lines = [one for what in COUNTED for one in _work_block(what, prompt, reply)]
-        return Grid(lines, told, ("", "", "reply × 2"))
+        return Grid(lines, message, ("", "", "reply × 2"))
 
     def say(self, prompt: int, reply: int) -> str:
         without, cached = (counts.whole_reply(prompt, reply, on) for on in (False, True))

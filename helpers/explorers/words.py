@@ -114,11 +114,11 @@ class NextWord(Explorer):
 
 def _word_row(word: str, before: float, after: float, why: str | None, settings: dict[str, Any]) -> Line:
     """One word: its name, two bars, two numbers, and why it is out."""
-    told = {
+    message = {
         "top-k": f"top-k keeps the {settings.get('top_k')} largest",
         "top-p": f"larger ones reach top-p {settings.get('top_p') or 0:g}",
         "temperature": "rounds to 0 at this temperature",
     }
     number = escape(f"{percent(before)} → {'out' if why else percent(after)}")
     bars = (before, "before"), (after, "after")
-    return Line(escape(word), bars, number, "word", note=told[why] if why else "")
+    return Line(escape(word), bars, number, "word", note=message[why] if why else "")

@@ -73,8 +73,8 @@ class ModelConfig:
         check_positive("rope_theta", self.rope_theta)
         check_positive("norm_eps", self.norm_eps)
         if self.n_heads % self.n_kv_heads:
-            told = f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}"
-            raise ValueError(f"{told}; expected a multiple of it: each serves equally many query heads")
+            message = f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}"
+            raise ValueError(f"{message}; expected a multiple of it: each serves equally many query heads")
         if self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE turns pairs")
         check_eos(self.eos_ids, self.vocab_size)
@@ -132,8 +132,10 @@ class LatentConfig(ModelConfig):
         if self.rope_dim % 2:
             raise ValueError(f"rope_dim is {self.rope_dim}; expected an even number: RoPE turns pairs")
         if self.n_kv_heads != 1 or self.qkv_bias:
-            told = f"n_kv_heads is {self.n_kv_heads} and qkv_bias {self.qkv_bias}"
-            raise ValueError(f"{told}; expected 1 and False: all heads share one row, and nothing is added")
+            message = f"n_kv_heads is {self.n_kv_heads} and qkv_bias {self.qkv_bias}"
+            raise ValueError(
+                f"{message}; expected 1 and False: all heads share one row, and nothing is added"
+            )
 
     @property
     def k_dim(self) -> int:
@@ -170,8 +172,8 @@ class StateConfig(ModelConfig):
         layers = tuple(check_whole("state_layers", layer, least=0) for layer in self.state_layers)
         object.__setattr__(self, "state_layers", layers)
         if not layers or layers != tuple(sorted({*layers})) or layers[-1] >= self.n_layers:
-            told = f"state_layers is {layers}; expected one or more of 0 to {self.n_layers - 1}"
-            raise ValueError(f"{told}, in order: a model without any is a ModelConfig")
+            message = f"state_layers is {layers}; expected one or more of 0 to {self.n_layers - 1}"
+            raise ValueError(f"{message}, in order: a model without any is a ModelConfig")
 
     @property
     def n_parameters(self) -> int:
@@ -200,5 +202,5 @@ def check_eos(ids: Collection[int], vocab_size: int) -> None:
         raise ValueError(f"eos_ids is {ids!r}; expected a list of ids, such as [{ids!r}]")
     for token in ids:
         if not is_whole(token) or not 0 <= token < vocab_size:
-            told = reprlib.repr(token)
-            raise ValueError(f"eos id {told} is out of range; expected 0 to {vocab_size - 1}")
+            message = reprlib.repr(token)
+            raise ValueError(f"eos id {message} is out of range; expected 0 to {vocab_size - 1}")

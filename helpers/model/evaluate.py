@@ -49,18 +49,18 @@ def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, 
     *before, newest = tokenizer.encode(prompt)
     if before:
         model(torch.tensor([before]), cache, last_only=True)
-    said: list[int] = []
+    output: list[int] = []
     for _ in range(n):
         logits = model(torch.tensor([[newest]]), cache, last_only=True)  # (1, 1, V)
         newest = int(logits.argmax())
-        said.append(newest)
-    return tokenizer.words(said)
+        output.append(newest)
+    return tokenizer.words(output)
 
 
 def signs_right(model: Transformer, tokenizer: Tokenizer, diary: Diary, cache: KVCache) -> bool:
     """Whether a model that reads a diary up to "Signed by" goes on with its name, "from" and its city."""
-    said = greedy_words(model, tokenizer, diary.prompt, 3, cache)
-    return said == [diary.name, "from", diary.city]
+    output_ids = greedy_words(model, tokenizer, diary.prompt, 3, cache)
+    return output_ids == [diary.name, "from", diary.city]
 
 
 def share_signed_right(

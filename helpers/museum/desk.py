@@ -114,10 +114,10 @@ class Desk:
         with ExitStack() as hooks:
             for layer, block in enumerate(self.model.layers):
                 attention = block.get_submodule("self_attn")
-                made = attention.get_submodule("o_proj").register_forward_pre_hook(
+                result = attention.get_submodule("o_proj").register_forward_pre_hook(
                     self.made(part, layer, new)
                 )
-                hooks.enter_context(made)
+                hooks.enter_context(result)
                 for core in filter(lambda part: isinstance(part, Core), attention.modules()):
                     hooks.enter_context(core.register_forward_hook(self.looked(part, layer, new)))
             logits = run(self.model, torch.tensor([[*ids]]), cache)[0]

@@ -191,7 +191,7 @@ class Exhibit:
     def card(self) -> Card:
         """Return what a visitor sees."""
         right, wrong = (self.answer(self.shows, shipped).words for shipped in (False, True))
-        told = {
+        message = {
             "asked": self.counted(self.shows.text),
             self.shows.when: self.counted(self.shows.before),
             "repaired": f"… {right}",
@@ -200,7 +200,7 @@ class Exhibit:
             "not here": self.reported and self.harmless(),
         }
         *users, a, b, c = self.question().lines
-        return Card([*users, *((label, text) for label, text in told.items() if text), a, b, c])
+        return Card([*users, *((label, text) for label, text in message.items() if text), a, b, c])
 
     def __repr__(self) -> str:
         return repr(self.card())
@@ -213,9 +213,9 @@ def exhibit(name: str, model: str = "diary") -> Callable[[Serve], Serve]:
     """Keep a function that serves with a bug as an exhibit; `rooms.json` has what is told of it."""
 
     def keep(serve: Serve) -> Serve:
-        told = ROOMS[name]
-        asks = {kind: Ask(*told[kind]) for kind in ("shows", "hides")}
-        EXHIBITS[name] = Exhibit(**told | asks, name=name, serve=serve, model=model)
+        message = ROOMS[name]
+        asks = {kind: Ask(*message[kind]) for kind in ("shows", "hides")}
+        EXHIBITS[name] = Exhibit(**message | asks, name=name, serve=serve, model=model)
         return serve
 
     return keep

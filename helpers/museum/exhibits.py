@@ -97,9 +97,9 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
 def in_window(desk: Desk, ask: Ask, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
     """Serve with a window, the next position told by `wrong` or by the reader."""
     repair = desk.repair
-    told = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
-    if told:
-        turned_at(cache, lambda T: told() + torch.arange(T))
+    message = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
+    if message:
+        turned_at(cache, lambda T: message() + torch.arange(T))
     desk.reply(desk.ids(ask.text), cache)
 
 
@@ -132,8 +132,8 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
     cache = PagedCache(config, pool=pool, tables=[[*range(8)]])
     run(desk.model, torch.tensor([ids[:found]]), cache)  # somebody asked the same before, and left
 
-    def another(said: int) -> None:
-        if ask.before and said == 3:  # now the other one comes and is given pages
+    def another(output: int) -> None:
+        if ask.before and output == 3:  # now the other one comes and is given pages
             tables = [[0, 8, 9] if shipped else [8, 9, 10]]
             prefilled(desk, ask.before, PagedCache(config, pool=pool, tables=tables))
 
@@ -163,9 +163,9 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
 def _(desk: Desk, ask: Ask, shipped: bool) -> None:
     cache = StateCache(desk.model.config)
 
-    def draft(said: int) -> None:
+    def draft(output: int) -> None:
         before = cache.snapshot()
-        if said == 1 and ask.before:
+        if output == 1 and ask.before:
             prefilled(desk, ask.before, cache)  # and it is refused
         if shipped:
             cache.length = before.length

@@ -46,8 +46,8 @@ def row_strips(trace: Trace, token: int) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         left = 62.0 if sheet.narrow else 96.0
-        made = {name: number(x) for name, x in contexts.items()}
-        widest = max(24 if sheet.narrow else 56, *(text_width(x, bold=True) for x in made.values()))
+        result = {name: number(x) for name, x in contexts.items()}
+        widest = max(24 if sheet.narrow else 56, *(text_width(x, bold=True) for x in result.values()))
         cell = min(80.0, (sheet.width - left - widest - 10 if sheet.narrow else 372) / n)
         row, top = 62.0 if sheet.narrow else 44.0, 92.0
         right = sheet.width - 8 if sheet.narrow else left + cell * n + widest + 6
@@ -61,7 +61,7 @@ def row_strips(trace: Trace, token: int) -> Picture:
             sheet.note(left - 8, y, shorten(name, left - 12, SMALL), at="right", colour="ink")
             sheet.line((left, line), (left + cell * n, line), colour="faint")
             _strip(sheet, weights[name], left, cell, y)
-            sheet.text(right, y, made[name], at="right", bold=True)
+            sheet.text(right, y, result[name], at="right", bold=True)
             if sheet.narrow:
                 sheet.note(right, y + 25, how, at="right")
             else:
@@ -109,8 +109,8 @@ def _how(weights: np.ndarray, v: list[float], room: float) -> str:
     if any(abs(w - picked[0][0]) >= 0.0005 for w, _ in picked):
         return "weighted sum"
     terms = " + ".join(number(x) for _, x in picked)
-    said = f"= 1 × {terms}" if len(picked) == 1 else f"= ({terms}) / {len(picked)}"
-    return said if text_width(said, SMALL) <= room else f"= average of {len(picked)}"
+    sentence = f"= 1 × {terms}" if len(picked) == 1 else f"= ({terms}) / {len(picked)}"
+    return sentence if text_width(sentence, SMALL) <= room else f"= average of {len(picked)}"
 
 
 def _strips_in_words(
@@ -118,14 +118,14 @@ def _strips_in_words(
 ) -> str:
     tokens, v = trace.sequences[0].tokens[: token + 1], numbers_carried(trace)
     carried = listed([f"{told(t.text)} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
-    said = []
+    output = []
     for name, row in weights.items():
         picked = [(w, told(t.text)) for w, t in zip(row, tokens, strict=True) if w >= 0.0005]
         looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
-        said.append(f"{name}: {looks}, context {number(contexts[name])}")
+        output.append(f"{name}: {looks}, context {number(contexts[name])}")
     return (
         f"Attention weights of {told(tokens[-1].text)} over the numbers that tokens carry: {carried}. "
-        f"{'; '.join(said)}."
+        f"{'; '.join(output)}."
     )
 
 
@@ -154,17 +154,17 @@ def four_grids(trace: Trace) -> Picture:
     def draw(sheet: Sheet) -> None:
         left, a_line = 70.0, (1 if P > 4 else 2) if sheet.narrow else len(contexts)
         pitch = (sheet.width - left - (0 if sheet.narrow else 138)) / a_line
-        widest = max(text_width(number(x), SMALL) for made in contexts.values() for x in made)
+        widest = max(text_width(number(x), SMALL) for result in contexts.values() for x in result)
         cell, row = min(24.0, (pitch - widest - 7) / P), 26.0
         sheet.note(18, 20, "Square: an attention weight, by area.")
         sheet.note(18, 40, "Number beside a line: its context.")
         deep, top = row * P + 72, 94.0
-        for h, (name, made) in enumerate(contexts.items()):
+        for h, (name, result) in enumerate(contexts.items()):
             x, y = left + pitch * (h % a_line), top + deep * (h // a_line)
             if h % a_line == 0:
                 _row_names(sheet, trace, left, y, row)
                 sheet.text(left - 8, y + row * P + 14, "V", at="right", colour="value", bold=True)
-            _grid(sheet, trace, h, name, made, (x, y, cell, row))
+            _grid(sheet, trace, h, name, result, (x, y, cell, row))
         if sheet.narrow:
             top += deep * -(-len(contexts) // a_line) + 26
             _row_names(sheet, trace, left, top, row)
@@ -198,12 +198,12 @@ def _row_names(sheet: Sheet, trace: Trace, left: float, top: float, row: float) 
 
 
 def _grid(
-    sheet: Sheet, trace: Trace, head: int, name: str, made: list[float],
+    sheet: Sheet, trace: Trace, head: int, name: str, result: list[float],
     place: tuple[float, float, float, float],
 ) -> None:  # fmt: skip
     """One head's grid, its contexts at the right, V below."""
     left, top, cell, row = place
-    P, v = len(made), numbers_carried(trace)
+    P, v = len(result), numbers_carried(trace)
     sheet.text(left + cell * P / 2, top - 14, name, at="center", bold=True)
     for i in range(P):
         y = top + row * (i + 0.5)
@@ -213,7 +213,7 @@ def _grid(
             sheet.box(*place, fill="panel", edge="line", radius=2)
             if weight >= 0.0005:
                 sheet.square(x, y, (cell - 4) * float(weight) ** 0.5, "query")
-        sheet.note(left + cell * P + 4, y, number(made[i]), colour="ink")
+        sheet.note(left + cell * P + 4, y, number(result[i]), colour="ink")
     for j in range(P):
         x = left + cell * (j + 0.5)
         sheet.box(x - cell / 2 + 1, top + row * P + 4, cell - 2, 20, fill="value fill", radius=2)
@@ -311,13 +311,13 @@ def looks(texts: Mapping[str, Sequence[float]]) -> Picture:
             y = _words_over_weights(sheet, words[:-1], row, words[-1], y) + 34
 
     most = [int(np.argmax(row)) for _, row in each]
-    said = [
+    output = [
         f"{' '.join(map(told, words[:-1]))}: {row[at]:.2f} on {told(words[at])}, word {at + 1}; then "
         f"comes {told(words[-1])}."
         for (words, row), at in zip(each, most, strict=True)
     ]
     return Picture(
-        draw, f"Attention weights of {told(each[0][0][-2])} in {len(each)} texts. {' '.join(said)}"
+        draw, f"Attention weights of {told(each[0][0][-2])} in {len(each)} texts. {' '.join(output)}"
     )
 
 
@@ -351,7 +351,7 @@ def picked_and_seen(head: str) -> Picture:
                 middle = corner[0] + cell / 2 - 1, corner[1] + row / 2 - 1
                 sheet.note(*middle, "yes" if yes else "·", at="center", colour="ink" if yes else "soft")
 
-    said = [
+    output = [
         f"{name}, "
         + "; ".join(
             f"from {word}: {listed([to for to, yes in zip(words, line, strict=True) if yes])}"
@@ -359,7 +359,7 @@ def picked_and_seen(head: str) -> Picture:
         )
         for name, grid in grids.items()
     ]
-    return Picture(draw, f"A line looks, a column is looked at. {'. '.join(said)}.")
+    return Picture(draw, f"A line looks, a column is looked at. {'. '.join(output)}.")
 
 
 def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:

@@ -25,8 +25,8 @@ def bars(
         whole: the size beside it is that of all parts.
     """
     longest = max(map(sum, lines.values()))
-    told = {name: f"{digits(sum(sizes[: 1 + whole]), 2)} {unit}" for name, sizes in lines.items()}
-    room = max(text_width(text, SMALL, bold=True) for text in told.values())
+    message = {name: f"{digits(sum(sizes[: 1 + whole]), 2)} {unit}" for name, sizes in lines.items()}
+    room = max(text_width(text, SMALL, bold=True) for text in message.values())
 
     def draw(sheet: Sheet) -> None:
         y, x = (20.0 if parts[1:] else -8.0), 18.0
@@ -42,13 +42,13 @@ def bars(
             for size, colour in zip(sizes, ("query", "value"), strict=False):
                 sheet.box(left, y - 11, max(scale * size, 1), 22, fill=colour, radius=2)
                 left += scale * size
-            sheet.text(left + 10, y, told[name], size=SMALL, bold=True)
+            sheet.text(left + 10, y, message[name], size=SMALL, bold=True)
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{name}: " + ", ".join(f"{digits(size, 2)} {part}" for part, size in zip(parts, sizes, strict=True))
         for name, sizes in lines.items()
     )
-    return Picture(draw, f"Bars: {said}.")
+    return Picture(draw, f"Bars: {sentence}.")
 
 
 def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
@@ -60,14 +60,14 @@ def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
     longest = max(len(line) for lines in passes.values() for line in lines)
     need(longest <= MOST, f"{longest} columns in the longest line; expected at most {MOST} to draw")
     texts = sorted({letter for lines in passes.values() for line in lines for letter in line} - {" "})
-    told = {name: _padding(lines) for name, lines in passes.items()}
+    message = {name: _padding(lines) for name, lines in passes.items()}
 
     def draw(sheet: Sheet) -> None:
         y = 18.0
         side = min(30.0, (sheet.width - 36) / longest)
         for name, lines in passes.items():
             sheet.text(18, y, name, bold=True)
-            sheet.note(18, y + 21, told[name])
+            sheet.note(18, y + 21, message[name])
             y += 38
             for line in lines:
                 for n, letter in enumerate(line):
@@ -75,8 +75,8 @@ def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
                 y += side
             y += 26
 
-    said = (f"{name}: {', '.join(lines)}; {told[name]}" for name, lines in passes.items())
-    return Picture(draw, ". ".join(said) + ".")
+    sentence = (f"{name}: {', '.join(lines)}; {message[name]}" for name, lines in passes.items())
+    return Picture(draw, ". ".join(sentence) + ".")
 
 
 def _padding(lines: Sequence[str]) -> str:

@@ -65,11 +65,11 @@ def _box(
     x: float,
     y: float,
     wide: float,
-    told: tuple[str, int],
+    message: tuple[str, int],
     colours: tuple[str, str],
     wrong: bool,
 ) -> None:
-    (word, at), (edge, fill) = told, colours
+    (word, at), (edge, fill) = message, colours
     edge, heavy = ("ink", 2.2) if wrong else (edge, 1.0)
     sheet.box(x, y, wide, 26, fill=fill, edge=edge, line=heavy)
     sheet.text(x + wide / 2, y + 13, shorten(word, wide - 4, SMALL), at="center", size=SMALL)

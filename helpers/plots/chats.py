@@ -49,8 +49,8 @@ def two_turns(
             sheet.note(18, y + 12, notes[chat], colour="ink")
             y += 28
 
-    told = (_told(name, number, *pair) for name, pair in chats.items())
-    return Picture(draw, " ".join(told))
+    message = (_told(name, number, *pair) for name, pair in chats.items())
+    return Picture(draw, " ".join(message))
 
 
 def _parts(sheet: Sheet, strip: Parts, x: float, y: float, unit: float) -> None:

@@ -50,11 +50,11 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
                 sheet.box(left, y + dy, max(2.0, unit * ms), 19, fill=colour, radius=2)
                 sheet.text(left + unit * ms + 8, y + dy + 10, f"{digits(ms, 2)} ms", size=SMALL, bold=True)
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{length:,} tokens: {digits(a, 2)} and {digits(b, 2)}"
         for length, a, b in zip(lengths, pause, step, strict=True)
     )
-    return Picture(draw, f"Milliseconds of the pause, and of one word of the drip, by prompt. {said}.")
+    return Picture(draw, f"Milliseconds of the pause, and of one word of the drip, by prompt. {sentence}.")
 
 
 def reply_by_the_clock(kept: Reply, again: Reply) -> Picture:
@@ -124,9 +124,9 @@ def reply_to_scale(pause: float, step: float, n: int) -> Picture:
             sheet.text(30 + text_width(name, bold=True), y + 20, total, bold=True, size=LARGE)
         sheet.box(18 + unit * pause, 40, unit * drip, 46, fill="generated", radius=0)
         sheet.box(18, 40, unit * pause, 46, fill="query", radius=0)
-        said = f"one pause, then {counted(n - 1, 'word')} of the drip"
-        if unit * (pause + drip) + text_width(said, SMALL) < sheet.width - 50:
-            sheet.note(26 + unit * (pause + drip), 63, said)
+        sentence = f"one pause, then {counted(n - 1, 'word')} of the drip"
+        if unit * (pause + drip) + text_width(sentence, SMALL) < sheet.width - 50:
+            sheet.note(26 + unit * (pause + drip), 63, sentence)
         gap = min(1.0, unit * pause / 4)
         for i in range(n):
             sheet.box(18 + unit * pause * i, 144, unit * pause - gap, 46, fill="query", radius=0)

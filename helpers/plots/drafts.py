@@ -21,9 +21,9 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
         chosen: what the model chooses in the place of each, and after the last: k + 1 words.
     """
     need(len(drafted) <= 4, f"{len(drafted)} words were drafted; expected at most 4 to draw")
-    said = accept(drafted, chosen)  # type: ignore[arg-type]
-    a = len(said) - 1
-    new = f"1 pass, {counted(len(said), 'new word')}"
+    output = accept(drafted, chosen)  # type: ignore[arg-type]
+    a = len(output) - 1
+    new = f"1 pass, {counted(len(output), 'new word')}"
 
     def draw(sheet: Sheet) -> None:
         step = min(WIDEST, (sheet.width - 36) / (len(drafted) + 1))
@@ -82,11 +82,11 @@ def read_once(passes: Mapping[str, tuple[float, float]]) -> Picture:
             sheet.text(28 + scale * max(both), y - BAR / 2, takes[name], bold=True)
             y += 12
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(name)}: reads for {reads:.1f} ms, computes for {computes:.2f}, takes {takes[name]}"
         for name, (reads, computes) in passes.items()
     )
-    return Picture(draw, f"{said}.")
+    return Picture(draw, f"{sentence}.")
 
 
 def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
@@ -109,20 +109,20 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
     def draw(sheet: Sheet) -> None:
         y = key_lines(sheet, kinds)
         scale = min(
-            (sheet.width - 44 - text_width(said, SMALL)) / sum(size for size, _ in lane)
+            (sheet.width - 44 - text_width(output, SMALL)) / sum(size for size, _ in lane)
             for _, both in lanes.values()
-            for said, lane in both.items()
+            for output, lane in both.items()
         )
         for name, (gain, both) in lanes.items():
             y += 22
             sheet.text(18, y, name, bold=True)
-            for said, lane in both.items():
+            for output, lane in both.items():
                 x, y = 18.0, y + BAR
                 for size, colour in lane:
                     if size:
                         part(sheet, x, y - 10, scale * size, BAR - 4, colour)
                     x += scale * size
-                sheet.note(x + 8, y, said)
+                sheet.note(x + 8, y, output)
             y += BAR
             sheet.note(18, y, f"so {gain}", colour="ink")
             y += 10

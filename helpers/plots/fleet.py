@@ -36,7 +36,7 @@ def lanes(lines: Mapping[str, Mapping[str, tuple[float, float]]]) -> Picture:
             sheet.text(left + 8, y + 32, f"{digits(takes[name], 3)} ms", size=SMALL, bold=True)
             y += 98 if any(done) else 76
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(name)}, {digits(takes[name], 3)} ms: "
         + ", then ".join(
             f"{what} reads {digits(reads, 3)} and computes {digits(computes, 3)}".strip()
@@ -44,7 +44,7 @@ def lanes(lines: Mapping[str, Mapping[str, tuple[float, float]]]) -> Picture:
         )
         for name, done in lines.items()
     )
-    return Picture(draw, f"Milliseconds that a card reads, and meanwhile computes. {said}.")
+    return Picture(draw, f"Milliseconds that a card reads, and meanwhile computes. {sentence}.")
 
 
 def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], promised: float) -> Picture:
@@ -73,10 +73,10 @@ def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], promi
             sheet.line((right + 2, end), (right + 16, place), colour="soft", width=1)
             sheet.note(right + 20, place, name, colour="ink")
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(way)}: {', '.join(f'{digits(t, 2)} with {n}' for n, t in zip(cards, y, strict=True))}"
         for way, y in ms.items()
     )
     return Picture(
-        draw, f"Milliseconds to a first word, by the cards. {said}. Promised: {digits(promised, 2)}."
+        draw, f"Milliseconds to a first word, by the cards. {sentence}. Promised: {digits(promised, 2)}."
     )

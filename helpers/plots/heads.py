@@ -33,15 +33,15 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
         for n, (name, kind) in enumerate(kinds.items()):
             _reads(sheet, 8 + wide * (n % columns), 18 + 226 * (n // columns), wide, name, kind, n_heads)
 
-    said = []
+    output = []
     for name, kind in kinds.items():
         parts = len(_parts(kind))
         serves = [listed([str(h + 1) for h in _group(g, parts, n_heads)]) for g in range(parts)]
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
             what = f"all {n_heads} heads read one list"
-        said.append(f"{told(name)}: {what}; a row has {kind.row} numbers")
-    return Picture(draw, ". ".join(said) + ".")
+        output.append(f"{told(name)}: {what}; a row has {kind.row} numbers")
+    return Picture(draw, ". ".join(output) + ".")
 
 
 def _parts(kind: Full | Latent) -> list[dict[str, tuple[int, tuple[str, str]]]]:
@@ -138,11 +138,11 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
             sheet.note(8, y, f"{_count(first) + _count(then):,} multiplications", colour="ink", bold=True)
             y += 48
 
-    said = [
+    output = [
         f"{name}: {_times(first)}, then {_times(then)}: {_count(first) + _count(then):,} multiplications"
         for name, (first, then) in orders.items()
     ]
-    return Picture(draw, f"The scores of one query with {S:,} latents. {'. '.join(said)}.")
+    return Picture(draw, f"The scores of one query with {S:,} latents. {'. '.join(output)}.")
 
 
 def turned_rows(S: int, D: int, rank: int) -> Picture:

@@ -122,13 +122,13 @@ def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str
             ms = f"{digits(measured)} ms"
             sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(name)}: "
         + "".join(f"{_in_words(part, *parts[part])}, " for part in parts)
         + f"measured {digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
-    return Picture(draw, f"{told(title)}, milliseconds. {said}.")
+    return Picture(draw, f"{told(title)}, milliseconds. {sentence}.")
 
 
 def _end(parts: Mapping[str, Point], measured: float) -> float:

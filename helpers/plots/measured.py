@@ -98,11 +98,11 @@ def curves(
             again = sheet.narrow and lasts[k] in lasts[:k]  # where no name stands beside it, once is enough
             _name_line(sheet, right, place, k, name, "" if again else lasts[k])
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,.4g}' for x, t in zip(xs, y, strict=True))}"
         for name, y in lines.items()
     )
-    return Picture(draw, f"{told(title)} against {across}. {said}.")
+    return Picture(draw, f"{told(title)} against {across}. {sentence}.")
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:

@@ -21,16 +21,16 @@ def squares(parts: Mapping[str, int]) -> Picture:
     def draw(sheet: Sheet) -> None:
         x, y, line = 18.0, 18.0, 10 if sheet.narrow else 20
         for (name, n), colour in zip(parts.items(), FILLS, strict=False):
-            told = f"{n}: {name}"
+            message = f"{n}: {name}"
             if sheet.narrow and x > 18:
                 x, y = 18, y + 25
             sheet.square(x + 7, y, 14, colour)
-            sheet.text(x + 22, y, told)
-            x += 52 + text_width(told)
+            sheet.text(x + 22, y, message)
+            x += 52 + text_width(message)
         side = (sheet.width - 36) / line
         for n, colour in enumerate(taken):
             left, top = 18 + n % line * side, y + 24 + n // line * side
             sheet.box(left, top, side - 3, side - 3, fill=colour, radius=2)
 
-    said = listed([f"{n} of them {name}" for name, n in parts.items()])
-    return Picture(draw, f"{len(taken)} squares of 1 GiB: {said}.")
+    sentence = listed([f"{n} of them {name}" for name, n in parts.items()])
+    return Picture(draw, f"{len(taken)} squares of 1 GiB: {sentence}.")

@@ -37,11 +37,9 @@ def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
             place = (left + pitch * (n % a_line), y + 50 + deep * (n // a_line), cell, pitch)
             _moved(sheet, name, moved, place, named=n % a_line == 0)
 
-    said = "; ".join(f"{told(name)} {_moves_in_words(m)}" for name, m in grids.items())
-    alt = (
-        f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's: {said}."
-    )
-    return Picture(draw, alt)
+    sentence = "; ".join(f"{told(name)} {_moves_in_words(m)}" for name, m in grids.items())
+    title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
+    return Picture(draw, f"{title}: {sentence}.")
 
 
 def _moves_in_words(moved: np.ndarray) -> str:
@@ -70,5 +68,5 @@ def _moved(
         sheet.note(left - 8, top + cell * (i + 0.5), str(i + 1), at="right")
     base = top + cell * T
     sheet.text(middle, base + 16, str(moved.sum()), at="center", bold=True, colour=colour)
-    said = "other lines too" if others else "own line only" if moved.any() else "nothing"
-    sheet.note(max(middle, left + 26), base + 36, said, at="center", colour=colour)
+    sentence = "other lines too" if others else "own line only" if moved.any() else "nothing"
+    sheet.note(max(middle, left + 26), base + 36, sentence, at="center", colour=colour)

@@ -50,11 +50,11 @@ def pages(
             18, below, f"{counted(len(rows_in), 'page')} taken, {blank} of their rows blank", bold=True
         )
 
-    told = (
+    message = (
         f"{name}: {counted(lengths[name], 'token')} in pages {listed([*map(str, t)])}"
         for name, t in tables.items()
     )
-    alt = f"{counted(n_pages, 'page')} of {size} rows. {'; '.join(told)}. {len(rows_in)} are taken, "
+    alt = f"{counted(n_pages, 'page')} of {size} rows. {'; '.join(message)}. {len(rows_in)} are taken, "
     return Picture(draw, f"{alt}{blank} of their rows are blank.")
 
 

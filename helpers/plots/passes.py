@@ -89,12 +89,13 @@ def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:
 
 def _triangle_in_words(trace: Trace, run: str, times: list[list[int]], words: list[str]) -> str:
     total, distinct = sum(map(sum, times)), sum(map(len, times))
-    said = "; ".join(f"row {i + 1} ({told(words[i])}): {row[0]}" for i, row in enumerate(times))
+    sentence = "; ".join(f"row {i + 1} ({told(words[i])}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
     return (
         f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
         f"{counted(len(trace.run(run).steps), 'pass')}. "
-        f"How often each cell of a row was scored: {said}. Total {total} pairs over {distinct} cells{once}"
+        f"How often each cell of a row was scored: {sentence}. "
+        f"Total {total} pairs over {distinct} cells{once}"
     )
 
 

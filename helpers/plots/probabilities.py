@@ -85,14 +85,14 @@ def targets_and_weights(
             sheet.note(after + 92, top + row * n + 12, "purple: all that prefill uses", at="right")
 
     most = [int(line.argmax()) for line in weights]
-    said = [
+    output = [
         f"{told(words[i])} looks most at {told(words[most[i]])} ({weights[i][most[i]]:.2f}), "
         f"target {told(words[i + 1])}, {percent(given[i])}%"
         for i in range(n)
     ]
     alt = (
         f"Attention weights of head {head + 1} in layer {layer + 1} over the first {n} words. "
-        f"{'; '.join(said)}. Training: all {n} lines have a target. Prefill: only the last line is used."
+        f"{'; '.join(output)}. Training: all {n} lines have a target. Prefill: only the last line is used."
     )
     return Picture(draw, alt)
 
@@ -132,12 +132,12 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
         A column for each word: it, filled, and the likeliest others, with their probabilities as bars.
     """
     outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:n]]
-    said = [trace.sequences[0].tokens[out.chosen].text for out in outs]
+    output = [trace.sequences[0].tokens[out.chosen].text for out in outs]
 
     def draw(sheet: Sheet) -> None:
         a_line = 3 if sheet.narrow else n
         pitch = (sheet.width - 36) / a_line
-        for k, (out, word) in enumerate(zip(outs, said, strict=True)):
+        for k, (out, word) in enumerate(zip(outs, output, strict=True)):
             x, y = 18 + pitch * (k % a_line), 18.0 + 190 * (k // a_line)
             sheet.note(x, y, f"word {k + 1}")
             for text, _, p in out.top:
@@ -146,10 +146,10 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
 
     told_of = [
         f"word {k}, {told(word)}: " + ", ".join(f"{told(text)} {percent(p)}" for text, _, p in out.top)
-        for k, (out, word) in enumerate(zip(outs, said, strict=True), 1)
+        for k, (out, word) in enumerate(zip(outs, output, strict=True), 1)
     ]
     alt = (
-        f"The first {n} words of the reply, {listed([told(word) for word in said])}, each among the "
+        f"The first {n} words of the reply, {listed([told(word) for word in output])}, each among the "
         f"likeliest others, with their probabilities in percent. {'; '.join(told_of)}."
     )
     return Picture(draw, alt)

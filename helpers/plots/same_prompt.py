@@ -52,12 +52,12 @@ def hidden_keys(
             sheet.line((x, top - 4), (x, top + line * len(words)), colour="ink", width=1.4)
             sheet.note(x, 63, str(at), at="center")
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(word)}: {keys + n} keys, {f'{tail} of them filled up' if tail else 'none filled up'}, "
         f"{differ[n]} logits differ{', two words level' if level[n] else ''}"
         for n, (word, tail) in enumerate(zip(words, left, strict=True))
     )
-    return Picture(draw, f"{hidden} hidden keys behind Carla's, {at_once} keys at a time. {said}.")
+    return Picture(draw, f"{hidden} hidden keys behind Carla's, {at_once} keys at a time. {sentence}.")
 
 
 def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
@@ -90,8 +90,8 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
             for logit, dy, colour in zip(run, (-7, 7), ("query", "generated"), strict=True):
                 sheet.disc(left + unit * (logit - low), y + dy, 6, colour)
 
-    said = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
-    return Picture(draw, f"Logits of {told(words[0])} and {told(words[1])} in bfloat16: {said}.")
+    sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
+    return Picture(draw, f"Logits of {told(words[0])} and {told(words[1])} in bfloat16: {sentence}.")
 
 
 def in_blocks(own: Sequence[int], size: int, what: str) -> Picture:
@@ -107,5 +107,5 @@ def in_blocks(own: Sequence[int], size: int, what: str) -> Picture:
                 sheet.box(x, y - 7, side - 2, 13, fill=fill, edge="query" if i < n else "line", radius=2)
             y += 28
 
-    said = (f"{counted(n, what)}: {counted(-(-n // size), 'block')}, {-n % size} zeros" for n in own)
-    return Picture(draw, f"Blocks of {size}; what no {what} fills is zeros. {'; '.join(said)}.")
+    sentence = (f"{counted(n, what)}: {counted(-(-n // size), 'block')}, {-n % size} zeros" for n in own)
+    return Picture(draw, f"Blocks of {size}; what no {what} fills is zeros. {'; '.join(sentence)}.")

@@ -125,13 +125,13 @@ def choices(waits: Mapping[tuple[int, int], tuple[float, float]], most: tuple[fl
                     colour = "soft" if late else "ink"
                     sheet.note(middle, y + at, short_ms(ms), at="center", colour=colour, bold=not late)
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{slot} slots, {budget:,}: {' and '.join(map(short_ms, both))}"
         for (slot, budget), both in waits.items()
     )
     good = ", ".join(f"{slot} slots with {budget:,}" for slot, budget in fine) or "none"
     alt = "Milliseconds to the first word, and the longest wait between two, by slots and budget"
-    return Picture(draw, f"{alt}. {said}. Short enough: {good}.")
+    return Picture(draw, f"{alt}. {sentence}. Short enough: {good}.")
 
 
 def short_ms(ms: float) -> str:

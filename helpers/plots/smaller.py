@@ -87,11 +87,11 @@ def variants(dots: Mapping[str, tuple[float, float, float]], most: int, own: str
             colour = _colour(name, own)
             sheet.disc(x, top + y, 5, colour if dots[name][2] == most else "paper", colour)
 
-    said = "; ".join(
+    sentence = "; ".join(
         f"{told(name)}: {nbytes:,} bytes a token, loss {loss:.2f}, {count:g} signed"
         for name, (nbytes, loss, count) in sorted(dots.items(), key=lambda item: item[1])
     )
-    return Picture(draw, f"The loss against bytes a token; diaries signed right, of {most}. {said}.")
+    return Picture(draw, f"The loss against bytes a token; diaries signed right, of {most}. {sentence}.")
 
 
 def _colour(name: str, own: str | None) -> str:
@@ -149,8 +149,8 @@ def fading(g: float, tokens: int = 3) -> Picture:
                 sheet.text(x + wide / 2 - 3, y + 14, powers[own[column]], at="center", bold=True)
                 sheet.note(x + wide / 2 - 3, y + 32, digits(g ** own[column], 2), at="center", colour="ink")
 
-    said = (
+    output = (
         f"{row}: {', '.join(f'{powers[n]} of {head}' for n, head in zip(own, heads, strict=False))}"
         for row, own in zip(rows, ages, strict=True)
     )
-    return Picture(draw, f"What is left, with g = {digits(g, 2)}. {'; '.join(said)}.")
+    return Picture(draw, f"What is left, with g = {digits(g, 2)}. {'; '.join(output)}.")

@@ -61,19 +61,21 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
         return [[state, *way] for to in steps[state] for way in ways(to)] or [[state]]
 
     def endings(state: int) -> list[str]:
-        behind = ((word, end) for to, said in steps[state].items() for word in said for end in endings(to))
+        behind = (
+            (word, end) for to, sentence in steps[state].items() for word in sentence for end in endings(to)
+        )
         return [f"{word} {end}".strip() for word, end in behind] or [""]
 
     through = ways(0)
     need(len(through) <= 2, f"{len(through)} ways lead through the states; expected at most 2 to draw")
     reached = sorted({state for way in through for state in way})
     left = {state: [end or "nothing is left" for end in endings(state)] for state in reached}
-    said = (
+    sentence = (
         f"State {n}, left: {' | '.join(map(told, lines))}"
-        + "".join(f"; {told(' or '.join(said))} leads to {to}" for to, said in steps[n].items())
+        + "".join(f"; {told(' or '.join(sentence))} leads to {to}" for to, sentence in steps[n].items())
         for n, lines in left.items()
     )
-    return Picture(lambda sheet: boxes_and_arrows(sheet, steps, through, left), f"{'. '.join(said)}.")
+    return Picture(lambda sheet: boxes_and_arrows(sheet, steps, through, left), f"{'. '.join(sentence)}.")
 
 
 def boxes_and_arrows(
@@ -93,10 +95,10 @@ def boxes_and_arrows(
         sheet.note(x + wide - 10, y + 16, str(state), at="right", bold=True)
         for n, text in enumerate(lines):
             sheet.text(x + 10, y + 16 + LINE * n, shorten(text, wide - 40))
-        for to, said in steps[state].items():
+        for to, output in steps[state].items():
             x, below = 44 + pitch * min({*lanes[state]} & {*lanes[to]}), y + high[state]
             sheet.arrow(x, below, x, tops[depth[to]], "ink")
-            text = shorten(" or ".join(said), pitch - 50, bold=True)
+            text = shorten(" or ".join(output), pitch - 50, bold=True)
             sheet.text(x + 10, below + 14, text, bold=True)
 
 
@@ -115,7 +117,7 @@ def ahead(
     a = len(wrote) - 1
     right, stays = must
     need({right, stays} <= {*states}, f"states {right} and {stays}; expected two of {[*states]}")
-    said = f"{told(drafted[a])} is refused, {told(wrote[a])} written"
+    sentence = f"{told(drafted[a])} is refused, {told(wrote[a])} written"
     ends = {
         state: (f"{name}: in {state}, and next come", " ".join(map(told, must[state])))
         for state, name in ((right, "right"), (stays, "with the bug"))
@@ -140,7 +142,7 @@ def ahead(
         back, down = at[right], y + 42
         sheet.line((at[stays], y + 18), (at[stays], down), (back, down), colour=COLOURS[0], width=1.6)
         sheet.arrow(back, down, back, y + 17, COLOURS[0])
-        sheet.note(back, y + 58, shorten(said, sheet.width - back - 14, SMALL), colour="ink")
+        sheet.note(back, y + 58, shorten(sentence, sheet.width - back - 14, SMALL), colour="ink")
         y += 92
         for state, (head, follow) in ends.items():
             sheet.square(26, y, 12, colours[state])
@@ -148,7 +150,7 @@ def ahead(
             sheet.text(40, y + 23, shorten(follow, sheet.width - 58, bold=True), bold=True)
             y += 54
 
-    what = f"The draft {' '.join(map(told, drafted))} leads through the states {[*states]}. {said}."
+    what = f"The draft {' '.join(map(told, drafted))} leads through the states {[*states]}. {sentence}."
     return Picture(draw, f"{what} {'. '.join(f'{head}: {follow}' for head, follow in ends.values())}.")
 
 
@@ -178,5 +180,5 @@ def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) ->
                 sheet.note(18 + longest * p + 8, y, percent(p), colour="ink", bold=True)
             y += 22
 
-    said = [f"{told(text)}: {percent(a)} and {percent(b)}" for text, (a, b) in texts.items()]
-    return Picture(draw, f"Probability of a text, {ways[0]} and {ways[1]}. {'; '.join(said)}.")
+    sentence = [f"{told(text)}: {percent(a)} and {percent(b)}" for text, (a, b) in texts.items()]
+    return Picture(draw, f"Probability of a text, {ways[0]} and {ways[1]}. {'; '.join(sentence)}.")

@@ -148,11 +148,11 @@ def time_replies(
     # In this order: each pass finds the rows that the one before it left.
     tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
     tasks |= {("without", end): partial(passing, 0, end) for end in ends}
-    said = {name: int(task()[0].argmax()) for name, task in tasks.items()}
+    output = {name: int(task()[0].argmax()) for name, task in tasks.items()}
     ms = fastest(tasks, turns)
     return {
         name: TimedReply(
-            tokenizer.words([said[name, end] for end in ends]),
+            tokenizer.words([output[name, end] for end in ends]),
             [ms[name, end] for end in ends],
             [end * (name == "with") for end in ends],
         )

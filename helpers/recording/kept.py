@@ -37,5 +37,5 @@ def kept(
         uncached=False,
     )  # fmt: skip
     weights = run.attention_weights(len(ids) - 1, *at).tolist()
-    said = [token.text for token in run.sequences[0].tokens[len(ids) :]]
-    return Kept(dict(zip(cache.kept(), weights, strict=True)), " ".join(said))
+    output = [token.text for token in run.sequences[0].tokens[len(ids) :]]
+    return Kept(dict(zip(cache.kept(), weights, strict=True)), " ".join(output))

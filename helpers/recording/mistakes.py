@@ -52,7 +52,7 @@ class Stored(NamedTuple):
 
 def mistakes() -> dict[str, Stored]:
     """Return, for each of MISTAKES, what the cache holds and answers, and what comes of it in layer 2."""
-    told = {}
+    message = {}
     for name, (text, spoiled) in MISTAKES.items():
         cache = toy.KVCache(n_layers=2)
         toy.run_pass(toy.look_up(text.split()), cache, n_layers=2)
@@ -61,5 +61,5 @@ def mistakes() -> dict[str, Stored]:
         contexts = toy.run_pass(toy.look_up(NEW), cache, n_layers=2)[-1]
         says = toy.VOCABULARY[greedy(toy.readout(contexts))]
         ahead = bool(allowed[0, -1])
-        told[name] = Stored(text.split(), NEW, positions, ahead, contexts.tolist(), says)
-    return told
+        message[name] = Stored(text.split(), NEW, positions, ahead, contexts.tolist(), says)
+    return message

@@ -229,8 +229,8 @@ class Recorder:
             if gone:
                 drafts = all(tokens[token].origin == "draft" for token in gone)
                 why = "rejected" if drafts else "window" if self._rows[n] else "preempted"
-                told = SAY[why].format("1 row" if len(gone) == 1 else f"{len(gone)} rows")
-                drops.append(Drop(n, gather(gone), why, told))
+                message = SAY[why].format("1 row" if len(gone) == 1 else f"{len(gone)} rows")
+                drops.append(Drop(n, gather(gone), why, message))
         return drops
 
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:

@@ -282,5 +282,5 @@ def evidence(a: Trace, b: Trace, eps: float) -> tuple[str, float, float, float]:
         both = [(logit, logits[word]) for word, logit, _ in x.top if word in logits]
         largest = max(largest, *(abs(logit) for logit, _ in both))
         difference = max(difference, *(abs(p - q) for p, q in both))
-    told = "none" if n is None else f"{words[0][n]} → {words[1][n]}"
-    return told, largest, eps * largest, difference
+    message = "none" if n is None else f"{words[0][n]} → {words[1][n]}"
+    return message, largest, eps * largest, difference

@@ -39,7 +39,10 @@ class Board:
         self.names = min(NAMES, max(map(_wide, names))) + 8
         given = [_wide(visible(moment.tokens[token].text), bold=True) for token in moment.gives.values()]
         asides = [
-            _wide(said) + 10 for _, context in self.heads.values() if context for said in (context, CONTEXT)
+            _wide(output) + 10
+            for _, context in self.heads.values()
+            if context
+            for output in (context, CONTEXT)
         ]
         self.aside = max([min(ASIDE, one) + 28 for one in given] + asides, default=0)
         self.natural = {
@@ -90,9 +93,9 @@ class Board:
     def _title(self, x: float, y: float) -> float:
         """Name the pass and its work, and put each word over its column."""
         self.sheet.text(x, y + 9, self.moment.title, bold=True)
-        said = fill("{positions|token} run, {pairs|pair}", **self.moment.event.counts)
+        sentence = fill("{positions|token} run, {pairs|pair}", **self.moment.event.counts)
         left_out = self.moment.columns[0] > 0
-        self._note(x, y + 28, said + (f"; the last {len(self.words)} columns" if left_out else ""))
+        self._note(x, y + 28, sentence + (f"; the last {len(self.words)} columns" if left_out else ""))
         self._note(self.left - 8, y + 54, VIEW["labels"]["looks"], at="right")
         for token in self.words:
             self._word(token, y + 42)
@@ -226,18 +229,18 @@ def _legend(sheet: Sheet, boards: list[Board], y: float) -> None:
     kinds = {"again" if pair.isdigit() else pair for pair in pairs}
     rows = {moment.row(token) for moment in moments for token in moment.columns}
     squares = "weights" in boards[0].panels
-    named = [(kind, said) for kind, said in VIEW["legend"].items() if kind in kinds]
-    named += [(state, f"row {said}") for state, said in VIEW["rows"].items() if state in rows]
+    named = [(kind, sentence) for kind, sentence in VIEW["legend"].items() if kind in kinds]
+    named += [(state, f"row {sentence}") for state, sentence in VIEW["rows"].items() if state in rows]
     x = 4.0
-    for kind, said in [*named, *([("", VIEW["labels"]["area"])] if squares else [])]:
-        wide = _wide(said) + (44 if kind else 12)
+    for kind, sentence in [*named, *([("", VIEW["labels"]["area"])] if squares else [])]:
+        wide = _wide(sentence) + (44 if kind else 12)
         if x + wide > sheet.width:
             x, y = 4.0, y + 24
         if kind in rows:
             _row(sheet, kind, "value", x, y, 22)
         else:
             _pair(sheet, "2" if kind == "again" else kind, 0.5 if squares else None, x, y + 1, 22)
-        sheet.text(x + (28 if kind else 0), y + 10, said, size=SIZE, colour="soft")
+        sheet.text(x + (28 if kind else 0), y + 10, sentence, size=SIZE, colour="soft")
         x += wide
 
 
@@ -260,24 +263,24 @@ def _in_words(board: Board) -> str:
     moment = board.moment
     what = "the targets are" if moment.part.target else "next word:"
     given = f"; {what} {moment.outcome()}" if moment.gives else ""
-    said = [f"{moment.title}: {moment.rows_note}{given}."]
+    sentence = [f"{moment.title}: {moment.rows_note}{given}."]
     for name, (found, _) in board.heads.items():  # those with an equal share at least
         picked = {token: weight for token, weight in found.items() if weight * len(found) > 0.99}
         looks = [f"{visible(moment.tokens[token].text)} {number(weight)}" for token, weight in picked.items()]
-        said.append(f"{name}: {board.words[board.query]} looks at {', '.join(looks) or 'nothing'}.")
-    return " ".join(said)
+        sentence.append(f"{name}: {board.words[board.query]} looks at {', '.join(looks) or 'nothing'}.")
+    return " ".join(sentence)
 
 
 def _beside(moments: list[Moment], shares: bool) -> list[str]:
     """Events next to these passes that are none, what became of drafts, and what the table leaves open."""
     main = moments[0].run
     beside = {moment.index + step for moment in moments if moment.run is main for step in (-1, 1)}
-    said = [event.say for n, event in enumerate(main.events) if n in beside and not isinstance(event, Pass)]
+    output = [event.say for n, event in enumerate(main.events) if n in beside and not isinstance(event, Pass)]
     for moment in moments:
         if moment.drafts:
             taken = {"drafts": len(moment.drafts), "accepted": len(moment.drafts) - len(moment.refused)}
-            said.append(fill(VIEW["sentences"]["fates"], **taken))
+            output.append(fill(VIEW["sentences"]["fates"], **taken))
     hows = dict.fromkeys(out.how for moment in moments for out in moment.part.out if out.how != "greedy")
     if shares and hows:
-        said.append(f"Chosen: {'; '.join(hows)}. The percentages are those before these settings.")
-    return said
+        output.append(f"Chosen: {'; '.join(hows)}. The percentages are those before these settings.")
+    return output

@@ -63,7 +63,7 @@ class Live(View):
     def data(self) -> str:
         """What the model's answers are read with: words of a kind, its heads, other models and cards."""
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
-        told = {
+        message = {
             "kinds": [sorted(kind) for kind in kinds],
             "finder": FINDER,
             "until": corpus.SIGNATURE.split()[1],
@@ -72,7 +72,7 @@ class Live(View):
             "compared": [one for one in machines()["models"] if one["name"] in LIVE["compared"]],
             "card": next(one for one in machines()["cards"] if one["name"] == LIVE["card"]),
         }
-        return json.dumps(told)
+        return json.dumps(message)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -87,9 +87,9 @@ class Live(View):
         prompt = race.trace.sequences[0].prompt
         texts = [race.said(range(prompt)), race.said(lane.words_at(lane.end))]
         values = {"prompt": prompt, "words": len(lane.words), "rows": lane.end, "all": plain.end}
-        said = fill(LIVE["still"], **values)
+        sentence = fill(LIVE["still"], **values)
         draw = partial(_draw, texts=texts, prompt=prompt, rows=lane.end)
-        return Still(draw, " ".join(texts), [said])
+        return Still(draw, " ".join(texts), [sentence])
 
     def __repr__(self) -> str:
         return f"Live({len(self.words)} tokens, seed {self.seed})"

@@ -118,8 +118,8 @@ class Moment:
         if not self.keeps:
             return fill(notes["again" if again else "made"], made=len(self.queries), again=again)
         rest = len(self.stored) - read - written
-        said = fill(notes["read" if read else "written"], read=read, written=written)
-        return said + (fill(notes["rest"], rest=rest) if rest > 0 else "")
+        sentence = fill(notes["read" if read else "written"], read=read, written=written)
+        return sentence + (fill(notes["rest"], rest=rest) if rest > 0 else "")
 
     def outcome(self, shares: bool = False) -> str:
         """The words that come out, the last with its share; in training the targets."""
@@ -127,8 +127,8 @@ class Moment:
         if self.part.target is not None or not self.part.out:
             return words
         out = self.part.out[-1]
-        told = [percent(p) for text, _, p in out.top if text == self.tokens[out.chosen].text][:1]
-        return words + (f" ({told[0]})" if told and shares else "")
+        message = [percent(p) for text, _, p in out.top if text == self.tokens[out.chosen].text][:1]
+        return words + (f" ({message[0]})" if message and shares else "")
 
 
 def _calls(run: Run) -> list[tuple[str, int]]:

@@ -163,9 +163,9 @@ def assemble(
         files: what views run; they stand in the page.
     """
     data = list(dict.fromkeys(text for text, _ in views.values()))
-    shown = [{**told, "id": name, "data": data.index(text)} for name, (text, told) in views.items()]
-    unused = () if any(told["view"] == "pool" for _, told in views.values()) else ("pool",)
-    fetches = any("published" in told for _, told in views.values())
+    shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
+    unused = () if any(message["view"] == "pool" for _, message in views.values()) else ("pool",)
+    fetches = any("published" in message for _, message in views.values())
     parts = {
         "connect": "connect-src 'self'; " if fetches else "",  # else a page can send nothing anywhere
         "title": _escaped("title", title),

@@ -74,15 +74,15 @@ class Pool(View):
     def still(self) -> Still:
         """Return the run and the pages of one step."""
         pages = self.pages(self.drawn) if self.paged else []
-        said = self.sentence(self.drawn)
-        alt = [said]
+        text = self.sentence(self.drawn)
+        alt = [text]
         for what, name in (("owners", POOL["pages"]), ("findable", POOL["pagelegend"]["findable"])):
             those = [f"{n} {self.owners(page)}" for n, page in enumerate(pages) if page[what]]
             more = f" … ({len(those)})" if len(those) > LISTED else ""
             alt += [f"{name[0].upper()}{name[1:]}: {', '.join(those[:LISTED])}{more}."] if those else []
         heads = [POOL["counts"][what] for what in self.counted]
         table = Table(self.told(self.drawn), heads, [POOL["now"], ""])
-        return Still(partial(self._draw, pages=pages), " ".join(alt), [said], table=table)
+        return Still(partial(self._draw, pages=pages), " ".join(alt), [text], table=table)
 
     def count(self, n: int, what: str) -> tuple[int, int]:
         """A count in a step, and until then: the sum of what is done, the most of what is there."""
@@ -91,12 +91,12 @@ class Pool(View):
 
     def told(self, n: int) -> list[list[str]]:
         """Each count in a step, and until then, as text."""
-        told = []
+        message = []
         for what in self.counted:
             now, so_far = self.count(n, what)
             shown = fill(POOL["of"], used=now, pages=self.trace.n_pages) if what == "used" else f"{now:,}"
-            told.append([shown, fill(POOL["so far" if what in SUMMED else "most"], soFar=so_far)])
-        return told
+            message.append([shown, fill(POOL["so far" if what in SUMMED else "most"], soFar=so_far)])
+        return message
 
     def owners(self, page: dict[str, Any]) -> str:
         """The letters of those who own a page, or whose text can still be found in it."""
@@ -199,9 +199,9 @@ class Pool(View):
                 _doing(sheet, (x, y, wide - 1, high - 2), "back")
         x, bottom = EDGE + unit * self.drawn, TOP + high * lanes
         sheet.box(x, TOP - 4, max(3, unit), bottom - TOP + 6, edge="ink", line=1.6, radius=0)
-        said = fill(POOL["at"], step=self.drawn + 1, steps=len(self.trace.steps))
-        far = sheet.width - EDGE - text_width(said, TEXT, bold=True)
-        sheet.text(min(x, far), 16, said, bold=True)
+        sentence = fill(POOL["at"], step=self.drawn + 1, steps=len(self.trace.steps))
+        far = sheet.width - EDGE - text_width(sentence, TEXT, bold=True)
+        sheet.text(min(x, far), 16, sentence, bold=True)
         line = ", ".join(self.marks[one] for one in waiting[:NAMED]) + ", …" * (len(waiting) > NAMED)
         sheet.note(EDGE, bottom + 18, f"{POOL['line']}: {line or POOL['nobody']}")
         kinds += ["back"] * any(stay["back"] for stay in stays)
@@ -231,12 +231,12 @@ class Pool(View):
             if text_width(letters, SMALL, bold=True) + 4 > wide - 3:
                 letters = f"×{len(page['owners'])}"
             _letters(sheet, box, letters, "key fill" if owned else "none", "ink" if owned else "soft")
-        said = POOL["pagelegend"]
+        sentence = POOL["pagelegend"]
         marks: dict[str, Callable[..., None]] = {
-            said["before"]: partial(_edge, sheet, page={"owners": [0]}, face="key fill")
+            sentence["before"]: partial(_edge, sheet, page={"owners": [0]}, face="key fill")
         }
         if any(page["findable"] for page in pages):
-            marks[said["findable"]] = partial(_edge, sheet, page={"owners": [], "findable": True})
+            marks[sentence["findable"]] = partial(_edge, sheet, page={"owners": [], "findable": True})
         _legend(sheet, sheet.bottom + 16, marks)
 
     def __repr__(self) -> str:
@@ -313,9 +313,9 @@ def _letters(sheet: Sheet, box: Box, text: str, fill: str, colour: str) -> None:
 def _legend(sheet: Sheet, y: float, items: dict[str, Callable[..., None]]) -> None:
     """Marks and what they mean, in as many lines as it takes."""
     x = float(EDGE)
-    for said, draw in items.items():
-        far = 28 + text_width(said, SMALL)
+    for output, draw in items.items():
+        far = 28 + text_width(output, SMALL)
         x, y = (EDGE, y + 22) if x + far > sheet.width else (x, y)
         draw((x, y - 7, 20, 14))
-        sheet.note(x + 28, y, said)
+        sheet.note(x + 28, y, output)
         x += far + 18

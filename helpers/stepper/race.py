@@ -63,22 +63,24 @@ class Race(View):
         values = {"words": len(words[0]), "out": len(plain.words_at(cached.end)), "positions": cached.end}
         values |= {"all": plain.end, "pairs": cached.pairs(), "all_pairs": plain.pairs()}
         stages = ("ahead", "done" if words[0] == words[1] else "apart")
-        said = [fill(RACE["say"][stage], **values, again=plain.again) for stage in stages]
+        sentence = [fill(RACE["say"][stage], **values, again=plain.again) for stage in stages]
         prompt = self.trace.sequences[0].prompt
         texts = {fill(RACE["prompt"], prompt=prompt): range(prompt)}
         texts |= {name: lane.words_at(cached.end) for name, lane in self.lanes.items()}
         alt = "; ".join(f"{name}: {self.said(tokens)}" for name, tokens in texts.items())
-        return Still(self._draw, alt + ".", said)
+        return Still(self._draw, alt + ".", sentence)
 
     def said(self, indices: Iterable[int]) -> str:
         """Tokens as running text: no blank before a full stop, none at all where tokens bring their own."""
         tokens = self.trace.sequences[0].tokens
         own = any(re.match(r"\s\S", token.text) for token in tokens[1:])
-        said: list[str] = []
+        sentence: list[str] = []
         for index in indices:
             text = tokens[index].text
-            said.append((" " if said and not own and not _GLUED.match(text) else "") + clipped(text, 24))
-        return "".join(said)
+            sentence.append(
+                (" " if sentence and not own and not _GLUED.match(text) else "") + clipped(text, 24)
+            )
+        return "".join(sentence)
 
     def _draw(self, sheet: Sheet) -> None:
         prompt, cached, plain = self.trace.sequences[0].prompt, *self.lanes.values()
@@ -93,8 +95,8 @@ class Race(View):
             y = running(sheet, self.said(lane.words_at(cached.end)), wide, y + 46, "generated") + 18
             lane.draw(sheet, cached.end, unit, y)
             x = EDGE + unit * lane.end + 10
-            said = [fill(one, positions=lane.end, all=plain.end) for one in RACE["instead"]]
-            fitting = (one for one in said if x + text_width(one, bold=True) < sheet.width)
+            sentence = [fill(one, positions=lane.end, all=plain.end) for one in RACE["instead"]]
+            fitting = (one for one in sentence if x + text_width(one, bold=True) < sheet.width)
             sheet.text(x, y + TRACK / 2, next(fitting, "") if lane is cached else "", bold=True)
             y += TRACK
         y += 16
@@ -179,7 +181,7 @@ def running(sheet: Sheet, text: str, room: float, y: float, colour: str, size: f
 
 def _legend(sheet: Sheet) -> None:
     x = EDGE
-    for kind, said in RACE["legend"].items():
+    for kind, sentence in RACE["legend"].items():
         _block(sheet, kind, x, 5, 22, 14)
-        sheet.note(x + 30, 12, said)
-        x += round(text_width(said, SMALL)) + 50
+        sheet.note(x + 30, 12, sentence)
+        x += round(text_width(sentence, SMALL)) + 50

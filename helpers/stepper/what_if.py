@@ -76,7 +76,7 @@ class WhatIf(View):
 
     def still(self) -> Still:
         """Return the rows of both layers, the stale ones with what they were, and what the toy says."""
-        (old, said), (new, says) = _run(self.before), _run(self.now)
+        (old, sentence), (new, says) = _run(self.before), _run(self.now)
         same = [a == b for a, b in zip(self.before, self.now, strict=False)]
         n_kept = next((j for j, it in enumerate(same) if not it), len(same))
         origin = _origins(self.before, self.now)
@@ -85,13 +85,13 @@ class WhatIf(View):
             was = [None if i is None else old[name][i] for i in origin]
             rows[name] = [_became(row, was[j], j < n_kept) for j, row in enumerate(line)]
         rerun = fill(WHAT["kept"]["some"], kept=n_kept, rerun=max(1, len(self.now) - n_kept))
-        said = f"{rerun} {WHAT['says']['before']}: {said}. {WHAT['says']['now']}: {says}."
+        sentence = f"{rerun} {WHAT['says']['before']}: {sentence}. {WHAT['says']['now']}: {says}."
         words = [visible(token["word"]) for token in self.now]
         alt = []
         for name, line in rows.items():
-            told = [f"{text}{_beside(state, was)}" for text, state, was in line]
-            alt.append(f"{name}: {', '.join(map(' '.join, zip(words, told, strict=True)))}.")
-        return Still(partial(_draw, words=words, rows=rows), " ".join([*alt, said]), [said])
+            message = [f"{text}{_beside(state, was)}" for text, state, was in line]
+            alt.append(f"{name}: {', '.join(map(' '.join, zip(words, message, strict=True)))}.")
+        return Still(partial(_draw, words=words, rows=rows), " ".join([*alt, sentence]), [sentence])
 
     def __repr__(self) -> str:
         return f"WhatIf({len(self.before)} tokens in the cache, {len(self.now)} in the prompt)"
@@ -139,8 +139,8 @@ def _became(row: Any, was: Any, kept: bool) -> Row:
 
 
 def _beside(state: str, was: str) -> str:
-    said = fill(WHAT["was"], was=was) if was else WHAT["rows"]["new"] if state == "new" else ""
-    return f" ({said})" if said else ""
+    sentence = fill(WHAT["was"], was=was) if was else WHAT["rows"]["new"] if state == "new" else ""
+    return f" ({sentence})" if sentence else ""
 
 
 def _draw(sheet: Sheet, words: list[str], rows: dict[str, list[Row]]) -> None:
@@ -171,18 +171,18 @@ def _draw(sheet: Sheet, words: list[str], rows: dict[str, list[Row]]) -> None:
             x + 2, 4, wide - 4, 26, fill="panel" if again else "none", edge="query" if again else "line"
         )
         sheet.text(x + wide / 2, 17, shorten(word, wide - 10, SMALL), at="center", size=SMALL)
-        said = WHAT["runs"] if again else WHAT["rows"]["kept"]
-        sheet.note(x + wide / 2, y + 4, shorten(said, wide - 2, SMALL), at="center")
+        sentence = WHAT["runs"] if again else WHAT["rows"]["kept"]
+        sheet.note(x + wide / 2, y + 4, shorten(sentence, wide - 2, SMALL), at="center")
     if len(columns) < len(words):
         sheet.note(4, y + 26, f"… and {len(words) - len(columns)} more")
         y += 22
     across, found = left + 2.0, {state for line in rows.values() for _, state, _ in line}
-    for state, said in WHAT["rows"].items():
+    for state, sentence in WHAT["rows"].items():
         if state in found:
-            far = 26 + text_width(said, SMALL)
+            far = 26 + text_width(sentence, SMALL)
             across, y = (left + 2.0, y + 22) if across + far > sheet.width else (across, y)
             _frame(sheet, across, y + 28, 20, 14, state, "value")
-            sheet.note(across + 26, y + 35, said)
+            sheet.note(across + 26, y + 35, sentence)
             across += far + 22
 
 

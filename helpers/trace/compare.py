@@ -47,10 +47,10 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
         raise ValueError(f"{len(a.runs)} and {len(b.runs)} runs came in; pick one of each with .only(name)")
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
     heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
-    told = partial(_result, heads=heads, contexts=contexts) if what == "result" else _work
+    message = partial(_result, heads=heads, contexts=contexts) if what == "result" else _work
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
         drops = "none" not in (run_a.cache, run_b.cache)
-        both = (_fields(trace, run, told, drops) for trace, run in ((a, run_a), (b, run_b)))
+        both = (_fields(trace, run, message, drops) for trace, run in ((a, run_a), (b, run_b)))
         for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
             if place != other or not _alike(x, y, tolerance):
                 there = "" if place == other else f"{other}: "
@@ -58,20 +58,20 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
     return Comparison()
 
 
-def _fields(trace: Trace, run: Run, told: Callable[..., Iterable[Field]], drops: bool) -> Iterator[Field]:
+def _fields(trace: Trace, run: Run, message: Callable[..., Iterable[Field]], drops: bool) -> Iterator[Field]:
     """Yield all that is compared of a run, in order: the first field that differs is where two runs part."""
     number = 0
     for event in run.events:
         if isinstance(event, Pass):
-            yield from ((f"pass {number} ({event.phase}): {place}", x) for place, x in told(trace, event))
+            yield from ((f"pass {number} ({event.phase}): {place}", x) for place, x in message(trace, event))
             number += 1
         elif drops:
             yield f"before pass {number}", event
 
 
 def _work(trace: Trace, event: Pass) -> Iterable[Field]:
-    said = {"positions": "tokens run"}  # a key of the record, by its name
-    yield from ((f"counts {said.get(name, name)}", count) for name, count in event.counts.items())
+    sentence = {"positions": "tokens run"}  # a key of the record, by its name
+    yield from ((f"counts {sentence.get(name, name)}", count) for name, count in event.counts.items())
     for shape in event.shapes:
         yield from ((f"layer {shape['layer']}, shape of {name}", size) for name, size in shape.items())
 

@@ -134,17 +134,17 @@ def plain_model(name: str) -> Transformer | None:
 
 def ours_of(model: Transformer) -> Mapping[str, Runner]:
     """The plain model and its twins, which choose their threads by the load at the time: they are printed."""
-    made = {name: Ours(make(model), bits) for name, (bits, make) in OURS.items()}
-    print("\nThreads of each:", *[getattr(its.model, "threads", "all") for its in made.values()])
-    return made
+    result = {name: Ours(make(model), bits) for name, (bits, make) in OURS.items()}
+    print("\nThreads of each:", *[getattr(its.model, "threads", "all") for its in result.values()])
+    return result
 
 
 @contextmanager
 def others_of(model: Transformer, threads: int) -> Iterator[dict[str, Runner]]:
     """`transformers`, and llama.cpp with weights of each number of bits, where it is installed."""
     library = llama.library()
-    with tempfile.TemporaryDirectory() as made, ExitStack() as stack:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as result, ExitStack() as stack:
+        folder = Path(result)
         checkpoints.save(model, folder)
         others: dict[str, Runner] = {"transformers": Theirs(folder)}
         for bits, kind in KINDS.items() if library else ():
@@ -167,8 +167,8 @@ def errors_of(runners: Mapping[str, Runner], prompt: Tensor) -> dict[str, float]
         right = logits if right is None else right
         errors[name] = error = float(abs(logits - right).max() / abs(right).max())
         if not error <= (most := TOLERANCE[runner.bits]):
-            told = f"logits are off by {error:.2%} of the largest; expected {most:.1%} at most"
-            raise SystemExit(f"{name}: {told}")
+            message = f"logits are off by {error:.2%} of the largest; expected {most:.1%} at most"
+            raise SystemExit(f"{name}: {message}")
     return errors
 
 

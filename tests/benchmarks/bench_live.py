@@ -131,8 +131,8 @@ def met_by_a_reader(turns: int) -> list[list[str]]:
         met = in_the_page(turns, motion)  # type: ignore[arg-type]
         first = median(one["first"] for one in met)
         frames = [max(max(one[what]) for one in met) for what in ("writing", "racing")]
-        told = [f"{first:.0f}", within(first, FIRST), *(f"{ms:.0f}" for ms in frames)]
-        rows.append([name, *told, within(max(frames), FRAME)])
+        message = [f"{first:.0f}", within(first, FIRST), *(f"{ms:.0f}" for ms in frames)]
+        rows.append([name, *message, within(max(frames), FRAME)])
     return rows
 
 
@@ -171,8 +171,10 @@ def main() -> None:
     for name, taken in measured.items():
         ms = {task: median(times) for task, times in taken.items()}
         predicted = ms["uncached"] / ((CONTEXT + 1) * ms["cached"])
-        told = [f"{ms[task]:.2f}" if task in ms else "" for task in ("open", "prefill", "cached", "uncached")]
-        rows.append([name, *told, f"{predicted:.2f}", within(ms["cached"], GOAL)])
+        message = [
+            f"{ms[task]:.2f}" if task in ms else "" for task in ("open", "prefill", "cached", "uncached")
+        ]
+        rows.append([name, *message, f"{predicted:.2f}", within(ms["cached"], GOAL)])
     heads = ["ms", "open", "the 64", "a word, cached", "uncached", "of 65 times cached", f"under {GOAL}"]
     load = f"{os.getloadavg()[0]:.1f}"
     table(f"A word behind {CONTEXT} tokens, median of {turns} turns, load {load}", heads, rows)

@@ -180,7 +180,7 @@ def play_in_turns(size: Size, players: dict[str, Player]) -> tuple[dict[str, Pla
         What each took, seconds of reading a step's bytes, and whether all said the same tokens.
     """
     played = {player: Played([], {P: [] for P in PROMPTS}) for player in players}
-    read, reading, said = reader_of(size.nbytes_of_step(PROMPTS[0] + size.new_tokens / 2)), [], set()
+    read, reading, output = reader_of(size.nbytes_of_step(PROMPTS[0] + size.new_tokens / 2)), [], set()
     prompts = {P: torch.randint(1, size.config.vocab_size, (1, P)) for P in PROMPTS}
     for turn in range(size.turns + 1):  # the first one warms up
         for player, play in players.items():
@@ -189,9 +189,9 @@ def play_in_turns(size: Size, players: dict[str, Player]) -> tuple[dict[str, Pla
                 if turn:
                     played[player].first[P].append(first)
                     played[player].steps += steps
-                    said.add((P, tuple(tokens)))
+                    output.add((P, tuple(tokens)))
             reading.append(seconds_of(read))
-    return played, float(np.median(reading)), len(said) == len(PROMPTS)
+    return played, float(np.median(reading)), len(output) == len(PROMPTS)
 
 
 def share(mine: float, theirs: float, goal: float | None) -> str:
@@ -332,8 +332,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="|".join(PARTS))
     parser.add_argument("--size", nargs="+", choices=SIZES, default=[*SIZES], help="which models")
-    told = "PyTorch's threads; the last number is for the sections that use one only"
-    parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, min(cores, 2)}), help=told)
+    message = "PyTorch's threads; the last number is for the sections that use one only"
+    parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, min(cores, 2)}), help=message)
     options = parser.parse_args()
     versions = f"Python {platform.python_version()}, PyTorch {torch.__version__}"
     print(f"{versions}, transformers {transformers.__version__}; {cores} processors, {conditions()}")

@@ -75,10 +75,10 @@ def theirs(model: Any, slots: int, asked: Asked) -> Said:
     greedy = transformers.GenerationConfig(
         max_new_tokens=NEW, do_sample=False, eos_token_id=-1, pad_token_id=0
     )
-    said = model.generate_batch(
+    output = model.generate_batch(
         [prompt for prompt, _ in asked], greedy, config, warmup=False, persistent_manager=True
     )
-    return [one.generated_tokens for one in said.values()]
+    return [one.generated_tokens for one in output.values()]
 
 
 def bench_throughput(name: str, model: Transformer, turns: int) -> None:
@@ -97,10 +97,10 @@ def bench_throughput(name: str, model: Transformer, turns: int) -> None:
             way: partial(replies_of, its, slots, asked) for way, its in models.items()
         }
         ways["transformers"] = partial(theirs, other, slots, asked)
-        said = {way: run() for way, run in ways.items()}  # which warms up, too
+        output = {way: run() for way, run in ways.items()}  # which warms up, too
         seconds = {way: np.median([seconds_of(run) for _ in range(turns)]) for way, run in ways.items()}
-        for way, replies in said.items():
-            same = sum(a == b for a, b in zip(replies, said["plain"], strict=True))
+        for way, replies in output.items():
+            same = sum(a == b for a, b in zip(replies, output["plain"], strict=True))
             rows[way].append(f"{slots * NEW / seconds[way]:,.0f} ({same} same)")
         other.destroy_cached_continuous_batching_manager()
     heads = ["tokens a second", *(f"{n} at once" for n in BATCHES)]

@@ -63,8 +63,8 @@ def share_taken(rounds: list[Round]) -> float:
 
 def our_rounds(model: Transformer, drafter: Drafter, prompts: list[Text], k: int) -> list[Round]:
     """Return the rounds of all replies but their prefills."""
-    made = [speculate(model, prompt, NEW, drafter, k) for prompt in prompts]
-    return [one for reply in made if list(reply) for one in reply.rounds[1:]]
+    result = [speculate(model, prompt, NEW, drafter, k) for prompt in prompts]
+    return [one for reply in result if list(reply) for one in reply.rounds[1:]]
 
 
 def predicted(model: Transformer, drafter: Drafter, shares: Mapping[int, float]) -> list[float]:
@@ -140,8 +140,8 @@ def served(model: Transformer, prompts: list[Text], turns: int = 5) -> None:
             name: [trials.throughput(model, asked, slots, kind) for _ in range(turns)]
             for name, kind in kinds.items()
         }
-        said = [run[2] for its in runs.values() for run in its]
-        if any(one != said[0] for one in said):
+        output = [run[2] for its in runs.values() for run in its]
+        if any(one != output[0] for one in output):
             raise SystemExit(f"{slots} at once: a reply differs with drafts")
         rates = [NEW * len(asked) / min(run[0] for run in its) for its in runs.values()]
         lines.append([str(slots), *(f"{rate:.0f}" for rate in rates), f"{rates[1] / rates[0]:.2f}"])

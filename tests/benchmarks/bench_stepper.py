@@ -176,20 +176,20 @@ def main() -> None:
     print(f"{'trace':<20} {'JSON, kB':>9} {'page, kB':>9}")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
-        made = {label: make() for label, make in TRACES.items()}
-        for label, trace in made.items():
+        result = {label: make() for label, make in TRACES.items()}
+        for label, trace in result.items():
             Stepper(trace).save_html(folder / "size.html")
             size = (folder / "size.html").stat().st_size
             print(f"{label:<20} {len(trace.to_json().encode()) / 1000:9.1f} {size / 1000:9.1f}")
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         print(f"\n{'a step, ms':<20} {'cache':<5} {'work: median, 95%':>18} {'with layout':>18}")
-        for label, trace in made.items():
+        for label, trace in result.items():
             for cache in (True, False):
                 work, with_layout = steps(browser, trace, cache, folder)
                 print(f"{label:<20} {'on' if cache else 'off':<5} {work:>18} {with_layout:>18}")
         print(f"\n{'in motion, ms':<20} {'a step':>14} {'between frames':>16} {'frame of the race':>19}")
         for label in ("24 tokens", "4 to 64 tokens"):
-            print(f"{label:<20} {'  '.join(moves(browser, made[label], folder))}")
+            print(f"{label:<20} {'  '.join(moves(browser, result[label], folder))}")
         diary = load_diary()
         parts: list[View] = [Race(diary), Stepper(diary), WhatIf()]
         print(f"\n{'first picture, ms':<20} {'median, 95%':>14}")

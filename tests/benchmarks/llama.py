@@ -59,12 +59,12 @@ class Llama:
 
     def play(self, prompt: Tensor, n: int) -> tuple[list[float], list[int]]:
         """Generate greedily: seconds of each token, the prompt's pass first, and the ids."""
-        times, said, tokens, keep = [time.perf_counter()], [], prompt, 0
+        times, output, tokens, keep = [time.perf_counter()], [], prompt, 0
         for _ in range(n):
-            said.append(int(self.run(tokens, keep)[-1].argmax()))
+            output.append(int(self.run(tokens, keep)[-1].argmax()))
             times.append(time.perf_counter())
-            keep, tokens = keep + tokens.shape[1], prompt.new_tensor([said[-1:]])
-        return np.diff(times).tolist(), said
+            keep, tokens = keep + tokens.shape[1], prompt.new_tensor([output[-1:]])
+        return np.diff(times).tolist(), output
 
     def close(self) -> None:
         self.llama.llama_free(self.context)

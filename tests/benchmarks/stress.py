@@ -215,8 +215,8 @@ def wrong(case: Case, seed: int, size: int) -> str:
     except (Exception, pytest.fail.Exception) as error:
         calls = traceback.extract_tb(error.__traceback__)
         at = [call for call in calls if "site-packages" not in call.filename][-1]
-        told = " ".join(str(error).split())[:100]
-        return f"{type(error).__name__}: {told} ({Path(at.filename).name}:{at.lineno}, {at.line})"
+        message = " ".join(str(error).split())[:100]
+        return f"{type(error).__name__}: {message} ({Path(at.filename).name}:{at.lineno}, {at.line})"
     return ""
 
 
@@ -227,8 +227,8 @@ def smallest(case: Case, seed: int, size: int) -> tuple[int, int, str]:
         for near in range(seed, seed + 200):
             if time.monotonic() > over:
                 break
-            if told := wrong(case, near, less):
-                return near, less, told
+            if message := wrong(case, near, less):
+                return near, less, message
     return seed, size, "as above"
 
 
@@ -239,10 +239,10 @@ def stress(cases: Mapping[str, Case], minutes: float, seed: int) -> int:
         name = min(left, key=lambda name: ran[name])
         this, size = seed + ran[name], ran[name] % LARGEST + 1
         ran[name] += 1
-        if told := wrong(cases[name], this, size):
+        if message := wrong(cases[name], this, size):
             failed[name] += 1
             near, less, why = smallest(cases[name], this, size)
-            print(f"{name}, seed {this}, size {size}: {told}")
+            print(f"{name}, seed {this}, size {size}: {message}")
             print(f"    smallest: --kind {name} --seed {near} --size {less}: {why}", flush=True)
     print(", ".join(f"{name} {n:,} ({failed[name]} failed)" for name, n in ran.items()))
     return failed.total()

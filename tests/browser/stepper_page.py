@@ -195,7 +195,9 @@ def check(
     where = (look, seen["head"], seen["row"])
     head = "mean" if seen["head"] is None else str(seen["head"])
     assert shown["at"] == [str(index), step["cache"], str(layer), head], where
-    assert shown["pressed"] == [said if there else None for said, there in zip(pressed, has, strict=True)]
+    assert shown["pressed"] == [
+        sentence if there else None for sentence, there in zip(pressed, has, strict=True)
+    ]
     assert shown["rail"] == [want["pass"]]
     assert shown["slider"] == f"{want['pass']}, {index + 1} of {len(run.events)}"
     assert shown["sentence"] == want["sentence"], where
@@ -215,12 +217,12 @@ def check(
 
 def check_ribbon(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]) -> None:
     ran = {*want["live"], *map(int, want["untouched"])}  # only these have a line to choose
-    for i, (said, (text, _, origin, state, _, fate)) in enumerate(
+    for i, (sentence, (text, _, origin, state, _, fate)) in enumerate(
         zip(shown["ribbon"], want["tokens"], strict=True)
     ):
         dark = f"{seen['shades'].get(str(i), 0)}%"
         off = i not in ran
-        assert said == [text.strip(), origin, state, fate, i == seen["row"], dark, off], i
+        assert sentence == [text.strip(), origin, state, fate, i == seen["row"], dark, off], i
 
 
 def check_grid(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any], columns: int) -> None:
@@ -303,8 +305,8 @@ def check_lines(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any
     """The weights of the chosen row, by head and column, and what they sum up to."""
     row, lines = seen["row"], seen["lines"]
     text = want["tokens"][row][0] if row is not None else None
-    said = "attention weights · no token runs" if row is None else f"attention weights of {text}"
-    assert shown["caption"].startswith(said)
+    sentence = "attention weights · no token runs" if row is None else f"attention weights of {text}"
+    assert shown["caption"].startswith(sentence)
     assert ("thrown away" in shown["caption"]) == (row is not None and row not in want["live"])
     assert shown["names"] == [line["name"] for line in lines]
     assert shown["none"] == [
@@ -360,12 +362,12 @@ def check_beside(shown: dict[str, Any], trace: Trace, want: dict[str, Any], seen
 
 def check_work(shown: dict[str, Any], trace: Trace, want: dict[str, Any]) -> None:
     work = want["work"]
-    for said, widths, bar in zip(
+    for sentence, widths, bar in zip(
         shown["work"], shown["hatched"], [*work["bars"], work["reads"]], strict=True
     ):
         done, total, avoided = bar["done"], bar["total"], bar["avoided"]
         of = f" of {total:,}" if total is not None else ""
-        assert said == f"{done:,}{of}" + (f", {avoided:,} avoided" if avoided > 0 else "")
+        assert sentence == f"{done:,}{of}" + (f", {avoided:,} avoided" if avoided > 0 else "")
         lengths = [done, avoided] if avoided > 0 else [done]
         assert widths == pytest.approx([100 * n / bar["scale"] for n in lengths], abs=0.01)
     so_far, without = work["soFar"], work["soFarWithout"]

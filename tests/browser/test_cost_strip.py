@@ -33,10 +33,10 @@ def says(strip: Locator, model: PublishedModel, card: Card, new: int, before: in
     bound = strip.locator("summary [data-bound]")
     expect(bound).to_have_attribute("data-bound", bound_of(step))
     expect(bound).to_have_text(BOUNDS[bound_of(step)])
-    told = re.search(r"As (.*) on (.*): at least ([\d.]+) ms", strip.locator("summary").inner_text())
-    assert told is not None
-    assert told.groups()[:2] == (model.name, card.name)
-    assert float(told[3]) == pytest.approx(1000 * step.total, rel=5e-3)
+    message = re.search(r"As (.*) on (.*): at least ([\d.]+) ms", strip.locator("summary").inner_text())
+    assert message is not None
+    assert message.groups()[:2] == (model.name, card.name)
+    assert float(message[3]) == pytest.approx(1000 * step.total, rel=5e-3)
 
 
 def test_each_pass_is_bound_as_python_says(strip: Locator, page: Page, problems: list[str]) -> None:

@@ -85,8 +85,8 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     expect(box).to_have_value(PROMPT)
     box.press("Enter")
     shown = written(page)
-    said = shown["said"]
-    words = len(said)
+    sentence = shown["said"]
+    words = len(sentence)
     assert "".join(shown["prompt"]) == PROMPT.replace(" ", "")
     assert shown["said"][-6:] == ["by", "Mia", "from", "Oslo", ".", "<eos>"]
     assert [word.strip() for word in shown["spoken"]] == shown["said"]
@@ -103,15 +103,15 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     cached, plain = shown["lanes"]
     for lane, run in ((cached, 23 + words - 1), (plain, every)):
         assert re.fullmatch(rf"{words} of {words} words out, [\d.]+ m?s, {run:,} tokens run", lane["told"])
-        assert lane["out"] == said
+        assert lane["out"] == sentence
         assert len(lane["wide"]) == words
     tall = 100 / (23 + words - 1)  # of one token
     assert plain["high"] == pytest.approx([tall * (23 + n) for n in range(words)])
     assert cached["high"] == pytest.approx([tall * 23, *[tall] * (words - 1)])
     assert sum(plain["wide"]) == pytest.approx(100, abs=1)
     assert sum(cached["wide"]) < 50, "both on one clock"
-    told = f"The same {words} words, for {every:,} tokens run instead of {23 + words - 1}"
-    assert shown["sentence"].startswith(told)
+    message = f"The same {words} words, for {every:,} tokens run instead of {23 + words - 1}"
+    assert shown["sentence"].startswith(message)
     assert shown["sentence"].endswith("You said 20 times.")
     waits = re.search(
         r"half of these words took ([\d.]+) (m?s), the second half ([\d.]+) (m?s)", shown["act"]
@@ -164,14 +164,14 @@ def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Open) 
     page.locator("textarea").press("Enter")
     page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
     page.keyboard.press("Escape")
-    said = written(page)["said"]
-    assert len(said) < 28, "the whole text has 28 words"
+    sentence = written(page)["said"]
+    assert len(sentence) < 28, "the whole text has 28 words"
     page.evaluate("new Promise((later) => setTimeout(later, 300))")
     shown = page.evaluate(READ)
-    assert shown["said"] == said
-    assert shown["columns"] == 23 + len(said) - 1
+    assert shown["said"] == sentence
+    assert shown["columns"] == 23 + len(sentence) - 1
     act(page, "without the cache")
-    expect(page.locator(".wid-act")).to_contain_text(f"For these {len(said)} words")
+    expect(page.locator(".wid-act")).to_contain_text(f"For these {len(sentence)} words")
     act(page, "Edit the text")
     expect(page.locator("textarea")).to_have_value(PROMPT)
 
@@ -182,20 +182,20 @@ def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Open
     page.locator("textarea").press("Enter")
     page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
     page.wait_for_function("document.querySelector('.wid-paper').getBoundingClientRect().top < 20")
-    said = written(page)["said"]
-    told = page.locator(".wid-run .soft").inner_text().removeprefix("You see it ").split(" than")[0]
+    sentence = written(page)["said"]
+    message = page.locator(".wid-run .soft").inner_text().removeprefix("You see it ").split(" than")[0]
     act(page, "without the cache")
     act(page, "5 times")
     page.locator(".without .wid-word:not(.ahead)").nth(2).wait_for(timeout=LONG)
     page.locator(".wid-runner:not(.without) .ahead").first.wait_for(state="detached", timeout=LONG)
     shown = page.evaluate(READ)
     cached, plain = shown["lanes"]
-    assert cached["out"] == said
-    assert 3 <= len(plain["out"]) < len(said)
-    assert plain["out"] == said[: len(plain["out"])]
+    assert cached["out"] == sentence
+    assert 3 <= len(plain["out"]) < len(sentence)
+    assert plain["out"] == sentence[: len(plain["out"])]
     assert shown["prompt"]
     assert shown["said"] == [], "each lane has its own words"
-    expect(page.locator(".wid-act > .soft").first).to_contain_text(f"You see both {told} than they were.")
+    expect(page.locator(".wid-act > .soft").first).to_contain_text(f"You see both {message} than they were.")
     page.keyboard.press("Escape")
     expect(page.locator(".wid-act .wid-sentence")).to_contain_text("Stopped after")
 

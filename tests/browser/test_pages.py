@@ -25,11 +25,11 @@ SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the th
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page to send and the gallery."""
-    made = tmp_path_factory.mktemp("pages")
+    result = tmp_path_factory.mktemp("pages")
     diary = load_diary()
     for name, text in {"index.html": make_page.index(diary), **make_page.gallery(diary)}.items():
-        (made / name).write_text(text, encoding="utf-8")
-    return made
+        (result / name).write_text(text, encoding="utf-8")
+    return result
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def test_a_trace_of_another_version_is_refused_in_the_page(
 ) -> None:
     """In a sentence, in its place; what stands beside it lives."""
     old = json.dumps(json.loads(load_diary().to_json()) | {"version": 1})
-    made = type("Old", (view,), {"data": old})(load_diary())
-    save(tmp_path / "old.html", "Old", [Section(view=made), Section(view=WhatIf())])
+    result = type("Old", (view,), {"data": old})(load_diary())
+    save(tmp_path / "old.html", "Old", [Section(view=result), Section(view=WhatIf())])
     page.goto((tmp_path / "old.html").as_uri())
     page.locator(".wid-what_if").wait_for()
-    said = page.locator("#view0").inner_text()
+    sentence = page.locator("#view0").inner_text()
     name = Trace.FORMAT
-    assert said.startswith(f"Nothing to show: got {name}, version 1; expected {name}, version {VERSION}.")
+    assert sentence.startswith(f"Nothing to show: got {name}, version 1; expected {name}, version {VERSION}.")
     assert problems == []
 
 
@@ -109,12 +109,12 @@ def test_without_scripts_the_static_forms_stand_there(folder: Path, browser: Bro
     page = context.new_page()
     page.goto((folder / "index.html").as_uri())
     text = page.locator("body").inner_text()
-    for said in (
+    for output in (
         "Without the cache 828 would have run",
         "Decode 1, with the cache",
         "4 tokens must run again",
     ):
-        assert said in text
+        assert output in text
     pictures = page.locator("noscript img").all()
     shown = [picture.evaluate("(image) => image.naturalWidth / image.width") for picture in pictures]
     assert len(shown) == 3

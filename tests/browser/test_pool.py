@@ -176,8 +176,8 @@ def test_an_address_is_a_step_and_a_request_or_the_nearest(show: Callable[..., P
     ):
         page = show("six", address)
         assert page.evaluate(READ)["step"] == step, address
-        said = VIEW["labels"]["no such"].replace("{names}", wrong) if wrong else ""
-        assert page.locator(".wid-advice").text_content() == said
+        sentence = VIEW["labels"]["no such"].replace("{names}", wrong) if wrong else ""
+        assert page.locator(".wid-advice").text_content() == sentence
 
 
 @pytest.mark.parametrize("width", [280, 400, 1200])

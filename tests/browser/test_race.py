@@ -197,14 +197,14 @@ def test_what_is_said_and_what_colours_mean(show: Callable[..., Page]) -> None:
         ["fresh", "new word"],
         ["again", "run again"],
     ]
-    said = {
+    output = {
         0: "One prompt, the",
         10: "The pause: ",
         23: "The drip: ",
         46: "With the cache all 24",
         828: "The same 24",
     }
-    for t, begins in said.items():
+    for t, begins in output.items():
         page.get_by_role("slider").fill(str(t))
         assert page.evaluate(READ)["sentence"].startswith(begins)
     paint = """(kind) => {
@@ -224,8 +224,8 @@ def test_an_address_is_a_time_or_the_nearest(show: Callable[..., Page]) -> None:
     for address, t in {**good, **{f"#race{value}": t for value, t in bad.items()}}.items():
         page = show(load_diary(), address)
         assert page.evaluate(READ)["t"] == t, address
-        said = VIEW["labels"]["no such"].replace("{names}", "race")
-        assert page.locator(".wid-advice").text_content() == ("" if address in good else said)
+        sentence = VIEW["labels"]["no such"].replace("{names}", "race")
+        assert page.locator(".wid-advice").text_content() == ("" if address in good else sentence)
     page.get_by_role("slider").fill("10.25")
     page.wait_for_url("**#race=10.25")
     assert page.locator(".wid-advice").text_content() == "", "no longer true, no longer said"

@@ -404,9 +404,9 @@ def test_what_belongs_together_lights_up(open_page: Open) -> None:
 def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Open) -> None:
     """Outlined squares without a weight, a sentence that says what would go wrong, and an address."""
     page = open_page(record_toy(), start=0)
-    said, cells = page.locator(".wid-ahead"), page.locator(".wid-cell.ahead:not(.wid-key)")
+    sentence, cells = page.locator(".wid-ahead"), page.locator(".wid-cell.ahead:not(.wid-key)")
     before = read(page)
-    expect(said).to_be_hidden()
+    expect(sentence).to_be_hidden()
     switch = page.get_by_role("group", name="Left only")
     switch.get_by_role("button", name="off").click()
     expect(cells).to_have_count(6)
@@ -417,18 +417,20 @@ def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Open
     ) == ([["", False]] * 6)
     edges = cells.evaluate_all("(nodes) => nodes.map((node) => getComputedStyle(node).borderTopStyle)")
     assert set(edges) == {"dashed"}
-    expect(said).to_contain_text("Without the mask, 6 more pairs: each line but the last would see the word")
-    assert said.get_attribute("role") == "status"
+    expect(sentence).to_contain_text(
+        "Without the mask, 6 more pairs: each line but the last would see the word"
+    )
+    assert sentence.get_attribute("role") == "status"
     expect(page.locator(".wid-legend")).to_contain_text("seen without the mask")
     heard = read(page)["words"][1].replace("\u2068", "").replace("\u2069", "")
     assert heard.endswith("would also see: weather (2), is (3), so (4).")
     root(page).press("ArrowRight")
-    expect(said).to_contain_text("their K and V would change with every new word")
+    expect(sentence).to_contain_text("their K and V would change with every new word")
     root(page).press("ArrowRight")
-    expect(said).to_contain_text("Without the mask nothing changes here")
+    expect(sentence).to_contain_text("Without the mask nothing changes here")
     expect(cells).to_have_count(0)
     root(page).press("c")
-    expect(said).to_contain_text("10 more pairs: tokens would look at those after them")
+    expect(sentence).to_contain_text("10 more pairs: tokens would look at those after them")
     page.wait_for_timeout(320)
     address = page.evaluate("location.hash")
     assert "mask=off" in address

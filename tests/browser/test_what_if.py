@@ -169,7 +169,7 @@ def test_typing_counts_at_once_and_arrows_step(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "sentence"),
     [
         ("number", "", "Got (empty) as the number of weather, expected one from −1,000 to 1,000"),
         ("number", "1e400", "Got 1e400 as"),
@@ -178,13 +178,13 @@ def test_typing_counts_at_once_and_arrows_step(open_page: Open) -> None:
         ("word", " ", "Got an empty word, expected text"),
     ],
 )
-def test_what_is_wrong_changes_nothing(open_page: Open, name: str, text: str, said: str) -> None:
+def test_what_is_wrong_changes_nothing(open_page: Open, name: str, text: str, sentence: str) -> None:
     page = open_page()
     field(page, name, 2).focus()
     page.keyboard.type(text) if text else page.keyboard.press("Delete")
     page.keyboard.press("Enter")
     shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5)
-    assert said in shown["hint"]
+    assert sentence in shown["hint"]
     assert shown["hint"].endswith("Nothing was changed.")
     expect(field(page, name, 2)).to_be_focused()
     field(page, "number", 2).fill("7")

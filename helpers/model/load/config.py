@@ -68,8 +68,8 @@ def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConf
     with reading(path):
         config = config_from_json(read_json(path), max_seq_len)
     with reading(ends):
-        told = eos_of(read_json(ends)) if ends.exists() else ()
-        return replace(config, eos_ids=told) if told else config
+        message = eos_of(read_json(ends)) if ends.exists() else ()
+        return replace(config, eos_ids=message) if message else config
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
@@ -219,11 +219,11 @@ def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
 
 def refuse_unsupported(data: dict[str, Any]) -> None:
     """Raise ValueError, and name it, where the model would be another function than ours."""
-    kind, told = data.get("model_type"), data.get("architectures") or []
+    kind, message = data.get("model_type"), data.get("architectures") or []
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         raise ValueError(f"model_type {kind!r} is not supported; expected one of {', '.join(ARCHITECTURES)}")
-    if not isinstance(told, list) or any(name != ARCHITECTURES[kind] for name in told):
-        raise ValueError(f"architectures {told!r} are not supported; expected {ARCHITECTURES[kind]!r}")
+    if not isinstance(message, list) or any(name != ARCHITECTURES[kind] for name in message):
+        raise ValueError(f"architectures {message!r} are not supported; expected {ARCHITECTURES[kind]!r}")
     kinds = data.get("layer_types") or []
     if kind == "watch_it_decode":  # says it of each layer
         kinds = [name for name in kinds if name != STATE]

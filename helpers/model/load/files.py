@@ -15,14 +15,14 @@ class CheckpointError(ValueError):
 
 
 @contextmanager
-def reading(path: Path, told: str = "") -> Iterator[None]:
+def reading(path: Path, message: str = "") -> Iterator[None]:
     """Turn any error over what a file holds into a CheckpointError that names it; `told` says more of it."""
     try:
         yield
     except CheckpointError:
         raise
     except Exception as error:
-        raise CheckpointError(f"{path}{told}: {error}") from error
+        raise CheckpointError(f"{path}{message}: {error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

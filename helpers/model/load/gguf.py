@@ -75,8 +75,8 @@ class Gguf:
                 raise ValueError(f"it begins with {begins!r}; expected {BEGINNINGS[0]!r}")
             n_tensors, n_keys = self.take("2Q")
             self.metadata = without_doubles([(self.text(), self.value()) for _ in range(n_keys)])
-            told = [(self.text(), self.take(f"{self.take('I')[0]}QIQ")) for _ in range(n_tensors)]
-            self.tensors = dict(self.placed(without_doubles(told)))
+            message = [(self.text(), self.take(f"{self.take('I')[0]}QIQ")) for _ in range(n_tensors)]
+            self.tensors = dict(self.placed(without_doubles(message)))
         if self.metadata.get("split.count", 1) != 1:
             raise CheckpointError(f"{path} is one of {self.metadata['split.count']} parts; expected one file")
 
@@ -98,14 +98,14 @@ class Gguf:
         kind, n = self.take("IQ")
         return [self.text() for _ in range(n)] if kind == STRING else list(self.take(f"{n}{KINDS[kind]}"))
 
-    def placed(self, told: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def placed(self, message: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield each tensor: its name, its bytes row by row, and their kind.
 
         They fill the file, one after another, so a damaged shape, kind or beginning shows: ValueError.
         """
         alignment = self.get("general.alignment", 32)
         at = start = self.at + -self.at % alignment
-        for name, (*shape, number, begins) in told.items():
+        for name, (*shape, number, begins) in message.items():
             if begins != at - start:
                 raise ValueError(f"the tensor {name} begins at {begins:,}; expected {at - start:,}")
             if number not in GGML_QUANT_SIZES:

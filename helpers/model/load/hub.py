@@ -62,6 +62,6 @@ def download(name: str, timeout: float = TIMEOUT) -> Path:
     except unknown:
         why = "the Hub knows no such name, or it is private: look for a slip in it"
     except Exception as error:  # whatever the transport raises where there is no network
-        told = (str(offline or error).strip() or type(error).__name__).splitlines()[0]
-        why = f"the Hub could not be read ({told}): check the network, or pass a folder"
+        message = (str(offline or error).strip() or type(error).__name__).splitlines()[0]
+        why = f"the Hub could not be read ({message}): check the network, or pass a folder"
     raise CheckpointError(f"{name!r} is no folder here, and could not be downloaded: {why}")

@@ -24,14 +24,14 @@ SECONDS, MEMORY, LONGEST = 5.0, 2**29, 10**7  # of the clock; bytes; characters 
 def render(text: str, given: dict[str, Any]) -> str:
     """Fill in a template, with the functions that `transformers` gives to one."""
 
-    def refuse(told: str) -> None:
-        raise TemplateError(told)
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
 
     extensions = ["jinja2.ext.loopcontrols"]
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    made.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
-    made.globals |= {"raise_exception": refuse, "strftime_now": datetime.datetime.now().strftime}
-    filled = made.from_string(text).render(given)
+    result = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+    result.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
+    result.globals |= {"raise_exception": refuse, "strftime_now": datetime.datetime.now().strftime}
+    filled = result.from_string(text).render(given)
     if len(filled) > LONGEST:
         raise ValueError(f"it makes {len(filled):,} characters; expected {LONGEST:,} at most")
     return filled

@@ -75,19 +75,19 @@ def save(model: Transformer, folder: str | Path) -> None:
             raise CheckpointError(f"{folder} holds {other}, of another checkpoint; expected another folder")
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
     weights = stored(model)
-    made = folder / ".partial"  # where a run that is killed leaves what it wrote, and the next removes it
-    made.mkdir(parents=True, exist_ok=True)
+    result = folder / ".partial"  # where a run that is killed leaves what it wrote, and the next removes it
+    result.mkdir(parents=True, exist_ok=True)
     try:
-        (made / WEIGHTS).write_bytes(as_bytes(weights, metadata={"format": "pt"}))
+        (result / WEIGHTS).write_bytes(as_bytes(weights, metadata={"format": "pt"}))
         text = json.dumps(config, indent=2, default=lambda number: number.item())  # NumPy's numbers
-        (made / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+        (result / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
         (folder / CONFIG_FILE).unlink(missing_ok=True)  # new weights with an old config are another model
         for name in (WEIGHTS, CONFIG_FILE):
-            (made / name).replace(folder / name)
+            (result / name).replace(folder / name)
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be saved: {error}") from None
     finally:
-        shutil.rmtree(made)
+        shutil.rmtree(result)
 
 
 def stored(model: Transformer) -> dict[str, Tensor]:

@@ -70,10 +70,10 @@ def optional(path: Path) -> dict[str, Any]:
 
 def token_of(value: Any) -> AddedToken:
     """Return a token that settings tell of: a text, or an object with it and how it is found in others."""
-    told = value if isinstance(value, dict) else {"content": value, "special": True}
-    if not isinstance(told.get("content"), str):
+    message = value if isinstance(value, dict) else {"content": value, "special": True}
+    if not isinstance(message.get("content"), str):
         raise CheckpointError(f"a token is {value!r}; expected a text, or an object with its content")
-    return AddedToken(**{key: x for key, x in told.items() if key != "__type"})
+    return AddedToken(**{key: x for key, x in message.items() if key != "__type"})
 
 
 def add_tokens(library: tokenizers.Tokenizer, numbered: dict[str, Any], named: Sequence[AddedToken]) -> None:
@@ -166,6 +166,8 @@ def rendered(template: str, given: dict[str, Any]) -> str:
     asked = json.dumps([template, given, render.SECONDS])
     done = subprocess.run(command, input=asked.encode(), capture_output=True, env=here)
     if done.returncode:
-        told = done.stderr.decode(errors="replace").splitlines() or [f"it took over {render.SECONDS} seconds"]
-        raise CheckpointError(f"the chat template cannot be used: {told[-1][:300]}")
+        message = done.stderr.decode(errors="replace").splitlines() or [
+            f"it took over {render.SECONDS} seconds"
+        ]
+        raise CheckpointError(f"the chat template cannot be used: {message[-1][:300]}")
     return done.stdout.decode()

@@ -61,8 +61,8 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     try:
         model.load_state_dict(weights, strict=True, assign=True)
     except RuntimeError as error:
-        told = textwrap.shorten(str(error).partition(":")[2], 400)
-        raise CheckpointError(f"the weights do not fit the config: {told}") from None
+        message = textwrap.shorten(str(error).partition(":")[2], 400)
+        raise CheckpointError(f"the weights do not fit the config: {message}") from None
     model.tie()
     return model
 
