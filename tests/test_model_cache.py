@@ -279,24 +279,38 @@ def test_a_ragged_restore_returns_to_the_length_of_each_sequence() -> None:
     assert (cache.lengths, cache.length) == ([3, 5], 5)
 
 
-@pytest.mark.parametrize("kind", ["window", "quantized"])
-@pytest.mark.parametrize("act", ["advance", "truncate"])
+STEPS: dict[str, Any] = {
+    "advance": lambda cache: in_passes(MODEL, tokens(1, 3), [3], cache),
+    "truncate": lambda cache: cache.truncate(21),
+    "reset": KVCache.reset,
+}
+
+
+@pytest.mark.parametrize("act", STEPS)
+@every
 def test_what_a_step_changes_it_changes_at_its_end(
     kind: str, act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C before the one call that stores: nothing has happened."""
-    cache, ids = fresh(kind), tokens(1, 25)
-    in_passes(MODEL, ids[:, :22], [22], cache)
-    twin = deepcopy(cache)
+    """Ctrl-C before the one call that stores, or behind it: nothing has happened, or all."""
+    update = KVCache.update
+    for done in (False, True):
+        cache, ids = fresh(kind), tokens(1, 25)
+        in_passes(MODEL, ids[:, :22], [22], cache)
+        twin = deepcopy(cache)
 
-    def interrupt(self: Any, *_: Any, **rest: Any) -> None:
-        raise KeyboardInterrupt
+        def interrupted(*given: Any, done: bool = done, **rest: Any) -> None:
+            if done:
+                update(*given, **rest)
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(KVCache, "update", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        in_passes(MODEL, ids[:, 22:], [3], cache) if act == "advance" else cache.truncate(21)
-    monkeypatch.undo()
-    same(in_passes(MODEL, ids[:, 22:], [3], cache), in_passes(MODEL, ids[:, 22:], [3], twin))
+        monkeypatch.setattr(KVCache, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            STEPS[act](cache)
+        monkeypatch.undo()
+        if done:
+            STEPS[act](twin)
+        assert repr(cache) == repr(twin)
+        same(in_passes(MODEL, ids[:, 22:], [3], cache), in_passes(MODEL, ids[:, 22:], [3], twin))
 
 
 @every

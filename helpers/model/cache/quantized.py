@@ -100,8 +100,11 @@ class QuantizedCache(GrowingCache):
         """Start without rows."""
         super().allocate()
         self.n_rounded = 0  # rows
-        # For keys and for values, by layer: packed levels, smallest numbers, steps; nothing at first.
-        self.rounded: list[list[tuple[Tensor, ...]]] = [[()] * self.n_layers, [()] * self.n_layers]
+        self.rounded = self.none_rounded()
+
+    def none_rounded(self) -> list[list[tuple[Tensor, ...]]]:
+        """For keys and for values, by layer: packed levels, smallest numbers, steps; nothing at first."""
+        return [[()] * self.n_layers, [()] * self.n_layers]
 
     def rows_of(self, layer: int) -> int:
         """Rows in full."""
@@ -149,9 +152,9 @@ class QuantizedCache(GrowingCache):
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens; see `KVCache.truncate`."""
-        super().truncate(length)
-        if not length:
-            self.allocate()
+        self.check_length(length)
+        n, rounded = (self.n_rounded, self.rounded) if length else (0, self.none_rounded())
+        self.cut(int(length), n_rounded=n, rounded=rounded)
 
     @property
     def nbytes(self) -> int:
