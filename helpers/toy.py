@@ -1,11 +1,11 @@
 """The four-head toy: a decoder small enough to work out on paper.
 
 Tokens carry one number each. Four heads pick tokens by simple rules and average the numbers of those
-they pick; a readout turns the four averages into the next word. Positions count from 1.
+they pick; an LM head turns the four averages into the next word. Positions count from 1.
 
 The prompt, its four numbers and the four rules come from "From Prompt to Prediction: Understanding
 Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its head "last" is
-"newest" here). The other words, the readout, the second layer, the keys and the sink score are ours.
+"newest" here). The other words, the LM head, the second layer, the keys and the sink score are ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADS = ("even", "newest", "first", "all")
 EOS = "<eos>"
 VOCABULARY = ("nice", "warm", "delicious", EOS)  # the words it may generate
 
-READOUT = np.array(  # one number a head and word: (V, H)
+LM_HEAD = np.array(  # one number a head and word: (V, H)
     [
         [0.4, -0.2, 0.2, 0.1],  # nice
         [0.4, -0.2, 0.1, 0.1],  # warm
@@ -104,9 +104,9 @@ def prefill_matrix(numbers: Numbers) -> np.ndarray:
     return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 
 
-def readout(contexts: np.ndarray) -> np.ndarray:
+def lm_head(contexts: np.ndarray) -> np.ndarray:
     """Turn contexts (…, H) into logits (…, V), in the order of VOCABULARY."""
-    return contexts @ READOUT.T
+    return contexts @ LM_HEAD.T
 
 
 def look_up(words: Sequence[str]) -> np.ndarray:
@@ -116,7 +116,7 @@ def look_up(words: Sequence[str]) -> np.ndarray:
 
 def step(words: Sequence[str]) -> np.ndarray:
     """Run all the words, without a cache, and return the logits of the next one, (V,)."""
-    return readout(prefill_matrix(look_up(words))[-1])
+    return lm_head(prefill_matrix(look_up(words))[-1])
 
 
 def generate(step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new: int) -> list[str]:

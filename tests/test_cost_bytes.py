@@ -143,7 +143,7 @@ def test_parts_add_up_to_the_published_parameters() -> None:
     for model in map(MODELS.__getitem__, DENSE):
         assert sum(weights_by_part(model).values()) == model.n_parameters
         read = read_by_step(model, 1)
-        assert 2 * model.n_read == sum(read[part] for part in ("attention", "MLP", "norms", "readout"))
+        assert 2 * model.n_read == sum(read[part] for part in ("attention", "MLP", "norms", "LM head"))
 
 
 def test_models_of_another_kind_are_refused() -> None:
@@ -152,7 +152,7 @@ def test_models_of_another_kind_are_refused() -> None:
             weights_by_part(MODELS[name])
 
 
-WHERE = {"embed": "embedding", "self_attn": "attention", "mlp": "MLP", "lm_head": "readout", "norm": "norms"}
+WHERE = {"embed": "embedding", "self_attn": "attention", "mlp": "MLP", "lm_head": "LM head", "norm": "norms"}
 
 
 def by_name(sizes: dict[str, int]) -> dict[str, int]:
@@ -169,14 +169,14 @@ def test_parts_are_those_of_a_live_model(make: Any) -> None:
     assert weights_by_part(model.config) == by_name({n: p.numel() for n, p in model.named_parameters()})
 
 
-def test_a_step_reads_one_row_of_the_embedding_and_the_whole_readout() -> None:
+def test_a_step_reads_one_row_of_the_embedding_and_the_whole_lm_head() -> None:
     read = read_by_step(MODELS["Llama-3.1-8B"], 100)
     weights = sum(nbytes for part, nbytes in read.items() if "rows" not in part)
     assert weights == 2 * (8_030_261_248 - 128_256 * 4096 + 4096)
     assert weights / 1e9 == pytest.approx(15.01, abs=0.005)
     assert (read["rows"], read["new rows"], read["embedding"]) == (100 * 131_072, 131_072, 8192)
     tied = read_by_step(MODELS["SmolLM2-135M"], 100)
-    assert (tied["readout"], tied["embedding"]) == (2 * 49_152 * 576, 2 * 576)
+    assert (tied["LM head"], tied["embedding"]) == (2 * 49_152 * 576, 2 * 576)
 
 
 def test_users_share_the_weights_and_bring_their_rows() -> None:
@@ -186,7 +186,7 @@ def test_users_share_the_weights_and_bring_their_rows() -> None:
     assert more == {"embedding", "rows", "new rows"}
     assert all(eight[part] == one[part] for part in set(one) - more)
     assert (one["rows"], one["new rows"]) == (4096 * 131_072, 131_072)
-    assert one["readout"] == 32_000 * 4096
+    assert one["LM head"] == 32_000 * 4096
 
 
 # Users and cards.

@@ -320,7 +320,7 @@ def test_two_types_and_the_choice_of_one(folder: Path) -> None:
     refused(folder, "expected a float type, such as torch.float32", dtype=torch.int8)
 
 
-def test_the_readout_of_a_tied_model(tmp_path: Path) -> None:
+def test_the_lm_head_of_a_tied_model(tmp_path: Path) -> None:
     model = tiny(hidden_size=36, tied=True)
     save(model, tmp_path)
     copy = model.embed_tokens.weight.detach().clone()
@@ -355,7 +355,7 @@ def not_saved(model: Any, folder: Path, message: str, kind: type[Exception] = Ch
     assert content(folder) == before
 
 
-def test_a_readout_is_never_lost(tmp_path: Path) -> None:
+def test_an_lm_head_is_never_lost(tmp_path: Path) -> None:
     model = tiny(hidden_size=36, tied=True)
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     model.lm_head.weight.data[-1, -1] += 1

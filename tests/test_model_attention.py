@@ -94,7 +94,7 @@ def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
 
 
 def test_every_norm_has_the_epsilon_of_the_config() -> None:
-    """Behind large numbers, as in front of the readout, a wrong one would move no logit."""
+    """Behind large numbers, as in front of the LM head, a wrong one would move no logit."""
     modules = Transformer(tiny_config(norm_eps=0.5)).modules()
     assert [module.eps for module in modules if isinstance(module, RMSNorm)] == [0.5] * 7
 

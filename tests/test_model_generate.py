@@ -63,7 +63,7 @@ def test_by_hand_with_the_two_functions() -> None:
 
 
 def test_prefill_makes_one_row_of_logits() -> None:
-    """A prompt of P tokens must not become P rows at the readout, which would be a P × V matrix."""
+    """A prompt of P tokens must not become P rows at the LM head, which would be a P × V matrix."""
     model = tiny()
     seen: list[tuple[int, ...]] = []
     model.lm_head.register_forward_hook(lambda _, args, out: seen.extend([args[0].shape, out.shape]))

@@ -48,7 +48,7 @@ def test_misread_stores_the_pairs_of_the_paper() -> None:
     assert torch.equal(stored[1:D:2], weight[D // 2 : D])
 
 
-def test_hidden_states_are_those_before_the_readout_and_leave_no_hook() -> None:
+def test_hidden_states_are_those_before_the_lm_head_and_leave_no_hook() -> None:
     model, ids = tiny(), tokens(1, 3)
     last = hidden_states(model, ids)[-1]
     assert torch.allclose(model.lm_head(model.norm(last)), model(ids)[0], atol=1e-4)  # other shapes of matmul

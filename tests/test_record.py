@@ -46,7 +46,7 @@ def test_the_same_in_every_run() -> None:
 
     first, second = record_of(step), record_of(step)
     assert first == second
-    assert first.operators["linear"] == 7 * 4 + 1  # four layers of seven products, and the readout
+    assert first.operators["linear"] == 7 * 4 + 1  # four layers of seven products, and the LM head
 
 
 def test_nothing_is_written_to_stderr_and_no_file_stays_open(capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tests.machine import NOTEBOOKS
 # What each notebook must define: in a cell of its own, or as the solution of an exercise.
 TAUGHT = {
     "01_four_heads": ["four_heads", "rule_scores", "causal_mask", "softmax", "attend"],
-    "02_prefill": ["prefill_loop", "prefill_matrix", "readout"],
+    "02_prefill": ["prefill_loop", "prefill_matrix", "lm_head"],
     "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
     "00_start_here": [],
     "05_keep_it_right": ["KVCache"],
@@ -141,9 +141,9 @@ def test_every_notebook_that_teaches_is_there() -> None:
 
 
 HELPERS_FORM = '''
-def readout(contexts: np.ndarray) -> np.ndarray:
+def lm_head(contexts: np.ndarray) -> np.ndarray:
     """Turn contexts into logits."""
-    return contexts @ READOUT.T
+    return contexts @ LM_HEAD.T
 '''
 ATTEND = "\ndef attend(scores, values):\n    return scores @ values\n"
 
@@ -153,10 +153,10 @@ def cell(source: str, *tags: str, kind: str = "code") -> dict[str, Any]:
 
 
 def test_docstrings_and_annotations_do_not_matter_and_all_else_does() -> None:
-    same = "def readout(contexts):  # (T, H)\n    return contexts @ READOUT.T"
-    other = "def readout(contexts):\n    return READOUT @ contexts"
-    default = "def readout(contexts=None):\n    return contexts @ READOUT.T"
-    assert bare(same) == bare(HELPERS_FORM) == bare(inspect.getsource(toy.readout))
+    same = "def lm_head(contexts):  # (T, H)\n    return contexts @ LM_HEAD.T"
+    other = "def lm_head(contexts):\n    return LM_HEAD @ contexts"
+    default = "def lm_head(contexts=None):\n    return contexts @ LM_HEAD.T"
+    assert bare(same) == bare(HELPERS_FORM) == bare(inspect.getsource(toy.lm_head))
     assert bare(other) != bare(HELPERS_FORM)
     assert bare(default) != bare(HELPERS_FORM)
     assert bare("def f(n):\n    check_whole('n', n)\n    return n") == bare("def f(n):\n    return n")
@@ -168,13 +168,13 @@ def test_docstrings_and_annotations_do_not_matter_and_all_else_does() -> None:
 @pytest.mark.parametrize(
     ("one", "found"),
     [
-        (cell(HELPERS_FORM), ["readout"]),
-        (cell("%matplotlib inline\n" + HELPERS_FORM), ["readout"]),
-        (cell(HELPERS_FORM, "exercise-readout"), []),
+        (cell(HELPERS_FORM), ["lm_head"]),
+        (cell("%matplotlib inline\n" + HELPERS_FORM), ["lm_head"]),
+        (cell(HELPERS_FORM, "exercise-lm_head"), []),
         (cell(HELPERS_FORM, "not-helpers"), []),
         (cell(HELPERS_FORM, kind="markdown"), []),
         (cell(f"<details>\n\n```python{ATTEND}```\n", "solution-attend", kind="markdown"), ["attend"]),
-        (cell(f"<details>\n\n```python{HELPERS_FORM}```\n", "solution-readout", kind="markdown"), []),
+        (cell(f"<details>\n\n```python{HELPERS_FORM}```\n", "solution-lm_head", kind="markdown"), []),
         (cell("def of_the_notebook(): pass"), []),
         (cell("def greedy(): pass"), ["greedy"]),  # of sampling, though toy imports it
     ],

@@ -161,7 +161,7 @@ def test_dots_and_rules_say_the_same_word() -> None:
             numbers, cache = toy.look_up(words), toy.KVCache()
             one_by_one = [toy.decode_step(cache, number) for number in numbers]
             for output in (toy.run_pass(numbers)[-1], one_by_one[-1]):
-                assert sampling.greedy(toy.readout(output)) == sampling.greedy(toy.step(words)), words
+                assert sampling.greedy(toy.lm_head(output)) == sampling.greedy(toy.step(words)), words
 
 
 def test_the_rules_as_scores() -> None:

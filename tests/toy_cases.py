@@ -18,7 +18,7 @@ WORDS = ["Today", "weather", "is", "so", "nice"]
 
 
 def says(contexts: np.ndarray) -> dict[str, Any]:
-    logits = toy.readout(contexts)
+    logits = toy.lm_head(contexts)
     return {"logits": logits.tolist(), "probabilities": softmax(logits).tolist(), "choice": greedy(logits)}
 
 

@@ -22,7 +22,7 @@ Step = Callable[[Sequence[str]], np.ndarray]
 
 def toy_logits(words: Sequence[str]) -> np.ndarray:
     """Run the toy; `<eos>` and words it does not know carry 0."""
-    return toy.readout(toy.prefill_matrix([toy.NUMBERS.get(word, 0) for word in words])[-1])
+    return toy.lm_head(toy.prefill_matrix([toy.NUMBERS.get(word, 0) for word in words])[-1])
 
 
 def banned_logits(words: Sequence[str]) -> np.ndarray:

@@ -122,7 +122,7 @@ def layers_of(model: Any) -> Sequence[Kind]:
 
 
 def weights_by_part(model: ModelConfig | PublishedModel) -> dict[str, int]:
-    """Return the numbers in each part of a dense model of the Llama family; a tied readout has none.
+    """Return the numbers in each part of a dense model of the Llama family; a tied LM head has none.
 
     Raises:
         ValueError: the parts do not add up to `n_parameters`, so the model is of another kind (a mixture of
@@ -135,7 +135,7 @@ def weights_by_part(model: ModelConfig | PublishedModel) -> dict[str, int]:
         "attention": L * (2 * C * H * D + 2 * C * Hkv * D + model.qkv_bias * (H + 2 * Hkv) * D),
         "MLP": L * 3 * C * model.intermediate_size,
         "norms": (2 * L + 1) * C,
-        "readout": 0 if model.tied else table,
+        "LM head": 0 if model.tied else table,
     }
     if sum(parts.values()) != model.n_parameters:
         raise ValueError(
@@ -163,7 +163,7 @@ def read_by_step(
         weight_bytes, row_bytes: size of a number.
 
     Returns:
-        Bytes, in the order of a step; of the embedding one row a user, of the readout the whole matrix, tied
+        Bytes, in the order of a step; of the embedding one row a user, of the LM head the whole matrix, tied
         or not.
 
     Raises:
@@ -171,7 +171,7 @@ def read_by_step(
     """
     numbers = weights_by_part(model) | {
         "embedding": users * model.hidden_size,
-        "readout": model.vocab_size * model.hidden_size,
+        "LM head": model.vocab_size * model.hidden_size,
     }
     layers = layers_of(model)
     read = {part: nbytes_of(n, weight_bytes) for part, n in numbers.items()}

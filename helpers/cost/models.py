@@ -24,7 +24,7 @@ class PublishedModel:
         n_layers, n_heads, n_kv_heads, head_dim: as in `ModelConfig`.
         hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; of a mixture of experts
             the intermediate_size of one expert.
-        tied: the readout uses the embedding's matrix.
+        tied: the LM head uses the embedding's matrix.
         n_parameters: numbers in its weights.
         n_active: those that one token is multiplied with, in a mixture of experts; None for all.
         qkv_bias: biases on the projections to Q, K and V.
@@ -71,7 +71,7 @@ class PublishedModel:
     def n_read(self) -> int:
         """Numbers in the weights that a step of a dense model reads: all but an embedding that it looks up.
 
-        A tied embedding is the readout, too.
+        A tied embedding is the LM head, too.
         """
         return self.n_parameters - (not self.tied) * self.vocab_size * self.hidden_size
 

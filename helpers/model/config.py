@@ -47,7 +47,7 @@ class ModelConfig:
         rope_theta: base of the rotation's wavelengths.
         rope_scaling: Llama 3.1's stretching of them, or None.
         norm_eps: added to the mean square in RMSNorm.
-        tied: the readout uses the embedding's matrix.
+        tied: the LM head uses the embedding's matrix.
         qkv_bias: biases on the projections to Q, K and V, as in Qwen2.
         eos_ids: tokens that end a reply.
     """

@@ -47,7 +47,7 @@ def moves_of_parts(model: Transformer, T: int = 5) -> dict[str, Tensor]:
         "attention": lambda x: block.self_attn(x, cos_sin, GrowingCache(config)),
         "MLP": block.mlp,
         "adding": lambda x: x + brought,
-        "readout": model.lm_head,
+        "LM head": model.lm_head,
     }
     with torch.no_grad():
         return {name: who_moves(f, x) for name, f in parts.items()}

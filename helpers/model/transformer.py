@@ -1,4 +1,4 @@
-"""The whole decoder: embedding, blocks of attention and MLP, readout. One forward for every use."""
+"""The whole decoder: embedding, blocks of attention and MLP, LM head. One forward for every use."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
         self.apply(draw_weights)
 
     def tie(self) -> None:
-        """Let the readout use the embedding's matrix, if the config says so."""
+        """Let the LM head use the embedding's matrix, if the config says so."""
         if self.config.tied:
             self.lm_head.weight = self.embed_tokens.weight
 

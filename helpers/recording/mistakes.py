@@ -59,7 +59,7 @@ def mistakes() -> dict[str, Stored]:
         vars(cache).update({spoiled: partial(SPOILED[spoiled], cache)} if spoiled else {})
         positions, allowed = cache.positions(len(NEW)).tolist(), cache.mask(len(NEW))
         contexts = toy.run_pass(toy.look_up(NEW), cache, n_layers=2)[-1]
-        says = toy.VOCABULARY[greedy(toy.readout(contexts))]
+        says = toy.VOCABULARY[greedy(toy.lm_head(contexts))]
         ahead = bool(allowed[0, -1])
         message[name] = Stored(text.split(), NEW, positions, ahead, contexts.tolist(), says)
     return message

@@ -69,7 +69,7 @@ def run_toy(
     numbers = [carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
     kept = KVCache(n_layers, len(tokens)) if cache is None else cache
     core = partial(attention, recorder)
-    return toy.readout(toy.run_pass(numbers, kept, n_layers=n_layers, attention=core)[-1])
+    return toy.lm_head(toy.run_pass(numbers, kept, n_layers=n_layers, attention=core)[-1])
 
 
 def attention(

@@ -65,7 +65,7 @@ class WhatIf(View):
             "vocabulary": toy.VOCABULARY,
             "queries": toy.QUERIES.tolist(),
             "sink": [score if np.isfinite(score) else None for score in toy.SINK.tolist()],
-            "readout": toy.READOUT.tolist(),
+            "lm_head": toy.LM_HEAD.tolist(),
         }
         return json.dumps({"toy": constants, "before": self.before})
 
@@ -109,7 +109,7 @@ def _run(tokens: Tokens) -> tuple[dict[str, list[Any]], str]:
     """K and V of each layer by name, and what the toy says with what share."""
     cache = toy.KVCache(N_LAYERS)
     contexts = toy.run_pass([token["number"] for token in tokens], cache, n_layers=N_LAYERS)
-    shares = softmax(toy.readout(contexts[-1]))
+    shares = softmax(toy.lm_head(contexts[-1]))
     both = {"K": cache.k, "V": cache.v}
     rows = {f"{kind}, layer {n + 1}": both[kind][n].tolist() for n in range(N_LAYERS) for kind in both}
     return rows, f"{toy.VOCABULARY[int(shares.argmax())]} {percent(shares.max())}"

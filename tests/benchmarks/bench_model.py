@@ -61,7 +61,7 @@ class Size:
     goal: float  # time per output token, as a share of `transformers`' at most
 
     def nbytes_of_step(self, context: float) -> int:
-        """What one decode step must read: every weight (the readout reads the embedding's) and the cache."""
+        """What one decode step must read: every weight (the LM head reads the embedding's) and the cache."""
         return int(4 * self.config.n_parameters + context * self.config.cache_nbytes_per_token())
 
 

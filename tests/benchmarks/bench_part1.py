@@ -111,10 +111,10 @@ def bench_toy() -> None:
 def reply(prompt: list[float], n: int, with_cache: bool) -> None:
     """Prefill and n - 1 decode steps; every new token carries what `nice` does."""
     cache, numbers = toy.KVCache() if with_cache else None, list(prompt)
-    toy.readout(toy.run_pass(numbers, cache)[-1])
+    toy.lm_head(toy.run_pass(numbers, cache)[-1])
     for _ in range(n - 1):
         numbers.append(14.0)
-        toy.readout(toy.run_pass(numbers[-1:] if with_cache else numbers, cache)[-1])
+        toy.lm_head(toy.run_pass(numbers[-1:] if with_cache else numbers, cache)[-1])
 
 
 def bench_decode() -> None:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, config_to_json
 from helpers.model.load.files import CheckpointError, read_json, reading
-from helpers.model.load.weights import EMBEDDING, READOUT, converted
+from helpers.model.load.weights import EMBEDDING, LM_HEAD, converted
 from helpers.model.transformer import Transformer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-PREFIX = "model."  # before every name in a file but the readout's
+PREFIX = "model."  # before every name in a file but the LM head's
 
 
 def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def save(model: Transformer, folder: str | Path) -> None:
 
     Raises:
         CheckpointError: the folder holds what would be read with it, weights share memory, or a tied model
-            has a readout of its own; nothing is written.
+            has an LM head of its own; nothing is written.
         OSError: the files cannot be written. What was there is as before, or is without its config.json.
     """
     folder = Path(folder)
@@ -93,9 +93,9 @@ def save(model: Transformer, folder: str | Path) -> None:
 def stored(model: Transformer) -> dict[str, Tensor]:
     """Return the tensors to write, by their names in the file; errors as in `save`."""
     state = model.state_dict()
-    if model.config.tied and not torch.equal(state.pop(READOUT), state[EMBEDDING]):
+    if model.config.tied and not torch.equal(state.pop(LM_HEAD), state[EMBEDDING]):
         raise CheckpointError(
-            f"{READOUT} is not {EMBEDDING}, though the model is tied; call model.tie() to drop it, or make "
+            f"{LM_HEAD} is not {EMBEDDING}, though the model is tied; call model.tie() to drop it, or make "
             "the model with tied=False"
         )
-    return {(name if name == READOUT else PREFIX + name): x.cpu().contiguous() for name, x in state.items()}
+    return {(name if name == LM_HEAD else PREFIX + name): x.cpu().contiguous() for name, x in state.items()}

@@ -15,7 +15,7 @@ from helpers.model.load.files import CheckpointError
 from helpers.model.transformer import Transformer
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-READOUT, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
+LM_HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
 def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
@@ -53,9 +53,9 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     if len(kinds) > 1:
         raise CheckpointError(f"the tensors are {kinds}; expected one type: choose it, dtype=torch.float32")
     if config.tied and EMBEDDING in weights:
-        weights = {READOUT: weights[EMBEDDING]} | weights
-        if not torch.equal(weights[READOUT], weights[EMBEDDING]):
-            raise CheckpointError(f"{READOUT} is not {EMBEDDING}, though the config says that they are tied")
+        weights = {LM_HEAD: weights[EMBEDDING]} | weights
+        if not torch.equal(weights[LM_HEAD], weights[EMBEDDING]):
+            raise CheckpointError(f"{LM_HEAD} is not {EMBEDDING}, though the config says that they are tied")
     with torch.device("meta"), Undrawn():  # no memory, and no weights drawn that are replaced at once
         model = model_of(config)
     try:

@@ -1,8 +1,8 @@
 // The four-head toy as helpers/toy.py runs it, so that the reader can change its prompt in the page. `toy` holds the
-// constants that Python wrote: queries, a sink score a head (null: it has none), readout, vocabulary.
+// constants that Python wrote: queries, a sink score a head (null: it has none), LM head, vocabulary.
 
 /** The constants, and V and K of a layer, a row a token.
- * @typedef {{ queries: number[][], sink: (number | null)[], readout: number[][], vocabulary: string[] }} Toy */
+ * @typedef {{ queries: number[][], sink: (number | null)[], lm_head: number[][], vocabulary: string[] }} Toy */
 /** @typedef {{ k: number[][], v: number[] }} Rows */
 
 /** The sum of products, as far as `a` goes. @param {number[]} a @param {number[]} b */
@@ -50,7 +50,7 @@ export function runToy(toy, numbers, layers) {
 /** What the model says after the last token: the choice is that of the largest logit, of equal ones the first.
  * @param {Toy} toy @param {number[][]} contexts */
 export function toySays(toy, contexts) {
-  const logits = toy.readout.map((row) => dotProduct(row, contexts[contexts.length - 1]));
+  const logits = toy.lm_head.map((row) => dotProduct(row, contexts[contexts.length - 1]));
   const choice = logits.indexOf(Math.max(...logits));
   return { logits, probabilities: toySoftmax(logits), choice, word: toy.vocabulary[choice] };
 }

@@ -1,7 +1,7 @@
 // Weights of 16 and 32 bits. A matrix of another form (blocks of few bits) is another object with the same methods.
 
 /**
- * A weight matrix, F rows of C numbers: what a linear layer, the embedding and the readout ask of one.
+ * A weight matrix, F rows of C numbers: what a linear layer, the embedding and the LM head ask of one.
  * `times`: x is (n, C), out (n, F), each token by itself. `row`: copy row i into `out`, from `at` on.
  * @typedef {{ shape: [number, number], times: (x: Float32Array, n: number, out: Float32Array) => void,
  *   row: (i: number, out: Float32Array, at?: number) => void }} Matrix
