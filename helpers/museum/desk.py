@@ -121,7 +121,7 @@ class Desk:
                 for core in filter(lambda part: isinstance(part, Core), attention.modules()):
                     hooks.enter_context(core.register_forward_hook(self.looked(part, layer, new)))
             logits = run(self.model, torch.tensor([[*ids]]), cache)[0]
-        self.trace.runs[0].events.append(Pass(phase, [part], [], {}))
+        self.trace.runs[0].passes.append(Pass(phase, [part], [], {}))
         self.ran = new.stop
         return logits
 

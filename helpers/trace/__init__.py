@@ -9,7 +9,6 @@ from helpers.trace.document import TraceError, write_whole
 from helpers.trace.engine import EngineTrace, Request, Share, Step
 from helpers.trace.record import (
     FULL,
-    Drop,
     Model,
     Output,
     Part,
