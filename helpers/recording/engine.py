@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Sequence
-from helpers.trace import EngineTrace, Request, Share, Step
+from helpers.trace import EngineTrace, RequestTrace, Share, Step
 
 
 class StepRecorder:
@@ -40,7 +40,7 @@ class StepRecorder:
     def __exit__(self, *error: Any) -> None:
         self.scheduler.watcher = None
         self.trace.requests[:] = [
-            Request(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
+            RequestTrace(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
             for one in self.requests
         ]
 
