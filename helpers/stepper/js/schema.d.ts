@@ -142,10 +142,10 @@ export interface EngineTrace {
   budget: number | null;
   n_pages: Size;
   page_size: Size;
-  requests: Request[];
+  requests: RequestTrace[];
   steps: Step[];
 }
-export interface Request {
+export interface RequestTrace {
   id: string;
   prompt: Size;
   /**
