@@ -212,7 +212,7 @@ def lighter(trace: Trace) -> Trace:
     """The trace with as many digits as are shown, and without shapes, which are not: 22 kB less to send."""
     message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
     for run in message["runs"]:
-        for event in run["events"]:
+        for event in run["passes"]:
             event["shapes"] = []
     return Trace.from_json(json.dumps(message))
 
