@@ -49,9 +49,8 @@ def drawing(new: int) -> str:
         f'<circle cx="{10 * n + 5}" cy="{10 * N + 9}" r="3" fill="none" stroke="#57606a" stroke-width="1.4"/>'
         for n in range(old)
     )
-    sentence = (
-        f"{new} of {N} tokens run: {sum(query >= old for query, _ in pairs)} pairs; {old} rows from before"
-    )
+    counted = sum(query >= old for query, _ in pairs)
+    sentence = f"{new} of {N} tokens processed: {counted} pairs; {old} rows from before"
     size = f"0 0 {10 * N} {10 * N + 14}"
     return f'<svg viewBox="{size}" role="img" aria-label="{sentence}">{dots}{rings}</svg>'
 

@@ -27,15 +27,15 @@ BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 Groups = dict[str, dict[str, str]]
 
 MIXED_UP = {
-    "token run": ("Work: a token goes through the model. Run again, it counts again.", "position"),
+    "token processed": ("Work: a token goes through the model. Run again, it counts again.", "position"),
     "position": (
         "A place: where a token stands in its text. It has one, however often it runs.",
-        "token run",
+        "token processed",
     ),
     "row": ("One token's K and V in one layer: what the cache keeps of it there.", "a line of a table"),
     "query": ("A list of numbers that a token makes in order to look.", "a prompt"),
     "prompt": ("The text that you give to the model.", "query"),
-    "pass": ("One run of the model, over one token or many.", "token run"),
+    "pass": ("One run of the model, over one token or many.", "token processed"),
     "weights": ("A model's learned numbers.", "attention weights"),
     "attention weights": ("How much a token takes from each token that it sees.", "weights"),
 }

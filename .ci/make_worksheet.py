@@ -130,7 +130,11 @@ def worksheet(solved: bool = False) -> str:
     P, blanks = len(toy.PROMPT), ""
     for name, cached in (("without a cache", False), ("with the cache", True)):
         work = whole_reply(prompt=P, reply=REPLY, cached=cached)
-        counts = {"tokens run": work.tokens_run, "pairs scored": work.pairs, "rows kept": work.rows_kept}
+        counts = {
+            "tokens processed": work.tokens_processed,
+            "pairs scored": work.pairs,
+            "rows kept": work.rows_kept,
+        }
         blanks += f"<b>{name}</b>" + "".join(
             f'<p>{what} <i class="solved">{n if solved else ""}</i></p>' for what, n in counts.items()
         )

@@ -245,7 +245,7 @@ class CacheBase:
 
 
 class KVCache(CacheBase):
-    """Keys and values of every token run so far, a K and a V for each layer.
+    """Keys and values of every token processed so far, a K and a V for each layer.
 
     Args:
         n_layers: how many layers append to it.

@@ -70,7 +70,7 @@ def test_a_word_is_in_or_there_is_a_reason(
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
     for p in after:
-        assert not p or words.as_percent(p) in unescape(plain(html))
+        assert not p or words.percent(p) in unescape(plain(html))
     assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
 
 
@@ -123,11 +123,11 @@ def test_wrong_logits_and_settings_are_refused() -> None:
 def test_cost_of_reply_shows_the_closed_forms() -> None:
     explorer = explorers.cost_of_reply()
     html = plain(explorer.draw(prompt=4, reply=8))
-    assert "tokens run without 60 × 3.1 with 11 × 1.7" in html
+    assert "tokens processed without 60 × 3.1 with 11 × 1.7" in html
     assert "pairs, of one head and layer without 276 × 4.8 with 66 × 2.9" in html
     assert "rows kept in the cache without 0 with 11 × 1.7" in html
     assert explorer.say(prompt=4, reply=8) == (
-        "With the cache 5.5 times fewer tokens run and 4.2 times fewer pairs; "
+        "With the cache 5.5 times fewer tokens processed and 4.2 times fewer pairs; "
         "its price is 11 rows, 528 bytes in the toy's two layers."
     )
     assert "the cache saves nothing yet; its price is 1 row, 48 bytes" in explorer.say(prompt=1, reply=1)
@@ -234,7 +234,7 @@ def test_counts_and_ratios_in_few_digits() -> None:
     message = [reply.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
     assert message == ["66", "171,700", "1.17 million", "222 million", "1 trillion"]
     assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
-    message = [words.as_percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
+    message = [words.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
 
 

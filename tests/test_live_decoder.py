@@ -305,7 +305,7 @@ def test_sampled_words(node: str, halved: tuple[Transformer, Tokenizer], cache: 
     sums = [np.cumsum(next_probabilities(row, 3, 100)) for row in logits]
     draws = islice(mulberry32(11), len(sentence))
     assert sentence == [np.searchsorted(row, u, side="right") for row, u in zip(sums, draws, strict=True)]
-    for token, event in zip(sentence, answer["trace"]["runs"][0]["passes"], strict=True):
+    for token, event in zip(sentence, answer["trace"]["runs"][0]["events"], strict=True):
         (out,) = event["parts"][0]["out"]
         assert out["how"] == str(sampling_of(settings))
         assert halved[1].decode([token]) in [text for text, _, _ in out["top"]]
@@ -321,7 +321,7 @@ def prefilled(model: Transformer, tokens: list[int]) -> GrowingCache:
 
 
 def goes_on(model: Transformer, tokens: list[int], cache: GrowingCache, n: int) -> list[int]:
-    """Let the last token run again, and say n more."""
+    """Let the last token be processed again, and say n more."""
     cache.truncate(len(tokens) - 1)
     output = [tokens[-1]]
     for _ in range(n):

@@ -130,7 +130,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
     "choices": lambda: plots.choices({(4, 64): (13e3, 9.0), (16, 64): (30.0, 9.0)}, (250, 25)),
     "bars": lambda: plots.bars(
-        {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens run again"
+        {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
     "lanes": lambda: plots.lanes({"w" * 30: {"": (9.0, 4.0)}, "two": {"a": (1.0, 3.0), "b": (2.0, 0.0)}}),
     "to a first word": lambda: plots.to_first_word(

@@ -19,26 +19,29 @@ def test_the_picture_stands_at_the_moment_when_the_cached_run_is_done() -> None:
     figure = still.figure()
     output = words(figure)
     assert "prompt, 23 tokens" in output
-    assert "done: 46 tokens run instead of 828" in output
+    assert "done: 46 tokens processed instead of 828" in output
     counters = [
         output[output.index(name) + 1 : output.index(name) + 5] for name in ("with the KV cache", "without")
     ]
-    assert counters == [["46", "tokens run", "1,081", "pairs"], ["46", "tokens run", "552", "pairs"]]
+    assert counters == [
+        ["46", "tokens processed", "1,081", "pairs"],
+        ["46", "tokens processed", "552", "pairs"],
+    ]
     first, end, *axis = output[output.index("without") + 5 :]
     assert (first, end, " ".join(axis)) == ("A", "828", VIEW["race"]["axis"])
     assert "with the KV cache: A fox slept in the park. Sunday was sunny." in still.alt
     assert "Signed by Mia from Oslo.; without: A." in still.alt
     assert still.numbers == (
-        "<p>With the cache all 24 words were out after 46 tokens run. Without it 1 of 24 was out at that "
-        "moment: there each further word runs the whole text again.</p><p>The same 24 words, for 46 tokens "
-        "run instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had run "
-        "before.</p>"
+        "<p>With the cache all 24 words were out after 46 tokens processed. Without it 1 of 24 was out at "
+        "that moment: there each further word processes the whole text again.</p><p>The same 24 words, for 46 "
+        "tokens processed instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 "
+        "had been processed before.</p>"
     )
-    apart = "<p>With the cache 8 tokens run and 36 pairs, without it 15 and 46.</p>"
+    apart = "<p>With the cache 8 tokens processed and 36 pairs, without it 15 and 46.</p>"
     assert Race(with_fewer_passes()).still().numbers.endswith(apart)
 
 
-@pytest.mark.parametrize("name", ["toy", "n129", "hostile"])
+@pytest.mark.parametrize("name", ["toy", "drafts", "window", "n129", "hostile"])
 def test_the_picture_is_to_scale(name: str) -> None:
     """Nothing is cut off; what has run is as long as its tokens, of both runs up to the same time."""
     trace = record_toy(HOSTILE, numbers=list(range(1, 9))) if name == "hostile" else WALKED[name]()
@@ -65,6 +68,6 @@ def test_what_cannot_race() -> None:
         with pytest.raises(ValueError, match=r"got runs with the caches \['\w+'\], expected two to race"):
             Race(toy.only(name))
     with pytest.raises(ValueError, match="expected two to race"):
-        Race(replace(toy, runs=[toy.runs[0], replace(toy.runs[1], passes=toy.runs[1].passes[:1])]))
+        Race(replace(toy, runs=[toy.runs[0], replace(toy.runs[1], events=toy.runs[1].events[:1])]))
     with pytest.raises(TypeError, match="got dict, expected a Trace"):
         Race({})  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ CELL = re.compile(r"\]\((?:notebooks/)?(\w+)\.ipynb#cell-id=([\w-]+)\)")
 
 # What says of a word something else than words.txt.
 CONTRADICTIONS = {
-    "a token run is work, a position is a place": (
+    "a token processed is work, a position is a place": (
         r"\bpositions? (?:that |which )?(?:are |is |were |was |to be )?run\b",
         r"\brun(?:s|ning)? (?:\w+ )?(?:\w+ )?positions?\b",
     ),

@@ -93,7 +93,7 @@ def what_ifs(many: int) -> list[dict[str, Any]]:
         now = changed(before, rng)
         (old, first), (new, second) = run(before), run(now)
         case = {"before": first, "now": second, "cost": cost(before, now), "mended": None}
-        if len(before) == len(now):  # layer 1's rows new, layer 2's old, and the last token runs
+        if len(before) == len(now):  # layer 1's rows new, layer 2's old, and the last token is processed
             new.v[1] = old.v[1]
             new.truncate(len(now) - 1)
             case["mended"] = says(toy.decode_step(new, now[-1][1]))

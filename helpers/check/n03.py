@@ -103,15 +103,15 @@ PASSES = range(len(toy.PROMPT), len(toy.PROMPT) + N_NEW)  # how many tokens each
 
 
 def work(passes: Sequence[int]) -> tuple[int, int]:
-    """Return tokens run, and pairs of one head, of passes over so many tokens."""
+    """Return tokens processed, and pairs of one head, of passes over so many tokens."""
     return sum(passes), sum(t * (t + 1) // 2 for t in passes)
 
 
 count_work = Exercise(
     name="count_work",
-    todo="write a number for `tokens_run` and `pairs`.",
+    todo="write a number for `tokens_processed` and `pairs`.",
     cases=[
-        Case((0,), "`tokens_run`", wanted="4 + 5 + … + 11"),
+        Case((0,), "`tokens_processed`", wanted="4 + 5 + … + 11"),
         Case((1,), "`pairs`", wanted="(1 + … + 4) + (1 + … + 5) + … + (1 + … + 11)"),
     ],
     run=lambda answers, part: answers[part],
@@ -127,7 +127,7 @@ count_work = Exercise(
         "the prefill is left out; it is one of the passes.",
         work(PASSES[1:]),
     ],
-    said="60 tokens run and 276 pairs in 8 passes.",
+    said="60 tokens processed and 276 pairs in 8 passes.",
 )
 
 

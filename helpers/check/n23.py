@@ -9,7 +9,7 @@ from helpers.check.guess import Guess
 
 
 def runs(snapshots: list[int], length: int, to: int, states: bool) -> int:
-    """Return how many tokens run again to go back from `length` to `to`."""
+    """Return how many tokens are processed again to go back from `length` to `to`."""
     if to == length or not states:
         return 0
     return to - max([0, *(at for at in snapshots if at <= to)])

@@ -12,13 +12,13 @@ class Counts:
     """What a reply takes, all of its passes together.
 
     Attributes:
-        tokens_run: tokens put through the model, counted again if put through again.
+        tokens_processed: tokens put through the model, counted again if put through again.
         pairs: visible (query, key) pairs of one head and one layer.
         rows_read: rows read from the cache, of one layer; a row is one token's K and V.
         rows_kept: rows in the cache when it has ended, of one layer.
     """
 
-    tokens_run: int
+    tokens_processed: int
     pairs: int
     rows_read: int
     rows_kept: int
@@ -36,8 +36,8 @@ def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
     if cached:
         rows_read = _triangular(last - 1) - _triangular(prompt - 1)
         return Counts(last, _triangular(last), rows_read, last)
-    tokens_run = _triangular(last) - _triangular(prompt - 1)
-    return Counts(tokens_run, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
+    tokens_processed = _triangular(last) - _triangular(prompt - 1)
+    return Counts(tokens_processed, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
 
 
 def _triangular(n: int) -> int:

@@ -10,7 +10,7 @@ from helpers.explorers.explorer import Explorer, Grid, Line, pick
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 100, 200, 500, 1000, 2000, 5000, 10_000)
 ROW_NBYTES = 2 * 3 * 8  # two layers, a key of two numbers and a value of one, 8 bytes each
 COUNTED = {
-    "tokens_run": "tokens run",
+    "tokens_processed": "tokens processed",
     "pairs": "pairs, of one head and layer",
     "rows_kept": "rows kept in the cache",
 }
@@ -33,8 +33,8 @@ class CostOfReply(Explorer):
 
     def grid(self, prompt: int, reply: int) -> Grid:
         message = (
-            "reply × 2: how a count grows if the reply gets twice as long. With the cache tokens run and "
-            "rows grow at most × 2, pairs up to × 4."
+            "reply × 2: how a count grows if the reply gets twice as long. With the cache tokens processed "
+            "and rows grow at most × 2, pairs up to × 4."
         )
         lines = [one for what in COUNTED for one in _work_block(what, prompt, reply)]
         return Grid(lines, message, ("", "", "reply × 2"))
@@ -46,8 +46,8 @@ class CostOfReply(Explorer):
         if reply == 1:
             return f"One token is one pass, the prefill: the cache saves nothing yet; {price}."
         return (
-            f"With the cache {times(without.tokens_run, cached.tokens_run)} fewer tokens run and "
-            f"{times(without.pairs, cached.pairs)} fewer pairs; {price}."
+            f"With the cache {times(without.tokens_processed, cached.tokens_processed)} fewer tokens "
+            f"processed and {times(without.pairs, cached.pairs)} fewer pairs; {price}."
         )
 
 

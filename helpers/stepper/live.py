@@ -96,7 +96,7 @@ class Live(View):
 
 
 def _draw(sheet: Sheet, texts: list[str], prompt: int, rows: int) -> None:
-    """The text in its box; a bar of tokens run, the prompt's at once; the rows that are kept, K over V."""
+    """The text in its box; a bar of tokens processed, the prompt's at once; the rows kept, K over V."""
     y = 30.0
     for text, colour in zip(texts, ("ink", "generated"), strict=True):
         y = running(sheet, text, sheet.width - 2 * EDGE, y, colour) + 24

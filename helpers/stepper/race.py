@@ -115,11 +115,11 @@ class _Lane:
 
     def __init__(self, run: Run) -> None:
         self.steps = run.steps
-        self.ends, self.words = [0], list[tuple[int, int]]()  # tokens run until then, token
+        self.ends, self.words = [0], list[tuple[int, int]]()  # tokens processed until then, token
         self.again = 0
         for step in self.steps:
             self.ends.append(self.ends[-1] + step.counts["positions"])
-            self.again += len(spread(step.parts[0].repeated))
+            self.again += sum(len(spread(part.repeated)) for part in step.parts)
             outs = step.parts[0].out
             self.words += [(self.end, out.chosen) for out in outs]
 
@@ -133,13 +133,13 @@ class _Lane:
 
     def pairs(self, t: int | None = None) -> int:
         """The pairs of the first so many tokens that run, or of all."""
-        lines = [len(spread(seen)) for step in self.steps for seen in step.parts[0].visible]
+        lines = [len(spread(seen)) for step in self.steps for part in step.parts for seen in part.visible]
         return sum(lines[:t])
 
     def draw(self, sheet: Sheet, t: int, unit: float, y: float) -> None:
         """Draw the passes up to a time, `unit` px a token, and pale what is still to come."""
         for step, (start, end) in zip(self.steps, pairwise(self.ends), strict=True):
-            again = start + len(spread(step.parts[0].repeated))
+            again = start + sum(len(spread(part.repeated)) for part in step.parts)
             kinds = (("again", start, again), ("prompt" if step.phase == "prefill" else "fresh", again, end))
             x, to = (round(EDGE + unit * n) for n in (start, end))
             if end > t:
@@ -162,7 +162,7 @@ def _block(sheet: Sheet, kind: str, x: float, y: float, wide: float, high: float
 
 def _counters(sheet: Sheet, lane: _Lane, t: int, y: float) -> None:
     """How many tokens have run by then, and their pairs."""
-    for x, count, name in ((220, min(t, lane.end), "positions"), (330, lane.pairs(t), "pairs")):
+    for x, count, name in ((220, min(t, lane.end), "positions"), (350, lane.pairs(t), "pairs")):
         sheet.text(x, y, f"{count:,}", size=LARGE, bold=True)
         sheet.note(x, y + 22, RACE[name])
 

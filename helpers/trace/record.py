@@ -21,17 +21,17 @@ Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3
 
 @dataclass
 class Token:
-    """A token of a sequence."""
+    """A token of a sequence. Positions grow, but one may stand where a draft that was rejected stood."""
 
     text: str
     id: int | None
     position: int  # as the run counts: the toy from 1, models from 0
-    origin: str  # prompt | generated
+    origin: str  # prompt | generated | draft
 
 
 @dataclass
 class TokenSequence:
-    """The text of a trace; a token is named by its index here. The first `prompt` are the prompt."""
+    """Append-only list of tokens; a token is named by its index here. The first `prompt` are the prompt."""
 
     prompt: int
     tokens: list[Token]
@@ -64,7 +64,7 @@ class Output:
 
 @dataclass
 class Part:
-    """What ran in a pass. Its queries are the repeated and the new tokens, by index."""
+    """One sequence's share of a pass. Its queries are the repeated and the new tokens, by index."""
 
     sequence: int
     new: list[Range]
@@ -72,34 +72,51 @@ class Part:
     read: list[Range]  # rows that lay in the cache already
     written: list[Range]  # rows put into a cache that stays
     kept: tuple[int, int]  # rows in the cache before and after, asked of the cache
-    repeated: list[Range]  # tokens run again
+    repeated: list[Range]  # tokens processed again
     target: list[int] | None  # training: the token that each query should predict
     contexts: dict[str, list[list[float]]]  # "layer.head" -> one list of v_dim numbers for each new row
     out: list[Output]
 
     @property
     def queries(self) -> list[int]:
-        """Indices of the tokens run in this pass."""
+        """Indices of the tokens processed in this pass."""
         return sorted([*spread(self.repeated), *spread(self.new)])
 
 
 @dataclass
 class Pass:
-    """One run of the model over one or more tokens: one part. Counts are those of one head and one layer."""
+    """One run of the model over one or more tokens. Counts are those of one head and one layer."""
 
-    phase: str  # training | prefill | decode
+    phase: str  # training | prefill | decode | verify
     parts: list[Part]
     shapes: list[dict[str, Any]]  # one a layer: layer, q, k, v, scores
     counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
+    op: str = "pass"
+
+
+@dataclass
+class Drop:
+    """Rows that left the cache between two passes, and why."""
+
+    sequence: int
+    rows: list[Range]
+    why: str
+    say: str
+    op: str = "drop"
 
 
 @dataclass
 class Run:
-    """The same tokens run once through, with one kind of cache: none, growing, static, …"""
+    """The same tokens processed once through, with one kind of cache: none, growing, static, …"""
 
     name: str
     cache: str
-    passes: list[Pass]
+    events: list[Pass | Drop]
+
+    @property
+    def passes(self) -> list[Pass]:
+        """The events that ran the model, training among them."""
+        return [event for event in self.events if isinstance(event, Pass)]
 
     @property
     def steps(self) -> list[Pass]:

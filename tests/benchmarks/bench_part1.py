@@ -139,7 +139,7 @@ def bench_decode() -> None:
             ratio = timings["uncached"].median / timings[name].median
             row = [f"{P} + {n}, {name}", f"{of_run['positions']:,}", f"{of_run['pairs']:,}"]
             rows.append([*row, in_words(timings[name].median), f"{ratio:.2g}"])
-    heads = ["prompt + reply", "tokens run", "pairs a head", "time", "times faster"]
+    heads = ["prompt + reply", "tokens processed", "pairs a head", "time", "times faster"]
     table("Decode of the toy: counts are exact, times the median of 5 turns", heads, rows)
 
 

@@ -102,7 +102,9 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     every = sum(23 + n for n in range(words))
     cached, plain = shown["lanes"]
     for lane, run in ((cached, 23 + words - 1), (plain, every)):
-        assert re.fullmatch(rf"{words} of {words} words out, [\d.]+ m?s, {run:,} tokens run", lane["told"])
+        assert re.fullmatch(
+            rf"{words} of {words} words out, [\d.]+ m?s, {run:,} tokens processed", lane["told"]
+        )
         assert lane["out"] == sentence
         assert len(lane["wide"]) == words
     tall = 100 / (23 + words - 1)  # of one token
@@ -110,7 +112,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     assert cached["high"] == pytest.approx([tall * 23, *[tall] * (words - 1)])
     assert sum(plain["wide"]) == pytest.approx(100, abs=1)
     assert sum(cached["wide"]) < 50, "both on one clock"
-    message = f"The same {words} words, for {every:,} tokens run instead of {23 + words - 1}"
+    message = f"The same {words} words, for {every:,} tokens processed instead of {23 + words - 1}"
     assert shown["sentence"].startswith(message)
     assert shown["sentence"].endswith("You said 20 times.")
     waits = re.search(

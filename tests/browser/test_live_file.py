@@ -107,13 +107,15 @@ def test_a_file_writes_its_words_and_its_rows_stand_on_the_board(opened: Opened,
     expect(own).to_contain_text("asked for no more than 40 tokens")
     expect(own.page.locator(".wid-writer > textarea")).to_be_visible()  # the diary's: its Enter is another
     own.get_by_role("button", name="on the board").press("Enter")
-    expect(own.locator(".wid-stepper")).to_contain_text(f"All {len(ids)} prompt tokens run through together")
+    expect(own.locator(".wid-stepper")).to_contain_text(
+        f"All {len(ids)} prompt tokens are processed together"
+    )
     right = own.locator(".wid-stepper").evaluate("(board) => board.getBoundingClientRect().right")
     assert right <= 360, "cut off at the side"
     own.get_by_role("button", name="without the cache").press("Enter")
     own.get_by_role("button", name="5 times").press("Enter")
     run = len(words) * len(ids) + len(words) * (len(words) - 1) // 2
-    expect(own.locator(".wid-sentence")).to_contain_text(f"for {run:,} tokens run instead", timeout=LONG)
+    expect(own.locator(".wid-sentence")).to_contain_text(f"for {run:,} tokens processed", timeout=LONG)
 
 
 def test_what_cannot_be_opened_is_refused_by_name_and_the_model_before_stays(

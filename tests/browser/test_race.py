@@ -17,15 +17,17 @@ from helpers.sampling import Sampling
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
 from helpers.trace import Pass, Run, Trace
-from tests.made_traces import HOSTILE, SIZES, record_toy, with_fewer_passes
+from tests.made_traces import DROP, HOSTILE, SIZES, UNEQUAL, record_toy, with_event, with_fewer_passes
 
 pytestmark = pytest.mark.browser
 
 RACED: dict[str, Callable[[], Trace]] = {
     "diary": load_diary,
     "sampled": lambda: record_toy(sampling=Sampling(1.0, seed=3), ban_eos=True),
+    "drop": lambda: with_event(DROP, 3),
     "fewer": with_fewer_passes,
     "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
+    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts")},
     "128 tokens": SIZES["n128"],
 }
 READ = """() => ({
@@ -123,16 +125,16 @@ def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> Non
     assert first["axis"] == f"{VIEW['race']['axis']}{moments[-1]:,}"
     assert [lane["names"] for lane in first["lanes"]] == [["with the KV cache"] * 2, ["without"] * 2]
     for run, lane in zip(runs, first["lanes"], strict=True):
-        assert lane["counted"] == ["tokens run", "pairs"]
+        assert lane["counted"] == ["tokens processed", "pairs"]
         assert lane["blocks"] == [blocks(step) for step in run.steps]
     assert first["said"] == [clipped(token.text, 24) for token in prompt]
     for t in moments:
         shown = page.evaluate(READ)
         assert (shown["t"], shown["height"]) == (t, first["height"]), "nothing moves but what runs"
-        assert shown["spoken"] == f"{t:,} of {moments[-1]:,} tokens run"
-        done = f"{ends[0][-1]:,} tokens run instead of {ends[1][-1]:,}"
+        assert shown["spoken"] == f"{t:,} of {moments[-1]:,} tokens processed"
+        done = f"{ends[0][-1]:,} tokens processed instead of {ends[1][-1]:,}"
         assert all(
-            lane["note"] in ("", f"done: {done}", done.replace(" tokens run", ""))
+            lane["note"] in ("", f"done: {done}", done.replace(" tokens processed", ""))
             for lane in shown["lanes"][:1]
         )
         assert (shown["lanes"][0]["note"] == "") <= (t < ends[0][-1] or ends[0][-1] * 2 > moments[-1])
@@ -236,5 +238,9 @@ def test_every_width_and_both_themes(show: Callable[..., Page], width: int, sche
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.locator(".wid-view.wid-dark").count() == (scheme == "dark")
     note = page.locator(".wid-note").first
-    assert note.text_content() == "46 instead of 828" if width < 300 else "done: 46 tokens run instead of 828"
+    assert (
+        note.text_content() == "46 instead of 828"
+        if width < 300
+        else "done: 46 tokens processed instead of 828"
+    )
     assert note.evaluate("(node) => node.scrollWidth <= node.clientWidth")

@@ -7,15 +7,15 @@ import { readTrace } from "../../helpers/stepper/js/trace.js";
 import { load } from "./traces.mjs";
 
 const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));
-const NAMES = ["toy", "two", "long run", "layers", "fewer", "one"];
+const NAMES = ["toy", "two", "long run", "chunks", "window", "drafts", "drop", "fewer", "one"];
 const { laneAt, momentsOf, paceAt, raceOf, raceSentence, stageOf, stopsOf } = racing;
 const diary = raceOf(readTrace(DIARY));
 
 /** What a run has done after each of its passes, the start among them. */
 function boundaries(run) {
   const rows = [{ passes: 0, positions: 0, pairs: 0, words: [] }];
-  for (const event of run.passes) {
-    if (event.phase === "training") continue;
+  for (const event of run.events) {
+    if (event.op !== "pass" || event.phase === "training") continue;
     const last = rows.at(-1);
     rows.push({
       passes: last.passes + 1,
@@ -29,7 +29,7 @@ function boundaries(run) {
 
 /** How many tokens each token that runs looks at, one after another. */
 function lines(run) {
-  const passes = run.passes.filter(({ phase }) => phase !== "training");
+  const passes = run.events.filter(({ op, phase }) => op === "pass" && phase !== "training");
   const visible = passes.flatMap(({ parts }) => parts.flatMap((part) => part.visible));
   return visible.map((ranges) => ranges.reduce((sum, [start, stop]) => sum + stop - start, 0));
 }
@@ -68,23 +68,23 @@ for (const name of [...NAMES, "diary"])
 
 test("what is said, and when", () => {
   const at = (t) => raceSentence(diary, stageOf(diary, t));
-  assert.equal(at(0.1), "The pause: both run all 23 prompt tokens. No word is out yet.");
+  assert.equal(at(0.1), "The pause: both process all 23 prompt tokens. No word is out yet.");
   assert.equal(at(22.9), at(0.1));
-  assert.match(at(23), /^The drip: .* runs 1 token\. Without it the next runs 24: /);
+  assert.match(at(23), /^The drip: .* processes 1 token\. Without it the next processes 24: /);
   assert.equal(at(45.9), at(23));
   assert.match(
     at(46),
-    /^With the cache all 24 words were out after 46 tokens run\. Without it 1 of 24 was out at that moment: /,
+    /^With the cache all 24 words were out after 46 tokens processed\. Without it 1 of 24 was out at that moment: /,
   );
   assert.equal(at(827.9), at(46));
   assert.equal(
     at(828),
-    "The same 24 words, for 46 tokens run instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had run before.",
+    "The same 24 words, for 46 tokens processed instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had been processed before.",
   );
   const fewer = raceOf(readTrace(load("fewer")));
   assert.equal(
     raceSentence(fewer, "done"),
-    "With the cache 8 tokens run and 36 pairs, without it 15 and 46.",
+    "With the cache 8 tokens processed and 36 pairs, without it 15 and 46.",
   );
 });
 

@@ -37,7 +37,7 @@ export class RaceView extends View {
   }
 
   state() {
-    return { race: this.t > 0 ? Number(this.t.toFixed(2)) : null }; // tokens run, so that no moment is rounded away
+    return { race: this.t > 0 ? Number(this.t.toFixed(2)) : null }; // tokens processed, so that no moment is rounded away
   }
 
   /** @param {Map<string, string>} values */

@@ -3,7 +3,7 @@
 /**
  * FORMAT.md says what the fields mean. Readers ignore other keys.
  */
-export type TheRecordOfADecoderSRunOrOfAnEngineSVersion3 = Trace | EngineTrace;
+export type TheRecordOfADecoderSRunOrOfAnEngineSVersion2 = Trace | EngineTrace;
 export type Size = number;
 /**
  * @minItems 2
@@ -11,6 +11,7 @@ export type Size = number;
  */
 export type Pair = [Count, Count];
 export type Count = number;
+export type Event = Pass | Drop;
 /**
  * Half-open: [[0, 4]] holds 0 to 3.
  */
@@ -19,7 +20,7 @@ export type Numbers = Count[];
 
 export interface Trace {
   format: "watch-it-decode-trace";
-  version: 3;
+  version: 2;
   model: Model;
   /**
    * (layer, head)
@@ -58,7 +59,7 @@ export interface Token {
   text: string;
   id: number | null;
   position: Count;
-  origin: "prompt" | "generated";
+  origin: "prompt" | "generated" | "draft";
 }
 export interface Run {
   name: string;
@@ -66,10 +67,10 @@ export interface Run {
    * its kind: none, growing, static, …
    */
   cache: string;
-  passes: Pass[];
+  events: Event[];
 }
 export interface Pass {
-  phase: "training" | "prefill" | "decode";
+  phase: "training" | "prefill" | "decode" | "verify";
   parts: Part[];
   /**
    * One a layer. q, k, v and scores: (batch, heads, rows, numbers); null: the run had none.
@@ -79,11 +80,12 @@ export interface Pass {
     [k: string]: Count[] | null | Count;
   }[];
   /**
-   * Of one head and one layer. positions: tokens run.
+   * Of one head and one layer. positions: tokens processed.
    */
   counts: {
     [k: string]: Count;
   };
+  op: "pass";
 }
 export interface Part {
   sequence: Count;
@@ -112,6 +114,13 @@ export interface Output {
   chosen: Count;
   how: string;
 }
+export interface Drop {
+  sequence: Count;
+  rows: Ranges;
+  why: string;
+  say: string;
+  op: "drop";
+}
 export interface Weights {
   encoding: "u16-base64";
   /**
@@ -133,7 +142,7 @@ export interface Values {
 }
 export interface EngineTrace {
   format: "watch-it-decode-engine";
-  version: 3;
+  version: 2;
   name: string;
   slots: Size;
   /**
@@ -142,10 +151,10 @@ export interface EngineTrace {
   budget: number | null;
   n_pages: Size;
   page_size: Size;
-  requests: RequestTrace[];
+  requests: Request[];
   steps: Step[];
 }
-export interface RequestTrace {
+export interface Request {
   id: string;
   prompt: Size;
   /**

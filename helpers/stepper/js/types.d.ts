@@ -5,23 +5,27 @@ import type { Model, Output, Part, Pass, Ranges, Token, Values } from "./schema"
 export type Parts = (string | { token: string })[];
 export type Filled = Record<string, unknown>;
 
-/** A pass as read. */
+/** An event as read; `raw` has the fields of its kind. */
 export interface Event {
-  raw: Pass;
+  raw: Omit<Pass, "op"> & { op: string; rows: Ranges; why: string; say: string };
   index: number;
+  op: string;
   phase: string;
   name: string;
   short: string;
-  /** what it is called by in every run: its phase and its number among those of its phase */
-  call: string;
+  /** what it is called by in every run, if it is a pass: its phase and its number among those of its phase */
+  call: string | null;
   /** tokens that run, in order, and what each may look at */
   queries: number[];
   visible: Map<number, Ranges>;
   /** tokens whose K and V are there */
   there: Ranges;
-  part: Part;
-  counts: Record<string, number>;
+  part: Part | null;
+  counts: Record<string, number> | null;
   counted: boolean;
+  gone: Ranges;
+  stored: Ranges;
+  dropped: number;
   emitted: number;
 }
 
@@ -29,7 +33,7 @@ export interface Run {
   name: string;
   keeps: boolean;
   events: Event[];
-  byCall: Map<string, Event>;
+  byCall: Map<string | null, Event>;
   /** how often, and when, each query was scored: an entry for each visibility */
   history: Map<number, { ranges: Ranges; events: number[] }[]>;
   /** the event that chose a token, and the one that ran it first */

@@ -218,7 +218,7 @@ export class WhatIfView extends View {
     ];
   }
 
-  /** The rule under the rows: which of them may be kept, and which tokens run again. @param {Result} result */
+  /** The rule under the rows: which of them may be kept, and which tokens are processed again. @param {Result} result */
   prefix({ kept, rerun }) {
     const rest = this.now.length - kept;
     return (

@@ -141,7 +141,7 @@ class Session {
     const [k, v] = [stale("k"), stale("v")];
     const replies = [];
     for (const cache of [kept, fresh]) {
-      cache.truncate(now.length - 1); // the last token runs again, since the next one comes of its logits
+      cache.truncate(now.length - 1); // the last token is processed again, since the next one comes of its logits
       const tokens = [];
       for await (const { said } of this.passes(ask, now, cache, job)) tokens.push(said.token);
       replies.push({ tokens, texts: this.texts(tokens) });

@@ -20,18 +20,18 @@ export class Recorder {
     this.tokenizer = tokenizer;
     this.seen = 0; // tokens that have run
     /** @type {Pass[]} */
-    this.passes = [];
+    this.events = [];
     /** @type {Record<string, string>} */
     this.rows = {};
     const tokens = /** @type {any} */ (prompt.map((id, position) => this.token(id, position, "prompt")));
     /** @type {Trace} */
     this.trace = {
       format: "watch-it-decode-trace",
-      version: 3,
+      version: 2,
       model: describe(name, config),
       recorded,
       sequences: [{ prompt: prompt.length, tokens }],
-      runs: [{ name: keeps ? "cached" : "uncached", cache: keeps ? "growing" : "none", passes: this.passes }],
+      runs: [{ name: keeps ? "cached" : "uncached", cache: keeps ? "growing" : "none", events: this.events }],
       weights: { encoding: "u16-base64", rows: this.rows },
       values: null,
     };
@@ -80,7 +80,8 @@ export class Recorder {
     const { T, S, pairs, visible } = this.layers[0];
     const [start, end, keeps] = [this.before, this.before + T, this.cache !== null];
     /** @type {Pass} */
-    const pass = {
+    const event = {
+      op: "pass",
       phase: this.phase,
       parts: [
         {
@@ -99,7 +100,7 @@ export class Recorder {
       shapes: this.layers.map((layer, n) => this.shapes(n, layer)),
       counts: { positions: T, kv_rows: T, rows_read: S - T, pairs, products: T * S },
     };
-    this.passes.push(pass);
+    this.events.push(event);
     this.seen = end;
     this.trace.sequences[0].tokens.push(this.token(id, end, "generated"));
   }
