@@ -12,7 +12,7 @@ from helpers.model import shipped
 from helpers.model.fast import speed_up
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from tests.benchmarks import bench_model, bench_serving, llama, stress
+from tests.benchmarks import bench_serving, common, llama, stress
 from tests.benchmarks.bench_limit import KINDS, LONGEST, PROMPT, TOLERANCE, Ours, errors_of
 from tests.gguf_file import write
 
@@ -41,9 +41,8 @@ def test_transformers_says_what_our_engine_says(monkeypatch: pytest.MonkeyPatch)
     """Eight requests of unequal length, 3 at a time: its continuous batching, ours, and ours by the twin."""
     monkeypatch.setattr(bench_serving, "NEW", 12)
     model = shipped.load()[0]
-    asked = bench_serving.requests(model, 8, shortest=12)
-    with bench_model.folder_of("shipped") as folder:
-        other = bench_model.theirs_of(folder)
+    asked = bench_serving.prompts_of(model, 8)
+    other = common.theirs_of(model)
     output = bench_serving.theirs(other, 3, asked)
     other.destroy_cached_continuous_batching_manager()
     assert output == bench_serving.replies_of(model, 3, asked)

@@ -156,7 +156,7 @@ def interrupted_at(stop: int) -> tuple[Engine, int]:
 def test_a_step_that_is_interrupted_has_not_happened() -> None:
     """At a sample of all lines; pages are few, so that somebody is preempted and drafts are cut.
 
-    `tests/benchmarks/stress.py --kind interrupted` draws lines as long as you like.
+    `python -m tests.benchmarks.stress --kind interrupted` draws lines as long as you like.
     """
     whole, lines = interrupted_at(0)
     assert whole.scheduler.preemptions

@@ -1,31 +1,24 @@
 """A published model in Chromium: 50 prompts of eight words held to Python's, words a second, memory.
 
-    python tests/benchmarks/bench_live_gguf.py        # some minutes; --prompts 5 takes fewer
+    python -m tests.benchmarks.bench_live_gguf        # some minutes; --prompts 5 takes fewer
 
 The file is that of `published.find()`, chosen as from a disk. Not part of the test run.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
-import sys
-from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 from playwright.sync_api import sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from helpers.model import published  # noqa: E402 - from the tree this file stands in
-from helpers.model.generate import generate  # noqa: E402
-from helpers.model.load import load, load_tokenizer  # noqa: E402
-from helpers.stepper import script  # noqa: E402
-from tests.machine import find_chromium  # noqa: E402
+from helpers.model import published
+from helpers.model.generate import generate
+from helpers.model.load import load, load_tokenizer
+from helpers.stepper import script
+from tests.benchmarks import common
+from tests.machine import find_chromium
 
 PLACES = ["Oslo", "the old library", "a small island", "Mars", "my kitchen"]
 BEGINNINGS = [
@@ -66,10 +59,7 @@ def memory() -> int:
 
 def main() -> None:
     """Print the three."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=len(PROMPTS))
-    prompts = PROMPTS[: parser.parse_args().prompts]
-    torch.set_num_threads(1)
+    prompts = PROMPTS[: common.options(__doc__, prompts=len(PROMPTS)).prompts]
     if (found := published.find()) is None:
         raise SystemExit("the published model cannot be had here")
     model, tokenizer = load(found.path), load_tokenizer(found.path)
@@ -93,7 +83,7 @@ def main() -> None:
                 print(f"{prompt!r}: {tokenizer.decode(written['tokens'])!r}, {tokenizer.decode(wanted)!r}")
     print(f"words as in Python: {equal} of {len(prompts)} prompts")
     speed = 1000 / statistics.median(milliseconds)
-    print(f"words a second, cached: {speed:.1f}, at load {os.getloadavg()[0]:.1f}")
+    print(f"words a second, cached: {speed:.1f}, {common.conditions()}")
     print(f"memory beside the file, as it writes: {(most - before - loaded['bytes']) / 1e6:.0f} MB")
 
 

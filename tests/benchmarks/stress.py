@@ -1,7 +1,7 @@
 """Random runs against exact oracles for as long as you like: what the tests do with few and small cases.
 
-    python tests/benchmarks/stress.py 10                                     # minutes; all kinds in turn
-    python tests/benchmarks/stress.py --kind engine --seed 7 --size 12       # one case, with its traceback
+    python -m tests.benchmarks.stress 10                                # minutes; all kinds in turn
+    python -m tests.benchmarks.stress --kind engine --seed 7 --size 12  # one case, with its traceback
 
 A kind of case is a function of a source of chance and a size, which raises where the project is wrong. A case
 that fails is told with its seed and with the smallest one found that fails as well. Not part of the test run.
@@ -23,21 +23,18 @@ import pytest
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from helpers.model.cache import KVCache  # noqa: E402
-from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack  # noqa: E402
-from helpers.serve.scheduler import Scheduler, Static  # noqa: E402
-from tests import test_chat as talked  # noqa: E402 - from the tree this file stands in
-from tests import test_model_ragged as ragged  # noqa: E402
-from tests import test_one_shape as ordered  # noqa: E402
-from tests import test_serve_engine as served  # noqa: E402
-from tests import test_serve_scheduler as scheduled  # noqa: E402
-from tests import test_speculate as speculated  # noqa: E402
-from tests.doubles import EXACT, KINDS, LOSSY  # noqa: E402
-from tests.test_model_smaller import visible  # noqa: E402
-from tests.tiny import failing, in_passes, tiny, tokens  # noqa: E402
+from helpers.model.cache import KVCache
+from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack
+from helpers.serve.scheduler import Scheduler, Static
+from tests import test_chat as talked
+from tests import test_model_ragged as ragged
+from tests import test_one_shape as ordered
+from tests import test_serve_engine as served
+from tests import test_serve_scheduler as scheduled
+from tests import test_speculate as speculated
+from tests.doubles import EXACT, KINDS, LOSSY
+from tests.test_model_smaller import visible
+from tests.tiny import failing, in_passes, tiny, tokens
 
 Case = Callable[[random.Random, int], None]
 LARGEST, MOST, SHRINKING = 12, 3, 20  # size of a case; failures of a kind; seconds to make one smaller
