@@ -23,7 +23,7 @@ from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
 from tests.planted import Bug, Planted
 from tests.test_serve_scheduler import come_and_go, drawn
-from tests.tiny import SIZES, failing, tiny
+from tests.tiny import SIZES, tiny
 
 torch.set_num_threads(1)
 planted = Planted()
@@ -33,10 +33,35 @@ SPOKEN = (4,)
 SAMPLED = [Sampling(), Sampling(0.8, seed=5), Sampling(1.5, 7, 0.9, seed=6)]
 
 
-class Poisoned(Engine):
-    """Puts NaN into every row that nobody may read: not written yet, or of a page that is free and lost."""
+class Disturbed(Engine):
+    """Ctrl-C now and then, at any line of what serves, and on; NaN in every row that nobody may read.
+
+    Nobody may read a row that is not written yet, or of a page that is free and cannot be found.
+    """
+
+    rng = random.Random(0)
+    stop = 1 / 500  # the probability that a line is not reached
 
     def step(self) -> Any:
+        old = sys.gettrace()
+        while True:
+            self.poison()
+            sys.settrace(self.trace if self.stop else old)
+            try:
+                return super().step()
+            except KeyboardInterrupt:
+                continue
+            finally:
+                sys.settrace(old)
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        if "helpers/serve" not in frame.f_code.co_filename:
+            return None
+        if event == "line" and self.rng.random() < self.stop:
+            raise KeyboardInterrupt
+        return self.trace
+
+    def poison(self) -> None:
         size, used = self.pool.page_size, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
         used[[*self.scheduler.pages.found.values()]] = 1
         for one in self.scheduler.running:
@@ -44,39 +69,42 @@ class Poisoned(Engine):
                 used[one.table[at // size], at % size] = 1
         for x in (self.pool.k, self.pool.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, used == 0] = math.nan
-        return super().step()
 
 
 def engine_of(model: Transformer = MODEL, **changed: Any) -> Engine:
     return Engine(model, 2, **({"n_pages": 12, "page_size": 4} | changed))
 
 
-def test_a_request_harms_no_other() -> None:
-    """A pass that fails, a wrong request, one that is cancelled: the other says what it says alone."""
-    engine, alone = engine_of(), list(generate(MODEL, [5, 6, 7], 8))
+STATE = StateTransformer(StateConfig(**SIZES, state_layers=(1, 2)))
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"),
+    ({"page_size": 10**12}, "GiB"),
+    ({"drafter": "text"}, r"the drafter is 'text'; expected PromptLookup\(\)"),
+    ({"eos_ids": [19]}, "eos id 19 is out of range"),
+    ({"model": STATE}, r"layers \(1, 2\) of the model keep a recurrent state"),
+    ({"id": "a"}, "id 'a' is taken"),
+    ({"id": ["c"]}, "unhashable"),
+    ({"prompt": [1, 19]}, "token id 19 is out of range"),
+    ({"prompt": []}, "the prompt is empty"),
+    ({"prompt": [[1], [2]]}, "2 sequences came in; expected one"),
+    ({"prompt": [1] * 30, "max_new": 12}, "may run 41 tokens; the model reads 40"),
+    ({"sampling": Sampling(1.0, 20)}, "top_k is 20"),
+    ({"adapter": "c"}, r"no adapter 'c'; expected one of \[None\]"),
+]
+ONE: dict[str, Any] = {"id": "c", "prompt": [1], "max_new": 1}
+ADDED = {*ONE, "sampling", "adapter"}
+
+
+def test_what_cannot_be_served_is_refused_and_harms_nobody() -> None:
+    engine = engine_of(eos_ids=())
     engine.add("a", [5, 6, 7], 8)
-    engine.add("b", [7, 7, 6, 5, 5], 8, Sampling(1.0))
     engine.step()
-    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
-        engine.step()
-    refused: list[tuple[Any, str]] = [
-        (("b", [1], 1), "id 'b' is taken"),
-        ((["c"], [1], 1), "unhashable"),
-        (("c", [1, 19], 1), "token id 19 is out of range"),
-        (("c", [], 1), "the prompt is empty"),
-        (("c", [[1], [2]], 1), "2 sequences came in; expected one"),
-        (("c", [1] * 30, 12), "may run 41 tokens; the model reads 40"),
-    ]
-    for wrong, message in refused:
-        with pytest.raises((ValueError, TypeError), match=message):
-            engine.add(*wrong)
-    with pytest.raises(ValueError, match="top_k is 20"):
-        engine.add("c", [1], 1, Sampling(1.0, 20))
-    engine.step()
-    engine.cancel("b")
     with pytest.raises(ValueError, match="nobody with id 'b'"):
         engine.cancel("b")
-    assert engine.run_all()["a"] == alone
+    for given, message in REFUSED:
+        with pytest.raises((ValueError, TypeError), match=message):
+            engine.add(**(ONE | given)) if {*given} & ADDED else engine_of(**given)
+    assert engine.run_all() == {"a": list(generate(MODEL, [5, 6, 7], 8, eos_ids=()))}
     assert engine.step() == {}
 
 
@@ -106,7 +134,7 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     assert (engine.run_all()["infinite"], failed(engine)) == ([], ["late", "infinite"])
 
 
-def test_it_keeps_to_what_it_was_told() -> None:
+def test_it_keeps_to_its_budget_and_slots() -> None:
     """Three like requests, two slots, five tokens a step; no page is shared, and nothing ends early."""
     engine, passes = engine_of(budget=5, sharing=False, eos_ids=()), []
     begun = time.perf_counter()
@@ -124,60 +152,22 @@ def test_it_keeps_to_what_it_was_told() -> None:
         assert begun < times.arrived < times.tokens[0] < times.tokens[1] < time.perf_counter()
 
 
-def interrupted_at(stop: int) -> tuple[Engine, int]:
-    """Serve four requests, raise KeyboardInterrupt at a line that `step` reaches, and go on."""
-    engine, lines = engine_of(n_pages=5, drafter=PromptLookup(), k=2, budget=6, eos_ids=()), 0
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal lines
-        if not any(part in frame.f_code.co_filename for part in ("helpers/serve", "helpers/model")):
-            return None
-        lines += event == "line"
-        if event == "line" and lines == stop:
-            raise KeyboardInterrupt
-        return trace
-
-    for id, (prompt, chance) in enumerate([([5, 6, 7] * 3, SAMPLED[0]), ([5, 6, 7, 5, 6], SAMPLED[1])] * 2):
-        engine.add(id, prompt, 6, chance)
-    old = sys.gettrace()
-    for _ in range(200):
-        sys.settrace(trace)
-        try:
-            engine.step()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(old)
-        if not engine.busy:
-            break
-    return engine, lines
-
-
-def test_a_step_that_is_interrupted_has_not_happened() -> None:
-    """At a sample of all lines; pages are few, so that somebody is preempted and drafts are cut.
+@pytest.mark.parametrize("seed", range(4))
+def test_ctrl_c_changes_neither_replies_nor_steps(seed: int) -> None:
+    """Drawn tokens with drafts; pages are few, so that somebody is preempted and drafts are cut.
 
     `python -m tests.benchmarks.stress --kind interrupted` draws lines as long as you like.
     """
-    whole, lines = interrupted_at(0)
-    assert whole.scheduler.preemptions
-    for stop in random.Random(0).sample(range(1, lines), 20):
-        engine, _ = interrupted_at(stop)
-        assert (stop, engine.run_all()) == (stop, whole.run_all())
-        pages = engine.scheduler.pages
-        assert (pages.owners, {*pages.free}, engine.busy) == ([0] * 5, {*range(5)}, False)
-
-
-def test_pages_that_an_interrupted_step_has_written_to_are_nobodys() -> None:
-    """Young is preempted, old writes into its page and is cancelled: young runs again from its tokens."""
-    engine = engine_of(n_pages=4, page_size=2, sharing=False, eos_ids=())
-    engine.add("old", [5, 6], 7)
-    engine.add("young", [7, 6], 7)
-    while len(engine.sequences["old"].reply) < 3:
-        engine.step()
-    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
-        engine.step()
-    engine.cancel("old")
-    assert engine.run_all()["young"] == list(generate(MODEL, [7, 6], 7, eos_ids=()))
+    output = []
+    for stop in (0, 1 / 300):
+        engine = Disturbed(MODEL, 2, 6, n_pages=5, page_size=4, drafter=PromptLookup(), k=2, eos_ids=())
+        engine.rng, engine.stop = random.Random(seed), stop
+        for id, chance in enumerate([*SAMPLED[:2]] * 2):
+            engine.add(id, [5, 6, 7] * 3 if id % 2 else [5, 6, 7, 5, 6], 6, chance)
+        replies = engine.run_all()
+        output.append((replies, [one.steps for one in engine.sequences.values()]))
+        assert (engine.scheduler.pages.owners, engine.scheduler.preemptions > 0) == ([0] * 5, True)
+    assert output[0] == output[1]
 
 
 def test_rows_of_old_weights_are_not_found() -> None:
@@ -190,24 +180,6 @@ def test_rows_of_old_weights_are_not_found() -> None:
         engine.add(id, prompt, 4)
         assert engine.run_all()[id] == list(generate(model, prompt, 4))
     assert [one.n_cached for one in engine.sequences.values()] == [0, 0, 8]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"),
-        ({"page_size": 10**12}, "GiB"),
-        ({"drafter": "text"}, r"the drafter is 'text'; expected PromptLookup\(\)"),
-        ({"eos_ids": [19]}, "eos id 19 is out of range"),
-        (
-            {"model": StateTransformer(StateConfig(**SIZES, state_layers=(1, 2)))},
-            r"layers \(1, 2\) of the model keep a recurrent state",
-        ),
-    ],
-)
-def test_what_cannot_be_served_is_refused(given: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        engine_of(**given)
 
 
 def test_any_number_of_slots_costs_nothing() -> None:
@@ -223,7 +195,7 @@ prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
 def test_each_says_what_it_says_alone(
     asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
 ) -> None:
-    """Random arrivals, lengths, budgets, pages, pools, cancellations; greedy and sampled; nothing is left.
+    """Random arrivals, lengths, budgets, pages, pools, cancellations, Ctrl-C; greedy and sampled.
 
     Half of the greedy ones with drafts: of drawn ones the draws depend on what there is room for.
     """
@@ -233,7 +205,8 @@ def test_each_says_what_it_says_alone(
     pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
     if seed % 2 and not any(chance.temperature for _, _, chance in asked):
         pool |= {"drafter": PromptLookup(), "k": 1 + seed % 5}
-    engine = Poisoned(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
+    engine = Disturbed(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
+    engine.rng = random.Random(seed)
     coming = [partial(engine.add, id, *request) for id, request in enumerate(asked)]
     cancelled: list[Any] = []
 
@@ -257,7 +230,7 @@ def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | Non
     """Several at once, each with its own number of drafts and of those taken; with too few pages, too."""
     texts = [[5, 6, 7] * 3 + [5], [7, 7], [6, 5, 6, 5, 6], [5] * 9, [7, 6, 5, 7, 6], [6, 7, 7]]
     budget = None if spare is None else 3 + spare
-    engine = Poisoned(
+    engine = Disturbed(
         MODEL, 3, budget, n_pages=n_pages, page_size=3, drafter=PromptLookup(), k=3, eos_ids=SPOKEN
     )
     for id, text in enumerate(texts):

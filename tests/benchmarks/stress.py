@@ -69,7 +69,7 @@ def scheduler(rng: random.Random, size: int) -> None:
 
 
 def engine(rng: random.Random, size: int) -> None:
-    """Requests on the engine: every word as said alone; what nobody may read is NaN."""
+    """Requests on the engine, and Ctrl-C: every word as said alone; what nobody may read is NaN."""
     case = asked(rng, size, [5, 6, 7], ROOM)
     case["asked"] = [(*request, rng.choice(served.SAMPLED)) for request in case["asked"]]
     inner(served.test_each_says_what_it_says_alone)(**case)
@@ -175,6 +175,11 @@ def known(name: str, text: Tensor, split: list[int]) -> Tensor:
     return MODEL(text, visible(4, 1, len(text)) if name == "window" else None)
 
 
+def interrupted(rng: random.Random, size: int) -> None:
+    """Drawn replies with drafts, Ctrl-C now and then: the same replies in the same steps."""
+    served.test_ctrl_c_changes_neither_replies_nor_steps(rng.randrange(10**6))
+
+
 def rounding(rng: random.Random, size: int) -> None:
     """Numbers rounded to a few bits, packed and back: within half a step, and what its dtype costs."""
     bits, dim, dtype = rng.choice(BITS), rng.choice([-1, -2]), rng.choice(DTYPES)
@@ -188,15 +193,6 @@ def rounding(rng: random.Random, size: int) -> None:
     half = (exact.amax(dim, keepdim=True) - exact.amin(dim, keepdim=True)) / top / 2
     rounded = top * (2 * half * info.eps + info.smallest_normal * info.eps) + 4 * info.eps * exact.abs().max()
     assert ((dequantize(levels, low, step).double() - exact).abs() <= half + rounded).all()
-
-
-def interrupted(chance: random.Random, size: int) -> None:
-    """Ctrl-C at ten lines of the steps of an engine, and on: drawn anew in each case."""
-    whole, lines = served.interrupted_at(0)
-    for stop in chance.sample(range(1, lines), 10):
-        one, _ = served.interrupted_at(stop)
-        assert (one.run_all(), one.busy) == (whole.run_all(), False), stop
-        assert not any(one.scheduler.pages.owners), stop
 
 
 CASES = {
