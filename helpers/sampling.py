@@ -153,7 +153,7 @@ def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
 
 
 def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np.ndarray | None:
-    """Judge a drafted token so that what stands in its place is distributed as p, whatever q is.
+    """Verify a drafted token so that what stands in its place is distributed as p, whatever q is.
 
     Args:
         p: the model's probabilities, (V,).
@@ -162,7 +162,7 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
         u: a random number, 0 or more and under 1.
 
     Returns:
-        None if the token is taken. Otherwise the probabilities of the one to draw in its place, (V,).
+        None if the token is accepted. Otherwise the probabilities of the one to draw in its place, (V,).
 
     Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
     """
@@ -175,7 +175,7 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
 def accept_sampled(
     drafted: Sequence[int], p: np.ndarray, q: np.ndarray, rng: np.random.Generator
 ) -> list[int]:
-    """Judge drafted tokens one after the other; return those taken, and one more that is drawn.
+    """Verify drafted tokens one after the other; return those accepted, and one more that is drawn.
 
     Args:
         drafted: k tokens.

@@ -147,8 +147,3 @@ def _(old: Any, self: PageManager, tokens: Any, adapter: Any = None) -> list[int
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
 def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
     assert bug.missed_by() == []
-
-
-def test_an_adapter_of_rank_0_is_refused() -> None:
-    with pytest.raises(ValueError, match="rank is 0; expected"):
-        with_adapter(MODEL, rank=0)

@@ -24,7 +24,7 @@ from tests.tiny import SCALING, SIZES, tiny, tokens
 
 torch.set_num_threads(1)
 
-INF, NAN = float("inf"), float("nan")
+NAN = float("nan")
 SHARDS = tuple(f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3))
 
 
@@ -72,12 +72,6 @@ def change_weights(folder: Path, change: Change) -> None:
     save_file(tensors, folder / WEIGHTS)
 
 
-def change_index(folder: Path, change: Change) -> None:
-    data = json.loads((folder / INDEX).read_text())
-    change(data["weight_map"])
-    (folder / INDEX).write_text(json.dumps(data))
-
-
 def refused(source: Any, message: str, **settings: Any) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(source, **settings)
@@ -106,13 +100,10 @@ NOT_TOLD = "num_key_value_heads head_dim tie_word_embeddings eos_token_id".split
     [
         {"rope_scaling": LLAMA3 | {"rope_theta": 300.0}, "rope_parameters": PLAIN},
         {"rope_scaling": {}, "rope_parameters": PLAIN, "rope_theta": 90.0},
-        {"rope_scaling": None, "rope_parameters": LLAMA3, "rope_theta": 90.0},
         {"rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_type"} | {"type": "llama3"}},
         {"rope_scaling": LLAMA3, ORIGINAL: 8},
-        {"rope_scaling": LLAMA3, "rope_parameters": PLAIN},
         {"rope_parameters": PLAIN, "rope_theta": ...},
         dict.fromkeys(NOT_TOLD, ...),
-        {"hidden_act": "swish", "is_causal": True, "partial_rotary_factor": 1.0},
         {"head_dim": None, "num_key_value_heads": None},
         MISTRAL | {"sliding_window": None},
         MISTRAL | {"sliding_window": 40},
@@ -142,29 +133,23 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
         ({"architectures": ["LlamaForCausalLM", "LlamaForTokenClassification"]}, "LlamaForTokenClassific"),
         *(({key: value}, f"{key} {value!r} is not supported; expected") for key, value in OTHER.items()),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope type 'yarn' is not supported"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope type 'linear' is not supported"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "full_attention"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling.factor is None"),
         ({"rope_scaling": LLAMA3 | {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5 is not supp"),
         ({"layer_types": ["linear_attention"] * 3}, "layer_types .* are not supported"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; expected true or false"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
         ({"num_hidden_layers": 10**5}, "parameters; expected .*, as many as are stored"),
         ({"head_dim": 2 * 10**8}, "parameters; expected .*, as many as are stored"),
         ({"num_hidden_layers": ...}, "num_hidden_layers is None"),
         ({"hidden_size": 36.5}, "hidden_size is 36.5"),
-        ({"num_key_value_heads": 4}, "expected a multiple"),
-        ({"head_dim": 7}, "head_dim is 7; expected an even number"),
         ({"head_dim": None, "num_attention_heads": 9}, r"q_proj.weight.*\[48, 36\].*\[36, 36\]"),
         *(
             ({"rope_theta": x}, r"rope_theta is .*; expected 10 to 1e\+12: fetch")
-            for x in (..., 1, 1e13, INF)
+            for x in (..., 1, 1e13, 10**400)
         ),
         *(({"rms_norm_eps": x}, "rms_norm_eps is .*; expected 1e-12 to 0.01: f") for x in (..., 3, 0, NAN)),
-        ({"rope_parameters": {"rope_theta": 10**400}}, "config.json: rope_theta is 10+"),
         ({"rope_scaling": LLAMA31}, "rope_scaling.original_max_seq_len is None"),
         ({"eos_token_id": 19}, "eos id 19 is out of range"),
-        ({"eos_token_id": -1}, "eos id -1 is out of range"),
         (QWEN2 | {"use_sliding_window": "false"}, "use_sliding_window is 'false'; expected true or false"),
         (MISTRAL | {"sliding_window": 39}, "sliding_window 39 is shorter than the context 40"),
         (MISTRAL | {"max_position_embeddings": 4097}, "sliding_window 4096 is shorter than the context 4097"),
@@ -177,14 +162,9 @@ def test_config_is_refused_by_name(folder: Path, changed: dict[str, Any], messag
     refused(folder, message)
 
 
-def test_a_whole_number_may_be_written_as_a_float(folder: Path) -> None:
-    config = read_config(folder)
-    change_config(folder, head_dim=8.0, vocab_size=19.0)
-    assert read_config(folder) == config
-
-
 def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
-    change_config(folder, **MISTRAL, sliding_window=16)
+    """And a whole number may be written as a float."""
+    change_config(folder, **MISTRAL, sliding_window=16, head_dim=8.0, vocab_size=19.0)
     refused(folder, "pass max_seq_len=16 to stay inside it")
     assert load(folder, max_seq_len=16).config.max_seq_len == 16
     refused(folder, "max_seq_len is 41; expected at most max_position_embeddings, 40", max_seq_len=41)
@@ -195,17 +175,12 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     ("changed", "message"),
     [
         ({"first_k_dense_replace": 3}, "first_k_dense_replace 3 is not supported; expected 2: "),
-        ({"first_k_dense_replace": ...}, "first_k_dense_replace 'missing' is not supported"),
         ({"q_lora_rank": 7}, "q_lora_rank 7 is not supported; expected None"),
         ({"rope_interleave": ...}, "rope_interleave 'missing' is not supported; expected False"),
         ({"v_head_dim": 6}, "v_head_dim 6 is not supported; expected 8"),
         ({"kv_lora_rank": ...}, "kv_lora_rank is None; expected a whole number"),
-        ({"hidden_size": ...}, "hidden_size is None; expected a whole number"),
         ({"qk_rope_head_dim": 6}, "head_dim 4 is not supported; expected 6"),
-        (
-            {"rope_scaling": LLAMA3 | {"mscale_all_dim": 1.0}},
-            "mscale_all_dim 1.0 is not supported; expected 0",
-        ),
+        ({"rope_scaling": LLAMA3 | {"mscale_all_dim": 1.0}}, "mscale_all_dim 1.0 is not supported"),
     ],
     ids=str,
 )
@@ -229,18 +204,17 @@ def test_generation_config_says_what_ends_a_reply(folder: Path) -> None:
 # Files.
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "\udcff", '{"a": ' * 100_000, '{"a": 1, "a": 2}'])
-@pytest.mark.parametrize("file", [CONFIG_FILE, INDEX])
-def test_unreadable_json(sharded: Path, file: str, text: str) -> None:
-    (sharded / file).write_bytes(text.encode("utf-8", "surrogateescape"))
-    refused(sharded, f"{file}(: .*(Expecting|decode|recursion|stands twice)| holds a list)")
-
-
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.5, 0.999])
-def test_truncated_weights(folder: Path, share: float) -> None:
-    whole = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(whole[: int(len(whole) * share)])
-    refused(folder, "model.safetensors is missing, damaged or cut off")
+def test_unreadable_files(sharded: Path, tmp_path: Path) -> None:
+    for file in (CONFIG_FILE, INDEX):
+        whole = (sharded / file).read_bytes()
+        for text in (b"", b"[1, 2]", b"\xff", b'{"a": ' * 100_000, b'{"a": 1, "a": 2}'):
+            (sharded / file).write_bytes(text)
+            refused(sharded, f"{file}(: .*(Expecting|decode|recursion|stands twice)| holds a list)")
+        (sharded / file).write_bytes(whole)
+    shard, whole = sharded / SHARDS[1], (sharded / SHARDS[1]).read_bytes()
+    for share in (0.0, 0.0001, 0.5, 0.999):
+        shard.write_bytes(whole[: int(len(whole) * share)])
+        refused(sharded, f"{SHARDS[1]} is missing, damaged or cut off")
 
 
 def test_what_else_lies_in_a_folder(folder: Path) -> None:
@@ -260,33 +234,27 @@ def test_what_else_lies_in_a_folder(folder: Path) -> None:
     refused(folder, "config.json: .*No such file")  # which of the two is not for us to say
 
 
-@pytest.mark.parametrize(
-    "path", ["../model.safetensors", "m.safetensors/../../m", "..\\m.safetensors", "", 7]
-)
-def test_a_path_that_climbs_out_of_the_folder(sharded: Path, path: Any) -> None:
-    save_file({"model.norm.weight": torch.ones(36)}, sharded.parent / "model.safetensors")
-    change_index(sharded, lambda places: places.update({"model.norm.weight": path}))
-    message = f"puts model.norm.weight into {path!r}; expected a .safetensors file in the same folder"
-    refused(sharded, re.escape(message))
-
-
 def test_an_index_and_its_files(sharded: Path) -> None:
     loaded = load(sharded).state_dict()
     for name, wanted in tiny(hidden_size=36).state_dict().items():
         assert torch.equal(loaded[name], wanted)
     not_saved(tiny(hidden_size=36), sharded, "holds model.safetensors.index.json, of another checkpoint")
-    (sharded / SHARDS[0]).unlink()
-    refused(sharded, f"{SHARDS[0]} is missing, damaged or cut off: No such file")
-    change_index(sharded, lambda places: places.update(dict.fromkeys(places, SHARDS[1])))
+    places = json.loads((sharded / INDEX).read_text())["weight_map"]
+    for path in ("../model.safetensors", "m.safetensors/../../m", "..\\m.safetensors", "", 7):
+        (sharded / INDEX).write_text(json.dumps({"weight_map": places | {K: path}}))
+        refused(
+            sharded, re.escape(f"puts {K} into {path!r}; expected a .safetensors file in the same folder")
+        )
+    (sharded / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(places, SHARDS[1])}))
     refused(sharded, "or tensors are missing; fetch")  # a file that the index does not name is not read
-    (sharded / INDEX).write_text("{}")
-    refused(sharded, "has no weight_map")
-
-
-def test_a_tensor_in_two_files(sharded: Path) -> None:
+    (sharded / INDEX).write_text(json.dumps({"weight_map": places}))
     for file in SHARDS[1:]:
         save_file(load_file(sharded / file) | {K: torch.ones(24, 36)}, sharded / file)
     refused(sharded, f"^the tensor {K} stands twice; expected it once$")
+    (sharded / SHARDS[0]).unlink()
+    refused(sharded, f"{SHARDS[0]} is missing, damaged or cut off: No such file")
+    (sharded / INDEX).write_text("{}")
+    refused(sharded, "has no weight_map")
 
 
 # Tensors.
@@ -302,7 +270,6 @@ K = "model.layers.2.self_attn.k_proj.weight"
         (lambda t: t.update({K: torch.zeros(36, 24)}), r"k_proj.weight.*\[36, 24\].*\[24, 36\]"),
         (lambda t: t.update({"norm.weight": torch.ones(36)}), "norm.weight stands twice"),
         (lambda t: t.update({K: t[K].to(torch.float8_e4m3fn)}), f"{K} is torch.float8_e4m3fn; expected a"),
-        (lambda t: t.update({K: t[K].bfloat16()}), "expected one type: choose it, dtype=torch.float32"),
         (lambda t: t[K].view(-1)[7:8].fill_(float("inf")), f"{K} holds NaN or infinity: the file is damaged"),
     ],
 )
@@ -313,6 +280,7 @@ def test_a_tensor_is_refused_by_name(folder: Path, change: Change, message: str)
 
 def test_two_types_and_the_choice_of_one(folder: Path) -> None:
     change_weights(folder, lambda t: t.update({K: t[K].bfloat16()}))
+    refused(folder, "expected one type: choose it, dtype=torch.float32")
     assert {x.dtype for x in load(folder, dtype=torch.float64).parameters()} == {torch.float64}
     change_weights(folder, lambda t: t["model.norm.weight"][3:4].fill_(-1e5))
     message = r"model.norm.weight holds 1e\+05, over the largest torch.float16; expected a wider type"
@@ -384,15 +352,11 @@ def test_a_failed_save_leaves_the_old_checkpoint(folder: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("place", [WEIGHTS, CONFIG_FILE])
-def test_a_save_over_another_is_whole_or_refused(folder: Path, place: str) -> None:
-    """New weights are never read with an old config."""
-    model = tiny(seed=9, hidden_size=36, rope_theta=77.0)
-    save(model, folder)
-    assert load(folder).config == model.config
+def test_new_weights_are_never_read_with_an_old_config(folder: Path, place: str) -> None:
     (folder / place).unlink()
     (folder / place).mkdir()  # so that the file cannot be put there
     with pytest.raises(OSError, match=r"Is a directory|not permitted"):
-        save(tiny(hidden_size=36), folder)
+        save(tiny(seed=9, hidden_size=36), folder)
     refused(folder, f"{CONFIG_FILE}: ")
 
 

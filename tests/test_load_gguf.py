@@ -39,9 +39,13 @@ KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_
 
 
 @pytest.mark.parametrize(
-    "changed", [{}, {"tied": True}, {"qkv_bias": True}, {"qkv_bias": True, "tied": True}]
+    ("kind", "changed"),
+    [
+        *((kind, {}) for kind in KINDS),
+        (KINDS[0], {"tied": True}),
+        (KINDS[3], {"qkv_bias": True, "tied": True}),
+    ],
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_weight_is_as_in_the_model_that_was_written(
     tmp_path: Path, kind: GGMLQuantizationType, changed: dict[str, Any]
 ) -> None:
@@ -100,18 +104,14 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
         *(({f"llama.{key}": ...}, {}, f"{key} is missing from its") for key in (BASE, EPS)),
         ({f"llama.{BASE}": float("inf")}, {}, r"rope_theta is inf; expected 10 to 1e\+12: fetch"),
         ({f"llama.{EPS}": 3.0}, {}, "rms_norm_eps is 3.0; expected 1e-12 to 0.01: fetch the file again"),
-        ({"llama.attention.head_count_kv": [2, 2, 1]}, {}, r"n_kv_heads is \[2, 2, 1\]"),
         ({"llama.block_count": 10**5}, {}, "parameters; expected .*, as many as are stored"),
         (HUGE, {"rope_freqs.weight": ONES[0]}, "rope_freqs.weight is not that of Llama 3.1"),
         *(({f"llama.{key}": 8}, {}, f"{key} is 8; expected 24") for key in LENGTHS[1:]),
         *(({f"llama.{key}": x}, {}, f"llama.{key} {x!r} is not supported") for key, x in OTHER.items()),
         ({"llama.attention.sliding_window": 16}, {}, "sliding_window 16 is shorter than the context 40"),
-        ({"tokenizer.ggml.eos_token_id": 19}, {}, "eos id 19 is out of range"),
         ({"split.count": 2}, {}, "is one of 2 parts"),
-        ({}, {"blk.1.ffn_up.weight": None}, 'Missing key.*"layers.1.mlp.up_proj.weight"'),
         ({}, {"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight: Dequantization for I32"),
         ({}, {"layers.0.q_proj.weight": ONES}, "layers.0.q_proj.weight is unknown; expected"),
-        ({}, {"blk.0.attn_q.weight": ONES[:, 0]}, r"q_proj.weight.*\[96\].*\[96, 64\]"),
     ],
     ids=str,
 )
@@ -123,26 +123,17 @@ def test_refused_by_name(
         load(path)
 
 
-@pytest.mark.parametrize(
-    ("begins", "ends", "message"),
-    [
-        *((slice(n), b"", "") for n in (0, 6, 23, 2000, -40)),
-        (slice(None), bytes(32), "it has .* bytes; expected .*, where its last tensor ends"),
-        *((slice(0), start + bytes(3), "it begins with") for start in (b"GGUF\1", b"GGML\3")),
-        (slice(0), b"GGUF\0\0\0\3", "it begins with"),
-    ],
-)
-def test_cut_off_or_another_file(tmp_path: Path, begins: slice, ends: bytes, message: str) -> None:
-    path = write(tmp_path / "m.gguf", tiny(**SIZES))
-    path.write_bytes(path.read_bytes()[begins] + ends)
-    with pytest.raises(CheckpointError, match=rf"m\.gguf is no GGUF file, damaged or cut off: {message}"):
-        load(path)
-
-
-def test_a_flipped_bit_in_a_place_a_kind_or_a_length_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_or_another_or_has_a_flipped_bit_is_refused(tmp_path: Path) -> None:
     """Each tensor begins where the one before it ends; no list is longer than the file, nor tried to be."""
     lists = {"a.list": [1, 2, 3], "a.texts": ["x", "yz"]}
     whole = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=lists).read_bytes()
+    damages = [(whole[:n], "") for n in (0, 6, 23, 2000, -40)]
+    damages += [(whole + bytes(32), "it has .* bytes; expected .*, where its last tensor ends")]
+    damages += [(start, "it begins with") for start in (b"GGUF\1\0\0\0", b"GGML\3\0\0\0", b"GGUF\0\0\0\3")]
+    for content, message in damages:
+        (tmp_path / "m.gguf").write_bytes(content)
+        with pytest.raises(CheckpointError, match=rf"m\.gguf is no GGUF file, damaged or cut off: {message}"):
+            load(tmp_path)
     after = {name: whole.rindex(name.encode()) + len(name) for name in (*lists, *ONE_BY_ONE)}
     places = [(after[name] + 8, 8) for name in lists]  # behind two kinds: how long the list is
     places += [(after[name] + 4 + 8 * n, 12) for name, n in ONE_BY_ONE.items()]  # behind the shape
@@ -238,33 +229,25 @@ def test_tokens_are_those_of_transformers(tmp_path: Path, pre: str) -> None:
     assert (ours.bos, ours.eos, ours.eos_id) == ("<|begin|>", "<|end|>", 1)
 
 
-@pytest.mark.parametrize(("pre", "pieces"), [("llama-bpe", 1), ("gpt-2", 4)])
-def test_a_user_s_token_is_never_cut_and_a_whole_word_not_in_llama_3(
-    tmp_path: Path, pre: str, pieces: int
-) -> None:
-    message = vocabulary(byte_level())
-    tokens = [*message["tokenizer.ggml.tokens"], "zqzq", "<mine>"]
-    kinds = [*message["tokenizer.ggml.token_type"], 1, 4]
-    result = from_file(tmp_path, pre, tokens=tokens, token_type=kinds, add_bos_token=False)
-    assert len(result.encode("zqzq")) == pieces
-    assert result.encode("zqzq<mine>zqzq")[pieces] == tokens.index("<mine>")
-
-
 @pytest.mark.parametrize(
-    ("pre", "changed", "around"),
+    ("pre", "pieces", "changed", "before", "after"),
     [
-        ("gpt-2", {}, ([], [])),
-        ("llama-bpe", {}, ([0], [])),
-        ("gpt-2", {"add_bos_token": True}, ([0], [])),
-        ("llama-bpe", {"add_bos_token": False, "add_eos_token": True}, ([], [1])),
+        ("gpt-2", 4, {}, [], []),
+        ("llama-bpe", 1, {}, [0], []),
+        ("gpt-2", 4, {"add_bos_token": True}, [0], []),
+        ("llama-bpe", 1, {"add_bos_token": False, "add_eos_token": True}, [], [1]),
     ],
 )
-def test_what_the_file_asks_for_stands_around_a_text(
-    tmp_path: Path, pre: str, changed: dict[str, bool], around: tuple[list[int], list[int]]
+def test_what_the_file_asks_for_stands_around_a_text_and_a_user_s_token_is_never_cut(
+    tmp_path: Path, pre: str, pieces: int, changed: dict[str, bool], before: list[int], after: list[int]
 ) -> None:
-    bare = from_file(tmp_path, pre, add_bos_token=False).encode("nice weather")
-    before, after = around
-    assert from_file(tmp_path, pre, **changed).encode("nice weather") == [*before, *bare, *after]
+    """Nor is a whole word in Llama 3."""
+    stored = vocabulary(byte_level())
+    tokens = [*stored["tokenizer.ggml.tokens"], "zqzq", "<mine>"]
+    given = {"tokens": tokens, "token_type": [*stored["tokenizer.ggml.token_type"], 1, 4]}
+    bare = from_file(tmp_path, pre, **given, add_bos_token=False).encode("zqzq<mine>zqzq")
+    assert (len(bare), bare[pieces]) == (2 * pieces + 1, tokens.index("<mine>"))
+    assert from_file(tmp_path, pre, **given, **changed).encode("zqzq<mine>zqzq") == [*before, *bare, *after]
 
 
 @pytest.mark.parametrize(
@@ -308,13 +291,11 @@ def test_a_chat_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
 
 HOSTILE = {
     "": "has no chat template",
-    "{{ raise_exception('no tools') }}": "cannot be used: .*no tools$",
     "{{ raise_exception('no' * 10 ** 6) }}": "cannot be used: .{300}$",
     "{{ messages.__class__.__mro__ }}": "cannot be used: .*unsafe",
     "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "RecursionError",
     "{{ 'a' * 2 * 10 ** 7 }}": "it makes 20,000,000 characters; expected 10,000,000 at most",
     "{{ 'a' * 10 ** 12 }}": "MemoryError|it took",
-    "{{ 7 ** (10 ** 8) }}": "it took over 1 seconds",
     "{% for i in range(99999) %}{% for x in range(9**5) %}{% endfor %}{% endfor %}": "it took over 1 seconds",
 }
 
@@ -364,10 +345,6 @@ def test_what_stands_beside_tokenizer_json(tmp_path: Path, settings: Any, older:
     ("settings", "message"),
     [
         ({"eos_token": 7}, "a token is 7; expected a text, or an object with its content"),
-        (
-            {"added_tokens_decoder": {"330": {"special": True}}},
-            "a token is {'special': True}; expected a text",
-        ),
         ({"added_tokens_decoder": {"5": NEW}}, "says 5 for '<.im_end.>', tokenizer.json 330"),
     ],
     ids=str,

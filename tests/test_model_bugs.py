@@ -49,7 +49,7 @@ def top_left(self: KVCache, T: int) -> Tensor:
 
 
 planted("is_causal", [ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #5591", of=attend)(
-    lambda old, q, k, v, mask, scale, sink=None: F.scaled_dot_product_attention(
+    lambda old, q, k, v, mask, scale: F.scaled_dot_product_attention(
         q, k, v, is_causal=True, scale=scale, enable_gqa=True
     )
 )

@@ -345,5 +345,6 @@ def test_only_what_can_be_counted_counts(kind: str) -> None:
     assert (cache.length, cache.changes) == (4, 1)
     cache.truncate(np.int64(3))  # type: ignore[arg-type]
     assert type(cache.length) is int
+    KINDS[kind](MODEL.config).truncate(0)
     cache.advance(0)
     assert (cache.length, [*cache.lengths], cache.changes) == (3, [3], 3)

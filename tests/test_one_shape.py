@@ -107,6 +107,9 @@ def test_the_same_function_as_before() -> None:
     before = small(torch.float64)
     ids = tokens(3, 61)
     same(in_one_shape(before)(ids), before(ids))
+    narrow, seen = torch.randn(3, 1, 2, 40, 8).bfloat16(), torch.ones(40, 40, dtype=torch.bool)
+    in_float32 = CoreInBlocks(1.0)(*narrow.float(), seen).bfloat16()
+    assert torch.equal(CoreInBlocks(1.0)(*narrow, seen), in_float32), "sums run in float32"
     assert not any(isinstance(part, InBlocks | CoreInBlocks) for part in before.modules()), "off by default"
 
 

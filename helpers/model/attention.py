@@ -59,7 +59,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + quarter * sin
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Tensor | None = None) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Scores, mask, softmax, average: the core of attention.
 
     Args:
@@ -68,32 +68,18 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, sink: Te
         v: values, (B, Hkv, S, Dv).
         mask: (T, S) or (B, 1, T, S), True where a query may look.
         scale: what the scores q · k are multiplied by.
-        sink: one score a head, (H,), added to each row of the softmax and dropped after it, or None.
 
     Returns:
         Contexts, (B, H, T, Dv).
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
     """
-    if sink is not None:
-        k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))  # a row of zeros: S + 1
-        mask = add_sink(mask, sink.to(q.dtype))
     # Never is_causal=True: it aligns the mask top-left, so one query of five keys would see the first only.
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
 
 
-def add_sink(mask: Tensor, sink: Tensor) -> Tensor:
-    """Turn a mask (T, S) into scores to add, (H, T, S + 1): 0 or -inf; the sink's score comes last.
-
-    A mask (B, 1, T, S) becomes (B, H, T, S + 1).
-    """
-    scores = torch.zeros_like(mask, dtype=sink.dtype).masked_fill(~mask, -math.inf)
-    column = sink[:, None, None].expand(*mask.shape[:-3], -1, mask.shape[-2], 1)
-    return torch.cat([scores.expand(*column.shape[:-1], -1), column], dim=-1)
-
-
 class Core(nn.Module):
-    """The core of attention as a module: who wants to watch it hangs a forward hook here."""
+    """The core of attention as a module, so that a forward hook can watch it."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()

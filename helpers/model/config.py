@@ -185,10 +185,6 @@ class StateConfig(ModelConfig):
         rows = self.n_layers - len(self.state_layers)
         return rows * super().cache_nbytes_per_token(element_bytes) // self.n_layers
 
-    def state_nbytes(self, element_bytes: int = 4) -> int:
-        """Bytes that the states of one sequence take, of any length: L · H · Dk · Dv · bytes a number."""
-        return len(self.state_layers) * self.n_heads * self.k_dim * self.v_dim * element_bytes
-
 
 def check_positive(name: str, value: object) -> None:
     """Raise ValueError unless value is a number over 0 that fits into float32."""

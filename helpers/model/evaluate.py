@@ -16,7 +16,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
-# Who guesses name and city gets both right once in so many diaries.
+# The share of diaries that a guess of name and city gets right.
 CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
@@ -84,9 +84,8 @@ def each_next_word(
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
-    chunk: int = 16,
 ) -> tuple[Tensor, Tensor]:
-    """Read diaries, `chunk` tokens a pass; return what each of their N next words got.
+    """Read diaries, 16 tokens a pass; return what each of their N next words got.
 
     Returns:
         The loss of the word, in nats, and the probability of `<eos>` in its place, (N,) each.
@@ -94,7 +93,7 @@ def each_next_word(
     losses, p_eos = [], []
     for diary in diaries:
         ids, cache = torch.tensor([tokenizer.encode(diary.text)]), make_cache(model.config)
-        logits = torch.cat([model(new, cache) for new in ids[:, :-1].split(chunk, dim=1)], dim=1)[0]  # (T, V)
+        logits = torch.cat([model(new, cache) for new in ids[:, :-1].split(16, dim=1)], dim=1)[0]  # (T, V)
         losses.append(F.cross_entropy(logits, ids[0, 1:], reduction="none"))
         p_eos.append(logits.softmax(-1)[:, tokenizer.eos_id])
     return torch.cat(losses), torch.cat(p_eos)

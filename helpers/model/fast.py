@@ -4,7 +4,7 @@ A decode step reads every weight once and starts some 20 operators a layer. The 
 float32, float16 or int8, so that fewer bytes are read; runs all layers in one compiled call, so that no
 operator is started in between; and lets the cores share each matrix. `kernels` holds the loops.
 
-    passes of a few tokens over rows laid out, or in pages  one call for all layers
+    passes of a few tokens over preallocated rows or pages  one call for all layers
     longer passes, longer contexts and other caches         the taught modules, each linear a `NarrowLinear`
 
 A hook on a part of the twin asks for the modules, too. The rows of the cache stay float32.
@@ -34,7 +34,7 @@ from helpers.model.transformer import Block, Transformer, check_cache, check_tok
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
 PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention beats PyTorch's
-LAID_OUT = (StaticCache, RaggedCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
+IN_PAGES = (StaticCache, RaggedCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
 
 
 def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
@@ -257,7 +257,7 @@ class FastTransformer(Transformer):
         """Run new tokens through every layer; arguments, result and errors as in `Transformer`."""
         if numba.get_num_threads() != self.threads:
             numba.set_num_threads(self.threads)
-        if cache is None or type(cache) not in LAID_OUT or not self.one_call_pays(tokens, cache):
+        if cache is None or type(cache) not in IN_PAGES or not self.one_call_pays(tokens, cache):
             with torch.no_grad():
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)

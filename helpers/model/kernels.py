@@ -6,7 +6,7 @@ Sums are in float32, several at a time, so their last digits differ from PyTorch
 shared by the cores. What repeats a taught function or module has its name and `_loop`.
 
 Rows of a cache lie in pages (P, Hkv, R, D), R rows each; `tables` (B, …) has the pages of each sequence in
-order. A cache laid out beforehand is the same with one long page a sequence.
+order. A preallocated cache is the same with one long page a sequence.
 
 Letters: B sequences, T columns each, N = B · T, C and F widths, H heads, D width of a head, S rows. A
 sequence's new tokens are its last columns; those before them are padding, which writes nothing.

@@ -33,12 +33,12 @@ def who_moves(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def moves_of_parts(model: Transformer, T: int = 5) -> dict[str, Tensor]:
-    """Return who moves whom, (T, T) as in `who_moves`, in each part of a model and of its first block."""
+def moves_of_parts(model: Transformer) -> dict[str, Tensor]:
+    """Return who moves whom, (5, 5) as in `who_moves`, in each part of a model and of its first block."""
     block: Any = model.layers[0]
     config, D = model.config, model.config.head_dim
-    cos_sin = rotation(torch.arange(T), model.frequencies, torch.float32)
-    x, brought = torch.randn(2, 1, T, config.hidden_size)
+    cos_sin = rotation(torch.arange(5), model.frequencies, torch.float32)
+    x, brought = torch.randn(2, 1, 5, config.hidden_size)
     parts: dict[str, Callable[[Tensor], Tensor]] = {
         "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed
         "norm": block.input_layernorm,

@@ -62,7 +62,7 @@ def speculate_round(
         ends: tokens that nothing follows.
 
     Raises:
-        ValueError: a draft that cannot be judged, or NaN or infinity in the logits; the cache is as before.
+        ValueError: a draft that cannot be verified, or NaN or infinity in the logits; the cache is as before.
     """
     with rollback_on_error(cache):
         # Draft: quickly, maybe wrongly.
@@ -125,7 +125,7 @@ def speculate(
         A `Speculation`: iterate over it. Nothing has run yet.
 
     Raises:
-        ValueError: as in `generate`; or a drafter that does not fit, or a cache that cannot go back; at once.
+        ValueError: as in `generate`; or a drafter that does not fit, or a cache that cannot truncate.
             While it runs: a draft without the probabilities it was drawn with.
     """
     check_whole("k", k)

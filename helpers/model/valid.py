@@ -1,7 +1,7 @@
 """Replies of one form: at each word the model's logits are masked by what may come next there.
 
 The mask comes behind the model and changes no row. Where only one word may come it is taken without a pass
-of its own, and with drafts the state of the form goes back as the rows do.
+of its own, and with drafts the state of the form is taken back as the rows are.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def write(
 
 
 class GrammarSampler(Sampler):
-    """Judges drafted tokens as `Sampler` does, by masked logits.
+    """Verifies drafted tokens as `Sampler` does, by masked logits.
 
     Attributes:
         state: of the form, behind the last word that was written. A refused word was not written.

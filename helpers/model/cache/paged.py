@@ -99,7 +99,7 @@ class PagedCache(RaggedCache):
         self.check_room(0)
 
     def allocate(self) -> None:
-        """The pool is laid out."""
+        """Use the pool's rows."""
         self.k, self.v, self.rows = self.pool.k, self.pool.v, self.pool.rows
 
     def read(self, layer: int, found: PassLayout) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""A cache that is laid out beforehand."""
+"""A cache that is preallocated."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from helpers.model.cache.base import KVCache
 
 
 class StaticCache(KVCache):
-    """All rows are laid out beforehand; an append writes the new ones and returns views. Not for training."""
+    """All rows are preallocated; an append writes the new ones and returns views. Not for training."""
 
     def allocate(self) -> None:
-        """Lay out all rows of all layers."""
+        """Allocate all rows of all layers."""
         self.k, self.v = self.empty_rows(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

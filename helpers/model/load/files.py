@@ -16,7 +16,7 @@ class CheckpointError(ValueError):
 
 @contextmanager
 def reading(path: Path, message: str = "") -> Iterator[None]:
-    """Turn any error over what a file holds into a CheckpointError that names it; `told` says more of it."""
+    """Turn any error over what a file holds into a CheckpointError that names it; `message` says more."""
     try:
         yield
     except CheckpointError:
