@@ -164,7 +164,7 @@ def test_save_and_load_keep_every_bit(dtype: torch.dtype, tmp_path: Path) -> Non
     assert loaded.config == model.config
     assert list(loaded.state_dict()) == list(model.state_dict())
     for name, tensor in model.state_dict().items():
-        assert tensor.dtype == dtype
+        assert loaded.state_dict()[name].dtype == dtype
         assert torch.equal(tensor, loaded.state_dict()[name]), name
     assert json.loads((tmp_path / "config.json").read_text())["torch_dtype"] in str(dtype)
 

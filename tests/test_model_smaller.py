@@ -155,20 +155,18 @@ def test_a_number_comes_back_within_half_a_step(bits: int, dim: int) -> None:
     assert torch.equal(unpack(packed, bits), levels)
 
 
-@pytest.mark.parametrize("middle", [0.5, 0.0])
-@pytest.mark.parametrize(("bits", "spread"), [(8, 1.5e-3), (8, 3e-4), (4, 1e-5)])
+@pytest.mark.parametrize(("bits", "spread", "middle"), [(8, 1.5e-3, 0.5), (8, 3e-4, 0.0), (4, 1e-5, 0.0)])
 def test_the_steps_of_float16_are_few(bits: int, spread: float, middle: float) -> None:
     """They are multiples of 6e-8: where one was rounded down, a number has no level of its own."""
     x = (middle + spread * torch.rand(9, 8, generator=torch.Generator().manual_seed(0))).half()
     far = (dequantize(*quantize(x, bits, -1)).float() - x.float()).abs()
-    step, steps = spread / (2**bits - 1), 2**bits - 1
-    assert (far <= step + steps * 2**-25 + middle * 2**-11).all()
+    assert (far <= spread / (2**bits - 1) + (2**bits - 1) * 2**-25 + middle * 2**-11).all()
 
 
-@pytest.mark.parametrize("split", [[40], [1] * 40, [19, 1, 1, 12, 7], [3, 30, 7]], ids=str)
-@pytest.mark.parametrize("full", [1, 9])
-@pytest.mark.parametrize("by", ["token", "channel", ("channel", "token")], ids=str)
-@pytest.mark.parametrize("bits", [8, 2, (4, 1)], ids=str)
+@pytest.mark.parametrize("split", [[40], [1] * 40, [19, 1, 1, 12, 7]], ids=str)
+@pytest.mark.parametrize(
+    ("bits", "by", "full"), [(8, "token", 1), ((4, 1), ("channel", "token"), 9)], ids=str
+)
 def test_rows_rounded_once_and_no_more(bits: Any, by: Any, full: int, split: list[int]) -> None:
     """Beside a plain cache whose old rows are overwritten after each pass, by what rounding makes of them."""
     ids = tokens(2, 40)
@@ -217,11 +215,8 @@ def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
     assert all(torch.equal(a[:, :, :16], b[:, :, :16]) for a, b in zip(again, kept, strict=True))
     with pytest.raises(ValueError, match=r"15, and rows .* are rounded; expected 16 to 16, or reset"):
         cache.truncate(15)
-    first = in_passes(MODEL, ids[:, 16:], [14], cache)
     cache.reset()
     assert (cache.nbytes, cache.n_rounded) == (0, 0)
-    in_passes(MODEL, ids[:, :16], [16], cache)
-    assert first.isfinite().all()
 
 
 # Both.
@@ -234,17 +229,13 @@ def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
         (WindowCache, {"window": [4, 2.5, None]}, "window is 2.5; expected a whole number"),
         (WindowCache, {"window": [4, 4]}, "2 windows; expected one for each of 3 layers"),
         (WindowCache, {"window": [4, None, 7], "sinks": 5}, "sinks is 5; expected at most 4"),
-        (WindowCache, {"sinks": -1}, "sinks is -1; expected a whole number, 0 or more"),
         (PagedCache, {"page_size": 0}, "page_size is 0; expected a whole number, 1 or more"),
         (QuantizedCache, {"bits": True}, "bits is True; expected one of 8, 4, 2, 1, or a pair"),
         (QuantizedCache, {"bits": (8, 3)}, r"bits is \(8, 3\); expected one of"),
         (QuantizedCache, {"by": "head"}, "by is 'head'; expected one of 'token', 'channel'"),
         (QuantizedCache, {"group": 12}, "group is 12; expected a multiple of 8"),
         (QuantizedCache, {"full": 0}, "full is 0; expected a whole number, 1 or more"),
-        *(
-            (GrowingCache, {name: 0}, f"{name} is 0; expected a whole number")
-            for name in ("batch", "max_len")
-        ),
+        (GrowingCache, {"batch": 0}, "batch is 0; expected a whole number"),
         (GrowingCache, {"max_len": 41}, "max_len is 41; expected at most 40"),
     ],
 )

@@ -18,14 +18,13 @@ quiet = np.errstate(divide="ignore", invalid="ignore")
 
 # --- the toy's cache: masks and positions ---
 
-MASK, CACHED = test_toy.test_the_mask_of_the_cache, test_toy.test_cached_equals_uncached
-DECODE, INTERFACE = test_toy.test_the_decode_step, test_toy.test_the_interface_of_the_cache
-PROMPT, RESET = test_toy.test_contexts_of_the_prompt, test_toy.test_reset_and_use_again
-LATER, NICE = test_toy.test_a_later_token_changes_no_earlier_row, test_toy.test_it_says_nice_and_stops
-FAILS, FULL = test_toy.test_what_fails_leaves_the_cache_as_it_was, test_toy.test_exactly_full_and_one_more
-APPEND = test_toy.test_append_returns_all_rows_and_advance_counts_them
-TRUNCATE = test_toy.test_truncate_and_go_on_elsewhere
-NOTHING = test_toy.test_a_row_with_nothing_to_pick_gives_zero_where_plain_softmax_gives_nan
+CACHED, DECODE = test_toy.test_cached_equals_uncached, test_toy.test_the_decode_step
+MASK = INTERFACE = APPEND = test_toy.test_the_interface_of_the_cache
+PROMPT = LATER = test_toy.test_contexts_of_the_prompt
+NICE = test_toy.test_it_says_nice_and_stops
+FAILS, FULL = test_toy.test_what_fails_leaves_the_cache_as_it_was, DECODE
+TRUNCATE = RESET = test_toy.test_truncate_and_go_on_elsewhere
+NOTHING = test_toy.test_attend_masks_before_the_softmax
 NONE = test_sampling.test_softmax_gives_zeros_for_a_row_with_nothing_to_pick
 TOP_P = test_sampling.test_top_p_keeps_the_fewest_that_reach_p
 ORDER = test_sampling.test_the_order_is_temperature_then_top_k_then_top_p

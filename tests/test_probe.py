@@ -8,7 +8,7 @@ from torch import Tensor
 
 from helpers.model.cache import GrowingCache
 from helpers.model.generate import prefill
-from helpers.model.probe import hidden_states, misread, who_moves
+from helpers.model.probe import hidden_states, misread, who_moves, without_head
 from tests.tiny import tiny, tokens
 
 
@@ -34,6 +34,15 @@ def test_a_misread_model_is_finite_and_wrong_from_its_layer_on(qkv_bias: bool) -
         for x, y in zip(right, wrong, strict=True):  # position 0 sees itself alone; sums in another order
             assert torch.allclose(x[0], y[0], atol=1e-4)
     assert all(torch.equal(x, y) for x, y in zip(before, model.parameters(), strict=True))
+
+
+def test_without_a_head_its_contexts_go_nowhere_and_the_others_stay() -> None:
+    model, contexts = tiny(), torch.randn(6, 8)
+    for head in range(6):
+        output = without_head(model, 1, head).get_submodule("layers.1.self_attn.o_proj")(contexts.flatten())
+        others = contexts.clone()
+        others[head] = 0
+        assert torch.equal(output, model.get_submodule("layers.1.self_attn.o_proj")(others.flatten()))
 
 
 def test_misread_stores_the_pairs_of_the_paper() -> None:

@@ -14,9 +14,9 @@ import torch
 from helpers.recording import recorder as module
 from helpers.recording.recorder import Recorder, attention_weights
 from helpers.recording.toy import record_toy
+from helpers.sampling import softmax
 from helpers.trace import Model, Token, TraceError
 from tests import oracle
-from tests.test_model_attention import by_loops
 
 # All sizes distinct: equal ones hide transposes. Two layers, 6 query heads, 3 KV heads, widths 8 and 4.
 GQA = Model("test", 2, 6, 3, 8, 4, 8**-0.5, None, 4)
@@ -43,12 +43,14 @@ def tensors(layer: int, tokens: Sequence[int], model: Model = GQA) -> list[np.nd
 
 
 def exactly(seen: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and outputs in float64, head by head and query by query."""
-    q, k = (torch.tensor(seen[name], dtype=torch.float64) for name in "qk")
-    sink = None if seen["sink"] is None else torch.tensor(seen["sink"])
-    rows = torch.eye(k.shape[2], dtype=q.dtype).expand(*k.shape[:2], -1, -1)  # values that show the weights
-    weights = by_loops(q, k, rows, torch.tensor(seen["mask"]), seen["scale"], sink).numpy()
-    return weights, weights @ np.repeat(seen["v"].astype(float), q.shape[1] // k.shape[1], axis=1)
+    """Weights and outputs in float64."""
+    q, k, v = (np.asarray(seen[name], dtype=float) for name in "qkv")
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    scores = np.where(seen["mask"], q @ k.swapaxes(2, 3) * seen["scale"], -np.inf)
+    sink = np.full(q.shape[1], -np.inf) if seen["sink"] is None else np.asarray(seen["sink"])
+    extra = np.broadcast_to(sink[:, None, None], (*scores.shape[:3], 1))
+    weights = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
+    return weights, weights @ v
 
 
 Change = Callable[[int, dict[str, Any]], Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from helpers.model import generate as generating
 from helpers.model import state as module
 from helpers.model.cache import GrowingCache, KVCache, StateCache, StaticCache
 from helpers.model.config import StateConfig
-from helpers.model.generate import decode_step, generate, prefill
+from helpers.model.generate import generate
 from helpers.model.load import load, save
-from helpers.model.speculate import EarlyExit, PromptLookup, speculate
+from helpers.model.speculate import PromptLookup, speculate
 from helpers.model.state import StateTransformer, step, triangle
 from tests.tiny import SIZES, enlarge, failing, in_passes, same, tokens
 
@@ -47,29 +46,21 @@ def parts(T: int, B: int = 2, H: int = 3, D: int = 4, Dv: int = 5) -> tuple[list
     return qkv, torch.randn(B, H, D, Dv).double(), torch.rand(H, 1, 1).double()
 
 
-def stepped(qkv: list[Tensor], state: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    contexts = []
-    for one in zip(*(x.split(1, dim=2) for x in qkv), strict=True):
-        context, state = step(state, g, *one)
-        contexts.append(context)
-    return torch.cat(contexts, dim=2), state
-
-
 @pytest.mark.parametrize("T", [1, 2, 7, 40])
 def test_a_triangle_without_softmax_is_a_step_for_each_token(T: int) -> None:
     """And both are the sum that they stand for: g to the age, times q · k, times v, written out."""
     qkv, state, g = parts(T)
-    (contexts, after), (expected, last) = triangle(state, g, *qkv), stepped(qkv, state, g)
-    same(contexts, expected)
-    same(after, last)
+    (contexts, after), last = triangle(state, g, *qkv), state
     q, k, v = qkv
     for t in range(T):
+        context, last = step(last, g, *(x[:, :, t, None] for x in qkv))
+        same(contexts[:, :, t], context[:, :, 0])
         whole = g[..., 0] ** (t + 1) * (q[:, :, t, None] @ state)[:, :, 0]
         for j in range(t + 1):
-            whole = (
-                whole + g[..., 0] ** (t - j) * (q[:, :, t] * k[:, :, j]).sum(-1, keepdim=True) * v[:, :, j]
-            )
+            looked = (q[:, :, t] * k[:, :, j]).sum(-1, keepdim=True)
+            whole = whole + g[..., 0] ** (t - j) * looked * v[:, :, j]
         same(contexts[:, :, t], whole)
+    same(after, last)
 
 
 splits = st.lists(st.integers(1, 9), min_size=1, max_size=8)
@@ -95,6 +86,18 @@ def test_chunks_inside_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (1, 5, 23):
         monkeypatch.setattr(module, "CHUNK", chunk)
         same(model(ids), expected)
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
+def test_each_kv_head_serves_the_query_heads_beside_each_other(n_kv_heads: int) -> None:
+    """As a model with a KV head for each, whose weights are those of the shared ones."""
+    shared, each = (tiny_state((0, 1, 2), n_kv_heads=n) for n in (n_kv_heads, 6))
+    weights = shared.state_dict()
+    for name in [name for name in weights if "k_proj" in name or "v_proj" in name]:
+        heads = weights[name].unflatten(0, (n_kv_heads, 8))
+        weights[name] = heads.repeat_interleave(6 // n_kv_heads, 0).flatten(0, 1)
+    each.load_state_dict(weights)
+    same(shared(tokens(2, 9)), each(tokens(2, 9)))
 
 
 def test_sizes() -> None:
@@ -144,60 +147,29 @@ def test_it_goes_back_to_nothing_or_stays(layers: tuple[int, ...]) -> None:
 
 @every
 def test_a_snapshot_is_a_place_to_return_to(layers: tuple[int, ...]) -> None:
-    """Whatever has come since: a draft, another snapshot's text, a reset."""
+    """Whatever has come since: a draft, another snapshot's text, a reset; in another cache, too."""
     model, ids, other = MODELS[layers], tokens(2, 14), tokens(2, 9, seed=7)
-    cache = StateCache(model.config, 2, **DOUBLE)
+    cache, another = (StateCache(model.config, 2, **DOUBLE) for _ in range(2))
     in_passes(model, ids[:, :6], [4, 2], cache)
     there = cache.snapshot()
     assert (there.length, there.nbytes) == (6, 2 * len(layers) * 6 * 64 * 8)
     for act in (lambda: in_passes(model, other, [8, 1], cache), cache.reset, lambda: None):
         act()
-        cache.restore(there)
-        assert (cache.length, cache.n_kept) == (6, 6 if len(layers) < 3 else 0)
-        same(in_passes(model, ids[:, 6:], [1, 7], cache), model(ids)[:, 6:])
-
-
-@every
-def test_a_beginning_is_shared_by_a_snapshot_only(layers: tuple[int, ...]) -> None:
-    cache, other = (StateCache(MODELS[layers].config, **DOUBLE) for _ in range(2))
-    prefill(MODELS[layers], [1, 2, 3], cache)
+        for each in (cache, another):
+            each.restore(there)
+            assert (each.length, each.n_kept) == (6, 6 if len(layers) < 3 else 0)
+            same(in_passes(model, ids[:, 6:], [1, 7], each), model(ids)[:, 6:])
     with pytest.raises(ValueError, match=r"a snapshot of states .* came in; expected"):
-        StateCache(MODELS[layers].config, batch=2, **DOUBLE).restore(cache.snapshot())
-    other.restore(cache.snapshot())
-    output, again = (decode_step(MODELS[layers], [4], each) for each in (cache, other))
-    same(output, again)
-
-
-@pytest.mark.parametrize("drafter", [lambda m: PromptLookup(), lambda m: EarlyExit(m, 1)])
-def test_drafts_are_refused(drafter: Callable[[Any], Any]) -> None:
-    model = MODELS[1, 2]
-    cache = StateCache(model.config, **DOUBLE)
-    with pytest.raises(
-        ValueError, match=r"a StateCache came in; layers 1, 2 keep a state, .*all of them or none"
-    ):
-        speculate(model, [1, 2, 3], 4, drafter(model), cache=cache)
-    assert cache.length == 0
+        StateCache(model.config, **DOUBLE).restore(there)
 
 
 @every
-def test_generate_says_what_whole_passes_say(layers: tuple[int, ...]) -> None:
-    model, prompt = MODELS[layers], [3, 1, 4, 1, 5]
-    output_ids = list(generate(model, prompt, 12, eos_ids=()))
-    assert output_ids == list(
-        generate(model, prompt, 12, eos_ids=(), cache=StateCache(model.config, **DOUBLE))
-    )
-    text = torch.tensor([[*prompt, *output_ids[:-1]]])
-    assert model(text)[0, 4:].argmax(-1).tolist() == output_ids
-
-
-@every
-@pytest.mark.parametrize("place", ["layers.2", "norm", "lm_head"])
-def test_a_pass_that_fails_leaves_the_cache_as_before(layers: tuple[int, ...], place: str) -> None:
+def test_a_pass_that_fails_leaves_the_cache_as_before(layers: tuple[int, ...]) -> None:
     model, ids = MODELS[layers], tokens(2, 12)
     cache = StateCache(model.config, 2, **DOUBLE)
     first = in_passes(model, ids[:, :5], [5], cache)
     before = repr(cache), cache.changes, dict(cache.states)
-    with failing(model, place), pytest.raises(KeyboardInterrupt):
+    with failing(model, "lm_head"), pytest.raises(KeyboardInterrupt):
         in_passes(model, ids[:, 5:8].flip(1), [3], cache)
     assert (repr(cache), cache.changes, cache.states) == before
     same(torch.cat([first, in_passes(model, ids[:, 5:], [4, 3], cache)], 1), model(ids))
@@ -205,8 +177,10 @@ def test_a_pass_that_fails_leaves_the_cache_as_before(layers: tuple[int, ...], p
 
 def test_a_reply_that_fails_after_its_pass_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     model, cache = MODELS[1, 2], StateCache(MODELS[1, 2].config, **DOUBLE)
+    output_ids = list(generate(model, [1, 2, 3], 9, eos_ids=()))
+    assert model(torch.tensor([[1, 2, 3, *output_ids[:-1]]]))[0, 2:].argmax(-1).tolist() == output_ids
     reply = generate(model, [1, 2, 3], 9, cache=cache, eos_ids=())
-    next(reply)
+    assert next(reply) == output_ids[0]
     states = dict(cache.states)
     monkeypatch.setattr(generating, "to_numpy", lambda logits: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -218,13 +192,13 @@ def test_a_reply_that_fails_after_its_pass_takes_it_back(monkeypatch: pytest.Mon
 def test_a_cache_of_rows_is_refused(kind: type[KVCache]) -> None:
     model = MODELS[1, 2]
     cache = kind(model.config, **DOUBLE)
-    with pytest.raises(
-        ValueError, match=r"a \w+Cache with states in layers \(\) came in; expected .*\(1, 2\)"
-    ):
+    with pytest.raises(ValueError, match=r"Cache with states in layers \(\) came in; expected .*\(1, 2\)"):
         model(tokens(1, 3), cache)
     with pytest.raises(ValueError, match="keeps rows in layer 1, where a state is asked for"):
         cache.state(1)
     mine = StateCache(model.config, **DOUBLE)
+    with pytest.raises(ValueError, match=r"a StateCache came in; layers 1, 2 keep .*all of them or none"):
+        speculate(model, [1, 2, 3], 4, PromptLookup(), cache=mine)
     with pytest.raises(ValueError, match=r"rows came in for layer 1, which keeps a state"):
         mine.append(1, *torch.zeros(2, 1, 3, 1, 8).double())
     with pytest.raises(ValueError, match="keeps rows in layer 0, where a state is asked for"):

@@ -21,7 +21,6 @@ FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 SUMS = 1e-12  # float64 sums of 512 numbers, in another order: 512 × 2e-16, as a share of the largest
 
 CONTEXTS = [[0, 10, 10, 10], [20, 20, 10, 15], [20, 1, 10, 31 / 3], [12.5, 5, 10, 9]]
-AFTER_NICE = [12.5, 14, 10, 10]
 
 carried = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=512)
 few_carried = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=24)
@@ -61,27 +60,25 @@ FORMS: dict[str, Callable[[list[float]], np.ndarray]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_contexts_of_the_prompt(form: str) -> None:
+    """And a later token changes no earlier row."""
     close(FORMS[form]([10, 20, 1, 5]), CONTEXTS, 20 * SUMS)
+    after = FORMS[form]([10, 20, 1, 500])
+    close(after[:3], CONTEXTS[:3], 500 * SUMS)
+    assert np.abs(after[3] - CONTEXTS[3]).max() > 1
 
 
 @pytest.mark.parametrize(
-    ("words", "logits", "probabilities"),
+    ("words", "probabilities"),
     [
-        ("", [6.9, 5.9, 0.85, 2.5], [0.723, 0.266, 0.002, 0.009]),
-        ("nice", [5.2, 4.2, 1.65, 7.0], [0.134, 0.049, 0.004, 0.812]),
+        ("", [0.723, 0.266, 0.002, 0.009]),
+        ("nice", [0.134, 0.049, 0.004, 0.812]),
+        ("warm", [0.34, 0.125, 0.006, 0.529]),
+        ("delicious", [0.224, 0.083, 0.005, 0.688]),
     ],
 )
-def test_logits_and_probabilities(words: str, logits: list[float], probabilities: list[float]) -> None:
-    got = toy.step([*toy.PROMPT, *words.split()])
-    close(got, logits, 1e-9)
-    assert np.round(sampling.softmax(got), 3).tolist() == probabilities
-
-
-def test_eos_after_each_word() -> None:
-    for word, p in (("nice", 0.812), ("warm", 0.529), ("delicious", 0.688)):
-        probabilities = sampling.softmax(toy.step([*toy.PROMPT, word]))
-        assert probabilities.argmax() == toy.VOCABULARY.index("<eos>")
-        assert round(float(probabilities.max()), 3) == p
+def test_probabilities(words: str, probabilities: list[float]) -> None:
+    got = sampling.softmax(toy.step([*toy.PROMPT, *words.split()]))
+    assert np.round(got, 3).tolist() == probabilities
 
 
 def test_ties_go_to_the_first_word() -> None:
@@ -173,29 +170,10 @@ def test_the_rules_as_scores() -> None:
     assert (first, everything) == ([[1, 0, 0, 0]] * 4, [[1] * 4] * 4)
 
 
-@pytest.mark.parametrize("T", [1, 2, 5])
-def test_causal_mask(T: int) -> None:
-    assert toy.causal_mask(T).tolist() == [[column <= row for column in range(T)] for row in range(T)]
-
-
-def test_a_row_with_nothing_to_pick_gives_zero_where_plain_softmax_gives_nan() -> None:
-    row = np.array([-np.inf, -np.inf])
-    with np.errstate(invalid="ignore"):
-        plain = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
-    assert np.isnan(plain).all()
-    assert toy.attend(np.array([row, row]), np.array([10, 20])).tolist() == [0, 0]
-
-
 def test_attend_masks_before_the_softmax() -> None:
-    """Every row, not only the last: there a mask after the softmax is right too."""
+    """Every row, not only the last: there a mask after the softmax is right too; 0 with nothing to pick."""
     close(toy.attend(np.zeros((4, 4)), np.array([10, 20, 1, 5])), [10, 15, 31 / 3, 9], 20 * SUMS)
-
-
-def test_a_later_token_changes_no_earlier_row() -> None:
-    for form, contexts in FORMS.items():
-        before, after = contexts([10, 20, 1, 5]), contexts([10, 20, 1, 500])
-        close(before[:3], after[:3], 500 * SUMS)
-        assert np.abs(before[3] - after[3]).max() > 1, form
+    assert toy.attend(np.full((2, 2), -np.inf), np.array([10, 20])).tolist() == [0, 0]
 
 
 @FEW
@@ -233,24 +211,12 @@ def filled(n_layers: int = 1, max_len: int = 1024) -> Any:
 def test_the_interface_of_the_cache() -> None:
     cache = toy.KVCache(n_layers=2, max_len=6)
     assert (cache.length, cache.n_kept, cache.n_layers, cache.nbytes, cache.max_len) == (0, 0, 2, 0, 6)
-    assert cache.positions(4).tolist() == [1, 2, 3, 4]
-    toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
-    assert (cache.length, cache.n_kept, cache.nbytes) == (4, 4, 4 * 2 * 24)
-    assert repr(cache) == "KVCache(4 of 6 rows, 2 layers, 192 bytes)"
-    assert repr(toy.KVCache()) == "KVCache(0 of 1024 rows, 1 layer, 0 bytes)"
-    assert cache.positions(2).tolist() == [5, 6]
-    assert cache.k[0].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4]]
-
-
-def test_the_mask_of_the_cache() -> None:
     for kept, T in ((0, 4), (4, 1), (4, 2)):
-        cache = toy.KVCache()
-        cache.advance(kept)
+        if kept > cache.length:
+            toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
+        assert cache.positions(T).tolist() == [*range(kept + 1, kept + T + 1)]
         assert np.array_equal(cache.mask(T), np.tri(T, kept + T, kept))
-
-
-def test_append_returns_all_rows_and_advance_counts_them() -> None:
-    cache = filled(2)
+    assert repr(cache) == "KVCache(4 of 6 rows, 2 layers, 192 bytes)"
     k, v = cache.append(0, np.array([[0.0, 5]]), np.array([14.0]))
     assert k.tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
     assert v.tolist() == [10, 20, 1, 5, 14]
@@ -259,20 +225,24 @@ def test_append_returns_all_rows_and_advance_counts_them() -> None:
     cache.append(1, np.array([[0.0, 5]]), np.array([11.625]))
     assert cache.length == 4  # not before the pass is over
     cache.advance(1)
-    assert cache.length == 5
-    assert cache.v[1].shape == (5,)
+    assert (cache.length, cache.n_kept, cache.nbytes) == (5, 5, 5 * 2 * 24)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
 def test_the_decode_step(n_layers: int) -> None:
-    """It runs every layer, and returns the last one's contexts of the new token alone."""
-    cache, numbers = filled(n_layers), [10, 20, 1, 5, 14.0]
-    close(toy.decode_step(cache, 14), by_hand_layers(numbers, n_layers)[-1], 20 * SUMS)
-    assert cache.n_kept == 5
-    for layer in range(n_layers):
-        carried = numbers if layer == 0 else by_hand_layers(numbers, layer).mean(axis=1)
-        close(cache.v[layer], carried, 20 * SUMS)
-        assert cache.k[layer].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
+    """It runs every layer, and returns the last one's contexts of the new token alone; it fills the cache."""
+    cache, numbers = filled(n_layers, max_len=5), [10, 20, 1, 5, 14.0]
+    for _ in range(2):
+        close(toy.decode_step(cache, 14), by_hand_layers(numbers, n_layers)[-1], 20 * SUMS)
+        for layer in range(n_layers):
+            carried = numbers if layer == 0 else by_hand_layers(numbers, layer).mean(axis=1)
+            close(cache.v[layer], carried, 20 * SUMS)
+            assert cache.k[layer].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
+        before = snapshot(cache)
+        with pytest.raises(ValueError, match="1 new rows after 5 make 6; expected at most 5"):
+            toy.decode_step(cache, 14)
+        assert snapshot(cache) == before
+        cache.truncate(4)
 
 
 def test_two_caches_do_not_mix() -> None:
@@ -284,38 +254,15 @@ def test_two_caches_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
-def test_truncate_and_go_on_elsewhere(n_layers: int) -> None:
-    """Rejected rows are gone: what follows sees the first two and its own."""
+@pytest.mark.parametrize("length", [0, 2, 4])
+def test_truncate_and_go_on_elsewhere(n_layers: int, length: int) -> None:
+    """Rejected rows are gone: what follows sees the first ones and its own, as in a fresh cache."""
     cache = filled(n_layers)
-    before = snapshot(cache)
-    cache.truncate(4)  # all that there are
-    assert snapshot(cache) == before
-    cache.truncate(2)
-    assert (cache.n_kept, cache.nbytes) == (2, 2 * n_layers * 24)
-    close(run([7, 9], cache, n_layers), by_hand_layers([10, 20, 7, 9], n_layers)[2:], 60 * SUMS)
-    assert cache.v[0].tolist() == [10, 20, 7, 9]
-
-
-@pytest.mark.parametrize("n_layers", [1, 2])
-def test_reset_and_use_again(n_layers: int) -> None:
-    """A second prompt in the same cache is answered as in a fresh one."""
-    cache = filled(n_layers)
-    cache.reset()
-    assert (cache.n_kept, cache.nbytes) == (0, 0)
-    close(run([3, 8, 6], cache, n_layers), by_hand_layers([3, 8, 6], n_layers), 20 * SUMS)
-    assert cache.positions(1).tolist() == [4]
-
-
-def test_exactly_full_and_one_more() -> None:
-    cache = toy.KVCache(max_len=5)
-    toy.run_pass([10, 20, 1, 5], cache)
-    close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SUMS)  # the fifth of five fits
-    before = snapshot(cache)
-    with pytest.raises(ValueError, match="1 new rows after 5 make 6; expected at most 5"):
-        toy.decode_step(cache, 14)
-    assert snapshot(cache) == before
-    cache.truncate(4)
-    close(toy.decode_step(cache, 14), AFTER_NICE, 20 * SUMS)
+    cache.truncate(length) if length else cache.reset()
+    assert (cache.n_kept, cache.nbytes) == (length, length * n_layers * 24)
+    numbers: list[float] = [*[10, 20, 1, 5][:length], 7, 9]
+    close(run([7, 9], cache, n_layers), by_hand_layers(numbers, n_layers)[length:], 60 * SUMS)
+    assert cache.v[0].tolist() == numbers
 
 
 def breaking(*given: np.ndarray) -> np.ndarray:
@@ -333,7 +280,6 @@ def breaking(*given: np.ndarray) -> np.ndarray:
         (lambda c: run([1], c, 1), "rows for 2 layers, the toy runs 1; expected the same: make KVCache"),
         (lambda c: toy.run_pass([98], c, n_layers=2, attention=breaking), "out of memory"),
         (lambda c: c.append(0, np.zeros((1, 3)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
-        (lambda c: c.append(0, np.zeros((1, 2)), np.zeros((1, 2))), "expected (T, 2) and (T,) with the same"),
         (lambda c: c.append(1, np.zeros((5, 2)), np.zeros(5)), "5 new rows after 4 make 9"),
         (lambda c: c.append(2, np.zeros((1, 2)), np.zeros(1)), "list index out of range"),
         (lambda c: c.truncate(5), "length is 5; expected 0 to 4"),
@@ -362,15 +308,12 @@ record: Any = record_toy  # so that the type checker lets wrong types through
         (lambda: record("Today is"), "one text, 'Today is'; expected a list of tokens: split it, ['Today',"),
         (lambda: record(["a", "b"], [1]), "2 tokens and 1 numbers; expected one number for each"),
         (lambda: record(["a"], [-1.1e9]), "number 1 is -1100000000"),
-        (lambda: record(["a"], [10**400]), "expected a finite number of at most a billion"),
-        (lambda: record(["Today", ""]), "token 2 is ''; expected text"),
         (lambda: record(["Today", 3]), "token 2 is 3; expected text"),
         (lambda: record(["\ud83d"], [1]), "token 1 is '\\ud83d'; expected text of one or more whole"),
         (lambda: record(["Today", "Oslo"]), "token 2, 'Oslo', has no number; expected one of"),
         (lambda: record(["so"] * 513), "513 tokens; expected at most 512: leave some out"),
         (lambda: toy.generate(toy.step, toy.PROMPT, 0), "max_new is 0; expected a whole number, 1 or more"),
         (lambda: toy.run_pass([1], n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
-        (lambda: toy.KVCache(n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
         (lambda: toy.KVCache(max_len=0), "max_len is 0; expected a whole number, 1 or more"),
         (lambda: record(sampling=Sampling(1.0, 5)), "top_k is 5; expected at most 4"),
     ],
@@ -399,14 +342,6 @@ def test_a_reply_that_would_not_fit_fails_before_it_begins(monkeypatch: pytest.M
     monkeypatch.setattr(toy, "run_pass", lambda *given, **named: pytest.fail("it began"))
     with pytest.raises(ValueError, match="1025 new rows after 0 make 1025; expected at most 1024"):
         record_toy(max_new=1022, ban_eos=True)
-
-
-def test_the_longest_prompt_and_the_fullest_cache() -> None:
-    trace = record(["so"] * 512, max_new=2, ban_eos=True, training=False)
-    assert trace.run("cached").passes[-1].parts[0].kept == (512, 513)
-    cache, numbers = toy.KVCache(), [float(n % 17) for n in range(1024)]
-    rows = [run(numbers[:512], cache), *(run([number], cache) for number in numbers[512:])]
-    close(np.concatenate(rows), by_hand(numbers), 17 * SUMS)
 
 
 def test_sampling_with_a_seed_reproduces() -> None:
