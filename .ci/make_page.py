@@ -212,7 +212,7 @@ def lighter(trace: Trace) -> Trace:
     """The trace with as many digits as are shown, and without shapes, which are not: 22 kB less to send."""
     message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
     for run in message["runs"]:
-        for event in run["events"]:
+        for event in run["passes"]:
             event["shapes"] = []
     return Trace.from_json(json.dumps(message))
 
@@ -292,16 +292,13 @@ def gallery(diary: Trace) -> dict[str, str]:
 
 def museum() -> str:
     """The page of notebook 22's poster, with the threads; the picture is the notebook's stored one."""
-    rooms = json.loads((ROOT / "helpers" / "museum" / "rooms.json").read_text(encoding="utf-8"))
+    from helpers.museum import EXHIBITS  # with PyTorch: takes a second
+
     book = json.loads((ROOT / "notebooks" / "22_museum.ipynb").read_text(encoding="utf-8"))
     outputs = next(cell["outputs"] for cell in book["cells"] if cell["id"] == "c22-poster")
     poster = "".join(next(one["data"]["text/html"] for one in outputs if "text/html" in one["data"]))
-    threads = []
-    for n, message in enumerate(rooms.values(), 1):
-        repository, number = message["reported"].replace(" PR", "").split(" #")
-        kind = "pull" if " PR " in message["reported"] else "issues"
-        address = f"https://github.com/{repository}/{kind}/{number}"
-        threads.append(Link(message["reported"], address, f"room {n}: {message['users']}"))
+    rooms = enumerate(EXHIBITS.values(), 1)
+    threads = [Link(room.reported, room.address, f"room {n}: {room.users}") for n, room in rooms]
     message = (
         "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
         "was none. Each picture compares two runs that were made to say the same words, one repaired and one "

@@ -1,9 +1,8 @@
-"""Traces made by hand, of what no toy shows: unequal layers and heads, drops, drafts, sizes."""
+"""Traces made by hand, of what no toy shows: unequal layers and heads, sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from helpers.recording.recorder import Recorder
 from helpers.recording.toy import record_toy
 from helpers.sampling import softmax
 from helpers.trace import (
-    Drop,
     Model,
     Output,
     Token,
@@ -22,7 +20,6 @@ from helpers.trace import (
     weight_key,
 )
 
-DROP = Drop(0, [(0, 2)], "evicted", "Two rows leave.")
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
@@ -34,7 +31,7 @@ HOSTILE = [
     "\n",
 ]
 
-Step = tuple[Any, ...]  # a phase or "drop", and the tokens that run or leave: start, stop
+Step = tuple[str, int, int]  # a phase, and the tokens that run: start, stop
 
 
 def made(
@@ -43,31 +40,27 @@ def made(
     plan: list[Step],
     recorded: dict[int, list[int]],
     names: list[str] | None = None,
-    chosen: dict[int, int] | None = None,
     kv_heads: int = 1,
     seed: int = 0,
 ) -> Trace:
     """Record two runs of a stand-in for a model, with a cache that goes by the plan and without one.
 
     Args:
-        texts: a token each; what is drafted and rejected stays among them.
+        texts: a token each.
         prompt: how many of them are the prompt.
-        plan: the passes of the cached run, and what drops its rows. The plain run has no drops.
+        plan: the passes.
         recorded: the heads of each recorded layer; every weight, key and value differs between them.
         names: of all heads; None for a model whose heads have none.
-        chosen: the token that a query's logits gave, by query; without it the last query's is the next one.
         kv_heads: of several, K and V are not kept, as in the record of a model.
         seed: another one gives other numbers.
     """
-    drafts = {i for what, *span in plan for i in range(*span)[1:] if what == "verify"}
-    origins = ["prompt" if i < prompt else "draft" if i in drafts else "generated" for i in range(len(texts))]
-    tokens = [Token(text, None, i, origins[i]) for i, text in enumerate(texts)]
+    tokens = [Token(text, None, i, "prompt" if i < prompt else "generated") for i, text in enumerate(texts)]
     n_heads = 1 + max(head for heads in recorded.values() for head in heads)
     model = Model("made", 1 + max(recorded), n_heads, kv_heads, 2, 1, 1.0, names, 8)
     pairs = [(layer, head) for layer, heads in recorded.items() for head in heads]
-    recorder = Recorder(model, [[]], recorded=pairs)
+    recorder = Recorder(model, [], recorded=pairs)
     recorder.trace.sequences = [TokenSequence(prompt, tokens)]
-    maker = _Maker(recorder, chosen or {}, np.random.default_rng(seed))
+    maker = _Maker(recorder, np.random.default_rng(seed))
     for run in (("cached", "growing"), ("uncached", "none")):
         recorder.begin_run(*run)
         maker.run(plan, run[0] == "cached")
@@ -79,8 +72,8 @@ def made(
 class _Maker:
     """Rolls the numbers of a run; what a token sees and weighs is the same in both runs."""
 
-    def __init__(self, recorder: Recorder, chosen: dict[int, int], rng: np.random.Generator) -> None:
-        self.recorder, self.chosen, self.rng = recorder, chosen, rng
+    def __init__(self, recorder: Recorder, rng: np.random.Generator) -> None:
+        self.recorder, self.rng = recorder, rng
         self.sequence, model = recorder.trace.sequences[0], recorder.trace.model
         self.sees: dict[int, list[int]] = {}
         self.outs: dict[int, Output] = {}
@@ -96,14 +89,10 @@ class _Maker:
 
     def run(self, plan: list[Step], cached: bool) -> None:
         self.rows: list[int] = []
-        for what, *span in plan:
-            tokens = list(range(*span))
-            if what != "drop":
-                self.one_pass(what, tokens, cached and what != "training")
-            elif cached:
-                self.rows = [i for i in self.rows if i not in tokens]
+        for phase, start, stop in plan:
+            self.one_pass(phase, list(range(start, stop)), cached and phase != "training")
 
-    def kept(self, b: int) -> list[int]:
+    def kept(self) -> list[int]:
         """The rows that a cache keeps, for the recorder."""
         return self.rows
 
@@ -113,17 +102,14 @@ class _Maker:
         tokens = fresh if keeps else columns
         for query in fresh:
             self.sees.setdefault(query, [i for i in columns if i <= query])
-        self.recorder.open_pass(phase, {0: tokens}, self if keeps else None)
+        self.recorder.open_pass(phase, tokens, self if keeps else None)
         for layer in range(self.recorder.trace.model.n_layers):
             self.recorder.attention(**self.attended(layer, tokens, columns))
         if not training:
             self.rows = columns
         self.recorder.close_pass()
         if not training:
-            last = [i for i in fresh[-1:] if i >= self.sequence.prompt - 1]
-            heard = [i for i in fresh if i in self.chosen] if phase == "verify" else last
-            part = self.recorder.trace.runs[-1].passes[-1].parts[0]
-            part.out += [self.out(query) for query in heard]
+            self.recorder.trace.runs[-1].passes[-1].parts[0].out.append(self.out(fresh[-1]))
 
     def attended(self, layer: int, tokens: list[int], columns: list[int]) -> dict[str, Any]:
         """What goes into attention, and contexts."""
@@ -140,14 +126,13 @@ class _Maker:
     def out(self, query: int) -> Output:
         """Ten candidates in no order of size; the token that follows is the last of them every other time."""
         if query not in self.outs:
-            follows = self.chosen.get(query, query + 1)
-            text = self.sequence.tokens[follows].text
+            text = self.sequence.tokens[query + 1].text
             words = [text, *(f"other{i}" for i in range(9))][:: 1 if query % 2 else -1]
             logits = self.rng.normal(size=10) * 3
             if query % 2 == 0:
                 logits[words.index(text)] = logits.max() + 1
             top = list(zip(words, logits.tolist(), softmax(logits).tolist(), strict=True))
-            self.outs[query] = Output(query, top, follows, ("greedy", "sampled <2>")[query % 2])
+            self.outs[query] = Output(query, top, query + 1, ("greedy", "sampled <2>")[query % 2])
         return self.outs[query]
 
 
@@ -186,41 +171,20 @@ def heads() -> Trace:
     return trace
 
 
-def window() -> Trace:
-    """Rows that leave the cache between passes."""
-    plan = [("prefill", 0, 4), ("drop", 0, 2), *decodes(4, 6), ("drop", 2, 3), *decodes(6, 8)]
-    return made(words(9), 4, plan, {0: [0, 1], 1: [0, 1]}, seed=1)
-
-
-def drafts() -> Trace:
-    """Three drafts verified in one pass, two of them rejected."""
-    plan = [("prefill", 0, 3), ("verify", 3, 7), ("drop", 5, 7), *decodes(7, 9)]
-    return made(words(10), 3, plan, {0: [0, 1, 2]}, chosen={3: 4, 4: 7}, seed=2)
-
-
-def chunks() -> Trace:
-    """A prompt in three chunks, and more tokens than a picture has columns."""
-    plan = [("prefill", 0, 3), ("prefill", 3, 4), ("prefill", 4, 6), *decodes(6, 18)]
-    return made(words(19), 6, plan, {0: [2, 5]}, seed=3)
-
-
-UNEQUAL: dict[str, Callable[[], Trace]] = {
-    make.__name__: make for make in (layers, heads, window, drafts, chunks)
-}
+UNEQUAL: dict[str, Callable[[], Trace]] = {"layers": layers, "heads": heads}
 SIZES: dict[str, Callable[[], Trace]] = {
     f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)
 }
-# Every event of these is walked, by the modules in node and by the page.
+# Every pass of these is walked, by the modules in node and by the page.
 WALKED: dict[str, Callable[[], Trace]] = {
     "toy": record_toy,
     "two": lambda: record_toy(n_layers=2),
     "long run": lambda: record_toy(ban_eos=True),
     **UNEQUAL,
     **SIZES,
-    "drop": lambda: with_event(DROP, 3),
     "fewer": lambda: with_fewer_passes(),
 }
-Look = tuple[str, int, int]  # a run's name, and indices of an event and a layer
+Look = tuple[str, int, int]  # a run's name, and indices of a pass and a layer
 
 
 def every_look(trace: Trace) -> list[Look]:
@@ -228,22 +192,15 @@ def every_look(trace: Trace) -> list[Look]:
     looks = [
         (run.name, index, layer)
         for run in trace.runs
-        for index in range(len(run.events))
+        for index in range(len(run.passes))
         for layer in sorted({layer for layer, _ in trace.recorded})
     ]
     is_long = len(trace.sequences[0].tokens) > 100
-    return [look for look in looks if look[1] in (0, len(trace.run(look[0]).events) - 1) or not is_long]
-
-
-def with_event(event: Drop, index: int, name: str = "cached", trace: Trace | None = None) -> Trace:
-    """A toy's trace with one event more in one of its runs."""
-    trace = deepcopy(trace or record_toy())
-    trace.run(name).events.insert(index, event)
-    return trace
+    return [look for look in looks if look[1] in (0, len(trace.run(look[0]).passes) - 1) or not is_long]
 
 
 def with_fewer_passes(missing: int = 2) -> Trace:
     """A long run whose replay without a cache stops earlier."""
     trace = record_toy(ban_eos=True, max_new=5)
-    del trace.run("uncached").events[-missing:]
+    del trace.run("uncached").passes[-missing:]
     return trace

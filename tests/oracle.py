@@ -10,44 +10,35 @@ from typing import Any
 import numpy as np
 
 from helpers.recording.recorder import AGAIN
-from helpers.trace import Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace import Part, Pass, Run, Trace, spread, weight_key
 from helpers.trace.record import FULL
 
 
 def check(trace: Trace) -> None:
     """Assert that every field of a trace fits the others."""
-    for sequence in trace.sequences:
-        positions = [token.position for token in sequence.tokens if token.origin != "draft"]
-        assert positions == sorted(set(positions))
-        origins = [token.origin for token in sequence.tokens]
-        assert all(o == "prompt" for o in origins[: sequence.prompt])
-        assert "prompt" not in origins[sequence.prompt :]
+    [sequence] = trace.sequences
+    positions = [token.position for token in sequence.tokens]
+    assert positions == sorted(set(positions))
+    origins = [token.origin for token in sequence.tokens]
+    assert origins == ["prompt"] * sequence.prompt + ["generated"] * (len(origins) - sequence.prompt)
     for run in trace.runs:
         _check_run(trace, run)
 
 
 def _check_run(trace: Trace, run: Run) -> None:
-    rows: dict[int, list[int]] = {n: [] for n in range(len(trace.sequences))}  # in the cache
-    ran: dict[int, set[int]] = {n: set() for n in rows}
-    chosen = {n: set(range(sequence.prompt)) for n, sequence in enumerate(trace.sequences)}
-    for event in run.events:
-        if isinstance(event, Drop):
-            gone = spread(event.rows)
-            assert set(gone) <= set(rows[event.sequence])
-            rows[event.sequence] = [token for token in rows[event.sequence] if token not in gone]
-        if not isinstance(event, Pass):
-            continue
-        for part in event.parts:
-            n = part.sequence
-            _check_rows(run, event, part, rows[n], ran[n])
-            _check_weights(trace, part)
-            drafts = {t for t in part.queries if trace.sequences[n].tokens[t].origin == "draft"}
-            assert set(part.queries) <= chosen[n] | drafts
-            _check_outputs(trace, event, part)
-            chosen[n] |= {out.chosen for out in part.out}
-            rows[n] += spread(part.written)
-            ran[n] |= set(part.queries) if event.phase != "training" else set()
-        _check_counts(trace, event)
+    rows: list[int] = []  # in the cache
+    ran: set[int] = set()
+    chosen = set(range(trace.sequences[0].prompt))
+    for event in run.passes:
+        [part] = event.parts
+        _check_rows(run, event, part, rows, ran)
+        _check_weights(trace, part)
+        assert set(part.queries) <= chosen
+        _check_outputs(trace, part)
+        chosen |= {out.chosen for out in part.out}
+        rows += spread(part.written)
+        ran |= set(part.queries) if event.phase != "training" else set()
+        _check_counts(trace, event, part)
 
 
 def _check_rows(run: Run, event: Pass, part: Part, rows: list[int], ran: set[int]) -> None:
@@ -70,11 +61,11 @@ def _check_rows(run: Run, event: Pass, part: Part, rows: list[int], ran: set[int
 
 
 def _check_weights(trace: Trace, part: Part) -> None:
-    contents = {v.layer: np.array(v.v) for v in trace.values or [] if v.sequence == part.sequence}
+    contents = {v.layer: np.array(v.v) for v in trace.values or []}
     new = spread(part.new)
     for layer, head in trace.recorded:
         for query, visible in zip(part.queries, map(spread, part.visible), strict=True):
-            weights = trace.weights[weight_key(part.sequence, query, layer, head)] / FULL
+            weights = trace.weights[weight_key(0, query, layer, head)] / FULL
             assert len(weights) == len(visible)
             total = weights.sum()
             assert min(abs(total - 1), abs(total)) <= 0.005  # 0 where there is nothing to pick
@@ -85,8 +76,8 @@ def _check_weights(trace: Trace, part: Part) -> None:
                 assert (np.abs(weights @ v - context) <= allowed).all()
 
 
-def _check_outputs(trace: Trace, event: Pass, part: Part) -> None:
-    tokens = trace.sequences[part.sequence].tokens
+def _check_outputs(trace: Trace, part: Part) -> None:
+    tokens = trace.sequences[0].tokens
     for out in part.out:
         assert out.query in part.queries
         assert out.chosen > out.query
@@ -99,15 +90,14 @@ def _check_outputs(trace: Trace, event: Pass, part: Part) -> None:
             assert logits[[word for word, _, _ in out.top].index(tokens[out.chosen].text)] == logits.max()
 
 
-def _check_counts(trace: Trace, event: Pass) -> None:
-    new, read = zip(*((len(part.queries), len(spread(part.read))) for part in event.parts), strict=True)
-    B, T, S = len(new), max(new), max(map(sum, zip(new, read, strict=True)))
-    pairs = sum(len(spread(visible)) for part in event.parts for visible in part.visible)
-    counts = {"positions": sum(new), "kv_rows": sum(new), "rows_read": sum(read), "pairs": pairs}
-    assert event.counts == counts | {"products": B * T * S}
+def _check_counts(trace: Trace, event: Pass, part: Part) -> None:
+    T, read = len(part.queries), len(spread(part.read))
+    S, pairs = T + read, sum(len(spread(visible)) for visible in part.visible)
+    counts = {"positions": T, "kv_rows": T, "rows_read": read, "pairs": pairs, "products": T * S}
+    assert event.counts == counts
     model: Any = trace.model
     H, Hkv, D, Dv = model.n_heads, model.n_kv_heads, model.k_dim, model.v_dim
-    sizes = {"q": [B, H, T, D], "k": [B, Hkv, S, D], "v": [B, Hkv, S, Dv], "scores": [B, H, T, S]}
+    sizes = {"q": [1, H, T, D], "k": [1, Hkv, S, D], "v": [1, Hkv, S, Dv], "scores": [1, H, T, S]}
     for layer, shape in enumerate(event.shapes):
         known = {name: None if None in size else size for name, size in sizes.items()}
         assert shape == {"layer": layer, **known}

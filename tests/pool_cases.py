@@ -56,14 +56,14 @@ class Late(Scheduler):
 
     steps = 0
 
-    def schedule(self) -> Plan:
-        before, watcher, self.watcher = [*self.running], self.watcher, None
-        plan = super().schedule()
+    def schedule(self, *draft: Any) -> Plan:
+        watcher, self.watcher = self.watcher, None
+        plan = super().schedule(*draft)
         self.steps += 1
         plan = plan[:-1] if self.steps % 3 == 0 else plan
         self.watcher = watcher
         if watcher:
-            watcher.scheduled(before, plan)
+            watcher.scheduled(plan)
         return plan
 
 

@@ -70,7 +70,7 @@ def test_a_word_is_in_or_there_is_a_reason(
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
     for p in after:
-        assert not p or words.percent(p) in unescape(plain(html))
+        assert not p or words.as_percent(p) in unescape(plain(html))
     assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
 
 
@@ -234,7 +234,7 @@ def test_counts_and_ratios_in_few_digits() -> None:
     message = [reply.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
     assert message == ["66", "171,700", "1.17 million", "222 million", "1 trillion"]
     assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
-    message = [words.percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
+    message = [words.as_percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
 
 

@@ -305,7 +305,7 @@ def test_sampled_words(node: str, halved: tuple[Transformer, Tokenizer], cache: 
     sums = [np.cumsum(next_probabilities(row, 3, 100)) for row in logits]
     draws = islice(mulberry32(11), len(sentence))
     assert sentence == [np.searchsorted(row, u, side="right") for row, u in zip(sums, draws, strict=True)]
-    for token, event in zip(sentence, answer["trace"]["runs"][0]["events"], strict=True):
+    for token, event in zip(sentence, answer["trace"]["runs"][0]["passes"], strict=True):
         (out,) = event["parts"][0]["out"]
         assert out["how"] == str(sampling_of(settings))
         assert halved[1].decode([token]) in [text for text, _, _ in out["top"]]

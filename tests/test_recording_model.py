@@ -17,9 +17,8 @@ from helpers.recording.model import record_model
 from helpers.sampling import Sampling
 from helpers.stepper import Stepper
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Drop, Trace, TraceError, compare, spread
+from helpers.trace import Trace, compare
 from tests import oracle
-from tests.planted import Bug, Planted
 from tests.test_latent import tiny_latent
 from tests.tiny import tiny
 
@@ -116,6 +115,10 @@ def test_stops_at_eos_and_when_full() -> None:
         ({"recorded": [(0, -1)]}, "heads 0 to 5"),
         ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
         ({"cache": GrowingCache(tiny(n_layers=2).config)}, "made for n_layers 2, the pass has n_layers 3"),
+        (
+            {"cache": WindowCache(tiny().config, 4)},
+            "WindowCache.* came in; expected one that keeps every",
+        ),
     ],
 )
 def test_bad_input(changed: dict[str, Any], message: str) -> None:
@@ -151,31 +154,6 @@ def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
     assert lines.probabilities == pytest.approx(lines_today.probabilities, abs=2e-3)
 
 
-def drops(trace: Trace) -> list[tuple[int, list[int], str]]:
-    events = (event for run in trace.runs for event in run.events if isinstance(event, Drop))
-    return [(event.sequence, spread(event.rows), event.why) for event in events]
-
-
-@pytest.mark.parametrize(("window", "sinks"), [(1, 0), (4, 0), (4, 2)])
-def test_rows_that_leave_a_window(window: int, sinks: int) -> None:
-    cache = WindowCache(MODEL.config, window, sinks, dtype=torch.float64)
-    trace = record_model(MODEL, EIGHT, max_new=4, cache=cache)
-    oracle.check(trace)
-    assert [one.cache for one in trace.runs] == ["window", "none"]
-    assert str(compare(trace.only("cached"), trace.only("uncached"))) == "equal"
-    first = list(range(sinks, len(EIGHT) - window))
-    assert drops(trace) == [(0, first, "window"), *((0, [n - window], "window") for n in range(8, 11))]
-    seen = [spread(p.parts[0].visible[-1]) for p in trace.run("cached").steps]
-    assert seen == [[*range(sinks), *range(n - window + 1, n + 1)] for n in range(7, 11)]
-    assert "<table" in Stepper(trace).still().numbers
-
-
-def test_windows_in_some_layers_have_no_place_in_a_trace() -> None:
-    cache = WindowCache(MODEL.config, [4, None, 4], dtype=torch.float64)
-    with pytest.raises(TraceError, match="expected the same: a trace has one mask a pass"):
-        record_model(MODEL, EIGHT, cache=cache, training=False)
-
-
 def test_latent_attention_in_both_forms() -> None:
     """The same weights, though one attends with keys of every head and the other on the rows."""
     model = tiny_latent()
@@ -192,18 +170,3 @@ def test_latent_attention_in_both_forms() -> None:
 def test_texts_of_tokens() -> None:
     words = Tokenizer.of_words(["<eos>", "b"])
     assert [recording.text_of(t, i) for t, i in ((words, 1), (words, 99), (None, 1))] == ["b", "<99>", "<1>"]
-
-
-planted = Planted()
-WINDOW = test_rows_that_leave_a_window
-planted("rows kept are counted, not asked for", [WINDOW])(
-    lambda patch: patch.setattr(WindowCache, "kept", KVCache.kept)
-)
-planted("the run without a cache forgets the window", [WINDOW])(
-    lambda patch: patch.setattr(recording, "deepcopy", lambda cache: MODEL.new_cache())
-)
-
-
-@pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_a_planted_bug_is_caught(bug: Bug) -> None:
-    assert bug.missed_by() == []

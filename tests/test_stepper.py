@@ -27,18 +27,16 @@ from helpers.drawing.svg import PALETTE
 from helpers.recording.diary import load_diary
 from helpers.stepper import LEVELS, Stepper, format
 from helpers.stepper.moment import Moment
-from helpers.trace import Drop, Trace
+from helpers.trace import Trace
 from tests import oracle
 from tests.expected import expected, pass_name
 from tests.machine import ROOT
 from tests.made_traces import (
-    DROP,
     HOSTILE,
     SIZES,
     WALKED,
     every_look,
     record_toy,
-    with_event,
     with_fewer_passes,
 )
 from tests.pictures import boxes, misplaced, texts, words
@@ -100,9 +98,7 @@ def test_what_is_walked_could_have_been_recorded(name: str) -> None:
 def test_the_facts_of_every_pass_are_the_traces(name: str) -> None:
     trace = WALKED[name]()
     for run, index, layer in every_look(trace):
-        event = trace.run(run).events[index]
-        if isinstance(event, Drop):
-            continue
+        event = trace.run(run).passes[index]
         want, moment = expected(trace, run, index, layer), Moment(trace, trace.run(run), index, layer)
         size = len(want["marks"])
         assert [*moment.columns] == [*range(size)][-7:]
@@ -128,8 +124,7 @@ def test_which_passes_stand_for_a_run(run: Trace) -> None:
     both = ["Decode 1, with the cache", "Decode 1, no cache"]
     assert titles(run) == titles(run, start="decode") == ["Prefill", *both]
     assert titles(run, start="training") == ["Training", "Prefill", *both]
-    assert titles(WALKED["drafts"](), start="verify") == ["Prefill", "Verify, with the cache"]
-    assert titles(WALKED["chunks"](), start=4)[:2] == ["Prefill 1", "Decode 2, with the cache"]
+    assert titles(WALKED["long run"](), start=3)[:2] == ["Prefill", "Decode 2, with the cache"]
     assert titles(run, panels="attention") == ["Prefill", both[0]], "its reader has not met the other"
     assert titles(run.only("uncached")) == ["Prefill", "Decode 1, no cache"]
     assert titles(with_fewer_passes(4)) == ["Prefill", "Decode 1, with the cache"]
@@ -179,31 +174,21 @@ def test_a_picture_shows_its_passes(name: str) -> None:
     assert named == {SIGNS.get(mark, "again") for mark in marks if mark}
     heads = [box for box in figure.findobj(FancyBboxPatch) if box.get_height() == 24]
     run = [box for box in heads if to_hex(box.get_edgecolor()) == PALETTE["query"][0]]
-    assert len(run) == sum(len(set(moment.queries) - set(moment.drafts)) for moment in moments)
+    assert len(run) == sum(len(moment.queries) for moment in moments)
     given = [line for moment in moments if moment.part.target is None for line in moment.gives]
     strokes = [line for line in figure.findobj(Line2D) if line.get_color() == "generated"]
-    assert len(strokes) == len(given) + sum(len(moment.refused) for moment in moments), (
-        "arrows, and struck out"
-    )
+    assert len(strokes) == len(given), "arrows"
     drawers = [box for box in figure.findobj(FancyBboxPatch) if box.get_height() == 60]
     assert [box.get_linestyle() == "-" for box in drawers] == [moment.keeps for moment in moments], (
         "or dashed"
     )
     states = [moment.row(token) for moment in moments for token in moment.columns]
-    kept = states.count("written") + states.count("read") + states.count("rest")
+    kept = states.count("written") + states.count("read")
     assert len(boxes(figure, "key fill")) == kept
     assert sum(box.get_linewidth() > 2 for box in boxes(figure, "key fill")) == states.count("written")
     for kind, fill, others in (("K", "key fill", 0), ("V", "value fill", 2)):
         lines = {text.get_position()[1] for text in texts(figure) if text.get_text() == kind}
         assert len({box.get_y() + 10 for box in boxes(figure, fill)} - lines) <= others, "in the legend"
-
-
-def test_a_row_at_rest_is_filled_and_has_no_edge() -> None:
-    """As on the live board: filled is kept, an edge says that this pass wrote or read it."""
-    trace = record_toy()
-    trace.run("cached").steps[1].parts[0].read = [(1, 4)]
-    kept = boxes(Stepper(trace, panels="passes").still().figure(), "key fill")
-    assert [box.get_linewidth() for box in kept] == [2.2] * 4 + [0, 1, 1, 1, 2.2]
 
 
 def test_a_file_holds_every_pixel(run: Trace) -> None:
@@ -224,10 +209,10 @@ def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
         assert [new in words for words in output] == [n >= since for n in range(len(LEVELS))]
     looks = "even: so looks at weather 0.5, so 0.5."
     assert [looks in Stepper(run, level).still().alt for level in ("passes", "attention")] == [False, True]
-    trace = WALKED["drafts"]()
-    found = enumerate(map(format.number, trace.attention_weights(2, 0, 1)))
-    most = [f"{trace.sequences[0].tokens[n].text} {w}" for n, w in found if float(w) > 1 / 3]
-    assert f"head 2: ccc looks at {', '.join(most)}." in Stepper(trace).still().alt
+    trace = WALKED["layers"]()
+    found = enumerate(map(format.number, trace.attention_weights(3, 0, 2)))
+    most = [f"{trace.sequences[0].tokens[n].text} {w}" for n, w in found if float(w) > 1 / 4]
+    assert f"first: dddd looks at {', '.join(most)}." in Stepper(trace).still().alt
     assert 0 < len(most) < 3
     shares = ["72.3%" in Stepper(run, level).still().numbers for level in ("attention", "prediction")]
     assert shares == [False, True]
@@ -236,15 +221,11 @@ def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
 
 
 def test_what_stands_beneath_a_picture(run: Trace, hostile: Trace) -> None:
-    for trace in (run, hostile, WALKED["drafts"]()):
+    for trace in (run, hostile):
         text = Stepper(trace).still().beneath()
         assert set(re.findall(r"<(\w+)", text)) <= TAGS
         assert not re.search("[\u202a-\u202e\u2066-\u2069]|var\\(|class=", text)
     assert canvas.png(Stepper(run).still().figure()) == canvas.png(Stepper(record_toy()).still().figure())
-    trace = WALKED["drafts"]()
-    drop = next(event for event in trace.runs[0].events if isinstance(event, Drop))
-    sentence = f"<p>{html.escape(drop.say)}</p><p>Drafts accepted: 1 of 3.</p>"
-    assert sentence in Stepper(trace, start="verify").still().numbers
     chosen = Stepper(record_toy(ban_eos=True)).still().numbers
     assert "greedy, &lt;eos&gt; banned" in chosen
     assert "banned. The percentages are those before these settings." in chosen
@@ -257,19 +238,6 @@ def test_very_large_and_small_numbers(number: float) -> None:
     assert trace.values is not None
     trace.values[0].v[0] = [number]
     assert format.number(number) in words(Stepper(trace).still().figure())
-
-
-@pytest.mark.parametrize(
-    ("event", "index", "name"),
-    [(DROP, index, name) for index in (0, 2, 3) for name in ("cached", "uncached")],
-)
-def test_an_event_in_one_run_only_is_its_sentence_and_moves_no_pass(
-    run: Trace, event: Drop, index: int, name: str
-) -> None:
-    text = Stepper(with_event(event, index, name)).still().beneath()
-    sentence = f"<p>{html.escape(event.say)}</p>"
-    assert (sentence in text) == (name == "cached" and index > 0)
-    assert text.replace(sentence, "") == Stepper(run).still().beneath()
 
 
 def test_numbers_texts_and_templates_are_written_as_in_javascript() -> None:
@@ -390,9 +358,9 @@ def test_saved_page_with_texts_that_are_none(
         ({"panels": "all"}, ValueError, r"got panels='all', expected a level, one of \['passes'"),
         ({"panels": ["wieghts"]}, ValueError, r"got the panel 'wieghts', expected panels out of \['tokens'"),
         (
-            {"start": "verify"},
+            {"start": "chunk"},
             ValueError,
-            r"got start='verify', expected an index from 0 to 2, or a phase of",
+            r"got start='chunk', expected an index from 0 to 2, or a phase of",
         ),
         ({"start": 3}, ValueError, r"got start=3, expected an index from 0 to 2, or a phase of \['decode'"),
         ({"start": 1.0}, ValueError, r"got start=1\.0, expected an index from 0 to 2"),
@@ -448,7 +416,7 @@ def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outputs.LIVE in stepper.widget._dom_classes
 
 
-def test_a_run_without_events(run: Trace) -> None:
-    empty = replace(run, runs=[run.runs[0], replace(run.runs[1], events=[])])
-    with pytest.raises(ValueError, match="whose run 'uncached' has no events: record it again"):
+def test_a_run_without_passes(run: Trace) -> None:
+    empty = replace(run, runs=[run.runs[0], replace(run.runs[1], passes=[])])
+    with pytest.raises(ValueError, match="whose run 'uncached' has no passes: record it again"):
         Stepper(empty)

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
-from helpers.trace import Drop, Trace, TraceError, compare, engine, gather, record, spread
+from helpers.trace import Trace, TraceError, compare, engine, gather, record, spread
 from tests import oracle
 from tests.machine import ROOT
 from tests.made_traces import HOSTILE, UNEQUAL
@@ -36,10 +36,8 @@ WORDS = st.tuples(st.text(min_size=1) | st.sampled_from(HOSTILE), st.floats(-1e9
 
 
 def a_trace() -> Trace:
-    """A run of 7 tokens with two layers, and a drop."""
-    trace = record_toy(n_layers=2, max_new=3, ban_eos=True)
-    trace.runs[0].events += [Drop(0, [(4, 6)], "rejected", "Two rows go.")]
-    return trace
+    """A run of 7 tokens with two layers."""
+    return record_toy(n_layers=2, max_new=3, ban_eos=True)
 
 
 @given(st.lists(WORDS, min_size=1, max_size=7), SETTINGS)
@@ -83,20 +81,18 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyte
 
 def test_unknown_keys_are_ignored() -> None:
     data = json.loads(a_trace().to_json())
-    events = data["runs"][0]["events"]
-    for place in (data, data["model"], events[0], events[0]["parts"][0], events[-1]):
+    passes = data["runs"][0]["passes"]
+    for place in (data, data["model"], passes[0], passes[0]["parts"][0]):
         place["later"] = {"any": [1]}
     assert Trace.from_json(json.dumps(data)).to_json() == a_trace().to_json()
 
 
 MISSING = object()
-PART = ("runs", 0, "events", 1, "parts", 0)
+PART = ("runs", 0, "passes", 1, "parts", 0)
 DAMAGED: list[tuple[tuple[Any, ...], Any, str]] = [
-    (("version",), 1, "'watch-it-decode-trace', 1]; expected ['watch-it-decode-trace', 2]: record it again"),
+    (("version",), 1, "'watch-it-decode-trace', 1]; expected ['watch-it-decode-trace', 3]: record it again"),
     (("model",), MISSING, "trace: got no field 'model'; expected Trace: save or record it again"),
     (("sequences", 0, "tokens", 3, "origin"), MISSING, "trace.sequences[0].tokens[3]: got no field 'origin'"),
-    (("runs", 0, "events", 4, "op"), MISSING, "trace.runs[0].events[4]: got no field 'op'"),
-    (("runs", 0, "events", 4, "op"), "swap", "(op is none of ['pass', 'drop']); expected "),
     (("weights",), {}, "trace.weights: got no field 'rows'; expected dict"),
     (("weights", "rows", "0.0.0.0"), "%%", "trace.weights['0.0.0.0']: got %% (Only base64 data is allowed)"),
     (("sequences", 0, "tokens", 0, "position"), "1", "tokens[0].position: got 1 (a str); expected int"),
@@ -104,7 +100,7 @@ DAMAGED: list[tuple[tuple[Any, ...], Any, str]] = [
     ((*PART, "kept"), [4], "parts[0].kept: got [4] "),
     ((*PART, "kept"), [4, "x" * 99], f"parts[0].kept[1]: got {'x' * 80} (a str)"),
     ((*PART, "visible", 0), {}, "parts[0].visible[0]: got {} (a dict)"),
-    (PART, 3, "trace.runs[0].events[1].parts[0]: got 3"),
+    (PART, 3, "trace.runs[0].passes[1].parts[0]: got 3"),
 ]
 
 
@@ -129,7 +125,7 @@ def test_the_schema_holds_for_every_trace_that_is_shipped_and_any_other() -> Non
     texts = [path.read_text(encoding="utf-8") for path in files]
     shipped = [text for text in texts if text.startswith('{"format":"watch-it-decode')]
     assert len(shipped) == 2  # the diary and the published model
-    result = (a_trace(), UNEQUAL["drafts"]())
+    result = (a_trace(), UNEQUAL["heads"]())
     for text in (*shipped, *(trace.to_json() for trace in result)):
         SCHEMA.validate(json.loads(text))
 

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
-from helpers.trace import Drop, Trace, compare
+from helpers.trace import Trace, compare
 
 
 def long() -> Trace:
@@ -69,21 +69,14 @@ def logit(value: float) -> Change:
     return lambda trace: out(trace).top.__setitem__(2, ("delicious", value, 0.0))
 
 
-def event(place: int, new: Drop) -> Change:
-    return lambda trace: trace.run("cached").events.insert(place, new)
-
-
-EVICTED = Drop(0, [(0, 2)], "evicted", "Two rows leave.")
 TRAINING, DECODE = "cached, pass 0 (training): ", "cached, pass 3 (decode): "
 NEWEST = (
     f"{DECODE}layer 0, head newest, position 6, attention weights: [0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against"
 )
 Case = tuple[str, Change]  # what is said of the difference, "…" for any text, and the difference
 BOTH: list[Case] = [
-    (f"{DECODE}… against before pass 3: {EVICTED}", event(3, EVICTED)),
-    (f"cached, the end: nothing against before pass 5: {EVICTED}", event(5, EVICTED)),
-    ("cached, pass 4 (decode): … against the end: nothing", lambda t: t.run("cached").events.pop()),
-    (f"{DECODE}… against pass 3 (verify): ", lambda t: setattr(decode(t), "phase", "verify")),
+    ("cached, pass 4 (decode): … against the end: nothing", lambda t: t.run("cached").passes.pop()),
+    (f"{DECODE}… against pass 3 (prefill): ", lambda t: setattr(decode(t), "phase", "prefill")),
 ]
 RESULT: list[Case] = [
     (f"{TRAINING}recorded heads: [(0, 0), …(1, 3)] against [(0, 0), ", lambda t: t.recorded.pop()),
@@ -92,7 +85,6 @@ RESULT: list[Case] = [
         "uncached, pass 0 (training): targets: [1, 2, 3, 4] against nothing",
         lambda t: setattr(t.run("uncached").passes[0].parts[0], "target", None),
     ),
-    (f"{DECODE}sequences: 1 against 2", lambda t: decode(t).parts.append(decode(t).parts[0])),
     (f"{DECODE}new tokens: [(5, 6)] against [(4, 5)]", part(new=[(4, 5)])),
     (f"{DECODE}position 6, visible tokens: [(0, 6)] against [(1, 6)]", part(visible=[[(1, 6)]])),
     (f"{NEWEST} [0.0, 0.0, 0.0, 0.0, 0.0, 0.9]", weight("0.5.0.1", [0, 0, 0, 0, 0, 0.9])),
@@ -164,13 +156,6 @@ def test_contexts_that_were_not_recorded_are_not_compared() -> None:
     assert compare(b, a)
     logit(9.0)(b)
     assert not compare(a, b)
-
-
-def test_drops_are_no_difference_from_a_run_without_a_cache() -> None:
-    trace = long()
-    event(5, EVICTED)(trace)
-    assert compare(trace.only("cached"), trace.only("uncached"))
-    assert compare(trace.only("uncached"), trace.only("cached"))
 
 
 def test_what_cannot_be_compared() -> None:

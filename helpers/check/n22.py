@@ -10,7 +10,7 @@ from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.museum import EXHIBITS, Ask, Exhibit
+from helpers.museum import EXHIBITS, Exhibit, Prompt
 
 # Texts that the notebook does not show.
 HIDDEN = (
@@ -36,7 +36,7 @@ def cause(exhibit: Exhibit, guess: str | None) -> Guess:
 
 def served(answer: Callable[..., Any], name: str, text: str) -> str:
     """Return what an exhibit says when it is repaired by a reader's function."""
-    return EXHIBITS[name].answer(Ask(text), shipped=True, repair=answer).words
+    return EXHIBITS[name].answer(Prompt(text), shipped=True, repair=answer).words
 
 
 def mask(T: int, length: int, pads: int, offset: bool = True) -> Tensor:
@@ -55,8 +55,8 @@ visible = Exercise(
     todo="let visible return a tensor of bools, (T, length + T).",
     cases=[
         *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
-        Case(("corner", HIDDEN[0]), "the repaired room 3, asked what you have not seen,"),
-        Case(("padding", HIDDEN[1]), "the repaired room 4, asked what you have not seen,"),
+        Case(("mask_is_aligned_top_left", HIDDEN[0]), "the repaired room 3, asked what you have not seen,"),
+        Case(("padding_is_seen_in_decode", HIDDEN[1]), "the repaired room 4, asked what you have not seen,"),
     ],
     right=mask,
     run=made,
@@ -89,8 +89,13 @@ next_position = Exercise(
         Case(([[3, 4, 5], [3, 4, 5]],)),
         Case(([[0, 1, 7, 8, 9], [0, 1, 7, 8, 9]],)),
         Case(([[], []],), trap="an empty cache keeps no row: the first token stands at 0."),
-        Case(("shift", HIDDEN[0]), "the repaired room 5, asked what you have not seen,"),
-        Case(("slides", HIDDEN[1]), "the repaired room 6, asked what you have not seen,"),
+        Case(
+            ("rows_kept_taken_for_position", HIDDEN[0]), "the repaired room 5, asked what you have not seen,"
+        ),
+        Case(
+            ("length_asked_of_the_window_layer", HIDDEN[1]),
+            "the repaired room 6, asked what you have not seen,",
+        ),
     ],
     right=newest,
     run=made,
@@ -110,7 +115,8 @@ next_position = Exercise(
 
 def which(text: str) -> str:
     """Say which of two exhibits goes wrong on a text."""
-    wrong = [name for name in ("padding", "shift") if EXHIBITS[name].parts(Ask(text)) != "equal"]
+    rooms = [EXHIBITS[name] for name in ("padding_is_seen_in_decode", "rows_kept_taken_for_position")]
+    wrong = [room for room in rooms if room.first_difference(Prompt(text)) != "equal"]
     return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]
 
 

@@ -16,7 +16,7 @@ DRAWS = 20
 SEED = 0
 
 
-def percent(p: float) -> str:
+def as_percent(p: float) -> str:
     """Write a probability: 72.3%; what is not quite 0 or 1 as <0.1% or >99.9%."""
     if 0 < p < 0.0005:
         return "<0.1%"
@@ -99,9 +99,10 @@ class NextWord(Explorer):
         before, after = softmax(self.logits), self.after(**settings)
         top, n_in = int(after.argmax()), int((after > 0).sum())
         first = f"<b>{escape(self.words[top])}</b>"
-        moved = f"{first} goes from {escape(percent(before[top]))} to {escape(percent(after[top]))}"
+        p, q = (escape(as_percent(shares[top])) for shares in (before, after))
+        moved = f"{first} goes from {p} to {q}"
         if np.allclose(before, after):
-            moved = f"the probabilities are the model's own, {first} first with {escape(percent(after[top]))}"
+            moved = f"the probabilities are the model's own, {first} first with {q}"
         return f"{n_in} of {len(after)} words can be drawn; {moved}."
 
     def _draws(self, after: np.ndarray) -> str:
@@ -119,6 +120,6 @@ def _word_row(word: str, before: float, after: float, why: str | None, settings:
         "top-p": f"larger ones reach top-p {settings.get('top_p') or 0:g}",
         "temperature": "rounds to 0 at this temperature",
     }
-    number = escape(f"{percent(before)} → {'out' if why else percent(after)}")
+    number = escape(f"{as_percent(before)} → {'out' if why else as_percent(after)}")
     bars = (before, "before"), (after, "after")
     return Line(escape(word), bars, number, "word", note=message[why] if why else "")

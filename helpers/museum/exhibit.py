@@ -1,14 +1,12 @@
-"""What an exhibit is: a thread, what users saw, a bug, two prompts, three causes of which one is right."""
+"""What an exhibit is: a report, what users saw, a bug, two prompts, three causes of which one is right."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +15,11 @@ from torch import Tensor, nn
 from helpers.model import shipped
 from helpers.model.adapter import with_adapter
 from helpers.model.transformer import Transformer
-from helpers.museum.desk import Ask, Desk, Repair
+from helpers.museum.runner import Prompt, Repair, Runner
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare
 
-Serve = Callable[[Desk, Ask, bool], None]
-ROOMS = json.loads((Path(__file__).parent / "rooms.json").read_text(encoding="utf-8"))
+Serve = Callable[[Runner, Prompt, bool], None]
 EXHIBITS: dict[str, Exhibit] = {}
 TOLERANCE = 1e-3  # of a context, as a share of the largest
 COARSE = 0.05  # the same where numbers are rounded to bfloat16
@@ -126,13 +123,13 @@ class Exhibit:
     """A bug that a real project shipped, planted in our decoder.
 
     Attributes:
-        name: by which it is opened.
+        name: the bug.
         reported: the thread.
         users: what users saw.
         causes: three, of which the one at `cause` is right.
-        shows: what to ask so that other words come.
-        hides: what to ask so that the words are the right ones.
-        serve: answers at a desk, as shipped or as repaired.
+        shows: a prompt with which other words come.
+        hides: a prompt with which the words are the right ones.
+        serve: answers a prompt, as shipped or as repaired.
         model: who answers; see `model_of`.
         n: tokens of a reply.
     """
@@ -142,65 +139,74 @@ class Exhibit:
     users: str
     causes: tuple[str, str, str]
     cause: int
-    shows: Ask
-    hides: Ask
+    shows: Prompt
+    hides: Prompt
     serve: Serve
     model: str = "diary"
     n: int = 8
 
-    def answer(self, ask: Ask, shipped: bool, told: Sequence[int] = (), repair: Repair = None) -> Desk:
-        """Return the desk that has answered; `told` as in `Desk`, `repair` a reader's function."""
-        desk = Desk(*model_of(self.model), self.n, told, repair)
-        self.serve(desk, ask, shipped)
-        return desk
+    @property
+    def address(self) -> str:
+        """Where the thread stands."""
+        repository, number = self.reported.replace(" PR", "").split(" #")
+        kind = "pull" if " PR " in self.reported else "issues"
+        return f"https://github.com/{repository}/{kind}/{number}"
+
+    def answer(
+        self, prompt: Prompt, shipped: bool, forced: Sequence[int] = (), repair: Repair = None
+    ) -> Runner:
+        """Return the runner that has answered; `forced` as in `Runner`, `repair` a reader's function."""
+        runner = Runner(*model_of(self.model), self.n, forced, repair)
+        self.serve(runner, prompt, shipped)
+        return runner
 
     @cache  # noqa: B019
-    def pair(self, ask: Ask) -> tuple[Desk, Desk]:
+    def pair(self, prompt: Prompt) -> tuple[Runner, Runner]:
         """Return the repaired answer, and the shipped one made to say the same words."""
-        repaired = self.answer(ask, shipped=False)
-        return repaired, self.answer(ask, shipped=True, told=repaired.said)
+        repaired = self.answer(prompt, shipped=False)
+        return repaired, self.answer(prompt, shipped=True, forced=repaired.output_ids)
 
-    def fingerprint(self, ask: Ask | None = None) -> Fingerprint:
-        """Return where the two differ, asked `shows` or something else."""
-        repaired, shipped = self.pair(ask or self.shows)
+    def fingerprint(self, prompt: Prompt | None = None) -> Fingerprint:
+        """Return where the two differ, with `shows` or another prompt."""
+        repaired, shipped = self.pair(prompt or self.shows)
         return fingerprint(repaired.trace, shipped.trace, COARSE if self.model == "bfloat16" else TOLERANCE)
 
-    def parts(self, ask: Ask | None = None) -> str:
+    def first_difference(self, prompt: Prompt | None = None) -> str:
         """Return the first difference of the two traces, as `compare` words it, or "equal"."""
-        repaired, shipped = self.pair(ask or self.shows)
+        repaired, shipped = self.pair(prompt or self.shows)
         return str(compare(repaired.trace, shipped.trace)).removeprefix("reply, ").split(": [")[0]
 
     def question(self) -> Card:
         """Return what users saw and the three causes, without the words and where the traces part."""
-        causes = zip("abc", self.causes, strict=True)
-        return Card([line for line in [("users saw", self.users), *causes] if line[1]])
+        lines = [("users saw", self.users), *zip("abc", self.causes, strict=True)]
+        return Card([line for line in lines if line[1]])
 
     def counted(self, text: str) -> str:
         """Return a text and how many tokens it has; nothing for no text."""
         return text and f"{text} ({len(model_of(self.model)[1].encode(text))} tokens)"
 
     def harmless(self) -> str:
-        """Return what to ask so that the words are right, and whether the two runs are equal then."""
+        """Return with which prompt the words are right, and whether the two runs are equal then."""
         text, before = self.hides[:2]
         asked = self.counted(text) if text != self.shows.text else "the same text"
         if text == self.shows.text:
             asked += f", after: {self.counted(before)}" if before else ", alone"
-        equal = self.parts(self.hides) == "equal"
+        equal = self.first_difference(self.hides) == "equal"
         return asked + (": equal" if equal else ": they differ, by too little for other words")
 
     def card(self) -> Card:
         """Return what a visitor sees."""
         right, wrong = (self.answer(self.shows, shipped).words for shipped in (False, True))
-        message = {
-            "asked": self.counted(self.shows.text),
-            self.shows.when: self.counted(self.shows.before),
-            "repaired": f"… {right}",
-            "shipped": f"… {wrong}",
-            "they part": self.parts(),
-            "not here": self.reported and self.harmless(),
-        }
+        lines = [
+            ("asked", self.counted(self.shows.text)),
+            (self.shows.when, self.counted(self.shows.before)),
+            ("repaired", f"… {right}"),
+            ("shipped", f"… {wrong}"),
+            ("they part", self.first_difference()),
+            ("not here", self.reported and self.harmless()),
+        ]
         *users, a, b, c = self.question().lines
-        return Card([*users, *((label, text) for label, text in message.items() if text), a, b, c])
+        return Card([*users, *(line for line in lines if line[1]), a, b, c])
 
     def __repr__(self) -> str:
         return repr(self.card())
@@ -209,13 +215,11 @@ class Exhibit:
         return self.card()._repr_html_()
 
 
-def exhibit(name: str, model: str = "diary") -> Callable[[Serve], Serve]:
-    """Keep a function that serves with a bug as an exhibit; `rooms.json` has what is told of it."""
+def exhibit(**card: Any) -> Callable[[Serve], Serve]:
+    """Keep a function that serves with a bug as an exhibit of its name; `card` as in `Exhibit`."""
 
     def keep(serve: Serve) -> Serve:
-        message = ROOMS[name]
-        asks = {kind: Ask(*message[kind]) for kind in ("shows", "hides")}
-        EXHIBITS[name] = Exhibit(**message | asks, name=name, serve=serve, model=model)
+        EXHIBITS[serve.__name__] = Exhibit(serve.__name__, serve=serve, **card)
         return serve
 
     return keep

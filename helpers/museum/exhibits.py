@@ -1,4 +1,4 @@
-"""The exhibits: each a function that serves a text, as it was shipped or as it was repaired."""
+"""The exhibits: a report, its three causes, and a function that serves a prompt as shipped or repaired."""
 
 from __future__ import annotations
 
@@ -13,10 +13,25 @@ from torch import Tensor
 from helpers.model.cache import GrowingCache, KVCache, PagedCache, StateCache, StaticCache, WindowCache
 from helpers.model.cache.paged import PagePool
 from helpers.model.generate import run
-from helpers.museum.desk import Ask, Desk
 from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
+from helpers.museum.runner import Prompt, Runner
 
 CHUNK, WIDTH, PAGE, ROOM = 16, 64, 8, 512  # tokens of a chunk, of a padded prompt, of a page, of a buffer
+
+SHORT = "Today weather is so"
+MIA = f"Mia writes from Oslo . Monday is sunny in Oslo . {SHORT}"
+CARLA = (
+    "This is the diary of Carla from Seoul . Carla saw a fox in the station . Carla waited for the fog in "
+    "Seoul . Carla swam in the river . The soup is so delicious . Signed"
+)
+JONAS = (
+    "Jonas writes from Istanbul . Monday is foggy in Istanbul . The afternoon in Istanbul was stormy . Jonas "
+    "likes the soup in Istanbul . Jonas swam in the river . There was fog over the sea . Signed"
+)
+ROME = (
+    "Jonas writes from Rome . Wednesday is snowy in Rome . Jonas swam in the lake . Jonas saw a bird in the "
+    "harbor . The soup is so delicious . Signed"
+)
 
 
 def plant(cache: KVCache, **methods: Callable[..., Any]) -> None:
@@ -28,23 +43,37 @@ def turned_at(cache: KVCache, where: Callable[[int], Tensor]) -> None:
     """Let keys and queries be turned by other positions; what the cache keeps and shows stays right."""
     right = cache.positions
 
-    def truly(call: Callable[..., Any], *given: Any) -> Any:
+    def rightly(call: Callable[..., Any], *args: Any) -> Any:
         plant(cache, positions=right)
-        answer = call(*given)
+        result = call(*args)
         plant(cache, positions=where)
-        return answer
+        return result
 
-    plant(cache, positions=where, mask=partial(truly, cache.mask), advance=partial(truly, cache.advance))
+    plant(cache, positions=where, mask=partial(rightly, cache.mask), advance=partial(rightly, cache.advance))
 
 
-def prefilled(desk: Desk, text: str, cache: KVCache) -> None:
+def prefilled(runner: Runner, text: str, cache: KVCache) -> None:
     """Run a text that nobody watches."""
-    run(desk.model, torch.tensor([desk.ids(text)]), cache)
+    run(runner.model, torch.tensor([runner.ids(text)]), cache)
 
 
-@exhibit("capacity")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = StaticCache(desk.model.config, max_len=ROOM)
+@exhibit(
+    reported="huggingface/transformers PR #30414",
+    users="gibberish, the sooner the more tokens were allowed for the reply",
+    causes=(
+        "the prompt was cut off at its end",
+        "rows that nobody has written are looked at",
+        "rows were written in the wrong order",
+    ),
+    cause=1,
+    shows=Prompt(
+        "Emma writes from Cairo . Emma likes the bread in Cairo . Emma saw a bird in the library "
+        ". Emma waited for the thunder in Cairo . Sunday was rainy . Signed"
+    ),
+    hides=Prompt(JONAS),
+)
+def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = StaticCache(runner.model.config, max_len=ROOM)
     append, mask = cache.append, cache.mask
     if shipped:
         plant(
@@ -52,36 +81,71 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
             append=lambda layer, *new: (append(layer, *new), (cache.k[layer], cache.v[layer]))[1],
             mask=lambda T, layer=0: F.pad(mask(T), (0, ROOM - cache.length - T), value=True),
         )
-    desk.reply(desk.ids(ask.text), cache)
+    runner.reply(runner.ids(prompt.text), cache)
 
 
-@exhibit("reset")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = StaticCache(desk.model.config)
-    if ask.before:
-        prefilled(desk, ask.before, cache)
+@exhibit(
+    reported="huggingface/transformers PR #48809",
+    users="a cache that served one prompt, was reset, and answers a second prompt wrongly",
+    causes=(
+        "the rows were set to zero and the length was kept",
+        "the positions go on from those of the first prompt",
+        "the rows of the reply are not stored",
+    ),
+    cause=0,
+    shows=Prompt(MIA, CARLA),
+    hides=Prompt(MIA),
+)
+def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = StaticCache(runner.model.config)
+    if prompt.before:
+        prefilled(runner, prompt.before, cache)
         cache.k.zero_()
         cache.v.zero_()
         if not shipped:
             cache.reset()
-    desk.reply(desk.ids(ask.text), cache)
+    runner.reply(runner.ids(prompt.text), cache)
 
 
-@exhibit("corner")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = GrowingCache(desk.model.config)
+@exhibit(
+    reported="hyprstream/hyprstream PR #1521",
+    users="an answer as if most of the prompt were not there",
+    causes=(
+        "the second chunk is turned by the positions of the first",
+        "the second chunk's rows replace the first chunk's",
+        "a token of the second chunk sees the oldest rows, not all before it",
+    ),
+    cause=2,
+    shows=Prompt(JONAS),
+    hides=Prompt(SHORT),
+)
+def mask_is_aligned_top_left(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = GrowingCache(runner.model.config)
     mask = cache.mask
     if shipped:
         square = torch.ones(ROOM, ROOM, dtype=torch.bool).tril()
         plant(cache, mask=lambda T, layer=0: square[:T, : cache.length + T] if T > 1 else mask(T))
-    if repair := desk.repair:
+    if repair := runner.repair:
         plant(cache, mask=lambda T, layer=0: repair(T, cache.length, 0))
-    desk.reply(desk.ids(ask.text), cache, CHUNK)
+    runner.reply(runner.ids(prompt.text), cache, CHUNK)
 
 
-@exhibit("padding")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache, ids = GrowingCache(desk.model.config), desk.ids(ask.text)
+@exhibit(
+    reported="TransformerLensOrg/TransformerLens PR #1617",
+    users="the first token came out right, and every later one drifted",
+    causes=(
+        "the reply is turned by positions from 0",
+        "the padding is hidden in prefill and seen in the steps",
+        "the newest row is not stored",
+    ),
+    cause=1,
+    shows=Prompt(ROME),
+    hides=Prompt(
+        f"{MIA} nice . {CARLA} by Carla from Seoul . Mia writes from Oslo . Mia swam in the lake . {SHORT}"
+    ),
+)
+def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache, ids = GrowingCache(runner.model.config), runner.ids(prompt.text)
     pads, mask = max(0, WIDTH - len(ids)), cache.mask
 
     def hidden(T: int, layer: int = 0) -> Tensor:
@@ -89,96 +153,186 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
         return seen if T == 1 and shipped else seen & (torch.arange(seen.shape[1]) >= pads)
 
     plant(cache, mask=hidden)
-    if repair := desk.repair:
+    if repair := runner.repair:
         plant(cache, mask=lambda T, layer=0: repair(T, cache.length, pads))
-    desk.reply([*desk.model.config.eos_ids] * pads + ids, cache)
+    runner.reply([*runner.model.config.eos_ids] * pads + ids, cache)
 
 
-def in_window(desk: Desk, ask: Ask, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
-    """Serve with a window, the next position told by `wrong` or by the reader."""
-    repair = desk.repair
-    message = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
-    if message:
-        turned_at(cache, lambda T: message() + torch.arange(T))
-    desk.reply(desk.ids(ask.text), cache)
+def in_window(runner: Runner, prompt: Prompt, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
+    """Serve with a window, the next position given by `wrong` or by the reader."""
+    repair = runner.repair
+    next_position = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
+    if next_position:
+        turned_at(cache, lambda T: next_position() + torch.arange(T))
+    runner.reply(runner.ids(prompt.text), cache)
 
 
-@exhibit("shift")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = WindowCache(desk.model.config, 20, 4, dtype=desk.model.embed_tokens.weight.dtype)
-    in_window(desk, ask, cache, (lambda: cache.n_kept) if shipped else None)
+@exhibit(
+    reported="rajveer43/VeloxQuant-MLX #389",
+    users="right until the cache let go of its first row, worse with each further one",
+    causes=(
+        "one row too many is let go",
+        "keys are stored before they are turned",
+        "the number of rows kept is taken for the position",
+    ),
+    cause=2,
+    shows=Prompt(CARLA),
+    hides=Prompt(SHORT),
+)
+def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = WindowCache(runner.model.config, 20, 4, dtype=runner.model.embed_tokens.weight.dtype)
+    in_window(runner, prompt, cache, (lambda: cache.n_kept) if shipped else None)
 
 
-@exhibit("slides")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = WindowCache(desk.model.config, [28, None, None, None])
-    in_window(desk, ask, cache, (lambda: cache.rows_of(0)) if shipped else None)
+@exhibit(
+    reported="huggingface/transformers PR #38156",
+    users="incoherent text as soon as the text is longer than the window",
+    causes=(
+        "the layers that see all rows are cut to the window, too",
+        "the length is asked of layer 0, which keeps a window",
+        "the prompt is cut to the newest 28 tokens",
+    ),
+    cause=1,
+    shows=Prompt(CARLA),
+    hides=Prompt(SHORT),
+)
+def length_asked_of_the_window_layer(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = WindowCache(runner.model.config, [28, None, None, None])
+    in_window(runner, prompt, cache, (lambda: cache.rows_of(0)) if shipped else None)
 
 
-@exhibit("persona", model="adapter")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    ids, cache = desk.ids(ask.text), StaticCache(desk.model.config)
-    pairs = zip(ids[:-1], desk.ids(ask.before), strict=False)
+@exhibit(
+    model="adapter",
+    reported="ggml-org/llama.cpp #26207",
+    users="a little of another persona in the answer, and nothing in the log",
+    causes=(
+        "rows made without the adapter are used again",
+        "the adapter was not loaded",
+        "the rows that were found belong to other words",
+    ),
+    cause=0,
+    shows=Prompt(MIA, MIA),
+    hides=Prompt(MIA, CARLA),
+)
+def rows_reused_without_the_adapter(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    ids, cache = runner.ids(prompt.text), StaticCache(runner.model.config)
+    pairs = zip(ids[:-1], runner.ids(prompt.before), strict=False)
     found = [*(a == b for a, b in pairs), False].index(False)
     if found:
-        run(model_of("diary")[0] if shipped else desk.model, torch.tensor([ids[:found]]), cache)
-    desk.reply(ids, cache, ran=found)
+        run(model_of("diary")[0] if shipped else runner.model, torch.tensor([ids[:found]]), cache)
+    runner.reply(ids, cache, n_cached=found)
 
 
-@exhibit("freed")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    config, ids = desk.model.config, desk.ids(ask.text)
+@exhibit(
+    reported="sgl-project/sglang PR #31486",
+    users="wrong output after a hit in the prefix cache",
+    causes=(
+        "the sampler mixes up the two requests",
+        "a page is given away while its rows are still offered",
+        "the rows that were found belong to other words",
+    ),
+    cause=1,
+    shows=Prompt(
+        CARLA,
+        "This is the diary of Jonas from Lima . Jonas waited for the thunder in Lima . Jonas walked to "
+        "the sea .",
+        "from pass 3",
+    ),
+    hides=Prompt(CARLA),
+)
+def page_given_away_while_offered(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    config, ids = runner.model.config, runner.ids(prompt.text)
     pool, found = PagePool(config, 12, PAGE), (len(ids) - 1) // PAGE * PAGE
     cache = PagedCache(config, pool=pool, tables=[[*range(8)]])
-    run(desk.model, torch.tensor([ids[:found]]), cache)  # somebody asked the same before, and left
+    run(runner.model, torch.tensor([ids[:found]]), cache)  # somebody asked the same before, and left
 
-    def another(output: int) -> None:
-        if ask.before and output == 3:  # now the other one comes and is given pages
+    def another_comes(n: int) -> None:
+        if prompt.before and n == 3:  # now the other one comes and is given pages
             tables = [[0, 8, 9] if shipped else [8, 9, 10]]
-            prefilled(desk, ask.before, PagedCache(config, pool=pool, tables=tables))
+            prefilled(runner, prompt.before, PagedCache(config, pool=pool, tables=tables))
 
-    desk.between = another
-    desk.reply(ids, cache, ran=found)
+    runner.before_step = another_comes
+    runner.reply(ids, cache, n_cached=found)
 
 
-@exhibit("chunk", model="hybrid")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = StateCache(desk.model.config)
+@exhibit(
+    model="hybrid",
+    reported="huggingface/transformers PR #45513",
+    users="wrong only where several tokens at once came in behind earlier ones",
+    causes=(
+        "several tokens at once begin with an empty state",
+        "the chunks come in the wrong order",
+        "the state fades too fast",
+    ),
+    cause=0,
+    shows=Prompt(
+        "This is the diary of Nora from Berlin . Nora swam in the river . Nora likes the pie in "
+        "Berlin . Nora walked to the library in Berlin . A bird slept in the market ."
+    ),
+    hides=Prompt(SHORT),
+)
+def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = StateCache(runner.model.config)
     positions, state = cache.positions, cache.state
-    ran: list[int] = []  # tokens of each pass
+    lengths: list[int] = []  # tokens of each pass
 
-    def stand(T: int) -> Tensor:
-        ran.append(T)
+    def counted(T: int) -> Tensor:
+        lengths.append(T)
         return positions(T)
 
-    plant(
-        cache,
-        positions=stand,
-        state=lambda layer: cache.zeros() if shipped and ran[-1] > 1 else state(layer),
-    )
-    desk.reply(desk.ids(ask.text), cache, CHUNK)
+    if shipped:
+        plant(
+            cache,
+            positions=counted,
+            state=lambda layer: cache.zeros() if lengths[-1] > 1 else state(layer),
+        )
+    runner.reply(runner.ids(prompt.text), cache, CHUNK)
 
 
-@exhibit("rewind", model="hybrid")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = StateCache(desk.model.config)
+@exhibit(
+    model="hybrid",
+    reported="huggingface/transformers #49036",
+    users="with drafts other words than without, though drafts should change none",
+    causes=(
+        "refused drafts are said all the same",
+        "the rows are taken back and the state is not",
+        "one row too many is taken back",
+    ),
+    cause=1,
+    shows=Prompt(MIA, "cold . Signed by Ines from Paris .", "refused draft"),
+    hides=Prompt(MIA),
+)
+def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = StateCache(runner.model.config)
 
-    def draft(output: int) -> None:
+    def draft(n: int) -> None:
         before = cache.snapshot()
-        if output == 1 and ask.before:
-            prefilled(desk, ask.before, cache)  # and it is refused
+        if n == 1 and prompt.before:
+            prefilled(runner, prompt.before, cache)  # and it is refused
         if shipped:
             cache.length = before.length
         else:
             cache.restore(before)
 
-    desk.between = draft
-    desk.reply(desk.ids(ask.text), cache)
+    runner.before_step = draft
+    runner.reply(runner.ids(prompt.text), cache)
 
 
-@exhibit("uncached", model="sharing")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    cache = GrowingCache(desk.model.config)
+@exhibit(
+    model="sharing",
+    reported="ml-explore/mlx-lm #1674",
+    users="training and scoring differ from the replies of the same model",
+    causes=(
+        "the cached run reads stale rows",
+        "the difference is rounding",
+        "without a cache a layer does not share rows as it was trained to",
+    ),
+    cause=2,
+    shows=Prompt(MIA),
+    hides=Prompt(CARLA),
+)
+def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = GrowingCache(runner.model.config)
     append = cache.append
 
     def shared(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,12 +340,28 @@ def _(desk: Desk, ask: Ask, shipped: bool) -> None:
         return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else rows
 
     plant(cache, append=shared)
-    desk.reply(desk.ids(ask.text), (lambda: GrowingCache(desk.model.config)) if shipped else cache)
+    runner.reply(runner.ids(prompt.text), None if shipped else cache)
 
 
-@exhibit("rounding", model="bfloat16")
-def _(desk: Desk, ask: Ask, shipped: bool) -> None:
-    for part in desk.model.modules():
+@exhibit(
+    model="bfloat16",
+    reported="vllm-project/vllm #39146",
+    users="other words at temperature 0 beside other requests, filed as corrupted blocks",
+    causes=(
+        "nothing is wrong: sums in another order",
+        "a block of rows is overwritten",
+        "two requests share a block",
+    ),
+    cause=0,
+    shows=Prompt(
+        "David writes from Dakar . David swam in the lake . The evening in Dakar was snowy . "
+        "David likes the cake in Dakar . David saw a cat in the garden . We ate rice in the "
+        "harbor ."
+    ),
+    hides=Prompt(ROME),
+)
+def sums_in_another_order(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    for part in runner.model.modules():
         if isinstance(part, Rounded):
             part.pieces = 2 if shipped else 1
-    desk.reply(desk.ids(ask.text), desk.model.new_cache())
+    runner.reply(runner.ids(prompt.text), runner.model.new_cache())

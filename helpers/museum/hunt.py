@@ -9,9 +9,9 @@ from torch import Tensor
 from helpers import corpus
 from helpers.model.cache import GrowingCache
 from helpers.model.shipped import CONFIG
-from helpers.museum.desk import Ask, Desk
 from helpers.museum.exhibit import Exhibit
-from helpers.museum.exhibits import plant
+from helpers.museum.exhibits import SHORT, plant
+from helpers.museum.runner import Prompt, Runner
 
 CAUSES = (
     "the oldest row is hidden, in all layers",
@@ -25,7 +25,7 @@ def hunt(seed: int) -> Exhibit:
     rng = random.Random(seed)
     while True:
         case = drawn(rng, seed)
-        if case.answer(case.shows, shipped=True).said != case.answer(case.shows, shipped=False).said:
+        if case.answer(case.shows, shipped=True).words != case.answer(case.shows, shipped=False).words:
             return case
 
 
@@ -34,8 +34,8 @@ def drawn(rng: random.Random, seed: int) -> Exhibit:
     cause, layer, begins = rng.randrange(3), rng.randrange(CONFIG.n_layers), rng.randrange(5)
     words = corpus.diary(rng, held_out=True, quiet=4).words
 
-    def serve(desk: Desk, ask: Ask, shipped: bool) -> None:
-        cache = GrowingCache(desk.model.config)
+    def serve(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+        cache = GrowingCache(runner.model.config)
         append, mask = cache.append, cache.mask
 
         def turned(at: int, *rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,7 +50,7 @@ def drawn(rng: random.Random, seed: int) -> Exhibit:
 
         if shipped:
             plant(cache, **{"mask": blind} if cause == 0 else {"append": turned})
-        desk.reply(desk.ids(ask.text), cache)
+        runner.reply(runner.ids(prompt.text), cache)
 
-    ask = Ask(" ".join(words[: words.index("Signed")]))
-    return Exhibit(f"hunt({seed})", "", "", CAUSES, cause, ask, Ask("Today weather is so"), serve)
+    prompt = Prompt(" ".join(words[: words.index("Signed")]))
+    return Exhibit(f"hunt({seed})", "", "", CAUSES, cause, prompt, Prompt(SHORT), serve)

@@ -19,7 +19,7 @@ def numbers_carried(trace: Trace) -> list[float]:
 
 def contexts_of(trace: Trace, token: int) -> dict[str, float]:
     """The contexts of one token in layer 0, by the head's name, from the pass that first ran it."""
-    parts = (part for run in trace.runs for event in run.steps for part in event.parts)
+    parts = (event.parts[0] for run in trace.runs for event in run.steps)
     part = next(part for part in parts if token in spread(part.new))
     at = spread(part.new).index(token)
     return {name: part.contexts[f"0.{h}"][at][0] for h, name in enumerate(trace.model.head_names or [])}

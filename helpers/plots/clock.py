@@ -10,7 +10,7 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import LARGE, SMALL, counted, digits, need, text_width, told
 
 
-class Reply(Protocol):
+class TimedReply(Protocol):
     """A reply by the clock: what each word took, and the rows kept in each layer once it had come."""
 
     @property
@@ -57,7 +57,7 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
     return Picture(draw, f"Milliseconds of the pause, and of one word of the drip, by prompt. {sentence}.")
 
 
-def reply_by_the_clock(kept: Reply, again: Reply) -> Picture:
+def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
     """Draw a reply on one axis of milliseconds, with its rows kept and with all tokens processed again.
 
     Args:

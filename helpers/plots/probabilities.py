@@ -9,7 +9,7 @@ from helpers.drawing.words import SMALL, counted, listed, need, shorten, text_wi
 from helpers.trace import Trace
 
 
-def percent(p: float) -> str:
+def whole_percent(p: float) -> str:
     """Write a probability in whole percent; one that is nearly 0 as <1."""
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
@@ -34,10 +34,10 @@ def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
             if p is not None:
                 sheet.box(x, y + 12, width, 7, fill="faint", radius=1)
                 sheet.box(x, y + 12, width * p, 7, fill="generated", radius=1)
-                sheet.note(x, y + 30, percent(p), colour="ink" if p < 0.9 else "soft")
+                sheet.note(x, y + 30, whole_percent(p), colour="ink" if p < 0.9 else "soft")
             x += width + 9
 
-    each = [f"{told(word)} {percent(p)}" for word, p in zip(words[1:], given, strict=True)]
+    each = [f"{told(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
     alt = (
         f"{counted(len(given), 'word')} behind {told(words[0])}, each with the probability that it was "
         f"given before it came, in percent: {', '.join(each)}."
@@ -87,7 +87,7 @@ def targets_and_weights(
     most = [int(line.argmax()) for line in weights]
     output = [
         f"{told(words[i])} looks most at {told(words[most[i]])} ({weights[i][most[i]]:.2f}), "
-        f"target {told(words[i + 1])}, {percent(given[i])}%"
+        f"target {told(words[i + 1])}, {whole_percent(given[i])}%"
         for i in range(n)
     ]
     alt = (
@@ -114,7 +114,7 @@ def _target(sheet: Sheet, x: float, y: float, word: str, p: float, *, prefill: b
     width = 62 if sheet.narrow else 72
     sheet.box(x, y - 10, width, 20, fill=fill, edge=edge, radius=6)
     sheet.text(x + width / 2, y, shorten(word, width - 6, SMALL), at="center", size=SMALL)
-    sheet.note(x + (92 if sheet.narrow else 110), y, percent(p), at="right", colour="ink")
+    sheet.note(x + (92 if sheet.narrow else 110), y, whole_percent(p), at="right", colour="ink")
     if not sheet.narrow:
         fill, edge = used if prefill else ("none", "line")
         sheet.box(x + 124, y - 10, 72, 20, fill=fill, edge=edge, radius=6, dashed=not prefill)
@@ -145,7 +145,7 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
                 _candidate(sheet, x, y, pitch - 12, text, p, came=text == word)
 
     told_of = [
-        f"word {k}, {told(word)}: " + ", ".join(f"{told(text)} {percent(p)}" for text, _, p in out.top)
+        f"word {k}, {told(word)}: " + ", ".join(f"{told(text)} {whole_percent(p)}" for text, _, p in out.top)
         for k, (out, word) in enumerate(zip(outs, output, strict=True), 1)
     ]
     alt = (
@@ -156,7 +156,7 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
 
 
 def _candidate(sheet: Sheet, x: float, y: float, width: float, text: str, p: float, *, came: bool) -> None:
-    number = percent(p)
+    number = whole_percent(p)
     colour = "generated" if came else "ink" if p >= 0.005 else "soft"
     sheet.text(x, y, shorten(text, width - 26, SMALL, bold=came), size=SMALL, bold=came, colour=colour)
     sheet.text(x + width, y, number, at="right", size=SMALL, colour=colour, bold=came)

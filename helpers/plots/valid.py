@@ -162,9 +162,6 @@ def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) ->
         ways: their names.
     """
 
-    def percent(p: float) -> str:
-        return f"{100 * p:.1f}%"
-
     def draw(sheet: Sheet) -> None:
         y, longest = 20.0, (sheet.width - 36 - text_width("100.0%", SMALL, bold=True) - 12)
         for name, colour in zip(ways, COLOURS, strict=True):
@@ -177,8 +174,8 @@ def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) ->
             for p, colour in zip(both, COLOURS, strict=True):
                 y += 26
                 sheet.box(18, y - 10, max(longest * p, 1), 20, fill=colour, radius=2)
-                sheet.note(18 + longest * p + 8, y, percent(p), colour="ink", bold=True)
+                sheet.note(18 + longest * p + 8, y, f"{p:.1%}", colour="ink", bold=True)
             y += 22
 
-    sentence = [f"{told(text)}: {percent(a)} and {percent(b)}" for text, (a, b) in texts.items()]
+    sentence = [f"{told(text)}: {a:.1%} and {b:.1%}" for text, (a, b) in texts.items()]
     return Picture(draw, f"Probability of a text, {ways[0]} and {ways[1]}. {'; '.join(sentence)}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Sequence
-from helpers.trace import EngineTrace, Request, Share, Step
+from helpers.trace import EngineTrace, RequestTrace, Share, Step
 
 
 class StepRecorder:
@@ -28,20 +28,19 @@ class StepRecorder:
         self.scheduler = scheduler
         self.pages, self.text_of = pages, text_of
         self.requests: dict[Sequence, int] = {}
-        self.in_slots: list[Sequence] = []  # and pages in use: when the last step was over
-        self.in_use = self.owned()
         self.trace = EngineTrace(
             name, scheduler.slots, None if budget == math.inf else int(budget), pages.n_pages, pages.page_size
         )
 
     def __enter__(self) -> StepRecorder:
         self.scheduler.watcher = self
+        self.in_slots, self.in_use = [*self.scheduler.running], self.owned()  # when the last step was over
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.scheduler.watcher = None
         self.trace.requests[:] = [
-            Request(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
+            RequestTrace(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
             for one in self.requests
         ]
 
@@ -49,11 +48,11 @@ class StepRecorder:
         """Return which request it is, in the order in which they were seen."""
         return self.requests.setdefault(one, len(self.requests))
 
-    def scheduled(self, before: list[Sequence], plan: Plan) -> None:
+    def scheduled(self, plan: Plan) -> None:
         """Note who runs, in which pages, who waits, and who was preempted."""
         self.preempted = [self.number(one) for one in self.scheduler.preempted]
         n, waiting = dict(plan), [*self.scheduler.waiting]
-        stayed = [one for one in before if self.number(one) not in self.preempted]
+        stayed = [one for one in self.in_slots if self.number(one) not in self.preempted]
         self.running = {
             one: Share(
                 request=self.number(one),

@@ -31,9 +31,9 @@ class Voice:
     ends: Collection[int]
     n_top: int | None
 
-    def token(self, chosen: int, position: int, origin: str = "generated") -> Token:
+    def token(self, chosen: int, position: int) -> Token:
         """Return a token as a trace has it."""
-        return Token(self.text_of(chosen), None if self.n_top is None else chosen, position, origin)
+        return Token(self.text_of(chosen), None if self.n_top is None else chosen, position, "generated")
 
     def top(self, logits: np.ndarray, chosen: int | None) -> list[tuple[str, float, float]]:
         """Return the candidates (text, logit, probability), the chosen one among them."""
@@ -67,13 +67,13 @@ def record_run(
     tokens, replayed = sequence.tokens[: sequence.prompt], sequence.tokens[sequence.prompt :]
     recorder.begin_run(*("uncached", "none") if cache is None else ("cached", kind))
     if training:
-        recorder.open_pass("training", {0: range(len(tokens))})
+        recorder.open_pass("training", range(len(tokens)))
         run(tokens, None)
         recorder.close_pass()
     is_over, emitted = False, 0
     while not is_over:
         first = len(tokens) - 1 if emitted and cache is not None else 0
-        recorder.open_pass("decode" if emitted else "prefill", {0: range(first, len(tokens))}, cache)
+        recorder.open_pass("decode" if emitted else "prefill", range(first, len(tokens)), cache)
         logits = run(tokens[first:], cache)
         recorder.close_pass()
         chosen = None if replayed else voice.choose(logits)

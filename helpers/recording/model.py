@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
-from helpers.model.cache import KVCache
+from helpers.model.cache import KVCache, WindowCache
 from helpers.model.generate import as_tokens, check_empty, run
 from helpers.model.transformer import Transformer
 from helpers.recording.loop import Voice, record_run
@@ -45,7 +45,8 @@ def record_model(
         tokenizer: gives the ids of a text and the text of an id.
         max_new: tokens at most; it stops earlier at `<eos>` and when the cache is full.
         recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
-        cache: an empty one to run with; None makes a growing one. The run without runs a copy that it drops.
+        cache: an empty one to run with, no WindowCache; None makes a growing one. The run without runs a copy
+            that it drops.
         training: begin each run with the training reference, as pass 0.
         uncached: run without the cache too.
         n_top: candidates kept of each row of logits, the chosen one among them.
@@ -61,7 +62,9 @@ def record_model(
     tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
     cache = model.new_cache() if cache is None else cache
     check_empty(model, cache, len(tokens))
-    recorder = Recorder(describe(model, name), [tokens], recorded=recorded)
+    if isinstance(cache, WindowCache):
+        raise ValueError(f"{cache!r} came in; expected one that keeps every row: in a trace no row leaves")
+    recorder = Recorder(describe(model, name), tokens, recorded=recorded)
     run = partial(run_model, recorder, model, deepcopy(cache))
     for one in (cache, None) if uncached else (cache,):
         record_run(recorder, run, voice, one, kind_of(cache), max_new, training)

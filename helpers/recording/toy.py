@@ -46,7 +46,7 @@ def record_toy(
     cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
     prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
     model = Model("toy", n_layers, len(HEADS), 1, 2, 1, 1.0, list(HEADS), 8)
-    recorder = Recorder(model, [prompt], values=True)
+    recorder = Recorder(model, prompt, values=True)
     run = partial(run_toy, recorder, carried)
     for one in (cache, None):
         record_run(recorder, run, voice(sampling, ban_eos), one, "growing", max_new, training)

@@ -115,8 +115,9 @@ class Engine:
         request = Request(id, tokens[0].tolist(), max_new, sampling, adapter)
         sampler = Sampler(sampling, V)
         with self.all_or_nothing():
-            self.sequences[id] = one = self.scheduler.add(request)
+            one = self.scheduler.add(request)
             one.sampler, one.times = sampler, Times(time.perf_counter())
+            self.sequences[id] = one
 
     def cancel(self, id: Hashable) -> None:
         """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
@@ -129,11 +130,11 @@ class Engine:
         A request whose logits hold NaN or infinity ends with an `error`: its step does not count, so nobody
         can find what it wrote. The others go on.
         """
+        self.note_weights()
         with self.all_or_nothing():
-            self.note_weights()
-            q = {one: self.draft(one) for one in self.scheduler.running}
-            plan = self.scheduler.schedule()  # which may cut drafts
-            logits = self.run(plan)
+            plan = self.scheduler.schedule(self.draft)
+        logits = self.run(plan)  # until the end nobody counts what it writes
+        with self.all_or_nothing():
             now, newest = time.perf_counter(), dict[Sequence, int]()
             for one, n in plan:
                 if not np.isfinite(logits[one]).all():
@@ -144,36 +145,31 @@ class Engine:
                 one.steps.append(n)
                 if n < one.n_left:
                     continue  # a chunk: more of the text has to run
-                new = one.sampler.verify(Draft(one.draft_tokens, q.get(one)), logits[one])
+                new = one.sampler.verify(Draft(one.draft_tokens, one.draft_q), logits[one])
                 ends = (i for i, token in enumerate(new) if token in self.scheduler.eos_ids)
                 one.n_accepted = next(ends, len(new) - 1)  # nothing follows an end
                 newest[one] = new[one.n_accepted]
                 one.times = Times(one.times.arrived, one.times.tokens + [now] * (one.n_accepted + 1))
             self.scheduler.ran([pair for pair in plan if not pair[0].error], newest)
-            return {one.request.id: token for one, token in newest.items()}
+        return {one.request.id: token for one, token in newest.items()}
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Put everything back as it was if the block raises; pages that it took are not found any more."""
-        scheduler, pages = self.scheduler, self.scheduler.pages
+        """Put requests and pages back as they were if the block raises. No model runs in it."""
+        scheduler = self.scheduler
         ones = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]  # no others can run next
         before: list[tuple[Any, dict[str, Any]]] = [
             (part, {k: copy(v) if isinstance(v, list | dict | deque) else v for k, v in vars(part).items()})
-            for part in (self, scheduler, pages, *ones)
+            for part in (scheduler, scheduler.pages, *ones)
         ]
         draws = [one.sampler.rng.bit_generator.state for one in ones]
         try:
             yield
         except BaseException:
-            holds, tables = pages.holds, [one.table for one in ones]
             for part, values in before:
                 vars(part).update(values)
             for one, state in zip(ones, draws, strict=True):
                 one.sampler.rng.bit_generator.state = state
-            pages.found = {key: at for key, at in pages.found.items() if holds.get(at) is pages.holds[at]}
-            for one, table in [*zip(ones, tables, strict=True)][::-1]:
-                if table[: len(one.table)] != one.table:
-                    scheduler.preempt(one)  # others may have written to its pages
             raise
 
     def note_weights(self) -> None:
@@ -186,14 +182,14 @@ class Engine:
             for one in self.scheduler.waiting:
                 one.rows_of = one.request.adapter, self.version
 
-    def draft(self, one: Sequence) -> Any:
-        """Draft what may follow the newest token if that is all that has to run; return `Draft.q` of it."""
+    def draft(self, one: Sequence) -> list[int]:
+        """Return what may follow the newest token if that is all that has to run."""
         room = min(self.k, one.request.max_new - len(one.reply) - 1)  # a pass gives a token more than drafted
         if self.drafter is None or one.n_left > 1 or not room:
-            return None
+            return []
         draft = self.drafter.propose(one.tokens, room, None, one.sampler)
-        one.draft_tokens = draft.tokens
-        return draft.q
+        one.draft_q = draft.q
+        return draft.tokens
 
     def run(self, plan: Plan) -> dict[Sequence, np.ndarray]:
         """Run a plan in passes; return the logits of each sequence, (d + 1, V): the last ones, for d drafts.

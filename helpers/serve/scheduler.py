@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Protocol
 
 from helpers.arguments import check_whole
@@ -26,13 +26,14 @@ from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
 
 Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
+Draft = Callable[[Sequence], list[int]]  # tokens that may follow the newest one
 
 
 class Watcher(Protocol):
     """Looks on while a scheduler works, and changes nothing."""
 
-    def scheduled(self, before: list[Sequence], plan: Plan) -> None:
-        """Take who ran before this step, and who runs in it; the scheduler has changed already."""
+    def scheduled(self, plan: Plan) -> None:
+        """Take who runs in this step; the scheduler has changed already. A step that fails comes again."""
 
     def ran(self, chosen: Mapping[Sequence, int]) -> None:
         """Take the newest tokens: the step is over."""
@@ -51,7 +52,7 @@ class Scheduler:
     Attributes:
         waiting, running: requests in the order in which they came.
         preemptions: how often somebody had to give up pages.
-        preempted: who had to in the newest step.
+        preempted: who had to since the last step was over.
         watcher: is called with every step, once it is scheduled and once it is over; None for nobody.
     """
 
@@ -109,10 +110,12 @@ class Scheduler:
                 return self.leave(one)
         raise ValueError(f"nobody with id {id!r} waits or runs; expected the id of a request that does")
 
-    def schedule(self) -> Plan:
-        """Return who runs in the next step, and how many tokens; empty if nobody waits or runs."""
+    def schedule(self, draft: Draft = lambda one: []) -> Plan:
+        """Return who runs in the next step, and how many tokens; empty if nobody waits or runs.
+
+        A plan that is not run may be given up: scheduled again, those who run have their pages already.
+        """
         plan: Plan = []
-        before, self.preempted = [*self.running], []
         for newest in [one for one in self.running if one.n_left == 1]:
             if self.make_room(newest):
                 plan.append((newest, 1))
@@ -124,11 +127,12 @@ class Scheduler:
             plan.append((one, n))
             left -= n
         for at, (one, n) in enumerate(plan):
+            one.draft_tokens = draft(one)
             self.trim(one, left)
             plan[at] = one, n + len(one.draft_tokens)
             left -= len(one.draft_tokens)
         if self.watcher:
-            self.watcher.scheduled(before, plan)
+            self.watcher.scheduled(plan)
         return plan
 
     def trim(self, one: Sequence, most: float) -> None:
@@ -189,6 +193,7 @@ class Scheduler:
             self.leave(one)
         if self.watcher:
             self.watcher.ran(chosen)
+        self.preempted = []
         return over
 
     def has_ended(self, one: Sequence) -> bool:
@@ -212,10 +217,10 @@ class Scheduler:
 class Static(Scheduler):
     """Batches as servers had them first: those that begin together, and nobody else until all have ended."""
 
-    def schedule(self) -> Plan:
+    def schedule(self, draft: Draft = lambda one: []) -> Plan:
         """Return who runs in the next step; see `Scheduler.schedule`."""
         self.closed = bool(self.running)
-        return super().schedule()
+        return super().schedule(draft)
 
     def can_admit(self) -> bool:
         """Whether the first that waits can run: nobody ran before this step, and there is room."""

@@ -72,7 +72,8 @@ class Sequence:
         draft_tokens: tokens that may follow, and run behind the newest one in this step.
         n_accepted: how many of them the model's own choice has confirmed.
         rows_of: what rows depend on beside the tokens: the adapter, in an engine the version of its weights.
-        sampler: chooses its tokens; in an engine alone, as the three below.
+        draft_q: the probabilities that they were drawn with, as `Draft.q`; in an engine alone, as the rest.
+        sampler: chooses its tokens.
         times: when it and its tokens came, by the engine's clock.
         steps: tokens that were processed in each of its steps.
         error: why it ended without an end; None if nothing is wrong.
@@ -87,6 +88,7 @@ class Sequence:
     draft_tokens: list[int] = field(default_factory=list)
     n_accepted: int = 0
     rows_of: abc.Hashable = None
+    draft_q: Any = None
     sampler: Any = None
     times: Times = field(default_factory=Times)
     steps: list[int] = field(default_factory=list)

@@ -13,7 +13,7 @@ from helpers.drawing.words import drawable, shorten, text_width
 from helpers.stepper.format import VIEW, fill, key_text, number, visible
 from helpers.stepper.moment import Moment
 from helpers.tables import Table
-from helpers.trace import Pass, spread
+from helpers.trace import spread
 
 HEAD, LINE, ROW = 24, 20, 20  # heights of a word over its column, a line of the grid, a row of K or V
 LEAST, NAMES, ASIDE = 32, 84, 96  # widths: of a column at least, of words at the left and the right at most
@@ -102,19 +102,13 @@ class Board:
         return y + 42 + HEAD + 4
 
     def _word(self, token: int, y: float) -> None:
-        """A word over its column: outlined if it runs, dashed if it is a draft, struck out if refused."""
+        """A word over its column, outlined if it runs."""
         (x, wide), moment = self.place[token], self.moment
         colour = "ink" if moment.tokens[token].origin == "prompt" else "generated"
-        drafted, runs = token in moment.drafts, token in moment.visible
-        edge = "generated" if drafted else "query" if runs else "line"
-        self.sheet.box(
-            x + 1, y, wide - 3, HEAD, fill="panel" if runs else "none", edge=edge, line=1.4, dashed=drafted
-        )
-        word, middle = shorten(self.words[token], wide - 6, SIZE), x + wide / 2 - 0.5
-        self._note(middle, y + HEAD / 2, word, at="center", colour=colour)
-        if token in moment.refused:
-            half = text_width(word, SIZE) / 2 + 2
-            self.sheet.line((middle - half, y + HEAD / 2), (middle + half, y + HEAD / 2), colour=colour)
+        fill, edge = ("panel", "query") if token in moment.visible else ("none", "line")
+        self.sheet.box(x + 1, y, wide - 3, HEAD, fill=fill, edge=edge, line=1.4)
+        word = shorten(self.words[token], wide - 6, SIZE)
+        self._note(x + wide / 2 - 0.5, y + HEAD / 2, word, at="center", colour=colour)
 
     def _grid(self, y: float) -> float:
         """Who looks at whom, a line for each token that looks; return where it ends."""
@@ -205,12 +199,11 @@ def _pair(sheet: Sheet, mark: str, weight: float | None, x: float, y: float, wid
 
 
 def _row(sheet: Sheet, state: str, colour: str, x: float, y: float, wide: float) -> None:
-    """A row of K or V: filled if it is kept, without an edge at rest; a heavy edge if it is written now,
-    dashed if it is dropped after the pass."""
-    face = f"{colour} fill" if state in ("written", "read", "rest") else "none"
+    """A row of K or V: filled if it is kept, a heavy edge if it is written now, dashed if it is not kept."""
+    face = f"{colour} fill" if state in ("written", "read") else "none"
     if state:
-        line, edge = 2.2 if state == "written" else 1.0, "none" if state == "rest" else colour
-        sheet.box(x, y, wide, ROW, fill=face, edge=edge, line=line, dashed=state == "made")
+        line = 2.2 if state == "written" else 1.0
+        sheet.box(x, y, wide, ROW, fill=face, edge=colour, line=line, dashed=state == "made")
 
 
 def draw_boards(sheet: Sheet, boards: list[Board]) -> None:
@@ -272,15 +265,8 @@ def _in_words(board: Board) -> str:
 
 
 def _beside(moments: list[Moment], shares: bool) -> list[str]:
-    """Events next to these passes that are none, what became of drafts, and what the table leaves open."""
-    main = moments[0].run
-    beside = {moment.index + step for moment in moments if moment.run is main for step in (-1, 1)}
-    output = [event.say for n, event in enumerate(main.events) if n in beside and not isinstance(event, Pass)]
-    for moment in moments:
-        if moment.drafts:
-            taken = {"drafts": len(moment.drafts), "accepted": len(moment.drafts) - len(moment.refused)}
-            output.append(fill(VIEW["sentences"]["fates"], **taken))
+    """What the table leaves open: how the words were chosen."""
     hows = dict.fromkeys(out.how for moment in moments for out in moment.part.out if out.how != "greedy")
-    if shares and hows:
-        output.append(f"Chosen: {'; '.join(hows)}. The percentages are those before these settings.")
-    return output
+    if not (shares and hows):
+        return []
+    return [f"Chosen: {'; '.join(hows)}. The percentages are those before these settings."]

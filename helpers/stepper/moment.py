@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from helpers.stepper.format import VIEW, fill, percent, visible
-from helpers.trace import Drop, Part, Pass, Run, Trace, spread, weight_key
+from helpers.trace import Run, Trace, spread, weight_key
 
 COLUMNS = 7  # of a longer text the last ones
 
@@ -17,15 +17,12 @@ class Moment:
         columns: the tokens that are shown, by index.
         heads, shown: the heads of this layer that were recorded, and those whose mean stands in the grid.
         visible: what each token that runs may look at.
-        drafts, refused: the tokens that were drafted, and those of them that were not taken.
         gives: the token that a line gives, or in training its target.
     """
 
     def __init__(self, trace: Trace, run: Run, index: int, layer: int = 0, head: int | None = None) -> None:
-        event, part = run.events[index], part_of(run.events[index])
-        assert isinstance(event, Pass) and part is not None
         self.trace, self.run, self.index, self.layer = trace, run, index, layer
-        self.event, self.part = event, part
+        self.event, self.part = run.passes[index], run.passes[index].parts[0]
         self.heads = [head for of, head in trace.recorded if of == layer]
         self.shown = self.heads if head is None else [head]
         self.tokens, self.queries = trace.sequences[0].tokens, self.part.queries
@@ -33,26 +30,20 @@ class Moment:
         self.there = {*spread(self.part.read), *self.queries}
         width = 1 + max(self.there)
         self.columns = range(width)[-COLUMNS:]
-        self.keeps = run.cache != "none" and event.phase != "training"
+        self.keeps = run.cache != "none" and self.event.phase != "training"
         self.gives = {out.query: out.chosen for out in self.part.out}
-        self.drafts = [t for t in spread(self.part.new) if self.tokens[t].origin == "draft"]
-        self.refused = set(self.drafts) - set(self.gives.values())
         if self.part.target is not None:
             self.gives = dict(zip(self.queries, self.part.target, strict=True))
         self._look_back()
 
     def _look_back(self) -> None:
-        """Count how often each pair was scored, and what is stored, up to this pass."""
+        """Count how often each pair was scored up to this pass."""
         self.times: Counter[tuple[int, int]] = Counter()
         self.seen: dict[int, list[int]] = {}
-        self.stored: set[int] = set()
-        for event in self.run.events[: self.index + 1]:
-            if isinstance(event, Drop):
-                self.stored -= set(spread(event.rows))
-            part = part_of(event)
-            if part is None or part.target is not None:  # training is a reference
+        for event in self.run.passes[: self.index + 1]:
+            part = event.parts[0]
+            if part.target is not None:  # training is a reference
                 continue
-            self.stored |= set(spread(part.written))
             for query, seen in zip(part.queries, part.visible, strict=True):
                 self.seen[query] = spread(seen)
                 self.times.update((query, key) for key in self.columns if key in self.seen[query])
@@ -71,7 +62,7 @@ class Moment:
         for state in ("written", "read"):
             if token in spread(getattr(self.part, state)):
                 return state
-        return "rest" if token in self.stored else "made" if token in self.visible else ""
+        return "made" if token in self.visible else ""
 
     def head_name(self, heads: list[int]) -> str:
         """The name of a head, or of the mean of several."""
@@ -91,7 +82,7 @@ class Moment:
 
     def context(self, query: int, head: int) -> float | None:
         """A head's context, where it is one number; that of a token that runs again is looked up."""
-        for part in filter(None, map(part_of, self.run.events)):
+        for part in (event.parts[0] for event in self.run.passes):
             new = spread(part.new)
             rows = part.contexts.get(f"{self.layer}.{head}")
             if rows and query in new and len(rows[new.index(query)]) == 1:
@@ -108,7 +99,7 @@ class Moment:
     def title(self) -> str:
         """The pass by its name: "Decode 1, no cache"."""
         how = ", with the cache" if self.keeps else ", no cache"
-        return names(self.run)[self.index] + (how if self.event.phase in ("decode", "verify") else "")
+        return names(self.run)[self.index] + (how if self.event.phase == "decode" else "")
 
     @property
     def rows_note(self) -> str:
@@ -117,9 +108,7 @@ class Moment:
         read, written, again = (len(spread(rows)) for rows in (part.read, part.written, part.repeated))
         if not self.keeps:
             return fill(notes["again" if again else "made"], made=len(self.queries), again=again)
-        rest = len(self.stored) - read - written
-        sentence = fill(notes["read" if read else "written"], read=read, written=written)
-        return sentence + (fill(notes["rest"], rest=rest) if rest > 0 else "")
+        return fill(notes["read" if read else "written"], read=read, written=written)
 
     def outcome(self, shares: bool = False) -> str:
         """The words that come out, the last with its share; in training the targets."""
@@ -132,26 +121,18 @@ class Moment:
 
 
 def _calls(run: Run) -> list[tuple[str, int]]:
-    """What each event is called by in every run: its kind, and its number among those of its kind."""
+    """What each pass is called by in every run: its phase, and its number among those of its phase."""
     seen: Counter[str] = Counter()
     calls = []
-    for event in run.events:
-        kind = event.phase if isinstance(event, Pass) else event.op
-        seen[kind] += 1
-        calls.append((kind, seen[kind]))
+    for event in run.passes:
+        seen[event.phase] += 1
+        calls.append((event.phase, seen[event.phase]))
     return calls
 
 
 def names(run: Run) -> list[str]:
     """Training, Prefill, Decode 1, Decode 2, …"""
-    calls = _calls(run)
-    numbered = {kind for kind, n in calls if kind == "decode" or n > 1}
-    return [f"{kind.capitalize()} {n}" if kind in numbered else kind.capitalize() for kind, n in calls]
-
-
-def part_of(event: Pass | Drop) -> Part | None:
-    """The part of a pass; None of a drop."""
-    return event.parts[0] if isinstance(event, Pass) else None
+    return [phase.capitalize() + (f" {n}" if phase == "decode" else "") for phase, n in _calls(run)]
 
 
 def chosen(trace: Trace, start: int, uncached: bool = True) -> list[tuple[Run, int]]:
@@ -162,10 +143,9 @@ def chosen(trace: Trace, start: int, uncached: bool = True) -> list[tuple[Run, i
     plain = next((run for run in trace.runs if run.cache == "none" and uncached), None)
     main = next((run for run in trace.runs if run.cache != "none"), trace.runs[0])
     calls, first = _calls(main), _calls(trace.runs[0])[start]
-    passes = [(i, calls[i][0]) for i, event in enumerate(main.events) if part_of(event)]
-    steps = [i for i, phase in passes if phase != "training"]
-    later = [i for i, phase in passes if phase in ("decode", "verify")] or steps[1:]
-    shown = [i for i, phase in passes if phase == "training" and calls[i] == first] + steps[:1]
+    steps = [i for i, (phase, _) in enumerate(calls) if phase != "training"]
+    later = [i for i, (phase, _) in enumerate(calls) if phase == "decode"]
+    shown = [i for i, call in enumerate(calls) if call == first and call[0] == "training"] + steps[:1]
     shown += [i for i in later if calls[i] == first] or later[:1]
     found: list[tuple[Run, int]] = [(main, i) for i in shown]
     there = {call: index for index, call in enumerate(_calls(plain))} if plain and plain is not main else {}

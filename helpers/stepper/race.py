@@ -119,7 +119,7 @@ class _Lane:
         self.again = 0
         for step in self.steps:
             self.ends.append(self.ends[-1] + step.counts["positions"])
-            self.again += sum(len(spread(part.repeated)) for part in step.parts)
+            self.again += len(spread(step.parts[0].repeated))
             outs = step.parts[0].out
             self.words += [(self.end, out.chosen) for out in outs]
 
@@ -133,13 +133,13 @@ class _Lane:
 
     def pairs(self, t: int | None = None) -> int:
         """The pairs of the first so many tokens that run, or of all."""
-        lines = [len(spread(seen)) for step in self.steps for part in step.parts for seen in part.visible]
+        lines = [len(spread(seen)) for step in self.steps for seen in step.parts[0].visible]
         return sum(lines[:t])
 
     def draw(self, sheet: Sheet, t: int, unit: float, y: float) -> None:
         """Draw the passes up to a time, `unit` px a token, and pale what is still to come."""
         for step, (start, end) in zip(self.steps, pairwise(self.ends), strict=True):
-            again = start + sum(len(spread(part.repeated)) for part in step.parts)
+            again = start + len(spread(step.parts[0].repeated))
             kinds = (("again", start, again), ("prompt" if step.phase == "prefill" else "fresh", again, end))
             x, to = (round(EDGE + unit * n) for n in (start, end))
             if end > t:

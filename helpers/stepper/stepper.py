@@ -12,7 +12,7 @@ from helpers.stepper.format import fill
 from helpers.stepper.machines import machines
 from helpers.stepper.moment import Moment, chosen
 from helpers.stepper.view import View
-from helpers.trace import Pass, Trace
+from helpers.trace import Trace
 
 # What the reader has met, notebook by notebook; each level includes those before it.
 LEVELS: dict[str, tuple[str, ...]] = {
@@ -33,7 +33,7 @@ class Stepper(View):
         panels: a level ("passes", "attention", "prediction", "work", "everything"), which includes the
             levels before it, or a list of panels to show beside those of "passes".
         start: the pass shown first: a phase ("training", "prefill", "decode"), an index of the run's
-            events, or None for the first pass that is no training.
+            passes, or None for the first pass that is no training.
         cache: whether the run with a cache is shown first.
         layer: index, from 0, of the layer shown first.
         head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
@@ -95,7 +95,7 @@ class Stepper(View):
     def _n_passes(self) -> int:
         """The passes that are stepped through: training is one where the stepper starts there."""
         run = self.trace.runs[0]
-        at_training = getattr(run.events[self.start], "phase", "") == "training"
+        at_training = run.passes[self.start].phase == "training"
         return len(run.passes if at_training else run.steps)
 
     def still(self) -> Still:
@@ -126,16 +126,15 @@ def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
 
 def _start(trace: Trace, start: str | int | None) -> int:
     for run in trace.runs:
-        if not run.events:
-            raise ValueError(f"got a trace whose run {run.name!r} has no events: record it again")
-    events = trace.runs[0].events
-    phases = [event.phase if isinstance(event, Pass) else event.op for event in events]
+        if not run.passes:
+            raise ValueError(f"got a trace whose run {run.name!r} has no passes: record it again")
+    phases = [event.phase for event in trace.runs[0].passes]
     if start is None:
         return next((i for i, phase in enumerate(phases) if phase != "training"), 0)
     if isinstance(start, str) and start in phases:
         return phases.index(start)
-    expected = f"an index from 0 to {len(events) - 1}, or a phase of {sorted(set(phases))}"
-    return _one_of("start", start, range(len(events)), expected)
+    expected = f"an index from 0 to {len(phases) - 1}, or a phase of {sorted(set(phases))}"
+    return _one_of("start", start, range(len(phases)), expected)
 
 
 def _one_of(name: str, value: Any, values: Collection[int], expected: str) -> int:

@@ -6,10 +6,9 @@ two of them part. `FORMAT.md` is the page on how they are written.
 
 from helpers.trace.compare import compare
 from helpers.trace.document import TraceError, write_whole
-from helpers.trace.engine import EngineTrace, Request, Share, Step
+from helpers.trace.engine import EngineTrace, RequestTrace, Share, Step
 from helpers.trace.record import (
     FULL,
-    Drop,
     Model,
     Output,
     Part,

@@ -34,8 +34,7 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
     Args:
         what: "result" compares, of the new rows, their tokens and targets, who may look at whom, attention
             weights and contexts, and the logits and choices; "work" compares counts and shapes. Contexts are
-            left out if one trace has none at all. Both compare what happened between the passes (rows that
-            were dropped), unless a run has no cache.
+            left out if one trace has none at all.
         tolerance: largest difference of a weight, and of a context or logit relative to max(1, its size).
 
     Raises:
@@ -49,8 +48,7 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
     heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
     message = partial(_result, heads=heads, contexts=contexts) if what == "result" else _work
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
-        drops = "none" not in (run_a.cache, run_b.cache)
-        both = (_fields(trace, run, message, drops) for trace, run in ((a, run_a), (b, run_b)))
+        both = (_fields(trace, run, message) for trace, run in ((a, run_a), (b, run_b)))
         for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
             if place != other or not _alike(x, y, tolerance):
                 there = "" if place == other else f"{other}: "
@@ -58,15 +56,10 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
     return Comparison()
 
 
-def _fields(trace: Trace, run: Run, message: Callable[..., Iterable[Field]], drops: bool) -> Iterator[Field]:
+def _fields(trace: Trace, run: Run, message: Callable[..., Iterable[Field]]) -> Iterator[Field]:
     """Yield all that is compared of a run, in order: the first field that differs is where two runs part."""
-    number = 0
-    for event in run.events:
-        if isinstance(event, Pass):
-            yield from ((f"pass {number} ({event.phase}): {place}", x) for place, x in message(trace, event))
-            number += 1
-        elif drops:
-            yield f"before pass {number}", event
+    for number, event in enumerate(run.passes):
+        yield from ((f"pass {number} ({event.phase}): {place}", x) for place, x in message(trace, event))
 
 
 def _work(trace: Trace, event: Pass) -> Iterable[Field]:
@@ -78,27 +71,26 @@ def _work(trace: Trace, event: Pass) -> Iterable[Field]:
 
 def _result(trace: Trace, event: Pass, heads: Sequence[Any], contexts: bool) -> Iterable[Field]:
     yield "recorded heads", trace.recorded
-    yield "sequences", len(event.parts)
-    for part in event.parts:
-        tokens, new = trace.sequences[part.sequence].tokens, spread(part.new)
-        yield "new tokens", part.new
-        yield "targets", part.target
+    [part], tokens = event.parts, trace.sequences[0].tokens
+    new = spread(part.new)
+    yield "new tokens", part.new
+    yield "targets", part.target
+    for token in new:
+        yield f"position {tokens[token].position}, token", repr(tokens[token].text)
+        seen = part.visible[part.queries.index(token)]
+        yield f"position {tokens[token].position}, visible tokens", seen
+    for layer, head in trace.recorded:
+        of_head = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
         for token in new:
-            yield f"position {tokens[token].position}, token", repr(tokens[token].text)
-            seen = part.visible[part.queries.index(token)]
-            yield f"position {tokens[token].position}, visible tokens", seen
-        for layer, head in trace.recorded:
-            of_head = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
-            for token in new:
-                place = f"layer {layer}, head {heads[head]}, position {tokens[token].position}"
-                weights = trace.weights.get(weight_key(part.sequence, token, layer, head), np.array([]))
-                yield f"{place}, attention weights", weights / FULL
-                if contexts:
-                    yield f"{place}, context", np.array(of_head.get(token, []))
-        yield "outputs", len(part.out)
-        for out in part.out:
-            yield "logits", {word: logit for word, logit, _ in out.top}
-            yield "chosen", f"{tokens[out.chosen].text!r} (token {out.chosen})"
+            place = f"layer {layer}, head {heads[head]}, position {tokens[token].position}"
+            weights = trace.weights.get(weight_key(0, token, layer, head), np.array([]))
+            yield f"{place}, attention weights", weights / FULL
+            if contexts:
+                yield f"{place}, context", np.array(of_head.get(token, []))
+    yield "outputs", len(part.out)
+    for out in part.out:
+        yield "logits", {word: logit for word, logit, _ in out.top}
+        yield "chosen", f"{tokens[out.chosen].text!r} (token {out.chosen})"
 
 
 def _alike(x: Any, y: Any, tolerance: float) -> bool:

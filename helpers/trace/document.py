@@ -14,7 +14,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-VERSION = 2  # of every format; js/trace.js and schema.json say it too
+VERSION = 3  # of every format; js/trace.js and schema.json say it too
 
 
 class TraceError(ValueError):
@@ -92,13 +92,8 @@ def _build(kind: Any, data: Any, path: str) -> Any:
     """Rebuild a value of an annotated type from its JSON form; TraceError has the path of what is wrong."""
     parts, origin = get_args(kind), get_origin(kind) or kind
     try:
-        if origin is types.UnionType and parts[-1] is type(None):  # something or nothing
+        if origin is types.UnionType:  # something or nothing
             return None if data is None else _build(parts[0], data, path)
-        if origin is types.UnionType:  # the kind of event that its op names
-            ops = {kind.op: kind for kind in parts}
-            if data["op"] not in ops:
-                raise ValueError(f"op is none of {[*ops]}")
-            return _build(ops[data["op"]], data, path)
         if is_dataclass(kind):
             hints = get_type_hints(kind).items()
             return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]

@@ -8,7 +8,7 @@ from helpers.trace.document import Document
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestTrace:
     """A text: so many tokens of prompt, then its reply. It is named by its index in the trace."""
 
     id: str
@@ -52,5 +52,5 @@ class EngineTrace(Document):
     budget: int | None  # tokens of a step, at most
     n_pages: int
     page_size: int
-    requests: list[Request] = field(default_factory=list)
+    requests: list[RequestTrace] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)

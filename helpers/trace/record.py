@@ -21,17 +21,17 @@ Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3
 
 @dataclass
 class Token:
-    """A token of a sequence. Positions grow, but one may stand where a draft that was rejected stood."""
+    """A token of a sequence."""
 
     text: str
     id: int | None
     position: int  # as the run counts: the toy from 1, models from 0
-    origin: str  # prompt | generated | draft
+    origin: str  # prompt | generated
 
 
 @dataclass
 class TokenSequence:
-    """Append-only list of tokens; a token is named by its index here. The first `prompt` are the prompt."""
+    """The text of a trace; a token is named by its index here. The first `prompt` are the prompt."""
 
     prompt: int
     tokens: list[Token]
@@ -64,7 +64,7 @@ class Output:
 
 @dataclass
 class Part:
-    """One sequence's share of a pass. Its queries are the repeated and the new tokens, by index."""
+    """What ran in a pass. Its queries are the repeated and the new tokens, by index."""
 
     sequence: int
     new: list[Range]
@@ -85,24 +85,12 @@ class Part:
 
 @dataclass
 class Pass:
-    """One run of the model over one or more tokens. Counts are those of one head and one layer."""
+    """One run of the model over one or more tokens: one part. Counts are those of one head and one layer."""
 
-    phase: str  # training | prefill | decode | verify
+    phase: str  # training | prefill | decode
     parts: list[Part]
     shapes: list[dict[str, Any]]  # one a layer: layer, q, k, v, scores
     counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
-    op: str = "pass"
-
-
-@dataclass
-class Drop:
-    """Rows that left the cache between two passes, and why."""
-
-    sequence: int
-    rows: list[Range]
-    why: str
-    say: str
-    op: str = "drop"
 
 
 @dataclass
@@ -111,12 +99,7 @@ class Run:
 
     name: str
     cache: str
-    events: list[Pass | Drop]
-
-    @property
-    def passes(self) -> list[Pass]:
-        """The events that ran the model, training among them."""
-        return [event for event in self.events if isinstance(event, Pass)]
+    passes: list[Pass]
 
     @property
     def steps(self) -> list[Pass]:

@@ -42,18 +42,17 @@ READ = """() => {
   const pressed = (label) => root.querySelector(`[aria-label="${label}"] [aria-pressed="true"]`)?.textContent
     ?? root.querySelector(`select[aria-label="${label}"]`)?.selectedOptions[0].textContent ?? null;
   const row = (kind) => keyed(kind).map(([, node]) => [
-    has(node, 'written', 'read', 'rest', 'made', 'dropped', 'empty'), text(node).replaceAll('\\n', ' · ')]);
+    has(node, 'written', 'read', 'made', 'empty'), text(node).replaceAll('\\n', ' · ')]);
   const paints = (kind) => keyed(kind).map(([, node]) => paint(node));
-  const states = ['present', 'emitted', 'absent'], origins = ['prompt', 'generated', 'draft'];
-  const fates = ['accepted', 'rejected'];
+  const states = ['present', 'emitted', 'absent'], origins = ['prompt', 'generated'];
   return {
     at: ['event', 'cache', 'layer', 'head'].map((name) => root.dataset[name]),
     pressed: ['KV cache', 'Layer', 'Head'].map(pressed),
     rail: all('.wid-rail [aria-current]', (node) => node.getAttribute('aria-label')),
     slider: root.querySelector('[aria-label="Pass"]').getAttribute('aria-valuetext'),
     heads: keyed('h').map(([, n]) => [text(n.firstChild), text(n.lastChild), has(n, ...states),
-      has(n, ...origins), n.classList.contains('live'), has(n, ...fates)]),
-    ribbon: all('.wid-said', (n) => [text(n), has(n, ...origins), has(n, ...states), has(n, ...fates),
+      has(n, ...origins), n.classList.contains('live')]),
+    ribbon: all('.wid-said', (n) => [text(n), has(n, ...origins), has(n, ...states),
       n.classList.contains('chosen'), n.style.getPropertyValue('--shade'), n.disabled]),
     cells: Object.fromEntries(keyed('c').map(([key, n]) => [key, [
       has(n, 'now', 'again', 'masked', 'earlier', 'coming'), n.textContent, has(n, 'nil'),
@@ -70,7 +69,7 @@ READ = """() => {
     drawn: all('.wid-drawer', (n) => paint(n)[2])[0],
     drawer: all('[data-key=drawer], [data-key=drawername]', (n) => n.textContent || has(n, 'keeps', 'drops')),
     labels: all('.wid-rowname', (n) => [text(n.firstChild), n.classList.contains('live'),
-      n.classList.contains('chosen'), has(n, ...fates), n.getAttribute('aria-pressed')]),
+      n.classList.contains('chosen'), n.getAttribute('aria-pressed')]),
     caption: all('.wid-caption', text)[0] ?? null,
     names: keyed('w').filter(([key]) => !key.includes('.')).map(([, n]) => n.textContent),
     none: all('[data-key$=none]', text),
@@ -199,7 +198,7 @@ def check(
         sentence if there else None for sentence, there in zip(pressed, has, strict=True)
     ]
     assert shown["rail"] == [want["pass"]]
-    assert shown["slider"] == f"{want['pass']}, {index + 1} of {len(run.events)}"
+    assert shown["slider"] == f"{want['pass']}, {index + 1} of {len(run.passes)}"
     assert shown["sentence"] == want["sentence"], where
     assert shown["words"] == seen["words"], where
     check_ribbon(shown, want, seen)
@@ -217,12 +216,12 @@ def check(
 
 def check_ribbon(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]) -> None:
     ran = {*want["live"], *map(int, want["untouched"])}  # only these have a line to choose
-    for i, (sentence, (text, _, origin, state, _, fate)) in enumerate(
+    for i, (sentence, (text, _, origin, state, _)) in enumerate(
         zip(shown["ribbon"], want["tokens"], strict=True)
     ):
         dark = f"{seen['shades'].get(str(i), 0)}%"
         off = i not in ran
-        assert sentence == [text.strip(), origin, state, fate, i == seen["row"], dark, off], i
+        assert sentence == [text.strip(), origin, state, i == seen["row"], dark, off], i
 
 
 def check_grid(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any], columns: int) -> None:
@@ -257,10 +256,10 @@ def check_paints(shown: dict[str, Any], want: dict[str, Any]) -> None:
     for kind in "kv":
         for j, (ground, _, edge, colour) in enumerate(shown["paints"][kind]):
             state = want["rows"][j]
-            kept = state in ("written", "read", "rest")
+            kept = state in ("written", "read")
             assert NAMES[ground] == (f"{kind}f" if kept else ""), (kind, j, state)
-            assert state == "rest" or edge == {"made": "dashed"}.get(state, "solid" if kept else "dotted")
-            assert NAMES.get(colour) == kind or state in ("rest", "empty", "dropped"), (kind, j, state)
+            assert edge == {"made": "dashed"}.get(state, "solid" if kept else "dotted")
+            assert NAMES.get(colour) == kind or state == "empty", (kind, j, state)
     weighed = bool(shown["squares"])
     for key, (ground, hatched, edge, colour) in shown["paints"]["c"].items():
         state, share = shown["cells"][key][0], bool(shown["cells"][key][3])
@@ -269,14 +268,14 @@ def check_paints(shown: dict[str, Any], want: dict[str, Any]) -> None:
         assert (edge == "dotted") == (state == "coming"), key
         assert weighed or not (state == "now" and not share) or NAMES[colour] == "q", key
     for j, (ground, _, edge, colour) in enumerate(shown["paints"]["h"]):
-        _, _, origin, state, live, fate = want["tokens"][j]
+        _, _, origin, state, live = want["tokens"][j]
         present = state == "present"
-        grounds = {"generated": "gf", "prompt": "panel", "draft": "gf" if fate == "accepted" else ""}
+        grounds = {"generated": "gf", "prompt": "panel"}
         assert NAMES[ground] == (grounds[origin] if present else ""), j
-        assert edge == ("solid" if present and origin != "draft" else "dashed"), j
-        assert NAMES[colour] == (
-            "q" if live else "gen" if state == "emitted" or origin == "draft" else "line"
-        ) or (state == "absent"), j
+        assert edge == ("solid" if present else "dashed"), j
+        assert NAMES[colour] == ("q" if live else "gen" if state == "emitted" else "line") or (
+            state == "absent"
+        ), j
     kept = shown["drawer"][0] == "keeps"
     assert shown["drawn"] == ("solid" if kept else "dashed")
     for colour, (_, _, origin, *_) in zip(shown["words_said"], want["tokens"], strict=True):
@@ -290,28 +289,22 @@ def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer:
         for j, (state, text) in enumerate(shown[kind]):
             assert state == want["rows"][j], (kind, j)
             numbers = getattr(kept, kind, None)
-            if numbers and state not in ("empty", "dropped") and trace.model.name != "toy":
+            if numbers and state != "empty" and trace.model.name != "toy":
                 assert text == " · ".join(map(number, numbers[j])), (kind, j)
     live = [(i, token) for i, token in enumerate(want["tokens"][: want["columns"]]) if token[3] == "present"]
     training = want["pass"].startswith("Training")
-    assert [[*label[:2], label[3]] for label in shown["labels"]] == [
-        [token[0], token[4], token[5]]
-        for i, token in live
-        if token[4] or str(i) in want["untouched"] or (not training and want["counted"])
+    assert [label[:2] for label in shown["labels"]] == [
+        [token[0], token[4]] for i, token in live if token[4] or str(i) in want["untouched"] or not training
     ]
 
 
 def check_lines(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any], columns: int) -> None:
     """The weights of the chosen row, by head and column, and what they sum up to."""
     row, lines = seen["row"], seen["lines"]
-    text = want["tokens"][row][0] if row is not None else None
-    sentence = "attention weights · no token runs" if row is None else f"attention weights of {text}"
-    assert shown["caption"].startswith(sentence)
-    assert ("thrown away" in shown["caption"]) == (row is not None and row not in want["live"])
+    assert shown["caption"].startswith(f"attention weights of {want['tokens'][row][0]}")
+    assert ("thrown away" in shown["caption"]) == (row not in want["live"])
     assert shown["names"] == [line["name"] for line in lines]
-    assert shown["none"] == [
-        "" if row is None else "not recorded" for line in lines if line["weights"] is None
-    ]
+    assert shown["none"] == ["not recorded" for line in lines if line["weights"] is None]
     sums = [line["sum"] for line in lines]
     assert [
         total.removeprefix(line["name"])

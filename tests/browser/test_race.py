@@ -17,17 +17,15 @@ from helpers.sampling import Sampling
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
 from helpers.trace import Pass, Run, Trace
-from tests.made_traces import DROP, HOSTILE, SIZES, UNEQUAL, record_toy, with_event, with_fewer_passes
+from tests.made_traces import HOSTILE, SIZES, record_toy, with_fewer_passes
 
 pytestmark = pytest.mark.browser
 
 RACED: dict[str, Callable[[], Trace]] = {
     "diary": load_diary,
     "sampled": lambda: record_toy(sampling=Sampling(1.0, seed=3), ban_eos=True),
-    "drop": lambda: with_event(DROP, 3),
     "fewer": with_fewer_passes,
     "hostile": lambda: record_toy(HOSTILE, numbers=list(range(1, 9))),
-    **{name: UNEQUAL[name] for name in ("chunks", "window", "drafts")},
     "128 tokens": SIZES["n128"],
 }
 READ = """() => ({

@@ -588,7 +588,7 @@ def test_the_page_never_scrolls_sideways(open_page: Open, name: str, zoom: int) 
     page.evaluate("(zoom) => { document.documentElement.style.zoom = zoom; }", zoom)
     for width in NARROW_TO_WIDE[:: 1 if zoom == 1 else 2]:
         page.set_viewport_size({"width": max(width, 280 * zoom), "height": 900})
-        for index in {0, 1, len(trace.runs[0].events) - 1}:
+        for index in {0, 1, len(trace.runs[0].passes) - 1}:
             page.get_by_role("slider", name="Pass").fill(str(index))
             root(page).press("c")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, index)
@@ -612,7 +612,7 @@ def test_controls_stay_where_they_are(open_page: Open, name: str, width: int) ->
       return [left + scrollX, top + scrollY, width].map(Math.round).join();
     }).join(' ')"""
     found = set()
-    for _ in trace.runs[0].events:
+    for _ in trace.runs[0].passes:
         for _ in range(2):
             root(page).press("c")
             found.add(page.evaluate(boxes))
@@ -633,7 +633,7 @@ def test_words_fit_where_they_stand(open_page: Open, words: int, width: int) -> 
             for out in event.parts[0].out:
                 out.top = [(word, x, float(word == "nice")) for word, x, _ in out.top]
     page = open_page(trace, width=width, start=0, panels="work")
-    for _ in trace.runs[0].events:
+    for _ in trace.runs[0].passes:
         for _ in range(2):
             cut = page.evaluate(
                 """() => [...document.querySelectorAll('.wid-row, .wid-rowname *, .wid-percent')]
@@ -706,7 +706,7 @@ def test_text_stands_out_from_its_ground(open_page: Open, dark: bool) -> None:
     for trace in (record_toy(n_layers=2, ban_eos=True, max_new=3), UNEQUAL["heads"]()):
         page = open_page(trace, start=0, dark=dark)
         assert ("wid-dark" in (root(page).get_attribute("class") or "")) == dark
-        for _ in trace.runs[0].events:
+        for _ in trace.runs[0].passes:
             for _ in range(2):
                 assert page.evaluate(CONTRAST) == []
                 root(page).press("c")

@@ -15,7 +15,6 @@ test("the chosen line is the last live one unless another one that has run is wa
   assert.equal(frame(toy, PREFILL, { row: 4 }).row, 3, "it has not run yet");
   assert.equal(frame(toy, DECODE, { row: 1 }).row, 1, "it ran in the prefill");
   assert.equal(frame(toy, TRAINING, { row: 4 }).row, 3);
-  assert.equal(frame(record("drop"), 3).row, null, "nothing runs while rows leave");
 });
 
 test("a head that the layer has not is the mean, and a mean of rows that are not all there is none", () => {
@@ -47,7 +46,7 @@ test("cells of a part of the columns are those of the whole row", () => {
 
 test("what stands to the right of a line would be seen without the mask, and what a window hides would not", () => {
   const data = load("toy");
-  data.runs[0].events[PREFILL].parts[0].visible[2] = [[1, 3]];
+  data.runs[0].passes[PREFILL].parts[0].visible[2] = [[1, 3]];
   const { run } = frame(trace.readTrace(data), PREFILL);
   const row = (ahead) => [...rowCells(run, PREFILL, 2, 0, 5, ahead).states];
   assert.deepEqual(
@@ -66,24 +65,21 @@ test("what stands to the right of a line would be seen without the mask, and wha
 
 test("a token that runs again may look at less: each cell has its own count, and the last look is shown", () => {
   const data = load("toy");
-  const { events } = data.runs[1];
-  events[DECODE].parts[0].visible[3] = [[2, 4]];
-  events.push({ op: "pause", say: "Nothing runs." });
+  data.runs[1].passes[DECODE].parts[0].visible[3] = [[2, 4]];
   const made = trace.readTrace(data);
   const run = made.withoutCache;
   assert.deepEqual([...rowCells(run, DECODE, 3, 0, 5).counts], [1, 1, 2, 2, 0]);
   const looks = (event) => weightsIn(made, run, run.events[event], 3, 0, 0).columns;
-  assert.deepEqual([PREFILL, DECODE, 3].map(looks), [
+  assert.deepEqual([PREFILL, DECODE].map(looks), [
     [0, 1, 2, 3],
-    [2, 3],
     [2, 3],
   ]);
 });
 
 test("work is counted, never computed, and each bar has the scale of its largest pass", () => {
   const data = load("toy");
-  Object.assign(data.runs[0].events[1].counts, { pairs: 7, positions: 3 });
-  Object.assign(data.runs[1].events[1].counts, { pairs: 19, positions: 8 });
+  Object.assign(data.runs[0].passes[1].counts, { pairs: 7, positions: 3 });
+  Object.assign(data.runs[1].passes[1].counts, { pairs: 19, positions: 8 });
   assert.deepEqual(frame(trace.readTrace(data), PREFILL).work.bars, [
     { name: "positions", done: 3, total: 8, avoided: 5, scale: 8 },
     { name: "pairs", done: 7, total: 19, avoided: 12, scale: 19 },
@@ -110,10 +106,6 @@ test("ranges and weights", () => {
     [5, 6],
   ]);
   assert.deepEqual(trace.union([[0, 2]], [[1, 4]]), [[0, 4]]);
-  assert.deepEqual(trace.without([[0, 4]], [[1, 2]]), [
-    [0, 1],
-    [2, 4],
-  ]);
   const weights = Array.from(trace.decodeWeights("//8AAP9/"), (w) => Number(w.toFixed(2)));
   assert.deepEqual(weights, [1, 0, 0.5]);
   assert.equal(trace.weightsOf(toy, 0, 7, 0), null);

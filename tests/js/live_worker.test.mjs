@@ -150,7 +150,7 @@ test("stop is heard at once, by all that was asked before it, and what comes aft
   const [, first, second, last] = await talk(asks, hear, 1);
   assert.deepEqual([first.why, first.tokens], ["stopped", said]);
   assert.equal(said.length, 3);
-  assert.deepEqual([second.why, second.tokens, second.trace.runs[0].events], ["stopped", [], []]);
+  assert.deepEqual([second.why, second.tokens, second.trace.runs[0].passes], ["stopped", [], []]);
   assert.deepEqual([last.id, last.why], [9, "steps"]);
 });
 

@@ -85,5 +85,5 @@ test("it fits in every width", () => {
 test("a trace of another format or version is refused", () => {
   const { trace } = load("pool_six");
   for (const other of [{ version: 1 }, { format: "watch-it-decode-trace" }])
-    assert.throws(() => pools.poolOf({ ...trace, ...other }), /expected watch-it-decode-engine, version 2/);
+    assert.throws(() => pools.poolOf({ ...trace, ...other }), /expected watch-it-decode-engine, version 3/);
 });

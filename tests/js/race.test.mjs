@@ -7,15 +7,15 @@ import { readTrace } from "../../helpers/stepper/js/trace.js";
 import { load } from "./traces.mjs";
 
 const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));
-const NAMES = ["toy", "two", "long run", "chunks", "window", "drafts", "drop", "fewer", "one"];
+const NAMES = ["toy", "two", "long run", "layers", "fewer", "one"];
 const { laneAt, momentsOf, paceAt, raceOf, raceSentence, stageOf, stopsOf } = racing;
 const diary = raceOf(readTrace(DIARY));
 
 /** What a run has done after each of its passes, the start among them. */
 function boundaries(run) {
   const rows = [{ passes: 0, positions: 0, pairs: 0, words: [] }];
-  for (const event of run.events) {
-    if (event.op !== "pass" || event.phase === "training") continue;
+  for (const event of run.passes) {
+    if (event.phase === "training") continue;
     const last = rows.at(-1);
     rows.push({
       passes: last.passes + 1,
@@ -29,7 +29,7 @@ function boundaries(run) {
 
 /** How many tokens each token that runs looks at, one after another. */
 function lines(run) {
-  const passes = run.events.filter(({ op, phase }) => op === "pass" && phase !== "training");
+  const passes = run.passes.filter(({ phase }) => phase !== "training");
   const visible = passes.flatMap(({ parts }) => parts.flatMap((part) => part.visible));
   return visible.map((ranges) => ranges.reduce((sum, [start, stop]) => sum + stop - start, 0));
 }

@@ -26,14 +26,11 @@ function told(indices, tokens) {
   return ends.map((i) => tokens[i].position);
 }
 
-/** What a run has done up to an event, parts of passes that count, outs, rows that left. */
+/** What a run has done up to an event, parts of passes that count, outs. */
 function before(run, event) {
-  const events = run.events.slice(0, event + 1);
-  const passes = events.filter((one) => one.op === "pass" && one.phase !== "training");
+  const passes = run.passes.slice(0, event + 1).filter((one) => one.phase !== "training");
   const parts = passes.flatMap((pass) => pass.parts);
-  const drops = events.filter((one) => one.op === "drop");
-  const dropped = drops.reduce((sum, drop) => sum + spread(drop.rows).length, 0);
-  return { passes, parts, dropped, outs: parts.flatMap((part) => part.out) };
+  return { passes, parts, outs: parts.flatMap((part) => part.out) };
 }
 
 /** A grid of all columns, with the marks that are expected, and rows of later passes as they are to be. */
@@ -41,8 +38,8 @@ function withThoseToCome(marks, run, event, size) {
   const grid = Array.from({ length: size }, (_, i) =>
     Array.from({ length: size }, (_, j) => marks[i]?.[j] ?? ""),
   );
-  const ran = new Set(run.events.slice(0, event + 1).flatMap(queriesOf));
-  for (const later of run.events.slice(event + 1))
+  const ran = new Set(run.passes.slice(0, event + 1).flatMap(queriesOf));
+  for (const later of run.passes.slice(event + 1))
     queriesOf(later).forEach((query, k) => {
       const [part] = later.parts;
       if (!ran.has(query)) for (const j of spread(part.visible[k])) grid[query][j] ||= "-";
@@ -52,15 +49,15 @@ function withThoseToCome(marks, run, event, size) {
 }
 
 function queriesOf(event) {
-  const part = event.parts?.[0];
-  return part ? spread([...part.repeated, ...part.new]).sort((a, b) => a - b) : [];
+  const [part] = event.parts;
+  return spread([...part.repeated, ...part.new]).sort((a, b) => a - b);
 }
 
 function checkWords(shown, want, view, tokens) {
   const lines = view.words.map(plain);
   const rows = (state) => want.rows.flatMap((one, i) => (one === state && i < shown.columns ? [i] : []));
-  const words = { written: "written", read: "read", rest: "at rest", made: "made, used and dropped" };
-  for (const [state, word] of Object.entries({ ...words, dropped: "dropped" })) {
+  const words = { written: "written", read: "read", made: "made, used and dropped" };
+  for (const [state, word] of Object.entries(words)) {
     const line = lines.find((one) => one.startsWith(`Rows of K and V ${word}: `));
     assert.deepEqual(line ? placesIn(line) : [], told(rows(state), tokens), state);
   }
@@ -83,7 +80,7 @@ function checkWords(shown, want, view, tokens) {
     assert.equal(line.match(/, (\d+) of them scored before/)?.[1] ?? "0", String(again));
   });
   const idle = lines.find((one) => one.startsWith("Not run in this pass: "));
-  const untouched = shown.counted && shown.pass !== "Training" ? Object.keys(want.untouched).map(Number) : [];
+  const untouched = shown.pass !== "Training" ? Object.keys(want.untouched).map(Number) : [];
   assert.deepEqual(idle ? placesIn(idle) : [], told(untouched, tokens));
   const contexts = view.lines.flatMap(({ head, name }, k) =>
     head === null ? [] : [`${name} ${view.contexts[view.row]?.[k]}`],
@@ -91,11 +88,6 @@ function checkWords(shown, want, view, tokens) {
   const beside = lines.find((one) => one.startsWith("Contexts of "));
   assert.equal(beside !== undefined, view.row in view.contexts);
   if (beside) assert.ok(beside.endsWith(` (${tokens[view.row].position}): ${contexts.join(", ")}.`), beside);
-  for (const fate of ["accepted", "rejected"]) {
-    const line = lines.find((one) => one.startsWith(`Drafts ${fate}: `));
-    const drafts = want.tokens.flatMap((token, i) => (token[5] === fate && i < shown.columns ? [i] : []));
-    assert.deepEqual(line ? placesIn(line) : [], told(drafts, tokens));
-  }
   assert.equal(lines.at(-1), `Ledger: ${shown.ledger}.`);
 }
 
@@ -124,55 +116,51 @@ function checkWeightsInWords(view, weightsOf, names, tokens) {
 
 function checkSentence(shown, raw, part, same, tokens) {
   const { sentence } = shown;
-  if (raw.op !== "pass") return assert.equal(sentence, raw.say);
   const pairs = spread(part.visible.flat()).length;
   assert.ok(sentence.includes(`${pairs.toLocaleString("en")} ${pairs === 1 ? "pair" : "pairs"}`), sentence);
   const words = part.out.map((out) => tokens[out.chosen].text);
   if (words.length) assert.ok(sentence.includes(words.at(-1)));
   const others = same?.parts[0].visible;
   const most = others ? spread(others.flat()).length : 0;
-  const instead = part.kept[1] > 0 && ["decode", "verify"].includes(raw.phase) && most > pairs;
+  const instead = part.kept[1] > 0 && raw.phase === "decode" && most > pairs;
   assert.equal(sentence.includes(` instead of ${most.toLocaleString("en")}.`), instead, sentence);
   assert.equal(/ instead of /.test(sentence), instead, sentence);
 }
 
 function checkWork(shown, data, run, event, done, part, same) {
-  const raw = run.events[event];
+  const raw = run.passes[event];
   const [plainRun] = data.runs.filter((one) => one.cache === "none");
   for (const { name, done: counted, total, avoided } of shown.work.bars) {
-    assert.equal(counted, raw.counts?.[name] ?? 0);
+    assert.equal(counted, raw.counts[name]);
     assert.equal(total, same?.counts[name] ?? null);
     assert.equal(avoided, same ? same.counts[name] - raw.counts[name] : 0);
   }
-  assert.equal(shown.work.reads.done, raw.counts?.rows_read ?? 0);
+  assert.equal(shown.work.reads.done, raw.counts.rows_read);
   const positions = (passes) => passes.reduce((sum, pass) => sum + pass.counts.positions, 0);
   assert.equal(shown.work.soFar, positions(done.passes));
-  const last = run.events.slice(0, event + 1).findLast((one) => one.op === "pass");
-  const reached = last && run.cache !== "none" ? twin(run, plainRun, last) : null;
-  const others = reached && plainRun.events.slice(0, plainRun.events.indexOf(reached) + 1);
-  const without = others?.filter((one) => one.op === "pass" && one.phase !== "training");
+  const reached = run.cache !== "none" ? twin(run, plainRun, raw) : null;
+  const others = reached && plainRun.passes.slice(0, plainRun.passes.indexOf(reached) + 1);
+  const without = others?.filter((one) => one.phase !== "training");
   assert.equal(shown.work.soFarWithout, without ? positions(without) : null);
   const written = done.parts.reduce((sum, one) => sum + spread(one.written).length, 0);
-  assert.equal(shown.work.stored, part ? part.kept[1] : written - done.dropped);
-  assert.ok(!part || raw.phase === "training" || part.kept[1] === written - done.dropped);
+  assert.equal(shown.work.stored, part.kept[1]);
+  assert.ok(raw.phase === "training" || part.kept[1] === written);
 }
 
 /** The same pass of another run: of its phase as many have gone before. */
 function twin(run, other, pass) {
-  const like = (one) => one.op === "pass" && one.phase === pass.phase;
-  return other?.events.filter(like)[run.events.filter(like).indexOf(pass)] ?? null;
+  const like = (one) => one.phase === pass.phase;
+  return other?.passes.filter(like)[run.passes.filter(like).indexOf(pass)] ?? null;
 }
 
 function checkLedger(shown, run, event, done, prompt) {
   const cached = shown.work.stored;
-  const [emitted, gone] = [done.outs.length, done.dropped];
+  const emitted = done.outs.length;
   const sum = `${prompt} prompt + ${emitted} emitted − 1`;
   const right = prompt + emitted - 1;
   let said = cached === right ? `${cached} cached = ${sum}` : `${cached} cached, not ${sum} (${right})`;
-  if (gone) said = `${cached} cached, not ${sum}: ${gone} ${gone === 1 ? "row" : "rows"} dropped`;
-  if (!emitted) said = `${cached} cached: the prompt is not finished, nothing is emitted`;
   if (run.cache === "none") said = "0 cached: K and V are made, used and dropped";
-  if (run.events[event].phase === "training") said = "nothing cached: training keeps no rows";
+  if (run.passes[event].phase === "training") said = "nothing cached: training keeps no rows";
   assert.equal(shown.ledger, said);
 }
 
@@ -212,7 +200,7 @@ function checkView(view, shown, want, weightsOf, values, contextOf, part, tokens
     picked.map(([j]) => String(j)),
   );
   for (const [j, w] of picked) assert.ok(Math.abs(view.shades[j] - (100 * w) / most) <= 0.5 + 1e-6);
-  const out = part?.out.find((one) => one.query === view.row) ?? part?.out.at(-1) ?? null;
+  const out = part.out[0] ?? null;
   assert.equal(view.out === null, out === null);
   if (!out) return;
   assert.deepEqual([view.out.query, view.out.how], [out.query, out.how]);
@@ -242,11 +230,11 @@ for (const [name, looks] of Object.entries(load("expected")))
     const record = readTrace(data);
     for (const [[runName, event, layer], want] of looks) {
       const run = data.runs.find((one) => one.name === runName);
-      const raw = run.events[event];
-      const part = raw.parts?.[0] ?? null;
+      const raw = run.passes[event];
+      const [part] = raw.parts;
       const [{ tokens, prompt }] = data.sequences;
       const plainRun = data.runs.find((one) => one.cache === "none");
-      const same = raw.op === "pass" ? twin(run, plainRun, raw) : null;
+      const same = twin(run, plainRun, raw);
       const done = before(run, event);
       const shown = shownAt(record, event, run.cache !== "none", layer);
       assert.deepEqual(shown.live, queriesOf(raw));
@@ -257,7 +245,7 @@ for (const [name, looks] of Object.entries(load("expected")))
       assert.equal(shown.note, want.note);
       assert.deepEqual(
         shown.targets,
-        (part?.target ?? []).map((i) => tokens[i].text),
+        (part.target ?? []).map((i) => tokens[i].text),
       );
       assert.deepEqual(
         shown.heads,
@@ -272,7 +260,7 @@ for (const [name, looks] of Object.entries(load("expected")))
       checkLedger(shown, run, event, done, prompt);
       checkSentence(shown, raw, part, run.cache === "none" ? null : same, tokens);
       const looksAt = new Map();
-      for (const one of [...done.parts, ...(part ? [part] : [])]) {
+      for (const one of [...done.parts, part]) {
         const queries = spread([...one.repeated, ...one.new]).sort((a, b) => a - b);
         queries.forEach((query, k) => looksAt.set(query, spread(one.visible[k])));
       }
@@ -288,7 +276,7 @@ for (const [name, looks] of Object.entries(load("expected")))
       };
       const kept = (data.values ?? []).find((one) => one.layer === layer);
       const contextOf = (query, head) => {
-        const all = [...data.runs[0].events, ...data.runs.at(-1).events].flatMap((one) => one.parts ?? []);
+        const all = [...data.runs[0].passes, ...data.runs.at(-1).passes].flatMap((one) => one.parts);
         const first = all.find((one) => spread(one.new).includes(query));
         const numbers = first?.contexts[`${layer}.${head}`]?.[spread(first.new).indexOf(query)];
         return numbers?.length === 1 ? numbers[0] : null;

@@ -190,9 +190,9 @@ export class Board {
 
   /** @param {Column} column @param {number} k */
   head(column, k) {
-    const { index, state, fate, live } = column;
+    const { index, state, live } = column;
     const there = state !== "absent";
-    const kind = `${state === "present" ? column.origin : ""} ${fate} ${live ? "live" : ""}`;
+    const kind = `${state === "present" ? column.origin : ""} ${live ? "live" : ""}`;
     return (
       <div
         {...this.at(`h${index}`, `wid-head ${state} ${kind}`, "heads", `col ${k + 1}`)}
@@ -230,8 +230,7 @@ export class Board {
   /** A token's row of K or V. @param {"k" | "v"} kind @param {Column} column @param {number} k */
   content(kind, column, k) {
     const { layout } = this;
-    const filled = column.row !== "empty" && column.row !== "dropped";
-    const contents = filled ? this.contentTexts(kind, column) : [];
+    const contents = column.row !== "empty" ? this.contentTexts(kind, column) : [];
     const { [column.row]: word = "" } = /** @type {Record<string, string>} */ (VIEW.rows);
     const shown = contents.length || !layout.wordy ? contents : [word];
     const className = `wid-row ${kind} ${column.row} ${contents.length ? "" : "said"}`;
@@ -282,10 +281,10 @@ export class Board {
   /** @param {number} i @param {string | null} pass */
   rowLabel(i, pass) {
     const { layout, frame } = this;
-    const { fate, live, text } = frame.columns[i];
+    const { live, text } = frame.columns[i];
     const chosen = i === frame.row && this.has("weights");
     const isButton = live && this.has("weights") && !layout.dense;
-    const className = `wid-rowname ${fate} ${live ? "live" : ""} ${chosen ? "chosen" : ""}`;
+    const className = `wid-rowname ${live ? "live" : ""} ${chosen ? "chosen" : ""}`;
     const place = this.at(`${isButton ? "b" : "s"}${i}`, className, `cell ${i - this.rows[0] + 1}`, "names");
     const inner = [
       <bdi class="wid-word">{visibleText(text)}</bdi>,

@@ -117,13 +117,11 @@ function drawRows(g, board, theme, kind) {
   const [top, height] = [board.layout.y[kind], board.layout.size[kind]];
   for (const { x, w, column } of columnsOf(board)) {
     const { row } = column;
-    g.setLineDash(row === "dropped" ? [2, 2] : []);
     g.fillStyle = theme[`${kind}f`];
-    if (row === "written" || row === "read" || row === "rest") g.fillRect(x, top, w, height);
+    if (row === "written" || row === "read") g.fillRect(x, top, w, height);
     g.strokeStyle = row === "written" || row === "made" ? theme[kind] : theme.line;
-    if (row !== "rest") edge(g, row === "written" ? 2 : 1, x, top, w, height);
+    edge(g, row === "written" ? 2 : 1, x, top, w, height);
   }
-  g.setLineDash([]);
 }
 
 /** @param {Context} g @param {Board} board @param {Theme} theme */

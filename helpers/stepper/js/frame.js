@@ -1,6 +1,6 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
 import VIEW from "../view.json" with { type: "json" };
-import { contextOf, contentOf, headName, headsOf, holds, passUpTo, samePass } from "./trace.js";
+import { contextOf, contentOf, headName, headsOf, holds, samePass } from "./trace.js";
 import { sizeOf, spread, weightsOf } from "./trace.js";
 /** @import { Ranges } from "./schema" */
 /** @import { Event, Frame, Look, Out, Run, TraceRecord } from "./types" */
@@ -46,28 +46,23 @@ export function rowCells(run, eventIndex, query, start, stop, ahead = false) {
   return { states, counts };
 }
 
-/** K and V of one token: written, read, rest, made (used and dropped), dropped, empty.
- * @param {Event} event @param {number} token */
-function rowState({ part, gone, stored, visible }, token) {
-  if (holds(gone, token)) return "dropped";
-  if (part && holds(part.written, token)) return "written";
-  if (part && holds(part.read, token)) return "read";
-  if (holds(stored, token)) return "rest";
+/** K and V of one token: written, read, made (used and dropped), empty. @param {Event} event @param {number} token */
+function rowState({ part, visible }, token) {
+  if (holds(part.written, token)) return "written";
+  if (holds(part.read, token)) return "read";
   return visible.has(token) ? "made" : "empty";
 }
 
 /**
- * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. The fate of a
- * draft that has run: accepted if its word was chosen, else rejected.
+ * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass.
  * @param {TraceRecord} record @param {Run} run @param {Event} event @param {number} index
  */
 export function tokenState(record, run, event, index) {
   const { text, position, origin } = record.tokens[index];
   const chosen = (run.chosenAt.get(index) ?? Infinity) <= event.index;
-  const ran = hasRun(run, event, index);
-  const state = origin === "prompt" || ran ? "present" : chosen ? "emitted" : "absent";
-  const fate = origin !== "draft" || !ran ? "" : chosen ? "accepted" : "rejected";
-  return { index, text, position, origin, state, live: event.visible.has(index), fate };
+  const present = origin === "prompt" || hasRun(run, event, index);
+  const state = present ? "present" : chosen ? "emitted" : "absent";
+  return { index, text, position, origin, state, live: event.visible.has(index) };
 }
 
 /** Whose work an untouched row is: the name of the last pass that ran it, or null.
@@ -131,7 +126,7 @@ export function sharesOf({ record, run, event, layer, head }, query) {
 /** How dark the underline of each word is, 0 to 1, relative to the word that the line looks at most.
  * @param {Frame} frame @returns {Map<number, number>} */
 export function shades(frame) {
-  const shares = frame.row === null ? null : sharesOf(frame, frame.row);
+  const shares = sharesOf(frame, frame.row);
   const picked = [...(shares ?? [])].filter(([, share]) => share > 0);
   const most = Math.max(...picked.map(([, share]) => share));
   return new Map(picked.map(([j, share]) => [j, share / most]));
@@ -141,10 +136,9 @@ export function shades(frame) {
  * @param {number} weight @param {number} columns */
 export const isPicked = (weight, columns) => weight * columns >= VIEW.picked;
 
-/** @param {TraceRecord} record @param {Event} event @param {number | null} row @returns {Out | null} */
-function outOf(record, { part }, row) {
-  const outs = part?.out ?? [];
-  const out = outs.find((o) => o.query === row) ?? outs.at(-1);
+/** @param {TraceRecord} record @param {Event} event @returns {Out | null} */
+function outOf(record, { part }) {
+  const [out] = part.out;
   if (!out) return null;
   const chosen = record.tokens[out.chosen].text;
   const at = out.top.findIndex(([word]) => word === chosen);
@@ -163,22 +157,21 @@ export function candidatesOf({ top }) {
  * @param {TraceRecord} record @param {Run} run @param {Event} event */
 function workOf(record, run, event) {
   const plain = samePass(record.withoutCache, event);
-  const counts = record.runs.flatMap((one) => one.events.map(({ raw }) => raw.counts ?? {}));
+  const counts = record.runs.flatMap((one) => one.events.map((e) => e.counts));
   /** @param {string} name */
   const bar = (name) => {
-    const done = event.raw.counts?.[name] ?? 0;
-    const total = plain?.raw.counts[name] ?? null; // null: nothing to compare with
-    const scale = Math.max(1, ...counts.map((one) => one[name] ?? 0));
+    const done = event.counts[name];
+    const total = plain?.counts[name] ?? null; // null: nothing to compare with
+    const scale = Math.max(1, ...counts.map((one) => one[name]));
     return { name, done, total, avoided: total === null ? 0 : total - done, scale };
   };
   /** @param {Run} of @param {Event} upTo */
   const soFar = ({ events }, upTo) =>
-    events.reduce((sum, e) => sum + (e.counted && e.index <= upTo.index ? e.raw.counts.positions : 0), 0);
-  const reached = run.keeps && passUpTo(run, event);
-  const without = reached ? samePass(record.withoutCache, reached) : null;
+    events.reduce((sum, e) => sum + (e.counted && e.index <= upTo.index ? e.counts.positions : 0), 0);
+  const without = run.keeps ? plain : null;
   return {
     bars: [bar("positions"), bar("pairs")],
-    stored: event.part ? event.part.kept[1] : sizeOf(event.stored),
+    stored: event.part.kept[1],
     reads: { ...bar("rows_read"), total: null, avoided: 0 }, // what a run without a cache never does
     soFar: soFar(run, event),
     soFarWithout: without && record.withoutCache && soFar(record.withoutCache, without),
@@ -196,8 +189,8 @@ export function runOf(record, cached) {
 export function frameOf(record, { layer, ...look }) {
   const run = runOf(record, look.cached);
   const event = run.events[look.event];
-  const wanted = look.row !== null && hasRun(run, event, look.row);
-  const row = wanted ? look.row : (event.queries.at(-1) ?? null);
+  const newest = event.queries[event.queries.length - 1];
+  const row = look.row !== null && hasRun(run, event, look.row) ? look.row : newest;
   const known = headsOf(record, layer);
   const head = look.head !== null && known.includes(look.head) ? look.head : null;
   const lines = known.length <= VIEW.heads_at_once ? known : [head];
@@ -207,16 +200,15 @@ export function frameOf(record, { layer, ...look }) {
   const content = (kind, token) => contentOf(record, kind, token, layer);
   /** The weights of the chosen line in a head; null is the mean of all. @param {number | null} one */
   const line = (one) => {
-    const looks = row === null ? null : weightsIn(record, run, event, row, layer, one);
-    const columns = looks?.columns ?? [];
+    const { columns, weights } = weightsIn(record, run, event, row, layer, one);
     const values = columns.map((j) => content("v", j) ?? []);
     return {
       head: one,
       name: headName(record, one),
       columns,
-      weights: looks?.weights ?? null,
+      weights,
       values: values.every((v) => v.length === 1) ? values.map(([v]) => v) : null,
-      context: row === null || one === null ? null : contextOf(record, row, layer, one),
+      context: one === null ? null : contextOf(record, row, layer, one),
     };
   };
   const contexts = new Map();
@@ -234,9 +226,9 @@ export function frameOf(record, { layer, ...look }) {
     heads: heads.map((one) => ({ head: one, name: headName(record, one) })),
     weights: lines.map(line),
     contexts: /** @type {Map<number, number[]>} */ (contexts),
-    out: outOf(record, event, row),
-    targets: new Map(event.part?.target?.map((token, k) => [event.queries[k], record.tokens[token].text])),
+    out: outOf(record, event),
+    targets: new Map(event.part.target?.map((token, k) => [event.queries[k], record.tokens[token].text])),
     work: workOf(record, run, event),
-    shapes: event.raw.shapes?.find((one) => one.layer === layer) ?? null,
+    shapes: event.raw.shapes.find((one) => one.layer === layer) ?? null,
   };
 }

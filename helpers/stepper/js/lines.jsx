@@ -8,12 +8,11 @@ import { Word } from "./parts.jsx";
 /** @param {Board} board */
 export function weights(board) {
   const { layout, frame, cols } = board;
-  const row = frame.row === null ? null : frame.columns[frame.row];
+  const { index, text } = frame.columns[frame.row];
   const caption = (
     <div {...board.at("caption", "wid-caption", "caption", `1 / ${layout.narrow ? -1 : "notes"}`)}>
-      {VIEW.labels.weights}
-      {row ? [" of ", <Word text={row.text} most={18} />] : VIEW.labels["no line"]}
-      <span class="wid-aside">{row && aside(board, row.index)}</span>
+      {VIEW.labels.weights} of <Word text={text} most={18} />
+      <span class="wid-aside">{aside(board, index)}</span>
     </div>
   );
   const lines = frame.weights.map((line, h) => {
@@ -36,8 +35,8 @@ function aside({ layout, frame: { event, run } }, row) {
 
 /** @param {Board} board @param {number} h */
 function noWeights(board, h) {
-  const said = board.frame.row === null ? "" : VIEW.described["not recorded"];
-  return <div {...board.at(`w${h}none`, "wid-text soft", `weights ${h + 1}`, "col 1 / end")}>{said}</div>;
+  const place = board.at(`w${h}none`, "wid-text soft", `weights ${h + 1}`, "col 1 / end");
+  return <div {...place}>{VIEW.described["not recorded"]}</div>;
 }
 
 /** @param {Board} board @param {number} share @param {number} among @param {number} h @param {number} j */

@@ -30,7 +30,7 @@ export function measuresOf({ record, run, heads, ...frame }, panels) {
   const passes = run.events.slice(0, -1).map((event) => whose(event.name));
   // The words are set smaller where room is short, numbers and the names of the passes are not.
   const places = textWidths(passes, PLACE_FONT).map((width) => width / NARROW_TEXT);
-  const outs = record.runs.flatMap((one) => one.events.flatMap((event) => event.part?.out ?? []));
+  const outs = record.runs.flatMap((one) => one.events.flatMap((event) => event.part.out));
   const words = new Set(outs.slice(0, 64).flatMap((out) => out.top.map(([word]) => clippedText(word, 12))));
   const said = textWidths([...words], LABEL_FONT).map(Math.ceil);
   return {

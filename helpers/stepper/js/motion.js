@@ -42,11 +42,11 @@ function fly(from, to) {
 
 /** Animate the pass that has just been drawn. @param {HTMLElement} root @param {Frame} frame */
 export function animateStep(root, frame) {
-  const { event, run, out } = frame;
+  const { event, run } = frame;
   /** @type {NodeListOf<HTMLElement>} */
   const keyed = root.querySelectorAll("[data-key]");
   const nodes = new Map(Array.from(keyed, (node) => [node.dataset.key, node]));
-  const again = new Set(event.part?.repeated.length ? event.queries : []);
+  const again = new Set(event.part.repeated.length ? event.queries : []);
   play(root.querySelector(".wid-canvas"), fadeIn, 0, 0.6);
   for (const query of event.queries) {
     const fresh = !again.has(query) || run.firstRunAt.get(query) === event.index;
@@ -59,6 +59,6 @@ export function animateStep(root, frame) {
     }
   }
   const chosen = root.querySelector(".wid-candidate.chosen .wid-word");
-  const index = event.part?.out.find((o) => o.query === out?.query)?.chosen;
+  const index = event.part.out[0]?.chosen;
   fly(chosen, root.querySelector(`.wid-said[data-token="${index}"]`));
 }

@@ -4,7 +4,7 @@ import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
 import { sizeOf } from "./trace.js";
 
-/** @import { Part } from "./schema" */
+/** @import { Ranges } from "./schema" */
 /** @import { Run, TraceRecord } from "./types" */
 /** @typedef {ReturnType<typeof laneOf>} Lane */
 /** @typedef {ReturnType<typeof raceOf>} Race */
@@ -20,12 +20,11 @@ function laneOf(run) {
   let end = 0;
   const legs = run.events
     .filter((event) => event.counted)
-    .map(({ raw, phase, part }) => {
-      const { positions, pairs } = raw.counts;
-      const again = raw.parts.reduce((sum, one) => sum + sizeOf(one.repeated), 0);
-      const words = (part?.out ?? []).map((out) => out.chosen);
+    .map(({ counts: { positions, pairs }, phase, part }) => {
+      const words = part.out.map((out) => out.chosen);
       end += positions;
-      const kind = { again, prefill: phase === "prefill", words, pairsAt: pairsAfter(raw.parts) };
+      const more = { again: sizeOf(part.repeated), pairsAt: pairsAfter(part.visible) };
+      const kind = { prefill: phase === "prefill", words, ...more };
       return { start: end - positions, end, positions, pairs, ...kind };
     });
   /** @param {"positions" | "pairs" | "again"} name */
@@ -34,11 +33,10 @@ function laneOf(run) {
   return { legs, end, words, positions: end, pairs: sum("pairs"), again: sum("again") };
 }
 
-/** Pairs of a pass after each of its tokens: the earlier ones look at less. @param {Part[]} parts */
-function pairsAfter(parts) {
+/** Pairs of a pass after each of its tokens: the earlier ones look at less. @param {Ranges[]} visible */
+function pairsAfter(visible) {
   const sums = [0];
-  for (const ranges of parts.flatMap(({ visible }) => visible))
-    sums.push(sums[sums.length - 1] + sizeOf(ranges));
+  for (const ranges of visible) sums.push(sums[sums.length - 1] + sizeOf(ranges));
   return sums;
 }
 

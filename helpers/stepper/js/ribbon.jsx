@@ -24,13 +24,13 @@ export function Ribbon({ frame, withWeights, about, onRow, onPoint }) {
   return (
     <div class="wid-ribbon" role="group" aria-label={VIEW.labels.ribbon} {...heard}>
       {runningText(frame.record.tokens).map(({ text, blank }, index) => {
-        const { state, origin, fate } = tokenState(frame.record, frame.run, frame.event, index);
+        const { state, origin } = tokenState(frame.record, frame.run, frame.event, index);
         const chosen = withWeights && index === frame.row ? "chosen" : "";
         return [
           index > 0 && blank && " ",
           <Button
             data-token={index}
-            class={`wid-said ${origin} ${state} ${fate} ${chosen} ${withWeights && index === about ? "lit" : ""}`}
+            class={`wid-said ${origin} ${state} ${chosen} ${withWeights && index === about ? "lit" : ""}`}
             style={`--shade:${Math.round(100 * (shade.get(index) ?? 0))}%`}
             tabIndex={chosen ? 0 : -1}
             disabled={!withWeights || !hasRun(frame.run, frame.event, index)}

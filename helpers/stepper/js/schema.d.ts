@@ -3,7 +3,7 @@
 /**
  * FORMAT.md says what the fields mean. Readers ignore other keys.
  */
-export type TheRecordOfADecoderSRunOrOfAnEngineSVersion2 = Trace | EngineTrace;
+export type TheRecordOfADecoderSRunOrOfAnEngineSVersion3 = Trace | EngineTrace;
 export type Size = number;
 /**
  * @minItems 2
@@ -11,7 +11,6 @@ export type Size = number;
  */
 export type Pair = [Count, Count];
 export type Count = number;
-export type Event = Pass | Drop;
 /**
  * Half-open: [[0, 4]] holds 0 to 3.
  */
@@ -20,7 +19,7 @@ export type Numbers = Count[];
 
 export interface Trace {
   format: "watch-it-decode-trace";
-  version: 2;
+  version: 3;
   model: Model;
   /**
    * (layer, head)
@@ -59,7 +58,7 @@ export interface Token {
   text: string;
   id: number | null;
   position: Count;
-  origin: "prompt" | "generated" | "draft";
+  origin: "prompt" | "generated";
 }
 export interface Run {
   name: string;
@@ -67,10 +66,10 @@ export interface Run {
    * its kind: none, growing, static, …
    */
   cache: string;
-  events: Event[];
+  passes: Pass[];
 }
 export interface Pass {
-  phase: "training" | "prefill" | "decode" | "verify";
+  phase: "training" | "prefill" | "decode";
   parts: Part[];
   /**
    * One a layer. q, k, v and scores: (batch, heads, rows, numbers); null: the run had none.
@@ -85,7 +84,6 @@ export interface Pass {
   counts: {
     [k: string]: Count;
   };
-  op: "pass";
 }
 export interface Part {
   sequence: Count;
@@ -114,13 +112,6 @@ export interface Output {
   chosen: Count;
   how: string;
 }
-export interface Drop {
-  sequence: Count;
-  rows: Ranges;
-  why: string;
-  say: string;
-  op: "drop";
-}
 export interface Weights {
   encoding: "u16-base64";
   /**
@@ -142,7 +133,7 @@ export interface Values {
 }
 export interface EngineTrace {
   format: "watch-it-decode-engine";
-  version: 2;
+  version: 3;
   name: string;
   slots: Size;
   /**
@@ -151,10 +142,10 @@ export interface EngineTrace {
   budget: number | null;
   n_pages: Size;
   page_size: Size;
-  requests: Request[];
+  requests: RequestTrace[];
   steps: Step[];
 }
-export interface Request {
+export interface RequestTrace {
   id: string;
   prompt: Size;
   /**

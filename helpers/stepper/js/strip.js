@@ -65,10 +65,9 @@ export function choiceFrom(values, machines, wrong) {
   };
 }
 
-/** What the strip asks of an event; null where nothing ran. @param {Event} event @param {boolean} keeps
- * @returns {Ran | null} */
+/** What the strip asks of an event. @param {Event} event @param {boolean} keeps @returns {Ran} */
 export function ranIn({ counts, queries, phase }, keeps) {
-  return counts && queries.length ? { phase, keeps, tokens: queries.length, before: counts.rows_read } : null;
+  return { phase, keeps, tokens: queries.length, before: counts.rows_read };
 }
 
 /** Beside this pass the first of the other kinds in its run, to compare with. @param {Frame} frame
@@ -76,10 +75,7 @@ export function ranIn({ counts, queries, phase }, keeps) {
 export function comparedWith({ event, run }) {
   const wanted = ["prefill", "decode"].filter((phase) => phase !== event.phase);
   const first = wanted.map((phase) => run.events.find((one) => one.phase === phase));
-  return first.flatMap((one) => {
-    const ran = one && ranIn(one, run.keeps);
-    return ran ? [[one.name, ran]] : [];
-  });
+  return first.flatMap((one) => (one ? [[one.name, ranIn(one, run.keeps)]] : []));
 }
 
 const PREFIXES = [
@@ -108,8 +104,7 @@ export function asIf({ phase, keeps, tokens, before }, text, users) {
   const reads = before > 0 || (keeps && phase === "decode");
   const pass =
     text === null ? { tokens, before } : reads ? { tokens, before: text } : { tokens: text, before: 0 };
-  const every = phase === "training" || phase === "verify";
-  return { ...pass, users, logits: every ? pass.tokens : 1 };
+  return { ...pass, users, logits: phase === "training" ? pass.tokens : 1 };
 }
 
 /** All that the strip says of a pass. @param {Ran} ran @param {Model} model @param {Card} card @param {Choice} choice */
@@ -167,7 +162,6 @@ export function insightOf({ phase, keeps }, { pass, step, bound, until }) {
     return `${say("prefill")} ${say(until === null ? "never" : tokens < until ? "until" : "rows")}`;
   }
   if (bound === "rows") return say("rows");
-  if (phase === "verify") return say("verify");
   if (bound === "arithmetic") return say("users arithmetic");
   return say(users === 1 ? "alone" : "together");
 }

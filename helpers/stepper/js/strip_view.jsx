@@ -108,7 +108,6 @@ function Formula({ frame, ran }) {
  * @param {{ frame: Frame, machines: Machines, choice: Choice, choose: (wanted: Partial<Choice>) => void }} props */
 export function CostStrip({ frame, machines, choice, choose }) {
   const ran = ranIn(frame.event, frame.run.keeps);
-  if (!ran) return null;
   const [model, card] = [machines.models[choice.model], machines.cards[choice.card]];
   const facts = factsOf(ran, model, card, choice);
   const { work, least, bound } = workSentence(facts);

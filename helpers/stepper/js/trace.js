@@ -1,11 +1,11 @@
 // Reads the record. Everything here is looked up or counted in the trace; nothing is computed from a formula.
 import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
-/** @import { Ranges, Trace } from "./schema" */
+/** @import { Pass, Ranges, Trace } from "./schema" */
 /** @import { Event, Run, TraceRecord } from "./types" */
 
 const FORMAT = "watch-it-decode-trace";
-const VERSION = 2;
+const VERSION = 3;
 const FULL_WEIGHT = 65535;
 
 /** A record that cannot be played; its message is for the reader. */
@@ -41,37 +41,25 @@ export function union(a, b) {
   return gather([...new Set([...spread(a), ...spread(b)])].sort((x, y) => x - y));
 }
 
-/** @param {Ranges} a @param {Ranges} b */
-export function without(a, b) {
-  return gather(spread(a).filter((i) => !holds(b, i)));
-}
-
-/** Names of the events of a run: Training, Prefill, Decode 1, Decode 2, …; `short` for the rail.
- * @param {{ op: string, phase?: string }[]} events */
-function nameEvents(events) {
-  const kinds = events.map(({ op, phase }) => (op === "pass" ? String(phase) : op));
-  return kinds.map((kind, index) => {
-    const number = kinds.slice(0, index + 1).filter((one) => one === kind).length;
-    const numbered = kind === "decode" || kinds.indexOf(kind) !== kinds.lastIndexOf(kind);
-    const name = kind.charAt(0).toUpperCase() + kind.slice(1) + (numbered ? ` ${number}` : "");
-    const call = events[index].op === "pass" ? `${kind} ${number}` : null;
-    return { index, phase: kind, name, short: number > 1 ? String(number) : name, call };
+/** Names of the passes of a run: Training, Prefill, Decode 1, Decode 2, …; `short` for the rail.
+ * @param {Pass[]} passes */
+function namePasses(passes) {
+  return passes.map(({ phase }, index) => {
+    const number = passes.slice(0, index + 1).filter((one) => one.phase === phase).length;
+    const name = phase.charAt(0).toUpperCase() + phase.slice(1) + (phase === "decode" ? ` ${number}` : "");
+    return { index, phase, name, short: number > 1 ? String(number) : name, call: `${phase} ${number}` };
   });
 }
 
-const NO_PART = { queries: [], visible: new Map(), there: [], part: null, counts: null };
-
-/** @param {Event["raw"]} event */
-function readPass(event) {
-  const part = event.parts?.[0];
-  if (!part) return NO_PART;
+/** @param {Pass} pass */
+function readPass({ parts: [part], counts }) {
   const queries = spread(union(part.repeated, part.new));
   const visible = new Map(queries.map((query, k) => [query, part.visible[k]]));
   const there = union(union(part.read, part.written), union(part.new, part.repeated));
-  return { queries, visible, there, part, counts: event.counts };
+  return { queries, visible, there, part, counts };
 }
 
-/** @param {Run["history"]} history @param {Event} pass */
+/** @param {Run["history"]} history @param {Pick<Event, "index" | "queries" | "visible">} pass */
 function noteHistory(history, { index, queries, visible }) {
   for (const query of queries) {
     const ranges = visible.get(query) ?? [];
@@ -82,15 +70,9 @@ function noteHistory(history, { index, queries, visible }) {
   }
 }
 
-/** The same pass in another run; null where that run has none, and for an event that is no pass.
- * @param {Run | null} run @param {Event} event */
+/** The same pass in another run; null where that run has none. @param {Run | null} run @param {Event} event */
 export function samePass(run, { call }) {
-  return (call && run?.byCall.get(call)) || null;
-}
-
-/** The last pass of a run at an event or before it, or null. @param {Run} run @param {Event} event */
-export function passUpTo(run, event) {
-  return run.events.slice(0, event.index + 1).findLast((e) => e.op === "pass") ?? null;
+  return run?.byCall.get(call) ?? null;
 }
 
 /** Where a reader of one run stands in another: at the same pass, else at the last before it that both have.
@@ -102,38 +84,30 @@ export function counterpart(from, to, event) {
 }
 
 /** @param {Trace["runs"][number]} run @returns {Run} */
-function readRun(run) {
-  const raws = /** @type {Event["raw"][]} */ (run.events);
-  const names = nameEvents(raws);
+function readRun({ name, cache, passes }) {
+  const names = namePasses(passes);
   const history = new Map();
   const chosenAt = new Map();
   const firstRunAt = new Map();
-  /** @type {Ranges} */
-  let stored = [];
-  let dropped = 0;
-  const events = raws.map((raw, index) => {
-    const event = /** @type {Event} */ ({ raw, op: raw.op, ...names[index], ...readPass(raw) });
-    event.counted = raw.op === "pass" && raw.phase !== "training";
+  const events = passes.map((raw, index) => {
+    const event = { raw, ...names[index], ...readPass(raw), counted: raw.phase !== "training" };
     if (event.counted) {
       noteHistory(history, event);
       for (const query of event.queries) if (!firstRunAt.has(query)) firstRunAt.set(query, index);
-      for (const out of event.part?.out ?? []) chosenAt.set(out.chosen, index);
+      for (const out of event.part.out) chosenAt.set(out.chosen, index);
     }
-    event.gone = raw.op === "drop" ? raw.rows : [];
-    dropped += sizeOf(event.gone);
-    stored = event.part ? union(stored, event.part.written) : without(stored, event.gone);
-    return Object.assign(event, { stored, dropped, emitted: chosenAt.size });
+    return { ...event, emitted: chosenAt.size };
   });
-  const byCall = new Map(events.filter(({ call }) => call).map((event) => [event.call, event]));
-  return { name: run.name, keeps: run.cache !== "none", byCall, events, history, chosenAt, firstRunAt };
+  const byCall = new Map(events.map((event) => [event.call, event]));
+  return { name, keeps: cache !== "none", byCall, events, history, chosenAt, firstRunAt };
 }
 
 /** Contexts by layer, head and token: those of the pass that ran it first. @param {Run[]} runs */
 function readContexts(runs) {
   const found = new Map();
   for (const { part } of runs.flatMap((run) => run.events))
-    for (const [key, rows] of Object.entries(part?.contexts ?? {}))
-      spread(part?.new ?? []).forEach((token, k) => {
+    for (const [key, rows] of Object.entries(part.contexts))
+      spread(part.new).forEach((token, k) => {
         if (!found.has(`${key}.${token}`)) found.set(`${key}.${token}`, rows[k]);
       });
   return found;
@@ -156,7 +130,7 @@ export function readTrace(data) {
   checkFormat(data, FORMAT);
   const runs = data.runs.map(readRun);
   const [{ prompt, tokens }] = data.sequences;
-  const newest = runs.flatMap((run) => run.events.map(({ queries }) => queries.at(-1) ?? 0));
+  const newest = runs.flatMap((run) => run.events.map(({ queries }) => queries[queries.length - 1]));
   return {
     ...{ model: data.model, prompt, tokens, runs },
     columns: Math.max(prompt, ...newest.map((query) => query + 1)),

@@ -5,27 +5,23 @@ import type { Model, Output, Part, Pass, Ranges, Token, Values } from "./schema"
 export type Parts = (string | { token: string })[];
 export type Filled = Record<string, unknown>;
 
-/** An event as read; `raw` has the fields of its kind. */
+/** A pass as read. */
 export interface Event {
-  raw: Omit<Pass, "op"> & { op: string; rows: Ranges; why: string; say: string };
+  raw: Pass;
   index: number;
-  op: string;
   phase: string;
   name: string;
   short: string;
-  /** what it is called by in every run, if it is a pass: its phase and its number among those of its phase */
-  call: string | null;
+  /** what it is called by in every run: its phase and its number among those of its phase */
+  call: string;
   /** tokens that run, in order, and what each may look at */
   queries: number[];
   visible: Map<number, Ranges>;
   /** tokens whose K and V are there */
   there: Ranges;
-  part: Part | null;
-  counts: Record<string, number> | null;
+  part: Part;
+  counts: Record<string, number>;
   counted: boolean;
-  gone: Ranges;
-  stored: Ranges;
-  dropped: number;
   emitted: number;
 }
 
@@ -33,7 +29,7 @@ export interface Run {
   name: string;
   keeps: boolean;
   events: Event[];
-  byCall: Map<string | null, Event>;
+  byCall: Map<string, Event>;
   /** how often, and when, each query was scored: an entry for each visibility */
   history: Map<number, { ranges: Ranges; events: number[] }[]>;
   /** the event that chose a token, and the one that ran it first */

@@ -2,9 +2,9 @@
 // is a list of plain strings and of {token: text} for words that tokens say.
 import VIEW from "../view.json" with { type: "json" };
 import { clippedText, fill, fillText, formatNumber, formatPercent, isolatedText } from "./format.js";
-import { AGAIN, AHEAD, isPicked, lastPassOf, MASKED, NOW, rowCells, tokenState, weightsIn } from "./frame.js";
+import { AGAIN, AHEAD, isPicked, lastPassOf, MASKED, NOW, rowCells, weightsIn } from "./frame.js";
 import { gather, headName, sizeOf, spread } from "./trace.js";
-/** @import { Part, Ranges } from "./schema" */
+/** @import { Ranges } from "./schema" */
 /** @import { Event, Filled, Frame, Line, Panels, Parts, TraceRecord } from "./types" */
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
@@ -17,112 +17,69 @@ function inOne(...sentences) {
   return sentences.filter((parts) => parts.length).flatMap((parts, i) => (i ? [" ", ...parts] : parts));
 }
 
-/** What a pass has. @param {Frame} frame */
-function ranIn({ event }) {
-  return /** @type {{ part: Part, counts: Record<string, number> }} */ (event);
-}
-
-/** What every query of the pass looks at: itself and all tokens before it, or less. @param {Event} event */
-function lookingAt({ queries, visible }) {
-  const causal = queries.every((query) => String(visible.get(query)) === `0,${query + 1}`);
-  return VIEW.sentences[causal ? "looks" : "looks by mask"];
-}
-
 /** The word that comes out, as one of the sentences that begin with "out" or "first", and what follows it.
  * @param {Frame} frame @param {"out" | "out same" | "first" | "first one"} name */
-function comesOut(frame, name) {
-  const { out } = ranIn(frame).part;
-  const word = frame.record.tokens[out[out.length - 1].chosen].text;
-  const { index, emitted } = frame.event;
-  const goesOn = frame.run.events.slice(index + 1).some((e) => e.queries.length);
-  const last = STOP_WORDS.has(word) ? "end stop" : emitted === 1 ? "end only" : "end last";
-  const values = { words: out.length, word: { token: word }, end: say(goesOn ? "end" : last) };
-  return say(out.length > 1 ? "out many" : name, values);
+function comesOut({ event, record, run }, name) {
+  const word = wordOf(record, event) ?? "";
+  const goesOn = event.index + 1 < run.events.length;
+  const last = STOP_WORDS.has(word) ? "end stop" : event.emitted === 1 ? "end only" : "end last";
+  return say(name, { word: { token: word }, end: say(goesOn ? "end" : last) });
 }
+
+/** @param {TraceRecord} record @param {Event | null} event */
+const wordOf = ({ tokens }, event) => tokens[event?.part.out[0].chosen ?? -1]?.text;
 
 /** @param {Frame} frame */
 function sayPrefill(frame) {
   const { event, record, run } = frame;
-  const { part, counts } = ranIn(frame);
-  const fresh = sizeOf(part.new);
-  const [[from]] = part.new;
-  const one = fresh === 1 ? " one" : "";
-  const reads = counts.rows_read ? say(`chunk${one} reads`, counts) : "";
-  const places = { first: from + 1, last: from + fresh, prompt: record.prompt, fresh };
-  const isFirst = run.chosenAt.get(part.out[0]?.chosen) === event.index && event.emitted === part.out.length;
+  const one = record.prompt === 1 ? " one" : "";
   return inOne(
-    say(`${fresh === record.prompt ? "prefill" : "chunk"}${one}`, {
-      ...{ ...counts, ...places, reads, looks: lookingAt(event) },
-    }),
-    !part.out.length ? say("unfinished") : isFirst ? comesOut(frame, `first${one}`) : [],
+    say(`prefill${one}`, { ...event.counts, prompt: record.prompt }),
+    comesOut(frame, `first${one}`),
     run.keeps ? [] : say("not kept"),
   );
 }
 
 /** @param {Frame} frame */
 function sayDecode(frame) {
-  const { event, run, record, other } = frame;
-  const { part, counts } = ranIn(frame);
-  const fresh = spread(part.new);
-  const drafts = fresh.filter((i) => record.tokens[i].origin === "draft");
-  const accepted = drafts.filter((i) => tokenState(record, run, event, i).fate === "accepted").length;
-  /** @param {"out" | "out same"} name */
-  const word = (name) =>
-    inOne(
-      drafts.length ? say("fates", { accepted, drafts: drafts.length }) : [],
-      part.out.length ? comesOut(frame, name) : say("no word"),
-    );
-  if (part.repeated.length)
-    return inOne(sayAgain(frame, fresh.length), word(sameWord(frame) ? "out same" : "out"));
-  const rows = rowsRead(frame);
-  const others = other?.counts?.pairs ?? 0;
+  const { event, record, other } = frame;
+  const { counts, part } = event;
+  if (part.repeated.length) {
+    const same = wordOf(record, event) === wordOf(record, other);
+    return inOne(sayAgain(frame), comesOut(frame, same ? "out same" : "out"));
+  }
+  const others = other?.counts.pairs ?? 0;
   const cost = say(others > counts.pairs ? "cost instead" : "cost", { pairs: counts.pairs, others });
-  if (fresh.length !== 1) return inOne(say("decode many", { fresh: fresh.length, rows, cost }), word("out"));
-  const token = { token: record.tokens[fresh[0]].text };
-  const reads = counts.rows_read ? say("decode reads", { rows }) : "";
-  const seen = sizeOf(event.visible.get(fresh[0]) ?? []);
-  return inOne(say(run.keeps ? "decode" : "decode without", { token, seen, reads, cost }), word("out"));
+  const token = { token: record.tokens[event.queries[0]].text };
+  return inOne(
+    say("decode", { token, rows: rowsRead(frame), seen: counts.pairs, cost }),
+    comesOut(frame, "out"),
+  );
 }
 
 /** @param {Frame} frame */
-function rowsRead({ event, run }) {
-  const byPrefill = run.events.filter((e) => e.phase === "prefill").flatMap((e) => e.part?.written ?? []);
-  const same = String(spread(byPrefill)) === String(spread(event.part?.read ?? []));
-  return say(same ? "rows of prefill" : "rows so far", event.counts ?? {});
+function rowsRead({ event, record }) {
+  const byPrefill = event.counts.rows_read === record.prompt;
+  return say(byPrefill ? "rows of prefill" : "rows so far", event.counts);
 }
 
-/** Pairs of this pass that were scored before, and how often at most. @param {Frame} frame @param {number} fresh */
-function sayAgain({ event, run }, fresh) {
+/** Pairs of this pass that were scored before, and how often at most. @param {Frame} frame */
+function sayAgain({ event, run }) {
   const again = event.queries.flatMap((query) => {
     const { states, counts } = rowCells(run, event.index, query, 0, query + 1);
     return [...counts].filter((_, j) => states[j] === AGAIN);
   });
   const times = again.reduce((most, n) => Math.max(most, n), 1) - 1; // too many for arguments of a call
   const often = times === 1 ? "second time" : times === 2 ? "up to twice" : "up to";
-  return say(run.keeps ? "again" : "again without", {
-    ...event.counts,
-    rows: say(fresh === 1 ? "new row" : "new rows", { fresh }),
-    times: say(often, { repeated: again.length, times }),
-  });
-}
-
-/** @param {Frame} frame */
-function sameWord({ event, other, record }) {
-  const [word, others] = [event, other].map(
-    (one) => record.tokens[one?.part?.out.at(-1)?.chosen ?? -1]?.text,
-  );
-  return word === others;
+  return say("again", { ...event.counts, times: say(often, { repeated: again.length, times }) });
 }
 
 /** One sentence or three on what this pass does and what it costs.
  * @param {Frame} frame @returns {Parts} */
 export function sentenceOf(frame) {
-  const { event } = frame;
-  const { raw, counts } = event;
-  if (raw.op !== "pass") return [raw.say];
-  const training = counts?.positions === 1 ? "training one" : "training";
-  const sayPass = event.phase === "prefill" ? sayPrefill : sayDecode;
-  return event.phase === "training" ? say(training, counts ?? {}) : sayPass(frame);
+  const { counts, phase } = frame.event;
+  if (phase === "training") return say(counts.positions === 1 ? "training one" : "training", counts);
+  return phase === "prefill" ? sayPrefill(frame) : sayDecode(frame);
 }
 
 /** A sentence as one plain string, for reading aloud and for tests. @param {Parts} parts */
@@ -132,7 +89,7 @@ export function plainSentence(parts, most = 24) {
 
 /** What would be otherwise if no mask hid what stands to the right; nothing while it does. @param {Frame} frame */
 export function aheadSentence({ ahead, event, run, columns }) {
-  if (!ahead || !event.queries.length) return "";
+  if (!ahead) return "";
   const rows = event.queries.map(
     (query) => rowCells(run, event.index, query, 0, columns.length, true).states,
   );
@@ -143,13 +100,11 @@ export function aheadSentence({ ahead, event, run, columns }) {
 
 /** The ledger, as an equation only where the counted numbers satisfy it, else why not. @param {Frame} frame */
 export function ledgerOf({ event, record, run, work }) {
-  const { emitted, dropped } = event;
+  const { emitted } = event;
   const right = record.prompt + emitted - 1;
-  const values = { cached: work.stored, prompt: record.prompt, emitted, dropped, right };
+  const values = { cached: work.stored, prompt: record.prompt, emitted, right };
   /** @type {keyof typeof VIEW.ledger} */
   let kind = work.stored === right ? "holds" : "not";
-  if (dropped) kind = "dropped";
-  if (emitted === 0) kind = "unfinished";
   if (!run.keeps) kind = "none";
   if (event.phase === "training") kind = "training";
   return { holds: kind === "holds", text: fillText(VIEW.ledger[kind], values) };
@@ -157,16 +112,11 @@ export function ledgerOf({ event, record, run, work }) {
 
 /** What happens to rows of K and V in this pass. @param {Frame} frame */
 export function rowsNote({ event, run }) {
-  const { gone, part, counts, stored, raw } = event;
-  /** @param {keyof typeof VIEW.notes} name @param {Filled} values */
-  const note = (name, values) => fillText(VIEW.notes[name], values);
-  if (gone.length) return note("gone", { gone: sizeOf(gone), why: raw.why });
-  if (!part || !counts) return note("kept", { kept: sizeOf(stored) });
-  const { kv_rows: made, rows_read: read } = counts;
-  const [written, again] = [sizeOf(part.written), sizeOf(part.repeated)];
-  if (!run.keeps || event.phase === "training") return note(again ? "again" : "made", { made, again });
-  const rest = sizeOf(stored) - read - written;
-  return note(read ? "read" : "written", { read, written }) + (rest > 0 ? note("rest", { rest }) : "");
+  const { kv_rows: made, rows_read: read } = event.counts;
+  const [written, again] = [event.part.written, event.part.repeated].map(sizeOf);
+  const kept = run.keeps && event.phase !== "training";
+  const kind = kept ? (read ? "read" : "written") : again ? "again" : "made";
+  return fillText(VIEW.notes[kind], { made, read, written, again });
 }
 
 /** Whose work a row is that does not run: "prefill's, untouched". @param {string} pass */
@@ -276,8 +226,8 @@ function spellWeights(record, columns, weights) {
  * @param {Frame} frame @param {Panels} panels */
 function describeBeside(frame, panels) {
   const { record, out, row } = frame;
-  const lines = panels.has("weights") && row !== null ? describeWeights(frame, row) : [];
-  const contexts = panels.has("contexts") && row !== null && frame.contexts.get(row);
+  const lines = panels.has("weights") ? describeWeights(frame, row) : [];
+  const contexts = panels.has("contexts") && frame.contexts.get(row);
   if (contexts) {
     const numbers = contexts.map((c, h) => `${frame.heads[h].name} ${formatNumber(c)}`);
     lines.push(`Contexts of ${nameToken(record, row)}: ${numbers.join(", ")}.`);
@@ -303,7 +253,7 @@ export function describe(frame, panels = new Set()) {
   const lines = [`${event.name}${cache}.`];
   let told = event.queries;
   if (told.length > ROWS_SPELLED_OUT) {
-    lines.push(`${told.length} rows are scored; each ${lookingAt(event)}. The first and the last:`);
+    lines.push(`${told.length} rows are scored; each ${VIEW.described.looks}. The first and the last:`);
     told = [told[0], told[told.length - 1]];
   }
   lines.push(...told.map((query) => describeRow(frame, query)));
@@ -315,8 +265,5 @@ export function describe(frame, panels = new Set()) {
   if (event.counted) list("Not run in this pass", (c) => !c.live && lastPassOf(run, event.index, c.index));
   for (const [state, word] of Object.entries({ ...VIEW.rows, made: "made, used and dropped" }))
     list(`Rows of K and V ${word}`, (c) => c.row === state);
-  if (event.counted && run.keeps && columns.every((c) => c.row === "empty"))
-    lines.push("The cache is empty.");
-  for (const fate of ["accepted", "rejected"]) list(`Drafts ${fate}`, (c) => c.fate === fate);
   return [...lines, ...describeBeside(frame, panels)];
 }

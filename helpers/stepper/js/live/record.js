@@ -20,18 +20,18 @@ export class Recorder {
     this.tokenizer = tokenizer;
     this.seen = 0; // tokens that have run
     /** @type {Pass[]} */
-    this.events = [];
+    this.passes = [];
     /** @type {Record<string, string>} */
     this.rows = {};
     const tokens = /** @type {any} */ (prompt.map((id, position) => this.token(id, position, "prompt")));
     /** @type {Trace} */
     this.trace = {
       format: "watch-it-decode-trace",
-      version: 2,
+      version: 3,
       model: describe(name, config),
       recorded,
       sequences: [{ prompt: prompt.length, tokens }],
-      runs: [{ name: keeps ? "cached" : "uncached", cache: keeps ? "growing" : "none", events: this.events }],
+      runs: [{ name: keeps ? "cached" : "uncached", cache: keeps ? "growing" : "none", passes: this.passes }],
       weights: { encoding: "u16-base64", rows: this.rows },
       values: null,
     };
@@ -80,8 +80,7 @@ export class Recorder {
     const { T, S, pairs, visible } = this.layers[0];
     const [start, end, keeps] = [this.before, this.before + T, this.cache !== null];
     /** @type {Pass} */
-    const event = {
-      op: "pass",
+    const pass = {
       phase: this.phase,
       parts: [
         {
@@ -100,7 +99,7 @@ export class Recorder {
       shapes: this.layers.map((layer, n) => this.shapes(n, layer)),
       counts: { positions: T, kv_rows: T, rows_read: S - T, pairs, products: T * S },
     };
-    this.events.push(event);
+    this.passes.push(pass);
     this.seen = end;
     this.trace.sequences[0].tokens.push(this.token(id, end, "generated"));
   }
