@@ -278,7 +278,7 @@ def gallery(diary: Trace) -> dict[str, str]:
     title, output = (
         "Six diaries, twelve pages",
         "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E begin "
-        "alike and share pages. Where no page is free, the youngest is sent back, and comes again.",
+        "alike and share pages. Where no page is free, the youngest is preempted, and comes again.",
     )
     pool = Pool(six_diaries())
     pages["pool.html"] = build(

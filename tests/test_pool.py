@@ -50,7 +50,7 @@ def test_every_step_is_as_the_scheduler_has_it_in_its_books(name: str) -> None:
 
 
 def test_the_bands_are_the_steps() -> None:
-    """Each share of each step lies in one block; who was sent back ends with a mark, and runs again."""
+    """Each share of each step lies in one block; who was preempted ends with a mark, and runs again."""
     met = set()
     for name in MADE:
         run = trace(name)
@@ -84,7 +84,7 @@ def test_what_is_said() -> None:
         "Step 1: A runs; 6 of 12 pages in use.",
         "Step 2: A, B run; 10 of 12 pages in use, 2 shared. B begins in pages that were there: "
         "8 tokens used again.",
-        "Step 12: B, C run; D, E, F wait; 11 of 12 pages in use. D was sent back: no page was free. "
+        "Step 12: B, C run; D, E, F wait; 11 of 12 pages in use. D was preempted: no page was free. "
         "Then B leaves.",
         "Step 20: F runs; 3 of 12 pages in use. Then F leaves.",
     ]
@@ -168,7 +168,7 @@ planted("a shared page is counted for each of its owners", [BOOKS], of=pool._cou
 planted("rows as they were before the step", [BOOKS], of=Pool.pages)(
     lambda old, self, n: [page | {"filled": page["before"]} for page in old(self, n)]
 )
-planted("who was sent back leaves for good", [test_the_bands_are_the_steps], of=Pool.stays)(
+planted("who was preempted leaves for good", [test_the_bands_are_the_steps], of=Pool.stays)(
     lambda old, self: [stay | {"back": False} for stay in old(self)]
 )
 planted("what ran before counts as new", [test_the_bands_are_the_steps], of=Pool._kind)(

@@ -267,7 +267,7 @@ def test_a_simulation_keeps_time() -> None:
 
 
 def test_how_full_the_pages_were() -> None:
-    """Two texts of 5 rows and pages of 2, 8 rows in all: the second is sent back and runs 4 tokens again."""
+    """Two texts of 5 rows and pages of 2, 8 rows in all: the second is preempted and runs 4 tokens again."""
     crowd = [Request(name, [1] * 3, 3) for name in "ab"]
     names = ["requests at a time", "% of rows in use", "times preempted"]
     names += ["run again, % of those needed", "steps"]

@@ -128,7 +128,7 @@ class Pool(View):
         return pages
 
     def stays(self) -> list[dict[str, Any]]:
-        """The times that requests are in a slot, with what they do there; `back`: sent back at its end."""
+        """The times that requests are in a slot, with what they do there; `back`: preempted at its end."""
         reached, stays = Counter[int](), list[dict[str, Any]]()
         for n, step in enumerate(self.trace.steps):
             now = {stay["request"]: stay for stay in stays if stay["to"] == n}

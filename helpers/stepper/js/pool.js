@@ -49,7 +49,7 @@ function countsOf({ running, waiting }, size) {
   };
 }
 
-/** The times that requests are in a slot, with what they do there; `back`: they were sent back at its end.
+/** The times that requests are in a slot, with what they do there; `back`: they were preempted at its end.
  * @param {EngineTrace} trace */
 export function staysOf({ requests, steps }) {
   const reached = requests.map(() => 0);

@@ -218,7 +218,7 @@ export class PoolView extends Played {
     );
   }
 
-  /** Those who wait, the first on top; who was sent back is marked.
+  /** Those who wait, the first on top; who was preempted is marked.
    * @param {ReturnType<typeof pools.poolLayout>} layout @param {Moment} moment @param {ReturnType<typeof pools.litBy>} lit */
   line({ line, lane }, { step: { waiting } }, lit) {
     const { pool, view } = this;
