@@ -77,8 +77,6 @@ def compile_kernels(twin: FastTransformer) -> None:
     """
     with FileLock(Path(kernels.product.stats.cache_path) / "kernels.lock"):
         run_step(twin)
-        linear: Any = twin.layers[0].get_submodule("mlp.up_proj")
-        linear.many(np.zeros((1, twin.config.hidden_size), np.float32))
 
 
 def run_step(twin: FastTransformer) -> None:
@@ -170,16 +168,14 @@ class NarrowLinear(nn.Module):
     def many(self, rows: np.ndarray) -> Tensor:
         """rows (N, C) → (N, F), by PyTorch, which multiplies float32: the matrix is widened for it.
 
-        By oneDNN where PyTorch has it, which is twice as fast as its first choice, MKL, on AMD's processors.
+        By PyTorch, too: its threads and Numba's, taking turns, wait for each other in busy loops. By oneDNN
+        where PyTorch has it, which is twice as fast as its first choice, MKL, on AMD's processors.
         """
-        matrix = self.matrix
-        if matrix.dtype != np.float32:
-            matrix = np.empty(self.matrix.shape, np.float32)
-            kernels.widen(self.matrix, self.scale, matrix)
-        x, weight, bias = map(torch.from_numpy, (rows, matrix, self.bias))
-        if not torch.backends.mkldnn.is_available():
-            return F.linear(x, weight, bias)
-        return F.linear(x.to_mkldnn(), weight, bias).to_dense()
+        matrix = self.matrix.view(np.float16) if self.matrix.dtype == np.uint16 else self.matrix
+        x, weight, scale, bias = map(torch.from_numpy, (rows, matrix, self.scale, self.bias))
+        if torch.backends.mkldnn.is_available():
+            x = x.to_mkldnn()
+        return torch.addcmul(bias, F.linear(x, weight.float()).to_dense(), scale)
 
 
 def stacked(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrices:

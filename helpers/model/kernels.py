@@ -126,14 +126,6 @@ def silu(x: Any) -> Any:
     return x / (np.float32(1) + np.exp(-x))
 
 
-@njit(**SHARED)
-def widen(matrix: Array, scale: Array, out: Array) -> None:
-    """A matrix (F, C) in float32, each row times its scale → out (F, C)."""
-    for f in prange(matrix.shape[0]):
-        for i in range(matrix.shape[1]):
-            out[f, i] = wide(matrix[f, i]) * scale[f]
-
-
 @njit(**ALONE)
 def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
     """RMS norm of each row of x (N, C) → out (N, C)."""

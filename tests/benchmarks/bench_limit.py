@@ -6,6 +6,8 @@
 Batch 1, greedy, 128 tokens of context, the same weights for all, medians of runs that took turns. A machine
 may lend its processors to others: compare ratios of one run, not milliseconds of two. llama.cpp takes part
 where it is installed (`requirements.txt` beside this file). Not part of the test run.
+
+Prefill widens 16 and 8 bits to float32: bfloat16 products take a third less time, but logits are 1% off.
 """
 
 from __future__ import annotations
