@@ -121,12 +121,16 @@ WALK = f"""(steps) => {{
 }}"""
 
 
-# A colour of the page by its name in the palette.
+# A colour of the page by its name in the palette, by theme.
 NAMES = {
-    f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
-    for name, c in VIEW["palette"]["light"].items()
-    if len(c) == 7
-} | {"rgba(0, 0, 0, 0)": ""}
+    theme: {
+        f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
+        for name, c in VIEW["palette"][theme].items()
+        if len(c) == 7
+    }
+    | {"rgba(0, 0, 0, 0)": ""}
+    for theme in ("light", "dark")
+}
 
 
 def read(page: Page) -> dict[str, Any]:
@@ -152,7 +156,7 @@ def worked_out(trace: Trace, looks: list[Look]) -> list[dict[str, Any]]:
     return json.loads(done.stdout)
 
 
-def walk(page: Page, trace: Trace, looks: list[Look], many: int = 1) -> None:
+def walk(page: Page, trace: Trace, looks: list[Look], many: int = 1, theme: str = "light") -> None:
     """Turn the page to each look, with every head and every line, and hold it against what it has to show."""
     for look, want in zip(looks, worked_out(trace, looks), strict=True):
         name, index, layer = look
@@ -171,7 +175,7 @@ def walk(page: Page, trace: Trace, looks: list[Look], many: int = 1) -> None:
             for view in views
         ]
         for step, shown, view in zip(steps, page.evaluate(WALK, steps), views, strict=True):
-            check(shown, trace, look, want, view, step)
+            check(shown, trace, look, want, view, step, theme)
 
 
 def check(
@@ -181,6 +185,7 @@ def check(
     want: dict[str, Any],
     seen: dict[str, Any],
     step: dict[str, Any],
+    theme: str,
 ) -> None:
     """What the page shows at a state is what it has to."""
     name, index, layer = look
@@ -209,7 +214,7 @@ def check(
     if columns < DENSE:
         check_grid(shown, want, seen, columns)
         check_rows(shown, trace, want, layer)
-        check_paints(shown, want)
+        check_paints(shown, want, NAMES[theme])
     check_lines(shown, want, seen, columns)
     check_beside(shown, trace, want, seen)
 
@@ -251,35 +256,35 @@ def check_grid(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]
     ]
 
 
-def check_paints(shown: dict[str, Any], want: dict[str, Any]) -> None:
+def check_paints(shown: dict[str, Any], want: dict[str, Any], names: dict[str, str]) -> None:
     """What a mark means can be told from its ground, its edge and its hatching."""
     for kind in "kv":
         for j, (ground, _, edge, colour) in enumerate(shown["paints"][kind]):
             state = want["rows"][j]
             kept = state in ("written", "read")
-            assert NAMES[ground] == (f"{kind}f" if kept else ""), (kind, j, state)
+            assert names[ground] == (f"{kind}f" if kept else ""), (kind, j, state)
             assert edge == {"made": "dashed"}.get(state, "solid" if kept else "dotted")
-            assert NAMES.get(colour) == kind or state == "empty", (kind, j, state)
+            assert names.get(colour) == kind or state == "empty", (kind, j, state)
     weighed = bool(shown["squares"])
     for key, (ground, hatched, edge, colour) in shown["paints"]["c"].items():
         state, share = shown["cells"][key][0], bool(shown["cells"][key][3])
-        assert NAMES[ground] == ("qf" if state == "now" else ""), key
+        assert names[ground] == ("qf" if state == "now" else ""), key
         assert hatched == (state == "again"), key
         assert (edge == "dotted") == (state == "coming"), key
-        assert weighed or not (state == "now" and not share) or NAMES[colour] == "q", key
+        assert weighed or not (state == "now" and not share) or names[colour] == "q", key
     for j, (ground, _, edge, colour) in enumerate(shown["paints"]["h"]):
         _, _, origin, state, live = want["tokens"][j]
         present = state == "present"
         grounds = {"generated": "gf", "prompt": "panel"}
-        assert NAMES[ground] == (grounds[origin] if present else ""), j
+        assert names[ground] == (grounds[origin] if present else ""), j
         assert edge == ("solid" if present else "dashed"), j
-        assert NAMES[colour] == ("q" if live else "gen" if state == "emitted" else "line") or (
+        assert names[colour] == ("q" if live else "gen" if state == "emitted" else "line") or (
             state == "absent"
         ), j
     kept = shown["drawer"][0] == "keeps"
     assert shown["drawn"] == ("solid" if kept else "dashed")
     for colour, (_, _, origin, *_) in zip(shown["words_said"], want["tokens"], strict=True):
-        assert NAMES[colour] == ("ink" if origin == "prompt" else "gen")
+        assert names[colour] == ("ink" if origin == "prompt" else "gen")
 
 
 def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer: int) -> None:
