@@ -9,12 +9,12 @@ from typing import Any
 
 def is_whole(value: object) -> bool:
     """Whether value is a whole number, Python's or NumPy's; True and False are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def is_number(value: object) -> bool:
     """Whether value is one finite number that a float can hold; text, True and arrays are none."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if type(value) is not float and (not isinstance(value, Real) or isinstance(value, bool)):
         return False
     try:
         return math.isfinite(value)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from helpers.cost.models import CARDS, MODELS
 from helpers.serve import pages
-from helpers.serve.fleet import Machine, apart, random_arrivals, slowest, together, waits
+from helpers.serve.fleet import Machine, disaggregated, random_arrivals, slowest, together, waits
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Sequence
@@ -241,7 +241,7 @@ def test_what_is_wrong_is_refused_at_once_and_harms_nobody() -> None:
         (lambda: Times(0.0).ttft, "no token has come yet; expected one"),
         (lambda: Times(0.0).tpot, "no token has come yet"),
         (lambda: together(MACHINE, ASKED, 0), "machines is 0"),
-        (lambda: apart(MACHINE, ASKED, -1, 1), "machines is -1"),
+        (lambda: disaggregated(MACHINE, ASKED, -1, 1), "machines is -1"),
         (lambda: simulate(Scheduler(PageManager(9), 1), ASKED, lambda _: math.nan), "a step takes nan"),
         (lambda: simulate(Scheduler(PageManager(9), 1), [(math.nan, ASKED[0][1])], len), "arrives at nan"),
     ]
@@ -285,10 +285,10 @@ def test_a_step_of_a_fleet_is_step_time_at_its_speed() -> None:
 
 def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
     asked = [(0.5 * n, Request(n, [0] * (50 + 60 * n), 2 + n % 5)) for n in range(9)]
-    for times in (together(MACHINE, asked, 2), apart(MACHINE, asked, 2, 3)):
+    for times in (together(MACHINE, asked, 2), disaggregated(MACHINE, asked, 2, 3)):
         assert sorted(len(one.tokens) for one in times) == sorted(request.max_new for _, request in asked)
         assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
-    (alone,) = apart(MACHINE, asked[-1:], 1, 1)  # a prompt of 530: six chunks, and rows that are sent
+    (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)  # a prompt of 530: six chunks, and rows that are sent
     chunks = [MACHINE.seconds([(min(100, 530 - n), min(n + 100, 530))]) for n in range(0, 530, 100)]
     assert alone.ttft == pytest.approx(sum(chunks))
     assert alone.longest_gap == pytest.approx(530 * ROW / 1e9 + MACHINE.seconds([(1, 531)]))
@@ -299,11 +299,11 @@ def test_requests_are_dealt_out_in_turn_and_go_on_as_their_rows_come() -> None:
     times = together(replace(MACHINE, slots=1), asked, 2)
     assert [one.ttft for one in times] == pytest.approx([MACHINE.seconds([(50, 50)])] * 4)
     asked = [(n / 10, Request(n, [0] * length, 2)) for n, length in enumerate((9000, 9))]
-    long, short = apart(MACHINE, asked, 2, 1)
+    long, short = disaggregated(MACHINE, asked, 2, 1)
     assert short.tokens[1] < long.tokens[0]
 
 
-def test_what_is_told_of_a_fleet() -> None:
+def test_the_slowest_waits_of_a_fleet() -> None:
     some = [Times(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
     assert slowest(some) == pytest.approx([99, 198, 297])
     requests = [request for _, request in random_arrivals(500, 9.0, 40, 9, 0)]
@@ -317,8 +317,8 @@ def test_what_is_told_of_a_fleet() -> None:
 
 def test_a_few_machines_of_a_fleet_are_watched() -> None:
     asked = [(n / 9, Request(n, [0] * 50, 2)) for n in range(9)]
-    few = [together(MACHINE, asked, 3, watched=1), apart(MACHINE, asked, 2, 3, watched=1)]
-    every = [together(MACHINE, asked, 3), apart(MACHINE, asked, 2, 3)]
+    few = [together(MACHINE, asked, 3, watched=1), disaggregated(MACHINE, asked, 2, 3, watched=1)]
+    every = [together(MACHINE, asked, 3), disaggregated(MACHINE, asked, 2, 3)]
     assert [(len(some), len(all_)) for some, all_ in zip(few, every, strict=True)] == [(3, 9)] * 2
     assert all(one in all_ for some, all_ in zip(few, every, strict=True) for one in some)
 

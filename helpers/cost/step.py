@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from helpers.arguments import check_whole, is_number
@@ -117,14 +118,32 @@ def work_of(
     model: ModelConfig | PublishedModel, texts: Sequence[tuple[int, int]], users: int, logits: int | None
 ) -> tuple[float, float, float, float]:
     """Return the numbers of rows and of weights to move, and operations: of attention, and of products."""
-    kinds, new = Counter(layers_of(model)), users * sum(new for _, new in texts)
+    of_text, rows, pairs, new = rows_and_pairs(model), 0, 0, 0
+    for text in texts:
+        its_rows, its_pairs = of_text(*text)
+        rows, pairs, new = rows + its_rows, pairs + its_pairs, new + text[1]
+    new *= users
     heads = new if logits is None else users * len(texts) * logits
     table, used = model.vocab_size * model.hidden_size, numbers_used(model)
-    rows = sum(n * one.row * (one.rows(a) + one.rows(b)) for one, n in kinds.items() for a, b in texts)
-    pairs = sum(n * pairs_of(one, *text) for one, n in kinds.items() for text in texts)
     attention = 4 * users * pairs * model.n_heads * model.head_dim
     products = 2 * (new * (used - table) + heads * table)
     return users * rows, used + numbers_of_others(model, new), attention, products
+
+
+@cache
+def rows_and_pairs(model: ModelConfig | PublishedModel) -> Callable[[int, int], tuple[int, int]]:
+    """Return a function of a text (tokens before, and new): the numbers in its rows, and its query-key pairs.
+
+    Pairs are of one head, in all layers. Both depend on the model alone, and are remembered.
+    """
+    kinds = Counter(layers_of(model)).items()
+
+    @lru_cache(2**14)
+    def of_text(before: int, new: int) -> tuple[int, int]:
+        rows = sum(n * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
+        return rows, sum(n * pairs_of(one, before, new) for one, n in kinds)
+
+    return of_text
 
 
 def pairs_of(layer: Kind, before: int, new: int) -> int:

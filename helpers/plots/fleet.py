@@ -47,13 +47,13 @@ def lanes(lines: Mapping[str, Mapping[str, tuple[float, float]]]) -> Picture:
     return Picture(draw, f"Milliseconds that a card reads, and meanwhile computes. {sentence}.")
 
 
-def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], promised: float) -> Picture:
-    """Draw how long 99 of 100 people wait for a first word, over what is promised.
+def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], slo: float) -> Picture:
+    """Draw how long 99 of 100 people wait for a first word, over the SLO.
 
     Args:
         cards: that serve them, growing.
         ms: for each, by the way they are used; at most 4 ways.
-        promised: ms.
+        slo: ms.
     """
     low, high = min(map(min, ms.values())), max(map(max, ms.values()))
 
@@ -63,7 +63,7 @@ def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], promi
         axes = sheet.plot(66, 46, right, base, "cards")
         log_axes(axes.yaxis)
         axes.set(xlim=(cards[0] - 0.8, cards[-1] + 0.5), ylim=(low / 3, 1.5 * high), xticks=cards)
-        ends = {f"promised {digits(promised, 2)}": promised}
+        ends = {f"SLO {digits(slo, 2)}": slo}
         ends |= {f"{shorten(way, 78, SMALL)} {digits(y[-1], 2)}": y[-1] for way, y in ms.items()}
         heights = [sheet.at(axes, cards[-1], y)[1] for y in ends.values()]
         sheet.line((66, heights[0]), (right, heights[0]), colour="soft", dashes=(0, (5, 4)))
@@ -77,6 +77,4 @@ def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], promi
         f"{told(way)}: {', '.join(f'{digits(t, 2)} with {n}' for n, t in zip(cards, y, strict=True))}"
         for way, y in ms.items()
     )
-    return Picture(
-        draw, f"Milliseconds to a first word, by the cards. {sentence}. Promised: {digits(promised, 2)}."
-    )
+    return Picture(draw, f"Milliseconds to a first word, by the cards. {sentence}. SLO: {digits(slo, 2)}.")

@@ -1,8 +1,8 @@
 """A fleet on paper: the scheduler on one or many machines and a clock of its own; no model runs.
 
-A step takes what `cost.step_time` says at a share of the bandwidth and the compute of the card, with the LM
-head on every token. Machines do both prefill and decode, or some do the one and some the other, and rows
-travel between them. Requests are dealt out in turn.
+A step takes what `cost.step_time` says at a share of the bandwidth and the compute of the card. Machines do
+both prefill and decode, or some do the one and some the other, and rows travel between them. Requests are
+dealt out in turn.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Machine:
             self.model,
             self.card,
             pairs,
-            logits=None,
             overlap=self.overlap,
             bandwidth_reached=self.speed,
             compute_reached=self.speed,
@@ -90,11 +89,11 @@ def random_arrivals(n: int, rate: float, prompt: int, reply: int, seed: int) -> 
 
 
 def together(machine: Machine, arrivals: Arrivals, n: int, watched: int | None = None) -> list[Times]:
-    """Serve requests by n machines, each of which runs prompts and replies; see `apart`."""
+    """Serve requests by n machines, each of which runs prompts and replies; see `disaggregated`."""
     return list(machine.serve(arrivals, n, machine.step, watched).values())
 
 
-def apart(
+def disaggregated(
     machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int, watched: int | None = None
 ) -> list[Times]:
     """Serve requests by machines that run prompts, and others that go on from their rows.
@@ -105,9 +104,9 @@ def apart(
     """
     prompts = [(arrived, replace(request, max_new=1)) for arrived, request in arrivals]
     first = machine.serve(prompts, n_prefill, machine.step)
-    handed = []
+    handed, row = [], machine.model.cache_nbytes_per_token()
     for _, request in arrivals:
-        sent = len(request.prompt) * machine.model.cache_nbytes_per_token() / machine.link
+        sent = len(request.prompt) * row / machine.link
         rest = replace(request, prompt=[*request.prompt, 0], max_new=request.max_new - 1)
         handed.append((first[request.id].tokens[0] + sent, rest))
     handed.sort(key=lambda pair: pair[0])

@@ -110,7 +110,7 @@ class Scheduler:
                 return self.leave(one)
         raise ValueError(f"nobody with id {id!r} waits or runs; expected the id of a request that does")
 
-    def schedule(self, draft: Draft = lambda one: []) -> Plan:
+    def schedule(self, draft: Draft | None = None) -> Plan:
         """Return who runs in the next step, and how many tokens; empty if nobody waits or runs.
 
         A plan that is not run may be given up: scheduled again, those who run have their pages already.
@@ -126,11 +126,12 @@ class Scheduler:
             n = int(min(one.n_left, left))
             plan.append((one, n))
             left -= n
-        for at, (one, n) in enumerate(plan):
-            one.draft_tokens = draft(one)
-            self.trim(one, left)
-            plan[at] = one, n + len(one.draft_tokens)
-            left -= len(one.draft_tokens)
+        if draft:
+            for at, (one, n) in enumerate(plan):
+                one.draft_tokens = draft(one)
+                self.trim(one, left)
+                plan[at] = one, n + len(one.draft_tokens)
+                left -= len(one.draft_tokens)
         if self.watcher:
             self.watcher.scheduled(plan)
         return plan
@@ -169,7 +170,8 @@ class Scheduler:
         for page in one.table:
             pages.incref(page)
         one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
-        one.slot = next(n for n in range(self.slots) if n not in {other.slot for other in self.running})
+        taken = {other.slot for other in self.running}
+        one.slot = next(n for n in range(self.slots) if n not in taken)
         self.running.append(one)
         return one
 
@@ -182,12 +184,14 @@ class Scheduler:
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
-            n -= len(one.draft_tokens) - one.n_accepted
-            one.tokens += one.draft_tokens[: one.n_accepted]
-            one.draft_tokens, one.n_accepted = [], 0
+            if one.draft_tokens:
+                n -= len(one.draft_tokens) - one.n_accepted
+                one.tokens += one.draft_tokens[: one.n_accepted]
+                one.draft_tokens, one.n_accepted = [], 0
             self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
             one.n_computed += n
-            one.tokens += [chosen[one]] if one in chosen else []
+        for one, token in chosen.items():
+            one.tokens.append(token)
         over = [one for one in chosen if self.has_ended(one)]
         for one in over:
             self.leave(one)
@@ -198,7 +202,7 @@ class Scheduler:
 
     def has_ended(self, one: Sequence) -> bool:
         """Whether a reply has come to its end."""
-        return one.tokens[-1] in self.eos_ids or len(one.reply) == one.request.max_new
+        return one.tokens[-1] in self.eos_ids or one.n_new == one.request.max_new
 
     def leave(self, one: Sequence) -> None:
         """Free the pages and the slot of a request, or its place in line."""
@@ -217,7 +221,7 @@ class Scheduler:
 class Static(Scheduler):
     """Batches as servers had them first: those that begin together, and nobody else until all have ended."""
 
-    def schedule(self, draft: Draft = lambda one: []) -> Plan:
+    def schedule(self, draft: Draft | None = None) -> Plan:
         """Return who runs in the next step; see `Scheduler.schedule`."""
         self.closed = bool(self.running)
         return super().schedule(draft)

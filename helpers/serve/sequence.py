@@ -100,6 +100,11 @@ class Sequence:
         return len(self.tokens) - self.n_computed
 
     @property
+    def n_new(self) -> int:
+        """How many tokens the reply has so far."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    @property
     def reply(self) -> list[int]:
         """Tokens of the reply so far."""
         return self.tokens[len(self.request.prompt) :]
