@@ -160,7 +160,7 @@ def check_greedy(model: Transformer, prompt: list[int], output: list[int]) -> No
 def test_greedy_words_of_prompts_of_many_lengths(
     node: str, halved: tuple[Transformer, Tokenizer], texts: list[list[int]], cache: bool
 ) -> None:
-    prompts = [text[: 2 * n + 1] for n, text in enumerate(texts)][:: 1 if cache else 4]  # it takes long
+    prompts = [text[: 2 * n + 1] for n, text in enumerate(texts)][:: 2 if cache else 6]  # it takes long
     asks = [WRITE | {"tokens": prompt, "cache": cache} for prompt in prompts]
     sentence = answers(node, PATH, asks, "pass", "written")
     written = [answer for answer in sentence if answer["op"] == "written"]
@@ -236,11 +236,10 @@ def test_full_and_too_long(node: str, tmp_path: Path) -> None:
 def test_without_eos_it_goes_on(node: str, halved: tuple[Transformer, Tokenizer]) -> None:
     prompt = halved[1].encode("Today weather is so")
     asks = [WRITE | {"tokens": prompt, "steps": 12, "noEos": no_eos} for no_eos in (False, True)]
-    ends, goes_on = answers(node, PATH, asks, "written")
+    ends, on = answers(node, PATH, asks, "written")
     assert (ends["why"], ends["tokens"][-1]) == ("eos", 0)
-    assert (goes_on["why"], len(goes_on["tokens"])) == ("steps", 12)
-    assert 0 not in goes_on["tokens"]
-    assert goes_on["tokens"][: len(ends["tokens"]) - 1] == ends["tokens"][:-1]
+    assert (on["why"], len(on["tokens"]), 0 in on["tokens"]) == ("steps", 12, False)
+    assert on["tokens"][: len(ends["tokens"]) - 1] == ends["tokens"][:-1]
 
 
 # --- draws ---
@@ -256,12 +255,7 @@ SETTINGS = [
 
 
 def sampling_of(settings: dict[str, Any]) -> Sampling:
-    named = {
-        "temperature": settings["temperature"] or None,
-        "top_k": settings["topK"],
-        "top_p": settings["topP"],
-    }
-    return Sampling(**named)
+    return Sampling(settings["temperature"] or None, settings["topK"], settings["topP"])
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: str(sampling_of(one)))
@@ -314,21 +308,6 @@ def test_sampled_words(node: str, halved: tuple[Transformer, Tokenizer], cache: 
 # --- a changed word ---
 
 
-def prefilled(model: Transformer, tokens: list[int]) -> GrowingCache:
-    cache = GrowingCache(model.config)
-    run(model, torch.tensor([tokens]), cache)
-    return cache
-
-
-def goes_on(model: Transformer, tokens: list[int], cache: GrowingCache, n: int) -> list[int]:
-    """Let the last token be processed again, and say n more."""
-    cache.truncate(len(tokens) - 1)
-    output = [tokens[-1]]
-    for _ in range(n):
-        output.append(int(run(model, torch.tensor([output[-1:]]), cache).argmax()))
-    return output[1:]
-
-
 def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> None:
     model, tokenizer = halved
     text = "{} writes from Oslo . The soup is so delicious . Mia swam in the lake . Signed by"
@@ -336,21 +315,22 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
     ask = {"do": "change", "before": before, "now": now, "steps": 3, "settings": GREEDY}
     same, short = ask | {"now": before}, ask | {"now": now[:-1]}
     sentence = answers(node, PATH, [ask, same, short], "changed", "failed")
-    kept, fresh = prefilled(model, before), prefilled(model, now)
+    kept, fresh = (GrowingCache(model.config) for _ in range(2))
+    for tokens, cache in ((before, kept), (now, fresh)):
+        run(model, torch.tensor([tokens]), cache)
     for name, a, b in (("k", kept.k, fresh.k), ("v", kept.v, fresh.v)):
         wanted = [(x - y).abs().amax((0, 1, 3)) / y.abs().max() for x, y in zip(a, b, strict=True)]
         np.testing.assert_allclose(sentence[0][name], torch.stack(wanted), atol=1e-5)
         assert all(row > 0 for row in [sentence[0][name][0][0], *sentence[0][name][1]])
         assert not any(sentence[0][name][0][1:]), "in layer 1 the other rows are equal to the last bit"
         assert not any(map(any, sentence[1][name]))
-    for message, cache in (("stale", kept), ("fresh", fresh)):
-        assert sentence[0][message]["tokens"] == goes_on(model, now, cache, 3)
-        assert sentence[0][message]["texts"] == tokenizer.words(sentence[0][message]["tokens"])
-    assert (
-        sentence[0]["stale"]
-        != sentence[0]["fresh"]
-        == sentence[0]["fresh"] | {"texts": ["Emma", "from", "Oslo"]}
-    )
+    for name, cache in (("stale", kept), ("fresh", fresh)):
+        cache.truncate(len(now) - 1)  # the last token runs again
+        output = now[-1:]
+        for _ in range(3):
+            output.append(int(run(model, torch.tensor([output[-1:]]), cache).argmax()))
+        assert sentence[0][name] == {"tokens": output[1:], "texts": tokenizer.words(output[1:])}
+    assert sentence[0]["stale"]["texts"] != sentence[0]["fresh"]["texts"] == ["Emma", "from", "Oslo"]
     assert "expected two of one length" in sentence[2]["say"]
 
 

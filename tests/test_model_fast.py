@@ -57,9 +57,10 @@ def with_rounded_weights(model: Transformer, bits: int) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("bits", [32, 16, 8])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("threads", [1, None])
+@pytest.mark.parametrize(
+    ("bits", "kind", "threads"),
+    [(16, "GQA", None), *((bits, kind, 1) for kind in KINDS for bits in (32, 8))],
+)
 def test_same_logits(bits: int, kind: str, threads: int | None) -> None:
     """All in one call, and by the modules: over FEW tokens, and with a cache of another kind."""
     model = tiny(**KINDS[kind])
@@ -72,7 +73,7 @@ def test_same_logits(bits: int, kind: str, threads: int | None) -> None:
         assert cache.length == 40
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=8).filter(lambda split: sum(split) <= 40))
 def test_any_split_into_passes(split: list[int]) -> None:
     """Unused rows are not read."""
@@ -126,21 +127,16 @@ def test_every_kind_of_cache_serves_a_twin(kind: str) -> None:
     torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], make(MODEL.config)), right, **BOUND)
 
 
-def test_a_watcher_sees_what_it_sees_of_the_model() -> None:
-    ids, seen = tokens(1, 9), []
-    core: Any = TWIN.layers[1].get_submodule("self_attn.core")
-    with core.register_forward_hook(lambda module, args, out: seen.append(out.shape)):
-        in_passes(TWIN, ids, [5, 4], StaticCache(MODEL.config))
-    assert seen == [(1, 6, 5, 8), (1, 6, 4, 8)]
-
-
-@pytest.mark.parametrize("when", ["register_forward_hook", "register_forward_pre_hook"])
-def test_what_a_part_is_hooked_for_happens(when: str) -> None:
-    """As where ranks add up their parts of a sum."""
+@pytest.mark.parametrize(
+    ("when", "place"),
+    [("_", "mlp.down_proj"), ("_pre_", "mlp.down_proj"), ("_", "self_attn.core")],
+)
+def test_what_a_part_is_hooked_for_happens(when: str, place: str) -> None:
+    """As where ranks add up their parts of a sum, or a recorder watches the core."""
     ids, model, twin = tokens(1, 9), tiny(), speed_up(MODEL, threads=1)
     for each in (model, twin):
-        linear = each.get_submodule("layers.1.mlp.down_proj")
-        getattr(linear, when)(lambda _, x, *out: out[0] * 2 if out else (x[0] * 2,))
+        part = each.layers[1].get_submodule(place)
+        getattr(part, f"register_forward{when}hook")(lambda _, x, *out: out[0] * 2 if out else (x[0] * 2,))
     right = in_passes(model, ids, [9], StaticCache(model.config))
     torch.testing.assert_close(in_passes(twin, ids, [5, 4], StaticCache(model.config)), right, **BOUND)
 
@@ -228,7 +224,7 @@ def test_the_model_stays_whole() -> None:
 def test_the_shipped_model_says_the_same_diary() -> None:
     model, tokenizer = load_shipped()
     prompt = tokenizer.encode("Today weather is so")
-    output_ids = [list(generate(speed_up(model, bits=bits), prompt, 40)) for bits in (32, 16)]
+    output_ids = [list(generate(speed_up(model, bits=bits, threads=1), prompt, 40)) for bits in (32, 16)]
     assert output_ids == [list(generate(model, prompt, 40))] * 2
 
 
@@ -265,7 +261,7 @@ def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads(
         torch.set_num_threads(1)
         fast.FileLock, before, model = lock, compiled(), tiny()
         for bits in fast.BITS:
-            twin = fast.speed_up(model, bits=bits)
+            twin = fast.speed_up(model, bits=bits, threads=None if bits == 32 else 1)
             for kind in (StaticCache, RaggedCache, PagedCache, GrowingCache):
                 in_passes(twin, tokens(2, 40), [1, 34, 5], kind(model.config, 2))
             in_passes(first_layers(twin, 1), tokens(1, 40), [2, 38], StaticCache(model.config))
@@ -275,50 +271,34 @@ def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads(
     assert run.stdout == "1\n", run.stderr
 
 
-class Experts(nn.Module):
-    """A part that is not known."""
-
-
-def spoiled(what: str) -> Transformer:
-    model = tiny()
-    match what:
-        case "half":
-            return model.to(torch.bfloat16)
-        case "part":
-            model.layers[1].mlp = Experts()
-        case "hook":
-            model.layers[1].get_submodule("self_attn.o_proj").register_forward_hook(lambda *x: x[-1] * 1.1)
-        case "scale":
-            model.get_submodule("layers.2.self_attn.core").scale = 0.5  # type: ignore[assignment]
-        case "eps":
-            model.norm.eps = 1.0
-        case "positions":
-            model.frequencies = model.frequencies * 2
-        case "huge":
-            nn.init.constant_(model.layers[2].get_parameter("mlp.down_proj.weight"), 1e6)
-        case "nan":
-            model.lm_head.weight.data[3, 4] = torch.nan
-    return model
+SPOILED: dict[str, Any] = {
+    "": lambda model: None,
+    "half": lambda model: model.to(torch.bfloat16),
+    "part": lambda model: setattr(model.layers[1], "mlp", nn.Identity()),
+    "hook": lambda model: model.layers[1].mlp.up_proj.register_forward_hook(lambda *x: x[-1] * 1.1),
+    "scale": lambda model: setattr(model.layers[2].self_attn.core, "scale", 0.5),
+    "positions": lambda model: setattr(model, "frequencies", model.frequencies * 2),
+    "huge": lambda model: nn.init.constant_(model.layers[2].mlp.down_proj.weight, 1e6),
+    "nan": lambda model: nn.init.constant_(model.lm_head.weight, torch.nan),
+}
 
 
 @pytest.mark.parametrize(
     ("what", "settings_", "words"),
     [
-        ("", {"bits": 4}, "bits is 4; expected 32, 16 or 8"),
         ("", {"bits": 8.0}, "bits is 8.0; expected 32, 16 or 8"),
         ("", {"threads": 0}, "threads is 0; expected 1 to"),
-        *(
-            (what, {}, "not those of its config and w")
-            for what in ("hook", "scale", "eps", "positions", "part")
-        ),
+        *((what, {}, "not those of its config and w") for what in ("hook", "scale", "positions", "part")),
         ("half", {}, "embed_tokens.weight is torch.bfloat16 on cpu; expected float32"),
         ("huge", {"bits": 16}, "the largest weight is 1e\\+06; expected a number that fits into 16 bits"),
         ("nan", {"bits": 8}, "the largest weight is nan"),
     ],
 )
 def test_what_cannot_be_done_is_refused(what: str, settings_: dict[str, Any], words: str) -> None:
+    model = tiny()
+    SPOILED[what](model)
     with pytest.raises(ValueError, match=words):
-        speed_up(spoiled(what), **settings_)
+        speed_up(model, **settings_)
 
 
 def test_a_twin_is_not_moved_and_not_made_of_a_twin() -> None:

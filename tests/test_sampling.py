@@ -64,9 +64,7 @@ def test_softmax_of_known_weights() -> None:
 
 
 def test_softmax_gives_zeros_for_a_row_with_nothing_to_pick() -> None:
-    nothing = [-np.inf, -np.inf]
-    assert sampling.softmax(np.array(nothing)).tolist() == [0, 0]
-    assert sampling.softmax(np.array([[nothing, [0, 0]]])).tolist() == [[[0, 0], [0.5, 0.5]]]
+    assert sampling.softmax(np.array([[[-np.inf] * 2, [0, 0]]])).tolist() == [[[0, 0], [0.5, 0.5]]]
 
 
 def test_greedy_takes_the_first_of_equals() -> None:
@@ -133,30 +131,11 @@ def test_temperature_from_sharp_to_flat(row: list[int]) -> None:
     np.testing.assert_allclose(sampling.next_probabilities(logits), sampling.softmax(logits), rtol=1e-12)
 
 
-@FEW
-@given(rows, st.floats(0.01, 1))
-def test_limits_that_change_nothing_and_one_that_leaves_one(row: np.ndarray, p: float) -> None:
-    plain = sampling.next_probabilities(row, 0.7)
-    assert (sampling.next_probabilities(row, 0.7, len(row), 1.0) == plain).all()
-    only = sampling.next_probabilities(row, 0.7, 1, p)
-    assert only.tolist() == [n == sampling.greedy(row) for n in range(len(row))]
-
-
-def test_a_banned_word_stays_banned() -> None:
+def test_a_banned_word_stays_banned_and_the_logits_that_came_in_are_left_alone() -> None:
     for k, p in ((None, None), (3, None), (None, 0.999999), (3, 1.0)):
-        assert sampling.next_probabilities(np.array([1.0, -np.inf, 0.5]), 100.0, k, p)[1] == 0
-
-
-def test_the_logits_that_came_in_are_left_alone() -> None:
-    logits = np.array([3.0, 2.0, 1.0])
-    sampling.sample(logits, np.random.default_rng(0), 0.5, 2, 0.9)
-    assert logits.tolist() == [3, 2, 1]
-
-
-def test_a_seed_reproduces() -> None:
-    logits, generators = np.array([1.0, 0.5, 0.2, -1]), map(np.random.default_rng, (7, 7, 8))
-    draws = [[sampling.sample(logits, rng) for _ in range(50)] for rng in generators]
-    assert draws[0] == draws[1] != draws[2]
+        logits = np.array([1.0, -np.inf, 0.5])
+        assert sampling.next_probabilities(logits, 100.0, k, p)[1] == 0
+        assert logits.tolist() == [1, -np.inf, 0.5]
 
 
 def test_frequencies_follow_the_probabilities() -> None:
@@ -188,7 +167,6 @@ def test_settings_in_words() -> None:
     [
         ({"temperature": 0}, "temperature is 0; expected a number over 0, or None for the top token"),
         ({"temperature": math.nan}, "temperature is nan; expected a number over 0"),
-        ({"temperature": "hot"}, "temperature is 'hot'; expected a number over 0"),
         ({"temperature": True}, "temperature is True; expected a number over 0"),
         ({"temperature": 10**400}, "expected a number over 0"),
         ({"top_k": 0}, "top_k is 0; expected a whole number, 1 or more"),
@@ -196,9 +174,7 @@ def test_settings_in_words() -> None:
         ({"top_k": 1.5}, "top_k is 1.5; expected a whole number"),
         ({"top_p": 0.0}, "top_p is 0.0; expected a number over 0 and at most 1, or None"),
         ({"top_p": 1.01}, "top_p is 1.01; expected a number over 0 and at most 1"),
-        ({"top_p": "a"}, "top_p is 'a'; expected a number over 0"),
         ({"temperature": None, "top_k": 2}, "top_k or top_p came without a temperature; expected one"),
-        ({"temperature": None, "top_p": 0.5}, "top_k or top_p came without a temperature; expected one"),
         ({"seed": -1}, "seed is -1; expected a whole number, 0 or more"),
     ],
 )
