@@ -1,7 +1,4 @@
-"""Make notebooks/words.ipynb: every word of the series, what it means, and the cells that introduce it.
-
-    python .ci/make_words.py              # write it
-    python .ci/make_words.py --check      # change nothing; fail if it is not current
+"""Make notebooks/words.ipynb: each word, its meaning and where it is introduced: `python .ci/make_words.py`.
 
 What a word means stands in words.txt, one plain sentence each. Where it is introduced stands in the
 notebooks: there it is bold. Forms of a word that can be bold are parted by "|"; a plural
@@ -10,9 +7,7 @@ and "… is called …" are found.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,16 +124,8 @@ def book(folder: Path) -> NotebookNode:
 
 
 def main() -> None:
-    """Write the page, or say that it is not current."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    result = book(PAGE.parent)
-    if not parser.parse_args().check:
-        nbformat.write(result, PAGE)
-    elif not PAGE.exists() or nbformat.read(PAGE, as_version=4) != result:
-        sys.exit("notebooks/words.ipynb is not current: python .ci/make_words.py")
+    """Write the page."""
+    nbformat.write(book(PAGE.parent), PAGE)
 
 
 if __name__ == "__main__":

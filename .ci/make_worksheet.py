@@ -1,8 +1,4 @@
-"""Make the worksheet of the walk, blank, for one sheet of A4 or Letter paper.
-
-    python .ci/make_worksheet.py                    # build/worksheet.html
-    python .ci/make_worksheet.py --out sheet.html
-    python .ci/make_worksheet.py --answers          # the same with the answers, for the teacher
+"""The worksheet of the walk, blank or with the answers, for one sheet of paper; make_page.py writes it.
 
 The table of 01 (positions and heads) and the triangle of 03 (how often is each cell scored?), to fill in by
 hand. The tokens, numbers and heads are the toy's, and so are the answers.
@@ -10,7 +6,6 @@ hand. The tokens, numbers and heads are the toy's, and so are the answers.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from html import escape
 from pathlib import Path
@@ -20,7 +15,6 @@ sys.path.insert(0, str(ROOT))
 
 from helpers import toy  # noqa: E402
 from helpers.cost.counts import whole_reply  # noqa: E402
-from helpers.trace import write_whole  # noqa: E402
 
 REPLY, NEW = 8, "nice"  # tokens of the long run; what comes out first
 RULES = {
@@ -161,20 +155,3 @@ the newest token alone, scored with itself and all kept rows. Fill in the six li
 “From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>
 </body></html>
 """
-
-
-def main() -> None:
-    """Write the file and say where."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "build/worksheet.html")
-    parser.add_argument("--answers", action="store_true")
-    given = parser.parse_args()
-    out = given.out
-    if out.parent == ROOT / "build":
-        out.parent.mkdir(exist_ok=True)
-    write_whole(out, worksheet(given.answers))
-    print(out)
-
-
-if __name__ == "__main__":
-    main()

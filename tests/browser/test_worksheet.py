@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from playwright.sync_api import Page
 
 from helpers import toy
-from tests.machine import ROOT
 
 TO_PRINT: dict[str, Callable[[], str]] = {
     "walk": make_worksheet.worksheet,
@@ -89,14 +86,3 @@ def test_it_gives_the_prompt_and_the_rules() -> None:
     for head in toy.HEADS:
         assert make_worksheet.RULES[head] in walk
     assert not re.search(r"https?://|<script|src=", make_worksheet.worksheet())
-
-
-def test_the_command_writes_the_file(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / ".ci/make_worksheet.py"), "--out"]
-    out = tmp_path / "sheet.html"
-    done = subprocess.run([*command, str(out)], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, str(out))
-    assert out.read_text(encoding="utf-8") == make_worksheet.worksheet()
-    lost = subprocess.run([*command, str(tmp_path / "no/sheet.html")], capture_output=True, text=True)
-    assert lost.returncode != 0
-    assert "there is no folder" in lost.stderr
