@@ -179,10 +179,10 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
     ids = [reply.tokens[other] for reply in (alone, beside)]
     output, keys = alone.tokens, len(prompts[0])
     hidden = len(prompts[1]) - keys
-    fed = answer(narrow, prompts, WORDS, said=output)[0]
+    fed = answer(narrow, prompts, WORDS, forced=output)[0]
     filled = [n for n in range(keys, keys + WORDS) if fills_up(n, hidden)]
     tried = [
-        answer(with_hidden(narrow, hidden, where), prompts[:1], WORDS, said=output)[0]
+        answer(with_hidden(narrow, hidden, where), prompts[:1], WORDS, forced=output)[0]
         for where in (lambda n: n in filled, lambda n: n not in filled)
     ]
     return {

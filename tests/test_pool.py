@@ -145,7 +145,7 @@ def test_without_pages_nothing_is_said_of_them() -> None:
     assert view.options == {"step": 1, "pages": False}
     assert still.alt.startswith("Step 2: A, B run. B begins")
     assert "Pages" not in still.alt
-    assert len(view.told(1)) == 2
+    assert len(view.counts_table(1)) == 2
     assert "rows wasted" not in still.numbers
     assert not boxes(still.figure(), "key fill")
 

@@ -24,14 +24,14 @@ class Still:
     Attributes:
         draw: draws it on a sheet.
         alt: what it says, for readers who do not see it; plain text.
-        said: sentences beneath it, with the numbers that it shows; plain text.
+        sentences: sentences beneath it, with the numbers that it shows; plain text.
         table: a table of more numbers, over the sentences.
         width: of the sheet, CSS px.
     """
 
     draw: Callable[[Sheet], None]
     alt: str
-    said: Sequence[str]
+    sentences: Sequence[str]
     width: int = WIDTH
     table: Table | None = None
 
@@ -43,7 +43,7 @@ class Still:
     def numbers(self) -> str:
         """The table and the sentences, as HTML."""
         table = self.table._repr_html_() if self.table else ""
-        return table + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.said)
+        return table + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
     def beneath(self) -> str:
         """Return what stands under the picture, as HTML."""

@@ -18,7 +18,7 @@ def need(right: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def told(text: str) -> str:
+def plain(text: str) -> str:
     """Return a token's text for a sentence: escapes for what cannot be printed, at most 40 characters."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
     return shown if len(shown) <= 40 else shown[:39] + "…"

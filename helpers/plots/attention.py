@@ -8,7 +8,7 @@ import numpy as np
 
 from helpers import toy
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, listed, need, number, shorten, text_width, told
+from helpers.drawing.words import SMALL, digits, listed, need, number, plain, shorten, text_width
 from helpers.trace import Trace, spread
 
 
@@ -117,14 +117,14 @@ def _strips_in_words(
     trace: Trace, token: int, weights: dict[str, np.ndarray], contexts: dict[str, float]
 ) -> str:
     tokens, v = trace.sequences[0].tokens[: token + 1], numbers_carried(trace)
-    carried = listed([f"{told(t.text)} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
+    carried = listed([f"{plain(t.text)} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
     output = []
     for name, row in weights.items():
-        picked = [(w, told(t.text)) for w, t in zip(row, tokens, strict=True) if w >= 0.0005]
+        picked = [(w, plain(t.text)) for w, t in zip(row, tokens, strict=True) if w >= 0.0005]
         looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
         output.append(f"{name}: {looks}, context {number(contexts[name])}")
     return (
-        f"Attention weights of {told(tokens[-1].text)} over the numbers that tokens carry: {carried}. "
+        f"Attention weights of {plain(tokens[-1].text)} over the numbers that tokens carry: {carried}. "
         f"{'; '.join(output)}."
     )
 
@@ -173,13 +173,13 @@ def four_grids(trace: Trace) -> Picture:
         x += 120 if sheet.narrow else 70
         _word_column(sheet, x, top, row, "prefill", ["words:", "last line"], only_last, 0)
 
-    return Picture(draw, _grids_in_words(trace, contexts, [told(word) for word in targets], told(chosen)))
+    return Picture(draw, _grids_in_words(trace, contexts, [plain(word) for word in targets], plain(chosen)))
 
 
 def _grids_in_words(trace: Trace, contexts: dict[str, list[float]], targets: list[str], chosen: str) -> str:
     tokens = trace.sequences[0].tokens
     rows = [
-        f"{told(tokens[i].text)}: {', '.join(map(number, row))}"
+        f"{plain(tokens[i].text)}: {', '.join(map(number, row))}"
         for i, row in enumerate(zip(*contexts.values(), strict=True))
     ]
     return (
@@ -257,9 +257,9 @@ def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, th
 
     most = int(np.argmax(row))
     alt = (
-        f"Attention weights of {told(words[-1])} over {len(row)} words: {' '.join(map(told, words))}. "
-        f"The largest, {digits(row[most], 2)}, is on {told(words[most])}, word {most + 1}."
-        + (f" Then comes {told(then)}." if then else "")
+        f"Attention weights of {plain(words[-1])} over {len(row)} words: {' '.join(map(plain, words))}. "
+        f"The largest, {digits(row[most], 2)}, is on {plain(words[most])}, word {most + 1}."
+        + (f" Then comes {plain(then)}." if then else "")
     )
     return Picture(draw, alt)
 
@@ -312,12 +312,12 @@ def looks(texts: Mapping[str, Sequence[float]]) -> Picture:
 
     most = [int(np.argmax(row)) for _, row in each]
     output = [
-        f"{' '.join(map(told, words[:-1]))}: {row[at]:.2f} on {told(words[at])}, word {at + 1}; then "
-        f"comes {told(words[-1])}."
+        f"{' '.join(map(plain, words[:-1]))}: {row[at]:.2f} on {plain(words[at])}, word {at + 1}; then "
+        f"comes {plain(words[-1])}."
         for (words, row), at in zip(each, most, strict=True)
     ]
     return Picture(
-        draw, f"Attention weights of {told(each[0][0][-2])} in {len(each)} texts. {' '.join(output)}"
+        draw, f"Attention weights of {plain(each[0][0][-2])} in {len(each)} texts. {' '.join(output)}"
     )
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import LARGE, SMALL, counted, digits, need, text_width, told
+from helpers.drawing.words import LARGE, SMALL, counted, digits, need, plain, text_width
 
 
 class TimedReply(Protocol):
@@ -92,7 +92,7 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
             y = sheet.bottom + 24
         _ticks(sheet, left, unit, most, y)
 
-    words = ", ".join(told(word) for word in kept.words)
+    words = ", ".join(plain(word) for word in kept.words)
     alt = (
         f"One reply on one axis of milliseconds: {words}. With its rows kept: a pause of "
         f"{digits(kept.ms[0], 2)}, then {counted(len(kept.words) - 1, 'word')} that drip, the last at "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, need, shorten, text_width, told
+from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
 from helpers.sampling import accept
 
 BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
@@ -37,11 +37,13 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
         sheet.text(18, 190, new, bold=True)
 
     struck = (
-        f"{told(drafted[a])} is struck out and {told(chosen[a])} put in" if a < len(drafted) else "all taken"
+        f"{plain(drafted[a])} is struck out and {plain(chosen[a])} put in"
+        if a < len(drafted)
+        else "all taken"
     )
     alt = (
-        f"Behind {' '.join(map(told, text))}. Guessed: {' '.join(map(told, drafted))}. "
-        f"The model, in one pass: {' '.join(map(told, chosen))}. {a} taken; {struck}. {new}."
+        f"Behind {' '.join(map(plain, text))}. Guessed: {' '.join(map(plain, drafted))}. "
+        f"The model, in one pass: {' '.join(map(plain, chosen))}. {a} taken; {struck}. {new}."
     )
     return Picture(draw, alt)
 
@@ -83,7 +85,7 @@ def read_once(passes: Mapping[str, tuple[float, float]]) -> Picture:
             y += 12
 
     sentence = "; ".join(
-        f"{told(name)}: reads for {reads:.1f} ms, computes for {computes:.2f}, takes {takes[name]}"
+        f"{plain(name)}: reads for {reads:.1f} ms, computes for {computes:.2f}, takes {takes[name]}"
         for name, (reads, computes) in passes.items()
     )
     return Picture(draw, f"{sentence}.")
@@ -127,8 +129,8 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
             sheet.note(18, y, f"so {gain}", colour="ink")
             y += 10
 
-    told_lines = "; ".join(f"{told(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
-    return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {told_lines}.")
+    each = "; ".join(f"{plain(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
+    return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {each}.")
 
 
 def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
@@ -155,13 +157,13 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
                 part(sheet, 18 + wide, y + 14, rest, BAR, "generated" if mine > drafted else "")
             y += BAR + 20
 
-    told_lines = "; ".join(
-        f"{told(word)}: p {mine}, q {drafted}, both give {both}"
+    each = "; ".join(
+        f"{plain(word)}: p {mine}, q {drafted}, both give {both}"
         + (f", left over {mine - drafted}" if mine > drafted else "")
         + (f", refused {drafted - mine}" if mine < drafted else "")
         for word, mine, drafted, both in lines
     )
-    return Picture(draw, f"{told_lines}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")
+    return Picture(draw, f"{each}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")
 
 
 def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:

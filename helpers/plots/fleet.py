@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.words import SMALL, digits, shorten, told
+from helpers.drawing.words import SMALL, digits, plain, shorten
 from helpers.plots.measured import STYLES, log_axes
 
 
@@ -37,7 +37,7 @@ def lanes(lines: Mapping[str, Mapping[str, tuple[float, float]]]) -> Picture:
             y += 98 if any(done) else 76
 
     sentence = "; ".join(
-        f"{told(name)}, {digits(takes[name], 3)} ms: "
+        f"{plain(name)}, {digits(takes[name], 3)} ms: "
         + ", then ".join(
             f"{what} reads {digits(reads, 3)} and computes {digits(computes, 3)}".strip()
             for what, (reads, computes) in done.items()
@@ -74,7 +74,7 @@ def to_first_word(cards: Sequence[int], ms: Mapping[str, Sequence[float]], slo: 
             sheet.note(right + 20, place, name, colour="ink")
 
     sentence = "; ".join(
-        f"{told(way)}: {', '.join(f'{digits(t, 2)} with {n}' for n, t in zip(cards, y, strict=True))}"
+        f"{plain(way)}: {', '.join(f'{digits(t, 2)} with {n}' for n, t in zip(cards, y, strict=True))}"
         for way, y in ms.items()
     )
     return Picture(draw, f"Milliseconds to a first word, by the cards. {sentence}. SLO: {digits(slo, 2)}.")

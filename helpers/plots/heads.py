@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from helpers.cost.bytes import Full, Latent
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import listed, told
+from helpers.drawing.words import listed, plain
 
 QUERY, KEY, VALUE, LATENT = (
     *[(f"{name} fill", name) for name in ("query", "key", "value")],
@@ -40,7 +40,7 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
             what = f"all {n_heads} heads read one list"
-        output.append(f"{told(name)}: {what}; a row has {kind.row} numbers")
+        output.append(f"{plain(name)}: {what}; a row has {kind.row} numbers")
     return Picture(draw, ". ".join(output) + ".")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.words import SMALL, digits, shorten, text_width, told
+from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
 from helpers.plots.measured import curves, log_axes
 
 Point = tuple[float, float]
@@ -123,12 +123,12 @@ def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str
             sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
 
     sentence = "; ".join(
-        f"{told(name)}: "
+        f"{plain(name)}: "
         + "".join(f"{_in_words(part, *parts[part])}, " for part in parts)
         + f"measured {digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
-    return Picture(draw, f"{told(title)}, milliseconds. {sentence}.")
+    return Picture(draw, f"{plain(title)}, milliseconds. {sentence}.")
 
 
 def _end(parts: Mapping[str, Point], measured: float) -> float:

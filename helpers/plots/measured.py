@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
 
 from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.words import SMALL, TEXT, digits, shorten, text_width, told
+from helpers.drawing.words import SMALL, TEXT, digits, plain, shorten, text_width
 
 
 def moving_median(values: Sequence[float], each_side: int) -> list[float]:
@@ -99,10 +99,10 @@ def curves(
             _name_line(sheet, right, place, k, name, "" if again else lasts[k])
 
     sentence = "; ".join(
-        f"{told(name)}: {', '.join(f'{digits(t, 2)} at {x:,.4g}' for x, t in zip(xs, y, strict=True))}"
+        f"{plain(name)}: {', '.join(f'{digits(t, 2)} at {x:,.4g}' for x, t in zip(xs, y, strict=True))}"
         for name, y in lines.items()
     )
-    return Picture(draw, f"{told(title)} against {across}. {sentence}.")
+    return Picture(draw, f"{plain(title)} against {across}. {sentence}.")
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:

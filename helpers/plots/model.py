@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import shorten, told
+from helpers.drawing.words import plain, shorten
 
 
 def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
@@ -37,7 +37,7 @@ def who_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
             place = (left + pitch * (n % a_line), y + 50 + deep * (n // a_line), cell, pitch)
             _moved(sheet, name, moved, place, named=n % a_line == 0)
 
-    sentence = "; ".join(f"{told(name)} {_moves_in_words(m)}" for name, m in grids.items())
+    sentence = "; ".join(f"{plain(name)} {_moves_in_words(m)}" for name, m in grids.items())
     title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
     return Picture(draw, f"{title}: {sentence}.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import LARGE, SMALL, counted, need, numbered, shorten, told
+from helpers.drawing.words import LARGE, SMALL, counted, need, numbered, plain, shorten
 from helpers.trace import Pass, Run, Trace, spread
 
 
@@ -89,7 +89,7 @@ def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:
 
 def _triangle_in_words(trace: Trace, run: str, times: list[list[int]], words: list[str]) -> str:
     total, distinct = sum(map(sum, times)), sum(map(len, times))
-    sentence = "; ".join(f"row {i + 1} ({told(words[i])}): {row[0]}" for i, row in enumerate(times))
+    sentence = "; ".join(f"row {i + 1} ({plain(words[i])}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
     return (
         f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, listed, need, shorten, text_width, told
+from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, text_width
 from helpers.trace import Trace
 
 
@@ -37,9 +37,9 @@ def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
                 sheet.note(x, y + 30, whole_percent(p), colour="ink" if p < 0.9 else "soft")
             x += width + 9
 
-    each = [f"{told(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
+    each = [f"{plain(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
     alt = (
-        f"{counted(len(given), 'word')} behind {told(words[0])}, each with the probability that it was "
+        f"{counted(len(given), 'word')} behind {plain(words[0])}, each with the probability that it was "
         f"given before it came, in percent: {', '.join(each)}."
     )
     return Picture(draw, alt)
@@ -86,8 +86,8 @@ def targets_and_weights(
 
     most = [int(line.argmax()) for line in weights]
     output = [
-        f"{told(words[i])} looks most at {told(words[most[i]])} ({weights[i][most[i]]:.2f}), "
-        f"target {told(words[i + 1])}, {whole_percent(given[i])}%"
+        f"{plain(words[i])} looks most at {plain(words[most[i]])} ({weights[i][most[i]]:.2f}), "
+        f"target {plain(words[i + 1])}, {whole_percent(given[i])}%"
         for i in range(n)
     ]
     alt = (
@@ -144,13 +144,14 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
                 y += 32
                 _candidate(sheet, x, y, pitch - 12, text, p, came=text == word)
 
-    told_of = [
-        f"word {k}, {told(word)}: " + ", ".join(f"{told(text)} {whole_percent(p)}" for text, _, p in out.top)
+    sentences = [
+        f"word {k}, {plain(word)}: "
+        + ", ".join(f"{plain(text)} {whole_percent(p)}" for text, _, p in out.top)
         for k, (out, word) in enumerate(zip(outs, output, strict=True), 1)
     ]
     alt = (
-        f"The first {n} words of the reply, {listed([told(word) for word in output])}, each among the "
-        f"likeliest others, with their probabilities in percent. {'; '.join(told_of)}."
+        f"The first {n} words of the reply, {listed([plain(word) for word in output])}, each among the "
+        f"likeliest others, with their probabilities in percent. {'; '.join(sentences)}."
     )
     return Picture(draw, alt)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import counted, told
+from helpers.drawing.words import counted, plain
 
 
 def hidden_keys(
@@ -53,7 +53,7 @@ def hidden_keys(
             sheet.note(x, 63, str(at), at="center")
 
     sentence = "; ".join(
-        f"{told(word)}: {keys + n} keys, {f'{tail} of them filled up' if tail else 'none filled up'}, "
+        f"{plain(word)}: {keys + n} keys, {f'{tail} of them filled up' if tail else 'none filled up'}, "
         f"{differ[n]} logits differ{', two words level' if level[n] else ''}"
         for n, (word, tail) in enumerate(zip(words, left, strict=True))
     )
@@ -91,7 +91,7 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
                 sheet.disc(left + unit * (logit - low), y + dy, 6, colour)
 
     sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
-    return Picture(draw, f"Logits of {told(words[0])} and {told(words[1])} in bfloat16: {sentence}.")
+    return Picture(draw, f"Logits of {plain(words[0])} and {plain(words[1])} in bfloat16: {sentence}.")
 
 
 def in_blocks(own: Sequence[int], size: int, what: str) -> Picture:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, need, shorten, told
+from helpers.drawing.words import SMALL, counted, need, plain, shorten
 from helpers.plots.measured import curves
 
 GROWS = 10_000  # ms: who waits this long stands in a line that grows as long as people come
@@ -47,7 +47,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
             top = begin_y + high * n_slots + 46
 
     alt = "; ".join(
-        f"{told(name)}: {counted(len(steps), 'step')}, {idle[name]} of {n_slots * len(steps)} places idle, "
+        f"{plain(name)}: {counted(len(steps), 'step')}, {idle[name]} of {n_slots * len(steps)} places idle, "
         + ", ".join(
             f"slot {slot + 1} "
             + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in stretches(steps, slot))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, shorten, text_width, told
+from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
 from helpers.plots.measured import log_axes
 
 LEAST = 0.1  # weight that is written
@@ -46,12 +46,14 @@ def kept_rows(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, floa
             sheet.text(42, y + 62, shorten(says, sheet.width - 50, bold=True), bold=True, colour="generated")
             y += 104
 
-    told_of = []
+    sentences = []
     for name, (weights, says) in caches.items():
         gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
         looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= LEAST)
-        told_of.append(f"{told(name)}: {gone} is gone, {words[-1]} looks at {looks}; the model says {says}")
-    return Picture(draw, f"{' '.join(words)}. {'. '.join(told_of)}.")
+        sentences.append(
+            f"{plain(name)}: {gone} is gone, {words[-1]} looks at {looks}; the model says {says}"
+        )
+    return Picture(draw, f"{' '.join(words)}. {'. '.join(sentences)}.")
 
 
 def variants(dots: Mapping[str, tuple[float, float, float]], most: int, own: str | None = None) -> Picture:
@@ -88,7 +90,7 @@ def variants(dots: Mapping[str, tuple[float, float, float]], most: int, own: str
             sheet.disc(x, top + y, 5, colour if dots[name][2] == most else "paper", colour)
 
     sentence = "; ".join(
-        f"{told(name)}: {nbytes:,} bytes a token, loss {loss:.2f}, {count:g} signed"
+        f"{plain(name)}: {nbytes:,} bytes a token, loss {loss:.2f}, {count:g} signed"
         for name, (nbytes, loss, count) in sorted(dots.items(), key=lambda item: item[1])
     )
     return Picture(draw, f"The loss against bytes a token; diaries signed right, of {most}. {sentence}.")

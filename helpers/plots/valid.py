@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, need, shorten, text_width, told
+from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
 from helpers.grammar import NONE
 
 COLOURS = ("generated", "query")  # of two ways
@@ -39,7 +39,7 @@ def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
             sheet.text(x + width / 2, y, shown, at="center", colour="ink" if place in places else "soft")
             x += width + 7
 
-    marked = (f"[{told(word)}]" if i in places else told(word) for i, word in enumerate(words))
+    marked = (f"[{plain(word)}]" if i in places else plain(word) for i, word in enumerate(words))
     return Picture(draw, f"{heads[0]}, in brackets; {heads[1]}: {' '.join(marked)}")
 
 
@@ -71,8 +71,8 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
     reached = sorted({state for way in through for state in way})
     left = {state: [end or "nothing is left" for end in endings(state)] for state in reached}
     sentence = (
-        f"State {n}, left: {' | '.join(map(told, lines))}"
-        + "".join(f"; {told(' or '.join(sentence))} leads to {to}" for to, sentence in steps[n].items())
+        f"State {n}, left: {' | '.join(map(plain, lines))}"
+        + "".join(f"; {plain(' or '.join(sentence))} leads to {to}" for to, sentence in steps[n].items())
         for n, lines in left.items()
     )
     return Picture(lambda sheet: boxes_and_arrows(sheet, steps, through, left), f"{'. '.join(sentence)}.")
@@ -117,9 +117,9 @@ def ahead(
     a = len(wrote) - 1
     right, stays = must
     need({right, stays} <= {*states}, f"states {right} and {stays}; expected two of {[*states]}")
-    sentence = f"{told(drafted[a])} is refused, {told(wrote[a])} written"
+    sentence = f"{plain(drafted[a])} is refused, {plain(wrote[a])} written"
     ends = {
-        state: (f"{name}: in {state}, and next come", " ".join(map(told, must[state])))
+        state: (f"{name}: in {state}, and next come", " ".join(map(plain, must[state])))
         for state, name in ((right, "right"), (stays, "with the bug"))
     }
 
@@ -150,7 +150,7 @@ def ahead(
             sheet.text(40, y + 23, shorten(follow, sheet.width - 58, bold=True), bold=True)
             y += 54
 
-    what = f"The draft {' '.join(map(told, drafted))} leads through the states {[*states]}. {sentence}."
+    what = f"The draft {' '.join(map(plain, drafted))} leads through the states {[*states]}. {sentence}."
     return Picture(draw, f"{what} {'. '.join(f'{head}: {follow}' for head, follow in ends.values())}.")
 
 
@@ -177,5 +177,5 @@ def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) ->
                 sheet.note(18 + longest * p + 8, y, f"{p:.1%}", colour="ink", bold=True)
             y += 22
 
-    sentence = [f"{told(text)}: {a:.1%} and {b:.1%}" for text, (a, b) in texts.items()]
+    sentence = [f"{plain(text)}: {a:.1%} and {b:.1%}" for text, (a, b) in texts.items()]
     return Picture(draw, f"Probability of a text, {ways[0]} and {ways[1]}. {'; '.join(sentence)}.")

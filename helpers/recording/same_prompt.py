@@ -55,13 +55,13 @@ def answer(
     prompts: Sequence[Sequence[int]],
     n: int,
     cache: RaggedCache | None = None,
-    said: Sequence[int] = (),
+    forced: Sequence[int] = (),
 ) -> list[Reply]:
     """Answer prompts of any lengths in one batch, n tokens each; `<eos>` ends none.
 
     Args:
         cache: rows of their beginnings; None has none.
-        said: what the first is made to say, so that its logits can be compared behind the same words.
+        forced: what the first is made to say, so that its logits can be compared behind the same words.
     """
     cache = cache or cache_for(model, prompts, n)
     new = [prompt[length:] for prompt, length in zip(prompts, cache.lengths, strict=True)]
@@ -71,7 +71,7 @@ def answer(
     for at in range(n):
         rows.append(run(model, ids, cache).float())  # (B, V)
         ids = rows[-1].argmax(-1, keepdim=True)
-        ids[0] = said[at] if said else ids[0]
+        ids[0] = forced[at] if forced else ids[0]
     logits = torch.stack(rows, dim=1)  # (B, n, V)
     return [Reply(one.argmax(-1).tolist(), one) for one in logits]
 
@@ -84,9 +84,9 @@ def in_ways(model: Transformer, prompts: Sequence[Sequence[int]], n: int) -> dic
         run(model, torch.tensor([prompt[i : i + 4]]), chunked)
     return {
         "alone": alone,
-        "beside seven others": answer(model, prompts, n, said=alone.tokens)[0],
-        "beside seven copies of herself": answer(model, [prompt] * 8, n, said=alone.tokens)[0],
-        "beside Bram alone": answer(model, prompts[:2], n, said=alone.tokens)[0],
+        "beside seven others": answer(model, prompts, n, forced=alone.tokens)[0],
+        "beside seven copies of herself": answer(model, [prompt] * 8, n, forced=alone.tokens)[0],
+        "beside Bram alone": answer(model, prompts[:2], n, forced=alone.tokens)[0],
         "in chunks of 4": answer(model, [prompt], n, chunked, alone.tokens)[0],
     }
 

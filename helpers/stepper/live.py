@@ -85,7 +85,7 @@ class Live(View):
         race = Race(load_diary())
         lane, plain = race.lanes.values()
         prompt = race.trace.sequences[0].prompt
-        texts = [race.said(range(prompt)), race.said(lane.words_at(lane.end))]
+        texts = [race.text_of(range(prompt)), race.text_of(lane.words_at(lane.end))]
         values = {"prompt": prompt, "words": len(lane.words), "rows": lane.end, "all": plain.end}
         sentence = fill(LIVE["still"], **values)
         draw = partial(_draw, texts=texts, prompt=prompt, rows=lane.end)

@@ -81,7 +81,7 @@ class Pool(View):
             more = f" … ({len(those)})" if len(those) > LISTED else ""
             alt += [f"{name[0].upper()}{name[1:]}: {', '.join(those[:LISTED])}{more}."] if those else []
         heads = [POOL["counts"][what] for what in self.counted]
-        table = Table(self.told(self.drawn), heads, [POOL["now"], ""])
+        table = Table(self.counts_table(self.drawn), heads, [POOL["now"], ""])
         return Still(partial(self._draw, pages=pages), " ".join(alt), [text], table=table)
 
     def count(self, n: int, what: str) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class Pool(View):
         every = [count[what] for count in self.counts[: n + 1]]
         return every[n], sum(every) if what in SUMMED else max(every)
 
-    def told(self, n: int) -> list[list[str]]:
+    def counts_table(self, n: int) -> list[list[str]]:
         """Each count in a step, and until then, as text."""
         message = []
         for what in self.counted:

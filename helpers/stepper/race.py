@@ -67,10 +67,10 @@ class Race(View):
         prompt = self.trace.sequences[0].prompt
         texts = {fill(RACE["prompt"], prompt=prompt): range(prompt)}
         texts |= {name: lane.words_at(cached.end) for name, lane in self.lanes.items()}
-        alt = "; ".join(f"{name}: {self.said(tokens)}" for name, tokens in texts.items())
+        alt = "; ".join(f"{name}: {self.text_of(tokens)}" for name, tokens in texts.items())
         return Still(self._draw, alt + ".", sentence)
 
-    def said(self, indices: Iterable[int]) -> str:
+    def text_of(self, indices: Iterable[int]) -> str:
         """Tokens as running text: no blank before a full stop, none at all where tokens bring their own."""
         tokens = self.trace.sequences[0].tokens
         own = any(re.match(r"\s\S", token.text) for token in tokens[1:])
@@ -87,12 +87,12 @@ class Race(View):
         wide, unit = sheet.width - 2 * EDGE, (sheet.width - 2 * EDGE) / plain.end
         _legend(sheet)
         sheet.note(EDGE, 42, fill(RACE["prompt"], prompt=prompt))
-        y = running(sheet, self.said(range(prompt)), wide, 65, "ink")
+        y = running(sheet, self.text_of(range(prompt)), wide, 65, "ink")
         for name, lane in self.lanes.items():
             y += 42
             sheet.text(EDGE, y, name, bold=True)
             _counters(sheet, lane, cached.end, y)
-            y = running(sheet, self.said(lane.words_at(cached.end)), wide, y + 46, "generated") + 18
+            y = running(sheet, self.text_of(lane.words_at(cached.end)), wide, y + 46, "generated") + 18
             lane.draw(sheet, cached.end, unit, y)
             x = EDGE + unit * lane.end + 10
             sentence = [fill(one, positions=lane.end, all=plain.end) for one in RACE["instead"]]
