@@ -50,6 +50,7 @@ def test_the_picture_of_a_word_put_in_of_many_and_of_hostile_ones() -> None:
     many, hostile = WhatIf(["is"] * 64), WhatIf(HOSTILE, list(range(8)))
     for still in (moved, many.still(), hostile.still()):
         assert misplaced(still.figure()) == []
+    assert "rows of 64 tokens may be kept, 1 token must run again." in many.still().numbers
     output = words(many.still().figure())
     assert f"… and {64 - output.count('is')} more" in output
     assert "<img" not in hostile.still().beneath()

@@ -28,7 +28,7 @@ READ = """() => {
     counters: texts('.wid-counter b'), sentence: texts('.wid-sentence').join(' '),
     act: texts('.wid-act').join(' '),
     lanes: [...document.querySelectorAll('.wid-runner')].map((lane) => ({
-      told: lane.querySelector('p').textContent,
+      told: ['h3', 'p'].map((name) => lane.querySelector(name).textContent).join(': '),
       out: [...lane.querySelectorAll('.wid-word:not(.ahead)')].map((word) => word.textContent),
       wide: [...lane.querySelectorAll('i')].map((one) => parseFloat(one.style.getPropertyValue('--wide'))),
       high: [...lane.querySelectorAll('i')].map((block) => parseFloat(block.style.height)),
@@ -94,6 +94,8 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     assert shown["counters"][2] == str(23 + words - 1)
     sum_of = f"rows of {23 + words - 1} tokens: 23 of your text, {words - 1} of its {words} new words"
     expect(page.locator(".wid-drawer-name")).to_contain_text(sum_of)
+    llama = f"Llama-3.1-8B would keep {(23 + words - 1) * 0.131072:.2f} MB"  # 128 KiB a token
+    expect(page.locator(".wid-sizes")).to_contain_text(llama)
     act(page, "without the cache")
     act(page, "20 times")
     page.locator(".wid-act .wid-sentence").wait_for(timeout=LONG)
@@ -101,10 +103,9 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     shown = page.evaluate(READ)
     every = sum(23 + n for n in range(words))
     cached, plain = shown["lanes"]
-    for lane, run in ((cached, 23 + words - 1), (plain, every)):
-        assert re.fullmatch(
-            rf"{words} of {words} words out, [\d.]+ m?s, {run:,} tokens processed", lane["told"]
-        )
+    for lane, name, run in ((cached, "with", 23 + words - 1), (plain, "without", every)):
+        told = rf"{name} the cache: {words} of {words} words out, [\d.]+ m?s, {run:,} tokens processed"
+        assert re.fullmatch(told, lane["told"])
         assert lane["out"] == sentence
         assert len(lane["wide"]) == words
     tall = 100 / (23 + words - 1)  # of one token

@@ -108,7 +108,7 @@ def check_paints(shown: dict[str, Any]) -> None:
 
 
 def field(page: Page, name: str, place: int) -> Locator:
-    return page.locator(f"input.wid-{name}").nth(place - 1)
+    return page.locator(f'input.wid-{name}[aria-label$="ord {place}"]')
 
 
 def button(page: Page, sign: str, place: int) -> Locator:
