@@ -22,6 +22,7 @@ READ = """() => ({
   height: document.querySelector(".wid-pool").offsetHeight,
   sentence: document.querySelector(".wid-sentence").textContent,
   spoken: document.querySelector("input[type=range]").getAttribute("aria-valuetext"),
+  slider: document.querySelector("input[type=range]").valueAsNumber,
   counts: [...document.querySelectorAll(".wid-counter b")].map((b) => b.textContent),
   soFar: [...document.querySelectorAll(".wid-counter i")].map((i) => i.textContent),
   waiting: [...document.querySelectorAll(".wid-chip")].map((chip) => chip.textContent),
@@ -104,6 +105,7 @@ def test_every_step_is_the_traces(show: Callable[..., Page], name: str) -> None:
         shown = page.evaluate(READ)
         want = expected(view, n)
         assert {key: shown[key] for key in want} == want
+        assert shown["slider"] == n
         assert shown["height"] == first["height"], "nothing moves but what runs"
         waiting = [view.marks[one] for one in step.waiting]
         assert [chip.removeprefix("↩") for chip in shown["waiting"]] == waiting[: len(shown["waiting"])]
