@@ -11,9 +11,11 @@ from typing import Any
 import nbformat
 
 from helpers.check.exercise import Exercise
+from helpers.check.guess import Guess
 
 ROLES = ("exercise", "check", "solution")
 DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
+NUMBER = re.compile(r"(?<![\w-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w-])")
 FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -53,6 +55,28 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
             assert sentence.endswith(f"\nLikely reason: {wrong.reason}"), (
                 f"{wrong.reason!r} was expected: {sentence}"
             )
+
+
+def guessed(path: Path) -> dict[str, str]:
+    """Return the folded answers of a notebook's guesses, by the cell that asks; none of the measured."""
+    cells, found = nbformat.read(path, as_version=4).cells, {}
+    for n, cell in enumerate(cells):
+        measured = {"slow", "nbval-ignore-output"} & {*cell.metadata.get("tags", [])}
+        if "in place of None, and run" in str(cell.get("outputs")) and not measured:
+            below = DETAILS.findall("".join(cell.source for cell in cells[n + 1 : n + 3]))[0]
+            found[cell.source] = below.partition("</summary>")[2].strip("\n* ")
+    return found
+
+
+def check_guess(guess: Guess, text: str) -> None:
+    """AssertionError unless a text begins with the answer of a guess: a word, or numbers; 0 may be None."""
+    answer = guess.answer
+    if isinstance(answer, str | bool) or (answer == 0 and text.startswith("None")):
+        assert text.lower().startswith(str(answer or "None").lower()), (answer, text)
+        return
+    numbers = [*answer] if isinstance(answer, list | tuple | set) else [answer]
+    found = [float(number.replace(",", "")) for number in NUMBER.findall(text)]
+    assert found[: len(numbers)] == numbers, (answer, text)
 
 
 def expect(beginning: str, sentence: str) -> None:

@@ -1,7 +1,7 @@
 """A notebook as pytest runs it: once, in a folder not its own, offline, its exercises asked at the end.
 
-nbval compares each cell with its stored output. Behind the last one the same kernel is asked what else has to
-hold: that nothing leaves this machine, and that each exercise says what it promises to each answer.
+nbval compares each cell with its stored output. The same kernel is asked what else has to hold: that the text
+below a guess has its answer, that nothing leaves this machine, and that each exercise says what it promises.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-from tests.exercises import asked
+from tests.exercises import asked, guessed
 from tests.machine import ROOT
 
 # Run by every Python that finds it, so by the processes that a kernel starts as well.
@@ -51,6 +52,9 @@ import sys
 sys.path.insert(0, {root!r})
 from tests.exercises import keep_promises
 keep_promises({path!r}, {name!r}, globals())"""
+ASK_A_GUESS = """\
+__import__("sys").path.insert(0, {root!r})
+__import__("tests.exercises").exercises.check_guess(_, {text!r})"""
 
 
 class Notebook(IPyNbFile):
@@ -70,17 +74,23 @@ class Notebook(IPyNbFile):
             super().setup()
 
     def collect(self) -> Iterator[IPyNbCell]:
-        """Yield nbval's cells, then those that ask."""
-        cells = list(super().collect())
-        yield from cells
-        message = new_output("stream", name="stdout", text=REFUSED)
-        asks = {"offline": new_code_cell(ASK_THE_NETWORK, execution_count=1, outputs=[message])}
+        """Yield nbval's cells, and those that ask."""
+        guesses, n = guessed(self.path), 0
+        for n, cell in enumerate(super().collect(), 1):
+            yield cell
+            if text := guesses.get(cell.cell.source):
+                yield self.asking(f"guess {n}", n, ASK_A_GUESS.format(root=str(ROOT), text=text))
+        refused = [new_output("stream", name="stdout", text=REFUSED)]
+        yield self.asking("offline", n, ASK_THE_NETWORK, refused)
         for name in asked(self.path):
             source = ASK_AN_EXERCISE.format(root=str(ROOT), path=str(self.path), name=name)
-            asks[f"exercise {name}"] = new_code_cell(source)
-        for n, (name, cell) in enumerate(asks.items(), len(cells)):
-            options = defaultdict(bool, check=True)
-            yield IPyNbCell.from_parent(self, name=name, cell_num=n, cell=cell, options=options)
+            yield self.asking(f"exercise {name}", n, source)
+
+    def asking(self, name: str, n: int, source: str, outputs: Sequence[Any] = ()) -> IPyNbCell:
+        """Return a cell that is not in the notebook, and what it has to show."""
+        cell = new_code_cell(source, execution_count=1, outputs=[*outputs])
+        options = defaultdict(bool, check=True)
+        return IPyNbCell.from_parent(self, name=name, cell_num=n, cell=cell, options=options)
 
     def teardown(self) -> None:
         super().teardown()

@@ -10,36 +10,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n11, n12, n14, n17, n18, n19, n24
+from helpers.check import n02, n03, n04, n05, n06, n07, n08, n09, n10, n12, n14, n17, n18, n19, n24
 from helpers.check.exercise import Exercise
-from helpers.cost.models import MODELS
-from helpers.model import shipped
 
 torch.set_num_threads(1)
 
 
 def test_operations_move_what_their_names_say() -> None:
     moved = [n07.moves()(f, x) for f, x in n07.operations().values()]
-    attention, linear, norm, centred, wrong_norm, handed_on, sums = moved
-    for table in (attention, sums):
-        assert np.array_equal(table, np.tri(len(table), dtype=bool))
-    for table in (linear, norm, centred):  # 3 of 7, as is said
+    attention, linear, norm, centred, wrong_norm, handed_on = moved
+    assert np.array_equal(attention, np.tri(5, dtype=bool))
+    for table in (linear, norm, centred):  # 3 of 6, as is said
         assert np.array_equal(table, np.eye(len(table), dtype=bool))
     assert wrong_norm.all()
     assert np.array_equal(handed_on, np.tri(4) - np.tri(4, k=-2) > 0)
 
 
-def test_nothing_is_learned_where_tokens_meet() -> None:
-    model: Any = shipped.load()[0]
-    assert n07.where_tokens_meet(0, model).right
-    model.layers[3].self_attn.core.sinks = torch.nn.Parameter(torch.zeros(4))
-    assert n07.where_tokens_meet(4, model).right
-
-
 def test_a_tensor_that_an_answer_writes_to_is_a_copy() -> None:
     ids = n08.shift_targets.cases[0].args[0].clone()
-    messages = n08.shift_targets(lambda tokens: (tokens.sub_(1)[:, :-1], tokens[:, 1:])).message
-    assert "changes its first argument" in messages
+    message = n08.shift_targets(lambda tokens: (tokens.sub_(1)[:, :-1], tokens[:, 1:])).message
+    assert "changes its first argument" in message
     assert torch.equal(n08.shift_targets.cases[0].args[0], ids)
 
 
@@ -51,24 +41,8 @@ def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
     assert torch.equal(torch.randn(3), expected)
 
 
-def test_what_is_said_of_a_right_answer() -> None:
-    assert [round(ms, 1) for ms in n09.reply_ms.expected[0]] == [15.7, 57.2]
-    assert [bool(passes) for passes in n02.change_future.expected] == 2 * [True] + 8 * [False]
-    assert "passes two" in n02.change_future.said
-    assert "all eight" in n02.change_future.said
-    seen = [int(table.sum()) for table in n05.mask.expected[:3]]
-    assert "{} in mask(2, 6), {} in mask(1, 5), {} in mask(4, 4)".format(*seen) in n05.mask.said
-    assert len({*n09.reply_ms.expected[2]}) == 1
-    message = [repr(n09.times_as_long(guess, 40.4)).splitlines()[0] for guess in (33, 49, "40", None)]
-    assert message[0] == "You guessed 33. Right."
-    assert message[1:3] == ["You guessed 49. It is 40.", "You guessed 40. Right."]
-    assert message[3].startswith("No guess yet")
-    kib = [count / 1024 for count in n10.bytes_per_token.expected]
-    names = ["SmolLM2-135M", "Llama-3.1-8B", "Llama-2-7B"]
-    assert kib == [22.5, 128, 512, 160]
-    assert kib[:3] == [MODELS[name].cache_nbytes_per_token() / 1024 for name in names]
-    assert n11.users_that_fit.expected[:4] == [65, 72, 10, 0]
-    assert [n11.users_in_4_bits(76).right, n11.kib_after_the_cut(20).right] == [True, False]
+def test_a_measured_time_is_right_within_a_fifth() -> None:
+    assert [n09.times_as_long(guess, 40.4).right for guess in (33, 48, 32, 49)] == [True, True, False, False]
 
 
 # Wrong answers that come close.
@@ -144,8 +118,8 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.who_moves, lambda f, x: torch.ones(2 * [x.shape[1]]).tril() > 0, "a linear layer"),
     (n07.who_moves, lambda f, x: n07.moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0), "at [2, 0];"),
     (n08.shift_targets, lambda ids: (ids[:, :-1], ids[:, 1:] + 9 * (ids[:, 1:] == 7)), "4 with 16, 8, 1"),
-    (n10.bytes_per_token, lambda config: 23_040, "gives 22.5 KiB; expected 128 KiB"),
-    (n10.bytes_per_token, lambda config: 1024, "gives 1 KiB; expected 22.5 KiB"),
+    (n10.bytes_per_token, lambda config: 23_040, "gives 23,040; expected 131,072"),
+    (n10.bytes_per_token, lambda config: 1024, "gives 1,024; expected 23,040"),
     (
         n12.batch_at_ridge,
         lambda machine, s: n12.batch_at_ridge.right(machine, s) + 2,
@@ -164,11 +138,11 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("checker", "answer", "messages"), CLOSE)
+@pytest.mark.parametrize(("checker", "answer", "message"), CLOSE)
 def test_what_comes_close_is_told_without_a_listed_reason(
-    checker: Exercise, answer: Any, messages: str
+    checker: Exercise, answer: Any, message: str
 ) -> None:
     result = checker(answer)
     assert result.state == "not right yet", result
-    assert messages in result.message
+    assert message in result.message
     assert result.reason not in [wrong.reason for wrong in checker.wrong]

@@ -18,7 +18,7 @@ import torch
 
 from helpers.check.exercise import Exercise, Wrong
 from helpers.check.result import Result
-from tests.exercises import asked
+from tests.exercises import NUMBER, asked
 from tests.machine import NOTEBOOKS, ROOT
 from tests.right_answers import RIGHT
 
@@ -117,6 +117,30 @@ def test_stubs_are_not_solved_yet(name: str) -> None:
 
 def test_an_exercise_has_four_reasons_at_most() -> None:
     assert [name for name, checker in CHECKERS.items() if len(checker.wrong) > 4] == []
+
+
+def test_the_numbers_of_a_success_are_those_of_its_cases() -> None:
+    other = {"reusable": 5.5, "count_work": 8, "may_change": 0.5, "is_bug": 61_000}  # neither given nor got
+    for name, checker in CHECKERS.items():
+        known = {other.get(name, 0.0)} | numbers_in([checker.expected, [case.args for case in checker.cases]])
+        known |= numbers_in([checker.label(case) for case in checker.cases])
+        for text in NUMBER.findall(checker.success):
+            digits, number = len(text.partition(".")[2]), float(text.replace(",", ""))
+            assert number in {round(one, digits) for one in known}, f"{name}: {text}"
+
+
+def numbers_in(value: Any) -> set[float]:
+    """Return the numbers of a few values, also in KiB, the lengths of lists and what is True of bools."""
+    if isinstance(value, str):
+        return {float(text.replace(",", "")) for text in NUMBER.findall(value)}
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if hasattr(value, "tolist"):
+        shape = {float(size) for size in value.shape}
+        return shape | ({float(value.sum())} if value.ndim > 1 else numbers_in(value.tolist()))
+    if isinstance(value, list | tuple):
+        return {float(len(value))}.union(*map(numbers_in, value))
+    return {float(value), value / 1024} if isinstance(value, int | float) else set()
 
 
 def stub(*args: Any) -> Any:

@@ -8,14 +8,14 @@
         cases=[(3,), Case((0,), trap="twice nothing is 0.")],
         right=lambda x: 2 * x,
         wrong=["multiplied by itself, not by 2.", lambda x: x * x, lambda x: x**2],
-        said="6 for 3, and 0 for 0.",
+        success="6 for 3, and 0 for 0.",
     )
 
 `double(mine)` gives a `Result` and never raises. Right, wrong and reader's answers go through the same `run`,
 and what comes out is compared: an answer gets the reason of the listed one that does the same in every case.
 What the right one gives says what is expected: a number, an array or tensor of a shape, bools, a list, a set
 (a list in any order), a tuple of parts, None. A `run` that looks at more than what a function returns gives a
-dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is told.
+dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is shown.
 An answer may also be data (numbers, a table): then `run` picks out the part that a case names, a part that is
 `...` is still to be filled, and each case finds its reason alone.
 """
@@ -55,7 +55,7 @@ NO_RETURN = "a function that reaches no `return` gives None: end with `return �
 class Case:
     """One input."""
 
-    args: tuple[Any, ...]  # lists, dicts, arrays and tensors go in as copies
+    args: tuple[Any, ...]  # go in as copies
     label: str = ""  # the input in words; without one, the call as it would be written
     trap: str = ""  # what a function that raises, or gives NaN or None, here has most likely forgotten
     wanted: str = ""  # what is expected in words, where the number itself would give the answer away
@@ -74,13 +74,12 @@ class Exercise:
     Args:
         name: what the reader writes.
         todo: what is left to do, for a stub.
-        cases: the inputs, a `Case` or its arguments alone; the first that goes wrong is told.
+        cases: the inputs, a `Case` or its arguments alone; the first that goes wrong is shown.
         right: the right answer, run when the exercise is made: nobody can redefine what is expected later.
         wrong: reasons, each followed by the answers that it fits, those that several readers make first.
-        said: what is said of a right answer, in numbers.
+        success: the message for a right answer, with its numbers.
         run: takes an answer and a case's arguments, and gives what is compared.
-        tell: says how a value of the right kind and shape differs, "gives …; expected …".
-        shown: writes a number, where two digits are not what a reader wants to see.
+        difference: says how a value of the right kind and shape differs, "gives …; expected …".
     """
 
     def __init__(
@@ -91,13 +90,12 @@ class Exercise:
         cases: Iterable[Case | tuple[Any, ...]],
         right: Any,
         wrong: Iterable[Any],
-        said: str,
+        success: str,
         run: Callable[..., Any] = operator.call,
-        tell: Callable[[Any, Any], str] | None = None,
-        shown: Callable[[Any], str] = show,
+        difference: Callable[[Any, Any], str] | None = None,
     ) -> None:
-        self.name, self.todo, self.right, self.said = name, todo, right, said
-        self.run, self.tell, self.shown = run, tell, shown
+        self.name, self.todo, self.right, self.success = name, todo, right, success
+        self.run, self.difference = run, difference
         self.is_function = callable(right)  # or data
         self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
         self.wrong: list[Wrong] = []
@@ -107,9 +105,6 @@ class Exercise:
             else:
                 self.wrong[-1].answers.append(one)
         self.expected = [self.observe(right, case) for case in self.cases]
-        for problem in self.expected:
-            if isinstance(problem, NotRightError):
-                raise problem
 
     def __call__(self, *answers: Any) -> Result:
         """Check an answer; never raises (but Ctrl-C gets through) and never warns."""
@@ -125,7 +120,7 @@ class Exercise:
             raise
         except BaseException as error:  # an answer so odd that it cannot even be looked at
             return Result("not right yet", f"this answer cannot be checked: {raised(error)}.")
-        return Result("right", self.said)
+        return Result("right", self.success)
 
     def check(self, answer: Any) -> None:
         """Raise NotSolvedError or NotRightError unless the answer is right in every case."""
@@ -152,7 +147,7 @@ class Exercise:
 
         A function that gives `...`, or a tuple with one, raises NotSolvedError.
         """
-        args = [copied(arg) for arg in case.args]
+        args = copy.deepcopy(case.args)
         try:
             value = normal(self.run(self.watched(answer) if self.is_function else answer, *args))
         except NotRightError as stop:  # from something of ours that the answer was given
@@ -199,24 +194,22 @@ class Exercise:
                 message = f"{verb} {problem}"
             elif same(value, wanted):
                 continue
-            elif self.tell is not None and verb == "gives":
-                message = self.tell(plain(value), plain(wanted))
+            elif self.difference is not None and verb == "gives":
+                message = self.difference(plain(value), plain(wanted))
             else:
-                message = (
-                    f"{verb} {self.shown(plain(value))}; expected {case.wanted or self.shown(plain(wanted))}"
-                )
+                message = f"{verb} {show(plain(value))}; expected {case.wanted or show(plain(wanted))}"
             trap = case.trap if value is None or has_nan(value) else ""
             return NotRightError(f"{self.label(case)} {message}.", trap)
         return None
 
     def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
         """Give a problem in case n the reason of the first mistake of which some answer does the same."""
-        messages = [*range(len(got))] if self.is_function else [n]
-        if isinstance(got[-1], NotRightError) and len(messages) - 1 > n:
-            messages.pop()  # it raises later on; what it gave before is what is held against the mistakes
+        compared = [*range(len(got))] if self.is_function else [n]
+        if isinstance(got[-1], NotRightError) and len(compared) - 1 > n:
+            compared.pop()  # it raises later on; what it gave before is compared with the mistakes
 
         def fits(answer: Any) -> bool:
-            pairs = ((got[n], self.observe(answer, self.cases[n])) for n in messages)
+            pairs = ((got[n], self.observe(answer, self.cases[n])) for n in compared)
             return all(str(a) == str(b) if isinstance(a, NotRightError) else same(a, b) for a, b in pairs)
 
         reason = next((one.reason for one in self.wrong if any(map(fits, one.answers))), problem.reason)
@@ -229,13 +222,6 @@ class Exercise:
 def raised(error: BaseException) -> str:
     """Say what was raised, on one line; a text that cannot be had is said to be so."""
     return clip("".join(traceback.format_exception_only(error))).rstrip(".")
-
-
-def copied(value: Any) -> Any:
-    """Copy what a function might write to."""
-    if is_tensor(value):
-        return value.clone()
-    return copy.deepcopy(value) if isinstance(value, list | dict | np.ndarray) else value
 
 
 def normal(value: Any) -> Any:

@@ -78,5 +78,5 @@ table = Exercise(
         "added up, not averaged.",
         table_with(even=lambda visible: sum(visible[1::2]), all=sum),
     ],
-    said="all 16 cells, 12.5, 5, 10, 9 in the line of `so`, and 0 where nothing is picked.",
+    success="all 16 cells, 12.5, 5, 10, 9 in the line of `so`, and 0 where nothing is picked.",
 )

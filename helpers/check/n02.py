@@ -28,14 +28,6 @@ def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
     return lambda numbers: np.array([row(t, numbers) for t in range(1, len(numbers) + 1)])
 
 
-def balanced(numbers: Sequence[float]) -> np.ndarray:
-    """Leak the future into two columns whose sum, maximum, minimum and norm stay as they are, nearly."""
-    roots = np.sqrt(np.arange(1, len(numbers) + 1)) * np.asarray(numbers, dtype=float)
-    moved = 5 * np.cos([roots[t:].sum() for t in range(1, len(roots) + 1)])
-    edge = np.full_like(moved, 1e7)
-    return np.stack([edge, -edge, moved, -moved], axis=1)
-
-
 PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
     "the right prefill": toy.prefill_matrix,
     "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
@@ -45,7 +37,6 @@ PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
     "a prefill whose middle token sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
     "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
     "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
-    "a prefill whose numbers move, but not their sum, maximum and norm": balanced,
     "a prefill whose first two lines move, but no column's sum": lambda x: (
         toy.prefill_matrix(x) + x[-1] * np.array([1, -1, *[0] * (len(x) - 2)])[:, None]
     ),
@@ -74,7 +65,7 @@ change_future = Exercise(
         "not all four columns are compared.",
         *[two_runs(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
     ],
-    said="your test passes two prefills with a mask, and catches all eight that look ahead.",
+    success="your test passes two prefills with a mask, and catches all seven that look ahead.",
 )
 
 

@@ -95,7 +95,7 @@ generate = Exercise(
         "only the newest word is handed to step; without a cache it needs all words so far.",
         partial(loop, newest=True),
     ],
-    said="with max_new=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
+    success="with max_new=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
 )
 
 N_NEW = 8
@@ -127,7 +127,7 @@ count_work = Exercise(
         "the prefill is left out; it is one of the passes.",
         work(PASSES[1:]),
     ],
-    said="60 tokens processed and 276 pairs in 8 passes.",
+    success="60 tokens processed and 276 pairs in 8 passes.",
 )
 
 

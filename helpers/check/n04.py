@@ -47,11 +47,11 @@ def run_steps(
         keys[:] = [np.array([(position + shift) % 2 == 0, position + shift], float) for _, position in keys]
     for number in new:
         contexts = decode_step(cache, number)
-    message = {"gives": contexts}
+    found = {"gives": contexts}
     for n, (keys, values) in enumerate(cache, 1):
-        message[f"leaves V of layer {n} with"] = np.array(values)
-        message[f"leaves K of layer {n} with the last row"] = np.array(keys[-1])
-    return message
+        found[f"leaves V of layer {n} with"] = np.array(values)
+        found[f"leaves K of layer {n} with the last row"] = np.array(keys[-1])
+    return found
 
 
 decode_step = Exercise(
@@ -77,5 +77,5 @@ decode_step = Exercise(
         "into the next layer a token carries the mean of its contexts, not its own number.",
         partial(decode, but="own number"),
     ],
-    said="12.5, 14, 10, 10 in one layer, 12.69, 11.62, 7.5, 10.97 in two; the rows are right, too.",
+    success="12.5, 14, 10, 10 in one layer, 12.69, 11.62, 7.5, 10.97 in two; the rows are right, too.",
 )

@@ -24,7 +24,7 @@ even_at_so = Exercise(
         "counted from 0 (Oslo stands at position 1, which is odd), or added up, not averaged.",
         sum(OSLO[::2]) / 3,
     ],
-    said="5.5 at `so`.",
+    success="5.5 at `so`.",
 )
 
 
@@ -59,7 +59,7 @@ reusable = Exercise(
         lambda old, new: len(old),
         lambda old, new: min(len(old), len(new)),
     ],
-    said="5.5 at `so`; 4 rows can be kept when `nice` follows, 0 behind Oslo.",
+    success="5.5 at `so`; 4 rows can be kept when `nice` follows, 0 behind Oslo.",
 )
 
 
@@ -74,7 +74,7 @@ def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
     return np.tri(T, S, S - T + shift, dtype=bool)
 
 
-def tell_mask(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
+def mask_difference(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
     """Tell the first query that sees other keys; both count from `first`."""
     query = int((got != expected).any(axis=1).argmax())
     seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
@@ -97,6 +97,6 @@ mask = Exercise(
         "shifted by one: a query sees itself too.",
         lambda T, S: causal(T, S, -1),
     ],
-    said="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
-    tell=tell_mask,
+    success="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
+    difference=mask_difference,
 )

@@ -18,15 +18,11 @@ from helpers.check.result import show
 from helpers.model.attention import attend
 
 
-def step(
-    *rows: Tensor, scale: float = 0, seen: int | None = None, in_turns: bool = False
-) -> tuple[Tensor, ...]:
+def step(*rows: Tensor, scale: float = 0, seen: int | None = None) -> tuple[Tensor, ...]:
     """Append k, v to K, V, attend to the keys before `seen`, and return the contexts and what is stored."""
     q, k, v, K, V = rows
     K, V = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)
     keys, values = K[:, :, :seen], V[:, :, :seen]
-    if in_turns:
-        keys, values = (part.repeat(1, q.shape[1] // K.shape[1], 1, 1) for part in (keys, values))
     mask = torch.ones(1, keys.shape[2], dtype=torch.bool)
     return attend(q, keys, values, mask, scale or q.shape[-1] ** -0.5), K, V
 
@@ -40,7 +36,7 @@ def drawn_step(B: int, H: int, Hkv: int, S: int, D: int) -> Case:
     return Case(args, label, wanted=f"contexts {(B, H, 1, D)}, K and V {(B, Hkv, S + 1, D)}")
 
 
-def tell_step(got: Any, expected: Any) -> str:
+def step_difference(got: Any, expected: Any) -> str:
     """Tell the first context, key or value that is another one."""
     parts = zip(("contexts", "K", "V"), got, expected, strict=True)
     name, found, wanted = next(part for part in parts if not same(*part[1:]))
@@ -64,8 +60,8 @@ cached_step = Exercise(
         "the query sees key 0 alone, as under a mask aligned top-left.",
         partial(step, seen=1),
     ],
-    said="6 query heads read 3 KV heads of 6 rows each, which is what is stored.",
-    tell=tell_step,
+    success="6 query heads read 3 KV heads of 6 rows each, which is what is stored.",
+    difference=step_difference,
 )
 
 

@@ -10,7 +10,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.result import is_tensor, show
 
 
-def tell_shift(got: Any, expected: Any) -> str:
+def shift_difference(got: Any, expected: Any) -> str:
     """Tell the first sequence that is cut otherwise."""
     b = int((got != expected).any(axis=(0, 2)).argmax())
     pairs = [" with ".join(show(part[b]) for part in parts) for parts in (got, expected)]
@@ -40,6 +40,6 @@ shift_targets = Exercise(
         "the wrong axis: shift tokens, not sequences.",
         lambda tokens: (tokens[:-1], tokens[1:]),
     ],
-    said="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
-    tell=tell_shift,
+    success="(2, 6) gives (2, 5) twice, and a model that only repeats its input is wrong at every position.",
+    difference=shift_difference,
 )

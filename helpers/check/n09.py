@@ -50,7 +50,7 @@ reply_ms = Exercise(
         "each step leaves a row: the next one stands behind one more.",
         times(one_step=True),
     ],
-    said="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
+    success="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
 )
 
 

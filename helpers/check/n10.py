@@ -7,7 +7,6 @@ from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.check.result import show
 from helpers.cost.models import MODELS
 
 KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
@@ -40,11 +39,6 @@ def count(config: Any, each: float = 2, n_layers: int = 0, n_kv_heads: int = 0, 
     return 2 * each * n_layers * n_kv_heads * head_dim
 
 
-def show_bytes(nbytes: float) -> str:
-    """Write bytes, many of them as KiB."""
-    return f"{show(nbytes)} bytes" if not nbytes >= 1024 else f"{show(nbytes / 1024)} KiB"
-
-
 bytes_per_token = Exercise(
     name="bytes_per_token",
     todo="let bytes_per_token return the bytes of one token's keys and values.",
@@ -69,6 +63,5 @@ bytes_per_token = Exercise(
         "one layer only: every layer has a cache.",
         partial(count, n_layers=1),
     ],
-    said="22.5 KiB a token in SmolLM2-135M, 128 KiB in Llama-3.1-8B, 512 KiB in Llama-2-7B.",
-    shown=show_bytes,
+    success="22.5 KiB a token in SmolLM2-135M, 128 KiB in Llama-3.1-8B, 512 KiB in Llama-2-7B.",
 )

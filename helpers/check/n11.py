@@ -31,22 +31,12 @@ def fit(*sizes: float, gib: int = 2**30, least: float = 0, rounded: Any = math.f
     return max(least, rounded((memory * gib - weights) / user))
 
 
-def fit_case(label: str, *args: float) -> Case:
-    """Return a memory, what it has to hold, and what is told where the weights alone are too much."""
-    return Case(args, label, "where the weights alone do not fit, give 0." * (fit(*args) == 0))
-
-
-def show_tokens(n_tokens: float) -> str:
-    """Write a count in full, with two digits after the point if it is not whole."""
-    whole = math.isfinite(n_tokens) and n_tokens == int(n_tokens)
-    return f"{n_tokens:,.0f}" if whole else f"{n_tokens:,.2f}"
-
-
 def users_case(memory_gib: float, tokens: int) -> Case:
     """Return Llama-3.1-8B in 2-byte numbers, users with so many tokens each."""
     model = MODELS["Llama-3.1-8B"]
     args = (memory_gib, 2 * model.n_parameters, tokens * model.cache_nbytes_per_token())
-    return fit_case(f"users_that_fit for Llama-3.1-8B, {tokens:,} tokens each, in {memory_gib} GiB", *args)
+    label = f"users_that_fit for Llama-3.1-8B, {tokens:,} tokens each, in {memory_gib} GiB"
+    return Case(args, label, "" if fit(*args) else "where the weights alone do not fit, give 0.")
 
 
 users_that_fit = Exercise(
@@ -68,6 +58,5 @@ users_that_fit = Exercise(
         "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
         *[partial(fit, gib=gib, least=least) for gib in (10**9, 1) for least in (0, -math.inf)],
     ],
-    said="65 users of 8,192 tokens fit into 80 GiB beside Llama-3.1-8B, 72 of 1,024 into 24, none into 8.",
-    shown=show_tokens,
+    success="65 users of 8,192 tokens fit into 80 GiB beside Llama-3.1-8B, 72 of 1,024 into 24, none into 8.",
 )

@@ -58,5 +58,5 @@ batch_at_ridge = Exercise(
         "one too many where it comes out even: round up, and no further.",
         partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
     ],
-    said="296 tokens on an H100 at 2 bytes, 148 at 1 byte (with the same arithmetic), 16 on a laptop at 4.",
+    success="296 tokens on an H100 at 2 bytes, 148 at 1 byte with the same arithmetic, 16 on a laptop at 4.",
 )

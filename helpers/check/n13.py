@@ -50,5 +50,5 @@ enough_bits = Exercise(
         bits(read=lambda weights, n: weights / n),
         bits(read=lambda weights, n: weights),
     ],
-    said="with 12 ms for the weights, 20 ms of arithmetic leave 32 bits, 8 leave 16, and 4 leave 8.",
+    success="with 12 ms for the weights, 20 ms of arithmetic leave 32 bits, 8 leave 16, and 4 leave 8.",
 )

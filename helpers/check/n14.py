@@ -31,5 +31,5 @@ kept_rows = Exercise(
         lambda length, window, sinks: [*range(sinks), *kept(length, window, 0)],
         lambda length, window, sinks: [*range(min(sinks, length)), *kept(length, window, 0)],
     ],
-    said="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
+    success="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
 )

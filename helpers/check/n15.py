@@ -44,5 +44,5 @@ cheaper = Exercise(
         "decided by one query or several alone: count the multiplications of both orders.",
         lambda T, S, D, rank: "absorbed" if T == 1 else "expanded",
     ],
-    said="absorbed for one query, expanded for 1,000 at once, in DeepSeek-V3's sizes.",
+    success="absorbed for one query, expanded for 1,000 at once, in DeepSeek-V3's sizes.",
 )

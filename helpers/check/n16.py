@@ -38,7 +38,7 @@ next_step = Exercise(
         "shared out evenly: the one who came first gets all it can use.",
         lambda waiting, running, budget: [min(n, (budget - running) // len(waiting)) for n in waiting],
     ],
-    said="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
+    success="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
 )
 
 KNOBS = {
@@ -70,5 +70,5 @@ knobs = Exercise(
         "words are late without any prompt beside them: no budget changes that, and the machine is full.",
         *turning("slow and full", "smaller budget", "larger budget"),
     ],
-    said="a line wants slots, stalls a smaller budget, a slow prompt a larger one, a full machine another.",
+    success="a line wants slots, stalls a smaller budget, slow prompts a larger one, a full machine another.",
 )

@@ -45,7 +45,7 @@ shared_pages = Exercise(
         "a hash alone, or a sum: 'ab' and 'ba' may have the same. Compare the tokens.",
         lambda old, new, size: shared(sums(old, size), [*sums(new[:-1], size), -1], 1),
     ],
-    said="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts the last page runs again if it is full.",
+    success="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts a last page that is full runs again.",
 )
 
 
@@ -95,5 +95,5 @@ order = Exercise(
         "the chat grows, and what stands behind it moves: who the user is comes before it.",
         ["instructions", "the chat so far", "who the user is", *PARTS[3:]],
     ],
-    said="what never changes stands first, what changes each time last; the rest by how seldom it changes.",
+    success="what never changes stands first, what changes each time last, the rest between by how seldom.",
 )

@@ -39,7 +39,7 @@ accept = Exercise(
         lambda d, c: [*d[: agreeing(d, c)], *c[agreeing(d, c) : len(d)][:1]],
         lambda d, c: [*d[: -(len(d) - agreeing(d, c))], c[agreeing(d, c)]],
     ],
-    said="of 4 drafts the first two agree: 3 new words. All of k taken: k + 1.",
+    success="of 4 drafts the first two agree: 3 new words. All of k taken: k + 1.",
 )
 
 
@@ -81,5 +81,5 @@ accept_or_resample = Exercise(
         taking(lambda p, q, token, u: token == p.argmax()),
         lambda p, q, token, u: None if token == p.argmax() else p,
     ],
-    said="a word that p likes more is always taken; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
+    success="a word that p likes more is always taken; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
 )

@@ -53,5 +53,5 @@ merge = Exercise(
         "the weights are the wrong way round.",
         weighing(lambda a, b: torch.stack([b, a]).softmax(0)),
     ],
-    said="the context over all rows, as if they had lain together.",
+    success="the context over all rows, as if they had lain together.",
 )

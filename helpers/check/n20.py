@@ -36,5 +36,5 @@ machines_needed = Exercise(
         "the two rates are swapped.",
         lambda requests, prompt, reply, a, b, load: needed(requests, prompt, reply, b, a, load),
     ],
-    said="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
+    success="10 requests a second need 1 and 2, and 20 with longer replies need 3 and 15.",
 )

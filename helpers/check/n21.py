@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
@@ -19,16 +19,9 @@ may_change = Exercise(
     name="may_change",
     todo="let may_change say whether another word can become the likeliest.",
     cases=[
-        Case((logits, difference), f"may_change for {logits} and {difference}")
-        for logits, difference in [
-            ([10.3125, 10.25, 2.0], 0.0625),
-            ([10.0, 9.9, 1.0], 0.06),
-            ([10.0, 9.5, 1.0], 0.06),
-            ([9.625, 3.0, 9.625], 0.0625),
-            ([1.0, 5.0, 4.75], 0.2),
-            ([8.0, 7.5, 7.4], 0.1),
-            ([4.0, 1.0, 3.99], 0.000001),
-        ]
+        *[([10.3125, 10.25, 2.0], 0.0625), ([10.0, 9.9, 1.0], 0.06), ([10.0, 9.5, 1.0], 0.06)],
+        *[([9.625, 3.0, 9.625], 0.0625), ([1.0, 5.0, 4.75], 0.2), ([8.0, 7.5, 7.4], 0.1)],
+        ([4.0, 1.0, 3.99], 0.000001),
     ],
     right=lambda logits, difference: lead(logits) <= 2 * difference,
     wrong=[
@@ -42,15 +35,20 @@ may_change = Exercise(
         "the wrong way round: a large lead is safe.",
         lambda logits, difference: lead(logits) > 2 * difference,
     ],
-    said="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
+    success="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
 )
 
 NARROW, WIDE = 2.0**-7, 2.0**-23  # bfloat16, float32
 
 
-def marks(difference: float, largest: float, eps: float) -> float:
-    """Return a difference in marks of the format at this size, about."""
-    return difference / (largest * eps)
+def over(
+    most: float, unit: Callable[[float, float], float] = lambda largest, eps: 1.0
+) -> Callable[[float, float, float], bool]:
+    """Return an `is_bug`: whether a difference is more than so many units."""
+    return lambda difference, largest, eps: difference / unit(largest, eps) > most
+
+
+more_than_16_marks = over(16, lambda largest, eps: largest * eps)
 
 
 is_bug = Exercise(
@@ -59,32 +57,21 @@ is_bug = Exercise(
     cases=[
         Case((difference, largest, eps), f"is_bug({difference:g}, {largest:g}, {eps:.2g})")
         for difference, largest, eps in [
-            (0.125, 16.5, NARROW),
-            (0.12, 16.5, WIDE),
-            (6e-6, 16.5, WIDE),
-            (12.0, 16.5, NARROW),
-            (1e-4, 900.0, WIDE),
-            (0.002, 16.5, WIDE),
-            (0.004, 0.25, NARROW),
+            *[(0.125, 16.5, NARROW), (0.12, 16.5, WIDE), (6e-6, 16.5, WIDE), (12.0, 16.5, NARROW)],
+            *[(1e-4, 900.0, WIDE), (0.002, 16.5, WIDE), (0.004, 0.25, NARROW)],
         ]
     ],
-    right=lambda *numbers: marks(*numbers) > 16,
+    right=more_than_16_marks,
     wrong=[
         "one bound cannot serve both formats: in bfloat16 the marks lie 65,536 times as far apart.",
-        *(lambda difference, *more, most=most: difference > most for most in (1e-4, 1e-3, 0.01, 0.1, 0.5)),
-        *(
-            lambda difference, largest, *more, most=most: difference / largest > most
-            for most in (1e-5, 1e-3, 0.01)
-        ),
+        *(over(most) for most in (1e-4, 1e-3, 0.01, 0.1, 0.5)),
+        *(over(most, lambda largest, eps: largest) for most in (1e-5, 1e-3, 0.01)),
         "the marks lie farther apart where the numbers are larger: multiply eps by the largest.",
-        *(
-            lambda difference, largest, eps, most=most: difference / eps > most
-            for most in (1, 10, 16, 50, 100)
-        ),
+        *(over(most, lambda largest, eps: eps) for most in (1, 10, 16, 50, 100)),
         "the wrong way round: a few marks are rounding.",
-        lambda *numbers: marks(*numbers) <= 16,
+        lambda *numbers: not more_than_16_marks(*numbers),
     ],
-    said="0.125 is one mark in bfloat16 at 16.5, and 0.12 is 61,000 marks in float32.",
+    success="0.125 is one mark in bfloat16 at 16.5, and 0.12 is 61,000 marks in float32.",
 )
 
 

@@ -34,20 +34,18 @@ def cause(exhibit: Exhibit, guess: str | None) -> Guess:
     return Letter(guess, "abc"[exhibit.cause], f"{exhibit.causes[exhibit.cause]}.".capitalize())
 
 
-def served(answer: Callable[..., Any], name: str, text: str) -> str:
-    """Return what an exhibit says when it is repaired by a reader's function."""
-    return EXHIBITS[name].answer(Prompt(text), shipped=True, repair=answer).words
-
-
 def mask(T: int, length: int, pads: int, offset: bool = True) -> Tensor:
     """Return who may look at whom: (T, length + T)."""
     keys, at = torch.arange(length + T), torch.arange(T)[:, None] + length * offset
     return (keys <= at) & (keys >= pads)
 
 
-def made(answer: Callable[..., Any], *given: Any) -> Any:
-    """Return what a function gives, or what an exhibit says that is repaired by it."""
-    return served(answer, *given) if isinstance(given[0], str) else answer(*given)
+def run_in_room(answer: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function gives, or the reply of an exhibit, (name, text), that is repaired by it."""
+    if not isinstance(args[0], str):
+        return answer(*args)
+    name, text = args
+    return EXHIBITS[name].answer(Prompt(text), shipped=True, repair=answer).words
 
 
 visible = Exercise(
@@ -59,7 +57,7 @@ visible = Exercise(
         Case(("padding_is_seen_in_decode", HIDDEN[1]), "the repaired room 4, asked what you have not seen,"),
     ],
     right=mask,
-    run=made,
+    run=run_in_room,
     wrong=[
         "the mask begins at the first row; the new tokens stand behind `length` rows that are there.",
         lambda T, length, pads: mask(T, length, pads, offset=False),
@@ -70,7 +68,7 @@ visible = Exercise(
         "tokens look ahead, at those after them in the same pass.",
         lambda T, length, pads: (torch.arange(length + T) >= pads).expand(T, -1),
     ],
-    said="one mask for both rooms: behind the rows that are there, and never the padding.",
+    success="one mask for both rooms: behind the rows that are there, and never the padding.",
 )
 
 
@@ -98,7 +96,7 @@ next_position = Exercise(
         ),
     ],
     right=newest,
-    run=made,
+    run=run_in_room,
     wrong=[
         "layer 0 was asked how many rows it keeps; it keeps a window.",
         lambda at: len(at[0]),
@@ -109,7 +107,7 @@ next_position = Exercise(
         "rows were counted from the oldest on; between two rows others may have left.",
         lambda at: at[0][0] + len(at[0]) if len(at[0]) else 0,
     ],
-    said="the newest row knows where it stands, however many others have left.",
+    success="the newest row knows where it stands, however many others have left.",
 )
 
 
@@ -130,5 +128,5 @@ second = Exercise(
         "the window drops rows of this text, and it is padded: try a much shorter one, or a longer one.",
         HIDDEN[0],
     ],
-    said="a text that one of the two causes cannot touch tells them apart.",
+    success="a text that one of the two causes cannot touch tells them apart.",
 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 
 
-def runs(snapshots: list[int], length: int, to: int, states: bool) -> int:
+def newest_before(snapshots: list[int], to: int) -> int:
+    """Return the newest snapshot that is not behind the place; 0 without one."""
+    return max([0, *(at for at in snapshots if at <= to)])
+
+
+def runs(snapshots: list[int], length: int, to: int, states: bool, begin: Any = newest_before) -> int:
     """Return how many tokens are processed again to go back from `length` to `to`."""
-    if to == length or not states:
-        return 0
-    return to - max([0, *(at for at in snapshots if at <= to)])
+    return abs(to - begin(snapshots, to)) if states and to != length else 0
 
 
 run_again = Exercise(
@@ -26,24 +30,16 @@ run_again = Exercise(
     right=runs,
     wrong=[
         "a snapshot behind the place has taken in what should be gone: look before it only.",
-        lambda snapshots, length, to, states: (
-            runs(snapshots, length, to, states)
-            if not states or to == length
-            else abs(to - min([0, *snapshots], key=lambda at: (abs(at - to), -at)))
-        ),
-        lambda snapshots, length, to, states: max(0, to - max([0, *snapshots])) if states else 0,
+        partial(runs, begin=lambda snapshots, to: min([0, *snapshots], key=lambda at: (abs(at - to), -at))),
+        partial(runs, begin=lambda snapshots, to: min(to, max([0, *snapshots]))),
         "without a snapshot before it the text runs again from its first token.",
-        lambda snapshots, length, to, states: (
-            runs(snapshots, length, to, states) if not states or any(at <= to for at in snapshots) else 0
-        ),
+        partial(runs, begin=lambda snapshots, to: newest_before(snapshots, to) or to),
         "the nearest snapshot before the place is the newest one there, not the oldest.",
-        lambda snapshots, length, to, states: (
-            0 if not states or to == length else to - next((at for at in sorted(snapshots) if at <= to), 0)
-        ),
+        partial(runs, begin=lambda snapshots, to: next((at for at in sorted(snapshots) if at <= to), 0)),
         "rows can be cut off: where no layer keeps a state, nothing runs again.",
         lambda snapshots, length, to, states: runs(snapshots, length, to, True),
     ],
-    said="50 from a snapshot at 200 to the place 250, all 250 without one, and none where rows are kept.",
+    success="50 from a snapshot at 200 to the place 250, all 250 without one, and none where rows are kept.",
 )
 
 

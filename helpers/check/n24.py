@@ -43,7 +43,7 @@ left = Exercise(
             tuple(w for w in ending if w != word) for ending in endings if ending[:1] == (word,)
         },
     ],
-    said="two endings are left after the, one after over, and after calm an empty one.",
+    success="two endings are left after the, one after over, and after calm an empty one.",
 )
 
 NONE = grammar.NONE
@@ -69,7 +69,7 @@ only_valid = Exercise(
         "the words that may come keep their logits as they are: the model chooses among them.",
         lambda logits, following: np.where(following != NONE, 0.0, -np.inf),
     ],
-    said="the words that may come keep their logits, also where the next state is 0.",
+    success="the words that may come keep their logits, also where the next state is 0.",
 )
 
 # From 0: a word, then two ways; the first goes on with two words, the second with one; both end in 5.
@@ -115,7 +115,7 @@ must_come = Exercise(
         "the model chooses only where several words may come.",
         lambda table, state: np.flatnonzero(table[state] != NONE).tolist(),
     ],
-    said="one word before a choice, two to the end, and none where two may come or nothing follows.",
+    success="one word before a choice, two to the end, and none where two may come or nothing follows.",
 )
 
 

@@ -68,9 +68,9 @@ def show(value: Any) -> str:
         return str(value)
     if np.isnan(value):
         return "NaN"
-    if abs(value) >= 1e6:
+    if abs(value) >= 1e15:
         return f"{value:.3g}"
-    return f"{round(float(value), 2) + 0.0:.2f}".rstrip("0").rstrip(".")  # + 0.0 makes -0 a plain 0
+    return f"{round(float(value), 2) + 0.0:,.2f}".rstrip("0").rstrip(".")  # + 0.0 makes -0 a plain 0
 
 
 def describe(value: Any) -> str:
