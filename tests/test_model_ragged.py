@@ -33,8 +33,8 @@ ALONE = MODEL(TEXTS)
 class Poisoned(RaggedCache):
     """Fills what is not in use with poison after each change."""
 
-    def start(self, lengths: Any) -> None:
-        super().start(lengths)
+    def set_lengths(self, lengths: Any) -> None:
+        super().set_lengths(lengths)
         for b, length in enumerate(self.lengths):
             self.k[:, b, :, length:] = self.v[:, b, :, length:] = POISON
 
@@ -47,8 +47,8 @@ class PoisonedPages(PagedCache):
         self.free = random.Random(1).sample(range(pool.k.shape[1]), pool.k.shape[1])
         super().__init__(config, batch, pool=pool, tables=[[] for _ in range(batch)])
 
-    def start(self, lengths: Any) -> None:
-        super().start(lengths)
+    def set_lengths(self, lengths: Any) -> None:
+        super().set_lengths(lengths)
         used = torch.zeros(self.k.shape[1], self.page_size, dtype=torch.bool)
         for length, table in zip(self.lengths, self.tables, strict=True):
             self.free += table[math.ceil(length / self.page_size) :]
@@ -120,7 +120,7 @@ def test_prompts_of_unequal_length_then_steps(kind: Any) -> None:
 
 def test_positions_and_mask() -> None:
     cache = RaggedCache(CONFIG, 2)
-    cache.start([3, 1])
+    cache.set_lengths([3, 1])
     cache.mask(3)  # of three new tokens each
     cache.expect([1, 2])
     assert cache.positions(3).tolist() == [[1, 2, 3], [0, 1, 2]]
@@ -150,7 +150,7 @@ def test_wrong_use_is_refused() -> None:
     for new in ([1], [1, -1], [1, 1.5], [[1, 2]], 3, None, "12"):
         with pytest.raises(ValueError, match="expected 2 whole numbers, one a sequence, from 0"):
             cache.expect(new)  # type: ignore[arg-type]
-    cache.start([8, 2])
+    cache.set_lengths([8, 2])
     cache.expect([3, 3])
     with pytest.raises(ValueError, match="3 new tokens after 8 make 11 in sequence 0; expected at most 10"):
         cache.positions(3)

@@ -42,9 +42,9 @@ def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3
 
 @torch.inference_mode()
 def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: KVCache) -> list[str]:
-    """Return the n words that a model says after a prompt, always the likeliest, through an empty cache.
+    """Return the n words that a model generates after a prompt, greedily, through an empty cache.
 
-    The prompt's last token is a pass of its own: what a cache dropped or rounded shows in later passes only.
+    The prompt's last token is a pass of its own: what a cache has dropped or rounded shows only later.
     """
     *before, newest = tokenizer.encode(prompt)
     if before:

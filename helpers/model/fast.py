@@ -1,8 +1,8 @@
 """A faster twin of a model, opt-in: the taught model stays as it is.
 
-A decode step reads every weight once and starts some 20 operators a layer. The twin keeps its weights in
+A decode step reads every weight once and launches some 20 operators a layer. The twin keeps its weights in
 float32, float16 or int8, so that fewer bytes are read; runs all layers in one compiled call, so that no
-operator is started in between; and lets the cores share each matrix. `kernels` holds the loops.
+operator is launched in between; and lets the cores share each matrix. `kernels` holds the loops.
 
     passes of a few tokens over preallocated rows or pages  one call for all layers
     longer passes, longer contexts and other caches         the taught modules, each linear a `NarrowLinear`

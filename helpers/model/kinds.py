@@ -9,7 +9,7 @@ from helpers.model.transformer import Transformer
 
 
 def model_of(config: ModelConfig) -> Transformer:
-    """Return a model of these sizes with weights drawn anew, of the kind that the config is of."""
+    """Return a model of these sizes with random weights, of the kind that the config is of."""
     if isinstance(config, LatentConfig):
         return LatentTransformer(config)
     return StateTransformer(config) if isinstance(config, StateConfig) else Transformer(config)

@@ -1,7 +1,7 @@
 """One order of sums for every batch: each product and each attention is called in one shape, always.
 
 A library chooses the order of a sum by the shape that it gets: one row or eight, 50 keys or 60. So the last
-digits of a reply depend on who else is in the batch. Here a product gets 8 rows, and attention 8 queries and
+digits of a reply depend on what else is in the batch. Here a product gets 8 rows, and attention 8 queries and
 16 keys, whatever runs; zeros fill the last block up. What it costs is time: many small calls.
 """
 

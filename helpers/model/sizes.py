@@ -20,7 +20,7 @@ CONFIGS = {"shipped": shipped.CONFIG, "16M": replace(_BETWEEN, vocab_size=8192),
 
 
 def narrow(n_layers: int, vocab_size: int = shipped.CONFIG.vocab_size) -> ModelConfig:
-    """Return a model so narrow, 16 numbers a token, that its step is hardly more than starting operators."""
+    """Return a model so narrow, 16 numbers a token, that its step is hardly more than launch overhead."""
     heads = replace(
         shipped.CONFIG, n_layers=n_layers, n_heads=2, n_kv_heads=1, head_dim=8, vocab_size=vocab_size
     )

@@ -1,7 +1,7 @@
-"""Replies of one form: at each word the model's logits are masked by what may come next there.
+"""Constrained decoding: at each token the model's logits are masked by what the grammar allows there.
 
 The mask comes behind the model and changes no row. Where only one word may come it is taken without a pass
-of its own, and with drafts the state of the form is taken back as the rows are.
+of its own, and with drafts the state of the grammar is taken back as the rows are.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def write(
     cache: KVCache,
     jump: bool = True,
 ) -> tuple[list[int], list[int]]:
-    """Write a text of a form.
+    """Generate a text that follows a grammar.
 
     Args:
-        prompt: ids, before the form begins.
-        table: the form's, (states, V), as of `tabulate`.
+        prompt: ids, before the grammar begins.
+        table: the grammar's, (states, V), as of `tabulate`.
         choose: from logits (V,) to a token.
         cache: an empty one; afterwards it has the rows of all tokens before the last that was chosen.
         jump: words that must come run along with what comes before; without it, each has a pass of its own.
@@ -60,7 +60,7 @@ class GrammarSampler(Sampler):
     """Verifies drafted tokens as `Sampler` does, by masked logits.
 
     Attributes:
-        state: of the form, behind the last word that was written. A refused word was not written.
+        state: of the grammar, behind the last accepted token.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
@@ -68,7 +68,7 @@ class GrammarSampler(Sampler):
         self.table, self.state = table, 0
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """See `Sampler.verify`; a drafted token that may not come is refused."""
+        """See `Sampler.verify`; a draft token that the grammar does not allow is rejected."""
         states = [self.state, *walk(self.table, self.state, draft.tokens)]
         output_ids = super().verify(draft, self.mask(states, logits))
         states = [self.state, *walk(self.table, self.state, output_ids)]
@@ -87,11 +87,11 @@ class GrammarSampler(Sampler):
 
 
 class StaysAhead(GrammarSampler):
-    """A bug on purpose: after a refused word the state stays where the draft had led it.
+    """A bug on purpose: after a rejected token the state stays where the draft had led it.
 
     Attributes:
-        wrong: of each pass with a wrong end, the drafted words, the states before and after each, what was
-            written.
+        wrong: of each pass with a wrong end, the draft tokens, the states before and after each, and the
+            new tokens.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
@@ -118,7 +118,7 @@ def write_with_drafts(
     cache: KVCache,
     k: int = 4,
 ) -> tuple[list[int], int]:
-    """Write a text of the sampler's form, k tokens drafted for a pass; return the new ids and the passes.
+    """Generate a text of the sampler's grammar, k tokens drafted a pass; return the new ids and the passes.
 
     Errors as in `speculate_round`.
     """

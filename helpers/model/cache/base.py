@@ -31,7 +31,7 @@ from helpers.arguments import check_whole, is_whole
 
 
 class Sizes(Protocol):
-    """What a cache needs to know of its model; a `ModelConfig` says it."""
+    """What a cache needs to know of its model: a part of `ModelConfig`."""
 
     @property
     def n_layers(self) -> int: ...
@@ -67,7 +67,7 @@ class KVCache:
 
     Attributes:
         length: tokens seen.
-        changes: goes up with every `advance` and `truncate`: who left it can tell whether it was used.
+        changes: goes up with every `advance` and `truncate`: a reply sees whether something else used it.
         can_truncate: whether `truncate` reaches every earlier length; not where rows leave, are rounded,
             or are taken into a state.
         state_layers: layers that keep a state.

@@ -94,7 +94,7 @@ class PagedCache(RaggedCache):
         self.pool, self.page_size, self.tables = pool, pool.page_size, [*tables]
         super().__init__(pool.sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
         self.check_fits(sizes, batch, self.dtype, self.device)
-        self.start([0] * batch if lengths is None else lengths)
+        self.set_lengths([0] * batch if lengths is None else lengths)
         self.in_table()
         self.check_room(0)
 

@@ -41,7 +41,7 @@ class RaggedCache(StaticCache):
     """Sequences of unequal length, each with positions, mask and rows of its own; max_len rows for each.
 
     New tokens stand at the right: in tokens (B, T) the last column is the newest of every sequence. Where a
-    sequence has fewer than T of them, `expect` says so before the pass. The columns left of them are padding:
+    sequence has fewer than T of them, `expect` comes before the pass. The columns left of them are padding:
     they store no row, nobody sees them, and what comes out of them means nothing.
 
     Attributes:
@@ -58,9 +58,9 @@ class RaggedCache(StaticCache):
         super().allocate()
         self.page_size, self.tables = self.max_len, [[b] for b in range(self.batch)]
         self.rows = rows_of(self.k, self.v)
-        self.start([0] * self.batch)
+        self.set_lengths([0] * self.batch)
 
-    def start(self, lengths: Sequence[int]) -> None:
+    def set_lengths(self, lengths: Sequence[int]) -> None:
         """Begin with so many tokens seen of each sequence."""
         self.lengths = self.counted("lengths", lengths)
         self.length = max(self.lengths)
@@ -68,7 +68,7 @@ class RaggedCache(StaticCache):
         self._memo = None, None
 
     def expect(self, new: Sequence[int]) -> None:
-        """Say how many of the columns of the next pass are new tokens of each sequence; else all are."""
+        """Set how many columns of the next pass are new tokens of each sequence; else all are."""
         self._expected = self.counted("new", new)
 
     def counted(self, name: str, counts: Sequence[int], most: Sequence[int] | None = None) -> list[int]:

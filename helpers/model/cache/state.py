@@ -78,7 +78,7 @@ class StateCache(GrowingCache):
         self.update(self.length + T, states=self.states | self._new, _new={})
 
     def truncate(self, length: int) -> None:
-        """Go back to the present length or to 0; to another one only if no layer keeps a state."""
+        """Keep the present length or 0 tokens; another length only if no layer keeps a state."""
         self.check_length(length)
         states = self.states if length else {layer: self.zeros() for layer in self.states}
         self.cut(int(length), states=states, _new={})
@@ -118,7 +118,7 @@ class StateCache(GrowingCache):
 
     @property
     def cannot_truncate(self) -> str:
-        """What stands in the way of going back, and what to do."""
+        """Why it cannot truncate, and what to do."""
         layers = ", ".join(map(str, self.state_layers))
         return (
             f"layers {layers} keep a state, a sum that no token can be taken out of; expected all of them or "

@@ -1,4 +1,4 @@
-"""A cache that lets old rows go."""
+"""A cache that drops old rows."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class WindowCache(GrowingCache):
         return (keys <= queries) & self.near(keys, queries, layer)
 
     def near(self, keys: Tensor, queries: Tensor | int, layer: int) -> Tensor:
-        """Say which positions are in the window of a query, or sinks."""
+        """Return which positions are in the window of a query, or sinks."""
         return (keys > queries - self.windows[layer]) | (keys < self.sinks)
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored, and let go of the rows that have left the window."""
+        """Count T tokens as stored, and drop the rows that have left the window."""
         at, end = [torch.cat([at, self.positions(T)]) for at in self.at], self.length + T - 1
         kept = [self.near(x, end, layer) for layer, x in enumerate(at)]
         self.update(self.length + T, **self.some(at, kept))
