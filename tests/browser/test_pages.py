@@ -11,11 +11,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from helpers.recording.diary import load_diary
-from helpers.stepper import Race, Stepper, WhatIf
+from helpers.stepper import Live, Pool, Race, Stepper, WhatIf
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import Section, save
+from helpers.stepper.page import Section, build, save
 from helpers.trace import Trace
 from helpers.trace.document import VERSION
+from tests.pool_cases import trace
 
 pytestmark = pytest.mark.browser
 VIEWS = ".wid-writer, .wid-stepper, .wid-what_if, .wid-pool"
@@ -62,6 +63,33 @@ def test_a_trace_of_another_version_is_refused_in_the_page(
     name = Trace.FORMAT
     assert sentence.startswith(f"Nothing to show: got {name}, version 1; expected {name}, version {VERSION}.")
     assert problems == []
+
+
+def test_nothing_of_a_view_goes_on_when_it_is_taken_away(page: Page, tmp_path: Path) -> None:
+    """It plays no more, its Worker ends, and whatever happens to the page draws it no more."""
+    diary = load_diary()
+    views = [Stepper(diary), Race(diary), WhatIf(), Pool(trace("six")), Live()]
+    text = build("All", [Section(view=view) for view in views])
+    (tmp_path / "all.html").write_text(
+        text.replace("  mountView(", "  ends[ends.length] = mountView("), "utf-8"
+    )
+    page.add_init_script("window.ends = []")
+    page.goto((tmp_path / "all.html").as_uri())
+    expect(page.locator(".wid-live")).to_have_count(len(views))
+    page.clock.install()
+    page.get_by_role("button", name="Play").evaluate_all("(all) => all.forEach((one) => one.click())")
+    with page.expect_worker():
+        page.locator(".wid-writer textarea").focus()
+    roots = page.evaluate_handle("[...document.querySelectorAll('.wid-live')]")
+    page.evaluate("ends.forEach((end) => end())")
+    page.clock.run_for(3000)
+    page.evaluate("location.hash = '#pass=3&race=7&step=2&numbers=7&seed=2'")
+    page.emulate_media(color_scheme="dark")
+    page.evaluate("document.body.className = 'changed'")
+    page.set_viewport_size({"width": 800, "height": 740})
+    page.clock.run_for(300)
+    assert roots.evaluate("(all) => all.map((root) => root.isConnected || root.childElementCount)") == [0] * 5
+    assert page.workers == []
 
 
 def test_one_address_holds_the_state_of_each_view(folder: Path, page: Page, problems: list[str]) -> None:

@@ -161,6 +161,7 @@ def test_regions_of_the_canvas(open_page: Open, n: int, theme: str) -> None:
     size, first = min(n, 128), max(0, n - 128)  # the window ends with the newest
     row_h = max(3, min(14, 6720 // size / 16))
     names = {value: key for key, value in PALETTE[theme].items()}
+    assert len(names) == len(PALETTE[theme]), "each colour is its own"
     left, right, top = page.locator(DRAWER).evaluate(f"(node) => [{BOX}.left, {BOX}.right, {BOX}.top]")
     left, width = left + 7, (right - left - 14) / size
 

@@ -168,27 +168,29 @@ def test_typing_counts_at_once_and_arrows_step(open_page: Open) -> None:
     expect(button(page, "+", 3)).to_be_focused()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
-        ("number", "", "Got (empty) as the number of weather, expected one from −1,000 to 1,000"),
-        ("number", "1e400", "Got 1e400 as"),
-        ("number", "Infinity", "Got Infinity as"),
-        ("number", "1e9", "Got 1e9 as"),
-        ("word", " ", "Got an empty word, expected text"),
-    ],
+WRONG = (
+    ("number", "", "Got (empty) as the number of weather, expected one from −1,000 to 1,000"),
+    ("number", "1e400", "Got 1e400 as"),
+    ("number", "Infinity", "Got Infinity as"),
+    ("number", "1e9", "Got 1e9 as"),
+    ("word", " ", "Got an empty word, expected text"),
 )
-def test_what_is_wrong_changes_nothing(open_page: Open, name: str, text: str, sentence: str) -> None:
+
+
+def test_what_is_wrong_changes_nothing(open_page: Open) -> None:
     page = open_page()
-    field(page, name, 2).focus()
-    page.keyboard.type(text) if text else page.keyboard.press("Delete")
-    page.keyboard.press("Enter")
-    shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5)
-    assert sentence in shown["hint"]
-    assert shown["hint"].endswith("Nothing was changed.")
-    expect(field(page, name, 2)).to_be_focused()
-    field(page, "number", 2).fill("7")
-    assert page.evaluate(READ)["hint"] == VIEW["what_if"]["hint"], "no longer true, no longer said"
+    for name, text, sentence in WRONG:
+        field(page, "number", 1).focus()
+        field(page, name, 2).focus()
+        page.keyboard.type(text) if text else page.keyboard.press("Delete")
+        page.keyboard.press("Enter")
+        shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5)
+        assert sentence in shown["hint"]
+        assert shown["hint"].endswith("Nothing was changed.")
+        expect(field(page, name, 2)).to_be_focused()
+        for typed in ("7", "8"):
+            field(page, "number", 2).fill(typed)
+        assert page.evaluate(READ)["hint"] == VIEW["what_if"]["hint"], "no longer true, no longer said"
 
 
 @pytest.mark.parametrize(("width", "finger"), [(360, False), (360, True), (300, False)])
