@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from itertools import islice
 from typing import Any
 
@@ -159,7 +158,7 @@ class Engine:
         scheduler = self.scheduler
         ones = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]  # no others can run next
         before: list[tuple[Any, dict[str, Any]]] = [
-            (part, {k: copy(v) if isinstance(v, list | dict | deque) else v for k, v in vars(part).items()})
+            (part, {k: v.copy() if type(v) in (list, dict, deque) else v for k, v in vars(part).items()})
             for part in (scheduler, scheduler.pages, *ones)
         ]
         draws = [one.sampler.rng.bit_generator.state for one in ones]

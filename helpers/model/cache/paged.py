@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.cache.base import Sizes
-from helpers.model.cache.ragged import PassLayout, RaggedCache, rows_of
+from helpers.model.cache.ragged import PassLayout, RaggedCache
 
 # Of this machine; 64 GiB where the system does not say.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
@@ -50,11 +50,6 @@ class PagePool:
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
         )
-
-    @property
-    def rows(self) -> list[tuple[Tensor, Tensor]]:
-        """The rows of each layer below each other: views, see `rows_of`."""
-        return rows_of(self.k, self.v)
 
 
 class PagedCache(RaggedCache):
@@ -100,11 +95,11 @@ class PagedCache(RaggedCache):
 
     def allocate(self) -> None:
         """Use the pool's rows."""
-        self.k, self.v, self.rows = self.pool.k, self.pool.v, self.pool.rows
+        self.k, self.v = self.pool.k, self.pool.v
 
     def read(self, layer: int, found: PassLayout) -> tuple[Tensor, Tensor]:
         """Return keys and values of one layer in order, (B, Hkv, S, D): copies."""
-        k, v = (rows.index_select(0, found.shown) for rows in self.rows[layer])
+        k, v = (rows[layer].flatten(0, 2).index_select(0, found.shown) for rows in (self.k, self.v))
         k_shape, v_shape = self.shapes(found.mask.shape[-1])
         return k.view(k_shape), v.view(v_shape)
 

@@ -32,11 +32,6 @@ class PassLayout:
     shown: Tensor
 
 
-def rows_of(k: Tensor, v: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return the rows of each layer below each other, (pages * Hkv * page_size, D), of k and of v: views."""
-    return [(keys.flatten(0, 2), values.flatten(0, 2)) for keys, values in zip(k, v, strict=True)]
-
-
 class RaggedCache(StaticCache):
     """Sequences of unequal length, each with positions, mask and rows of its own; max_len rows for each.
 
@@ -57,7 +52,6 @@ class RaggedCache(StaticCache):
         """Lay out a page of max_len rows for each sequence."""
         super().allocate()
         self.page_size, self.tables = self.max_len, [[b] for b in range(self.batch)]
-        self.rows = rows_of(self.k, self.v)
         self.set_lengths([0] * self.batch)
 
     def set_lengths(self, lengths: Sequence[int]) -> None:
@@ -160,9 +154,10 @@ class RaggedCache(StaticCache):
         """Write the new rows of each sequence behind its own; see `KVCache.append`. S is the longest."""
         self.check_rows(layer, k, v)
         found = self.plan(k.shape[2])
-        for stored, rows in zip(self.rows[layer], (k, v), strict=True):
+        for stored, rows in ((self.k[layer], k), (self.v[layer], v)):
             new = rows.flatten(0, 2)
-            stored.index_copy_(0, found.to, new if found.new is None else new[found.new])  # (N, D)
+            new = new if found.new is None else new[found.new]  # (N, D)
+            stored.flatten(0, 2).index_copy_(0, found.to, new)
         return self.read(layer, found)
 
     def read(self, layer: int, found: PassLayout) -> tuple[Tensor, Tensor]:
@@ -187,10 +182,6 @@ class RaggedCache(StaticCache):
         """Return to where a snapshot was taken, of each sequence; see `KVCache.restore`."""
         self.check_own(snapshot)
         self.truncate(snapshot.lengths)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was pickled, and make `rows` views of `k` and `v` again."""
-        self.__dict__ = state | {"rows": rows_of(state["k"], state["v"])}
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if the new tokens of a sequence do not fit."""
