@@ -38,7 +38,7 @@ QUESTION = (
     "You press Enter. A pause; then words drip onto the screen, one by one. Why the pause, why the drip, and "
     "what is kept in between?"
 )
-PREVIEW = ROOT / ".github" / "race.png"  # what a messenger shows beside the page's address
+PREVIEW = ROOT / "notebooks" / "pictures" / "race.png"  # what a messenger shows beside the page's address
 # What stood at other addresses before; who has one of them is led on.
 MOVED = {
     "05_projections": "06_learned_heads",

@@ -1,6 +1,6 @@
 """Draw the README's pictures, with a Chromium (see tests/requirements.txt).
 
-python .ci/make_picture.py                    # stepper.png, race.png and race.gif in .github/
+python .ci/make_picture.py                    # stepper.png, race.png and race.gif in notebooks/pictures/
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.machine import find_chromium  # noqa: E402
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
-FOLDER = ROOT / ".github"
+FOLDER = ROOT / "notebooks" / "pictures"
 WIDTH = 760
 FRAME, READ, REST = (
     80,
