@@ -1,7 +1,8 @@
-"""Chats and adapters on the engine: found again is what was said, by the same model, up to an edit."""
+"""Chats and adapters on the engine: a turn finds the rows of the same model, up to an edit."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ MODEL = tiny(dtype=torch.float64, max_seq_len=120).requires_grad_(False)
 ADAPTED = {None: MODEL, "a": with_adapter(MODEL), "b": with_adapter(MODEL, seed=1)}
 served = partial(engine_of, MODEL, n_pages=80, eos_ids=())
 BEGIN = [Message("system", (5, 6, 7, 8, 9)), *(Message("tool", (n, n, n, n)) for n in (10, 11, 12))]
-SAID = [(13, 14, 15), (13, 5, 5), (14, 15, 5), (13, 13, 13)]
+TURNS = [(13, 14, 15), (13, 5, 5), (14, 15, 5), (13, 13, 13)]
 
 
 def template(messages: Messages) -> list[int]:
@@ -36,10 +37,10 @@ def talk(
     edit: chat.Edit | None,
     size: int = 4,
     begin: Messages = BEGIN,
-    turns: Sequence[tuple[int, ...]] = SAID,
+    turns: Sequence[tuple[int, ...]] = TURNS,
     max_new: int = 6,
 ) -> Chat:
-    """Turns on an engine with NaN wherever nobody may read; each reply is what is said alone."""
+    """Turns on an engine; each reply is the one of `generate`."""
     sent: list[list[int]] = []
 
     def noted(messages: Messages) -> list[int]:
@@ -50,6 +51,10 @@ def talk(
     for output in turns:
         reply = talking.say(output, max_new)
         assert reply == list(generate(MODEL, sent[-1], max_new, eos_ids=()))
+        assert talking.messages[-2:] == [
+            Message("user", output, "chat"),
+            Message("assistant", (*reply,), "chat"),
+        ]
         turn = talking.turns[-1]
         assert (turn.found + turn.ran, turn.reply, turn.found % size) == (len(sent[-1]), max_new, 0)
     return talking
@@ -66,46 +71,41 @@ EDITS: dict[str, tuple[chat.Edit | None, list[int]]] = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_a_turn_finds_what_was_said_up_to_an_edit(name: str) -> None:
+def test_a_turn_finds_what_was_sent_up_to_an_edit(name: str) -> None:
     edit, found = EDITS[name]
-    assert [turn.found for turn in talk(edit).turns] == found
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_pages_of_any_size_hold_a_chat(size: int) -> None:
-    for edit, _ in EDITS.values():
+    for size in (1, 2, 3, 5):
         talk(edit, size)
+    talking = talk(edit)
+    assert [turn.found for turn in talking.turns] == found
+    first, second = talking.turns[:2]
+    before, now, found_again = talking.pair(1)
+    assert [sum(n for _, n in parts) for parts in (before, now)] == [sum(first), sum(second[:2])]
+    assert found_again == second.found
 
 
 @pytest.mark.parametrize("wrong", ["NaN", "Ctrl-C"])
 def test_a_turn_that_fails_leaves_the_chat_as_it_was(wrong: str) -> None:
     model = tiny(max_seq_len=120)
     talking = Chat(engine_of(model, n_pages=80, eos_ids=()), template, [*BEGIN])
-    first = talking.say(SAID[0], 4)
+    talking.say(TURNS[0], 4)
     before = [*talking.messages], [*talking.turns], [*talking.sent]
-    weight = model.layers[0].self_attn.q_proj.weight.detach()  # type: ignore[union-attr, operator]
-    kept = weight.clone()
     if wrong == "NaN":
-        weight.fill_(float("nan"))
+        hook = model.lm_head.register_forward_hook(lambda *given: given[-1] * math.nan)
         with pytest.raises(ValueError, match="hold NaN or infinity"):
-            talking.say(SAID[1], 4)
-        weight.copy_(kept)
+            talking.say(TURNS[1], 4)
+        hook.remove()
     else:
         with failing(model, "layers.1"), pytest.raises(KeyboardInterrupt):
-            talking.say(SAID[1], 4)
+            talking.say(TURNS[1], 4)
     assert before == (talking.messages, talking.turns, talking.sent)
     assert not any(talking.engine.scheduler.pages.owners)
-    prompt = [*template(before[0]), *SAID[1]]
-    assert first
-    assert talking.say(SAID[1], 4) == list(generate(model, prompt, 4, eos_ids=()))
+    prompt = [*template(before[0]), *TURNS[1]]
+    assert talking.say(TURNS[1], 4) == list(generate(model, prompt, 4, eos_ids=()))
 
 
 def test_adapters_change_words_and_share_no_rows() -> None:
     """The same prompt by the model and two adapters, in one batch and one after the other, twice."""
-    engine, prompt = (
-        served(adapters={name: model for name, model in ADAPTED.items() if name}),
-        [5, 6, 7, 8] * 4,
-    )
+    engine, prompt = served(adapters={name: ADAPTED[name] for name in "ab"}), [5, 6, 7, 8] * 4
     alone = {name: list(generate(model, prompt, 8, eos_ids=())) for name, model in ADAPTED.items()}
     assert len({tuple(reply) for reply in alone.values()}) == 3
     for turn in range(2):
@@ -114,18 +114,15 @@ def test_adapters_change_words_and_share_no_rows() -> None:
         replies = engine.run_all()
         assert {name: replies[turn, name] for name in ADAPTED} == alone
     assert [one.n_cached for one in engine.sequences.values()] == [0, 0, 0, 12, 12, 12]
-    with pytest.raises(ValueError, match=r"no adapter 'c'; expected one of \['a', 'b', None\]"):
-        engine.add("x", prompt, 8, adapter="c")
 
 
 def test_an_adapter_changes_keys_alone() -> None:
     for (name, old), new in zip(MODEL.named_parameters(), ADAPTED["a"].parameters(), strict=True):
-        assert torch.equal(old, new) == ("k_proj.weight" not in name)
-    ratio = (ADAPTED["a"].layers[0].self_attn.k_proj.weight - MODEL.layers[0].self_attn.k_proj.weight).norm()  # type: ignore[union-attr, operator]
-    assert ratio / MODEL.layers[0].self_attn.k_proj.weight.norm() == pytest.approx(1.0)  # type: ignore[union-attr, operator]
+        ratio = float((new - old).norm() / old.norm())
+        assert ratio == pytest.approx(float("k_proj.weight" in name))
 
 
-CHAT, KEYS = test_a_turn_finds_what_was_said_up_to_an_edit, test_adapters_change_words_and_share_no_rows
+CHAT, KEYS = test_a_turn_finds_what_was_sent_up_to_an_edit, test_adapters_change_words_and_share_no_rows
 
 
 @planted("a key without the adapter", [KEYS], "vllm #44701", of=PageManager.prefix_key)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers.model.cache import PagedCache, PagePool, RaggedCache
-from helpers.model.generate import decode_step, prefill
+from helpers.model.generate import prefill
 from tests.doubles import POISON
 from tests.tiny import same, tiny, tiny_config, tokens
 
@@ -65,15 +65,15 @@ class PoisonedPages(PagedCache):
                 table.append(self.free.pop())
 
 
-def run(cache: Any, counts: list[int], T: int, sentence: Tensor, fill: int = 0) -> None:
-    """Run the next tokens of TEXTS, so many of each, in T columns; put their logits into `said`."""
+def run(cache: Any, counts: list[int], T: int, output: Tensor, fill: int = 0) -> None:
+    """Run the next tokens of TEXTS, so many of each, in T columns; put their logits into `output`."""
     new, at = torch.full((len(counts), T), fill), list(cache.lengths)
     for b, (start, n) in enumerate(zip(at, counts, strict=True)):
         new[b, T - n :] = TEXTS[b, start : start + n]
     cache.expect(counts)
     logits = MODEL(new, cache)
     for b, (start, n) in enumerate(zip(at, counts, strict=True)):
-        sentence[b, start : start + n] = logits[b, T - n :]
+        output[b, start : start + n] = logits[b, T - n :]
     assert cache.lengths == [start + n for start, n in zip(at, counts, strict=True)]
     assert cache.length == cache.n_kept == max(cache.lengths)
 
@@ -101,20 +101,6 @@ def test_each_says_what_it_says_alone(kind: Any, passes: Any, cut: list[int], si
             cache.truncate([min(pair) for pair in zip(cut, cache.lengths, strict=True)])
         counts = [min(c, 30 - length) for c, length in zip(counts, cache.lengths, strict=True)]
         run(cache, counts, max(max(counts) + padding, 1), output, fill)
-    same(output, ALONE)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_prompts_of_unequal_length_then_steps(kind: Any) -> None:
-    """As a server does it: padded prompts in one pass, then a token each, the last logits only."""
-    cache, output = kind(CONFIG, 3, **DOUBLE), ALONE.clone()
-    run(cache, [9, 4, 1], 9, output)
-    for n in range(5):
-        at = torch.tensor(cache.lengths)
-        cache.expect([1, 1, 1])
-        got = decode_step(MODEL, TEXTS[torch.arange(3), at][:, None], cache)
-        same(got, ALONE[torch.arange(3), at])
-        assert cache.lengths == [10 + n, 5 + n, 2 + n]
     same(output, ALONE)
 
 

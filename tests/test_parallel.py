@@ -251,10 +251,15 @@ def gone(pid: int) -> bool:
     ],
 )
 def test_a_rank_that_fails_is_named_and_nothing_is_left(how: str, output: str, tmp_path: Path) -> None:
-    with pytest.raises(RankError) as caught:
-        run_ranks(rank_tasks.fail, 2, how, tmp_path, deadline_seconds=10 if how != "hang" else 3)
-    assert output in str(caught.value)
-    assert_nothing_left(tmp_path)
+    errors = list[str]()
+    for seconds in (3, 12, 60) if how == "hang" else (60,):  # a busy machine may need 3 s to start them
+        (notes := tmp_path / str(seconds)).mkdir()
+        with pytest.raises(RankError) as caught:
+            run_ranks(rank_tasks.fail, 2, how, notes, deadline_seconds=seconds)
+        errors.append(str(caught.value))
+        if output in errors[-1]:
+            return assert_nothing_left(notes)
+    pytest.fail("\n".join(errors))
 
 
 def assert_nothing_left(folder: Path) -> None:
