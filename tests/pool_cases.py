@@ -114,5 +114,5 @@ def write_pools(folder: Path) -> None:
             for n in range(0, len(pool.trace.steps), 9 if name == "many" else 1)
         ]
         text = {"marks": pool.marks, "stays": pool.stays(), "steps": steps}
-        message = json.dumps({"trace": json.loads(pool.data), "said": text})
+        message = json.dumps({"trace": json.loads(pool.data), "expected": text})
         (folder / f"pool_{name}.json").write_text(message, encoding="utf-8")

@@ -23,7 +23,7 @@ from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
 from tests.planted import Bug, Planted
 from tests.test_serve_scheduler import come_and_go, drawn
-from tests.tiny import SIZES, tiny
+from tests.tiny import SIZES, failing, tiny
 
 torch.set_num_threads(1)
 planted = Planted()
@@ -168,6 +168,19 @@ def test_ctrl_c_changes_neither_replies_nor_steps(seed: int) -> None:
         output.append((replies, [one.steps for one in engine.sequences.values()]))
         assert (engine.scheduler.pages.owners, engine.scheduler.preemptions > 0) == ([0] * 5, True)
     assert output[0] == output[1]
+
+
+def test_a_page_that_an_interrupted_step_wrote_to_is_not_read() -> None:
+    """Young is preempted, old writes into its page and is cancelled: young runs again from its tokens."""
+    engine = engine_of(n_pages=4, page_size=2, sharing=False, eos_ids=())
+    for id, prompt in (("old", [5, 6]), ("young", [7, 6])):
+        engine.add(id, prompt, 7)
+    while len(engine.sequences["old"].reply) < 3:
+        engine.step()
+    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt):
+        engine.step()
+    engine.cancel("old")
+    assert engine.run_all()["young"] == list(generate(MODEL, [7, 6], 7, eos_ids=()))
 
 
 def test_rows_of_old_weights_are_not_found() -> None:

@@ -9,12 +9,12 @@ const WIDTHS = [262, 360, 940, 1164];
 
 for (const name of NAMES)
   test(`${name}: each step as Python has it`, () => {
-    const { trace, said } = load(`pool_${name}`);
+    const { trace, expected } = load(`pool_${name}`);
     const pool = pools.poolOf(trace);
-    assert.deepEqual(pool.marks, said.marks);
-    assert.deepEqual(pool.stays, said.stays);
-    const every = Math.ceil(trace.steps.length / said.steps.length);
-    said.steps.forEach((want, i) => {
+    assert.deepEqual(pool.marks, expected.marks);
+    assert.deepEqual(pool.stays, expected.stays);
+    const every = Math.ceil(trace.steps.length / expected.steps.length);
+    expected.steps.forEach((want, i) => {
       const n = i * every;
       assert.deepEqual(pools.momentAt(pool, n).pages, want.pages);
       assert.equal(pools.poolSentence(pool, n), want.sentence);
