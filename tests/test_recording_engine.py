@@ -17,7 +17,7 @@ from helpers.stepper import Pool
 from helpers.trace import EngineTrace
 from tests.machine import ROOT
 from tests.test_trace import SCHEMA
-from tests.tiny import tiny
+from tests.tiny import failing, tiny
 
 MODEL = tiny(vocab_size=20).requires_grad_(False)
 
@@ -64,6 +64,8 @@ def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     scheduler, pages = engine.scheduler, engine.scheduler.pages
     before = {id: len(one.steps) for id, one in engine.sequences.items()}
     preemptions = scheduler.preemptions
+    with failing(MODEL, "norm"), pytest.raises(KeyboardInterrupt):
+        engine.step()  # it comes again, and is recorded once
     engine.step()
     step, requests = recorder.trace.steps[-1], [*recorder.requests]
     ran = {id: one.steps[-1] for id, one in engine.sequences.items() if len(one.steps) > before[id]}
@@ -95,20 +97,21 @@ def check_whole(engine: Engine, trace: EngineTrace) -> None:
     SCHEMA.validate(json.loads(trace.to_json()))
     assert EngineTrace.from_json(trace.to_json()) == trace
     left = [trace.requests[n].id for step in trace.steps for n in step.left]
-    last = trace.steps[-1]  # who was cancelled after it is not told
+    last = trace.steps[-1]  # who was cancelled after it is not in the trace
     there = {trace.requests[n].id for n in [*last.waiting, *(share.request for share in last.running)]}
     assert len(left) == len({*left})
     assert {*map(str, engine.sequences)} - {*left} <= there
     for n, request in enumerate(trace.requests):
-        reply = engine.sequences[int(request.id)].reply
-        assert request.tokens[request.prompt :] == [*map(str, reply)]
+        one = engine.sequences[int(request.id)]
+        assert request.tokens[request.prompt :] == [*map(str, one.reply)]
         shares = [share for step in trace.steps for share in step.running if share.request == n]
-        assert sum(share.emitted for share in shares) == len(reply)
+        assert sum(share.emitted for share in shares) == len(one.reply)
+        assert sum(share.found for share in shares) == one.n_cached
         for before, share in itertools.pairwise(shares):  # its rows are those it had, those it found, or none
             assert share.start in (share.found, before.stop)
 
 
-def test_who_is_sent_back_may_run_again_in_the_same_step() -> None:
+def test_who_is_preempted_may_run_again_in_the_same_step() -> None:
     """A and B are alike and began together, each in pages of its own. B's next token has no page; it goes
     back, and finds A's pages at once."""
     scheduler = Scheduler(PageManager(5, 1), 2)
