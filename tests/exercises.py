@@ -72,7 +72,8 @@ def check_guess(guess: Guess, text: str) -> None:
     """AssertionError unless a text begins with the answer of a guess: a word, or numbers; 0 may be None."""
     answer = guess.answer
     if isinstance(answer, str | bool) or (answer == 0 and text.startswith("None")):
-        assert text.lower().startswith(str(answer or "None").lower()), (answer, text)
+        word = answer if isinstance(answer, str | bool) else None
+        assert text.lower().startswith(str(word).lower()), (answer, text)
         return
     numbers = [*answer] if isinstance(answer, list | tuple | set) else [answer]
     found = [float(number.replace(",", "")) for number in NUMBER.findall(text)]

@@ -54,7 +54,7 @@ from tests.exercises import keep_promises
 keep_promises({path!r}, {name!r}, globals())"""
 ASK_A_GUESS = """\
 __import__("sys").path.insert(0, {root!r})
-__import__("tests.exercises").exercises.check_guess(_, {text!r})"""
+__import__("tests.exercises").exercises.check_guess(get_ipython().displayhook._, {text!r})"""
 
 
 class Notebook(IPyNbFile):
