@@ -64,7 +64,7 @@ def test_a_word_leads_to_the_cell_that_introduces_it(lab: Lab, page: Page) -> No
 
 
 def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -> None:
-    """The first notebook opens by itself, and a link of each kind in it opens what it names."""
+    """The first notebook opens, a link of each kind opens what it names, and README has its pictures."""
     for path in project_files():
         copy = tmp_path / "root" / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +90,10 @@ def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -
                 "(path) => jupyterapp.shell.currentWidget.context?.path === path", arg=opened
             )
             expect(page.get_by_text(shown).locator("visible=true").first).to_be_in_viewport(timeout=20_000)
+        page.wait_for_function(
+            """() => [...jupyterapp.shell.currentWidget.node.querySelectorAll("img[src*=pictures]")]
+              .filter((picture) => picture.naturalWidth).length === 2"""
+        )
     finally:
         page.goto("about:blank")
         lab.stop()
