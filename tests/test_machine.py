@@ -70,17 +70,17 @@ def test_peak_counts_two_operations_for_each_product(monkeypatch: pytest.MonkeyP
     assert (found.flops_per_second, found.n) == (1024, 8)
 
 
-def test_the_price_of_a_start_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_overhead_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.ones(1)
 
     def adding(n: int) -> Callable[[], list[torch.Tensor]]:
         return lambda: [x + x for _ in range(n)]
 
     fake_turns(monkeypatch, lambda name: 5e-6 + 2e-6 * (1, 3, 10)[int(name)])
-    found = machine.price_of_start([adding(n) for n in (1, 3, 10)])
+    found = machine.launch_overhead([adding(n) for n in (1, 3, 10)])
     assert (found.seconds, found.besides) == pytest.approx((2e-6, 5e-6))
-    with pytest.raises(ValueError, match=r"start \[2, 2\] operators; expected different numbers"):
-        machine.price_of_start([adding(2), adding(2)])
+    with pytest.raises(ValueError, match=r"launch \[2, 2\] operators; expected different numbers"):
+        machine.launch_overhead([adding(2), adding(2)])
 
 
 def test_a_curve_is_read_between_its_sizes() -> None:

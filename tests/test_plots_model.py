@@ -41,12 +41,12 @@ SWEEP = [1.2, 4.8, 4.9, 5.0, 5.2, 5.5, 7.5, 13.0, 27.0, 54.0]
 STEPS: dict[str, tuple[dict[str, tuple[float, float]], float]] = {
     "as it stands": ({}, 7.2),
     "all cores share each matrix": (
-        {"starts": (0, 0.1), "reading": (0.1, 2.1), "arithmetic": (0.2, 1.2)},
+        {"launches": (0, 0.1), "reading": (0.1, 2.1), "arithmetic": (0.2, 1.2)},
         2.5,
     ),
     "a quarter of the bytes": (
         {
-            "starts": (0, 0.1),
+            "launches": (0, 0.1),
             "reading": (0.1, 0.6),
             "arithmetic": (0.2, 1.4),
             "rest": (1.4 - 1e-12, 2.0),

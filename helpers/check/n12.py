@@ -1,4 +1,4 @@
-"""Exercises of notebook 12, the least time of a step: `from helpers.check import n12 as check`."""
+"""Exercises of notebook 12, the lower bound of a step: `from helpers.check import n12 as check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercises of notebook 13, to the floor: `from helpers.check import n13 as check`."""
+"""Exercises of notebook 13, to the lower bound: `from helpers.check import n13 as check`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 
 
-def milliseconds(guess: Any, floor: float, measured: float) -> Guess:
-    """Compare the guess how many milliseconds a step takes after a change: from its floor to the clock."""
-    near = isinstance(guess, int | float) and floor / 1.1 <= guess <= 1.1 * measured
-    why = (
-        f"The floor is {floor:.2f} ms, the clock says {measured:.2f}. Right is all between, and a tenth more."
-    )
-    return Guess(guess, guess if near else f"{floor:.2f} to {measured:.2f}", why)
+def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
+    """Compare the guess of the milliseconds of a step after a change: from its lower bound to the clock."""
+    near = isinstance(guess, int | float) and lower_bound / 1.1 <= guess <= 1.1 * measured
+    why = f"The lower bound is {lower_bound:.2f} ms, the clock says {measured:.2f}."
+    why += " Right is all between, and a tenth more."
+    return Guess(guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why)
 
 
 def bits(

@@ -1,4 +1,4 @@
-"""What this machine can do: bytes a second, operations a second, and what starting an operator takes.
+"""What this machine can do: bytes a second, operations a second, and launch overhead.
 
 Each is what it did at best, in the best of several turns: a busy moment makes a machine look slower than it
 is, never faster. PyTorch does the work, with as many threads as `torch.set_num_threads` says.
@@ -49,8 +49,8 @@ class Peak:
 
 
 @dataclass(frozen=True)
-class Start:
-    """What one operator takes before it has done anything, and what a call takes besides its operators."""
+class Launch:
+    """The launch overhead of one operator, and what a call takes besides its operators."""
 
     seconds: float
     besides: float
@@ -154,19 +154,19 @@ def peak(
     return Peak(*max((2 * n**3 / times[str(n)].best, n) for n in sizes))
 
 
-def price_of_start(tasks: Sequence[Task], turns: int = 9) -> Start:
+def launch_overhead(tasks: Sequence[Task], turns: int = 9) -> Launch:
     """Fit the time of tasks against their number of operators: the slope is the price of one.
 
     Args:
         tasks: two or more that compute as good as nothing, with different numbers of operators.
 
     Raises:
-        ValueError: they all start equally many.
+        ValueError: they all launch equally many.
     """
     timed: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
     seconds = [timing.best for timing in in_turns(timed, turns).values()]
     counts = [record_of(task).n_operators for task in timed.values()]
     if len(set(counts)) < 2:
-        raise ValueError(f"the tasks start {counts} operators; expected different numbers: it takes a slope")
+        raise ValueError(f"the tasks launch {counts} operators; expected different numbers: it takes a slope")
     slope, besides = np.polyfit(counts, seconds, 1)
-    return Start(float(slope), float(besides))
+    return Launch(float(slope), float(besides))

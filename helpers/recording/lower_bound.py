@@ -1,4 +1,4 @@
-"""A decode step by the clock beside how long it must take, and the changes that bring it near.
+"""A decode step by the clock beside its lower bound, and the changes that bring it near.
 
 Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of two idle cores, for
 machines that are busy or have one core: `python .ci/record_ladder.py` writes it, on an idle machine.
@@ -41,13 +41,13 @@ WAYS: dict[str, tuple[bool, int] | None] = {
 }
 
 
-def price_of_start() -> float:
-    """Return the seconds that one operator takes before it computes anything.
+def launch_overhead() -> float:
+    """Return the seconds of launch overhead of one operator.
 
-    Four models of 1 to 16 layers are so narrow that starting is nearly all of their step: the slope counts.
+    Four models of 1 to 16 layers are so narrow that launches are nearly all of their step: the slope counts.
     """
     steps = [step_behind(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
-    return machine.price_of_start(steps).seconds
+    return machine.launch_overhead(steps).seconds
 
 
 def end_to_end(terms: Mapping[str, float], measured: float) -> dict[str, tuple[float, float]]:
@@ -61,10 +61,10 @@ def n_products(model: Transformer) -> int:
     return sum(isinstance(part, torch.nn.Linear) for part in model.modules())
 
 
-def in_products(model: Transformer, step: Task, start: float, turns: int) -> float:
-    """Return the milliseconds of a step inside its products with the matrices, without starting them."""
+def in_products(model: Transformer, step: Task, launch: float, turns: int) -> float:
+    """Return the milliseconds of a step inside its products with the matrices, without launching them."""
     inside = parts_of_steps(model, {"step": step}, turns)["step"]
-    return inside["matrices"] - 1000 * n_products(model) * start
+    return inside["matrices"] - 1000 * n_products(model) * launch
 
 
 def rate_of_loop(bits: int = 8, tokens: int = 1, width: int = 1024) -> float:
@@ -83,32 +83,32 @@ class Ladder:
     Attributes:
         size: of `model.sizes.CONFIGS`.
         cores: that share a matrix from the second change on.
-        start: seconds of an operator.
+        launch: seconds of launch overhead, of an operator.
         rate: numbers a second that one core widens and multiplies.
         operators: of a step, by way.
-        speeds: bytes a second that come to its cores, by way.
-        products: milliseconds of the step as it is inside PyTorch's products, without their starts.
+        bandwidths: bytes a second that come to its cores, by way.
+        products: milliseconds of the step as it is inside PyTorch's products, without their launches.
         measured: milliseconds of a step, by way.
-        said: where the numbers come from.
+        source: where the numbers come from.
     """
 
     size: str
     cores: int
-    start: float
+    launch: float
     rate: float
     operators: Mapping[str, int]
-    speeds: Mapping[str, float]
+    bandwidths: Mapping[str, float]
     products: float
     measured: Mapping[str, float]
-    said: str = "measured on this machine"
+    source: str = "measured on this machine"
 
     def step(self, way: str) -> StepTime:
         """Return the lower bound of a step, with the ladder's own prices.
 
         Attention's operations have none: the rate is that of the loop over a matrix.
         """
-        card = Roof(2 * self.rate_of(way), self.speeds[way])  # a number is multiplied, and added
-        launch = self.operators[way] * self.start
+        card = Roof(2 * self.rate_of(way), self.bandwidths[way])  # a number is multiplied, and added
+        launch = self.operators[way] * self.launch
         step = step_time(
             CONFIGS[self.size], card, TOKENS, weight_bits=bits_of(way), row_bits=32, launch=launch
         )
@@ -120,10 +120,10 @@ class Ladder:
 
     def megabytes(self, way: str) -> float:
         """Return the megabytes of weights that a step reads."""
-        return self.step(way).weights * self.speeds[way] / 1e6
+        return self.step(way).weights * self.bandwidths[way] / 1e6
 
-    def floor(self, way: str) -> float:
-        """Return the least milliseconds of a step in all."""
+    def lower_bound(self, way: str) -> float:
+        """Return the lower bound of a step, in milliseconds."""
         return 1000 * self.step(way).total
 
     def spans(self, way: str) -> dict[str, tuple[float, float]]:
@@ -132,13 +132,13 @@ class Ladder:
         "rest" is what the clock says beyond all that is known.
         """
         step = self.step(way)
-        starts, rows = 1000 * step.launch, 1000 * (step.launch + step.rows)
+        launched, rows = 1000 * step.launch, 1000 * (step.launch + step.rows)
         spans = {
-            "starts": (0.0, starts),
-            "reading": (starts, rows + 1000 * step.weights),
+            "launches": (0.0, launched),
+            "reading": (launched, rows + 1000 * step.weights),
             "arithmetic": (rows, rows + 1000 * step.products),
         }
-        known = self.floor(way)
+        known = self.lower_bound(way)
         if WAYS[way] is None:
             slower = max(0.0, self.products - 1000 * max(step.weights, step.products))
             spans["slow products"] = (known, known + slower)
@@ -150,21 +150,21 @@ class Ladder:
 
         The rest is below 0 where the slow products took longer under their own clock than in the step.
         """
-        step, spans, speed = self.step(way), self.spans(way), self.speeds[way]
-        (starts, _), (rows, _) = spans["reading"], spans["arithmetic"]
-        road = f"{speed / 1e9:.0f} GB/s"
+        step, spans, speed = self.step(way), self.spans(way), self.bandwidths[way]
+        (launched, _), (rows, _) = spans["reading"], spans["arithmetic"]
+        bandwidth = f"{speed / 1e9:.0f} GB/s"
         cores = f"{cores_of(way, self.cores)} × {self.rate / 1e9:.0f} G/s"
         parts = {
-            "starts": (f"{self.operators[way]}", f"{1e6 * self.start:.1f} µs", starts),
-            "rows": (f"{step.rows * speed / 1e6:.1f} MB", road, rows - starts),
-            "weights": (f"{self.megabytes(way):.1f} MB", road, spans["reading"][1] - rows),
+            "launches": (f"{self.operators[way]}", f"{1e6 * self.launch:.1f} µs", launched),
+            "rows": (f"{step.rows * speed / 1e6:.1f} MB", bandwidth, rows - launched),
+            "weights": (f"{self.megabytes(way):.1f} MB", bandwidth, spans["reading"][1] - rows),
             "arithmetic": (
                 f"{step.products * self.rate_of(way) / 1e6:.1f} M",
                 cores,
                 spans["arithmetic"][1] - rows,
             ),
         }
-        parts["floor"] = ("", "", self.floor(way))
+        parts["lower bound"] = ("", "", self.lower_bound(way))
         if "slow products" in spans:
             start, end = spans["slow products"]
             parts["slow products"] = ("", "", end - start)
@@ -182,8 +182,10 @@ class Ladder:
         if self.cores < 2:
             return "Python has only one core"
         for way, ms in self.measured.items():
-            if ms < self.floor(way):
-                return f"a step, {way}, took {ms:.2f} ms, under its floor of {self.floor(way):.2f}"
+            if ms < self.lower_bound(way):
+                return (
+                    f"a step, {way}, took {ms:.2f} ms, under its lower bound of {self.lower_bound(way):.2f}"
+                )
         return ""
 
 
@@ -198,7 +200,9 @@ def ladder(size: str, cores: int) -> Ladder:
     if not (why := found.flaw()):
         return found
     kept = recorded(size)
-    return replace(kept, said=f"The numbers are those of {kept.said}. Here they cannot be measured: {why}.")
+    return replace(
+        kept, source=f"The numbers are those of {kept.source}. Here they cannot be measured: {why}."
+    )
 
 
 def recorded(size: str, **changes: Any) -> Ladder:
@@ -211,38 +215,38 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
     model = Transformer(CONFIGS[size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
     steps = {way: _step(model if WAYS[way] is None else twins[bits_of(way)], way, cores) for way in WAYS}
-    starts, rates, read, timed, products = [], [], [], [], []
+    launches, rates, read, timed, products = [], [], [], [], []
     for _ in range(rounds):
-        starts.append(price_of_start())
+        launches.append(launch_overhead())
         rates.append(rate_of_loop())
-        read.append({road: _speed(model.config, *road, cores) for road in map(road_of, WAYS)})
+        read.append({one: _bandwidth(model.config, *one, cores) for one in map(setting_of, WAYS)})
         timed.append(fastest(steps, turns=5))
-        products.append(in_products(model, steps["as it is"], starts[-1], turns=1))
+        products.append(in_products(model, steps["as it is"], launches[-1], turns=1))
     return Ladder(
         size,
         cores,
-        start=median(starts),  # a slope, so the least is no better than the others
+        launch=median(launches),  # a slope, so the least is no better than the others
         rate=max(rates),
         operators={way: record_of(step).n_operators for way, step in steps.items()},
-        speeds={way: max(one[road_of(way)] for one in read) for way in WAYS},
+        bandwidths={way: max(one[setting_of(way)] for one in read) for way in WAYS},
         products=min(products),
         measured={way: min(one[way] for one in timed) for way in WAYS},
     )
 
 
-def road_of(way: str) -> tuple[bool, int]:
+def setting_of(way: str) -> tuple[bool, int]:
     """Return whether all cores read after a change, and the bits of a weight."""
     return WAYS[way] or (False, 32)
 
 
 def bits_of(way: str) -> int:
     """Return the bits of a weight after a change."""
-    return road_of(way)[1]
+    return setting_of(way)[1]
 
 
 def cores_of(way: str, cores: int) -> int:
     """Return how many of the cores share a matrix after a change."""
-    return cores if road_of(way)[0] else 1
+    return cores if setting_of(way)[0] else 1
 
 
 def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
@@ -257,7 +261,7 @@ def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
     return run
 
 
-def _speed(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
+def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
     """Return how many bytes a second come to one core or all of a step that reads so many."""
     rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
     with machine.threads(cores if shared else 1):

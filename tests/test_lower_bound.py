@@ -1,0 +1,119 @@
+"""A decode step beside its lower bound, by clocks of our own: each number is worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.cost import numbers_used
+from helpers.measure import Record, Timing
+from helpers.measure.machine import Bandwidth, Launch
+from helpers.model import shipped
+from helpers.model.sizes import narrow
+from helpers.model.transformer import Transformer
+from helpers.recording import lower_bound
+from helpers.recording.clock import KINDS
+
+WAYS = [*lower_bound.WAYS]
+WEIGHTS = numbers_used(shipped.CONFIG)
+ROWS = 257 * 2 * shipped.CONFIG.n_layers * shipped.CONFIG.n_kv_heads * shipped.CONFIG.head_dim  # numbers
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> lower_bound.Ladder:
+    """The shipped model's ladder of three rounds, the second of them undisturbed."""
+    rounds = {name: iter(slow) for name, slow in zip("lrsp", [(2, 1, 4)] * 4, strict=True)}
+    asked, steps = count(), count()
+
+    def bandwidth(nbytes: int, turns: int) -> Bandwidth:
+        speed = 1e9 * torch.get_num_threads() * 4e6 / nbytes / (1 if next(asked) // 5 == 1 else 2)
+        return Bandwidth(nbytes, {"sum": speed})
+
+    def in_turns(tasks: Mapping[str, Any], turns: int) -> dict[str, Timing]:
+        return {name: Timing((0.004, 0.002 * next(rounds["r"]))) for name in tasks}
+
+    def fastest(tasks: Mapping[str, Any], turns: int) -> dict[str, float]:
+        slow = next(rounds["s"])
+        return {name: slow * (20.0 - n) for n, name in enumerate(tasks)}
+
+    monkeypatch.setattr(
+        lower_bound.machine, "launch_overhead", lambda steps: Launch(next(rounds["l"]) * 1e-6, 9.0)
+    )
+    monkeypatch.setattr(lower_bound.machine, "bandwidth", bandwidth)
+    monkeypatch.setattr(lower_bound, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
+    monkeypatch.setattr(lower_bound, "record_of", lambda step: step() or Record({"add": 90 - next(steps)}, 0))
+    monkeypatch.setattr(lower_bound, "in_turns", in_turns)
+    monkeypatch.setattr(lower_bound, "fastest", fastest)
+    monkeypatch.setattr(
+        lower_bound,
+        "parts_of_steps",
+        lambda model, tasks, turns: {"step": dict(zip(KINDS, (9.0, 10.0 * next(rounds["p"])), strict=True))},
+    )
+    return lower_bound.climb("shipped", cores=2)
+
+
+def test_what_is_measured(found: lower_bound.Ladder) -> None:
+    assert (found.size, found.cores, found.launch) == ("shipped", 2, 2e-6)  # the median of the rounds
+    assert found.rate == pytest.approx(2**20 / 0.002)
+    assert found.products == pytest.approx(10 - 1e-3 * (7 * shipped.CONFIG.n_layers + 1))
+    assert found.measured == {way: 20.0 - n for n, way in enumerate(WAYS)}
+    for way, threads, bits in zip(WAYS, (1, 1, 2, 2, 2), (32, 32, 32, 16, 8), strict=True):
+        nbytes = int(4 * ROWS + bits / 8 * WEIGHTS)
+        assert found.bandwidths[way] == pytest.approx(threads * 4e15 / nbytes)
+        assert found.megabytes(way) == pytest.approx(bits / 8 * WEIGHTS / 1e6)
+    assert found.operators == {way: 90 - n for n, way in enumerate(WAYS)}
+
+
+def test_a_receipt_and_its_spans_by_hand(found: lower_bound.Ladder) -> None:
+    one = replace(found, launch=1e-4, rate=1e9, operators=dict.fromkeys(WAYS, 20))
+    one = replace(one, bandwidths=dict.fromkeys(WAYS, 2e9))
+    rows, weights, arithmetic = ROWS * 4 / 2e6, WEIGHTS / 2e6, WEIGHTS / 2e6  # ms: 8 bits, two cores
+    counts, costs, ms = one.receipt(WAYS[-1]).rows
+    assert counts[1:5] == ["20", f"{ROWS * 4e-6:.1f} MB", f"{WEIGHTS / 1e6:.1f} MB", f"{WEIGHTS / 1e6:.1f} M"]
+    assert costs[1:5] == ["100.0 µs", "2 GB/s", "2 GB/s", "2 × 1 G/s"]
+    least = 2 + rows + weights
+    expected = [2, rows, weights, arithmetic, least, 16 - least, 16]
+    assert [float(x) for x in ms[1:]] == pytest.approx(expected, abs=0.006)
+    for rate in (0.25e9, 1e15):  # the arithmetic is the longer, or the reading
+        slow = replace(one, rate=rate)
+        spans, arithmetic = slow.spans(WAYS[-1]), WEIGHTS / 2 / rate * 1000
+        assert spans["launches"] == (0, pytest.approx(2))
+        assert spans["reading"] == pytest.approx((2, least))
+        assert spans["arithmetic"] == pytest.approx((2 + rows, 2 + rows + arithmetic))
+        assert slow.lower_bound(WAYS[-1]) == pytest.approx(2 + rows + max(weights, arithmetic))
+        assert spans["rest"] == pytest.approx((slow.lower_bound(WAYS[-1]), 16))
+        assert slow.bars()[WAYS[-1]] == (spans, 16.0)
+
+
+def test_slow_products_are_what_they_take_over_reading() -> None:
+    kept = lower_bound.recorded("16M")
+    first, second, *_ = WAYS
+    least = 1000 * max(kept.step(first).weights, kept.step(first).products)
+    start, end = replace(kept, products=least + 1.5).spans(first)["slow products"]
+    assert (start, end - start) == (kept.lower_bound(first), pytest.approx(1.5))
+    start, end = replace(kept, products=least - 1).spans(first)["slow products"]
+    assert start == end
+    assert "slow products" not in kept.spans(second)
+
+
+def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = lower_bound.recorded("16M")
+    assert not kept.flaw()
+    assert "only one core" in lower_bound.ladder("16M", cores=1).source
+    busy = replace(kept, measured={**kept.measured, "half the bytes": 0.1})
+    monkeypatch.setattr(lower_bound, "climb", lambda size, cores: busy)
+    found = lower_bound.ladder("16M", cores=2)
+    assert "half the bytes, took 0.10 ms, under its lower bound" in found.source
+    assert found.measured == kept.measured
+    monkeypatch.setattr(lower_bound, "climb", lambda size, cores: kept)
+    assert lower_bound.ladder("16M", cores=2) is kept
+
+
+def test_terms_lie_end_to_end() -> None:
+    found = lower_bound.end_to_end({"launches": 1.0, "rows": 0.5}, measured=4.0)
+    assert found == {"launches": (0, 1), "rows": (1, 1.5), "rest": (1.5, 4)}
