@@ -101,7 +101,7 @@ def fingerprint(right: Trace, wrong: Trace, tolerance: float = TOLERANCE) -> Fin
 
 
 @dataclass(frozen=True, repr=False)
-class Card:
+class Label:
     """Lines of text, each with its label."""
 
     lines: list[tuple[str, str]]
@@ -176,10 +176,10 @@ class Exhibit:
         repaired, shipped = self.pair(prompt or self.shows)
         return str(compare(repaired.trace, shipped.trace)).removeprefix("reply, ").split(": [")[0]
 
-    def question(self) -> Card:
+    def question(self) -> Label:
         """Return what users saw and the three causes, without the words and where the traces part."""
         lines = [("users saw", self.users), *zip("abc", self.causes, strict=True)]
-        return Card([line for line in lines if line[1]])
+        return Label([line for line in lines if line[1]])
 
     def counted(self, text: str) -> str:
         """Return a text and how many tokens it has; nothing for no text."""
@@ -194,7 +194,7 @@ class Exhibit:
         equal = self.first_difference(self.hides) == "equal"
         return asked + (": equal" if equal else ": they differ, by too little for other words")
 
-    def card(self) -> Card:
+    def card(self) -> Label:
         """Return what a visitor sees."""
         right, wrong = (self.answer(self.shows, shipped).words for shipped in (False, True))
         lines = [
@@ -206,7 +206,7 @@ class Exhibit:
             ("not here", self.reported and self.harmless()),
         ]
         *users, a, b, c = self.question().lines
-        return Card([*users, *(line for line in lines if line[1]), a, b, c])
+        return Label([*users, *(line for line in lines if line[1]), a, b, c])
 
     def __repr__(self) -> str:
         return repr(self.card())
