@@ -55,22 +55,6 @@ def who_by_negating(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]
     return np.array(columns).T.tolist()
 
 
-def who_by_jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Ask for the derivative of every number with respect to every other."""
-    derivatives: Any = torch.autograd.functional.jacobian(f, x)  # (1, T, C, 1, T, C)
-    return derivatives[0, :, :, 0].abs().sum(dim=(1, 3)) > 0
-
-
-def reply_by_words(
-    pause: Callable[[int], float], step: Callable[[int], float], P: int, n: int
-) -> tuple[float, float]:
-    """Add up word after word."""
-    kept, again = pause(P), pause(P)
-    for there in range(P, P + n - 1):
-        kept, again = kept + step(there), again + pause(there + 1)
-    return kept, again
-
-
 def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
     """Take pairs while they agree."""
     taken = [x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(drafted, chosen, strict=False))]
@@ -91,18 +75,12 @@ RIGHT: dict[str, list[Any]] = {
         lambda f: [*np.flatnonzero((f([10, 20, 1, 5]) != f([10, 20, 1, 500])).any(axis=1))] == [3],
         lambda prefill: np.array_equal(prefill([10, 20, 1, 5]), prefill([10, 20, 1, 5, 14])[:4]),
     ],
-    "count_work": [(60.0, np.int64(276))],
     "decode_step": [decode_by_layers],
     "mask": [lambda T, S: [[k <= q for k in range(S)] for q in range(S - T, S)]],
     "cached_step": [step_by_hand],
-    "who_moves": [who_by_negating, who_by_jacobian],
+    "who_moves": [who_by_negating],
     "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
-    "reply_ms": [reply_by_words],
-    "enough_bits": [
-        lambda weights, arithmetic: 32 if weights <= arithmetic else 16 if weights <= 2 * arithmetic else 8
-    ],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
-    "cheaper": [lambda T, S, D, rank: ["absorbed", "expanded"][T * rank * (D + S) > S * D * (rank + T)]],
     "accept": [accept_by_takewhile],
     "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],
     "left": [lambda rows, word: [list(row)[1:] for row in rows if list(row)[:1] == [word]]],

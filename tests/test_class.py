@@ -45,17 +45,19 @@ def test_the_cells_of_a_lesson_have_these_headings() -> None:
         assert found["text"] in headings, f"{found['path']} has no section {found['text']!r} there any more"
 
 
-def told(path: str) -> str:
-    """What a notebook says, in its cells and under them."""
+def text_of(path: str) -> str:
+    """A notebook's cells and what stands under them."""
     cells = nbformat.read(ROOT / path, as_version=4).cells
-    shown = [out for cell in cells for out in cell.get("outputs", [])]
-    sentence = [out.get("text") or out.data["text/plain"] for out in shown]
-    return "\n".join([cell.source for cell in cells] + sentence)
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    shown = [out.get("text") or out.data["text/plain"] for out in outputs]
+    return "\n".join([cell.source for cell in cells] + shown)
 
 
 def test_numbers_of_answers_are_the_notebooks() -> None:
     for _, text in LESSONS:
-        here = "\n".join(told(path) for path in {found["path"] for found in make_class.LINK.finditer(text)})
+        here = "\n".join(
+            text_of(path) for path in {found["path"] for found in make_class.LINK.finditer(text)}
+        )
         questions = text.partition("**Questions**")[2].partition("**What goes wrong")[0]
         for number in re.findall(r"(?<![\w.,])\d[\d,.]*\d(?!\w)", questions):
             assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d])", here), number
@@ -131,7 +133,7 @@ def test_who_solved_what(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
         nbformat.write(right, tmp_path / folder / path.name)
     answers = {
-        "ann/a_copy": "return 1",  # of two copies the better one counts, whichever is read first
+        "ann/00_copy": "return 1",  # of two copies the better one counts, whichever is read first
         "ann/z_copy": "return 1",
         "ben": "return np.ones((T, S), dtype=bool)",
         "cy/05": "while True: pass",
