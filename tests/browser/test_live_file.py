@@ -199,7 +199,7 @@ def test_stop_while_a_file_is_opened_or_a_model_writes(opened: Opened, tmp_path:
     assert said(own) == out
 
 
-# Workers that can be reached, to be killed.
+# Workers that can be reached, to be killed, and that can be short of memory.
 WORKERS = """self.workers = [];
 const Plain = Worker;
 self.Worker = class extends Plain {
@@ -207,17 +207,29 @@ self.Worker = class extends Plain {
     super(address);
     workers.push(this);
   }
+  postMessage(message, transfer) {
+    if (!self.full || message.do !== "write") return super.postMessage(message, transfer);
+    const data = { id: message.id, op: "failed", say: "no more memory" };
+    this.dispatchEvent(new MessageEvent("message", { data }));
+  }
 };"""
 KILL = (
     "workers.splice(0).forEach((one) => one.dispatchEvent(new ErrorEvent('error', { message: 'no memory' })))"
 )
 
 
-def test_a_worker_that_dies_is_started_anew(opened: Opened, tmp_path: Path) -> None:
+def test_a_worker_that_fails_is_asked_again_and_one_that_dies_is_started_anew(
+    opened: Opened, tmp_path: Path
+) -> None:
     own = opened(wanted=WORKERS, reduced_motion="reduce")
     page = own.page
     choose(own, model_file(tmp_path))
     own.locator("textarea").wait_for(timeout=LONG)
+    page.evaluate("self.full = true")
+    for box, said_in in ((".wid-own textarea", ".wid-told"), (".wid-writer > textarea", ".wid-hint")):
+        page.locator(box).press("Enter")
+        expect(page.locator(said_in)).to_have_text("no more memory", timeout=LONG)
+    page.evaluate("self.full = false")
     page.locator(".wid-writer > textarea").press("Enter")
     page.locator(".wid-writer > .wid-acts").wait_for(timeout=LONG)
     page.evaluate(KILL)

@@ -352,7 +352,7 @@ function Desk({ own }) {
   const { model, prompt, playing, trace, act, opening } = own;
   const written = prompt.length > 0 && !playing;
   /** @type {Act[]} */
-  const acts = trace && trace.runs[0].events.length ? ["again", "board"] : ["again"];
+  const acts = trace && trace.runs[0].passes.length ? ["again", "board"] : ["again"];
   /** @param {Act} name */
   const show = (name) => {
     own.act = name;
