@@ -76,6 +76,8 @@ def test_a_receipt_and_its_spans_by_hand(found: lower_bound.Ladder) -> None:
     counts, costs, ms = one.receipt(WAYS[-1]).rows
     assert counts[1:5] == ["20", f"{ROWS * 4e-6:.1f} MB", f"{WEIGHTS / 1e6:.1f} MB", f"{WEIGHTS / 1e6:.1f} M"]
     assert costs[1:5] == ["100.0 µs", "2 GB/s", "2 GB/s", "2 × 1 G/s"]
+    faster = replace(one, bandwidths=dict.fromkeys(WAYS, 2e10))
+    assert faster.receipt(WAYS[-1]).rows[1][2] == "20 GB/s"
     least = 2 + rows + weights
     expected = [2, rows, weights, arithmetic, least, 16 - least, 16]
     assert [float(x) for x in ms[1:]] == pytest.approx(expected, abs=0.006)

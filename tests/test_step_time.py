@@ -84,6 +84,9 @@ def test_a_model_of_ours_and_layers_of_other_kinds() -> None:
         most = getattr(layer, "window", 99)
         assert pairs_of(layer, before, new) == sum(min(most, before + n) for n in range(1, new + 1))
     assert pairs_of(State(5), 7, 3) == 3
+    latent, state = (step_time(MODELS[name], Roof(1.0, 1e30), 9) for name in ("DeepSeek-V3", "Qwen3.5-27B"))
+    assert latent.attention == 61 * 10 * 128 * 2 * (512 + 64 + 512)
+    assert state.attention == 16 * 10 * 24 * 4 * 256 + 48 * 4 * 48 * 128 * 128
 
 
 def test_experts_are_read_once_by_those_who_choose_them() -> None:

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from helpers.arguments import check_whole, is_number
-from helpers.cost.bytes import Kind, experts_read, layers_of
+from helpers.cost.bytes import Full, Kind, Latent, State, experts_read, layers_of
 from helpers.cost.models import PublishedModel
 from helpers.cost.roofline import Limits
 
@@ -118,32 +118,47 @@ def work_of(
     model: ModelConfig | PublishedModel, texts: Sequence[tuple[int, int]], users: int, logits: int | None
 ) -> tuple[float, float, float, float]:
     """Return the numbers of rows and of weights to move, and operations: of attention, and of products."""
-    of_text, rows, pairs, new = rows_and_pairs(model), 0, 0, 0
+    of_text, rows, attention, new = rows_and_attention(model), 0, 0, 0
     for text in texts:
-        its_rows, its_pairs = of_text(*text)
-        rows, pairs, new = rows + its_rows, pairs + its_pairs, new + text[1]
+        its_rows, its_attention = of_text(*text)
+        rows, attention, new = rows + its_rows, attention + its_attention, new + text[1]
     new *= users
     heads = new if logits is None else users * len(texts) * logits
     table, used = model.vocab_size * model.hidden_size, numbers_used(model)
-    attention = 4 * users * pairs * model.n_heads * model.head_dim
     products = 2 * (new * (used - table) + heads * table)
-    return users * rows, used + numbers_of_others(model, new), attention, products
+    return users * rows, used + numbers_of_others(model, new), users * attention, products
 
 
 @cache
-def rows_and_pairs(model: ModelConfig | PublishedModel) -> Callable[[int, int], tuple[int, int]]:
-    """Return a function of a text (tokens before, and new): the numbers in its rows, and its query-key pairs.
+def rows_and_attention(model: ModelConfig | PublishedModel) -> Callable[[int, int], tuple[int, int]]:
+    """Return a function of a text (tokens before, and new): numbers in its rows, operations of attention.
 
-    Pairs are of one head, in all layers. Both depend on the model alone, and are remembered.
+    Both depend on the model alone, and are remembered.
     """
     kinds = Counter(layers_of(model)).items()
 
     @lru_cache(2**14)
     def of_text(before: int, new: int) -> tuple[int, int]:
         rows = sum(n * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
-        return rows, sum(n * pairs_of(one, before, new) for one, n in kinds)
+        return rows, sum(
+            n * pairs_of(one, before, new) * operations_of(one, model.n_heads) for one, n in kinds
+        )
 
     return of_text
+
+
+def operations_of(layer: Kind, n_heads: int) -> int:
+    """Return the operations of a query-key pair in all heads; of a state, those of a token.
+
+    A score and a share of the context take two for each number: of a latent's row, absorbed as in decode. A
+    state is updated and read.
+    """
+    if isinstance(layer, State):
+        return 4 * layer.numbers
+    if isinstance(layer, Latent):
+        return 2 * n_heads * (layer.row + layer.rank)
+    assert isinstance(layer, Full)
+    return 2 * n_heads * (layer.k_dim + layer.v_dim)
 
 
 def pairs_of(layer: Kind, before: int, new: int) -> int:
