@@ -265,6 +265,8 @@ def test_past_128_tokens_a_window(open_page: Open) -> None:
 
     assert point(right - 2, 32 + 127 * 3.25 + 1).startswith(f"{texts[299]} looks at {texts[299]} with weight")
     assert page.locator(".wid-said.lit").text_content() == texts[299]
+    band = page.locator(".wid-lit-column").evaluate(f"(node) => {BOX}.left")
+    assert band == pytest.approx(right - (right - left) / 128, abs=0.5)
     assert point(left + 2, 32 + 20 * 3.25 + 1).startswith(f"{texts[192]} looks at {texts[172]} with")
     canvas.click(position={"x": left + 2, "y": 32 + 20 * 3.25 + 1})
     assert chosen(page) == [texts[192]] * 2
@@ -433,6 +435,7 @@ COUNT_MOTIONS = """() => {
   Element.prototype.animate = function (...how) {
     window.motions += 1;
     window.emptied += how[0].some((frame) => frame.offset > 0);
+    if (this.matches('.wid-said')) window.flown = this.dataset.token;
     return animate.apply(this, how);
   };
 }"""
@@ -454,6 +457,7 @@ def test_motion_ends_where_no_motion_ends(open_page: Open) -> None:
             root(page).press("ArrowRight")
         assert [page.evaluate("window.motions > 0") for page in (still, moving)] == [False, True], cached
         assert moving.evaluate("window.emptied > 0") != cached, "without the cache it is emptied first"
+        assert moving.evaluate("window.flown") == "5", "the word that comes out"
         moving.wait_for_timeout(600)
         assert moving.evaluate("document.getAnimations().length") == 0
         assert read(moving) == read(still)

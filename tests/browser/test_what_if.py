@@ -40,6 +40,7 @@ READ = """() => {
     layers: texts('.wid-layer b'), titles: texts('.wid-outcome p'),
     states: [...document.querySelectorAll('td.wid-stored')].map((cell) => cell.className.split(' ')[2]),
     kept: document.querySelector('.wid-kept')?.colSpan ?? 0,
+    rest: document.querySelector('.wid-again')?.colSpan ?? 0,
     keep: texts('.wid-kept').join(''), again: texts('.wid-again').join(''),
     sentence: texts('.wid-sentence')[0], hint: texts('.wid-hint')[0],
     shares: texts('.wid-outcome .wid-percent'), chosen: texts('.wid-outcome .chosen .wid-word'),
@@ -84,7 +85,7 @@ def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, 
     assert shown["now"] == texts
     assert shown["shares"][:8] == [percent(p) for says in (old, new) for p in says["probabilities"]]
     kept = wanted.pop("kept")
-    assert (shown["kept"], shown["again"]) == (kept, wanted.pop("again"))
+    assert (shown["kept"], shown["rest"], shown["again"]) == (kept, len(now) - kept, wanted.pop("again"))
     assert shown["keep"] == (f"keep {kept} token{'s' * (kept > 1)}" if kept else "")
     for state, many in wanted.items():
         assert shown["states"].count(state) == many, state
