@@ -281,6 +281,9 @@ def test_how_full_the_pages_were() -> None:
 def test_a_step_of_a_fleet_is_step_time_at_its_speed() -> None:
     read = 2 * (8_030_261_248 - 128_256 * 4096) + 3 * ROW  # the weights but for the embedding, and three rows
     assert MACHINE.seconds([(1, 1), (1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-9)
+    table = 128_256 * 4096  # the LM head runs for the last token of a prompt alone
+    operations = 2 * (4000 * (8_030_261_248 - 2 * table) + table) + 4 * 32 * 32 * 128 * 4000 * 4001 // 2
+    assert MACHINE.seconds([(4000, 4000)]) == pytest.approx(2 * operations / 989.4e12, rel=1e-9)
 
 
 def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
