@@ -59,12 +59,12 @@ class StepTime:
 
     @property
     def throughput(self) -> float:
-        """Tokens run a second, of all users."""
+        """Tokens processed a second, of all users."""
         return self.tokens / self.total
 
     @property
     def per_user(self) -> float:
-        """Tokens run a second, of one user (the mean)."""
+        """Tokens processed a second, of one user (the mean)."""
         return self.throughput / self.texts
 
 
