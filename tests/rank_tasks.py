@@ -57,13 +57,13 @@ Patches = list[tuple[Any, str, Any]]
 
 
 def sum_forgotten() -> Patches:
-    right, calls = Wire.add, iter(range(10**6))
+    right, calls = Wire.all_reduce, iter(range(10**6))
 
-    def add(wire: Wire, x: Tensor, what: str) -> Tensor:
+    def all_reduce(wire: Wire, x: Tensor, what: str) -> Tensor:
         whole = right(wire, x, what)
         return x if next(calls) % 2 else whole
 
-    return [(Wire, "add", add)]
+    return [(Wire, "all_reduce", all_reduce)]
 
 
 def kv_heads_of_rank_0() -> Patches:
@@ -113,7 +113,7 @@ def fail(wire: Wire, how: str, folder: Path) -> Any:
                 time.sleep(60)
             case "give what cannot be sent":
                 return lambda: None
-    return wire.add(torch.ones(1), "sum")
+    return wire.all_reduce(torch.ones(1), "sum")
 
 
 def stay(wire: Wire, port: int) -> None:
@@ -129,4 +129,4 @@ def stay(wire: Wire, port: int) -> None:
     end = time.monotonic() + 60
     while wire.rank == 0 and time.monotonic() < end:
         pass
-    wire.add(torch.ones(1), "sum")
+    wire.all_reduce(torch.ones(1), "sum")

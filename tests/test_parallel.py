@@ -27,9 +27,9 @@ from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
 from helpers.parallel.handover import handover
-from helpers.parallel.heads import heads_apart, heads_of_rank, share_config
+from helpers.parallel.heads import heads_of_rank, share_config, tensor_parallel
 from helpers.parallel.ranks import RankError, run_ranks
-from helpers.parallel.rows import RowsOfRank, attend_apart, merged, rows_apart
+from helpers.parallel.rows import RowsOfRank, attend_own_rows, context_parallel, merged
 from helpers.parallel.wire import Report, typical_word
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
@@ -87,7 +87,7 @@ def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed
     mask = torch.ones(T, S, dtype=torch.bool).tril(before)
     owner = torch.randint(n, (S,), generator=draw)  # some may own nothing
     shares = [
-        attend_apart(q * 9, k[:, :, mine], v[:, :, mine], mask[:, mine], 0.3)
+        attend_own_rows(q * 9, k[:, :, mine], v[:, :, mine], mask[:, mine], 0.3)
         for mine in (owner == i for i in range(n))
     ]
     found = merged(*(torch.stack(parts) for parts in zip(*shares, strict=True)))
@@ -193,7 +193,7 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
     alone = list(generate(model, prompt, 4))
     assert tokenizer.decode(alone) == "Mia from Oslo ."
     args, rows = (shipped.FOLDER, prompt, 4), 20 * 2048
-    jobs = [(task, args, "") for task in (handover, heads_apart, rows_apart)]
+    jobs = [(task, args, "") for task in (handover, tensor_parallel, context_parallel)]
     (here, heads, kept), (there, *others) = run_ranks(rank_tasks.several, 2, jobs)
     assert here.words + there.words == alone
     assert [one.words for one in (heads, kept, *others)] == [alone] * 4

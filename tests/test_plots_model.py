@@ -206,7 +206,7 @@ def test_names_at_the_ends_of_lines_keep_their_order_and_their_room(places: list
 
 def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
     picture = picture_of("waterfall")
-    assert "as it stands: measured 7.20; all cores share each matrix: starts 0 to 0.100, " in picture.alt
+    assert "as it stands: measured 7.20; all cores share each matrix: launches 0 to 0.100, " in picture.alt
     for figure in both("waterfall"):
         (whole,) = boxes(figure, "query")
         scale = whole.get_width() / 7.2

@@ -1,4 +1,4 @@
-"""Heads apart (tensor parallel): each rank holds some heads, their rows, and a part of each MLP.
+"""Tensor parallel: each rank holds some heads, their rows, and a part of each MLP.
 
 A rank's model is a `Transformer` like any other, with fewer heads. What the last matrices of attention and
 of the MLP give are parts of a sum; two sums a layer make them whole.
@@ -66,7 +66,7 @@ def share_config(config: ModelConfig, rank: int, world: int) -> ModelConfig:
         ValueError: heads or MLP cannot be shared out evenly among so many ranks, or the rows are latent.
     """
     if isinstance(config, LatentConfig):
-        raise ValueError("latent rows serve all heads; expected a model with KV heads, or rows apart")
+        raise ValueError("latent rows serve all heads; expected a model with KV heads, or context parallel")
     sizes = {"n_heads": config.n_heads, "intermediate_size": config.intermediate_size}
     for name, size in sizes.items():
         if size % world:
@@ -96,10 +96,10 @@ def add_up(model: Transformer, wire: Wire) -> None:
     """Let what `o_proj` and `down_proj` give be the sum of all ranks' parts."""
     for name, linear in model.named_modules():
         if name.endswith(("o_proj", "down_proj")):
-            linear.register_forward_hook(lambda linear, x, part: wire.add(part, "sums"))
+            linear.register_forward_hook(lambda linear, x, part: wire.all_reduce(part, "sums"))
 
 
-def heads_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
+def tensor_parallel(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
     """Say a reply together, each rank with its share of a checkpoint's heads."""
     model = load_share(folder, wire)
     rows = len(prompt) + max_new - 1

@@ -1,4 +1,4 @@
-"""Rows apart (context parallel): each rank holds some rows of one text, and attends to those alone.
+"""Context parallel: each rank holds some rows of one text, and attends to those alone.
 
 What the ranks found is merged with the logs of their sums of exponentials: a softmax over all rows, exactly.
 
@@ -53,7 +53,7 @@ class RowsOfRank(GrowingCache):
         return len(range(self.rank, self.length, self.world))
 
 
-def attend_apart(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def attend_own_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """Attend to some of the rows, maybe none; arguments as in `attend`.
 
     Returns:
@@ -81,8 +81,8 @@ class MergingCore(Core):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Return contexts over the rows of all ranks, (B, H, T, Dv)."""
-        contexts, lse = attend_apart(q, k, v, mask, self.scale)
-        found = self.wire.gather(torch.cat([contexts, lse[..., None]], dim=-1), "contexts")
+        contexts, lse = attend_own_rows(q, k, v, mask, self.scale)
+        found = self.wire.all_gather(torch.cat([contexts, lse[..., None]], dim=-1), "contexts")
         return merged(found[..., :-1], found[..., -1])
 
 
@@ -95,7 +95,7 @@ def load_merging(folder: Path, wire: Wire) -> Transformer:
     return model
 
 
-def rows_apart(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
+def context_parallel(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
     """Say a reply together, each rank with its share of the rows and all of the weights."""
     model = load_merging(folder, wire)
     cache = RowsOfRank(model.config, wire.rank, wire.world, dtype=model.embed_tokens.weight.dtype)

@@ -61,7 +61,7 @@ class Wire:
         dist.recv(x, source)
         return x
 
-    def add(self, x: Tensor, what: str) -> Tensor:
+    def all_reduce(self, x: Tensor, what: str) -> Tensor:
         """Return the sum of what all ranks bring."""
         x = self.counted(x, what).clone()
         begun = time.perf_counter()
@@ -69,7 +69,7 @@ class Wire:
         self.sums.append((begun, time.perf_counter()))
         return x
 
-    def gather(self, x: Tensor, what: str) -> Tensor:
+    def all_gather(self, x: Tensor, what: str) -> Tensor:
         """Return what all ranks bring, (n, …), in their order."""
         x = self.counted(x, what)
         everyone = [torch.empty_like(x) for _ in range(self.world)]
