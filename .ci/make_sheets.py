@@ -14,7 +14,7 @@ from typing import Any
 from make_worksheet import STYLE  # first: it lets helpers be found
 from nbconvert.filters import markdown2html
 
-from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of, users_that_fit
+from helpers.cost.layers import GIB, cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS
 from helpers.serve import scheduler, simulation
 from helpers.serve.pages import PageManager

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.cost.bytes import (
+from helpers.cost.bytes import read_by_step, weights_by_part
+from helpers.cost.layers import (
     GIB,
     Full,
     Kind,
@@ -19,9 +20,7 @@ from helpers.cost.bytes import (
     cache_nbytes,
     layers_of,
     nbytes_of,
-    read_by_step,
     users_that_fit,
-    weights_by_part,
 )
 from helpers.cost.models import CARDS, MODELS
 from helpers.model import shipped

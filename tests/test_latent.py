@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.cost.bytes import Latent, cache_nbytes, layers_of, weights_by_part
+from helpers.cost.bytes import weights_by_part
+from helpers.cost.layers import Latent, cache_nbytes, layers_of
 from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache
 from helpers.model.config import LatentConfig

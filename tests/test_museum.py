@@ -73,7 +73,7 @@ def test_a_runner_writes_the_same_trace_with_a_cache_and_without() -> None:
     ids = free.ids("Mia writes from Oslo . Today weather is so")
     for runner in (free, cached, uncached):
         runner.reply(ids, None if runner is uncached else GrowingCache(runner.model.config))
-    assert free.words.startswith("nice")
+    assert free.text.startswith("nice")
     assert compare(cached.trace, uncached.trace)
     assert not compare(free.trace, cached.trace)
     assert uncached.output_ids == [1, 2, 3, 4, 5]

@@ -14,7 +14,7 @@ import pytest
 
 from helpers import plots
 from helpers.check.n15 import multiplications
-from helpers.cost.bytes import layers_of
+from helpers.cost.layers import layers_of
 from helpers.drawing import canvas
 from helpers.model import shipped
 from helpers.plots import measured

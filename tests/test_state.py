@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.cost.bytes import Full, State, cache_nbytes, layers_of
+from helpers.cost.layers import Full, State, cache_nbytes, layers_of
 from helpers.model import generate as generating
 from helpers.model import state as module
 from helpers.model.cache import GrowingCache, KVCache, StateCache, StaticCache
@@ -18,7 +18,7 @@ from helpers.model.config import StateConfig
 from helpers.model.generate import generate
 from helpers.model.load import load, save
 from helpers.model.speculate import PromptLookup, speculate
-from helpers.model.state import StateTransformer, step, triangle
+from helpers.model.state import StateTransformer, in_chunk, step
 from tests.tiny import SIZES, enlarge, failing, in_passes, same, tokens
 
 torch.set_num_threads(1)
@@ -50,7 +50,7 @@ def parts(T: int, B: int = 2, H: int = 3, D: int = 4, Dv: int = 5) -> tuple[list
 def test_a_triangle_without_softmax_is_a_step_for_each_token(T: int) -> None:
     """And both are the sum that they stand for: g to the age, times q · k, times v, written out."""
     qkv, state, g = parts(T)
-    (contexts, after), last = triangle(state, g, *qkv), state
+    (contexts, after), last = in_chunk(state, g, *qkv), state
     q, k, v = qkv
     for t in range(T):
         context, last = step(last, g, *(x[:, :, t, None] for x in qkv))
@@ -236,7 +236,7 @@ def test_it_is_the_lightning_attention_of_minimax(split: list[int]) -> None:
     for chunk in x.split(split, dim=1):
         layer(chunk, (x, x), None, cache)
     q, k, v = layer.act_fn(layer.qkv_proj(x)).unflatten(-1, (6, 24)).transpose(1, 2).split(8, dim=-1)
-    contexts, state = triangle(torch.zeros(2, 6, 8, 8).double(), (-layer.slope_rate).exp(), q, k, v)
+    contexts, state = in_chunk(torch.zeros(2, 6, 8, 8).double(), (-layer.slope_rate).exp(), q, k, v)
     # Its tables of decays are float32 numbers made double: 6e-8 of a context of 0.4.
     same(contexts.transpose(1, 2).flatten(2), torch.cat(seen, 1), bound=1e-7)
     same(state, cache.get_linear_cache(0), bound=1e-7)

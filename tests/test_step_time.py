@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.cost.bytes import Full, State, Window
+from helpers.cost.layers import Full, State, Window
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roof
 from helpers.cost.step import pairs_of, step_time

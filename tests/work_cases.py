@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from helpers.cost.bytes import cache_nbytes, users_that_fit
+from helpers.cost.layers import cache_nbytes, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Limits
 from helpers.cost.step import StepTime, step_time

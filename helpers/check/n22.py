@@ -45,7 +45,7 @@ def run_in_room(answer: Callable[..., Any], *args: Any) -> Any:
     if not isinstance(args[0], str):
         return answer(*args)
     name, text = args
-    return EXHIBITS[name].answer(Prompt(text), shipped=True, repair=answer).words
+    return EXHIBITS[name].answer(Prompt(text), shipped=True, repair=answer).text
 
 
 visible = Exercise(

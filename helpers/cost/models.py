@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.cost.bytes import GIB, Full, Kind, Latent, State, Window, cache_nbytes
+from helpers.cost.layers import GIB, Full, Kind, Latent, State, Window, cache_nbytes
 
 
 @dataclass(frozen=True)

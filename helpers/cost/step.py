@@ -10,7 +10,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from helpers.arguments import check_whole, is_number
-from helpers.cost.bytes import Full, Kind, Latent, State, experts_read, layers_of
+from helpers.cost.bytes import experts_read
+from helpers.cost.layers import Full, Kind, Latent, State, layers_of
 from helpers.cost.models import PublishedModel
 from helpers.cost.roofline import Limits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.cost.bytes import GIB, cache_nbytes, nbytes_of, users_that_fit
+from helpers.cost.layers import GIB, cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS
 from helpers.explorers.explorer import Explorer, Grid, Line, knob, pick
 

@@ -38,11 +38,11 @@ def in_one_shape(model: Transformer) -> Transformer:
         if (width := getattr(model.config, name)) % ROWS:
             raise ValueError(f"{name} is {width}; expected a multiple of {ROWS}")
     copied = copy.deepcopy(model)
-    swap(copied)
+    put_in_blocks(copied)
     return copied
 
 
-def swap(module: nn.Module) -> None:
+def put_in_blocks(module: nn.Module) -> None:
     """Put what works in blocks in the place of each part: what works on each token alone, and the cores."""
     for name, part in module.named_children():
         if isinstance(part, Core):
@@ -50,7 +50,7 @@ def swap(module: nn.Module) -> None:
         elif isinstance(part, nn.Linear | RMSNorm | SwiGLU):
             setattr(module, name, InBlocks(part))
         else:
-            swap(part)
+            put_in_blocks(part)
 
 
 def in_blocks(part: nn.Module, x: Tensor) -> Tensor:

@@ -18,12 +18,12 @@ CHUNK = 64  # tokens a product takes: the triangle's work grows with their squar
 
 
 def step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Take one token: the state fades, k vᵀ comes in, q reads it. Arguments as in `triangle`, T = 1."""
+    """Take one token: the state fades, k vᵀ comes in, q reads it. Arguments as in `in_chunk`, T = 1."""
     state = g * state + k.mT @ v  # (B, H, D, 1) @ (B, H, 1, Dv): each number of k times each of v
     return q @ state, state
 
 
-def triangle(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def in_chunk(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Take T tokens in one product: attention's triangle without softmax. What T calls of `step` give.
 
     Args:
@@ -76,7 +76,7 @@ class StateAttention(Attention):
             return step(state, g, *qkv)
         contexts = []
         for chunk in zip(*(each.split(CHUNK, dim=2) for each in qkv), strict=True):
-            context, state = triangle(state, g, *chunk)
+            context, state = in_chunk(state, g, *chunk)
             contexts.append(context)
         return torch.cat(contexts, dim=2), state
 

@@ -196,7 +196,7 @@ class Exhibit:
 
     def card(self) -> Label:
         """Return what a visitor sees."""
-        right, wrong = (self.answer(self.shows, shipped).words for shipped in (False, True))
+        right, wrong = (self.answer(self.shows, shipped).text for shipped in (False, True))
         lines = [
             ("asked", self.counted(self.shows.text)),
             (self.shows.when, self.counted(self.shows.before)),

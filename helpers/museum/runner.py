@@ -77,7 +77,7 @@ class Runner:
         return self.tokenizer.encode(text)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The reply as text."""
         return " ".join(self.tokenizer.words(self.output_ids))
 

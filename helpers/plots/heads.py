@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from helpers.cost.bytes import Full, Latent
+from helpers.cost.layers import Full, Latent
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import listed, plain
 

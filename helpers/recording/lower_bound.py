@@ -107,14 +107,14 @@ class Ladder:
 
         Attention's operations have none: the rate is that of the loop over a matrix.
         """
-        card = Roof(2 * self.rate_of(way), self.bandwidths[way])  # a number is multiplied, and added
+        card = Roof(2 * self.products_per_second(way), self.bandwidths[way])  # multiplied, and added
         launch = self.operators[way] * self.launch
         step = step_time(
             CONFIGS[self.size], card, TOKENS, weight_bits=bits_of(way), row_bits=32, launch=launch
         )
         return replace(step, attention=0.0)
 
-    def rate_of(self, way: str) -> float:
+    def products_per_second(self, way: str) -> float:
         """Return the numbers a second that its cores multiply."""
         return cores_of(way, self.cores) * self.rate
 
@@ -159,7 +159,7 @@ class Ladder:
             "rows": (f"{step.rows * speed / 1e6:.1f} MB", bandwidth, rows - launched),
             "weights": (f"{self.megabytes(way):.1f} MB", bandwidth, spans["reading"][1] - rows),
             "arithmetic": (
-                f"{step.products * self.rate_of(way) / 1e6:.1f} M",
+                f"{step.products * self.products_per_second(way) / 1e6:.1f} M",
                 cores,
                 spans["arithmetic"][1] - rows,
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.cost.bytes import GIB, Window
+from helpers.cost.layers import GIB, Window
 from helpers.cost.models import CARDS, MODELS, Card, PublishedModel
 
 OURS = PublishedModel(  # as helpers.model.shipped has it; a view imports no PyTorch

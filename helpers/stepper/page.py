@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from helpers.arguments import is_utf8
 from helpers.stepper import script
@@ -17,9 +17,27 @@ from helpers.stepper.format import HERE, VIEW
 from helpers.trace import write_whole
 
 if TYPE_CHECKING:
-    from helpers.stepper.view import View
+    from helpers.drawing.still import Still
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
+
+
+class Viewed(Protocol):
+    """A view, as far as a page needs one."""
+
+    @property
+    def view(self) -> str: ...
+
+    @property
+    def file(self) -> Path | None: ...
+
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def options(self) -> dict[str, Any]: ...
+
+    def still(self) -> Still: ...
 
 
 def _escaped(name: str, text: str) -> str:
@@ -65,7 +83,7 @@ class Section:
     """
 
     before: str | Iterable[str] = ()
-    view: View | None = None
+    view: Viewed | None = None
     after: str | Iterable[str] = ()
     heading: str = ""
     links: Sequence[Link] = ()
@@ -122,7 +140,7 @@ def build(
     return assemble(title, f"{head}\n{body}", live, summary, style, picture, files)
 
 
-def options(view: View) -> dict[str, Any]:
+def options(view: Viewed) -> dict[str, Any]:
     """Return what the front end is told beside a view's data: how it is shown, its kind, the file it runs."""
     file = {"file": _file_name(view.file)} if view.file else {}
     return {**view.options, "view": view.view, **file}

@@ -144,12 +144,12 @@ def read(
             raise CheckpointError(f"the tensor {name} is unknown; expected names such as blk.0.attn_q.weight")
         tensor = file.tensor(name)
         if file.get("general.architecture") == "llama" and name.endswith(("attn_q.weight", "attn_k.weight")):
-            tensor = in_halves(tensor, config.head_dim)
+            tensor = rope_pairs_in_halves(tensor, config.head_dim)
         weights[".".join(parts)] = converted(name, tensor, dtype)
     return config, weights
 
 
-def in_halves(weight: Tensor, head_dim: int) -> Tensor:
+def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
     """Put the rows of a projection, (heads · D, C), back into the order of pairs (i, i + D / 2).
 
     llama.cpp stores those of a Llama as (2i, 2i + 1), the order that its rotation wants. Left like that the
