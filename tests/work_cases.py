@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from helpers.cost.layers import cache_nbytes, users_that_fit
+from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Limits
 from helpers.cost.step import StepTime, step_time
@@ -17,7 +17,12 @@ from helpers.stepper.machines import OURS, TWO_CORES, machines
 KNOWN = MODELS | {OURS.name: OURS}
 ON = CARDS | {TWO_CORES.name: TWO_CORES}
 PASSES = [(1, 0), (1, 42), (1, 999), (1, 99_999), (23, 0), (24, 5), (128, 200), (1000, 0), (5, 126), (300, 0)]
-BITS: list[dict[str, Any]] = [{}, {"weight_bits": 4, "row_bits": 8, "overlap": True}]
+ARGUMENTS: list[dict[str, Any]] = [
+    {},
+    {"weight_bits": 4, "row_bits": 8, "overlap": True, "logits": None},
+    {"bandwidth_reached": 0.62, "compute_reached": 0.41, "launch": 2e-4, "cards": 4, "collective": 2e-5},
+    {"cards": 1, "collective": 1e-3, "logits": None},
+]
 
 
 def bound_of(step: StepTime) -> str:
@@ -41,16 +46,19 @@ def tokens_until_arithmetic(model: PublishedModel, machine: Limits, users: int =
 def write_work(folder: Path) -> None:
     """Write work.json: models, cards, passes and users that a page may ask for, and the answers."""
     offered, cases, prompts = machines(), list[Any](), list[Any]()
-    for model, (new, before), users in product(offered["models"], PASSES, (1, 8, 300)):
-        for logits, bits, (on, card) in product({1, new}, BITS, ON.items()):
-            asked = {"users": users, "new_tokens": new, "logits": logits, **bits}
-            step = step_time(KNOWN[model["name"]], card, before, **asked)
-            terms = [step.rows, step.weights, step.attention, step.products, *step.parts, step.total]
-            cases.append([model["name"], on, before, asked, terms, bound_of(step)])
-    for model, card, n in product(offered["models"], offered["cards"], (1, 100, 8192)):
-        one, on = KNOWN[model["name"]], ON[card["name"]]
-        fit = users_that_fit(on.memory_nbytes, one.n_parameters * 2, cache_nbytes(one.layers, n))
+    for model, (new, before), users in product(KNOWN.values(), PASSES, (1, 8, 300)):
+        for more, (on, card) in product(ARGUMENTS, (("two CPU cores", TWO_CORES), ("H100", CARDS["H100"]))):
+            asked = {"users": users, "new_tokens": new, **more}
+            step = step_time(model, card, before, **asked)
+            terms = [step.rows, step.weights, step.attention, step.products, step.launch, step.collectives]
+            terms += [*step.parts, step.total]
+            cases.append([model.name, on, before, asked, terms, bound_of(step)])
+    for (model, one), (card, on), n in product(KNOWN.items(), ON.items(), (1, 100, 8192)):
         until = tokens_until_arithmetic(one, on, users=n)
-        prompts.append([model["name"], card["name"], n, fit, until])
+        fits = []
+        for bits, cards in ((16, 1), (4, 3)):
+            weights, user = nbytes_of(one.n_parameters, bits / 8), cache_nbytes(one.layers, n, bits / 8)
+            fits.append([bits, cards, users_that_fit(cards * on.memory_nbytes, weights, user)])
+        prompts.append([model, card, n, fits, until])
     text = json.dumps({**offered, "cases": cases, "prompts": prompts})
     (folder / "work.json").write_text(text, encoding="utf-8")

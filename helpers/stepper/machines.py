@@ -1,24 +1,45 @@
-"""Models and cards that the cost strip can put in the place of the recorded one, as data for js/cost.js."""
+"""Models and cards that a view can put in the place of the recorded one, as data for js/cost.js."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from helpers.cost.layers import GIB, Window
+from helpers.cost.layers import GIB, State, Window
 from helpers.cost.models import CARDS, MODELS, Card, PublishedModel
+from helpers.cost.step import operations_of
 
 OURS = PublishedModel(  # as helpers.model.shipped has it; a view imports no PyTorch
     "this series' own model", "", 4, 4, 2, 32, 128, 352, 185, 2048, True, 762_112
 )
-OFFERED = ("SmolLM2-135M", "Llama-3.1-8B", "Llama-3.1-70B", "gpt-oss-120b")
 TWO_CORES = Card("two CPU cores", 16 * GIB, 0.3e12, 40e9, "measured for this series, in float32, rounded")
+_SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_parameters", "n_active", "experts", "max_seq_len")
 
 
 def machines() -> dict[str, list[dict[str, Any]]]:
-    """Return the models, smallest first, each with the window of each layer or None, and the cards."""
-    models = [OURS, *(MODELS[name] for name in OFFERED)]
-    lines = [
-        {**vars(model), "windows": [x.window if isinstance(x, Window) else None for x in model.layers]}
-        for model in models
+    """Return a line for each model, smallest first, and for each card."""
+    models = [OURS, *MODELS.values()]
+    return {
+        "models": [model_line(model) for model in models],
+        "cards": [vars(card) for card in (TWO_CORES, *CARDS.values())],
+    }
+
+
+def model_line(model: PublishedModel) -> dict[str, Any]:
+    """Return what `stepTime` in js/cost.js asks of a model; its attention as kinds of layers.
+
+    Of each kind: how many layers, the numbers in a row (or in a state), the tokens that its window sees or
+    None, whether it keeps a state, and the operations of a query-key pair in all heads.
+    """
+    kinds = [
+        {
+            "layers": layers,
+            "row": kind.row,
+            "window": kind.window if isinstance(kind, Window) else None,
+            "state": isinstance(kind, State),
+            "pair": operations_of(kind, model.n_heads),
+        }
+        for kind, layers in Counter(model.layers).items()
     ]
-    return {"models": lines, "cards": [vars(card) for card in (TWO_CORES, *CARDS.values())]}
+    sizes = {name: getattr(model, name) for name in (*_SIZES, "n_layers", "n_heads")}
+    return {**sizes, "kinds": kinds}

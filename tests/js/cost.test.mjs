@@ -1,7 +1,13 @@
 // The time of a step, in the page against Python's step_time, on the grid of tests/work_cases.py.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boundOf, stepTime, tokensUntilArithmetic, usersThatFit } from "../../helpers/stepper/js/cost.js";
+import {
+  boundOf,
+  OPTIONS,
+  stepTime,
+  tokensUntilArithmetic,
+  usersThatFit,
+} from "../../helpers/stepper/js/cost.js";
 import { load } from "./traces.mjs";
 
 const { models, cards, cases, prompts } = load("work");
@@ -9,23 +15,54 @@ const by = (list) => Object.fromEntries(list.map((one) => [one.name, one]));
 const [model, card] = [by(models), by(cards)];
 const near = (got, expected, what) =>
   assert.ok(Math.abs(got - expected) <= 1e-12 * expected, `${what}: ${got}, expected ${expected}`);
+const TERMS = [
+  "rows",
+  "weights",
+  "attention",
+  "products",
+  "launch",
+  "collectives",
+  "memory",
+  "compute",
+  "total",
+];
+const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
 
-test("each term of a step, its total and its bound are Python's", () => {
-  assert.ok(cases.length > 2000);
-  for (const [name, on, tokens, { new_tokens, weight_bits, row_bits, ...same }, terms, bound] of cases) {
-    const options = { ...same, newTokens: new_tokens, weightBits: weight_bits, rowBits: row_bits };
+test("each term of a step, its total and its bound are Python's, for each model and argument", () => {
+  for (const [name, on, tokens, asked, terms, bound] of cases) {
+    const options = Object.fromEntries(Object.entries(asked).map(([key, value]) => [camel(key), value]));
     const got = stepTime(model[name], card[on], tokens, options);
     const what = `${name} on ${on}, ${tokens} tokens, ${JSON.stringify(options)}`;
-    const { rows, weights, attention, products, memory, compute, total } = got;
-    [rows, weights, attention, products, memory, compute, total].forEach((x, i) => near(x, terms[i], what));
+    TERMS.forEach((term, i) => near(got[term], terms[i], `${what}: ${term}`));
     assert.equal(boundOf(got), bound, what);
   }
-  assert.deepEqual([...new Set(cases.map((one) => one[5]))].sort(), ["arithmetic", "rows", "weights"]);
+  const seen = (of) => [...new Set(cases.flatMap(of))].sort();
+  assert.deepEqual(
+    seen((one) => [one[5]]),
+    ["arithmetic", "rows", "weights"],
+  );
+  assert.deepEqual(
+    seen((one) => [one[0]]),
+    models.map((one) => one.name).sort(),
+  );
+  assert.deepEqual(
+    seen((one) => Object.keys(one[3]).map(camel)),
+    Object.keys(OPTIONS).sort(),
+  );
 });
 
 test("users that fit and the first prompt that is bound by arithmetic are Python's", () => {
-  for (const [name, on, n, fit, until] of prompts) {
-    assert.equal(usersThatFit(model[name], card[on], n), fit, `${name} on ${on}, ${n} tokens`);
-    assert.equal(tokensUntilArithmetic(model[name], card[on], n), until, `${name} on ${on}, ${n} users`);
+  for (const [name, on, n, fits, until] of prompts) {
+    for (const [bits, many, fit] of fits)
+      assert.equal(
+        usersThatFit(model[name], card[on], n, { weightBits: bits, rowBits: bits, cards: many }),
+        fit,
+        `${many} ${on}, ${name} in ${bits} bits, ${n} tokens`,
+      );
+    assert.equal(
+      tokensUntilArithmetic(model[name], card[on], { users: n }),
+      until,
+      `${name} on ${on}, ${n} users`,
+    );
   }
 });

@@ -1,72 +1,100 @@
-// The time of a step, as Python's cost.step_time has it: tests/js/cost.test.mjs holds the two equal. `model` and
-// `card` are lines of Python's tables, with all of their fields.
+// The time of a step, as Python's cost.step_time has it: tests/js/cost.test.mjs holds the two equal. A model and a card
+// are lines of machines.py.
 
-/** A model of Python's table; `windows` has the window of each layer, null where it sees everything.
- * @typedef {{ name: string, n_heads: number, n_kv_heads: number, head_dim: number, hidden_size: number,
- *   vocab_size: number, tied: boolean, n_parameters: number, n_active: number | null,
- *   experts: [number, number] | null, windows: (number | null)[] }} Model */
+/** Layers that keep the same of a sequence: how many, numbers in a row or in a state, the tokens that a window sees
+ * (null: all), operations of a query-key pair in all heads (of a state: of a token).
+ * @typedef {{ layers: number, row: number, window: number | null, state: boolean, pair: number }} Kind */
+/** A published model, or one that a config.json describes; `notes`: what was counted how.
+ * @typedef {{ name: string, hidden_size: number, vocab_size: number, tied: boolean, n_parameters: number,
+ *   n_active: number | null, experts: [number, number] | null, max_seq_len: number, n_layers: number,
+ *   n_heads: number, kinds: Kind[], notes?: string[] }} Model */
 /** @typedef {{ name: string, memory_nbytes: number, flops_per_second: number, bytes_per_second: number }} Card */
 /** @typedef {ReturnType<typeof stepTime>} StepTime */
 
-const BYTES = 2; // of a number, weight or row
+/** What step_time takes by name; `logits`: new tokens of each user that meet the LM head, null for all. */
+export const OPTIONS = {
+  users: 1,
+  newTokens: 1,
+  logits: /** @type {number | null} */ (1),
+  weightBits: 16,
+  rowBits: 16,
+  overlap: false,
+  bandwidthReached: 1,
+  computeReached: 1,
+  launch: 0,
+  cards: 1,
+  collective: 0,
+};
+/** @typedef {Partial<typeof OPTIONS>} Options */
 
 /** @param {number[]} numbers */
 const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 
+/** Rows that a layer keeps of so many tokens. @param {Kind} kind @param {number} tokens */
+const rowsKept = ({ state, window }, tokens) => (state ? 1 : Math.min(tokens, window ?? Infinity));
+
+/** Numbers in the rows of so many tokens. @param {Model} model @param {number} tokens */
+const numbersOf = ({ kinds }, tokens) =>
+  sum(kinds.map((kind) => kind.layers * kind.row * rowsKept(kind, tokens)));
+
+/** Numbers in the matrix of the embedding, or of the LM head. @param {Model} model */
+const tableOf = (model) => model.vocab_size * model.hidden_size;
+
+/** Numbers in the weights but for an embedding that is looked up. @param {Model} model */
+const numbersRead = (model) => model.n_parameters - (model.tied ? 0 : tableOf(model));
+
 /** Seconds of a step, by term: max(rows, attention) + max(weights, products), or with `overlap`
- * max(rows + weights, attention + products). `memory` and `compute` are what each of the two adds.
- * @param {Model} model @param {Card} card @param {number} tokens in the cache of each user
- * @param {{ users?: number, newTokens?: number, logits?: number, weightBits?: number, rowBits?: number,
- *   overlap?: boolean }} options `logits`: new tokens of each user that meet the LM head */
-export function stepTime(
-  model,
-  card,
-  tokens,
-  { users = 1, newTokens = 1, logits = 1, weightBits = 16, rowBits = 16, overlap = false } = {},
-) {
-  const table = model.vocab_size * model.hidden_size;
-  const used = model.n_active ?? model.n_parameters - (model.tied ? 0 : table);
-  /** @param {(window: number) => number} count */
-  const allLayers = (count) => sum(model.windows.map((window) => count(window ?? Infinity)));
-  const kept = allLayers((window) => Math.min(tokens, window) + Math.min(newTokens, window));
-  const pairs = allLayers((window) => pairsOf(window, newTokens, tokens));
-  const row = 2 * model.n_kv_heads * model.head_dim;
-  const [bandwidth, compute] = [card.bytes_per_second, card.flops_per_second];
+ * max(rows + weights, attention + products); then launch overhead and collectives. `memory` and `compute` are what
+ * each of the two adds to the total.
+ * @param {Model} model @param {Card} card @param {number} tokens in the cache of each user @param {Options} options */
+export function stepTime(model, card, tokens, options = {}) {
+  const { users, newTokens, weightBits, rowBits, overlap, cards, launch, ...chosen } = {
+    ...OPTIONS,
+    ...options,
+  };
+  const bandwidth = cards * chosen.bandwidthReached * card.bytes_per_second;
+  const compute = cards * chosen.computeReached * card.flops_per_second;
+  const [table, used] = [tableOf(model), model.n_active ?? numbersRead(model)];
+  const numbers = numbersOf(model, tokens) + numbersOf(model, newTokens);
+  const operations = sum(
+    model.kinds.map((kind) => kind.layers * kind.pair * pairsOf(kind, tokens, newTokens)),
+  );
   const terms = {
-    rows: (users * kept * row * rowBits) / 8 / bandwidth,
-    weights: ((used + weightsOfOthers(model, users * newTokens)) * weightBits) / 8 / bandwidth,
-    attention: (4 * users * pairs * model.n_heads * model.head_dim) / compute,
-    products: (2 * users * (newTokens * (used - table) + logits * table)) / compute,
+    rows: (users * numbers * rowBits) / 8 / bandwidth,
+    weights: ((used + numbersOfOthers(model, users * newTokens)) * weightBits) / 8 / bandwidth,
+    attention: (users * operations) / compute,
+    products: (2 * users * (newTokens * (used - table) + (chosen.logits ?? newTokens) * table)) / compute,
   };
   const { rows, weights, attention, products } = terms;
-  const lanes = overlap
+  const pairs = overlap
     ? [[rows + weights, attention + products]]
     : [
         [rows, attention],
         [weights, products],
       ];
   const parts = {
-    memory: sum(lanes.map(([a, b]) => (a > b ? a : 0))),
-    compute: sum(lanes.map(([a, b]) => (a > b ? 0 : b))),
+    memory: sum(pairs.map(([a, b]) => (a > b ? a : 0))),
+    compute: sum(pairs.map(([a, b]) => (a > b ? 0 : b))),
   };
-  return { ...terms, ...parts, total: parts.memory + parts.compute };
+  const collectives = cards > 1 ? 2 * model.n_layers * chosen.collective : 0;
+  const total = parts.memory + parts.compute + launch + collectives;
+  return { ...terms, ...parts, launch, collectives, overlap, total };
 }
 
-/** Pairs of a query and a key that it may see, of one head. @param {number} window @param {number} tokens
- * @param {number} before */
-function pairsOf(window, tokens, before) {
-  const most = Math.min(window, before + tokens);
-  const growing = Math.max(0, Math.min(tokens, most - before));
+/** Pairs of a new query and a key that it may see, of one head of a layer. @param {Kind} kind @param {number} before
+ * @param {number} tokens */
+function pairsOf(kind, before, tokens) {
+  const most = rowsKept(kind, before + tokens);
+  const growing = Math.max(0, Math.min(tokens, most - before)); // queries that see one more than the one before
   return growing * before + (growing * (growing + 1)) / 2 + (tokens - growing) * most;
 }
 
 /** Numbers in the experts that a pass reads beyond one token's, if each token chose at random.
  * @param {Model} model @param {number} tokens */
-function weightsOfOthers(model, tokens) {
+function numbersOfOthers(model, tokens) {
   if (!model.experts || model.n_active === null) return 0;
   const [of, chosen] = model.experts;
-  const table = model.vocab_size * model.hidden_size;
-  const each = (model.n_parameters - (model.tied ? 0 : table) - model.n_active) / (of - chosen);
+  const each = (numbersRead(model) - model.n_active) / (of - chosen);
   return each * (of * (1 - (1 - chosen / of) ** tokens) - chosen);
 }
 
@@ -76,11 +104,11 @@ export function boundOf({ rows, weights, memory, compute }) {
 }
 
 /** The shortest prompt whose prefill is bound by arithmetic; null if none of 2¹⁹ tokens is.
- * @param {Model} model @param {Card} card @param {number} users */
-export function tokensUntilArithmetic(model, card, users = 1) {
-  /** @param {number} tokens */
-  const reached = (tokens) =>
-    boundOf(stepTime(model, card, 0, { users, newTokens: tokens })) === "arithmetic";
+ * @param {Model} model @param {Card} card @param {Options} options of its step */
+export function tokensUntilArithmetic(model, card, options = {}) {
+  /** @param {number} newTokens */
+  const reached = (newTokens) =>
+    boundOf(stepTime(model, card, 0, { ...options, newTokens, logits: 1 })) === "arithmetic";
   let high = 1;
   while (!reached(high)) if ((high *= 2) > 1e6) return null;
   let low = Math.floor(high / 2);
@@ -92,10 +120,17 @@ export function tokensUntilArithmetic(model, card, users = 1) {
   return high;
 }
 
+/** Bytes of the weights, and of the rows of so many tokens of one user. @param {Model} model @param {number} tokens
+ * @param {Options} options */
+export function bytesOf(model, tokens, { weightBits = 16, rowBits = 16 } = {}) {
+  /** @param {number} numbers @param {number} bits */
+  const bytes = (numbers, bits) => Math.ceil((numbers * bits) / 8);
+  return { weights: bytes(model.n_parameters, weightBits), user: bytes(numbersOf(model, tokens), rowBits) };
+}
+
 /** How many users' rows of so many tokens fit beside the weights. @param {Model} model @param {Card} card
- * @param {number} tokens */
-export function usersThatFit(model, card, tokens) {
-  const rows = sum(model.windows.map((window) => Math.min(tokens, window ?? Infinity)));
-  const user = rows * 2 * model.n_kv_heads * model.head_dim * BYTES;
-  return Math.max(0, Math.floor((card.memory_nbytes - model.n_parameters * BYTES) / user));
+ * @param {number} tokens @param {Options} options */
+export function usersThatFit(model, card, tokens, options = {}) {
+  const { weights, user } = bytesOf(model, tokens, options);
+  return Math.max(0, Math.floor(((options.cards ?? 1) * card.memory_nbytes - weights) / user));
 }

@@ -121,7 +121,7 @@ export function factsOf(ran, model, card, { text, users }) {
     intensity: operations / (weights + rows),
     ridge: card.flops_per_second / card.bytes_per_second,
     fit: usersThatFit(model, card, pass.before + pass.tokens),
-    until: tokensUntilArithmetic(model, card, users),
+    until: tokensUntilArithmetic(model, card, { users }),
   };
 }
 

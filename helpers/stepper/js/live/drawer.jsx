@@ -1,5 +1,6 @@
 // The cache as a drawer: a column for each token whose rows it holds, and how long what stands there took.
 import VIEW from "../../view.json" with { type: "json" };
+import { bytesOf } from "../cost.js";
 import { fill, fillText } from "../format.js";
 import { Parts } from "../parts.jsx";
 import { formatUnit } from "../strip.js";
@@ -76,10 +77,9 @@ function sum({ prompt, out }, rows) {
  * @param {{ view: Writer }} props */
 export function Sizes({ view: { data, lane, model } }) {
   const rows = lane.passes.at(-1)?.rows ?? 0;
-  const real = data.compared.map((one) => {
-    const nbytes = 2 * one.windows.length * one.n_kv_heads * one.head_dim * 2 * rows;
-    return fillText(LIVE.would, { model: one.name, bytes: formatUnit(nbytes, "B") });
-  });
+  const real = data.compared.map((one) =>
+    fillText(LIVE.would, { model: one.name, bytes: formatUnit(bytesOf(one, rows).user, "B") }),
+  );
   const bytes = formatUnit(rowBytes(model.config, rows), "B");
   const values = { rows, layers: model.config.nLayers, bytes, real: real.join(", ") };
   return <p class="soft wid-sizes">{fillText(LIVE.size, values)}</p>;
