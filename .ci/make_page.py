@@ -53,7 +53,8 @@ MOVED = {
     "14_two_machines": "19_two_machines",
 }
 LINE = re.compile(
-    r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| (?P<minutes>\d*) *\|$",
+    r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| "
+    r"(?P<minutes>[\d +]*?) *\|$",
     re.MULTILINE,
 )
 ASKED = re.compile(
@@ -62,7 +63,7 @@ ASKED = re.compile(
     re.MULTILINE,
 )
 CATCHING = "How many users fit on my card?"
-WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>\d+ \w+)")
+WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
 
 def readme() -> str:

@@ -22,8 +22,11 @@ from tests.exercises import NUMBER, asked
 from tests.machine import NOTEBOOKS, ROOT
 from tests.right_answers import RIGHT
 
-PATHS = sorted((ROOT / "helpers/check").glob("n*.py"))
-MODULES = [importlib.import_module(f"helpers.check.{path.stem}") for path in PATHS]
+PATHS = [
+    *sorted((ROOT / "helpers/check").glob("n*.py")),
+    *sorted((ROOT / "helpers/chapters").glob("[no]*.py")),
+]
+MODULES = [importlib.import_module(f"helpers.{path.parent.name}.{path.stem}") for path in PATHS]
 MADE = [pair for module in MODULES for pair in vars(module).items()]
 CHECKERS = {name: value for name, value in MADE if isinstance(value, Exercise)}
 MISTAKES = [(name, wrong) for name, checker in CHECKERS.items() for wrong in checker.wrong]

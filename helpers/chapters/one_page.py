@@ -1,0 +1,43 @@
+"""What one_page.ipynb uses beside NumPy: the check of its exercise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.check.exercise import Exercise
+from helpers.check.result import show
+
+
+def without_first(rows: np.ndarray, n: int) -> np.ndarray:
+    """Return the rows of a layer's K or V, (heads, S, D), without those of the first n tokens."""
+    return rows[:, n:]
+
+
+def rows_of(n_tokens: int) -> np.ndarray:
+    """Return rows, (2, n_tokens, 3), in which each number is its token's place, from 1."""
+    return np.tile(np.arange(1.0, n_tokens + 1)[:, None], (2, 1, 3))
+
+
+def tokens_of(rows: np.ndarray) -> str:
+    """Tell the tokens whose rows these are."""
+    return show(np.unique(rows).astype(int))
+
+
+forget = Exercise(
+    name="forget",
+    todo="let forget return the rows without those of the first n tokens.",
+    cases=[(rows_of(5), 2), (rows_of(4), 3), (rows_of(3), 0)],
+    right=without_first,
+    wrong=[
+        "heads were cut off, not tokens: in (2, S, 32) the second axis counts tokens.",
+        lambda rows, n: rows[n:],
+        "the first n rows were kept; they are the ones to forget.",
+        lambda rows, n: rows[:, :n],
+        "the newest n rows went; the first n are to be forgotten.",
+        lambda rows, n: rows[:, : rows.shape[1] - n],
+        "numbers of each row were cut off, not rows.",
+        lambda rows, n: rows[..., n:],
+    ],
+    success="3 of 5 rows are left when 2 are forgotten.",
+    difference=lambda got, expected: f"leaves tokens {tokens_of(got)}; expected {tokens_of(expected)}",
+)
