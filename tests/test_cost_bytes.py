@@ -97,7 +97,7 @@ def test_windows_of_published_models(name: str, full: int, windows: int) -> None
     assert Counter(type(layer) for layer in model.layers) == Counter({Full: full, Window: windows})
     assert len(model.layers) == model.n_layers
     assert isinstance(model.layers[0], Window)
-    row, window = 4 * model.n_kv_heads * model.head_dim, model.window or 0
+    row, window = 4 * model.n_kv_heads * model.head_dim, model.layers[0].window
     assert cache_nbytes(model.layers, 100_000) == row * (full * 100_000 + windows * window)
     assert cache_nbytes(model.layers, window) == row * model.n_layers * window
     with pytest.raises(ValueError, match=f"{name} has layers with a window"):

@@ -12,6 +12,7 @@ from typing import Any
 from helpers.recording.toy import record_toy
 from helpers.stepper import script
 from helpers.trace import Trace
+from tests.config_cases import write_configs
 from tests.expected import expected
 from tests.machine import ROOT
 from tests.made_traces import WALKED, every_look
@@ -43,6 +44,7 @@ def write_traces(folder: Path) -> None:
     write_cases(folder)
     write_work(folder)
     write_pools(folder)
+    write_configs(folder)
 
 
 def test_javascript(node: str, tmp_path: Path) -> None:

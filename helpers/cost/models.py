@@ -9,8 +9,7 @@ The two of 2026 were read off copies: THUDM/slime, scripts/models/qwen3.5-27B.sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from helpers.cost.layers import GIB, Full, Kind, Latent, State, Window, cache_nbytes
 
@@ -28,12 +27,10 @@ class PublishedModel:
         n_parameters: numbers in its weights.
         n_active: those that one token is multiplied with, in a mixture of experts; None for all.
         qkv_bias: biases on the projections to Q, K and V.
-        window: tokens that a windowed layer sees, or None.
-        full_every: of layers with windows or states each that this divides, counted from 1, is full; 0: none.
-        state: numbers in the state of a layer that has one in place of rows, or None; what its convolution
-            keeps is left out.
-        latent: rank and rotary width of the one row that stands for K and V, or None.
+        layers: the kind of each layer; full attention in all unless told otherwise. Of a state, what its
+            convolution keeps is left out.
         experts: of a mixture of experts, how many there are in a layer, and how many a token chooses.
+        notes: of a model that a config describes, what was counted how.
     """
 
     name: str
@@ -50,22 +47,13 @@ class PublishedModel:
     n_parameters: int
     n_active: int | None = None
     qkv_bias: bool = False
-    window: int | None = None
-    full_every: int = 0
-    state: int | None = None
-    latent: tuple[int, int] | None = None
+    layers: tuple[Kind, ...] = field(default=(), hash=False)  # as long as the model is deep: slow to hash
     experts: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
 
-    @property
-    def layers(self) -> Sequence[Kind]:
-        """The kind of each layer."""
-        if self.latent is not None:
-            return [Latent(*self.latent)] * self.n_layers
-        heads = self.n_kv_heads, self.head_dim, self.head_dim
-        full: Kind = Full(*heads)
-        other = Window(*heads, self.window) if self.window else State(self.state) if self.state else full
-        every = self.full_every
-        return [full if every and n % every == 0 else other for n in range(1, self.n_layers + 1)]
+    def __post_init__(self) -> None:
+        full = Full(self.n_kv_heads, self.head_dim, self.head_dim)
+        object.__setattr__(self, "layers", self.layers or (full,) * self.n_layers)
 
     @property
     def n_read(self) -> int:
@@ -77,8 +65,8 @@ class PublishedModel:
 
     def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
         """Bytes of one token's rows. ValueError for windows or states: there it depends on the tokens."""
-        if self.window or self.state:
-            kind = "window" if self.window else "state"
+        if kinds := {type(kind) for kind in self.layers} & {Window, State}:
+            kind = "window" if Window in kinds else "state"
             raise ValueError(
                 f"{self.name} has layers with a {kind}, so no number of bytes a token is right; ask for "
                 "cache_nbytes(model.layers, tokens)"
@@ -87,6 +75,9 @@ class PublishedModel:
 
 
 # fmt: off
+_GPT_OSS = Window(8, 64, 64, 128), Full(8, 64, 64)
+_GEMMA_3 = *(Window(16, 128, 128, 1024),) * 5, Full(16, 128, 128)
+_QWEN_3_5 = *(State(48 * 128 * 128),) * 3, Full(4, 256, 256)
 _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, vocabulary, longest context, tied
     PublishedModel("GPT-2 small", "openai-community/gpt2", 12, 12, 12, 64, 768, 3072, 50257, 1024,
                    True, 124_439_808),
@@ -95,30 +86,31 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
     PublishedModel("Llama-2-7B", "meta-llama/Llama-2-7b-hf", 32, 32, 32, 128, 4096, 11008, 32000, 4096,
                    False, 6_738_415_616),
     PublishedModel("Mistral-7B v0.1", "mistralai/Mistral-7B-v0.1", 32, 32, 8, 128, 4096, 14336, 32000, 32768,
-                   False, 7_241_732_096, window=4096),
+                   False, 7_241_732_096, layers=(Window(8, 128, 128, 4096),) * 32),
     PublishedModel("Qwen2.5-7B", "Qwen/Qwen2.5-7B", 28, 28, 4, 128, 3584, 18944, 152064, 131072,
                    False, 7_615_616_512, qkv_bias=True),
     PublishedModel("Llama-3.1-8B", "meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072,
                    False, 8_030_261_248),
     PublishedModel("gpt-oss-20b", "openai/gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072,
-                   False, 20_914_757_184, n_active=3_608_307_264, window=128, full_every=2, experts=(32, 4)),
+                   False, 20_914_757_184, n_active=3_608_307_264, layers=_GPT_OSS * 12, experts=(32, 4)),
     PublishedModel("Gemma-3-27B", "google/gemma-3-27b-pt", 62, 32, 16, 128, 5376, 21504, 262208, 131072,
-                   True, 27_009_346_304, window=1024, full_every=6),  # its text model
+                   True, 27_009_346_304, layers=(_GEMMA_3 * 11)[:62]),  # its text model
     PublishedModel("Qwen3.5-27B", "Qwen/Qwen3.5-27B", 64, 24, 4, 256, 5120, 17408, 248320, 262144,
-                   False, 26_895_998_464, state=48 * 128 * 128, full_every=4),  # its text model
+                   False, 26_895_998_464, layers=_QWEN_3_5 * 16),  # its text model
     PublishedModel("Llama-3.1-70B", "meta-llama/Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072,
                    False, 70_553_706_496),
     PublishedModel("Qwen1.5-72B", "Qwen/Qwen1.5-72B", 80, 64, 64, 128, 8192, 24576, 152064, 32768,
                    False, 72_287_920_128, qkv_bias=True),
     PublishedModel("gpt-oss-120b", "openai/gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072,
-                   False, 116_829_156_672, n_active=5_132_849_472, window=128, full_every=2,
+                   False, 116_829_156_672, n_active=5_132_849_472, layers=_GPT_OSS * 18,
                    experts=(128, 4)),
     PublishedModel("MiniMax-M2.7", "MiniMaxAI/MiniMax-M2.7", 62, 48, 8, 128, 3072, 1536, 200064, 204800,
                    False, 228_689_764_864, n_active=10_415_956_480, experts=(256, 8)),
     PublishedModel("Llama-3.1-405B", "meta-llama/Llama-3.1-405B", 126, 128, 8, 128, 16384, 53248, 128256,
                    131072, False, 405_853_388_800),
     PublishedModel("DeepSeek-V3", "deepseek-ai/DeepSeek-V3", 61, 128, 128, 128, 7168, 2048, 129280, 163840,
-                   False, 671_026_419_200, n_active=36_625_618_432, latent=(512, 64)),
+                   False, 671_026_419_200, n_active=36_625_618_432, experts=(256, 8),
+                   layers=(Latent(512, 64),) * 61),
 )
 # fmt: on
 MODELS = {model.name: model for model in _TABLE}

@@ -42,4 +42,4 @@ def model_line(model: PublishedModel) -> dict[str, Any]:
         for kind, layers in Counter(model.layers).items()
     ]
     sizes = {name: getattr(model, name) for name in (*_SIZES, "n_layers", "n_heads")}
-    return {**sizes, "kinds": kinds}
+    return {**sizes, "kinds": kinds, "notes": [*model.notes]}
