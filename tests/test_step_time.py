@@ -17,7 +17,7 @@ from helpers.cost.roofline import Roof
 from helpers.cost.step import pairs_of, step_time
 from helpers.model import shipped
 from helpers.stepper.machines import OURS
-from tests.work_cases import bound_of, tokens_until_arithmetic
+from tests.work_cases import tokens_until_compute
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
 W, R = 15_009_849_344 / 3.35e12, 131_072 / 3.35e12  # seconds to read the weights, and a token's rows
@@ -121,10 +121,14 @@ def test_what_is_no_step_is_refused(wrong: Any, message: str) -> None:
 
 def test_what_bounds_a_step_and_from_which_prompt_on_it_is_compute() -> None:
     steps = [(1, 42, 1), (1, 120_000, 1), (1, 42, 400), (1, 8192, 400), (317, 0, 1), (318, 0, 1)]
-    bounds = [bound_of(step_time(LLAMA, H100, a, users, new_tokens=n)) for n, a, users in steps]
-    assert bounds == ["weights", "rows", "arithmetic", "rows", "weights", "arithmetic"]
-    assert tokens_until_arithmetic(LLAMA, H100) == 318
-    assert tokens_until_arithmetic(LLAMA, replace(H100, flops_per_second=1e20)) is None
+    all_seconds = [step_time(LLAMA, H100, a, users, new_tokens=n) for n, a, users in steps]
+    longest = ["weights", "rows", "products", "rows", "weights", "products"]
+    assert [one.longest for one in all_seconds] == longest
+    bounds = ["memory-bound", "memory-bound", "compute-bound"]
+    assert [one.bound for one in all_seconds] == [*bounds, "memory-bound", "memory-bound", "compute-bound"]
+    assert step_time(LLAMA, H100, 42, launch=1.0).longest == "launch"
+    assert tokens_until_compute(LLAMA, H100) == 318
+    assert tokens_until_compute(LLAMA, replace(H100, flops_per_second=1e20)) is None
 
 
 def test_the_series_model_is_the_shipped_one() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Limits
-from helpers.cost.step import StepTime, step_time
+from helpers.cost.step import step_time
+from helpers.stepper import StepTime
 from helpers.stepper.machines import OURS, TWO_CORES, machines
 
 KNOWN = MODELS | {OURS.name: OURS}
@@ -24,16 +25,19 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"cards": 1, "collective": 1e-3, "logits": None},
 ]
 
+CASES: list[dict[str, Any]] = [
+    {},
+    {"users": 1, "tokens": 99},
+    {"users": 512, "overlap": True, "cards": 2, "collective": 12.5e-6},
+    {"model": "gpt-oss-120b", "card": "MI300X", "new_tokens": 5, "weight_bits": 4, "row_bits": 8},
+    {"model": "DeepSeek-V3", "card": "RTX 4090", "users": 1, "new_tokens": 4, "bandwidth_reached": 0.62},
+    {"model": "Qwen3.5-27B", "tokens": 200_000, "users": 40, "compute_reached": 0.405, "weight_bits": 32},
+    {"model": "SmolLM2-135M", "card": "B200", "tokens": 1, "users": 5000},
+]
 
-def bound_of(step: StepTime) -> str:
-    """What takes longest: "arithmetic", or to read the "weights" or the "rows"."""
-    if step.bound == "compute-bound":
-        return "arithmetic"
-    return "weights" if step.weights >= step.rows else "rows"
 
-
-def tokens_until_arithmetic(model: PublishedModel, machine: Limits, users: int = 1) -> int | None:
-    """The shortest prompt whose prefill is bound by arithmetic; None if it is longer than 2^19."""
+def tokens_until_compute(model: PublishedModel, machine: Limits, users: int = 1) -> int | None:
+    """The shortest prompt whose prefill is compute-bound; None if it is longer than 2^19."""
     lengths = range(1, 2**19 + 1)
     first = bisect_left(
         lengths,
@@ -52,13 +56,17 @@ def write_work(folder: Path) -> None:
             step = step_time(model, card, before, **asked)
             terms = [step.rows, step.weights, step.attention, step.products, step.launch, step.collectives]
             terms += [*step.parts, step.total]
-            cases.append([model.name, on, before, asked, terms, bound_of(step)])
-    for (model, one), (card, on), n in product(KNOWN.items(), ON.items(), (1, 100, 8192)):
-        until = tokens_until_arithmetic(one, on, users=n)
+            cases.append([model.name, on, before, asked, terms, [step.bound, step.longest]])
+    for one, (card, on), n in product(KNOWN.values(), ON.items(), (1, 100, 8192)):
+        until = tokens_until_compute(one, on, users=n)
         fits = []
         for bits, cards in ((16, 1), (4, 3)):
             weights, user = nbytes_of(one.n_parameters, bits / 8), cache_nbytes(one.layers, n, bits / 8)
             fits.append([bits, cards, users_that_fit(cards * on.memory_nbytes, weights, user)])
-        prompts.append([model, card, n, fits, until])
-    text = json.dumps({**offered, "cases": cases, "prompts": prompts})
+        prompts.append([one.name, card, n, fits, until])
+    said = [
+        [view.options["case"], view.answer, view.room, view.left]
+        for view in (StepTime(**case) for case in CASES)
+    ]
+    text = json.dumps({**offered, "cases": cases, "prompts": prompts, "said": said})
     (folder / "work.json").write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """What a reply costs, in closed form: `counts` of passes, published `models`, and the time of a step."""
 
 from helpers.cost.layers import users_that_fit
-from helpers.cost.step import StepTime, numbers_used, step_time
+from helpers.cost.step import StepSeconds, numbers_used, step_time
 
-__all__ = ["StepTime", "numbers_used", "step_time", "users_that_fit"]
+__all__ = ["StepSeconds", "numbers_used", "step_time", "users_that_fit"]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from helpers.arguments import check_whole, is_number
@@ -18,9 +19,16 @@ from helpers.cost.roofline import Limits
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
 
+MEMORY, COMPUTE, ON_TOP = ("rows", "weights"), ("attention", "products"), ("launch", "collectives")
+
+
+def pairs_of_terms(overlap: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return terms of memory and terms of compute that run at the same time."""
+    return [(MEMORY, COMPUTE)] if overlap else [((a,), (b,)) for a, b in zip(MEMORY, COMPUTE, strict=True)]
+
 
 @dataclass(frozen=True)
-class StepTime:
+class StepSeconds:
     """Seconds of a step on a card, by term: `rows` and `weights` at its bandwidth, `attention` (scores and
     contexts) and `products` (with the weights) at its compute, and what comes on top.
 
@@ -40,12 +48,19 @@ class StepTime:
     tokens: int
 
     @property
+    def counted(self) -> dict[str, float]:
+        """The terms that add to the total: of what runs together the longer, and what comes on top."""
+        longer = [a if self._sum(a) > self._sum(b) else b for a, b in pairs_of_terms(self.overlap)]
+        return {term: getattr(self, term) for term in (*chain(*longer), *ON_TOP)}
+
+    def _sum(self, terms: Iterable[str]) -> float:
+        return sum(getattr(self, term) for term in terms)
+
+    @property
     def parts(self) -> tuple[float, float]:
-        """Seconds that memory and compute add to the total: of each pair the longer one counts."""
-        pairs = [(self.rows, self.attention), (self.weights, self.products)]
-        if self.overlap:
-            pairs = [(self.rows + self.weights, self.attention + self.products)]
-        return sum(a for a, b in pairs if a > b), sum(b for a, b in pairs if a <= b)
+        """Seconds that memory and compute add to the total."""
+        counted = self.counted
+        return sum(counted.get(term, 0.0) for term in MEMORY), sum(counted.get(term, 0.0) for term in COMPUTE)
 
     @property
     def total(self) -> float:
@@ -57,6 +72,11 @@ class StepTime:
         """Which of the two adds more: "memory-bound" or "compute-bound"."""
         memory, compute = self.parts
         return "memory-bound" if memory > compute else "compute-bound"
+
+    @property
+    def longest(self) -> str:
+        """Name of the term that takes longest, of those that count."""
+        return max(self.counted, key=self.counted.__getitem__)
 
     @property
     def throughput(self) -> float:
@@ -85,7 +105,7 @@ def step_time(
     launch: float = 0.0,
     cards: int = 1,
     collective: float = 0.0,
-) -> StepTime:
+) -> StepSeconds:
     """Return max(rows, attention) + max(weights, products) + launch + collectives, in seconds.
 
     Left out: the embedding, activations, scales of narrow formats, their faster arithmetic, and copies of KV
@@ -112,7 +132,7 @@ def step_time(
     rows, weights = n_rows * row_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
     collectives = 2 * model.n_layers * collective if cards > 1 else 0.0
     terms = rows, weights, attention / compute, products / compute, launch, collectives
-    return StepTime(*terms, overlap, users * len(texts), users * sum(new for _, new in texts))
+    return StepSeconds(*terms, overlap, users * len(texts), users * sum(new for _, new in texts))
 
 
 def work_of(

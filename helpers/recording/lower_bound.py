@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from helpers.cost.roofline import Roof
-from helpers.cost.step import StepTime, step_time, work_of
+from helpers.cost.step import StepSeconds, step_time, work_of
 from helpers.measure import in_turns, machine, record_of
 from helpers.measure.timing import Task
 from helpers.model.config import ModelConfig
@@ -102,7 +102,7 @@ class Ladder:
     measured: Mapping[str, float]
     source: str = "measured on this machine"
 
-    def step(self, way: str) -> StepTime:
+    def step(self, way: str) -> StepSeconds:
         """Return the lower bound of a step, with the ladder's own prices.
 
         Attention's operations have none: the rate is that of the loop over a matrix.

@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 VIEW: dict[str, Any] = json.loads((HERE / "view.json").read_text(encoding="utf-8"))
 LONG = 1e6  # from here on a number has an exponent
 
+_PREFIXES = [(10.0**n, prefix) for n, prefix in zip(range(15, -10, -3), [*"PTGMk", "", *"mµn"], strict=True)]
 _SLOT = re.compile(r"\{(\w+)(?:\|([\w ]+))?\}")
 _BLANK, _UNSAFE = re.compile(f"{VIEW['blank']}*"), re.compile(VIEW["unsafe"])
 
@@ -27,6 +28,20 @@ def number(x: float) -> str:
         digits, exponent = f"{x:.2e}".split("e")
         text = f"{float(digits):g}e{int(exponent)}"
     return text.replace("-", "−")
+
+
+def unit(x: float, name: str) -> str:
+    """Three digits with the prefix that fits: 15.0 GB, 4.48 ms."""
+    size, prefix = next(((size, prefix) for size, prefix in _PREFIXES if x >= size * 0.9995), (1, ""))
+    scaled = x / size
+    digits = 0 if x == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:.{digits}f} {prefix}{name}"
+
+
+def gib(nbytes: float) -> str:
+    """Bytes as memories are sold: 80.0 GiB, 128.0 MiB."""
+    size, name = (2**30, "GiB") if nbytes >= 2**30 else (2**20, "MiB")
+    return f"{nbytes / size:,.1f} {name}"
 
 
 def percent(p: float) -> str:

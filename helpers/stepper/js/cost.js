@@ -9,7 +9,7 @@
  *   n_active: number | null, experts: [number, number] | null, max_seq_len: number, n_layers: number,
  *   n_heads: number, kinds: Kind[], notes?: string[] }} Model */
 /** @typedef {{ name: string, memory_nbytes: number, flops_per_second: number, bytes_per_second: number }} Card */
-/** @typedef {ReturnType<typeof stepTime>} StepTime */
+/** @typedef {ReturnType<typeof stepTime>} StepSeconds */
 
 /** What step_time takes by name; `logits`: new tokens of each user that meet the LM head, null for all. */
 export const OPTIONS = {
@@ -43,9 +43,27 @@ const tableOf = (model) => model.vocab_size * model.hidden_size;
 /** Numbers in the weights but for an embedding that is looked up. @param {Model} model */
 const numbersRead = (model) => model.n_parameters - (model.tied ? 0 : tableOf(model));
 
+/** @typedef {"rows" | "weights" | "attention" | "products" | "launch" | "collectives"} Term */
+/** What comes on top of memory and compute. */
+export const ON_TOP = /** @type {Term[]} */ (["launch", "collectives"]);
+
+/** Terms of memory and terms of compute that run at the same time. @param {boolean} overlap @returns {Term[][][]} */
+export const pairsOfTerms = (overlap) =>
+  overlap
+    ? [
+        [
+          ["rows", "weights"],
+          ["attention", "products"],
+        ],
+      ]
+    : [
+        [["rows"], ["attention"]],
+        [["weights"], ["products"]],
+      ];
+
 /** Seconds of a step, by term: max(rows, attention) + max(weights, products), or with `overlap`
- * max(rows + weights, attention + products); then launch overhead and collectives. `memory` and `compute` are what
- * each of the two adds to the total.
+ * max(rows + weights, attention + products); then launch overhead and collectives. `counted` are the terms that add to
+ * the total, `memory` and `compute` what each of the two adds.
  * @param {Model} model @param {Card} card @param {number} tokens in the cache of each user @param {Options} options */
 export function stepTime(model, card, tokens, options = {}) {
   const { users, newTokens, weightBits, rowBits, overlap, cards, launch, ...chosen } = {
@@ -53,32 +71,28 @@ export function stepTime(model, card, tokens, options = {}) {
     ...options,
   };
   const bandwidth = cards * chosen.bandwidthReached * card.bytes_per_second;
-  const compute = cards * chosen.computeReached * card.flops_per_second;
+  const flops = cards * chosen.computeReached * card.flops_per_second;
   const [table, used] = [tableOf(model), model.n_active ?? numbersRead(model)];
   const numbers = numbersOf(model, tokens) + numbersOf(model, newTokens);
   const operations = sum(
     model.kinds.map((kind) => kind.layers * kind.pair * pairsOf(kind, tokens, newTokens)),
   );
-  const terms = {
+  const seconds = {
     rows: (users * numbers * rowBits) / 8 / bandwidth,
     weights: ((used + numbersOfOthers(model, users * newTokens)) * weightBits) / 8 / bandwidth,
-    attention: (users * operations) / compute,
-    products: (2 * users * (newTokens * (used - table) + (chosen.logits ?? newTokens) * table)) / compute,
+    attention: (users * operations) / flops,
+    products: (2 * users * (newTokens * (used - table) + (chosen.logits ?? newTokens) * table)) / flops,
+    launch,
+    collectives: cards > 1 ? 2 * model.n_layers * chosen.collective : 0,
   };
-  const { rows, weights, attention, products } = terms;
-  const pairs = overlap
-    ? [[rows + weights, attention + products]]
-    : [
-        [rows, attention],
-        [weights, products],
-      ];
-  const parts = {
-    memory: sum(pairs.map(([a, b]) => (a > b ? a : 0))),
-    compute: sum(pairs.map(([a, b]) => (a > b ? 0 : b))),
-  };
-  const collectives = cards > 1 ? 2 * model.n_layers * chosen.collective : 0;
-  const total = parts.memory + parts.compute + launch + collectives;
-  return { ...terms, ...parts, launch, collectives, overlap, total };
+  /** @param {Term[]} terms */
+  const all = (terms) => sum(terms.map((term) => seconds[term]));
+  const longer = pairsOfTerms(overlap).map(([a, b]) => (all(a) > all(b) ? a : b));
+  const counted = [...longer.flat(), ...ON_TOP];
+  /** @param {Term[]} terms */
+  const part = (terms) => all(terms.filter((term) => counted.includes(term)));
+  const [memory, compute] = [part(["rows", "weights"]), part(["attention", "products"])];
+  return { ...seconds, overlap, counted, memory, compute, total: memory + compute + all(ON_TOP) };
 }
 
 /** Pairs of a new query and a key that it may see, of one head of a layer. @param {Kind} kind @param {number} before
@@ -98,17 +112,18 @@ function numbersOfOthers(model, tokens) {
   return each * (of * (1 - (1 - chosen / of) ** tokens) - chosen);
 }
 
-/** What takes longest: "arithmetic", or to read the "weights" or the "rows". @param {StepTime} step */
-export function boundOf({ rows, weights, memory, compute }) {
-  return memory <= compute ? "arithmetic" : weights >= rows ? "weights" : "rows";
-}
+/** Which of the two adds more. @param {StepSeconds} step */
+export const boundOf = ({ memory, compute }) => (memory > compute ? "memory-bound" : "compute-bound");
 
-/** The shortest prompt whose prefill is bound by arithmetic; null if none of 2¹⁹ tokens is.
+/** The term that takes longest, of those that count. @param {StepSeconds} step */
+export const longestOf = (step) => step.counted.reduce((a, b) => (step[b] > step[a] ? b : a));
+
+/** The shortest prompt whose prefill is compute-bound; null if none of 2¹⁹ tokens is.
  * @param {Model} model @param {Card} card @param {Options} options of its step */
-export function tokensUntilArithmetic(model, card, options = {}) {
+export function tokensUntilCompute(model, card, options = {}) {
   /** @param {number} newTokens */
   const reached = (newTokens) =>
-    boundOf(stepTime(model, card, 0, { ...options, newTokens, logits: 1 })) === "arithmetic";
+    boundOf(stepTime(model, card, 0, { ...options, newTokens, logits: 1 })) === "compute-bound";
   let high = 1;
   while (!reached(high)) if ((high *= 2) > 1e6) return null;
   let low = Math.floor(high / 2);

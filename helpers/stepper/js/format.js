@@ -20,6 +20,39 @@ export function formatPercent(p) {
   return p > 0 && p < 0.0005 ? "<0.1%" : `${(100 * p).toFixed(1)}%`;
 }
 
+const PREFIXES = [
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+  [1, ""],
+  [1e-3, "m"],
+  [1e-6, "µ"],
+  [1e-9, "n"],
+];
+
+/** Three digits with the prefix that fits: 15.0 GB, 4.48 ms. @param {number} x @param {string} unit */
+export function formatUnit(x, unit) {
+  const [size, prefix] = PREFIXES.find(([size]) => x >= Number(size) * 0.9995) ?? [1, ""];
+  const scaled = x / Number(size);
+  const digits = x === 0 || scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
+  return `${scaled.toFixed(digits)} ${prefix}${unit}`;
+}
+
+/** Three digits without an exponent: 0.0123, 1.50, 39.1, 2,070. @param {number} x */
+export function formatDigits(x) {
+  const digits = x > 0 && Number.isFinite(x) ? Math.max(0, 2 - Math.floor(Math.log10(x))) : 0;
+  return x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** Bytes as memories are sold: 80.0 GiB, 128.0 MiB. @param {number} nbytes */
+export function formatGib(nbytes) {
+  const [size, name] = nbytes >= 2 ** 30 ? [2 ** 30, "GiB"] : [2 ** 20, "MiB"];
+  const text = (nbytes / size).toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  return `${text} ${name}`;
+}
+
 /** 1 row, 4 rows, 1,024 rows @param {number} n @param {string} one */
 function formatCount(n, one) {
   return `${n.toLocaleString("en")} ${n === 1 ? one : `${one}s`}`;

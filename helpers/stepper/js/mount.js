@@ -3,12 +3,20 @@ export { startLive } from "./live/start.js";
 import { LiveView } from "./live/live_view.jsx";
 import { PoolView } from "./pool_view.jsx";
 import { RaceView } from "./race_view.jsx";
+import { StepTimeView } from "./step_time_view.jsx";
 import { StepperView } from "./stepper.jsx";
 import { TraceError } from "./trace.js";
 import { WhatIfView } from "./what_if_view.jsx";
 
 /** @type {Record<string, any>} */
-const VIEWS = { live: LiveView, pool: PoolView, race: RaceView, stepper: StepperView, what_if: WhatIfView };
+const VIEWS = {
+  live: LiveView,
+  pool: PoolView,
+  race: RaceView,
+  step_time: StepTimeView,
+  stepper: StepperView,
+  what_if: WhatIfView,
+};
 
 /**
  * Returns the function that takes the view away again; what cannot be played says so in its place. `file` gets what a

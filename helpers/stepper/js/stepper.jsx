@@ -1,6 +1,7 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
+import { caseAtFirst, caseFrom, toldCase } from "./case.js";
 import { fillText } from "./format.js";
 import { counterpart, headName, headsOf, readTrace } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
@@ -12,11 +13,10 @@ import { animateStep } from "./motion.js";
 import { Board } from "./board.jsx";
 import { Ribbon } from "./ribbon.jsx";
 import { Below, BoardLegend, Foot } from "./panels.jsx";
-import { choiceAtFirst, choiceFrom, toldChoice } from "./strip.js";
 import { CostStrip } from "./strip_view.jsx";
 import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.js";
 /** @import { About, Frame, Look, Parts } from "./types" */
-/** @import { Choice, Machines } from "./strip.js" */
+/** @import { Case, Machines } from "./case.js" */
 
 const SAY = VIEW.stepper;
 const IN_A_ROW = 600; // steps that come faster than this are not animated
@@ -45,10 +45,10 @@ export class StepperView extends Played {
     const event = counterpart(first, runOf(record, cached), first.events[options.start]).index;
     /** @type {Machines | null} */
     this.machines = options.machines ?? null;
-    const choice = /** @type {Choice} */ (this.machines && choiceAtFirst(this.machines)); // of the cost strip
+    const chosen = /** @type {Case} */ (this.machines && caseAtFirst(this.machines)); // of the cost strip
     const shown = { layer: options.layer, head: options.head ?? null, row: null, ahead: false };
-    /** @type {Look & Choice} */
-    this.view = { event, cached, ...shown, ...choice };
+    /** @type {Look & { chosen: Case }} */
+    this.view = { event, cached, ...shown, chosen };
     this.atFirst = this.state();
     this.longest = this.longestSentence();
     this.board = new Board(
@@ -70,7 +70,7 @@ export class StepperView extends Played {
       head: head === null ? "mean" : head + 1,
       line: row === null ? null : row + 1,
       mask: ahead ? "off" : "on",
-      ...(this.machines && toldChoice(this.view, this.machines)),
+      ...(this.machines && toldCase(this.view.chosen, this.machines)),
     };
     for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
     return told;
@@ -107,9 +107,10 @@ export class StepperView extends Played {
     const head = mean ? null : nearestOf("head", headsOf(record, layer), otherwise);
     const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
     const row = there.length ? nearestOf("line", there, null) : null;
-    const choice = this.machines && choiceFrom(values, this.machines, wrong);
+    const { machines } = this;
+    const chosen = machines && caseFrom(values, machines, caseAtFirst(machines), wrong);
     this.change({ cached });
-    this.change({ event, layer, head, row, ahead, ...choice });
+    this.change({ event, layer, head, row, ahead, ...(chosen && { chosen }) });
     return wrong;
   }
 
@@ -263,8 +264,8 @@ export class StepperView extends Played {
         <Foot board={board} />
         {machines && (
           <CostStrip
-            {...{ frame, machines, choice: view }}
-            choose={(/** @type {Partial<Choice>} */ wanted) => this.change(wanted)}
+            {...{ frame, machines, chosen: view.chosen }}
+            choose={(wanted) => this.change({ chosen: { ...view.chosen, ...wanted } })}
           />
         )}
         <div class="wid-unseen" role="note" aria-label={SAY["in words"]}>

@@ -1,9 +1,8 @@
 // Again, without the cache: a guess, then the same words in two lanes on one clock, and how long each of them let wait.
 import VIEW from "../../view.json" with { type: "json" };
 import { stepTime } from "../cost.js";
-import { fill, fillText, runningText } from "../format.js";
+import { fill, fillText, formatUnit, runningText } from "../format.js";
 import { Button, Parts, Word } from "../parts.jsx";
-import { formatUnit } from "../strip.js";
 import { slowness, time } from "./drawer.jsx";
 import { EOS, SHOWN, blocksAt, doneAt, timeOf, tokensRun, tokensWithout, windowAt } from "./writing.js";
 

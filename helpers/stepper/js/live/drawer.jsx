@@ -1,9 +1,8 @@
 // The cache as a drawer: a column for each token whose rows it holds, and how long what stands there took.
 import VIEW from "../../view.json" with { type: "json" };
 import { bytesOf } from "../cost.js";
-import { fill, fillText } from "../format.js";
+import { fill, fillText, formatUnit } from "../format.js";
 import { Parts } from "../parts.jsx";
-import { formatUnit } from "../strip.js";
 import { EOS, doneAt, rowBytes, tokensRun, wordTime } from "./writing.js";
 
 const LIVE = VIEW.live;

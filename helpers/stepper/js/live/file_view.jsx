@@ -2,9 +2,8 @@
 // in the page, by a Worker of its own; times are those of the clock.
 import { Component } from "preact";
 import VIEW from "../../view.json" with { type: "json" };
-import { fillText, visibleText } from "../format.js";
+import { fillText, formatUnit, visibleText } from "../format.js";
 import { Button, QUIET, Switch } from "../parts.jsx";
-import { formatUnit } from "../strip.js";
 import { StepperView } from "../stepper.jsx";
 import { Again } from "./again.jsx";
 import { Drawer, Sizes } from "./drawer.jsx";

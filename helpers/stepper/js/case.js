@@ -1,0 +1,167 @@
+// The reader's own case, a model on a card and what is asked of them: as data, as steps of sliders, as an address.
+import VIEW from "../view.json" with { type: "json" };
+
+/** @typedef {import("./cost.js").Model} Model @typedef {import("./cost.js").Card} Card */
+/** @typedef {{ models: Model[], cards: Card[] }} Machines */
+/** What the reader has chosen. `tokens`: in the cache of each user, null as recorded; `collective`: microseconds;
+ * fractions reached in percent.
+ * @typedef {{ model: Model, card: Card, tokens: number | null, users: number, newTokens: number, weightBits: number,
+ *   rowBits: number, cards: number, collective: number, overlap: boolean, bandwidthReached: number,
+ *   computeReached: number }} Case */
+
+const SAY = VIEW.step_time;
+export const FIELDS = SAY.fields;
+/** @typedef {keyof typeof FIELDS} Field */
+const NUMBERS = /** @type {Field[]} */ (Object.keys(FIELDS));
+const BITS = /** @type {(keyof typeof SAY.bits)[]} */ (Object.keys(SAY.bits));
+const AT_FIRST = { model: "Llama-3.1-8B", card: "H100" }; // a model that people know, a card that many have rented
+
+const PLAIN = {
+  ...{ weightBits: 16, rowBits: 16, newTokens: 1, cards: 1, collective: 0, overlap: false },
+  ...{ bandwidthReached: 100, computeReached: 100 },
+};
+
+/** The case at first. `wanted` has what differs, model and card by their names. @param {Machines} machines
+ * @param {Record<string, any>} wanted @returns {Case} */
+export function caseAtFirst({ models, cards }, wanted = {}) {
+  const { model, card, ...others } = { ...AT_FIRST, ...wanted };
+  const named = {
+    model: /** @type {Model} */ (models.find(({ name }) => name === model)),
+    card: /** @type {Card} */ (cards.find(({ name }) => name === card)),
+  };
+  return { ...named, tokens: null, users: 1, ...PLAIN, ...others };
+}
+
+/** Whether a case is more than model, card, tokens and users. @param {Case} chosen */
+export function isMore(chosen) {
+  const names = /** @type {(keyof typeof PLAIN)[]} */ (Object.keys(PLAIN));
+  return names.some((name) => chosen[name] !== PLAIN[name]);
+}
+
+/** What stepTime takes by name. @param {Case} chosen */
+export function optionsOf({ users, weightBits, rowBits, cards, overlap, ...chosen }) {
+  return {
+    ...{ users, weightBits, rowBits, cards, overlap },
+    collective: chosen.collective / 1e6,
+    bandwidthReached: chosen.bandwidthReached / 100,
+    computeReached: chosen.computeReached / 100,
+  };
+}
+
+/** A number that was typed, commas and all; null for what is none, or out of the field's range.
+ * @param {Field} field @param {string} text */
+export function typed(field, text) {
+  const plain = text.trim().replace(/,/g, "");
+  const x = /^\d+\.?\d*$/.test(plain) ? Number(plain) : NaN;
+  const { least, most } = FIELDS[field];
+  const whole = Number.isInteger(x) || ["collective", "bandwidthReached", "computeReached"].includes(field);
+  return whole && x >= least && x <= most ? x : null;
+}
+
+const ROUND = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+
+/** The stops of a field's slider: every number of a short range, some ten in each power of ten of a long one.
+ * @param {Field} field @returns {number[]} */
+export function stopsOf(field) {
+  const {
+    least,
+    most,
+    slider = most,
+  } = /** @type {{ least: number, most: number, slider?: number }} */ (FIELDS[field]);
+  if (slider <= 100) return [...Array(slider - least + 1).keys()].map((n) => n + least);
+  const powers = [...Array(Math.log10(slider) + 1).keys()].map((n) => 10 ** n);
+  const all = powers.flatMap((power) => ROUND.map((x) => Math.round(x * power * 10) / 10));
+  return all.filter((x) => Number.isInteger(x) && x <= slider);
+}
+
+/** The stop that is nearest to a number, or that of null. @param {(number | null)[]} stops @param {number | null} x */
+export function stopAt(stops, x) {
+  /** @param {number | null} stop */
+  const off = (stop) => (stop === x ? -1 : Math.abs((stop ?? Infinity) - (x ?? Infinity)));
+  return stops.reduce((/** @type {number} */ best, stop, i) => (off(stop) < off(stops[best]) ? i : best), 0);
+}
+
+// A model that the tables do not have stands in an address by its sizes: 4096,128256,0,…*32,2048,,0,16384
+const SIZES = /** @type {const} */ ([
+  "hidden_size",
+  "vocab_size",
+  "n_parameters",
+  "max_seq_len",
+  "n_layers",
+  "n_heads",
+]);
+const KIND = /** @type {const} */ (["layers", "row", "pair"]);
+
+/** @param {Model} model */
+function sizesOf(model) {
+  const { tied, n_active, experts, kinds } = model;
+  const plain = [...SIZES.map((name) => model[name]), tied ? 1 : 0, n_active, ...(experts ?? [null, null])];
+  const layers = kinds.map((kind) => [...KIND.map((name) => kind[name]), kind.window, kind.state ? 1 : 0]);
+  return [plain, ...layers].map((numbers) => numbers.map((x) => x ?? "").join(",")).join("*");
+}
+
+/** @param {string} name @param {string} text @returns {Model | null} */
+function modelOfSizes(name, text) {
+  const lines = text.split("*").map((line) => line.split(",").map((x) => (x === "" ? null : Number(x))));
+  const [plain, ...layers] = lines;
+  const fits = plain.length === 10 && layers.length > 0 && layers.every((line) => line.length === 5);
+  const known = lines.flat().every((x) => x === null || (Number.isSafeInteger(x) && x >= 0));
+  /** Of a line the first so many, which must be there and over 0. @param {any[]} line @param {readonly string[]} names */
+  const named = (line, names) => Object.fromEntries(names.map((one, i) => [one, line[i]]));
+  const sound =
+    fits && known && plain.slice(0, 6).every(Boolean) && layers.every((l) => l.slice(0, 3).every(Boolean));
+  if (!sound) return null;
+  const [tied, n_active, of, chosen] = plain.slice(6);
+  const kinds = layers.map((line) => ({ ...named(line, KIND), window: line[3], state: line[4] === 1 }));
+  const experts = of && chosen && of > chosen ? [of, chosen] : null;
+  const sizes = { ...named(plain, SIZES), tied: tied === 1, n_active, experts, kinds, notes: [SAY.sizes] };
+  return /** @type {Model} */ (/** @type {unknown} */ ({ name: name.slice(0, 100), ...sizes }));
+}
+
+/** The case as an address tells it, by names that begin with `prefix`; null for what needs no telling.
+ * @param {Case} chosen @param {Machines} machines @param {string} prefix */
+export function toldCase(chosen, { models }, prefix = "") {
+  const { model, card, tokens, overlap } = chosen;
+  /** @type {Record<string, string | number | null>} */
+  const told = { as: model.name, sizes: models.includes(model) ? null : sizesOf(model), on: card.name };
+  for (const field of NUMBERS) told[FIELDS[field].address] = chosen[field];
+  for (const bits of BITS) told[SAY.bits[bits].address] = chosen[bits];
+  Object.assign(told, { [FIELDS.tokens.address]: tokens ?? "recorded", overlap: overlap ? "yes" : "no" });
+  return Object.fromEntries(Object.entries(told).map(([name, value]) => [prefix + name, value]));
+}
+
+/** The case that an address tells; what it does not tell, or tells wrongly, is as in `first`, and the names of the
+ * latter go to `wrong`.
+ * @param {Map<string, string>} values @param {Machines} machines @param {Case} first @param {string[]} wrong
+ * @param {string} prefix @returns {Case} */
+export function caseFrom(values, { models, cards }, first, wrong, prefix = "") {
+  /** What is told under a name, as `read` takes it; `otherwise` where nothing is, or nothing right.
+   * @template T @param {string} name @param {T} otherwise @param {(text: string) => T | null | undefined} read */
+  const told = (name, otherwise, read) => {
+    const text = values.get(prefix + name);
+    if (text === undefined) return otherwise;
+    const found = read(text) ?? null;
+    if (found === null) wrong.push(prefix + name);
+    return found ?? otherwise;
+  };
+  /** @template {{ name: string }} T @param {T[]} list */
+  const byName = (list) => (/** @type {string} */ name) => list.find((one) => one.name === name);
+  const named = values.get(`${prefix}as`) ?? first.model.name;
+  const own = values.has(`${prefix}sizes`);
+  const model = own
+    ? told("sizes", first.model, (text) => modelOfSizes(named, text))
+    : told("as", first.model, byName(models));
+  const chosen = { ...first, model, card: told("on", first.card, byName(cards)) };
+  for (const field of NUMBERS) {
+    const { address } = FIELDS[field];
+    if (field === "tokens" && values.get(prefix + address) === "recorded" && first.tokens === null)
+      chosen.tokens = null;
+    else Object.assign(chosen, { [field]: told(address, first[field], (text) => typed(field, text)) });
+  }
+  for (const bits of BITS)
+    chosen[bits] = told(SAY.bits[bits].address, first[bits], (text) =>
+      SAY.formats.find((n) => String(n) === text),
+    );
+  chosen.overlap = told("overlap", first.overlap, (text) => ({ yes: true, no: false })[text]);
+  return chosen;
+}

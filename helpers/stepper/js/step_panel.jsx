@@ -1,0 +1,236 @@
+// The panel of a step, and the controls of its case: StepTime is made of both, and so are the cost strip and the lab.
+import { Component } from "preact";
+import VIEW from "../view.json" with { type: "json" };
+import { FIELDS, stopAt, stopsOf, typed } from "./case.js";
+import { fillText, formatUnit } from "./format.js";
+import { modelOf } from "./model_of.js";
+import { Picker, QUIET, Sentence, Slider, Switch } from "./parts.jsx";
+import { answerOf, barsOf, factsOf, leftOut, roomOf, workOf } from "./step_time.js";
+/** @import { Case, Field, Machines } from "./case.js" */
+/** @import { Term } from "./cost.js" */
+/** @import { Facts, Pass, Piece } from "./step_time.js" */
+
+/** @typedef {(wanted: Partial<Case>) => void} Choose takes what the reader changes of a case */
+
+const SAY = VIEW.step_time;
+const BARS = /** @type {const} */ (["step", "memory", "compute"]);
+
+/** A number: a slider, and beside it the same typed. `none` is what stands for no number, where that can be.
+ * @extends {Component<{ field: Field, value: number | null, none?: string, choose: (x: number | null) => void },
+ *   { text: string | null }>} */
+class NumberField extends Component {
+  /** @type {{ text: string | null }} as it is typed; null: as it is */
+  state = { text: null };
+
+  /** @param {string} text */
+  type(text) {
+    this.setState({ text });
+    const x = typed(this.props.field, text);
+    if (x !== null) this.props.choose(x);
+    else if (text === "" && this.props.none) this.props.choose(null);
+  }
+
+  render() {
+    const { field, value, none, choose } = this.props;
+    const { name, least, most } = FIELDS[field];
+    const stops = [...(none ? [null] : []), ...stopsOf(field)];
+    const written = value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: 6 });
+    const { text } = this.state;
+    const wrong = text && typed(field, text) === null;
+    return (
+      <label class="wid-field">
+        <span>{name}</span>
+        <Slider
+          {...{ min: 0, max: stops.length - 1, value: stopAt(stops, value), "aria-label": name }}
+          aria-valuetext={written || none}
+          onInput={(e) => choose(stops[Number(e.currentTarget.value)])}
+        />
+        <input
+          {...{
+            inputMode: "decimal",
+            value: text ?? written,
+            placeholder: none,
+            autocomplete: "off",
+            ...QUIET,
+          }}
+          aria-label={fillText(SAY.typed, { name })}
+          aria-invalid={wrong ? "true" : undefined}
+          onInput={(e) => this.type(e.currentTarget.value)}
+          onBlur={() => this.setState({ text: null })}
+        />
+        {wrong && <em role="alert">{fillText(SAY.range, { name, got: text, least, most })}</em>}
+      </label>
+    );
+  }
+}
+
+/** A model's config.json, pasted.
+ * @extends {Component<{ choose: Choose }, { wrong: string | null }>} */
+class Paste extends Component {
+  /** @type {{ wrong: string | null }} */
+  state = { wrong: null };
+
+  /** @param {string} text */
+  read(text) {
+    let wrong = null;
+    if (text.trim())
+      try {
+        this.props.choose({ model: modelOf(parsed(text)) });
+      } catch (error) {
+        wrong = /** @type {Error} */ (error).message;
+      }
+    this.setState({ wrong });
+  }
+
+  render() {
+    return (
+      <label class="wid-paste">
+        <span>{SAY.paste}</span>
+        <textarea {...QUIET} rows={3} spellcheck={false} onInput={(e) => this.read(e.currentTarget.value)} />
+        <em role="alert">{this.state.wrong}</em>
+      </label>
+    );
+  }
+}
+
+/** @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(SAY["not read"]);
+  }
+}
+
+/** Model, card, tokens and users; in a fold all else that a case has. `recorded`: no number of tokens is one, too;
+ * `fields`: which of the first numbers the reader has; `open`: whether the fold is open at first.
+ * @param {{ chosen: Case, machines: Machines, choose: Choose, recorded?: boolean, fields?: Field[], more?: Field[],
+ *   open?: boolean }} props */
+export function CaseControls({
+  chosen,
+  machines,
+  choose,
+  recorded = false,
+  fields = ["tokens", "users"],
+  more = ["newTokens", "cards", "collective", "bandwidthReached", "computeReached"],
+  open = false,
+}) {
+  const { model, card, overlap } = chosen;
+  const models = machines.models.includes(model) ? machines.models : [...machines.models, model];
+  /** @template {{ name: string }} T @param {string} label @param {T[]} list @param {T} one @param {(one: T) => void} set */
+  const select = (label, list, one, set) => (
+    <label class="wid-field">
+      <span>{label}</span>
+      <Picker
+        {...{ label, most: 0, names: list.map(({ name }) => name), chosen: list.indexOf(one) }}
+        choose={(i) => set(list[i])}
+      />
+    </label>
+  );
+  /** @param {Field} field */
+  const number = (field) => (
+    <NumberField
+      {...{ field, value: chosen[field], none: recorded && field === "tokens" ? SAY.recorded : undefined }}
+      choose={(x) => choose({ [field]: x })}
+    />
+  );
+  const bits = /** @type {(keyof typeof SAY.bits)[]} */ (Object.keys(SAY.bits));
+  return (
+    <>
+      <div class="wid-fields">
+        {select(SAY.model, models, model, (one) => choose({ model: one }))}
+        {select(SAY.card, machines.cards, card, (one) => choose({ card: one }))}
+        {fields.map(number)}
+      </div>
+      <details class="wid-more" open={open}>
+        <summary {...QUIET}>{SAY.more}</summary>
+        <div class="wid-fields">
+          {bits.map((name) => (
+            <Switch
+              {...{ label: SAY.bits[name].name, names: SAY.formats.map(String) }}
+              chosen={SAY.formats.indexOf(chosen[name])}
+              choose={(i) => choose({ [name]: SAY.formats[i] })}
+            />
+          ))}
+          {more.map(number)}
+          <Switch
+            {...{ label: SAY.overlap.name, names: SAY.overlap.choices, chosen: overlap ? 1 : 0 }}
+            choose={(i) => choose({ overlap: i === 1 })}
+          />
+        </div>
+        <Paste choose={choose} />
+      </details>
+    </>
+  );
+}
+
+/** Milliseconds by term, bandwidth and compute beside each other; under it what memory holds.
+ * @param {{ facts: Facts }} props */
+function Bars({ facts }) {
+  const { step, memory } = facts;
+  const bars = barsOf(step);
+  const all = Math.max(memory.has, memory.weights + memory.rows);
+  const terms = /** @type {Term[]} */ (Object.keys(SAY.short)).filter((term) => step[term] > 0);
+  /** @param {Piece} piece */
+  const piece = ({ term, from, share }) => (
+    <i class={`wid-piece ${term}`} style={`left:${100 * from}%;width:${100 * share}%`} />
+  );
+  return (
+    <>
+      <div class="wid-spans" aria-hidden="true">
+        {BARS.map((name) => (
+          <>
+            <span>{SAY.bars[name]}</span>
+            <span class={`wid-span ${name}`}>{bars[name].map(piece)}</span>
+          </>
+        ))}
+      </div>
+      <ul class="wid-legend">
+        {terms.map((term) => (
+          <li class={step.counted.includes(term) ? "counted" : ""}>
+            <i class={`wid-piece wid-key ${term}`} />
+            {`${SAY.short[term]} ${formatUnit(step[term], "s")}`}
+          </li>
+        ))}
+      </ul>
+      <div class="wid-spans" aria-hidden="true">
+        <span>{SAY.memory}</span>
+        <span class="wid-span holds" style={`--has:${(100 * memory.has) / all}%`}>
+          {piece({ term: "weights", from: 0, share: memory.weights / all })}
+          {piece({ term: "rows", from: memory.weights / all, share: memory.rows / all })}
+        </span>
+      </div>
+    </>
+  );
+}
+
+/** What a pass takes in a case: the answer, by term, whether it fits, what is left out; the answer is spoken when it
+ * changes. `children` stand under the answer.
+ * @param {{ chosen: Case, pass: Pass, children?: import("preact").ComponentChildren }} props */
+export function StepPanel({ chosen, pass, children }) {
+  const facts = factsOf(chosen, pass);
+  const { holds, fits } = roomOf(facts);
+  return (
+    <div class="wid-panel" data-bound={facts.bound} data-longest={facts.longest}>
+      <Sentence parts={answerOf(facts)} longest={[]} />
+      {children}
+      <Bars facts={facts} />
+      <p>{`${holds}. ${fits}`}</p>
+      <p class="soft">{[workOf(facts), ...leftOut(facts)].join(" ")}</p>
+    </div>
+  );
+}
+
+/** The small form: one line. @param {{ chosen: Case, pass: Pass }} props */
+export function StepLine({ chosen, pass }) {
+  const { model, card } = chosen;
+  const { step, bound, least, longest } = factsOf(chosen, pass);
+  const values = { model: model.name, card: card.name, least, time: formatUnit(step.total, "s") };
+  return (
+    <>
+      {`${fillText(SAY.line, values)} `}
+      <b data-bound={bound}>{bound}</b>
+      {`: ${SAY.terms[longest]}`}
+    </>
+  );
+}

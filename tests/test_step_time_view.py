@@ -1,0 +1,78 @@
+"""StepTime, the Python face: picture, numbers and errors; tests/js and tests/browser hold the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from helpers.cost.models import MODELS, PublishedModel
+from helpers.stepper import StepTime
+from helpers.stepper.step_time import FILLS
+from tests.pictures import boxes, misplaced, words
+from tests.work_cases import CASES
+
+
+def test_the_numbers_of_an_example() -> None:
+    """By hand: 512 · 501 · 131,072 + 2 · 7,504,924,672 bytes at 3.35e12 a second; 14.5 ms with overlap."""
+    still = StepTime(users=512).still()
+    assert still.alt == (
+        "step: rows 10.0 ms, products 7.77 ms; bandwidth: rows 10.0 ms, weights 4.48 ms; "
+        "compute: attention 136 µs, products 7.77 ms; memory: weights 15.0 GiB, rows 31.3 GiB."
+    )
+    settings, answer, room, left = still.sentences
+    assert settings.startswith("model: Llama-3.1-8B; card: H100; tokens each: 500; users at once: 512;")
+    assert answer == (
+        "A step takes at least 17.8 ms: 56.2 tokens a second for each of 512 users, 28,758 for all. "
+        "It is memory-bound; the longest part is reading rows of K and V, 10.0 ms."
+    )
+    assert room.startswith(
+        "15.0 GiB of weights and 31.3 GiB of rows, of 80.0 GiB. 1,063 users with 501 tokens"
+    )
+    assert left.endswith("numbers of 16 bits.")
+    assert "takes at least 14.5 ms:" in StepTime(users=512, overlap=True).answer
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_picture_shows_the_bars_to_scale(case: dict[str, Any]) -> None:
+    view = StepTime(**case)
+    figure, bars = view.still().figure(), view.bars()
+    assert misplaced(figure) == []
+    drawn = words(figure)
+    assert all(piece.text in drawn for bar in bars for piece in bar.pieces)
+    assert [bar.name for bar in bars] == ["step", "bandwidth", "compute", "memory"]
+    for term, fill in FILLS.items():
+        pieces = [piece.length / bar.whole for bar in bars for piece in bar.pieces if piece.term == term]
+        wide = [box.get_width() for box in boxes(figure, fill) if box.get_height() > 12]
+        assert wide == pytest.approx([max(1, share * (424 - 100)) for share in pieces])
+    (left, right), total = bars[0].pieces[:2], view.step.total
+    assert (left.length + right.length + view.step.collectives) == pytest.approx(total)
+
+
+def test_a_model_of_ones_own_stands_among_the_others() -> None:
+    own = PublishedModel("mine", "", 2, 4, 2, 8, 32, 64, 100, 512, True, 12_345)
+    view = StepTime(own, tokens=10, users=2)
+    offered = json.loads(view.data)
+    assert [model["name"] for model in offered["models"][-2:]] == [[*MODELS][-1], "mine"]
+    assert offered["models"][-1]["kinds"] == [
+        {"layers": 2, "row": 32, "window": None, "state": False, "pair": 128}
+    ]
+    assert view.options["case"]["model"] == "mine"
+    assert repr(view) == "StepTime(mine on H100, 2 users of 10 tokens)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"model": "Llama-9"}, "got 'Llama-9', expected one of .'GPT-2 small'"),
+        ({"card": "abacus"}, "got 'abacus', expected one of .'RTX 4090'"),
+        ({"row_bits": 3}, "got row_bits=3, expected one of"),
+        ({"users": 0}, "users is 0"),
+        ({"new_tokens": 65}, "tokens a verification: got 65; expected a number from 1 to 64"),
+        ({"collective": 1}, "µs a collective: got 1000000.0; expected a number from 0 to 1,000"),
+    ],
+)
+def test_what_is_no_case_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StepTime(**wrong)
