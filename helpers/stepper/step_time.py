@@ -71,17 +71,20 @@ class StepTime(View):
             need(bits in SAY["formats"], f"got {name}={bits!r}, expected one of {SAY['formats']}")
         self.model = model if isinstance(model, PublishedModel) else MODELS[model]
         self.card = CARDS[card]
-        self.chosen = {"tokens": tokens, "users": users, "newTokens": new_tokens, "cards": cards}
+        self.chosen: dict[str, Any] = {
+            "tokens": tokens,
+            "users": users,
+            "newTokens": new_tokens,
+            "cards": cards,
+        }
         self.chosen |= {"weightBits": weight_bits, "rowBits": row_bits, "overlap": overlap}
         shares = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
         self.chosen |= {name: round(100 * share, 9) for name, share in shares.items()}
         self.chosen["collective"] = round(1e6 * collective, 9)
-        self.step = step_time(
-            *(self.model, self.card, tokens, users),
-            **{"new_tokens": new_tokens, "logits": None, "weight_bits": weight_bits, "row_bits": row_bits},
-            **{"overlap": overlap, "cards": cards, "collective": collective},
-            **{"bandwidth_reached": bandwidth_reached, "compute_reached": compute_reached},
-        )
+        more: dict[str, Any] = {"weight_bits": weight_bits, "row_bits": row_bits, "overlap": overlap}
+        more |= {"bandwidth_reached": bandwidth_reached, "compute_reached": compute_reached}
+        more |= {"new_tokens": new_tokens, "logits": None, "cards": cards, "collective": collective}
+        self.step = step_time(self.model, self.card, tokens, users, **more)
         for name, field in SAY["fields"].items():
             values = {
                 "name": field["name"],
