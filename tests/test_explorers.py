@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
 from functools import partial
 from html import unescape
 from typing import Any
@@ -19,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import explorers, toy
-from helpers.cost.models import CARDS, MODELS
-from helpers.explorers import reply, step, words
+from helpers.explorers import reply, words
 from helpers.explorers.explorer import FILLS
 from helpers.sampling import next_probabilities
 from tests.pictures import boxes, misplaced
@@ -31,8 +29,6 @@ EVIL = "<img src=x onerror=alert(1)>"
 MAKE = [
     partial(explorers.next_word, LOGITS),
     explorers.cost_of_reply,
-    explorers.users_on_cards,
-    explorers.step_on_card,
 ]
 
 
@@ -133,45 +129,12 @@ def test_cost_of_reply_shows_the_closed_forms() -> None:
     assert "the cache saves nothing yet; its price is 1 row, 48 bytes" in explorer.say(prompt=1, reply=1)
 
 
-def test_users_on_cards_shows_what_fits() -> None:
-    explorer = explorers.users_on_cards()
-    settings: dict[str, Any] = {"model": "Llama-3.1-8B", "tokens": 8192, "weight_bytes": 2, "row_bytes": 2}
-    assert (
-        explorer.say(users=65, **settings) == "Weights 15.0 GiB, rows 1.0 GiB a user: 80.0 GiB for 65 users."
-    )
-    html = plain(explorer.draw(users=65, **settings))
-    assert "RTX 4090, 24 GiB 9: too few A100, 80 GiB 65 H100" in html
-    assert "A100, 80 GiB 65: too few" in plain(explorer.draw(users=66, **settings))
-    assert "B200, 180 GiB 0: too few" in plain(explorer.draw(users=1, **settings | {"model": "gpt-oss-120b"}))
-    for name, longest in (("Llama-3.1-8B", "131,072"), ("DeepSeek-V3", "163,840")):
-        message = explorer.say(users=1, **settings | {"tokens": 2**20, "model": name})
-        assert f"(It reads {longest} tokens at most.)" in message
-
-
-def widths_of(explorer: Any, names: Iterable[str], *choices: Iterable[Any]) -> Iterator[list[float]]:
-    """The widths of the bars, in percent, at every combination of these choices."""
-    for setting in itertools.product(*choices):
-        settings = dict(zip(names, setting, strict=True))
-        html = explorer.draw(**settings) + explorer.say(**settings)
-        assert "nan" not in html
-        yield [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
-
-
-LARGEST = max(card.memory_nbytes for card in CARDS.values())
-
-
 def test_every_setting_can_be_drawn_within_its_frames() -> None:
-    names = "model", "tokens", "users", "weight_bytes", "row_bytes"
-    ends = MODELS, (256, 2**20), (1, 1024), (0.5, 4), (0.5, 4)
-    for widths in widths_of(explorers.users_on_cards(), names, *ends):
-        frames, weights, rows = widths[::3], widths[1::3], widths[2::3]
-        assert frames == [round(100 * card.memory_nbytes / LARGEST, 2) for card in CARDS.values()]
-        assert max(a + b for a, b in zip(weights, rows, strict=True)) <= 100.01
-    lengths = widths_of(explorers.cost_of_reply(), ("prompt", "reply"), reply.LENGTHS, reply.LENGTHS)
-    steps: Any = CARDS, step.DENSE, step.BITS.values(), (1, 128_000), (1, 1024)
-    names = "card", "model", "bits", "tokens", "users"
-    for widths in itertools.chain(lengths, widths_of(explorers.step_on_card(), names, *steps)):
-        assert max(widths) == 100
+    explorer = explorers.cost_of_reply()
+    for prompt, length in itertools.product(reply.LENGTHS, reply.LENGTHS):
+        html = explorer.draw(prompt=prompt, reply=length) + explorer.say(prompt=prompt, reply=length)
+        assert "nan" not in html
+        assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
 
 
 @pytest.mark.parametrize("make", MAKE)
@@ -221,8 +184,7 @@ def test_the_picture_shows_what_the_live_form_shows_first(make: Any) -> None:
             assert unescape(plain(text)).strip() in drawn
             assert unescape(plain(text)).strip() in shown
     wide = [box.get_width() for fill in FILLS.values() for box in boxes(figure, fill)]
-    lines = [(line.frame or 1, *bar) for line in grid.bars for bar in line.bars]
-    shares = [frame * share for frame, share, kind in lines if share and kind != "before"]
+    shares = [share for line in grid.bars for share, kind in line.bars if share and kind != "before"]
     kinds = [kind for line in grid.bars for share, kind in line.bars if share]
     assert [len(boxes(figure, fill)) for fill in FILLS.values()] == [kinds.count(kind) for kind in FILLS]
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
@@ -236,16 +198,3 @@ def test_counts_and_ratios_in_few_digits() -> None:
     assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
     message = [words.as_percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]
-
-
-def test_a_step_on_a_card() -> None:
-    explorer = explorers.step_on_card()
-    one: dict[str, Any] = {"card": "H100", "model": "Llama-3.1-8B", "bits": 2, "tokens": 100, "users": 1}
-    assert explorer.say(**one) == "At least 4.48 ms a step, 223 tokens a second; memory-bound."
-    many = one | {"users": 1024, "tokens": 1}
-    assert "tokens a second, " in explorer.say(**many)
-    assert explorer.say(**many).endswith(" of all users together; compute-bound.")
-    assert explorer.say(**(one | {"model": "Llama-3.1-70B"})).endswith("do not fit on one H100.")
-    shown = plain(explorer.draw(**one))
-    assert "to read the weights 4.48 ms" in shown
-    assert "to compute 0.0152 ms" in shown

@@ -22,7 +22,7 @@ def test_the_numbers_of_an_example() -> None:
         "compute: attention 136 µs, products 7.77 ms; memory: weights 15.0 GiB, rows 31.3 GiB."
     )
     settings, answer, room, left = still.sentences
-    assert settings.startswith("model: Llama-3.1-8B; card: H100; tokens each: 500; users at once: 512;")
+    assert settings == "model: Llama-3.1-8B; card: H100; tokens each: 500; users at once: 512."
     assert answer == (
         "A step takes at least 17.8 ms: 56.2 tokens a second for each of 512 users, 28,758 for all. "
         "It is memory-bound; the longest part is reading rows of K and V, 10.0 ms."
@@ -31,6 +31,12 @@ def test_the_numbers_of_an_example() -> None:
         "15.0 GiB of weights and 31.3 GiB of rows, of 80.0 GiB. 1,063 users with 501 tokens"
     )
     assert left.endswith("numbers of 16 bits.")
+    other = StepTime(users=512, overlap=True, cards=2, bandwidth_reached=0.8)
+    assert (
+        other.still()
+        .sentences[0]
+        .endswith("cards: 2; % of bandwidth reached: 80.0; rows are read while matrices multiply: yes.")
+    )
     assert "takes at least 14.5 ms:" in StepTime(users=512, overlap=True).answer
 
 

@@ -4,9 +4,7 @@ Each has a live form, made of ipywidgets, and a picture of its first settings, w
 """
 
 from helpers.explorers.reply import CostOfReply
-from helpers.explorers.step import StepOnCard
-from helpers.explorers.users import UsersOnCards
 from helpers.explorers.words import NextWord
 
 # As the notebooks call them: what they show is what counts there.
-cost_of_reply, next_word, step_on_card, users_on_cards = CostOfReply, NextWord, StepOnCard, UsersOnCards
+cost_of_reply, next_word = CostOfReply, NextWord

@@ -19,9 +19,7 @@ from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.palette import PALETTE
 
 _LIGHT, _DARK = (
-    "".join(
-        f"--wid-{name}: {PALETTE[name][theme]}; " for name in ("generated", "query", "key", "soft", "ring")
-    )
+    "".join(f"--wid-{name}: {PALETTE[name][theme]}; " for name in ("generated", "soft", "ring"))
     for theme in (0, 1)
 )
 STYLE = (
@@ -45,11 +43,6 @@ html[theme="dark"] .wid-explorer {{ {_DARK}}}
 .wid-explorer .before { border: 1px solid var(--wid-ring); box-sizing: border-box; }
 .wid-explorer .after { background: var(--wid-generated); margin-top: 1px; }
 .wid-explorer .work { background: var(--wid-ink); }
-.wid-explorer .weights { background: var(--wid-query); }
-.wid-explorer .rows { background: var(--wid-key); }
-.wid-explorer .card { display: flex; height: 13px; padding: 1px; }
-.wid-explorer .key { display: inline-block; width: 12px; }
-.wid-explorer .card .bar, .wid-explorer .key { margin: 0; }
 .wid-explorer .word { unicode-bidi: isolate; overflow-wrap: anywhere; max-width: 110px; }
 </style>"""
 )
@@ -168,10 +161,9 @@ def knob(kind: str, label: str, **settings: Any) -> Any:
     )
 
 
-def pick(label: str, options: Iterable[Any], value: Any, kind: str = "SelectionSlider") -> Any:
-    """A knob over a few choices; numbers are written with commas."""
-    written = [(x if isinstance(x, str) else f"{x:,}", x) for x in options]
-    return knob(kind, label, options=written, value=value)
+def pick(label: str, options: Iterable[int], value: int) -> Any:
+    """A knob over a few numbers, written with commas."""
+    return knob("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
 
 
 def _shown(knob: Any) -> str:
@@ -180,7 +172,7 @@ def _shown(knob: Any) -> str:
     return written[knob.value] if written else f"{knob.value:g}"
 
 
-FILLS = {"work": "ink", "after": "generated", "weights": "query", "rows": "key"}  # as in the style above
+FILLS = {"work": "ink", "after": "generated"}  # as in the style above
 
 
 @dataclass(frozen=True)
@@ -188,11 +180,9 @@ class Line:
     """A name, bars and a number; texts are HTML.
 
     Attributes:
-        bars: of each a share of the width and its kind: "work", "after", "weights", "rows", or "before" for
+        bars: one below the other; of each a share of the width and its kind: "work", "after", or "before" for
             a frame.
         kind: the class of its name.
-        frame: share of the width of a frame, in which the bars stand one behind the other; 0 for bars one
-            below the other.
         aside, note: what stands behind the number, and under the bars.
     """
 
@@ -200,7 +190,6 @@ class Line:
     bars: tuple[tuple[float, str], ...]
     number: str
     kind: str = "soft"
-    frame: float = 0.0
     aside: str = ""
     note: str = ""
 
@@ -208,9 +197,7 @@ class Line:
         bars = "".join(
             f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>' for share, kind in self.bars
         )
-        card = f'<div class="bar before card" style="width:{100 * self.frame:.2f}%">{bars}</div>'
-        picture = card if self.frame else bars
-        sentence = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{picture}</span>'
+        sentence = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{bars}</span>'
         sentence += f'<span class="number">{self.number}</span>'
         sentence += f'<span class="number soft">{self.aside}</span>' if self.aside else ""
         return sentence + (f'<span class="note soft">{self.note}</span>' if self.note else "")
@@ -221,17 +208,14 @@ class Line:
         sheet.text(left - 10, y + 9, name, at="right", size=SMALL, bold="<b>" in self.name)
         sheet.text(right + 12, y + 9, _plain(self.number), size=SMALL, bold="<b>" in self.number)
         sheet.note(sheet.width - 4, y + 9, self.aside, at="right")
-        bars, x, top = [(1.0, "before")] * bool(self.frame) + [*self.bars], left, y + 3
-        for share, kind in bars:
-            wide = ceil((right - left) * share * (self.frame or 1))
+        top = y + 3
+        for share, kind in self.bars:
+            wide = ceil((right - left) * share)
             if wide and kind == "before":
-                sheet.box(x, top, wide, 12, edge="soft", radius=1)
+                sheet.box(left, top, wide, 12, edge="soft", radius=1)
             elif wide:
-                sheet.box(x, top, wide, 12, fill=FILLS[kind], radius=1)
-            if self.frame:
-                x += wide if kind != "before" else 0
-            else:
-                top += 13
+                sheet.box(left, top, wide, 12, fill=FILLS[kind], radius=1)
+            top += 13
         sheet.note(left, top + 8, self.note)
         return max(y + 22, top + (20 if self.note else 6))
 

@@ -25,6 +25,11 @@ FILLS = {
     "collectives": "generated",
 }
 
+PLAIN = {  # of what a case has beside model, card, tokens and users
+    **{"newTokens": 1, "cards": 1, "collective": 0, "weightBits": 16, "rowBits": 16, "overlap": False},
+    **{"bandwidthReached": 100, "computeReached": 100},
+}
+
 
 class StepTime(View):
     """What a step takes on a card: by term, what bounds it, tokens a second, and how many users fit.
@@ -71,28 +76,21 @@ class StepTime(View):
             need(bits in SAY["formats"], f"got {name}={bits!r}, expected one of {SAY['formats']}")
         self.model = model if isinstance(model, PublishedModel) else MODELS[model]
         self.card = CARDS[card]
+        reached = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
         self.chosen: dict[str, Any] = {
-            "tokens": tokens,
-            "users": users,
-            "newTokens": new_tokens,
-            "cards": cards,
+            **{"tokens": tokens, "users": users, "newTokens": new_tokens, "cards": cards},
+            **{"weightBits": weight_bits, "rowBits": row_bits, "overlap": overlap},
+            **{name: round(100 * share, 9) for name, share in reached.items()},
+            "collective": round(1e6 * collective, 9),
         }
-        self.chosen |= {"weightBits": weight_bits, "rowBits": row_bits, "overlap": overlap}
-        shares = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
-        self.chosen |= {name: round(100 * share, 9) for name, share in shares.items()}
-        self.chosen["collective"] = round(1e6 * collective, 9)
         more: dict[str, Any] = {"weight_bits": weight_bits, "row_bits": row_bits, "overlap": overlap}
         more |= {"bandwidth_reached": bandwidth_reached, "compute_reached": compute_reached}
         more |= {"new_tokens": new_tokens, "logits": None, "cards": cards, "collective": collective}
         self.step = step_time(self.model, self.card, tokens, users, **more)
         for name, field in SAY["fields"].items():
-            values = {
-                "name": field["name"],
-                "got": self.chosen[name],
-                "least": field["least"],
-                "most": field["most"],
-            }
-            need(field["least"] <= self.chosen[name] <= field["most"], fill(SAY["range"], **values))
+            least, most = field["least"], field["most"]
+            values = {"name": field["name"], "got": self.chosen[name], "least": least, "most": most}
+            need(least <= self.chosen[name] <= most, fill(SAY["range"], **values))
 
     @property
     def data(self) -> str:
@@ -164,11 +162,12 @@ class StepTime(View):
 
     def still(self) -> Still:
         """Return the bars at the settings, and the sentences beside them."""
-        case = {"model": self.model.name, "card": self.card.name}
-        fields = {**SAY["fields"], **SAY["bits"]}
-        case |= {field["name"]: f"{self.chosen[name]:,g}" for name, field in fields.items()}
-        case[SAY["overlap"]["name"]] = SAY["overlap"]["choices"][self.chosen["overlap"]]
-        chosen = "; ".join(f"{name}: {value}" for name, value in case.items())
+        names = {name: field["name"] for name, field in (SAY["fields"] | SAY["bits"]).items()}
+        shown = {"model": self.model.name, "card": self.card.name}
+        more = {name: x for name, x in self.chosen.items() if x != PLAIN.get(name)}
+        shown |= {names[name]: f"{x:,}" for name, x in more.items() if name in names}
+        shown |= {SAY["overlap"]["name"]: SAY["overlap"]["choices"][1]} if "overlap" in more else {}
+        chosen = "; ".join(f"{name}: {value}" for name, value in shown.items())
         bars = self.bars()
         sentences = [f"{chosen}.", self.answer, "{}. {}".format(*self.room), self.left]
         return Still(

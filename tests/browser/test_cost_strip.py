@@ -63,7 +63,9 @@ def test_the_choices_move_the_bound_and_the_address_keeps_them(strip: Locator, p
     strip.get_by_role("textbox", name="tokens each").fill("10,000")
     strip.get_by_role("textbox", name="users").fill("64")
     says(strip, LLAMA, H100, 1, 10_000, users=64)
-    expect(strip).to_contain_text("64 users with 10,001 tokens each do not fit on H100: 53 do.")
+    expect(strip).to_contain_text(
+        "64 users with 10,001 tokens each, the newest included, do not fit on H100: 53 do."
+    )
     strip.get_by_role("combobox", name="card").select_option("A100")
     says(strip, LLAMA, CARDS["A100"], 1, 10_000, users=64)
     page.wait_for_url(re.compile("on=A100.*users=64|users=64.*on=A100"))
