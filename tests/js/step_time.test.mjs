@@ -62,7 +62,10 @@ test("the bars: what runs at the same time begins at the same place, and the lon
 
 test("what the memory holds, and what a model has of its own", () => {
   const fits = (wanted) => step.roomOf(facts(wanted)).fits;
-  assert.match(fits({ tokens: 8192, users: 65 }), /^65 users with 8,193 tokens each, the newest included, fit on H100/);
+  assert.match(
+    fits({ tokens: 8192, users: 65 }),
+    /^65 users with 8,193 tokens each, the newest included, fit on H100/,
+  );
   assert.match(fits({ tokens: 8192, users: 66 }), /^66 users .* do not fit on H100: 65 do/);
   assert.match(fits({ model: "gpt-oss-120b" }), /weights of gpt-oss-120b alone do not fit on H100/);
   assert.match(fits({ model: "gpt-oss-120b", cards: 4 }), /fit on 4 × H100 beside/);
