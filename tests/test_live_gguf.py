@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.tiny import tiny
 
 torch.set_num_threads(1)
 
-KINDS = "F32 F16 Q8_0 Q4_0 Q4_1 Q4_K Q6_K".split()
+KINDS = "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K".split()
 LIBRARY = byte_level()
 SIZES = TINY | {"vocab_size": LIBRARY.get_vocab_size()}
 WORDS = vocabulary(LIBRARY)
@@ -71,13 +72,14 @@ def test_each_kind_of_block_is_bit_by_bit_what_gguf_makes_of_it(tmp_path: Path, 
     number = GGMLQuantizationType[kind]
     raw = blocks(number, 96, 512, seed=KINDS.index(kind))
     # The product is asked of numbers like those of a model where gguf can write them: drawn ones reach 1e38.
-    usual = np.random.default_rng(1).standard_normal((5, 512)).astype(np.float32)
+    usual = np.random.default_rng(1).standard_normal((96, 512)).astype(np.float32)
     small = raw if kind.endswith("K") else gguf.quantize(usual, number)
-    tensors = {"blk.0.ffn_up.weight": (raw, number), "blk.0.ffn_down.weight": (small, number)}
-    path = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS, tensors=tensors)
+    tensors = {"blk.0.ffn_up.weight": (raw, number), "blk.0.ffn_gate.weight": (small, number)}
+    model = tiny(**SIZES | {"hidden_size": 512, "intermediate_size": 96})
+    path = write(tmp_path / "m.gguf", model, metadata=WORDS, tensors=tensors)
     x = np.random.default_rng(2).standard_normal((3, 512)).astype(np.float32)
-    up, down = (f"model.layers.0.mlp.{name}_proj.weight" for name in ("up", "down"))
-    (got,) = ask({"file": path, "tensors": [up], "times": {down: x.ravel().tolist()}})
+    up, gate = (f"model.layers.0.mlp.{name}_proj.weight" for name in ("up", "gate"))
+    (got,) = ask({"file": path, "tensors": [up], "times": {gate: x.ravel().tolist()}})
     wanted = gguf.dequantize(raw, number).astype(np.float32)
     assert got["tensors"][0]["shape"] == list(wanted.shape)
     assert np.array_equal(np.array(got["tensors"][0]["numbers"], np.float32), wanted.ravel())
@@ -116,6 +118,8 @@ def in_python(config: dict[str, Any]) -> dict[str, Any]:
 
     named = renamed(config)
     scaling = named["rope_scaling"] and Llama3Scaling(**renamed(named["rope_scaling"]))
+    assert not named.pop("qk_norm")
+    assert not named.pop("nope_layers")
     return named | {"eos_ids": tuple(named["eos_ids"]), "rope_scaling": scaling}
 
 
@@ -140,38 +144,90 @@ def written(folder: Path, number: int, changed: dict[str, Any]) -> Path:
     return write(folder / f"{number}.gguf", tiny(**SIZES), metadata=WORDS | keys, tensors=tensors)
 
 
-Q5_K = (blocks(GGMLQuantizationType.Q5_K, 96, 256, 0), GGMLQuantizationType.Q5_K)
+NAN, INFINITY = float("nan"), float("inf")
+Q2_K = (blocks(GGMLQuantizationType.Q2_K, 160, 256, 0), GGMLQuantizationType.Q2_K)
+BASE, EPS = "llama.rope.freq_base", "llama.attention.layer_norm_rms_epsilon"
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"general.architecture": "gemma3"}, "the architecture is gemma3; expected llama or qwen2"),
-    ({"llama.attention.layer_norm_rms_epsilon": ...}, "rms_norm_eps is undefined; expected a number over 0"),
-    ({"llama.rope.freq_base": ...}, "rope_theta is undefined; expected a number over 0"),
-    ({"llama.rope.freq_base": float("inf")}, "rope.freq_base is Infinity; expected 10 to"),
-    ({"llama.attention.layer_norm_rms_epsilon": 3.0}, "layer_norm_rms_epsilon is 3; expected 1e-12 to 0.01"),
-    ({"llama.embedding_length": ...}, "hidden_size is undefined; expected a whole number"),
-    ({"llama.attention.head_count_kv": [2, 2, 1]}, "num_key_value_heads is 2,2,1; expected a whole"),
+    (
+        {"general.architecture": "qwen3moe"},
+        "architecture is “qwen3moe”; expected one of llama, qwen2, qwen3, smollm3",
+    ),
+    ({EPS: ...}, f"{EPS} is missing; expected a number from 1e-12 to 0.01"),
+    ({EPS: 3.0}, f"{EPS} is 3; expected a number from 1e-12 to 0.01"),
+    ({BASE: ...}, f"{BASE} is missing; expected a number from 10 to 1,000,000,000,000"),
+    *(({BASE: x}, f"{BASE} is {text}; expected") for x, text in ((INFINITY, "Infinity"), (NAN, "NaN"))),
+    ({"llama.embedding_length": ...}, "llama.embedding_length is missing; expected a whole number over 0"),
+    ({"llama.attention.head_count_kv": [2, 2, 1]}, "attention.head_count_kv is [2, 2, 1]; expected a whole"),
     ({"llama.attention.head_count_kv": 3}, "4 heads of 24 numbers on 3 KV heads"),
-    ({"llama.rope.dimension_count": 8}, "rope.dimension_count is 8; expected 24"),
-    ({"llama.attention.value_length": 8}, "attention.value_length is 8; expected 24"),
-    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is yarn, which is not supported"),
-    ({"llama.expert_count": 8}, "llama.expert_count is 8, which is not supported"),
-    ({"llama.attention.causal": False}, "llama.attention.causal is false, which is not supported"),
-    ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5, which is not supported"),
-    ({"eos_token_id": 330}, "token 330 is to end a text; expected 0 to 329"),
+    ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count is 8; expected 24"),
+    ({"llama.attention.value_length": 8}, "llama.attention.value_length is 8; expected 24"),
+    (
+        {"llama.rope.scaling.type": "yarn"},
+        "llama.rope.scaling.type is “yarn”, which is not supported; expected none",
+    ),
+    ({"llama.expert_count": 8}, "llama.expert_count is 8, which is not supported; expected 0"),
+    (
+        {"llama.attention.causal": False},
+        "llama.attention.causal is false, which is not supported; expected true",
+    ),
+    ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5, which is not supported; expected no such key"),
+    (
+        {"llama.rope.dimension_sections": [8] * 9},
+        "sections is [8, 8, 8, 8, …], which is not supported; expected no such",
+    ),
+    ({"eos_token_id": 330}, "tokenizer.ggml.eos_token_id is 330; expected a token's id, 0 to 329"),
     ({"split.count": 2}, "it is one of 2 parts; expected a model in one file"),
-    ({"blk.0.ffn_up.weight": Q5_K}, "ffn_up.weight is of kind Q5_K, which is not supported; expected one"),
+    (
+        {"blk.0.ffn_up.weight": Q2_K},
+        "ffn_up.weight is of kind Q2_K, which is not supported; expected one of F32",
+    ),
     ({"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight is of kind 26, which is not"),
-    ({"layers.0.q_proj.weight": ONES}, "layers.0.q_proj.weight is unknown; expected names such as blk."),
-    ({"blk.0.ffn_up.weight": np.ones((2, 3, 4), np.float32)}, "ffn_up.weight is of shape (2,3,4); expected"),
-    ({"blk.0.ffn_up.weight": ONES * np.nan}, "ffn_up.weight holds NaN or infinity"),
+    (
+        {"layers.0.q_proj.weight": ONES},
+        "the tensor layers.0.q_proj.weight; expected only those of a llama of 3 layers",
+    ),
+    (
+        {"blk.0.attn_q.bias": ONES[:, 0]},
+        "it holds the tensor blk.0.attn_q.bias; expected only those of a llama of",
+    ),
+    (
+        {"blk.0.attn_q.weight": None},
+        "the tensor blk.0.attn_q.weight is missing; expected one of shape (96, 64)",
+    ),
+    ({"blk.1.ffn_norm.weight": ONES[0, :32]}, "blk.1.ffn_norm.weight is of shape (32); expected (64)"),
+    ({"blk.0.ffn_up.weight": np.ones((2, 3, 4), np.float32)}, "shape (2, 3, 4); expected one axis or two"),
+    ({"blk.0.ffn_up.weight": np.full((160, 64), NAN, np.float32)}, "blk.0.ffn_up.weight holds NaN or inf"),
     ({"output_norm.weight": np.full(64, np.inf, np.float32)}, "output_norm.weight holds NaN or infinity"),
-    ({"model": "llama"}, "the tokenizer is llama; expected gpt2: byte-level BPE"),
-    ({"pre": "tekken"}, "a text is to be cut as in tekken; expected gpt-2, smollm"),
-    ({"pre": "constructor"}, "a text is to be cut as in constructor; expected"),
-    ({"merges": ["x y"]}, "x y make no token of the vocabulary"),
-    ({"merges": ...}, "tokenizer.ggml.merges is undefined; expected a list of texts"),
-    ({"add_bos_token": "false"}, 'add_bos_token is "false"; expected true or false'),
-    ({"add_bos_token": True, "bos_token_id": 330}, "token 330 is to stand around a text; expected 0 to 329"),
+    ({"model": "llama"}, "tokenizer.ggml.model is “llama”; expected gpt2, a tokenizer of byte-level BPE"),
+    ({"pre": "tekken"}, "how a text is cut into words, is “tekken”; expected gpt-2, smollm"),
+    ({"pre": "constructor"}, "how a text is cut into words, is “constructor”; expected"),
+    ({"merges": ["x y"]}, "tokenizer.ggml.merges joins “x y”; expected a token of"),
+    ({"merges": ...}, "tokenizer.ggml.merges is missing; expected a list of texts"),
+    (
+        {"add_bos_token": True, "bos_token_id": 330},
+        "tokenizer.ggml.bos_token_id is 330; expected a token's id",
+    ),
 ]
+VALUES = ["x", 7, 0.5, True, ["x"], [7]]
+TYPES: list[tuple[list[Any], str]] = [  # what a key may be, and keys of that kind
+    (["x"], "general.name general.architecture tokenizer.chat_template tokenizer.ggml.model"),
+    (["x"], "tokenizer.ggml.pre"),
+    ([7], "llama.block_count llama.attention.head_count llama.attention.head_count_kv llama.vocab_size"),
+    ([7], "llama.attention.key_length llama.embedding_length llama.feed_forward_length split.count"),
+    ([7], "llama.context_length llama.attention.sliding_window llama.rope.dimension_count"),
+    ([7], "tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id tokenizer.ggml.eot_token_id"),
+    ([7, 0.5], f"{BASE} {EPS}"),
+    ([True], "tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token"),
+    ([["x"]], "tokenizer.ggml.tokens tokenizer.ggml.merges"),
+    ([[7]], "tokenizer.ggml.token_type"),
+]
+
+
+def test_a_value_of_another_kind_goes_no_further(tmp_path: Path, ask: Ask) -> None:
+    wrong = [(key, x) for right, keys in TYPES for key in keys.split() for x in VALUES if x not in right]
+    files = [written(tmp_path, number, {key: x}) for number, (key, x) in enumerate(wrong)]
+    for got, (key, x) in zip(ask(*({"file": file} for file in files)), wrong, strict=True):
+        assert re.search(rf"read: {key} is .*; expected ", got.get("failed", "")), (key, x, got)
 
 
 def test_refused_by_name(tmp_path: Path, ask: Ask) -> None:
@@ -195,16 +251,24 @@ def test_cut_off_damaged_another_file_or_too_large(tmp_path: Path, ask: Ask) -> 
     """Each tensor begins where the one before it ends; no list is longer than the file, nor tried to be."""
     lists = {"a.list": [1, 2, 3], "a.texts": ["x", "yz"]}
     whole = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS | lists).read_bytes()
-    cases = [
-        (whole[:n], "bytes of metadata are said to follow; expected at most") for n in (0, 3, 6, 23, 2000)
-    ]
+    cases = [(whole[:n], f"it has {n} bytes; expected at least 24, the beginning") for n in (0, 3, 23)]
+    cases.append((whole[:2000], "or further; expected at most byte 2,000, where the file ends"))
+    long = whole.replace(b"a.list", b"a.text").replace(
+        struct.pack("<IIQ", 9, 5, 3), struct.pack("<IQ", 8, 1 << 24)
+    )
+    cases.append(
+        (long + bytes(1 << 24), "or further; expected at most byte 16,777,216, as far as this page reads")
+    )
     twice = whole.replace(b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight")
-    cases.append((twice, "the key blk.0.ffn_up.weight stands twice"))
+    cases.append((twice, "the key “blk.0.ffn_up.weight” stands twice"))
     cases += [
         (whole[:-40], f"bytes; expected {len(whole):,}, where its"),
         (whole + bytes(32), ", where its last tensor ends"),
     ]
-    cases += [(start + bytes(60), "expected GGUF, version 2 or 3") for start in (b"GGUF\1", b"GGML\3", b"PK")]
+    cases += [
+        (start + bytes(60), 'expected "GGUF": it is a file of another kind') for start in (b"GGML", b"PK")
+    ]
+    cases.append((b"GGUF\1" + bytes(60), "its GGUF is of version 1; expected 2 or 3"))
     after = {name: whole.rindex(name.encode()) + len(name) for name in (*lists, *ONE_BY_ONE)}
     places = [(after[name] + 8, 8) for name in lists]  # behind two kinds: how long the list is
     places += [(after[name] + 4 + 8 * n, 12) for name, n in ONE_BY_ONE.items()]  # behind the shape
@@ -253,14 +317,21 @@ def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
         [*message["token_type"], 1, 4, 4, 1],
         [*message["merges"], "¿ d"],
     )
-    more = {"pre": pre, "add_eos_token": pre == "qwen2", "llama.vocab_size": ...}
+    more = {"pre": pre, "add_eos_token": pre == "qwen2"}
     path = written(tmp_path, 0, more | message)
     cut = [*TEXTS, *texts(1000), "", "zqzq<mine>zqzq", "nice'\u017fd"]
     tokenizer = load_tokenizer(path)
-    (got,) = ask({"file": path, "texts": cut, "ids": list(range(tokenizer.vocab_size))})
+    every = list(range(tokenizer.vocab_size))
+    mixed = [random.Random(n).choices(every, k=n) for n in range(40)]
+    (got,) = ask({"file": path, "texts": cut, "ids": every, "streams": mixed})
     for text, ids in zip(cut, got["texts"], strict=True):
         assert ids == tokenizer.encode(text), ascii(text)
-    assert got["ids"] == tokenizer.words(range(tokenizer.vocab_size))
+    parts = [shown != word for shown, word in zip(got["ids"], tokenizer.words(every), strict=True)]
+    assert parts == ["\ufffd" in word for word in tokenizer.words(every)], "what is a part of a letter"
+    assert got["ids"][tokenizer.vocabulary["æ"]] == "<0xE6>"
+    for tokens, pieces in zip(mixed, got["streams"], strict=True):
+        assert len(pieces) == len(tokens)
+        assert "".join(pieces) == tokenizer.decode(tokens)
 
 
 def test_a_letter_that_no_piece_has(tmp_path: Path, ask: Ask) -> None:
@@ -272,6 +343,7 @@ def test_a_letter_that_no_piece_has(tmp_path: Path, ask: Ask) -> None:
 
 QUESTION = "What is 3 + 4 in Ελλάδα?"
 CHATS = {
+    "<|im_start|>system\n" * 14_000 + "'": None,  # 270 kB, in which none of them ends
     "{{ '<|im_start|>system\n' + system }}{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}": "Be brief.",
     "{{ '<|im_start|>system\\nSay “yes”.<|im_end|>\\n' }}": "Say “yes”.",
     "{{ '<|im_start|>' + message.role }}": None,
@@ -279,15 +351,18 @@ CHATS = {
 
 
 def test_a_chat(tmp_path: Path, node: str) -> None:
-    templates = [*CHATS, "[INST] {{ message }} [/INST]"]
+    wordy = f"'<|im_start|>system\n{'x' * 4001}<|im_end|>'"
+    templates = [*CHATS, wordy, "[INST] {{ message }} [/INST]"]
     files = [written(tmp_path, n, {"tokenizer.chat_template": x}) for n, x in enumerate(templates)]
     chat = {"do": "tokenize", "text": QUESTION, "chat": True}
     message = [answers(node, file, [chat])[-1] for file in files]
-    for got, file, system in zip(message, files, CHATS.values(), strict=False):
+    *good, long, other = message
+    for got, file, system in zip(good, files, CHATS.values(), strict=False):
         before = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
         prompt = f"{before}<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
         assert got["tokens"] == load_tokenizer(file).encode(prompt)
-    assert "no chat template, or one of another kind; expected ChatML" in message[-1]["say"]
+    assert "puts 4,001 characters before each question; expected at most 4,000" in long["say"]
+    assert "no chat template, or one of another kind; expected ChatML" in other["say"]
 
 
 # The published model.

@@ -18,7 +18,7 @@ function product(matrix, x) {
   return [...out];
 }
 
-async function answer({ file, tensors = [], times = {}, texts = [], ids = [], memory }) {
+async function answer({ file, tensors = [], times = {}, texts = [], ids = [], streams = [], memory }) {
   Object.defineProperty(globalThis, "navigator", { value: { deviceMemory: memory }, configurable: true });
   try {
     const { weights, tokenizer, ...told } = await openGguf(new Blob([readFileSync(file)]));
@@ -28,6 +28,10 @@ async function answer({ file, tensors = [], times = {}, texts = [], ids = [], me
       times: Object.entries(times).map(([name, x]) => product(weights(name), x)),
       texts: texts.map((text) => tokenizer.encode(text)),
       ids: ids.map((id) => tokenizer.text(id)),
+      streams: streams.map((ids) => {
+        const adds = tokenizer.decodeStream();
+        return ids.map((id, i) => adds(id, i === ids.length - 1));
+      }),
     };
   } catch (error) {
     return { failed: error.message };

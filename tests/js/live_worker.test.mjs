@@ -6,6 +6,7 @@ import { conversation } from "../../helpers/stepper/js/live/answer.js";
 import { KVCache } from "../../helpers/stepper/js/live/cache.js";
 import { half } from "../../helpers/stepper/js/live/matrix.js";
 import { likeliest, mulberry32, ranked } from "../../helpers/stepper/js/live/sample.js";
+import { chatPrompt } from "../../helpers/stepper/js/live/tokens.js";
 
 const FILE = readFileSync(new URL("../../helpers/weights/model.f16.safetensors", import.meta.url));
 const START = 8 + Number(FILE.readBigUInt64LE());
@@ -169,6 +170,12 @@ test("a change that is stopped says so", async () => {
     ({ op }, ask) => op === "loaded" && ask({ do: "stop" }),
   );
   assert.match(answer.say, /^stopped, as asked/);
+});
+
+test("a chat template is read in a time that grows as it does", () => {
+  const began = performance.now();
+  chatPrompt("<|im_start|>system\n".repeat(60_000), "so?"); // 1.1 MB; each beginning by itself would take minutes
+  assert.ok(performance.now() - began < 1000);
 });
 
 test("the cache goes back to no length that it does not hold", () => {

@@ -12,10 +12,12 @@ import { chatPrompt } from "./tokens.js";
 /** @typedef {import("./protocol.js").Answer} Answer */
 /** @typedef {import("./protocol.js").Said} Said */
 /** @typedef {import("./stop.js").Job} Job */
-/** A model's file, opened: what a kind of file has to give.
+/** What a token adds to the text before it; after the last one nothing is waited for.
+ * @typedef {(id: number, isLast?: boolean) => string} Adds */
+/** A model's file, opened: what a kind of file has to give. Of tokens one text by itself, or what follows on another.
  * @typedef {{ name: string, config: import("./protocol.js").Config, weights: import("./decoder.js").Weights,
- *   tokenizer: { encode: (text: string) => number[], text: (id: number) => string, vocabulary: string[] | null },
- *   chatTemplate: string | null, bytes: number }} Opened */
+ *   tokenizer: { encode: (text: string) => number[], text: (id: number) => string, decodeStream: () => Adds,
+ *     vocabulary: string[] | null }, chatTemplate: string | null, bytes: number }} Opened */
 
 /** After each part of a file, how many of its bytes are read. @typedef {(done: number) => Promise<void>} Tell */
 
@@ -161,6 +163,8 @@ class Session {
     if (!(Number.isInteger(steps) && steps > 0))
       throw new RangeError(`${steps} tokens were asked for; expected a whole number over 0`);
     const text = [...prompt];
+    const adds = this.model().opened.tokenizer.decodeStream();
+    for (const token of prompt) adds(token);
     for (let left = steps; left--;) {
       const begun = performance.now();
       /** @type {"prefill" | "decode"} */
@@ -171,12 +175,12 @@ class Session {
       if (noEos) for (const eos of eosIds) logits[eos] = -Infinity;
       const token = choose(logits);
       const ms = performance.now() - begun;
-      const said = this.said(logits, token);
-      recorder?.closePass(said.top, token, settingsInWords(settings));
       text.push(token);
       const isEos = eosIds.includes(token);
       /** @type {"eos" | "full" | "steps" | null} */
       const end = isEos ? "eos" : text.length > maxSeqLen ? "full" : left ? null : "steps";
+      const said = this.said(logits, token, adds(token, end !== null));
+      recorder?.closePass(said.top, token, settingsInWords(settings));
       yield { phase, tokensRun: tokens.length, rows: cache?.length ?? 0, ms, said, end };
       if (end) return;
     }
@@ -201,24 +205,21 @@ class Session {
     }
   }
 
-  /** A token with the likeliest ones beside it. @param {Float32Array} logits @param {number} token @returns {Said} */
-  said(logits, token) {
+  /** A token with the likeliest ones beside it. @param {Float32Array} logits @param {number} token
+   * @param {string} text what it adds to the text @returns {Said} */
+  said(logits, token, text) {
     const best = likeliest(logits, N_TOP);
     if (!best.includes(token)) best[best.length - 1] = token;
     const p = softmax(logits);
     /** @type {Said["top"]} */
-    const top = best.map((i) => [this.text(i), logits[i], p[i]]);
-    return { token, text: this.text(token), probability: p[token], top };
+    const top = best.map((i) => [this.model().opened.tokenizer.text(i), logits[i], p[i]]);
+    return { token, text, probability: p[token], top };
   }
 
-  /** @param {number} token */
-  text(token) {
-    return this.model().opened.tokenizer.text(token);
-  }
-
-  /** @param {number[]} tokens */
+  /** What each token adds to those before it. @param {number[]} tokens */
   texts(tokens) {
-    return tokens.map((token) => this.text(token));
+    const adds = this.model().opened.tokenizer.decodeStream();
+    return tokens.map((token, i) => adds(token, i === tokens.length - 1));
   }
 
   model() {

@@ -8,6 +8,8 @@ import { half } from "./matrix.js";
 /** How many numbers a block holds, in how many bytes. @typedef {{ name: string, numbers: number, nbytes: number, dot: Dot }} Kind */
 
 const HALVES = Float32Array.from({ length: 2 ** 16 }, (_, bits) => half(bits));
+/** The high half of a number of 32 bits. */
+const BFLOATS = new Float32Array(Uint32Array.from({ length: 2 ** 16 }, (_, bits) => bits << 16).buffer);
 
 /** The number of 16 bits at a place, lowest byte first. @param {DataView} bytes @param {number} at */
 const halfAt = (bytes, at) => HALVES[bytes.getUint16(at, true)];
@@ -19,12 +21,12 @@ function dotF32(bytes, at, n, x, j) {
   return sum;
 }
 
-/** @type {Dot} */
-function dotF16(bytes, at, n, x, j) {
+/** @param {Float32Array} numbers by their 16 bits @returns {Dot} */
+const dot16 = (numbers) => (bytes, at, n, x, j) => {
   let sum = 0;
-  for (let i = 0; i < n; i++) sum += halfAt(bytes, at + 2 * i) * x[j + i];
+  for (let i = 0; i < n; i++) sum += numbers[bytes.getUint16(at + 2 * i, true)] * x[j + i];
   return sum;
-}
+};
 
 /** A scale, then 16 bytes: their low four bits are the first 16 numbers, the high ones the next, from -8 on.
  * @type {Dot} */
@@ -58,6 +60,26 @@ function dotQ4_1(bytes, at, n, x, j) {
   return sum;
 }
 
+/** A scale, in Q5_1 what 0 stands for, 32 fifth bits, then 16 bytes as in Q4_0; in Q5_0 numbers are from -16 on.
+ * @param {boolean} hasLeast @returns {Dot} */
+const dotQ5 = (hasLeast) => (bytes, at, n, x, j) => {
+  const head = hasLeast ? 4 : 2;
+  let sum = 0;
+  for (const end = j + n; j < end; j += 32, at += head + 20) {
+    const fifth = bytes.getUint32(at + head, true);
+    let [part, ones] = [0, 0];
+    for (let i = 0; i < 16; i++) {
+      const byte = bytes.getUint8(at + head + 4 + i);
+      part += ((byte & 15) | (((fifth >> i) & 1) << 4)) * x[j + i];
+      part += ((byte >> 4) | (((fifth >> (i + 16)) & 1) << 4)) * x[j + i + 16];
+      ones += x[j + i] + x[j + i + 16];
+    }
+    const scale = halfAt(bytes, at);
+    sum += scale * part + (hasLeast ? halfAt(bytes, at + 2) : -16 * scale) * ones;
+  }
+  return sum;
+};
+
 /** A scale, then 32 signed bytes. @type {Dot} */
 function dotQ8_0(bytes, at, n, x, j) {
   let sum = 0;
@@ -72,24 +94,27 @@ function dotQ8_0(bytes, at, n, x, j) {
   return sum;
 }
 
-/** Two scales, of scales and of what is taken away; 8 of both, in 12 bytes; 4 times 32 bytes, of which the low four
- * bits are 32 numbers and the high ones the next 32. @type {Dot} */
-function dotQ4_K(bytes, at, n, x, j) {
+/** Two scales, of scales and of what is taken away; 8 of both, in 12 bytes; in Q5_K 32 bytes with a fifth bit of each
+ * group; 4 times 32 bytes, of which the low four bits are a group of 32 numbers and the high ones the next.
+ * @param {boolean} hasFifth @returns {Dot} */
+const dotK = (hasFifth) => (bytes, at, n, x, j) => {
+  const [head, nbytes] = hasFifth ? [48, 176] : [16, 144];
   let sum = 0;
-  for (const end = j + n; j < end; at += 144)
+  for (const end = j + n; j < end; at += nbytes)
     for (let group = 0; group < 8; group++, j += 32) {
-      const from = at + 16 + 32 * (group >> 1);
+      const from = at + head + 32 * (group >> 1);
       const shift = 4 * (group & 1);
       let [part, ones] = [0, 0];
       for (let i = 0; i < 32; i++) {
-        part += ((bytes.getUint8(from + i) >> shift) & 15) * x[j + i];
+        const fifth = hasFifth ? ((bytes.getUint8(at + 16 + i) >> group) & 1) << 4 : 0;
+        part += (((bytes.getUint8(from + i) >> shift) & 15) | fifth) * x[j + i];
         ones += x[j + i];
       }
       sum += halfAt(bytes, at) * sixBits(bytes, at + 4, group, 0) * part;
       sum -= halfAt(bytes, at + 2) * sixBits(bytes, at + 4, group, 1) * ones;
     }
   return sum;
-}
+};
 
 /** One of 8 scales (0), or of 8 for what is taken away (1), of six bits. The first four of both lie in bytes 0 to 7; of
  * the others the low four bits in bytes 8 to 11, scales in the low half, and the high two above the first four.
@@ -124,15 +149,19 @@ function dotQ6_K(bytes, at, n, x, j) {
 /** By the number that GGUF files have for them. @type {Record<number, Kind>} */
 export const KINDS = {
   0: { name: "F32", numbers: 1, nbytes: 4, dot: dotF32 },
-  1: { name: "F16", numbers: 1, nbytes: 2, dot: dotF16 },
+  1: { name: "F16", numbers: 1, nbytes: 2, dot: dot16(HALVES) },
   2: { name: "Q4_0", numbers: 32, nbytes: 18, dot: dotQ4_0 },
   3: { name: "Q4_1", numbers: 32, nbytes: 20, dot: dotQ4_1 },
+  6: { name: "Q5_0", numbers: 32, nbytes: 22, dot: dotQ5(false) },
+  7: { name: "Q5_1", numbers: 32, nbytes: 24, dot: dotQ5(true) },
   8: { name: "Q8_0", numbers: 32, nbytes: 34, dot: dotQ8_0 },
-  12: { name: "Q4_K", numbers: 256, nbytes: 144, dot: dotQ4_K },
+  12: { name: "Q4_K", numbers: 256, nbytes: 144, dot: dotK(false) },
+  13: { name: "Q5_K", numbers: 256, nbytes: 176, dot: dotK(true) },
   14: { name: "Q6_K", numbers: 256, nbytes: 210, dot: dotQ6_K },
+  30: { name: "BF16", numbers: 1, nbytes: 2, dot: dot16(BFLOATS) },
 };
 /** Names of those that are not read. @type {Record<number, string>} */
-export const OTHERS = { 6: "Q5_0", 7: "Q5_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 30: "BF16" };
+export const OTHERS = { 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 20: "IQ4_NL", 23: "IQ4_XS", 39: "MXFP4" };
 
 /** A matrix of rows of blocks. @implements {Matrix} */
 export class BlockMatrix {

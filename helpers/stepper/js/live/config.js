@@ -35,6 +35,8 @@ export function configFromJson(told) {
     normEps: told.rms_norm_eps,
     tied: told.tie_word_embeddings,
     qkvBias: told.model_type === "qwen2",
+    qkNorm: false,
+    nopeLayers: [],
     eosIds: [told.eos_token_id ?? []].flat(),
   };
   checkSizes(config);
@@ -42,15 +44,20 @@ export function configFromJson(told) {
 }
 
 /** @param {import("./protocol.js").Config} config */
-export function checkSizes(config) {
+function checkSizes(config) {
   for (const name of /** @type {(keyof typeof SIZES)[]} */ (Object.keys(SIZES)))
     if (!(Number.isInteger(config[name]) && config[name] > 0))
       throw new RangeError(
         `${SIZES[name]} is ${config[name]}; expected a whole number over 0: take another file`,
       );
   for (const [name, value] of Object.entries({ rope_theta: config.ropeTheta, rms_norm_eps: config.normEps }))
-    if (!(value > 0))
+    if (!(value > 0 && value < Infinity))
       throw new RangeError(`${name} is ${value}; expected a number over 0: take another file`);
+  checkHeads(config);
+}
+
+/** @param {import("./protocol.js").Config} config */
+export function checkHeads(config) {
   if (config.nHeads % config.nKvHeads || config.headDim % 2)
     throw new RangeError(
       `the model has ${config.nHeads} heads of ${config.headDim} numbers on ${config.nKvHeads} KV heads; expected a ` +

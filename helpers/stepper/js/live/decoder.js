@@ -73,7 +73,9 @@ class Linear {
   }
 }
 
-/** Project to Q, K and V, rotate, append to the cache, attend, project back. */
+/** Project to Q, K and V, norm, rotate, append to the cache, attend, project back. Of some models each head's query and
+ * key are normed, and some layers of others do not rotate.
+ * Source: QK norm, Dehghani et al. 2023, arXiv:2302.05442; RoPE beside NoPE, Yang et al. 2025, arXiv:2501.18795. */
 class Attention {
   /** @param {Config} config @param {Reader} read @param {number} layer */
   constructor(config, read, layer) {
@@ -86,15 +88,22 @@ class Attention {
     this.kProj = read.linear(`${name}.k_proj`, Hkv * D, C, bias);
     this.vProj = read.linear(`${name}.v_proj`, Hkv * D, C, bias);
     this.oProj = read.linear(`${name}.o_proj`, C, H * D);
+    this.qNorm = config.qkNorm ? read.norm(`${name}.q_norm`, D) : null;
+    this.kNorm = config.qkNorm ? read.norm(`${name}.k_norm`, D) : null;
+    this.rotates = !config.nopeLayers.includes(layer);
   }
 
   /** Mix positions: (T, C) → (T, C). @param {Float32Array} x @param {number} T @param {Rotation} cosSin
    * @param {KVCache} cache @param {Watch} [watch] */
   forward(x, T, cosSin, cache, watch) {
     const { nHeads, nKvHeads, headDim } = this.config;
-    const [q, k, v] = [this.qProj, this.kProj, this.vProj].map((project) => project.forward(x, T));
-    rotate(q, cosSin, nHeads, headDim);
-    rotate(k, cosSin, nKvHeads, headDim);
+    let [q, k, v] = [this.qProj, this.kProj, this.vProj].map((project) => project.forward(x, T));
+    q = this.qNorm?.forward(q) ?? q;
+    k = this.kNorm?.forward(k) ?? k;
+    if (this.rotates) {
+      rotate(q, cosSin, nHeads, headDim);
+      rotate(k, cosSin, nKvHeads, headDim);
+    }
     const rows = cache.append(this.layer, k, v); // (S, Hkv, D)
     const contexts = new Float32Array(q.length); // (T, H, D)
     for (let query = 0; query < T; query++)
@@ -133,7 +142,7 @@ class RMSNorm {
     this.eps = eps;
   }
 
-  /** (T, C) → (T, C), each token by itself. @param {Float32Array} x */
+  /** (T, C) → (T, C), each token by itself; or (T, H, D) → (T, H, D), each head. @param {Float32Array} x */
   forward(x) {
     const C = this.weight.length;
     const out = new Float32Array(x.length);
@@ -168,9 +177,9 @@ class Block {
   /** @param {Config} config @param {Reader} read @param {number} layer */
   constructor(config, read, layer) {
     const name = `model.layers.${layer}`;
-    this.inputLayernorm = read.norm(`${name}.input_layernorm`);
+    this.inputLayernorm = read.norm(`${name}.input_layernorm`, config.hiddenSize);
     this.selfAttn = new Attention(config, read, layer);
-    this.postAttentionLayernorm = read.norm(`${name}.post_attention_layernorm`);
+    this.postAttentionLayernorm = read.norm(`${name}.post_attention_layernorm`, config.hiddenSize);
     this.mlp = new SwiGLU(config, read, `${name}.mlp`);
   }
 
@@ -186,15 +195,15 @@ class Block {
 const add = (a, b) => a.map((x, i) => x + b[i]);
 
 export class Decoder {
-  /** Weights that are missing or of another shape raise an error that names them.
-   * @param {Config} config @param {Weights} weights */
-  constructor(config, weights) {
-    const read = new Reader(config, weights);
+  /** Weights that are missing or of another shape raise an error that names them, as `inFile` has it.
+   * @param {Config} config @param {Weights} weights @param {(name: string) => string} inFile */
+  constructor(config, weights, inFile = (name) => name) {
+    const read = new Reader(config, weights, inFile);
     this.config = config;
     /** @type {Matrix} */
     this.embedTokens = read.named("model.embed_tokens.weight", config.vocabSize, config.hiddenSize);
     this.layers = Array.from({ length: config.nLayers }, (_, layer) => new Block(config, read, layer));
-    this.norm = read.norm("model.norm");
+    this.norm = read.norm("model.norm", config.hiddenSize);
     this.lmHead = config.tied
       ? new Linear(this.embedTokens, null)
       : read.linear("lm_head", config.vocabSize, config.hiddenSize);
@@ -245,10 +254,11 @@ function checkTokens(tokens, vocabSize) {
 
 /** Weights, held to the shapes that the config asks for. */
 class Reader {
-  /** @param {Config} config @param {Weights} weights */
-  constructor(config, weights) {
+  /** @param {Config} config @param {Weights} weights @param {(name: string) => string} inFile */
+  constructor(config, weights, inFile) {
     this.config = config;
     this.weights = weights;
+    this.inFile = inFile;
   }
 
   /** @param {string} name @param {number[]} shape @returns {any} */
@@ -257,8 +267,8 @@ class Reader {
     const got = found instanceof Float32Array ? [found.length] : found?.shape;
     if (String(got) !== String(shape))
       throw new RangeError(
-        `the tensor ${name} ${got ? `is of shape (${got.join(", ")})` : "is missing"}; expected ` +
-          `(${shape.join(", ")}): the weights do not fit the model's sizes, take another file`,
+        `the tensor ${this.inFile(name)} ${got ? `is of shape (${got.join(", ")}); expected` : "is missing; expected one of shape"} ` +
+          `(${shape.join(", ")}): the file does not fit its own sizes`,
       );
     return found;
   }
@@ -268,8 +278,8 @@ class Reader {
     return new Linear(this.named(`${name}.weight`, F, C), bias ? this.named(`${name}.bias`, F) : null);
   }
 
-  /** @param {string} name */
-  norm(name) {
-    return new RMSNorm(this.named(`${name}.weight`, this.config.hiddenSize), this.config.normEps);
+  /** @param {string} name @param {number} n */
+  norm(name, n) {
+    return new RMSNorm(this.named(`${name}.weight`, n), this.config.normEps);
   }
 }

@@ -1,36 +1,44 @@
-// GGUF files, as llama.cpp, Ollama and LM Studio have them, read as helpers/model/load/gguf.py does it. Weights stay in
-// the file's blocks. What this decoder cannot do right is refused by name.
+// GGUF files, as llama.cpp, Ollama and LM Studio have them, opened as helpers/model/load/gguf.py does it. Weights stay in
+// the file's blocks. What this decoder cannot do right is refused by name, before any weight is read.
 import { BlockMatrix, KINDS, OTHERS } from "./blocks.js";
-import { checkSizes } from "./config.js";
-import { ropeFrequencies } from "./decoder.js";
+import { checkHeads } from "./config.js";
+import { Decoder, ropeFrequencies } from "./decoder.js";
+import { between, count, COUNT, idOf, LONGEST, readHeader, shown, TEXT, TEXTS } from "./metadata.js";
 import { Stopped } from "./stop.js";
 import { Tokenizer } from "./tokens.js";
 
 /** @typedef {import("./protocol.js").Config} Config */
 /** @typedef {import("./answer.js").Opened} Opened */
-/** A number or a text of the metadata, or a list of them. @typedef {any} Value */
-/** @typedef {{ shape: number[], number: number, begins: number }} Told */
+/** @typedef {import("./metadata.js").Metadata} Metadata */
 /** @typedef {{ shape: number[], kind: import("./blocks.js").Kind, begins: number, nbytes: number }} Placed */
 
-// Each part of a tensor's name, and that of Hugging Face checkpoints: blk.0.attn_q is model.layers.0.self_attn.q_proj.
-/** @type {Record<string, any>} */
+// By its name, how a model differs from a Llama. `paired`: rows of q and k lie in pairs, as llama.cpp's rotation wants
+// them. `nope`: of so many layers the last does not rotate; no key says so, llama.cpp takes it for granted.
+/** @type {Record<string, { paired?: boolean, qkvBias?: boolean, qkNorm?: boolean, nope?: number }>} */
+const ARCHITECTURES = {
+  llama: { paired: true },
+  qwen2: { qkvBias: true },
+  qwen3: { qkNorm: true },
+  smollm3: { paired: true, nope: 4 },
+};
+// Parts of a tensor's name in Hugging Face checkpoints, and here: model.layers.0.self_attn.q_proj is blk.0.attn_q.
+/** @type {Record<string, string>} */
 const PARTS = {
-  __proto__: null,
-  token_embd: "model.embed_tokens",
-  output_norm: "model.norm",
-  output: "lm_head",
-  blk: "model.layers",
-  attn_norm: "input_layernorm",
-  attn_q: "self_attn.q_proj",
-  attn_k: "self_attn.k_proj",
-  attn_v: "self_attn.v_proj",
-  attn_output: "self_attn.o_proj",
-  ffn_norm: "post_attention_layernorm",
-  ffn_gate: "mlp.gate_proj",
-  ffn_up: "mlp.up_proj",
-  ffn_down: "mlp.down_proj",
-  weight: "weight",
-  bias: "bias",
+  "model.embed_tokens": "token_embd",
+  "model.norm": "output_norm",
+  lm_head: "output",
+  "model.layers": "blk",
+  input_layernorm: "attn_norm",
+  "self_attn.q_proj": "attn_q",
+  "self_attn.k_proj": "attn_k",
+  "self_attn.v_proj": "attn_v",
+  "self_attn.o_proj": "attn_output",
+  "self_attn.q_norm": "attn_q_norm",
+  "self_attn.k_norm": "attn_k_norm",
+  post_attention_layernorm: "ffn_norm",
+  "mlp.gate_proj": "ffn_gate",
+  "mlp.up_proj": "ffn_up",
+  "mlp.down_proj": "ffn_down",
 };
 // Keys that make another function of the model, and the value with which they do not.
 /** @type {Record<string, unknown>} */
@@ -49,115 +57,14 @@ const READ =
   "context_length rope.dimension_count rope.freq_base vocab_size tensor_data_layout";
 const ENDS = ["eos", "eot", "eom"]; // any of them ends a reply
 const ROPE_FACTORS = "rope_freqs.weight";
-// How DataView reads each kind of number, and how many bytes that takes.
-/** @type {Record<number, [string, number]>} */
-const NUMBERS = {
-  0: ["Uint8", 1],
-  1: ["Int8", 1],
-  2: ["Uint16", 2],
-  3: ["Int16", 2],
-  4: ["Uint32", 4],
-  5: ["Int32", 4],
-  6: ["Float32", 4],
-  7: ["Uint8", 1],
-  10: ["BigUint64", 8],
-  11: ["BigInt64", 8],
-  12: ["Float64", 8],
-};
-const [COUNT, YES_OR_NO, TEXT, LIST, LONG_COUNT] = [4, 7, 8, 9, 10];
-const [MAGIC, VERSIONS] = ["GGUF", [2, 3]];
-const LONGEST = 2 ** 24; // bytes before the weights: half of that are a vocabulary of 128,000 and its merges
 
-/** What stands before the weights, read from front to back. A length in it is believed only as far as the bytes go. */
-class Header {
-  /** @param {DataView} bytes */
-  constructor(bytes) {
-    this.bytes = bytes;
-    this.at = 0;
-  }
-
-  /** Refuse what goes further than the bytes. @param {number} nbytes */
-  checkLeft(nbytes) {
-    const left = this.bytes.byteLength - this.at;
-    if (nbytes > left)
-      throw new Error(
-        `${count(nbytes)} bytes of metadata are said to follow; expected at most ${count(left)}`,
-      );
-  }
-
-  /** @param {number} kind @returns {number | boolean} */
-  number(kind) {
-    if (!(kind in NUMBERS)) throw new Error(`a value is of kind ${kind}; expected one from 0 to 12`);
-    const [name, nbytes] = NUMBERS[kind];
-    this.checkLeft(nbytes);
-    const value = Number(/** @type {any} */ (this.bytes)[`get${name}`](this.at, true));
-    this.at += nbytes;
-    return kind === YES_OR_NO ? value !== 0 : value;
-  }
-
-  /** How many things stand next, each of at least so many bytes. @param {number} nbytes */
-  count(nbytes, kind = LONG_COUNT) {
-    const n = Number(this.number(kind));
-    this.checkLeft(n * nbytes);
-    return n;
-  }
-
-  text() {
-    const n = this.count(1);
-    this.at += n;
-    return new TextDecoder("utf-8", { fatal: true }).decode(new DataView(this.bytes.buffer, this.at - n, n));
-  }
-
-  /** The next value, which stands behind its kind: a number, a text or a list. @returns {Value} */
-  value() {
-    const kind = this.number(COUNT);
-    if (kind !== LIST) return kind === TEXT ? this.text() : this.number(Number(kind));
-    const of = Number(this.number(COUNT));
-    const n = this.count(of === TEXT ? 8 : 1);
-    return Array.from({ length: n }, () => (of === TEXT ? this.text() : this.number(of)));
-  }
-
-  /** The next tensor's name, and what is said of it: its axes, the last one first, its kind, where it begins.
-   * @returns {[string, Told]} */
-  tensor() {
-    const name = this.text();
-    const shape = Array.from({ length: this.count(8, COUNT) }, () =>
-      Number(this.number(LONG_COUNT)),
-    ).reverse();
-    return [name, { shape, number: Number(this.number(COUNT)), begins: Number(this.number(LONG_COUNT)) }];
-  }
-}
-
-/** @param {number} n */
-const count = (n) => n.toLocaleString("en");
-
-/** By key; a key that stands twice is refused. @param {number} n @param {() => [string, any]} next */
-function byKey(n, next) {
-  const all = new Map();
-  for (let i = 0; i < n; i++) {
-    const [key, value] = next();
-    if (all.has(key)) throw new Error(`the key ${key} stands twice`);
-    all.set(key, value);
-  }
-  return all;
-}
-
-/** @param {Header} header @param {number} size bytes of the file */
-function readHeader(header, size) {
-  const begins = String.fromCharCode(...[0, 1, 2, 3].map(() => Number(header.number(0))));
-  const version = Number(header.number(COUNT));
-  if (begins !== MAGIC || !VERSIONS.includes(version))
-    throw new Error(`it begins with ${JSON.stringify(begins)} ${version}; expected ${MAGIC}, version 2 or 3`);
-  const nTensors = header.count(24);
-  const nKeys = header.count(12);
-  const metadata = byKey(nKeys, () => [header.text(), header.value()]);
-  const told = byKey(nTensors, () => header.tensor());
-  return { metadata, tensors: placed(told, header.at, metadata.get("general.alignment") ?? 32, size) };
-}
+/** A tensor's name in the file. @param {string} name that in Hugging Face checkpoints */
+const inFile = (name) =>
+  Object.entries(PARTS).reduce((text, [theirs, here]) => text.replace(theirs, here), name);
 
 /**
  * Where each tensor lies. They fill the file, one after another, so a damaged shape, kind or beginning shows.
- * @param {Map<string, Told>} told @param {number} at end of the header
+ * @param {Map<string, import("./metadata.js").Told>} told @param {number} at end of the header
  * @param {number} alignment @param {number} size @returns {Map<string, Placed>}
  */
 function placed(told, at, alignment, size) {
@@ -169,7 +76,8 @@ function placed(told, at, alignment, size) {
   for (const [name, { shape, number, begins }] of told) {
     if (begins !== aligned(end) - start)
       throw new Error(
-        `the tensor ${name} begins at ${count(begins)}; expected ${count(aligned(end) - start)}`,
+        `the tensor ${name} begins at byte ${count(begins)} of the weights; expected ` +
+          `${count(aligned(end) - start)}, where the one before it ends`,
       );
     const kind = KINDS[number];
     if (!kind)
@@ -182,7 +90,8 @@ function placed(told, at, alignment, size) {
     const numbers = shape.reduce((product, n) => product * n, 1);
     if (shape.length > 2 || !numbers || !shape.length || shape[shape.length - 1] % kind.numbers)
       throw new Error(
-        `the tensor ${name} is of shape (${shape}); expected rows of ${kind.numbers}s of numbers`,
+        `the tensor ${name} is of shape (${shape.join(", ")}); expected one axis or two, with rows of ` +
+          (kind.numbers > 1 ? `a multiple of ${kind.numbers} numbers` : "one number at least"),
       );
     const nbytes = (numbers / kind.numbers) * kind.nbytes;
     tensors.set(name, { shape, kind, begins: start + begins, nbytes });
@@ -193,60 +102,85 @@ function placed(told, at, alignment, size) {
   return tensors;
 }
 
-/** Translate the metadata; refuse what makes another function of the model. @param {Map<string, Value>} metadata
- * @param {boolean} tied @returns {Config} */
-function configOf(metadata, tied) {
-  const kind = metadata.get("general.architecture");
-  if (kind !== "llama" && kind !== "qwen2")
-    throw new Error(`the architecture is ${kind}; expected llama or qwen2`);
+/** Translate the metadata; refuse what makes another function of the model. @param {Metadata} metadata
+ * @param {Map<string, Placed>} tensors @returns {Config} */
+function configOf(metadata, tensors) {
+  const kind = metadata.get("general.architecture", TEXT);
+  if (!Object.hasOwn(ARCHITECTURES, kind))
+    throw new Error(
+      `the model's architecture is ${shown(kind)}; expected one of ${Object.keys(ARCHITECTURES).join(", ")}`,
+    );
   refuseUnsupported(metadata, kind);
   /** @param {string} key @param {number} [missing] */
-  const get = (key, missing) => metadata.get(`${kind}.${key}`) ?? missing;
-  const ends = ENDS.map((end) => metadata.get(`tokenizer.ggml.${end}_token_id`));
-  const [nHeads, hiddenSize, length] = ["attention.head_count", "embedding_length", "context_length"].map(
-    (key) => get(key),
-  );
+  const size = (key, missing) => metadata.get(`${kind}.${key}`, COUNT, missing);
+  const [nLayers, nHeads, hiddenSize, length] = [
+    "block_count",
+    "attention.head_count",
+    "embedding_length",
+    "context_length",
+  ].map((key) => size(key));
+  const vocabSize = size("vocab_size", metadata.get("tokenizer.ggml.tokens", TEXTS).length);
+  const { qkvBias = false, qkNorm = false, nope = Infinity } = ARCHITECTURES[kind];
+  const ends = ENDS.map((end) => metadata.get(`tokenizer.ggml.${end}_token_id`, idOf(vocabSize), null));
   const config = {
-    nLayers: get("block_count"),
+    nLayers,
     nHeads,
-    nKvHeads: get("attention.head_count_kv", nHeads),
-    headDim: get("attention.key_length", hiddenSize / nHeads),
+    nKvHeads: size("attention.head_count_kv", nHeads),
+    headDim: size("attention.key_length", hiddenSize / nHeads),
     hiddenSize,
-    intermediateSize: get("feed_forward_length"),
-    vocabSize: get("vocab_size", metadata.get("tokenizer.ggml.tokens")?.length),
-    maxSeqLen: Math.min(length, get("attention.sliding_window", length)), // within a window it is the same function
-    ropeTheta: get("rope.freq_base"),
+    intermediateSize: size("feed_forward_length"),
+    vocabSize,
+    maxSeqLen: Math.min(length, size("attention.sliding_window", length)), // within a window it is the same function
+    ropeTheta: metadata.get(`${kind}.rope.freq_base`, between(10, 1e12)),
     ropeScaling: null,
-    normEps: get("attention.layer_norm_rms_epsilon"),
-    tied,
-    qkvBias: kind === "qwen2",
-    eosIds: [...new Set(ends.filter((id) => id !== undefined))],
+    normEps: metadata.get(`${kind}.attention.layer_norm_rms_epsilon`, between(1e-12, 0.01)),
+    tied: !tensors.has("output.weight"),
+    qkvBias,
+    qkNorm,
+    nopeLayers: Array.from({ length: Math.min(nLayers, tensors.size) / nope }, (_, i) => (i + 1) * nope - 1),
+    eosIds: [...new Set(ends.filter((id) => id !== null))],
   };
-  checkSizes(config);
-  for (const [key, value, low, high] of [
-    ["rope.freq_base", config.ropeTheta, 10, 1e12],
-    ["attention.layer_norm_rms_epsilon", config.normEps, 1e-12, 0.01],
-  ])
-    if (value < low || value > high) throw new Error(`${key} is ${value}; expected ${low} to ${high}`);
-  for (const key of ["attention.value_length", "rope.dimension_count"])
-    if (get(key, config.headDim) !== config.headDim)
-      throw new Error(`${key} is ${get(key)}; expected ${config.headDim}, as long as a key`);
-  const wrong = config.eosIds.find((id) => !(Number.isInteger(id) && id >= 0 && id < config.vocabSize));
-  if (wrong !== undefined)
-    throw new Error(`token ${wrong} is to end a text; expected 0 to ${config.vocabSize - 1}`);
+  checkHeads(config);
+  for (const key of ["attention.value_length", "rope.dimension_count"]) {
+    const got = size(key, config.headDim);
+    if (got !== config.headDim)
+      throw new Error(`${kind}.${key} is ${got}; expected ${config.headDim}, the length of a key`);
+  }
   return config;
 }
 
 /** Refuse metadata of the model that are not known here, or make another function of it.
- * @param {Map<string, Value>} metadata @param {string} kind */
+ * @param {Metadata} metadata @param {string} kind */
 function refuseUnsupported(metadata, kind) {
-  for (const [key, value] of metadata) {
+  for (const [key, value] of metadata.values) {
     const name = key.startsWith(`${kind}.`) ? key.slice(kind.length + 1) : null;
     if (name !== null && !READ.split(" ").includes(name) && HARMLESS[name] !== value)
-      throw new Error(`${key} is ${value}, which is not supported`);
+      throw new Error(
+        `${key} is ${shown(value)}, which is not supported; expected ${HARMLESS[name] ?? "no such key"}`,
+      );
   }
-  const parts = metadata.get("split.count") ?? 1;
+  const parts = metadata.get("split.count", COUNT, 1);
   if (parts !== 1) throw new Error(`it is one of ${parts} parts; expected a model in one file`);
+}
+
+/**
+ * Refuse tensors that are missing, of another shape, or not used: a model that was made of the others would be
+ * another function. @param {string} kind @param {Config} config @param {Map<string, Placed>} tensors
+ */
+function checkTensors(kind, config, tensors) {
+  const used = new Set([ROPE_FACTORS]);
+  /** @param {string} name */
+  const find = (name) => {
+    used.add(inFile(name));
+    return tensors.get(inFile(name));
+  };
+  new Decoder(config, /** @type {any} */ (find), inFile); // asks for what it needs, by name and shape
+  const unused = [...tensors.keys()].find((name) => !used.has(name));
+  if (unused)
+    throw new Error(
+      `it holds the tensor ${unused}; expected only those of a ${kind} of ${config.nLayers} layers: without it the ` +
+        "model would be another",
+    );
 }
 
 /** Llama 3.1's scaling, of which a file holds what it makes of each pair: a factor. All models of Llama 3.1 to 3.3
@@ -259,14 +193,6 @@ function scalingOf(factors, config) {
   if (factors.length !== expected.length || expected.some((x, i) => !(Math.abs(x - factors[i]) <= 1e-4 * x)))
     throw new Error(`${ROPE_FACTORS} is not that of Llama 3.1: this kind of rotation is not supported`);
   return ropeScaling;
-}
-
-/** A tensor's name in Hugging Face checkpoints. @param {string} name */
-function renamed(name) {
-  const parts = name.split(".").map((part) => (/^\d+$/.test(part) ? part : PARTS[part]));
-  if (name !== ROPE_FACTORS && parts.includes(undefined))
-    throw new Error(`the tensor ${name} is unknown; expected names such as blk.0.attn_q.weight`);
-  return name === ROPE_FACTORS ? name : parts.join(".");
 }
 
 /**
@@ -312,7 +238,7 @@ export async function openGguf(file, tell = async () => {}) {
     const told = error instanceof Error ? error.message : error;
     throw new Error(
       `The GGUF file cannot be read: ${told}. Fetch it again if it may be damaged or cut off, or take another: a ` +
-        "Llama or a Qwen2, such as SmolLM2-135M-Instruct.",
+        "Llama, Qwen2, Qwen3 or SmolLM3, such as SmolLM2-135M-Instruct.",
       { cause: error },
     );
   }
@@ -321,28 +247,30 @@ export async function openGguf(file, tell = async () => {}) {
 /** @param {Blob} blob @param {import("./answer.js").Tell} tell @returns {Promise<Opened>} */
 async function opened(blob, tell) {
   const bytes = new DataView(await blob.slice(0, LONGEST).arrayBuffer());
-  const { metadata, tensors } = readHeader(new Header(bytes), blob.size);
-  const config = configOf(metadata, !tensors.has("output.weight"));
+  const { metadata, told, end } = readHeader(bytes, blob.size);
+  const tensors = placed(told, end, metadata.get("general.alignment", COUNT, 32), blob.size);
+  const config = configOf(metadata, tensors);
+  const name = metadata.get("general.name", TEXT, "without a name");
+  const chatTemplate = metadata.get("tokenizer.chat_template", TEXT, null);
   const tokenizer = new Tokenizer(metadata);
+  const kind = metadata.get("general.architecture", TEXT);
+  checkTensors(kind, config, tensors);
   checkMemory(blob.size);
-  const llama = metadata.get("general.architecture") === "llama";
+  const { paired } = ARCHITECTURES[kind];
   const weights = new Map();
   for (const [name, placed] of tensors) {
     const { begins, nbytes, shape } = placed;
     const stored = new Uint8Array(await blob.slice(begins, begins + nbytes).arrayBuffer());
-    const paired = llama && /attn_[qk]\.weight$/.test(name) && shape[0] % config.headDim === 0;
-    const rows = paired ? inHalves(stored, shape[0], config.headDim) : stored;
-    weights.set(renamed(name), tensorOf(name, placed, rows));
+    const rows =
+      paired && /attn_[qk]\.weight$/.test(name) ? inHalves(stored, shape[0], config.headDim) : stored;
+    weights.set(name, tensorOf(name, placed, rows));
     await tell(begins + nbytes);
   }
   const factors = weights.get(ROPE_FACTORS);
   if (factors) config.ropeScaling = scalingOf(factors, config);
   return {
-    name: metadata.get("general.name") ?? "a model without a name",
-    config,
-    weights: (name) => weights.get(name),
-    tokenizer,
-    chatTemplate: metadata.get("tokenizer.chat_template") ?? null,
+    ...{ name, config, tokenizer, chatTemplate },
+    weights: (name) => weights.get(inFile(name)),
     bytes: blob.size,
   };
 }

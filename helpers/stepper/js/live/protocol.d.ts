@@ -23,6 +23,10 @@ export interface Config {
   normEps: number;
   tied: boolean;
   qkvBias: boolean;
+  /** Each head's query and key are normed before they rotate, as in Qwen3. */
+  qkNorm: boolean;
+  /** Layers that do not rotate, as in SmolLM3. */
+  nopeLayers: number[];
   eosIds: number[];
 }
 
@@ -62,6 +66,7 @@ export type Ask =
 
 export interface Said {
   token: number;
+  /** What it adds to the text: nothing yet where it is a part of a letter. */
   text: string;
   probability: number;
   /** The likeliest: text, logit, probability at temperature 1. */
@@ -79,6 +84,7 @@ export type Answer =
       bytes: number;
       chatTemplate: string | null;
     }
+  /** Of each token what it adds to the text. */
   | { id: number; op: "tokens"; tokens: number[]; texts: string[] }
   /** While a file is opened: how many of its bytes are read. */
   | { id: number; op: "progress"; done: number }

@@ -1,9 +1,11 @@
 // Byte-level BPE by the metadata of a GGUF file, as helpers/model/load/tokenizer.py has it from a library. The one for
 // JavaScript is of 36 kB and wants a tokenizer.json first, which to make of these metadata takes as many lines.
+import { FLAG, idOf, NUMBERS, shown, TEXT, TEXTS } from "./metadata.js";
 
-/** @typedef {Map<string, any>} Metadata */
+/** @typedef {import("./metadata.js").Metadata} Metadata */
 
 const LLAMA3 = ["llama-bpe", "llama3", "llama-v3"];
+const LIKE_LLAMA3 = [...LLAMA3, "smaug-bpe"]; // and SmolLM3's, which puts nothing before a text
 const SPACES = String.raw`\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+`; // \s is another set
 const GPT2 = String.raw`'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|${SPACES}`;
 /** How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together. @param {string} digits */
@@ -15,7 +17,7 @@ const CUTS = {
   "gpt-2": [GPT2],
   smollm: [String.raw`\p{N}|\P{N}+`, GPT2],
   qwen2: [wordsOf(String.raw`\p{N}`)],
-  ...Object.fromEntries(LLAMA3.map((name) => [name, [wordsOf(String.raw`\p{N}{1,3}`)]])),
+  ...Object.fromEntries(LIKE_LLAMA3.map((name) => [name, [wordsOf(String.raw`\p{N}{1,3}`)]])),
 };
 const WHOLE = [3, 4]; // kinds of token that are never cut: control tokens, and a user's
 
@@ -28,39 +30,36 @@ const LETTERS = (() => {
 })();
 const BYTES = new Map(LETTERS.map((letter, byte) => [letter, byte]));
 
-/** The text of a piece of a word; where it is none, its own. @param {string} piece */
-function readable(piece) {
-  const bytes = Array.from(piece, (letter) => BYTES.get(letter) ?? NaN);
-  return bytes.includes(NaN) ? piece : new TextDecoder().decode(Uint8Array.from(bytes));
-}
-
 export class Tokenizer {
   /** @param {Metadata} metadata an error says what is missing in them, wrong or not supported */
   constructor(metadata) {
-    /** @param {string} key */
-    const get = (key) => metadata.get(`tokenizer.ggml.${key}`);
-    const cut = get("pre") ?? "default";
-    if (get("model") !== "gpt2")
-      throw new Error(`the tokenizer is ${get("model")}; expected gpt2: byte-level BPE`);
+    /** @type {Metadata["get"]} */
+    const get = (key, kind, missing) => metadata.get(`tokenizer.ggml.${key}`, kind, missing);
+    const [model, cut] = [get("model", TEXT), get("pre", TEXT, "default")];
+    if (model !== "gpt2")
+      throw new Error(
+        `tokenizer.ggml.model is ${shown(model)}; expected gpt2, a tokenizer of byte-level BPE`,
+      );
     if (!Object.hasOwn(CUTS, cut))
-      throw new Error(`a text is to be cut as in ${cut}; expected ${Object.keys(CUTS).join(", ")}`);
+      throw new Error(
+        `tokenizer.ggml.pre, how a text is cut into words, is ${shown(cut)}; expected ${Object.keys(CUTS).join(", ")}`,
+      );
     this.cuts = CUTS[cut].map((pattern) => new RegExp(pattern, "gu"));
     this.composed = cut === "qwen2";
-    this.wordsFirst = LLAMA3.includes(cut);
-    this.tokens = texts(get("tokens"), "tokens");
+    this.wordsFirst = LIKE_LLAMA3.includes(cut);
+    this.tokens = get("tokens", TEXTS);
     this.ids = new Map(this.tokens.map((token, id) => [token, id]));
-    this.ranks = new Map(texts(get("merges"), "merges").map((pair, rank) => [pair, rank]));
+    this.ranks = new Map(get("merges", TEXTS).map((pair, rank) => [pair, rank]));
     for (const pair of this.ranks.keys())
-      if (!this.ids.has(pair.replace(" ", ""))) throw new Error(`${pair} make no token of the vocabulary`);
-    this.whole = anyOf(this.tokens.filter((_, id) => WHOLE.includes(get("token_type")?.[id])));
-    const begins = flag(get("add_bos_token") ?? this.wordsFirst, "add_bos_token");
-    const ends = flag(get("add_eos_token") ?? false, "add_eos_token");
-    const [bos, eos] = ["bos", "eos"].map((end) => [get(`${end}_token_id`)].filter((id) => id !== undefined));
-    this.before = begins ? bos : [];
-    this.after = ends ? eos : [];
-    const wrong = [...this.before, ...this.after].find((id) => !(id in this.tokens));
-    if (wrong !== undefined)
-      throw new Error(`token ${wrong} is to stand around a text; expected 0 to ${this.tokens.length - 1}`);
+      if (!this.ids.has(pair.replace(" ", "")))
+        throw new Error(
+          `tokenizer.ggml.merges joins ${shown(pair)}; expected a token of tokenizer.ggml.tokens`,
+        );
+    const kinds = get("token_type", NUMBERS, []);
+    this.whole = anyOf(this.tokens.filter((_, id) => WHOLE.includes(kinds[id])));
+    const [bos, eos] = ["bos", "eos"].map((end) => get(`${end}_token_id`, idOf(this.tokens.length), null));
+    this.before = get("add_bos_token", FLAG, LLAMA3.includes(cut)) && bos !== null ? [bos] : [];
+    this.after = get("add_eos_token", FLAG, false) && eos !== null ? [eos] : [];
     this.vocabulary = null; // too long to be told
   }
 
@@ -110,22 +109,33 @@ export class Tokenizer {
     return joined;
   }
 
-  /** A token's own text; none where the model has more tokens than the vocabulary. @param {number} id */
-  text(id) {
-    return readable(this.tokens[id] ?? "");
+  /** A token's own bytes: of text, of a part of a letter. None where the model has more tokens than the vocabulary.
+   * @param {number} id */
+  bytes(id) {
+    const piece = this.tokens[id] ?? "";
+    const bytes = Array.from(piece, (letter) => BYTES.get(letter) ?? NaN);
+    return bytes.includes(NaN) ? new TextEncoder().encode(piece) : Uint8Array.from(bytes);
   }
-}
 
-/** @param {unknown} value @param {string} name @returns {string[]} */
-function texts(value, name) {
-  if (Array.isArray(value) && typeof value[0] === "string") return value;
-  throw new Error(`tokenizer.ggml.${name} is ${typeof value}; expected a list of texts`);
-}
+  /** A token's own text; the parts of a letter by their bytes: <0xE6>. @param {number} id */
+  text(id) {
+    const bytes = this.bytes(id);
+    try {
+      return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    } catch {
+      const hex = (/** @type {number} */ byte) => byte.toString(16).toUpperCase();
+      return Array.from(bytes, (byte) => (byte < 128 ? String.fromCharCode(byte) : `<0x${hex(byte)}>`)).join(
+        "",
+      );
+    }
+  }
 
-/** @param {unknown} value @param {string} name */
-function flag(value, name) {
-  if (typeof value === "boolean") return value;
-  throw new Error(`${name} is ${JSON.stringify(value)}; expected true or false`);
+  /** What each token adds to a text, one after the other: a letter that several share comes with its last part.
+   * @returns {import("./answer.js").Adds} */
+  decodeStream() {
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+    return (id, isLast) => decoder.decode(this.bytes(id), { stream: !isLast });
+  }
 }
 
 /** What finds any of these texts, the longest first, and keeps it where it splits. @param {string[]} texts */
@@ -137,6 +147,8 @@ function anyOf(texts) {
   );
 }
 
+const SYSTEM = 4000; // characters of what the system says, at most: as many as a reader may write
+
 /**
  * The text to tokenize for a question, up to where the reply begins: ChatML, as SmolLM2 and Qwen2 have it, with what
  * the template has the system say. A template is a program, by whoever made the file: it is read, not run.
@@ -147,7 +159,13 @@ export function chatPrompt(template, question) {
     throw new Error(
       "the model has no chat template, or one of another kind; expected ChatML: write a text to go on from",
     );
-  const said = /<\|im_start\|>system(?:\n|\\n)([^'{}]*)<\|im_end\|>/.exec(template);
-  const system = said ? `<|im_start|>system\n${said[1]}<|im_end|>\n` : "";
+  const begun = template.matchAll(/<\|im_start\|>system(?:\n|\\n)([^'{}]*?)(<\|im_end\|>|['{}]|$)/g);
+  const said = [...begun].find(([, , end]) => end === "<|im_end|>")?.[1];
+  if (said && said.length > SYSTEM)
+    throw new Error(
+      `the model's chat template puts ${said.length.toLocaleString("en")} characters before each question; expected at ` +
+        `most ${SYSTEM.toLocaleString("en")}: write a text to go on from`,
+    );
+  const system = said === undefined ? "" : `<|im_start|>system\n${said}<|im_end|>\n`;
   return `${system}<|im_start|>user\n${question}<|im_end|>\n<|im_start|>assistant\n`;
 }

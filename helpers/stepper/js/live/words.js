@@ -26,6 +26,11 @@ export class Words {
     return this.vocabulary[id];
   }
 
+  /** What each token adds to a text. @returns {import("./answer.js").Adds} */
+  decodeStream() {
+    return (id) => this.text(id);
+  }
+
   /** The words that take the fewest changes of a letter, whatever their capitals. @param {string} word */
   nearest(word, n = 3) {
     const changes = this.vocabulary.map((known) => changesBetween(word, known));

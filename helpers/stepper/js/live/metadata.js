@@ -1,0 +1,182 @@
+// What stands before the weights of a GGUF file, read from front to back: what the file says of its model, and where its
+// tensors lie. Each value is held to its kind where it is asked for, so that none of another kind goes further.
+
+/** What a value has to be: in words, and whether it is. @template T
+ * @typedef {{ expected: string, fits: (value: any) => value is T }} Kind */
+/** A tensor's axes, the last one first, the number of its kind, and where it begins.
+ * @typedef {{ shape: number[], number: number, begins: number }} Told */
+
+/** @param {number} n */
+export const count = (n) => n.toLocaleString("en");
+
+/** @template T @param {string} expected @param {(value: any) => boolean} fits @returns {Kind<T>} */
+const kind = (expected, fits) => ({
+  expected,
+  fits: /** @type {(value: any) => value is T} */ (fits),
+});
+/** @type {Kind<string>} */
+export const TEXT = kind("a text", (value) => typeof value === "string");
+/** @type {Kind<boolean>} */
+export const FLAG = kind("true or false", (value) => typeof value === "boolean");
+/** @type {Kind<number>} */
+export const COUNT = kind("a whole number over 0", (value) => Number.isSafeInteger(value) && value > 0);
+/** All of a list are of one kind. @type {Kind<string[]>} */
+export const TEXTS = kind("a list of texts", (value) => Array.isArray(value) && TEXT.fits(value[0]));
+/** @type {Kind<number[]>} */
+export const NUMBERS = kind(
+  "a list of numbers",
+  (value) => Array.isArray(value) && Number.isFinite(value[0]),
+);
+/** @param {number} low @param {number} high @returns {Kind<number>} */
+export const between = (low, high) =>
+  kind(
+    `a number from ${low} to ${high < 1 ? high : count(high)}`,
+    (value) => Number.isFinite(value) && value >= low && value <= high,
+  );
+/** One of so many tokens. @param {number} n @returns {Kind<number>} */
+export const idOf = (n) =>
+  kind(`a token's id, 0 to ${n - 1}`, (value) => Number.isInteger(value) && value >= 0 && value < n);
+
+const SHOWN = 60; // characters of a value in a message
+
+/** A value as it is told of in a message. @param {any} value */
+export function shown(value) {
+  const list = Array.isArray(value) && `[${value.slice(0, 4).join(", ")}${value.length > 4 ? ", …" : ""}]`;
+  const text = list || (typeof value === "string" ? `“${value}”` : String(value));
+  return text.length > SHOWN ? `${text.slice(0, SHOWN - 1)}…` : text;
+}
+
+export class Metadata {
+  /** @param {Map<string, any>} values by key */
+  constructor(values) {
+    this.values = values;
+  }
+
+  /** A value of this kind; where there is none, `missing`, if that is given. An error names the key.
+   * @template T @template [M=never] @param {string} key @param {Kind<T>} kind @param {M} [missing] @returns {T | M} */
+  get(key, { expected, fits }, missing) {
+    const value = this.values.get(key);
+    if (value === undefined && missing !== undefined) return missing;
+    if (fits(value)) return value;
+    throw new Error(`${key} is ${value === undefined ? "missing" : shown(value)}; expected ${expected}`);
+  }
+}
+
+// How DataView reads each kind of number, and how many bytes that takes.
+/** @type {Record<number, [string, number]>} */
+const STORED = {
+  0: ["Uint8", 1],
+  1: ["Int8", 1],
+  2: ["Uint16", 2],
+  3: ["Int16", 2],
+  4: ["Uint32", 4],
+  5: ["Int32", 4],
+  6: ["Float32", 4],
+  7: ["Uint8", 1],
+  10: ["BigUint64", 8],
+  11: ["BigInt64", 8],
+  12: ["Float64", 8],
+};
+const [UINT32, YES_OR_NO, STRING, LIST, UINT64] = [4, 7, 8, 9, 10];
+const [MAGIC, VERSIONS] = ["GGUF", [2, 3]];
+const SHORTEST = 24; // bytes: of the magic, the version and two counts
+export const LONGEST = 2 ** 24; // bytes before the weights: half of that are a vocabulary of 128,000 and its merges
+
+/** Reads from front to back. A length is believed only as far as the bytes go. */
+class Header {
+  /** @param {DataView} bytes the first ones of a file @param {number} size bytes of the file */
+  constructor(bytes, size) {
+    this.bytes = bytes;
+    this.size = size;
+    this.at = 0;
+  }
+
+  /** Refuse what goes further than the bytes. @param {number} nbytes */
+  checkLeft(nbytes) {
+    const { byteLength } = this.bytes;
+    if (this.at + nbytes <= byteLength) return;
+    throw new Error(
+      `its metadata reach byte ${count(this.at + nbytes)} or further; expected at most byte ${count(byteLength)}, ` +
+        (byteLength < this.size ? "as far as this page reads metadata" : "where the file ends"),
+    );
+  }
+
+  /** @param {number} kind @returns {number | boolean} */
+  number(kind) {
+    if (!(kind in STORED))
+      throw new Error(
+        `a value of its metadata is of kind ${kind}; expected a number, a text or a list of those`,
+      );
+    const [name, nbytes] = STORED[kind];
+    this.checkLeft(nbytes);
+    const value = Number(/** @type {any} */ (this.bytes)[`get${name}`](this.at, true));
+    this.at += nbytes;
+    return kind === YES_OR_NO ? value !== 0 : value;
+  }
+
+  /** How many things stand next, each of at least so many bytes. @param {number} nbytes */
+  count(nbytes, kind = UINT64) {
+    const n = Number(this.number(kind));
+    this.checkLeft(n * nbytes);
+    return n;
+  }
+
+  text() {
+    const n = this.count(1);
+    const bytes = new DataView(this.bytes.buffer, this.at, n);
+    try {
+      return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    } catch {
+      throw new Error(`the text at byte ${count(this.at)} of its metadata is not in UTF-8`);
+    } finally {
+      this.at += n;
+    }
+  }
+
+  /** The next value, which stands behind its kind: a number, a text or a list. */
+  value() {
+    const kind = Number(this.number(UINT32));
+    if (kind !== LIST) return kind === STRING ? this.text() : this.number(kind);
+    const of = Number(this.number(UINT32));
+    const n = this.count(of === STRING ? 8 : 1);
+    return Array.from({ length: n }, () => (of === STRING ? this.text() : this.number(of)));
+  }
+
+  /** The next tensor's name, and what is said of it. @returns {[string, Told]} */
+  tensor() {
+    const name = this.text();
+    const shape = Array.from({ length: this.count(8, UINT32) }, () => Number(this.number(UINT64))).reverse();
+    return [name, { shape, number: Number(this.number(UINT32)), begins: Number(this.number(UINT64)) }];
+  }
+}
+
+/** By key; a key that stands twice is refused. @template T @param {number} n @param {() => [string, T]} next */
+function byKey(n, next) {
+  /** @type {Map<string, T>} */
+  const all = new Map();
+  for (let i = 0; i < n; i++) {
+    const [key, value] = next();
+    if (all.has(key)) throw new Error(`the key ${shown(key)} stands twice`);
+    all.set(key, value);
+  }
+  return all;
+}
+
+/** What a file says of its model and of each tensor, by name, and the byte behind it.
+ * @param {DataView} bytes the first ones of the file @param {number} size bytes of the file */
+export function readHeader(bytes, size) {
+  if (size < SHORTEST)
+    throw new Error(`it has ${size} bytes; expected at least ${SHORTEST}, the beginning of any GGUF file`);
+  const header = new Header(bytes, size);
+  const begins = String.fromCharCode(...[0, 1, 2, 3].map(() => Number(header.number(0))));
+  if (begins !== MAGIC)
+    throw new Error(
+      `it begins with ${JSON.stringify(begins)}; expected "${MAGIC}": it is a file of another kind`,
+    );
+  const version = Number(header.number(UINT32));
+  if (!VERSIONS.includes(version)) throw new Error(`its GGUF is of version ${version}; expected 2 or 3`);
+  const nTensors = header.count(24);
+  const nKeys = header.count(12);
+  const metadata = new Metadata(byKey(nKeys, () => [header.text(), header.value()]));
+  return { metadata, told: byKey(nTensors, () => header.tensor()), end: header.at };
+}
