@@ -61,7 +61,7 @@ class Live(View):
 
     @property
     def data(self) -> str:
-        """What the model's answers are read with: words of a kind, its heads, other models and cards."""
+        """What its answers are read with: words of a kind, its heads and sizes, other models and cards."""
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
         message = {
             "kinds": [sorted(kind) for kind in kinds],
@@ -69,10 +69,19 @@ class Live(View):
             "until": corpus.SIGNATURE.split()[1],
             "other": "Emma",
             "temperature": 1.0,
+            "parameters": self.parameters,
+            "bytes": self.file.stat().st_size,
             "compared": [one for one in machines()["models"] if one["name"] in LIVE["compared"]],
             "card": next(one for one in machines()["cards"] if one["name"] == LIVE["card"]),
         }
         return json.dumps(message)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in the file, of 16 bits each; before them stand the header's length and the header."""
+        with self.file.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        return (self.file.stat().st_size - 8 - header) // 2
 
     @property
     def options(self) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     assert [word.strip() for word in shown["spoken"]] == shown["said"]
     assert shown["columns"] == 23 + words - 1, "the last word has not run"
     assert shown["counters"][2] == str(23 + words - 1)
-    sum_of = f"rows of {23 + words - 1} tokens: 23 of your text, {words - 1} of its {words} new words"
+    sum_of = f"rows of {23 + words - 1} tokens: 23 of your text, {words - 1} of its {words} new tokens"
     expect(page.locator(".wid-drawer-name")).to_contain_text(sum_of)
     llama = f"Llama-3.1-8B would keep {(23 + words - 1) * 0.131072:.2f} MB"  # 128 KiB a token
     expect(page.locator(".wid-sizes")).to_contain_text(llama)
@@ -104,7 +104,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     every = sum(23 + n for n in range(words))
     cached, plain = shown["lanes"]
     for lane, name, run in ((cached, "with", 23 + words - 1), (plain, "without", every)):
-        told = rf"{name} the cache: {words} of {words} words out, [\d.]+ m?s, {run:,} tokens processed"
+        told = rf"{name} the cache: {words} of {words} tokens out, [\d.]+ m?s, {run:,} tokens processed"
         assert re.fullmatch(told, lane["told"])
         assert lane["out"] == sentence
         assert len(lane["wide"]) == words
@@ -113,18 +113,15 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     assert cached["high"] == pytest.approx([tall * 23, *[tall] * (words - 1)])
     assert sum(plain["wide"]) == pytest.approx(100, abs=1)
     assert sum(cached["wide"]) < 50, "both on one clock"
-    message = f"The same {words} words, for {every:,} tokens processed instead of {23 + words - 1}"
+    message = f"The same {words} tokens, for {every:,} tokens processed instead of {23 + words - 1}"
     assert shown["sentence"].startswith(message)
     assert shown["sentence"].endswith("You said 20 times.")
-    waits = re.search(
-        r"half of these words took ([\d.]+) (m?s), the second half ([\d.]+) (m?s)", shown["act"]
-    )
+    half, wide = words // 2, plain["wide"]
+    waits = re.search(rf"first {half} tokens took (.*?), the last {half} took ([\d.]+ m?s)(.*)", shown["act"])
     assert waits
-    halves = [
-        float(x) * (1 if unit == "ms" else 1000) for x, unit in (waits.groups()[:2], waits.groups()[2:])
-    ]
-    share = halves[0] / sum(halves)
-    assert sum(plain["wide"][: (words + 1) // 2]) == pytest.approx(100 * share, abs=2)
+    first, last = (float(x) * {"ms": 1, "s": 1000}[unit] for x, unit in map(str.split, waits.groups()[:2]))
+    assert first / last == pytest.approx(sum(wide[:half]) / sum(wide[-half:]), rel=0.02)
+    assert waits[3].startswith(": the longer the text" if last > first else ". More was processed")
 
 
 def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
@@ -136,15 +133,17 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     shown = page.evaluate(READ)
     by = 23 + words.index("by")
     assert re.match(
-        rf"At by, word {by + 1}, head 3 of layer 1 found Mia: it took \d+% from", shown["sentence"]
+        rf"At by, token {by + 1}, head 3 of layer 1 found Mia: it took \d+% from", shown["sentence"]
     )
     assert max(range(len(shown["shares"])), key=shown["shares"].__getitem__) == 11
     assert {"by", "from", "in"} <= {*shown["dotted"]}
     assert not {"the", "Today", "Mia"} & {*shown["dotted"]}, "no name where none is found"
     page.locator(".wid-tap", has_text="from").last.click()
-    assert re.search(r"^At from, word \d+, head 3 of layer 1 found Oslo", page.evaluate(READ)["sentence"])
+    assert re.search(r"^At from, token \d+, head 3 of layer 1 found Oslo", page.evaluate(READ)["sentence"])
     page.locator(".wid-tap", has_text="Today").click()
-    assert "At Today, word 18, head 3 of layer 1 found no name and no city" in page.evaluate(READ)["sentence"]
+    assert (
+        "At Today, token 18, head 3 of layer 1 found no name and no city" in page.evaluate(READ)["sentence"]
+    )
     act(page, "Change a word")
     page.locator(".wid-far").wait_for()
     shown = page.evaluate(READ)
@@ -155,7 +154,7 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     assert shown["goes"] == ["Mia from Oslo. <eos>", "Emma from Oslo. <eos>"]
     assert shown["prompt"][11] == "Emma"
     assert len(shown["prompt"]) + len(shown["said"]) == text, "the text ends where the model goes on anew"
-    expect(page.locator(".wid-act")).to_contain_text("Word 12 was Mia. Now it is")
+    expect(page.locator(".wid-act")).to_contain_text("Token 12 was Mia. Now it is")
     expect(page.locator(".wid-act")).to_contain_text(f"The other {text - 11} of these {text} tokens must run")
     assert "no token looks ahead" in shown["sentence"]
     page.locator("select").select_option("Leo")
@@ -174,7 +173,7 @@ def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Open) 
     assert shown["said"] == sentence
     assert shown["columns"] == 23 + len(sentence) - 1
     act(page, "without the cache")
-    expect(page.locator(".wid-act")).to_contain_text(f"For these {len(sentence)} words")
+    expect(page.locator(".wid-act")).to_contain_text(f"For these {len(sentence)} new tokens")
     act(page, "Edit the text")
     expect(page.locator("textarea")).to_have_value(PROMPT)
 
@@ -220,7 +219,9 @@ def test_words_that_the_model_does_not_know(open_page: Open) -> None:
     expect(page.locator(".wid-hint")).to_contain_text("Got no word; expected one at least")
     box.fill("Mia. " * 51)
     box.press("Enter")
-    expect(page.locator(".wid-hint")).to_contain_text("Got 102 words, expected at most 100")
+    expect(page.locator(".wid-hint")).to_contain_text(
+        "Got 102 tokens, words and full stops; expected at most 100"
+    )
 
 
 def test_an_address_holds_the_text_and_the_seed(open_page: Open) -> None:

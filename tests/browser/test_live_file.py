@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,8 +102,9 @@ def test_a_file_writes_its_words_and_its_rows_stand_on_the_board(opened: Opened,
     tokenizer = load_tokenizer(file)
     ids = tokenizer.encode(TEXT)
     words = list(generate(load(file), ids, 40))
-    for shown, word in zip(said(own), tokenizer.words(words), strict=True):
-        assert shown == word or not word.isprintable(), "but for what would leave no mark"
+    assert len(said(own)) == len(words)
+    shown = re.sub(r"U\+[0-9A-F]{4,5}", "", "".join(said(own)))  # what would leave no mark, by its number
+    assert shown == "".join(filter(str.isprintable, tokenizer.decode(words))), "letters of several tokens"
     expect(own.locator(".wid-drawer-name")).to_contain_text(f"the rows of {len(ids) + len(words) - 1} tokens")
     expect(own).to_contain_text("asked for no more than 40 tokens")
     expect(own.page.locator(".wid-writer > textarea")).to_be_visible()  # the diary's: its Enter is another
@@ -130,13 +132,17 @@ def test_what_cannot_be_opened_is_refused_by_name_and_the_model_before_stays(
     expect(message).to_contain_text("broken.gguf: The GGUF file cannot be read: it has")
     expect(own.locator("textarea")).to_have_count(0)
     choose(own, model_file(tmp_path, metadata=HOSTILE))
-    expect(own).to_contain_text("The model in it calls itself <img src=x onerror=alert(1)>U+202E.")
+    expect(own).to_contain_text("Its model, <img src=x onerror=alert(1)>U+202E, has 3 layers of 4 heads")
     own.locator("textarea").fill(" ")
     own.locator("textarea").press("Enter")
     expect(message).to_contain_text("Got no word; expected one at least")
     own.locator("textarea").fill("my own text")
     choose(own, other)
-    expect(message).to_contain_text("other.gguf: The GGUF file cannot be read: the architecture is gemma3")
+    expect(message).to_contain_text(
+        "other.gguf: The GGUF file cannot be read: the model's architecture is “gemma3”"
+    )
+    choose(own, model_file(tmp_path, metadata={"general.name": 5}))
+    expect(message).to_contain_text("general.name is 5; expected a text")
     expect(own.locator("textarea")).to_have_value("my own text")
     own.locator("textarea").press("Enter")
     own.locator(".wid-acts").wait_for(timeout=LONG)
@@ -191,7 +197,7 @@ def test_stop_while_a_file_is_opened_or_a_model_writes(opened: Opened, tmp_path:
     choose(own, model_file(tmp_path))
     own.locator("textarea").fill("nice " * 30)
     own.locator("textarea").press("Enter")
-    own.locator(".wid-token-said").first.wait_for(timeout=LONG)
+    own.locator(".wid-token-said").first.wait_for(timeout=LONG, state="attached")
     page.keyboard.press("Escape")
     own.locator(".wid-acts").wait_for(timeout=1000)
     out = said(own)

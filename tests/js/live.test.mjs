@@ -31,6 +31,11 @@ test("what is done at a time, and a lane that was stopped there", () => {
   assert.equal(lane.passes.length, 4);
 });
 
+test("the first half of the tokens and as many at the end, the middle one left out", () => {
+  assert.deepEqual(writing.halvesOf(laneOf([30, 2, 3, 1], 5, false)), { half: 2, first: 32, last: 4 });
+  assert.deepEqual(writing.halvesOf(laneOf([30, 2, 9, 3, 1], 5, false)), { half: 2, first: 32, last: 4 });
+});
+
 test("blocks of a race: as wide as a word's wait, as high as the tokens that ran for it", () => {
   const [lane, plain] = [laneOf([50, 10, 10], 5, true), laneOf([50, 60, 80], 5, false)];
   const told = (race, one, cache) =>

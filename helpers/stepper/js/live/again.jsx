@@ -4,7 +4,17 @@ import { stepTime } from "../cost.js";
 import { fill, fillText, formatUnit, runningText } from "../format.js";
 import { Button, Parts, Word } from "../parts.jsx";
 import { slowness, time } from "./drawer.jsx";
-import { EOS, SHOWN, blocksAt, doneAt, timeOf, tokensRun, tokensWithout, windowAt } from "./writing.js";
+import {
+  EOS,
+  SHOWN,
+  blocksAt,
+  doneAt,
+  halvesOf,
+  timeOf,
+  tokensRun,
+  tokensWithout,
+  windowAt,
+} from "./writing.js";
 
 const { again: AGAIN, most: MOST } = VIEW.live;
 const GUESSES = /** @type {[string, number][]} */ (AGAIN.guesses);
@@ -18,7 +28,7 @@ export const raceMark = ({ plain, prompt }) => plain && ((i) => (i < prompt.leng
 /** @param {{ view: Writer }} props */
 export function Again({ view }) {
   const { lane, plain, prompt, playing } = view;
-  const values = { run: tokensRun(lane), prompt: prompt.length, words: lane.passes.length };
+  const values = { run: tokensRun(lane), prompt: prompt.length, out: lane.passes.length };
   if (!plain)
     return (
       <div class="wid-act">
@@ -48,18 +58,18 @@ export function Again({ view }) {
  * @param {{ view: Writer, plain: Run, lane: Run, cache: boolean }} props */
 function Lane({ view, plain, lane, cache }) {
   const done = doneAt(lane, view.t);
-  const values = { done, words: view.lane.passes.length, run: tokensRun(lane, done) };
+  const values = { done, out: view.lane.passes.length, run: tokensRun(lane, done) };
   const whole = view.lane.passes.map(({ said }, i) => (i < done ? lane.passes[i].said : said));
   const from = windowAt(done);
   return (
     <div class={`wid-runner ${cache ? "" : "without"}`}>
       <h3>{AGAIN.lanes[cache ? 0 : 1]}</h3>
-      <p class="soft">{fillText(AGAIN.words, { ...values, time: time(Math.min(view.t, timeOf(lane))) })}</p>
+      <p class="soft">{fillText(AGAIN.out, { ...values, time: time(Math.min(view.t, timeOf(lane))) })}</p>
       <p class="wid-reply-said" aria-hidden="true">
         {from > 0 && "… "}
         {runningText(whole.slice(from, from + SHOWN)).map(({ text, blank }, i) => [
           i > 0 && blank && " ",
-          <Word text={text} class={`wid-word ${from + i < done ? "" : "ahead"}`} />,
+          text && <Word text={text} class={`wid-word ${from + i < done ? "" : "ahead"}`} />,
         ])}
       </p>
       <div class="wid-blocks" aria-hidden="true">
@@ -76,14 +86,12 @@ function Lane({ view, plain, lane, cache }) {
 /** @param {Writer} view @param {Run} plain */
 function valuesOf({ lane, guess, prompt }, plain) {
   const [run, all, last] = [tokensRun(lane), tokensRun(plain), plain.passes.at(-1)];
-  const half = plain.ends[Math.ceil(plain.ends.length / 2) - 1] ?? 0;
   return {
-    ...{ run, all, words: plain.passes.length, prompt: prompt.length, times: Math.round(all / run) },
+    ...{ run, all, out: plain.passes.length, prompt: prompt.length, times: Math.round(all / run) },
     said: GUESSES.find(([, times]) => times === guess)?.[0],
     should: tokensWithout(prompt.length, lane.passes.length),
     ...{ ms: time(timeOf(lane)), msPlain: time(timeOf(plain)) },
     ...{ second: plain.passes[1]?.tokensRun, lastRun: last?.tokensRun },
-    ...{ firstTime: time(half), lastTime: time(timeOf(plain) - half) },
   };
 }
 
@@ -101,14 +109,26 @@ function Said({ view, plain }) {
   );
 }
 
+/** How long the first half of the tokens took, and as many at the end: what grew, or that the machine was busy.
+ * @param {Run} plain */
+function halves(plain) {
+  const { half, first, last } = halvesOf(plain);
+  const values = { half, firstTime: time(first), lastTime: time(last) };
+  return fillText(AGAIN.halves[last > first ? "longer" : "busy"], values);
+}
+
 /** @param {{ view: Writer, plain: Run }} props */
 function More({ view, plain }) {
   const { noEos, long } = view;
   const [button, why] = AGAIN.long;
-  const values = { words: MOST.long, token: { token: EOS } };
+  const values = { out: MOST.long, token: { token: EOS } };
   return (
     <>
-      {plain.passes.length > 2 && <p>{fillText(AGAIN.last, valuesOf(view, plain))}</p>}
+      {plain.passes.length > 3 && (
+        <p>
+          {fillText(AGAIN.last, valuesOf(view, plain))} {halves(plain)}
+        </p>
+      )}
       {long && !noEos && (
         <>
           <div class="wid-guesses">

@@ -88,7 +88,10 @@ export function Change({ view, found }) {
       <p class="wid-sentence" aria-live="polite">
         {fillText(CHANGE.kept, values)}
       </p>
-      <p>{fillText(CHANGE.rerun, { ...values, lines: lines.join(", ") })}</p>
+      <p>
+        {fillText(CHANGE.rerun, { ...values, lines: lines.join(", ") })} {CHANGE.compared}
+      </p>
+      {values.rest > 1 && <p>{CHANGE.why}</p>}
       <p>{CHANGE[String(answer.stale.tokens) === String(answer.fresh.tokens) ? "same" : "apart"]}</p>
     </div>
   );
@@ -109,7 +112,7 @@ function Others({ view, found: { text, at, to } }) {
   );
 }
 
-/** A square for each token's rows in each layer: as they were, or as dark as they are far from what they should be.
+/** A square for each token's rows in each layer: as they were, or as full as they are far from what they should be.
  * @param {{ found: Found }} props */
 function Rows({ found: { layers, text } }) {
   return (

@@ -66,7 +66,7 @@ export function Drawer({ view }) {
 /** Whose rows they are: of all tokens but the last, which has come out and not run.
  * @param {Writer} view @param {number} rows */
 function sum({ prompt, out }, rows) {
-  const values = { prompt: prompt.length, more: rows - prompt.length, words: out.length };
+  const values = { prompt: prompt.length, more: rows - prompt.length, out: out.length };
   const text = out.at(-1)?.text;
   const end = text === EOS ? fill(LIVE.eos, { token: { token: text } }) : [];
   return [...fill(LIVE.sum, values), ...end, "."];

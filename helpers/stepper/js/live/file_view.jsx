@@ -2,7 +2,7 @@
 // in the page, by a Worker of its own; times are those of the clock.
 import { Component } from "preact";
 import VIEW from "../../view.json" with { type: "json" };
-import { fillText, formatUnit, visibleText } from "../format.js";
+import { clippedText, fillText, formatUnit, visibleText } from "../format.js";
 import { Button, QUIET, Switch } from "../parts.jsx";
 import { StepperView } from "../stepper.jsx";
 import { Again } from "./again.jsx";
@@ -296,7 +296,7 @@ export class OwnModel extends Component {
             </div>
           )}
           <p class="wid-told soft" role="status" hidden={!said}>
-            {said}
+            {said && visibleText(said)}
           </p>
           {model && <Desk own={this} />}
         </div>
@@ -397,7 +397,6 @@ function Desk({ own }) {
         </p>
       )}
       {prompt.length > 0 && !act && <Drawer view={own} />}
-      {written && !act && own.lane.passes.length > 0 && <Sizes view={own} />}
       {written && own.lane.passes.length > 0 && (
         <div class={`wid-acts ${act ? "chosen" : ""}`} role="group" aria-label={VIEW.live.acts.label}>
           {acts.map((name) => (
@@ -409,6 +408,7 @@ function Desk({ own }) {
       )}
       {act === "again" && <Again view={own} />}
       {act === "board" && <Rows trace={trace} key={trace} />}
+      {written && own.lane.passes.length > 0 && <Sizes view={own} />}
     </>
   );
 }
@@ -417,7 +417,7 @@ function Desk({ own }) {
 function sizes({ file, name, bytes, config }) {
   const { nLayers: layers, nHeads: heads, nKvHeads: kv } = config;
   return fillText(OWN.loaded, {
-    ...{ file, name: visibleText(name), layers, heads, kv, bytes: formatUnit(bytes, "B") },
+    ...{ file, name: clippedText(name, 80), layers, heads, kv, bytes: formatUnit(bytes, "B") },
     row: formatUnit(rowBytes(config, 1), "B"),
   });
 }

@@ -1,6 +1,6 @@
 // Draws the live view: a text, the model that goes on with it, and what its cache does, by the Worker's own clock.
 import VIEW from "../../view.json" with { type: "json" };
-import { fill } from "../format.js";
+import { fill, fillText, formatUnit } from "../format.js";
 import { Button, Parts } from "../parts.jsx";
 import { View } from "../view.jsx";
 import { Again, raceMark } from "./again.jsx";
@@ -153,6 +153,13 @@ export class LiveView extends View {
     return { do: "write", tokens, steps: LIVE.most.steps, cache, noEos, settings, record: [], ...more };
   }
 
+  /** A sentence about the model, with its size. @param {string} sentence */
+  sized(sentence) {
+    const { parameters, bytes } = this.data;
+    const values = { parameters: (parameters / 1e6).toFixed(2), bytes: formatUnit(bytes, "B") };
+    return fillText(sentence, values);
+  }
+
   /** @param {KeyboardEvent & { target: any }} event */
   keyAction(event) {
     if (event.key === "Escape") return this.playing ? () => this.stop() : null;
@@ -190,7 +197,7 @@ export class LiveView extends View {
   /** Let the model go on with the text, with the cache. */
   async write(noEos = false) {
     this.clear();
-    Object.assign(this, { noEos, playing: true, said: this.model ? "" : LIVE.loading });
+    Object.assign(this, { noEos, playing: true, said: this.model ? "" : this.sized(LIVE.loading) });
     this.root.focus({ preventScroll: true }); // the box goes, and keys are to be heard
     if (this.root.classList.contains("wid-small")) this.toTop();
     this.draw();
@@ -365,6 +372,7 @@ export class LiveView extends View {
             {this.unknown && !prompt.length && this.offers()}
           </p>
         </div>
+        <p class="soft wid-who">{this.sized(LIVE.who)}</p>
         {prompt.length > 0 && !act && <Drawer view={this} />}
         {written && (
           <div class={`wid-acts ${act ? "chosen" : ""}`} role="group" aria-label={LIVE.acts.label}>
@@ -381,9 +389,9 @@ export class LiveView extends View {
             }
           </div>
         )}
-        {written && !act && <Sizes view={this} />}
         {act && found?.failed && <p class="wid-act">{found.failed}</p>}
         {act && !found?.failed && (found || !act.find) && <act.Panel view={this} found={found} />}
+        {written && <Sizes view={this} />}
         <OwnModel key="own" view={this} />
       </>
     );

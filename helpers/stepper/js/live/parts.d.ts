@@ -41,6 +41,9 @@ export interface Writer {
 export interface Diary extends Writer {
   text: string;
   data: Writer["data"] & {
+    /** of the model: how many numbers it has, and the bytes of its file */
+    parameters: number;
+    bytes: number;
     /** words by what they are: names, cities, … */
     kinds: string[][];
     /** the head that finds a name */

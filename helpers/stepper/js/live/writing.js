@@ -38,6 +38,13 @@ export function cutAt(lane, t) {
   return { passes: lane.passes.slice(0, done), ends: lane.ends.slice(0, done), over: true };
 }
 
+/** Milliseconds of the first half of the passes, and of as many at the end. @param {Lane} lane */
+export function halvesOf({ ends }) {
+  const half = ends.length >> 1;
+  const before = ends[ends.length - half - 1] ?? 0;
+  return { half, first: ends[half - 1] ?? 0, last: (ends.at(-1) ?? 0) - before };
+}
+
 /** Tokens that the first so many passes run. @param {Lane} lane */
 export const tokensRun = ({ passes }, done = passes.length) =>
   passes.slice(0, done).reduce((sum, pass) => sum + pass.tokensRun, 0);
