@@ -1,5 +1,5 @@
-// What readers get without node: the front end as one classic script, and the trace's types out of its schema.
-// `npm run build` writes both, `npm run check` asks whether they are current, among other things.
+// What readers get without node: the front end and the site's search as a classic script each, and the trace's types
+// out of its schema. `npm run build` writes them, `npm run check` asks whether they are current, among other things.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -41,6 +41,13 @@ async function bundle() {
   });
 }
 
+/** The script of the page that searches the site. */
+async function search() {
+  const licence = read("node_modules/minisearch/LICENSE.txt").trim();
+  const banner = { js: `/*! Made by npm run build out of search.js and of MiniSearch:\n\n${licence}\n*/` };
+  return script(".ci/search.js", { banner });
+}
+
 /** Types of a trace. Where the schema has rules that the tool does not know, it is told the same in ways it knows. */
 async function types() {
   const schema = JSON.parse(read("helpers/trace/schema.json"));
@@ -55,6 +62,7 @@ async function types() {
 const made = {
   "helpers/stepper/bundle.js": await bundle(),
   "helpers/stepper/js/schema.d.ts": await types(),
+  ".ci/search_bundle.js": await search(),
 };
 for (const [path, text] of Object.entries(made))
   if (!process.argv.includes("--check")) writeFileSync(ROOT + path, text);

@@ -1,6 +1,6 @@
-"""The card "prefill against decode", for one sheet of A4 or Letter paper; make_page.py writes it.
+"""The table "prefill against decode", on the page, and as a card for one sheet of A4 or Letter paper.
 
-The table stands once, at the end of notebook 09; from there it comes.
+It stands once, at the end of notebook 09; from there it comes. make_page.py writes both.
 """
 
 from __future__ import annotations
@@ -22,16 +22,22 @@ body { font-size: 11pt; }
 .two { display: flex; gap: 14mm; margin: 5mm 0 3mm; }
 .two figure { margin: 0; flex: 1; }
 .two svg { display: block; width: 28mm; margin-bottom: 2mm; }
-.card { width: 100%; margin: 3mm 0; }
-.card :is(th, td) { padding: 1.6mm 2mm; text-align: left; vertical-align: top; }
-.card tr { border-bottom: 0.3mm solid #8c959f; }
-.card thead tr { border-bottom: 0.7mm solid #1b1f24; font-size: 13pt; }
-.card tbody th { width: 42mm; }
-@media screen and (max-width: 800px) {
-  .two { gap: 5mm; }
-  .card { display: table; font-size: 10.5pt; }
-  .card :is(th, td) { padding: 2mm 1mm; }
-  .card tbody th { width: 24mm; }
+@media screen and (max-width: 800px) { .two { gap: 5mm; } }
+"""
+# On a phone a line's name stands over its two cells, which then have half of the width each.
+TABLE_STYLE = """
+.phases { width: 100%; table-layout: fixed; margin: 12px 0; border-collapse: collapse; line-height: 1.35; }
+.phases :is(th, td) { padding: 6px 12px 6px 0; text-align: left; vertical-align: top; }
+.phases tr { border-bottom: 1px solid var(--line, #8c959f); }
+.phases thead tr { border-bottom: 2px solid; font-size: 1.1em; }
+.phases tbody th { font-weight: 400; color: var(--soft, #57606a); }
+.phases thead td { width: 23%; }
+@media screen and (max-width: 600px) {
+  .phases, .phases :is(thead, tbody) { display: block; }
+  .phases tr { display: grid; grid-template-columns: 1fr 1fr; column-gap: 14px; padding: 6px 0; }
+  .phases :is(th, td) { padding: 0; }
+  .phases tbody th { grid-column: 1 / -1; font-size: 14px; }
+  .phases thead td { display: none; }
 }
 """
 
@@ -56,8 +62,12 @@ def drawing(new: int) -> str:
 
 
 def inline(text: str) -> str:
-    """Markdown within a line as HTML: emphasis only."""
-    return re.sub(r"\*(.+?)\*", r"<em>\1</em>", escape(text.strip(), quote=False))
+    """Markdown within a line as HTML: emphasis, and links to notebooks; a formula stays in one line."""
+    text = re.sub(
+        r"\[(.+?)\]\((\w+)\.ipynb\)", r'<a href="notebooks/\2.html">\1</a>', escape(text.strip(), False)
+    )
+    text = re.sub(r"\*(.+?)\*", r"<em>\1</em>", text)
+    return re.sub(r" ([+−×/]) ", "\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
 
 
 def parts() -> re.Match[str]:
@@ -73,28 +83,38 @@ def parts() -> re.Match[str]:
     return found
 
 
-def card() -> str:
-    """The whole page."""
+def phases() -> str:
+    """The table as HTML between its two sentences; roles are said, for a phone shows its lines as blocks."""
     found = parts()
     head, _, *lines = ([inline(cell) for cell in row.split("|")[1:-1]] for row in found["table"].splitlines())
+    columns = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in head[1:])
+    top = f'<thead role="rowgroup"><tr role="row"><td role="cell"></td>{columns}</tr></thead>'
     rows = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        f'<tr role="row"><th scope="row" role="rowheader">{name}</th>'
+        + "".join(f'<td role="cell">{cell}</td>' for cell in cells)
+        + "</tr>"
         for name, *cells in lines
     )
-    columns = "".join(f'<th scope="col">{name}</th>' for name in head)
+    return (
+        f"<p>{inline(found['before'])}</p>"
+        f'<table class="phases" role="table">{top}<tbody role="rowgroup">{rows}</tbody></table>'
+        f"<p>{inline(found['after'])}</p>"
+    )
+
+
+def card() -> str:
+    """The whole page."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Prefill against decode</title><style>{STYLE}{CARD_STYLE}</style></head><body>
-<h1>{inline(found["heading"])}</h1>
+<title>Prefill against decode</title><style>{STYLE}{CARD_STYLE}{TABLE_STYLE}</style></head><body>
+<h1>{inline(parts()["heading"])}</h1>
 <div class="two">
 <figure>{drawing(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of
 its line looks at the token of its column.</figcaption></figure>
 <figure>{drawing(1)}<figcaption><b>Decode step.</b> The newest token runs alone. A ring is a row that the KV
 cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 </div>
-<p>{inline(found["before"])}</p>
-<table class="card"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>
-<p>{inline(found["after"])}</p>
+{phases()}
 <footer class="soft">Watch It Decode, notebook 09.</footer>
 </body></html>
 """

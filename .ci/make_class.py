@@ -22,6 +22,7 @@ SLIDE = re.compile(rf"^\| {LINK.pattern} \| (?P<sentence>.+) \|$", re.MULTILINE)
 THEMES = [
     "".join(f"--wid-{name.replace(' ', '-')}:{both[n]};" for name, both in PALETTE.items()) for n in (0, 1)
 ]
+FIGURES = f"body .wid-figure {{ {THEMES[1]} }}"  # in the dark theme
 STYLE = """
 body > :is(p, ul, ol, pre, h2, table) { margin: 12px 0; }
 body > h2 { margin-top: 56px; font-size: 26px; }
@@ -43,6 +44,17 @@ body { max-width: none; margin: 0; padding: 0; }
   position: relative; height: 100vh; padding: 6vh 6vw 8vh; scroll-snap-align: start; break-after: page; }
 .slide figure { flex: 1; width: 100%; min-height: 0; margin: 0; }
 .slide :is(svg, img) { width: 100%; height: 100%; object-fit: contain; fill: var(--wid-ink); }
+.slide svg + svg { display: none; }
+/* a small screen: the narrow form where there is one, and as high as its letters need */
+@media (max-width: 600px), (max-height: 500px) {
+  .slide { height: auto; min-height: 100vh; justify-content: center; }
+  .slide figure { flex: none; }
+  .slide :is(svg, img) { height: auto; }
+}
+@media (max-width: 600px) {
+  .slide svg:has(+ svg) { display: none; }
+  .slide svg + svg { display: block; }
+}
 .slide p { max-width: 32em; margin: 0; font-size: clamp(20px, min(4.6vh, 5vw), 48px); line-height: 1.25;
   text-align: center; text-wrap: balance; }
 .slide a { position: absolute; right: 3vw; bottom: 2.5vh; color: var(--soft); font-size: 14px; }
@@ -52,7 +64,7 @@ KEYS = """<script>
 const slides = [...document.querySelectorAll(".slide")];
 const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
 addEventListener("keydown", (event) => {
-  const at = Math.round(scrollY / innerHeight);
+  const at = slides.findLastIndex((slide) => slide.getBoundingClientRect().top < innerHeight / 2);
   const to = { Home: 0, End: slides.length - 1 }[event.key] ?? at + steps[event.key];
   if (Number.isNaN(to)) return;
   event.preventDefault();
@@ -80,16 +92,16 @@ def cell_of(link: re.Match[str]) -> NotebookNode:
 
 
 def picture(cell: NotebookNode) -> str:
-    """The picture that a cell has stored: the SVG for wide pages, else the PNG, with its text alternative.
+    """The picture that a cell has stored, with its text alternative: as SVG, a narrow one last, else as PNG.
 
     Raises:
         ValueError: it has none.
     """
     shown = [output.data for output in cell.get("outputs", []) if "data" in output]
     alt = next((escape(data["text/plain"]) for data in shown if "image/png" in data), "")
-    for data in shown:
-        if svg := re.search(r'<svg (viewBox="[^"]+")[^>]*>(.*?)</svg>', data.get("text/html", ""), re.DOTALL):
-            return f'<svg {svg[1]} role="img" aria-label="{alt}">{svg[2]}</svg>'
+    html = "".join(data.get("text/html", "") for data in shown)
+    if drawn := re.findall(r'<svg (viewBox="[^"]+")[^>]*>(.*?)</svg>', html, re.DOTALL):
+        return "".join(f'<svg {box} role="img" aria-label="{alt}">{shapes}</svg>' for box, shapes in drawn)
     for data in shown:
         if "image/png" in data:
             png = data["image/png"].replace("\n", "")

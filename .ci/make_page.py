@@ -1,7 +1,8 @@
 """Make what is published: a page to send, ways through, a gallery, the notebooks, a class, sheets to print.
 
     python .ci/make_page.py                # build/: index and its model, ways, gallery, a class, sheets
-    python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run
+    python .ci/make_page.py --notebooks    # and build/notebooks/: some minutes, for their views they are run;
+                                           # and the search of all that
     python .ci/make_page.py --model        # and a published model, 98 MB, that a button of the page fetches
 
 All of it opens from disk, with no network and no kernel.
@@ -20,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import launch  # noqa: E402
-from make_card import card  # noqa: E402
-from make_class import THEMES, slides, teaching  # noqa: E402
+from make_card import TABLE_STYLE, card, phases  # noqa: E402
+from make_class import FIGURES, slides, teaching  # noqa: E402
 from make_sheets import sheets  # noqa: E402
 from make_worksheet import worksheet  # noqa: E402
 from sizes import SHORT  # noqa: E402
@@ -62,6 +63,7 @@ ASKED = re.compile(
     r"(?:\[(?P<name>.+?)\]\((?P<path>\S+)\.ipynb(?P<cell>#\S+)\)|not written yet) \|$",
     re.MULTILINE,
 )
+SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questions that people ask.")
 CATCHING = "How many users fit on my card?"
 WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
@@ -95,6 +97,7 @@ def ways() -> str:
     short = [link for link in notebooks() if Path(link.address).name.startswith(SHORT)]
     open_questions = [question for question, _, path, _ in ASKED.findall(text) if not path]
     parts = [
+        Section(links=[SEARCH]),
         Section(
             f"An afternoon, {time['short']}: why there is a pause, why words drip, and what is kept.",
             heading="The short way",
@@ -180,16 +183,18 @@ def index(diary: Trace, published: Path | None = None) -> str:
         name="stale",
         moments=(
             Link(
-                "A name put in front", "#words=Oslo,Today,weather,is,so,nice&numbers=8,10,20,1,5,14&at=view2"
+                "A name put in front", "#words=Oslo,Today,weather,is,so,nice&numbers=8,10,20,1,5,14&at=view3"
             ),
-            Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view2"),
+            Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view3"),
         ),
     )
+    table = Section(body=phases(), heading="Prefill against decode", name="phases")
     time = dict(WAY.findall(readme()))
     more = (
         Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
         Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
         Link("By your question", "ways.html#question", f"“{CATCHING}” and {len(questions()) - 1} more."),
+        SEARCH,
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
@@ -206,7 +211,8 @@ def index(diary: Trace, published: Path | None = None) -> str:
     )
     owner, site = launch.repository().split("/")
     picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
-    return build(TITLE, [live, stepper, what_if, books], QUESTION, picture, beside=True)
+    sections = [live, stepper, table, what_if, books]
+    return build(TITLE, sections, QUESTION, picture, beside=True, style=TABLE_STYLE)
 
 
 def lighter(trace: Trace) -> Trace:
@@ -288,7 +294,8 @@ def gallery(diary: Trace) -> dict[str, str]:
     links.append(Link(title, "pool.html", output))
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
-    return {**pages, "gallery.html": build("Gallery", [Section("Four runs.", links=[*links, back])])}
+    all_runs = Section(f"{len(links)} pages of recorded runs.", links=[*links, back])
+    return {**pages, "gallery.html": build("Gallery", [all_runs])}
 
 
 def museum() -> str:
@@ -307,11 +314,11 @@ def museum() -> str:
         "marks where they part first."
     )
     book_link = Link("22 The museum of bugs", "notebooks/22_museum.html", "Find the causes yourself.")
-    sections = [Section((message, "POSTER")), Section(links=threads, heading="Reported in", name="threads")]
+    shown = f'<div class="jp-OutputArea-child">{poster}</div>'  # as a notebook's page shows it
+    sections = [Section(message, body=shown), Section(links=threads, heading="Reported in", name="threads")]
     sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
-    dark = f"<style>@media (prefers-color-scheme:dark){{body .wid-figure{{{THEMES[1]}}}}}</style>"
-    shown = f'<div class="jp-OutputArea-child">{poster}{dark}</div>'  # as a notebook's page shows it
-    return build("Fingerprints", sections, message).replace("<p>POSTER</p>", shown)
+    dark = f"@media (prefers-color-scheme: dark) {{ {FIGURES} }}"
+    return build("Fingerprints", sections, message, style=dark)
 
 
 def led_on() -> dict[str, str]:
@@ -356,10 +363,13 @@ def main() -> None:
     pages |= {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
-        from render_notebooks import render  # takes a second to import
+        from make_search import search  # takes a second to import, and so does:
+        from render_notebooks import render
 
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             pages[f"notebooks/{path.stem}.html"] = render(path)
+        asked = {link.text: link.address for link in questions()}
+        pages["search.html"] = search(pages, asked, ROOT / "notebooks")
         pages |= led_on()
     for file in filter(None, (PREVIEW, published)):
         shutil.copy(file, ROOT / "build")

@@ -14,6 +14,7 @@ from typing import Any
 import launch
 import nbformat
 from latex2mathml.converter import convert
+from make_class import FIGURES
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
@@ -31,7 +32,11 @@ pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospa
 .text_cell > * > * > :not(table, details) { max-width: 40em; }
 .output { margin-top: 10px; overflow-x: auto; }
 .output:has(.wid-live) :is(.wid-static, .output_area:has(+ .output_area .wid-static)) { display: none; }
+.cell:target { scroll-margin-top: 12px; box-shadow: -5px 0 var(--paper), -8px 0 var(--soft); }
 .prompt:not([class*="wid-"]) { display: none; }
+/* a figure as JupyterLab shows it: drawn for this width and theme, in place of its picture */
+.output_area .wid-figure:has(> svg) { display: block !important; }
+.output_area:has(+ .output_area .wid-figure > svg) { display: none; }
 img { max-width: 100%; height: auto; border-radius: 6px; }
 table { border-collapse: collapse; font-size: 14px; }
 :is(th, td):not(.wid-view *) { padding: 3px 10px; text-align: left; vertical-align: top; }
@@ -42,7 +47,7 @@ math { font-size: 1.05em; }
 mtd:first-child { text-align: end; }
 mtd + mtd { text-align: start; }
 """
-STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} }}"
+STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} {FIGURES} }}"
 
 
 def render(path: Path) -> str:
@@ -53,11 +58,14 @@ def render(path: Path) -> str:
     """
     book = nbformat.read(path, as_version=4)
     views = enliven(book, path.parent)
+    book.cells = [
+        cell for cell in book.cells if not cell.metadata.get("jupyter")
+    ]  # the folded one, for Colab
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = FORMULA.sub(formula, cell.source)
     body, _ = HTMLExporter(template_name="basic", exclude_anchor_links=True).from_notebook_node(book)
-    back = '<p><a href="../index.html">Watch it decode</a></p>\n'
+    back = '<p><a href="../index.html">Watch it decode</a> · <a href="../search.html">Search</a></p>\n'
     title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
     return assemble(title[1] if title else path.stem, back + linked(body), views, style=STYLE)
 

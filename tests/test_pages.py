@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import make_card
 import make_page
 import nbformat
 import numpy as np
@@ -54,7 +55,7 @@ def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> N
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
         for address in re.findall(r'href="([^"#]*\.html)[#"]', text):
             assert (
-                address in {*pages, "worksheet.html", "card.html", "teaching.html"}
+                address in {*pages, "worksheet.html", "card.html", "teaching.html", "search.html"}
                 or (ROOT / address.replace(".html", ".ipynb")).is_file()
             )
 
@@ -103,7 +104,42 @@ def test_the_views_of_the_page_and_their_pictures(pages: dict[str, str]) -> None
     found = [(view["view"], view["data"]) for view in json.loads(views[1])]
     assert found == [("live", 0), ("stepper", 1), ("what_if", 2)]
     assert pages["index.html"].count('<noscript><img alt="') == 3
+    for moment in re.findall(r'href="#[^"]*at=(view\d)"', pages["index.html"]):
+        assert f'<div class="view" id="{moment}">' in pages["index.html"]
     assert "Without the cache 828 would have run for the same words." in pages["index.html"]
+
+
+def test_the_sizes_of_prefill_against_decode_are_those_of_a_run(pages: dict[str, str]) -> None:
+    """Its formulas, with T and S put in, are what a recorder counted and the shapes that it saw."""
+    from helpers.model import shipped  # with PyTorch
+    from helpers.recording.model import record_model
+
+    rows = re.findall(
+        r'rowheader">(.+?)</th><td role="cell">(.+?)</td><td role="cell">(.+?)</td>', pages["index.html"]
+    )
+    cells = {name: both for name, *both in rows}
+    assert len(cells) == len(make_card.parts()["table"].splitlines()) - 2
+    model, tokenizer = shipped.load()
+    trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new=3)
+    T, d = trace.sequences[0].prompt, model.config.hidden_size
+    runs = zip(*(trace.only(name).runs[0].steps for name in ("cached", "uncached")), strict=True)
+    for n, (kept, again) in enumerate(runs):
+        sizes = {"T": T, "S": T + n, "d": d}
+
+        def numbers(name: str, column: int = min(n, 1), sizes: dict[str, int] = sizes) -> list[int]:
+            text = re.sub(r"T\(", "T*(", cells[name][column].replace("\xa0", " ").replace("−", "-"))
+            formulas = re.findall(r"(?<![\w>])(?:T\*\(.+?\) / 2|S - 1|[TSd\d])(?!\w)", text)
+            return [int(eval(one, {}, sizes)) for one in formulas]
+
+        assert numbers("scores of a head")[:2] == kept.shapes[0]["scores"][2:]
+        assert numbers("scores of a head")[2:] == ([kept.counts["pairs"]] if n == 0 else [])
+        assert kept.counts["pairs"] < kept.counts["products"] or n > 0, "none is masked in a decode step"
+        assert numbers("norms, MLP") == [kept.counts["positions"], d]
+        taken = {0: ["kv_rows"]}.get(n, ["rows_read", "kv_rows"])
+        assert numbers("the cache") == [
+            *(kept.counts[one] for one in taken),
+            *[again.counts["positions"]] * (n > 0),
+        ]
 
 
 def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> None:
@@ -157,6 +193,12 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     views = json.loads(page.partition('id="views">')[2].partition("</script>")[0])
     beside = [f"{view['file']}.js" for view in views if "file" in view]
     assert beside == [file_script(Live.file)[0]], "make_page.py lays it beside the page"
+
+
+def test_the_gallery_counts_its_pages(pages: dict[str, str]) -> None:
+    runs = re.findall(r'<li><a href="(?!index)', pages["gallery.html"])
+    assert f"<p>{len(runs)} pages of recorded runs.</p>" in pages["gallery.html"]
+    assert len(runs) > 3
 
 
 def test_the_poster_and_its_threads_name_the_same_rooms(pages: dict[str, str]) -> None:

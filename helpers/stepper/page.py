@@ -60,7 +60,7 @@ def _paragraphs(name: str, texts: str | Iterable[str]) -> str:
     return "\n".join(f"<p>{text}</p>" for text in linked)
 
 
-def _data(text: str) -> str:
+def data_text(text: str) -> str:
     """JSON that cannot end the script element that it stands in."""
     return text.replace("<", "\\u003c")
 
@@ -79,7 +79,7 @@ class Section:
     """A view of a page, or none, with plain paragraphs above it and under it, and a list of links last.
 
     `moments` are links to states of the page's views, in one line under the view; `#at=name` leads to a
-    section.
+    section. `body` is HTML, escaped by whoever made it; it follows the paragraphs above.
     """
 
     before: str | Iterable[str] = ()
@@ -89,6 +89,7 @@ class Section:
     links: Sequence[Link] = ()
     moments: Sequence[Link] = ()
     name: str = ""
+    body: str = ""
 
 
 def _section(section: Section, n: int) -> str:
@@ -110,17 +111,24 @@ def _section(section: Section, n: int) -> str:
     ]
     moments = f'<p class="moments">{" ".join(jumps)}</p>\n' if jumps else ""
     name = f' id="{_escaped("name", section.name)}"' if section.name else ""
-    return f"<section{name}>\n{heading}{before}\n{shown}\n{moments}{after}\n{links}</section>"
+    return f"<section{name}>\n{heading}{before}\n{section.body}{shown}\n{moments}{after}\n{links}</section>"
 
 
 def build(
-    title: str, sections: Sequence[Section], summary: str = "", picture: str = "", *, beside: bool = False
+    title: str,
+    sections: Sequence[Section],
+    summary: str = "",
+    picture: str = "",
+    *,
+    beside: bool = False,
+    style: str = "",
 ) -> str:
     """Return a page as text; titles and paragraphs are plain text and are escaped.
 
     The summary, a sentence, and the picture, an address, are what a messenger shows beside the page's own.
     What a view runs, such as a model's weights, stands in the page; `beside`: in a script in its folder,
-    which is fetched when a reader comes near (`file_script` makes it).
+    which is fetched when a reader comes near (`file_script` makes it). The style is
+    CSS beside the page's own.
     """
     views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
@@ -130,7 +138,7 @@ def build(
     )
     live = {name: (v.data, {**options(v), "address": True}) for name, v in views.items()}
     files = [] if beside else [view.file for view in views.values() if view.file]
-    style = "".join(f".{name} {{ {style} }}\n" for style, name in styles.items())
+    style += "".join(f".{name} {{ {said} }}\n" for said, name in styles.items())
     named = [section for section in sections if section.name]
     skips = "".join(
         f'<a class="skip" href="#at={section.name}">{_escaped("heading", section.heading)}</a>\n'
@@ -192,10 +200,10 @@ def assemble(
         "style": (script.stylesheet(unused) if views else "") + style,
         "body": body,
         "script": script.bundle() if views else "",
-        "views": _data(json.dumps(shown)),
-        "copy": _data(json.dumps(VIEW["page"]["copy"])),
+        "views": data_text(json.dumps(shown)),
+        "copy": data_text(json.dumps(VIEW["page"]["copy"])),
         "data": "\n".join(
-            f'<script type="application/json" id="data{n}">{_data(text)}</script>'
+            f'<script type="application/json" id="data{n}">{data_text(text)}</script>'
             for n, text in enumerate(data)
         ),
         "files": "\n".join(

@@ -1,0 +1,108 @@
+"""The page that searches the site, with all that it finds inside; make_page.py writes it.
+
+A place is what stands under a heading of a notebook, a question of the README, a word, or another page.
+What is folded, such as an answer, is not found, nor what a cell printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import make_words
+from bs4 import BeautifulSoup, Tag
+
+from helpers.stepper.format import VIEW
+from helpers.stepper.page import assemble, data_text
+
+SAID = VIEW["page"]["search"]
+SCRIPT = Path(__file__).with_name("search_bundle.js")
+HEADINGS = ["h1", "h2", "h3"]
+NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
+LEFT_OUT = ("ways.html", "search.html", "notebooks/words.html")  # lists of what is found itself
+STYLE = """
+#query { box-sizing: border-box; width: 100%; max-width: 34em; padding: 9px 12px;
+  border: 1px solid var(--soft); border-radius: 6px; background: var(--paper); color: var(--ink);
+  font: inherit; }
+label { display: block; margin-bottom: 6px; }
+#count { min-height: 1.5em; margin: 10px 0; color: var(--soft); }
+#found { margin: 0; padding: 0; list-style: none; border-top: 1px solid var(--line); }
+#found li { padding: 10px 0; border-bottom: 1px solid var(--line); }
+#found a { font-weight: 600; }
+#found span { color: var(--soft); font-size: 15px; }
+#found p { max-width: 44em; margin: 2px 0 0; font-size: 15px; line-height: 1.45; }
+mark { background: none; color: inherit; font-weight: 700; }
+"""
+
+
+def plain(tags: Sequence[Tag]) -> str:
+    """The text of some elements."""
+    return " ".join(" ".join(tag.get_text().split()) for tag in tags)
+
+
+def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
+    """A notebook's places: in each cell what stands under a heading, be it that of an earlier cell."""
+    title = heading = plain(soup.find_all("h1")[:1])
+    for cell in soup.select('[id^="cell-id="]'):
+        place = {"address": f"{name}#{cell['id']}", "page": title}
+        text = ""
+        for one in cell.select(".rendered_html > *, .input_area pre"):
+            if one.name in HEADINGS:
+                yield {**place, "heading": heading, "text": text}
+                heading, text = plain([one]), ""
+            else:
+                text += f"{plain([one])} "
+        yield {**place, "heading": heading, "text": text}
+
+
+def words(folder: Path) -> Iterator[dict[str, str]]:
+    """Each word of the series with its meaning; it leads to the cell that introduces it."""
+    bold = make_words.bold(folder)
+    for group in make_words.read().values():
+        for word, meaning in group.items():
+            notebook, cell = next(make_words.shown_in(word, bold), ("words", ""))
+            address = f"notebooks/{notebook}.html#cell-id={cell}"
+            heading = ", ".join(make_words.forms(word))
+            yield {"address": address, "page": "", "heading": heading, "text": meaning}
+
+
+def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> list[dict[str, str]]:
+    """All that can be found in pages, by their names; first the questions, with the addresses of answers."""
+    found, titles = [], {}
+    for name, text in pages.items():
+        soup = BeautifulSoup(text, "html.parser")
+        for tag in soup.select(NOT_READ):
+            tag.decompose()
+        for tag in soup.select("li, p, td, th"):
+            tag.append(" · " if tag.name in ("td", "th") else " ")
+        titles[name] = plain(soup.find_all("h1")[:1]) or plain(soup.find_all("title"))
+        if name in LEFT_OUT or not soup.body:
+            continue
+        if name.startswith("notebooks/"):
+            found += (place for place in under_headings(name, soup) if place["text"])
+        else:
+            found.append({"address": name, "page": "", "heading": titles[name], "text": plain([soup.body])})
+    read = {place["address"]: place["text"] for place in reversed(found)}
+    asked = [
+        {"address": at, "page": "", "heading": question, "text": read[at]}
+        for question, at in questions.items()
+    ]
+    for place in (led := [*asked, *words(folder)]):
+        place["page"] = titles[place["address"].partition("#")[0]]
+    return [*led, *found]
+
+
+def search(pages: dict[str, str], questions: dict[str, str], folder: Path) -> str:
+    """The page that finds places in these pages; arguments as in `places`."""
+    found = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
+    data = data_text(json.dumps({"places": found, "said": SAID}, ensure_ascii=False))
+    body = (
+        f'<h1>{SAID["title"]}</h1>\n<label for="query">{SAID["label"]}</label>\n'
+        '<input id="query" type="search" autofocus autocomplete="off" spellcheck="false">\n'
+        f'<p id="count" role="status"></p>\n<ol id="found"></ol>\n'
+        f"<noscript><p>{SAID['no script']}</p></noscript>\n"
+        f'<script type="application/json" id="places">{data}</script>\n'
+        f"<script>{SCRIPT.read_text(encoding='utf-8')}</script>"
+    )
+    return assemble(SAID["title"], body, {}, SAID["label"], STYLE)
