@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 
+from helpers.model.config import ModelConfig, NoPEConfig, QKNormConfig
 from helpers.model.transformer import Transformer
 
 NAMES = {
@@ -19,6 +20,11 @@ NAMES = {
     "post_attention_layernorm": "ffn_norm",
     "o_proj": "attn_output",
 } | {f"{x}_proj": f"attn_{x}" for x in "qkv"}
+NAMES |= {f"{x}_norm": f"attn_{x}_norm" for x in "qk"}
+ARCHITECTURES = {
+    QKNormConfig: "qwen3",
+    NoPEConfig: "smollm3",
+}  # of the last, each fourth layer is a NoPE layer
 
 KEYS = {
     "block_count": "n_layers",
@@ -43,7 +49,7 @@ def name_in_gguf(name: str) -> str:
 
 
 def in_pairs(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Permute the rows of q and k as llama.cpp's converter does for a Llama."""
+    """Permute the rows of q and k as llama.cpp's converter does for a Llama or SmolLM3."""
     split = weight.reshape(n_heads, 2, len(weight) // n_heads // 2, *weight.shape[1:])
     return split.swapaxes(1, 2).reshape(weight.shape)
 
@@ -59,12 +65,13 @@ def write(
 
     A tensor is an array, its bytes and their kind, or None: there is none of this name.
     """
-    config, arch = model.config, "qwen2" if model.config.qkv_bias else "llama"
+    config: ModelConfig = model.config
+    arch = ARCHITECTURES.get(type(config), "qwen2" if config.qkv_bias else "llama")
     stored: dict[str, Any] = {name_in_gguf(k): x.numpy() for k, x in model.state_dict().items()}
     if config.tied:
         del stored["output.weight"]
     for name, weight in stored.items():
-        if arch == "llama" and re.search(r"attn_[qk]", name):
+        if arch in ("llama", "smollm3") and re.search(r"attn_[qk]\.", name):
             n_heads = config.n_heads if "attn_q" in name else config.n_kv_heads
             stored[name] = in_pairs(weight, n_heads)
     writer = GGUFWriter(path, arch)

@@ -13,7 +13,18 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    DeepseekV3Config,
+    Gemma2Config,
+    GptOssConfig,
+    MixtralConfig,
+    Phi3Config,
+    Qwen2MoeConfig,
+    Qwen2VLConfig,
+    Qwen3Config,
+)
 
 from helpers.model.config import LatentConfig
 from helpers.model.latent import LatentTransformer
@@ -87,6 +98,8 @@ MISTRAL = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
 LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 = LLAMA31 | {"original_max_position_embeddings": 16}
+QWEN3 = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
+SMOLLM3 = {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"]}
 WINDOW = QWEN2 | {"use_sliding_window": True, "sliding_window": 7}
 PLAIN = {"rope_theta": 500.0, "rope_type": "default"}
 ORIGINAL = "original_max_position_embeddings"
@@ -110,6 +123,10 @@ NOT_TOLD = "num_key_value_heads head_dim tie_word_embeddings eos_token_id".split
         MISTRAL | {"sliding_window": ..., "max_position_embeddings": 4096},
         QWEN2 | {"sliding_window": 7},
         WINDOW | {"max_window_layers": 0, "sliding_window": None},
+        QWEN3 | {"head_dim": ..., "sliding_window": 7},
+        SMOLLM3 | {"no_rope_layers": [0, 1, 0, 1], "sliding_window": 7},
+        SMOLLM3 | {"no_rope_layer_interval": 2, "tie_word_embeddings": ...},
+        SMOLLM3 | {"no_rope_layers": None},
     ],
     ids=str,
 )
@@ -120,7 +137,7 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    save_file(theirs.state_dict(), folder / WEIGHTS)
+    save_file({name: x.clone() for name, x in theirs.state_dict().items()}, folder / WEIGHTS)
     ids = tokens(2, 40)
     with torch.no_grad():
         torch.testing.assert_close(load(folder)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
@@ -153,13 +170,41 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
         (QWEN2 | {"use_sliding_window": "false"}, "use_sliding_window is 'false'; expected true or false"),
         (MISTRAL | {"sliding_window": 39}, "sliding_window 39 is shorter than the context 40"),
         (MISTRAL | {"max_position_embeddings": 4097}, "sliding_window 4096 is shorter than the context 4097"),
-        (WINDOW, "sliding_window 7 is shorter"),
+        *((WINDOW | kind, "sliding_window 7 is shorter") for kind in (QWEN2, QWEN3, SMOLLM3)),
+        *(
+            (SMOLLM3 | {"no_rope_layers": x}, r"no_rope_layers is .*; expected 0 or 1 of each of 3 layers")
+            for x in ([1, 0], [1, 0, 2], 4)
+        ),
     ],
     ids=str,
 )
 def test_config_is_refused_by_name(folder: Path, changed: dict[str, Any], message: str) -> None:
     change_config(folder, **changed)
     refused(folder, message)
+
+
+GPTQ = {"bits": 4, "group_size": 128, "quant_method": "gptq"}
+MROPE = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
+NOT_OPENED: dict[str, tuple[Any, str]] = {
+    "mixtral": (MixtralConfig(), "model_type 'mixtral' with experts (num_local_experts 8) is not supported"),
+    "qwen2-moe": (Qwen2MoeConfig(), "model_type 'qwen2_moe' with experts (num_experts 60) is not"),
+    "qwen2-vl": (
+        Qwen2VLConfig(text_config={"rope_parameters": MROPE}),
+        "model_type 'qwen2_vl' with mRoPE (mrope_section [16, 24, 24]) is not supported",
+    ),
+    "gemma2": (Gemma2Config(), "with soft caps (attn_logit_softcapping 50.0) is not supported"),
+    "gpt-oss": (GptOssConfig(), "model_type 'gpt_oss' with experts (num_local_experts 128) is not supported"),
+    "deepseek-v3": (DeepseekV3Config(), "first_k_dense_replace 3 is not supported; expected 61: no mixture"),
+    "gptq": (Qwen3Config(quantization_config=GPTQ), "quantization_config {'bits': 4, 'group_size': 128, "),
+    "phi3": (Phi3Config(), "model_type 'phi3' is not supported"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OPENED)
+def test_a_model_that_is_another_function_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    config, message = NOT_OPENED[name]
+    config.save_pretrained(tmp_path)
+    refused(tmp_path, re.escape(message) + ".*; expected .*; or watch it instead, with helpers.recording.hf")
 
 
 def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:

@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from helpers.model.attention import rope_frequencies
-from helpers.model.config import Llama3Scaling
+from helpers.model.config import Llama3Scaling, NoPEConfig, QKNormConfig
 from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer, render, save
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import EOS, Tokenizer
@@ -35,6 +35,7 @@ HUGE = dict.fromkeys([f"llama.{key}" for key in LENGTHS], 2 * 10**9)
 BASE, EPS = "rope.freq_base", "attention.layer_norm_rms_epsilon"
 ONE_BY_ONE = {"token_embd.weight": 2, "blk.1.attn_norm.weight": 1, "output.weight": 2}  # and their axes
 
+SMOLLM3: dict[str, Any] = {"kind": NoPEConfig, "n_layers": 9, "nope_layers": (3, 7), "tied": True}
 KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1".split()]
 
 
@@ -44,6 +45,8 @@ KINDS = [GGMLQuantizationType[name] for name in "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_
         *((kind, {}) for kind in KINDS),
         (KINDS[0], {"tied": True}),
         (KINDS[3], {"qkv_bias": True, "tied": True}),
+        (KINDS[3], {"kind": QKNormConfig}),
+        (KINDS[3], SMOLLM3),
     ],
 )
 def test_every_weight_is_as_in_the_model_that_was_written(
@@ -63,7 +66,9 @@ def test_every_weight_is_as_in_the_model_that_was_written(
     assert load(tmp_path / "m.gguf", dtype=torch.bfloat16).norm.weight.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("changed", [{"tied": True}, {"qkv_bias": True, "head_dim": 16}])
+@pytest.mark.parametrize(
+    "changed", [{"tied": True}, {"qkv_bias": True, "head_dim": 16}, {"kind": QKNormConfig, "n_kv_heads": 1}]
+)
 def test_equal_to_transformers(tmp_path: Path, changed: dict[str, Any]) -> None:
     """The file has a vocabulary of its own size: transformers asks for one."""
     library = byte_level()
@@ -100,7 +105,7 @@ def test_llama3_scaling_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "tensors", "message"),
     [
-        ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected llama or"),
+        ({"general.architecture": "gemma3"}, {}, "architecture 'gemma3' is not supported; expected one of"),
         *(({f"llama.{key}": ...}, {}, f"{key} is missing from its") for key in (BASE, EPS)),
         ({f"llama.{BASE}": float("inf")}, {}, r"rope_theta is inf; expected 10 to 1e\+12: fetch"),
         ({f"llama.{EPS}": 3.0}, {}, "rms_norm_eps is 3.0; expected 1e-12 to 0.01: fetch the file again"),
@@ -219,7 +224,7 @@ def theirs_for(folder: Path, pre: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "smaug-bpe", "qwen2"])
 def test_tokens_are_those_of_transformers(tmp_path: Path, pre: str) -> None:
     ours = from_file(tmp_path, pre, add_bos_token=False)
     theirs = theirs_for(tmp_path, pre)
@@ -234,6 +239,7 @@ def test_tokens_are_those_of_transformers(tmp_path: Path, pre: str) -> None:
     [
         ("gpt-2", 4, {}, [], []),
         ("llama-bpe", 1, {}, [0], []),
+        ("smaug-bpe", 1, {}, [], []),
         ("gpt-2", 4, {"add_bos_token": True}, [0], []),
         ("llama-bpe", 1, {"add_bos_token": False, "add_eos_token": True}, [], [1]),
     ],
@@ -271,6 +277,7 @@ def test_a_tokenizer_is_refused_by_name(tmp_path: Path, changed: dict[str, Any],
 CHAT = "{{ bos_token }}{% for message in messages %}\n    {% if message.role == 'tool' %}\n"
 CHAT += "{{ raise_exception('no tools') }}{% endif %}\n[{{ message.role }}] {{ message.content | tojson }}\n"
 CHAT += "{% break %}{% endfor %}{{ strftime_now('%Y') }}"
+CHAT += "{% generation %}\n{% set eos_token = 'x' %}it is{% endgeneration %}\n"
 CHAT += "{% if add_generation_prompt %}[assistant]{{ eos_token }}{% endif %}"
 MESSAGES = [{"role": "user", "content": "Is it 'nice' <now> in 東京?"}]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import attend, llama3_scaling, rope_frequencies, rotation
-from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig
+from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, NoPEConfig, QKNormConfig
 from helpers.model.kinds import model_of
 from helpers.model.latent import LatentTransformer
 from helpers.model.transformer import RMSNorm, Transformer
@@ -95,10 +95,18 @@ def test_every_norm_has_the_epsilon_of_the_config() -> None:
     assert [module.eps for module in modules if isinstance(module, RMSNorm)] == [0.5] * 7
 
 
-@pytest.mark.parametrize("changed", [{"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}])
+@pytest.mark.parametrize(
+    "changed", [{"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}, {"kind": QKNormConfig}]
+)
 def test_parameters_are_counted(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
-    assert config.n_parameters == sum(p.numel() for p in Transformer(config).parameters())
+    assert config.n_parameters == sum(p.numel() for p in model_of(config).parameters())
+
+
+@pytest.mark.parametrize("layers", [(3,), (2, 1), (1, 1), (-1,), (True,)])
+def test_nope_layers_that_are_none(layers: Any) -> None:
+    with pytest.raises(ValueError, match=r"nope_layers is .*; expected"):
+        tiny_config(NoPEConfig, nope_layers=layers)
 
 
 WIDE: dict[str, Any] = SIZES | {"vocab_size": 190, "hidden_size": 300}

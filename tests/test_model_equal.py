@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MistralConfig, Qwen2Config
+from transformers import (
+    AutoModelForCausalLM,
+    DeepseekV3Config,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.utils import logging
 
@@ -68,6 +76,16 @@ CONFIGS = {
     "mistral, GQA": MistralConfig(**BASE, num_key_value_heads=3, sliding_window=None),
     "mistral, MQA, wide window": MistralConfig(**BASE, num_key_value_heads=1, sliding_window=40),
     "qwen2, GQA, biases, tied": Qwen2Config(**BASE, num_key_value_heads=3, tie_word_embeddings=True),
+    "qwen3, GQA": Qwen3Config(**BASE, num_key_value_heads=3),
+    "qwen3, MQA, tied": Qwen3Config(**BASE, num_key_value_heads=1, tie_word_embeddings=True),
+    "smollm3, GQA, tied": SmolLM3Config(**BASE, num_key_value_heads=3, no_rope_layers=[1, 0, 1]),
+    "smollm3, MQA, llama3 rope": SmolLM3Config(
+        **BASE,
+        num_key_value_heads=1,
+        no_rope_layer_interval=2,
+        rope_parameters=LLAMA3,
+        tie_word_embeddings=False,
+    ),
     "deepseek-v3, dense": DeepseekV3Config(**(BASE | LATENT)),
     "deepseek-v3, dense, tied, llama3 rope": DeepseekV3Config(
         **(BASE | LATENT), tie_word_embeddings=True, rope_parameters=LLAMA3

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from helpers.model import fast
 from helpers.model.cache import GrowingCache, PagedCache, PagePool, RaggedCache, StaticCache
+from helpers.model.config import QKNormConfig
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
 from helpers.model.shipped import load as load_shipped
@@ -306,6 +307,8 @@ def test_a_twin_is_not_moved_and_not_made_of_a_twin() -> None:
         TWIN.to(torch.bfloat16)
     with pytest.raises(ValueError, match="the model is of type FastTransformer"):
         speed_up(TWIN)
+    with pytest.raises(ValueError, match="the model is of type QKNormTransformer; expected a Transformer"):
+        speed_up(tiny(kind=QKNormConfig))
 
 
 def test_a_processor_that_cannot_read_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from helpers.model import published
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate
-from helpers.model.load import CheckpointError, chat_prompt, load, load_tokenizer, save
+from helpers.model.load import CheckpointError, chat_prompt, hub, load, load_tokenizer, save
 from helpers.model.published import FILE, WHEEL, Found
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
@@ -97,8 +97,10 @@ def test_your_own_comes_first_then_the_hub_and_nothing_is_fetched_where_that_is_
     assert published.find(bare) == Found(bare / "one.gguf", "your own")
     monkeypatch.setenv(published.VARIABLE, str(bare / "one.gguf"))
     assert published.find() == Found(bare / "one.gguf", "your own")
-    with pytest.raises(CheckpointError, match=r"there is no .*nowhere; expected a folder with a model"):
+    with pytest.raises(CheckpointError, match=r"there is no folder .*nowhere'; expected one, a \.gguf file"):
         published.find(bare / "nowhere")
+    monkeypatch.setattr(hub, "download", lambda name: bare / name)
+    assert published.find("Qwen/Qwen3-0.6B") == Found(bare / "Qwen/Qwen3-0.6B", "your own")
 
 
 @pytest.fixture(scope="module")

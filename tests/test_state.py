@@ -110,7 +110,7 @@ def test_sizes() -> None:
     assert [round(share, 3) for share in (shares[0], shares[-1])] == [0.875, 0.998]
 
 
-@pytest.mark.parametrize("layers", [(), (3,), (2, 1), (1, 1), (-1,), (True,)])
+@pytest.mark.parametrize("layers", [(3,), (2, 1), (1, 1), (-1,), (True,)])
 def test_layers_that_are_none(layers: Any) -> None:
     with pytest.raises(ValueError, match=r"state_layers is .*; expected"):
         StateConfig(**SIZES, state_layers=layers)

@@ -10,6 +10,7 @@ import torch
 
 from helpers.model.cache import KVCache
 from helpers.model.config import Llama3Scaling, ModelConfig
+from helpers.model.kinds import model_of
 from helpers.model.transformer import Transformer
 
 SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=16)
@@ -27,15 +28,15 @@ SIZES: dict[str, Any] = {
 }
 
 
-def tiny_config(**changed: Any) -> ModelConfig:
+def tiny_config(kind: type[ModelConfig] = ModelConfig, **changed: Any) -> ModelConfig:
     """Return the config of a small model."""
-    return ModelConfig(**(SIZES | changed))
+    return kind(**(SIZES | changed))
 
 
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float32, **changed: Any) -> Transformer:
     """Return a small model with weights large enough that attention is far from even."""
     torch.manual_seed(seed)
-    model = Transformer(tiny_config(**changed))
+    model = model_of(tiny_config(**changed))
     enlarge(model)
     return model.to(dtype)
 

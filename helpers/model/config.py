@@ -169,11 +169,9 @@ class StateConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        layers = tuple(check_whole("state_layers", layer, least=0) for layer in self.state_layers)
-        object.__setattr__(self, "state_layers", layers)
-        if not layers or layers != tuple(sorted({*layers})) or layers[-1] >= self.n_layers:
-            message = f"state_layers is {layers}; expected one or more of 0 to {self.n_layers - 1}"
-            raise ValueError(f"{message}, in order: a model without any is a ModelConfig")
+        object.__setattr__(
+            self, "state_layers", check_layers("state_layers", self.state_layers, self.n_layers)
+        )
 
     @property
     def n_parameters(self) -> int:
@@ -184,6 +182,44 @@ class StateConfig(ModelConfig):
         """Bytes that one token's keys and values take, in the layers that keep rows."""
         rows = self.n_layers - len(self.state_layers)
         return rows * super().cache_nbytes_per_token(element_bytes) // self.n_layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class QKNormConfig(ModelConfig):
+    """Sizes of a model that norms each head's query and key (Qwen3). Errors as in `ModelConfig`.
+
+    Source: QK norm, Dehghani et al. 2023, arXiv:2302.05442.
+    """
+
+    @property
+    def attention_parameters(self) -> int:
+        """Numbers to learn in the attention of one layer, both norms among them."""
+        return super().attention_parameters + 2 * self.head_dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPEConfig(ModelConfig):
+    """Sizes of a model in which some layers do not rotate (SmolLM3). Errors as in `ModelConfig`.
+
+    Args:
+        nope_layers: those layers, from 0, in order: they see no positions. The others rotate.
+
+    Source: RoPE beside NoPE, Yang et al. 2025, arXiv:2501.18795.
+    """
+
+    nope_layers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "nope_layers", check_layers("nope_layers", self.nope_layers, self.n_layers))
+
+
+def check_layers(name: str, layers: Collection[int], n_layers: int) -> tuple[int, ...]:
+    """Return these layers; ValueError unless the model has them all and they are in order."""
+    layers = tuple(check_whole(name, layer, least=0) for layer in layers)
+    if layers != tuple(sorted({*layers})) or max(layers, default=0) >= n_layers:
+        raise ValueError(f"{name} is {layers}; expected some of 0 to {n_layers - 1}, in order")
+    return layers
 
 
 def check_positive(name: str, value: object) -> None:

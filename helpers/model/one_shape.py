@@ -33,7 +33,7 @@ def in_one_shape(model: Transformer) -> Transformer:
     """
     if type(model) is not Transformer:
         message = f"a {type(model).__name__} came in; expected a Transformer"
-        raise ValueError(f"{message}: sums over a state or a latent row are not put in one order")
+        raise ValueError(f"{message}: sums of other kinds of attention are not put in one order")
     for name in ("hidden_size", "head_dim", "intermediate_size"):
         if (width := getattr(model.config, name)) % ROWS:
             raise ValueError(f"{name} is {width}; expected a multiple of {ROWS}")

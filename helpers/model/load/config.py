@@ -10,8 +10,15 @@ from typing import Any
 import torch
 
 from helpers.arguments import check_whole, is_number
-from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, StateConfig
-from helpers.model.load.files import read_json, reading
+from helpers.model.config import (
+    LatentConfig,
+    Llama3Scaling,
+    ModelConfig,
+    NoPEConfig,
+    QKNormConfig,
+    StateConfig,
+)
+from helpers.model.load.files import read_json, reading, unsupported
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
 ORIGINAL = "original_max_position_embeddings"  # of llama3 scaling
@@ -19,6 +26,8 @@ ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
     "watch_it_decode": "StateTransformer",  # of this project: no other opens it
 }
@@ -36,6 +45,8 @@ SIZES = {  # a key of config.json, and our name for it
 LATENT_SIZES = {key: name for key, name in SIZES.items() if name not in ("n_kv_heads", "head_dim")}
 LATENT_SIZES |= {"kv_lora_rank": "rank", "qk_rope_head_dim": "rope_dim", "qk_nope_head_dim": "head_dim"}
 KINDS: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
+    "qwen3": (QKNormConfig, SIZES),
+    "smollm3": (NoPEConfig, SIZES),
     "deepseek_v3": (LatentConfig, LATENT_SIZES),
     "watch_it_decode": (StateConfig, SIZES),
 }
@@ -45,8 +56,16 @@ RANGES = {"rope_theta": (10, 1e12), "rms_norm_eps": (1e-12, 0.01)}
 DEFAULTS: dict[str, Any] = dict.fromkeys([*SIZES, *LATENT_SIZES]) | {
     "tie_word_embeddings": False,
     "use_sliding_window": False,
+    "sliding_window": None,
+    "no_rope_layers": None,
+    "no_rope_layer_interval": 4,
 }
-WINDOWS = {"mistral": 4096, "qwen2": 4096}
+DEFAULTS_OF: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 4096},
+    "qwen2": {"sliding_window": 4096},
+    "qwen3": {"sliding_window": 4096, "head_dim": 128},
+    "smollm3": {"tie_word_embeddings": True},
+}
 # Keys that make another function of the model, and the values with which they do not.
 HARMLESS: dict[str, tuple[Any, ...]] = {
     "is_causal": (True,),
@@ -60,6 +79,10 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "compression_config": (None,),
     "per_layer_config": (None,),
 }
+# Keys of models that are not opened, and what such a model has.
+REASONS = dict.fromkeys(["num_local_experts", "num_experts", "n_routed_experts"], "experts")
+REASONS |= dict.fromkeys(["attn_logit_softcapping", "final_logit_softcapping"], "soft caps")
+REASONS |= {"mrope_section": "mRoPE", "quantization_config": "quantised weights"}
 
 
 def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
@@ -76,7 +99,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     """Translate the keys of config.json; ValueError if one is wrong, or makes another function."""
     refuse_unsupported(data)
     kind = data["model_type"]
-    data = DEFAULTS | {"sliding_window": WINDOWS.get(kind)} | data
+    data = DEFAULTS | DEFAULTS_OF.get(kind, {}) | data
     heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
     kind_of_config, keys = KINDS.get(kind, (ModelConfig, SIZES))
@@ -85,6 +108,8 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     rope, kept = rope_of(data), dict[str, Any]()
     if kind == "watch_it_decode":
         kept["state_layers"] = states_of(data)
+    if kind == "smollm3":
+        kept["nope_layers"] = nope_of(data)
     config = kind_of_config(
         **sizes,
         **kept,
@@ -102,11 +127,9 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
 
 def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     """Return config.json for a model."""
-    kind, rope, keys = "qwen2" if config.qkv_bias else "llama", None, SIZES
-    if isinstance(config, LatentConfig):
-        kind, keys = "deepseek_v3", LATENT_SIZES
-    if isinstance(config, StateConfig):
-        kind = "watch_it_decode"
+    kinds, rope = {of: kind for kind, (of, _) in KINDS.items()}, None
+    kind = kinds.get(type(config), "qwen2" if config.qkv_bias else "llama")
+    _, keys = KINDS.get(kind, (ModelConfig, SIZES))
     if config.rope_scaling is not None:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
         rope[ORIGINAL] = rope.pop("original_max_seq_len")
@@ -116,6 +139,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
         **{theirs: getattr(config, ours) for theirs, ours in keys.items()},
         **(fixed_by(config) if isinstance(config, LatentConfig) else {}),
         **({"layer_types": types_of(config)} if isinstance(config, StateConfig) else {}),
+        **({"no_rope_layers": turning_of(config)} if isinstance(config, NoPEConfig) else {}),
         "rope_theta": config.rope_theta,
         "rope_scaling": rope,
         "rms_norm_eps": config.norm_eps,
@@ -152,11 +176,27 @@ def states_of(data: dict[str, Any]) -> tuple[int, ...]:
     return tuple(layer for layer, kind in enumerate(kinds) if kind == STATE)
 
 
+def turning_of(config: NoPEConfig) -> list[int]:
+    """Return what config.json says of each layer: 1 where it rotates, 0 where not."""
+    return [int(layer not in config.nope_layers) for layer in range(config.n_layers)]
+
+
+def nope_of(data: dict[str, Any]) -> tuple[int, ...]:
+    """Return the layers that do not rotate; ValueError where a list says it, but not of each layer."""
+    layers, turning = range(size(data, "num_hidden_layers")), data["no_rope_layers"]
+    if turning is None:
+        interval = size(data, "no_rope_layer_interval")
+        return tuple(layers[interval - 1 :: interval])
+    if not isinstance(turning, list) or len(turning) < len(layers) or {*turning} - {0, 1}:
+        raise ValueError(f"no_rope_layers is {turning!r}; expected 0 or 1 of each of {len(layers)} layers")
+    return tuple(layer for layer in layers if not turning[layer])
+
+
 def refuse_unequal(data: dict[str, Any], expected: dict[str, Any]) -> None:
     """Raise ValueError for a key that is missing or has another value."""
     for key, value in expected.items():
         if data.get(key, "missing") != value:
-            raise ValueError(
+            raise unsupported(
                 f"{key} {data.get(key, 'missing')!r} is not supported; expected {value!r}: no mixture of "
                 "experts, queries not compressed, values as wide as keys, RoPE's pairs as in Llama"
             )
@@ -200,10 +240,10 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError(f"{key} is {given!r}; expected an object or null")
     if nested := [name for name, value in given.items() if isinstance(value, dict)]:
-        raise ValueError(f"{key} differs by kind of layer ({nested[0]}), which is not supported")
+        raise unsupported(f"{key} differs by kind of layer ({nested[0]}); expected one for all")
     rope = {"rope_type": given.get("type", "default"), "rope_theta": data.get("rope_theta")} | given
     if rope["rope_type"] not in ("default", "llama3"):
-        raise ValueError(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
+        raise unsupported(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
     refuse_other(given)
     original = {ORIGINAL: data[ORIGINAL]} if ORIGINAL in data else {}
     return rope | original
@@ -221,14 +261,16 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
     """Raise ValueError, and name it, where the model would be another function than ours."""
     kind, message = data.get("model_type"), data.get("architectures") or []
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        raise ValueError(f"model_type {kind!r} is not supported; expected one of {', '.join(ARCHITECTURES)}")
+        because = ", ".join(f"{reason} ({key})" for reason, key in reasons(data).items())
+        got = f"model_type {kind!r}" + (because and f" with {because}")
+        raise unsupported(f"{got} is not supported; expected one of {', '.join(ARCHITECTURES)}")
     if not isinstance(message, list) or any(name != ARCHITECTURES[kind] for name in message):
-        raise ValueError(f"architectures {message!r} are not supported; expected {ARCHITECTURES[kind]!r}")
+        raise unsupported(f"architectures {message!r} are not supported; expected {ARCHITECTURES[kind]!r}")
     kinds = data.get("layer_types") or []
     if kind == "watch_it_decode":  # says it of each layer
         kinds = [name for name in kinds if name != STATE]
     if not isinstance(kinds, list) or any(x not in ("full_attention", "sliding_attention") for x in kinds):
-        raise ValueError(f"layer_types {kinds!r} are not supported; expected full_attention")
+        raise unsupported(f"layer_types {kinds!r} are not supported; expected full_attention")
     refuse_other(data)
 
 
@@ -236,12 +278,24 @@ def refuse_other(data: dict[str, Any]) -> None:
     """Raise ValueError for a key that makes another function of the model."""
     for key in HARMLESS.keys() & data.keys():
         if data[key] not in HARMLESS[key]:
-            raise ValueError(f"{key} {data[key]!r} is not supported; expected {HARMLESS[key][0]!r}")
+            got = f"{key} {reprlib.repr(data[key])}"
+            raise unsupported(f"{got} is not supported; expected {HARMLESS[key][0]!r}")
+
+
+def reasons(data: dict[str, Any]) -> dict[str, str]:
+    """Return what a model has and ours has not, each with the key, however deep, that says so."""
+    found: dict[str, str] = {}
+    for key, value in data.items():
+        if key in REASONS and value:
+            found[REASONS[key]] = f"{key} {reprlib.repr(value)}"
+        elif isinstance(value, dict):
+            found |= reasons(value)
+    return found
 
 
 def window_of(data: dict[str, Any]) -> int | None:
     """Return how many tokens a layer with a sliding window sees; None where no layer is said to have one."""
-    if data["model_type"] == "qwen2" and not flag(data, "use_sliding_window"):
+    if data["model_type"] != "mistral" and not flag(data, "use_sliding_window"):
         return None
     return None if data["sliding_window"] is None else size(data, "sliding_window")
 

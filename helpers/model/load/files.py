@@ -14,6 +14,11 @@ class CheckpointError(ValueError):
     """A checkpoint that is damaged, incomplete, or of a kind that this model cannot run right."""
 
 
+def unsupported(message: str) -> ValueError:
+    """Return the error over a model that is another function than ours; `message` says what was expected."""
+    return ValueError(f"{message}; or watch it instead, with helpers.recording.hf.watch")
+
+
 @contextmanager
 def reading(path: Path, message: str = "") -> Iterator[None]:
     """Turn any error over what a file holds into a CheckpointError that names it; `message` says more."""

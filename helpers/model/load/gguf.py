@@ -17,11 +17,19 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
-from helpers.model.config import Llama3Scaling, ModelConfig
+from helpers.model.config import Llama3Scaling, ModelConfig, NoPEConfig, QKNormConfig
 from helpers.model.load.config import context, in_range
-from helpers.model.load.files import CheckpointError, reading, without_doubles
+from helpers.model.load.files import CheckpointError, reading, unsupported, without_doubles
 from helpers.model.load.weights import converted
 
+ARCHITECTURES: dict[str, Any] = {
+    "llama": ModelConfig,
+    "qwen2": ModelConfig,
+    "qwen3": QKNormConfig,
+    "smollm3": NoPEConfig,
+}
+IN_PAIRS = ("llama", "smollm3")  # whose rows of q and k stand in the order of llama.cpp's rotation
+NOPE = 4  # every fourth layer of a SmolLM3 does not rotate: no key says so, llama.cpp takes it for granted
 # Each part of a tensor's name, and the model's name for it: blk.0.attn_q.weight is layers.0.self_attn.q_proj.
 PARTS = {
     "token_embd": "embed_tokens",
@@ -31,6 +39,8 @@ PARTS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
@@ -143,7 +153,7 @@ def read(
         if not all(parts):
             raise CheckpointError(f"the tensor {name} is unknown; expected names such as blk.0.attn_q.weight")
         tensor = file.tensor(name)
-        if file.get("general.architecture") == "llama" and name.endswith(("attn_q.weight", "attn_k.weight")):
+        if file.get("general.architecture") in IN_PAIRS and name.endswith(("attn_q.weight", "attn_k.weight")):
             tensor = rope_pairs_in_halves(tensor, config.head_dim)
         weights[".".join(parts)] = converted(name, tensor, dtype)
     return config, weights
@@ -152,8 +162,8 @@ def read(
 def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
     """Put the rows of a projection, (heads · D, C), back into the order of pairs (i, i + D / 2).
 
-    llama.cpp stores those of a Llama as (2i, 2i + 1), the order that its rotation wants. Left like that the
-    model is fluent for some words. Those of other architectures it leaves as they were.
+    llama.cpp stores those of a Llama or SmolLM3 as (2i, 2i + 1), the order that its rotation wants. Left
+    like that the model is fluent for some words. Those of other architectures it leaves as they were.
     """
     if len(weight) % head_dim:
         return weight  # of a shape that the model will refuse
@@ -163,8 +173,10 @@ def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
 def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
     """Translate the metadata; ValueError where it makes another function of the model."""
     kind = file.get("general.architecture")
-    if kind not in ("llama", "qwen2"):
-        raise ValueError(f"architecture {kind!r} is not supported; expected llama or qwen2")
+    if kind not in ARCHITECTURES:
+        raise unsupported(
+            f"architecture {kind!r} is not supported; expected one of {', '.join(ARCHITECTURES)}"
+        )
     refuse_unsupported(file, kind)
     n_heads = check_whole("head_count", file.get(f"{kind}.attention.head_count"))
     C = check_whole("embedding_length", file.get(f"{kind}.embedding_length"))
@@ -173,8 +185,11 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
         if (other := file.get(f"{kind}.{key}", head_dim)) != head_dim:
             raise ValueError(f"{key} is {other}; expected {head_dim}, as long as a key")
     tokens, window = file.get("tokenizer.ggml.tokens", []), file.get(f"{kind}.attention.sliding_window", None)
-    config = ModelConfig(
-        n_layers=file.get(f"{kind}.block_count"),
+    n_layers = check_whole("block_count", file.get(f"{kind}.block_count"))
+    kept = {"nope_layers": tuple(range(n_layers)[NOPE - 1 :: NOPE])} if kind == "smollm3" else {}
+    config = ARCHITECTURES[kind](
+        **kept,
+        n_layers=n_layers,
         n_heads=n_heads,
         n_kv_heads=file.get(f"{kind}.attention.head_count_kv", n_heads),
         head_dim=head_dim,
@@ -196,7 +211,9 @@ def refuse_unsupported(file: Gguf, kind: str) -> None:
     for key, value in file.metadata.items():
         name = key.removeprefix(f"{kind}.")
         if name != key and name not in READ.split() and HARMLESS.get(name) != value:
-            raise ValueError(f"{key} {value!r} is not supported")
+            raise unsupported(
+                f"{key} {value!r} is not supported; expected {HARMLESS.get(name, 'no such key')}"
+            )
 
 
 def scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:

@@ -13,12 +13,26 @@ import os
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 SECONDS, MEMORY, LONGEST = 5.0, 2**29, 10**7  # of the clock; bytes; characters of a prompt
+
+
+class Generation(Extension):
+    """`{% generation %}`, which marks what an assistant said for those who train on it: left as it is."""
+
+    tags: ClassVar = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Return what stands between the tag and its end."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
 
 
 def render(text: str, given: dict[str, Any]) -> str:
@@ -27,7 +41,7 @@ def render(text: str, given: dict[str, Any]) -> str:
     def refuse(message: str) -> None:
         raise TemplateError(message)
 
-    extensions = ["jinja2.ext.loopcontrols"]
+    extensions = ["jinja2.ext.loopcontrols", Generation]
     result = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     result.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     result.globals |= {"raise_exception": refuse, "strftime_now": datetime.datetime.now().strftime}

@@ -24,6 +24,7 @@ OLD_SETTINGS = "special_tokens_map.json"
 ROLES = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
 WHOLE = (3, 4)  # kinds of token in a GGUF file that are never cut: control tokens, and a user's
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
+LIKE_LLAMA3 = (*LLAMA3, "smaug-bpe")  # and SmolLM3's, which puts nothing before a text
 # How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together.
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
 WORDS += r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -95,7 +96,7 @@ def from_gguf(file: Any) -> Tokenizer:
     tokens = file.get("tokenizer.ggml.tokens")
     merges = [tuple(merge.split(" ")) for merge in file.get("tokenizer.ggml.merges")]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    library = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut in LLAMA3))
+    library = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut in LIKE_LLAMA3))
     library.normalizer = normalizers.NFC() if cut == "qwen2" else None
     library.pre_tokenizer, library.decoder = cutter(cut), decoders.ByteLevel()
     kinds = zip(tokens, file.get("tokenizer.ggml.token_type", []), strict=False)
@@ -130,10 +131,9 @@ def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
         digits = [pre_tokenizers.Digits(individual_digits=True)] if kind == "smollm" else []
         return pre_tokenizers.Sequence([*digits, words])
-    if kind not in (*LLAMA3, "qwen2"):
-        raise CheckpointError(
-            f"the pre-tokenizer {kind!r} is not supported; expected smollm, gpt-2, llama-bpe or qwen2"
-        )
+    if kind not in (*LIKE_LLAMA3, "qwen2"):
+        known = "smollm, gpt-2, llama-bpe, smaug-bpe or qwen2"
+        raise CheckpointError(f"the pre-tokenizer {kind!r} is not supported; expected {known}")
     split = pre_tokenizers.Split(Regex(WORDS % (r"\p{N}" if kind == "qwen2" else r"\p{N}{1,3}")), "isolated")
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 

@@ -1,0 +1,58 @@
+"""What Qwen3 and SmolLM3 change in attention: a norm of each query and key, and layers without rotation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from helpers.model.attention import Attention, rotate
+from helpers.model.cache import KVCache
+from helpers.model.config import ModelConfig, NoPEConfig, QKNormConfig
+from helpers.model.transformer import RMSNorm, Transformer, draw_weights
+
+
+class QKNormAttention(Attention):
+    """`Attention` whose queries and keys are normed, each head by itself, before they are rotated.
+
+    So no score is larger than the weights of the two norms allow, however large the stream has grown.
+    """
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__(config, layer)
+        self.q_norm = RMSNorm(config.head_dim, config.norm_eps)
+        self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
+
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+        """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
+        q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
+        q, k = rotate(self.q_norm(q), *cos_sin), rotate(self.k_norm(k), *cos_sin)
+        keys, values = cache.append(self.layer, k, v)  # (B, Hkv, S, D)
+        contexts = self.core(q, keys, values, cache.mask(x.shape[1], self.layer))  # (B, H, T, D)
+        return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
+
+
+class NoPEAttention(Attention):
+    """`Attention` that turns nothing: of positions it knows only what the mask and other layers tell."""
+
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+        """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
+        cos, sin = cos_sin
+        return super().forward(x, (torch.ones_like(cos), torch.zeros_like(sin)), cache)
+
+
+class QKNormTransformer(Transformer):
+    """A `Transformer` with normed queries and keys in every block; parameters as in Hugging Face's Qwen3."""
+
+    def __init__(self, config: QKNormConfig) -> None:
+        super().__init__(config)
+        for layer, block in enumerate(self.layers):
+            block.self_attn = QKNormAttention(config, layer).apply(draw_weights)
+
+
+class NoPETransformer(Transformer):
+    """A `Transformer` in which the layers `config.nope_layers` do not rotate; parameters as in SmolLM3."""
+
+    def __init__(self, config: NoPEConfig) -> None:
+        super().__init__(config)
+        for layer in config.nope_layers:
+            self.layers[layer].self_attn = NoPEAttention(config, layer).apply(draw_weights)
