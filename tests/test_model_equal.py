@@ -45,6 +45,7 @@ BASE: dict[str, Any] = {
     "max_position_embeddings": 40,
     "bos_token_id": 1,
     "eos_token_id": 2,
+    "pad_token_id": None,
     "head_dim": 8,
     "rms_norm_eps": 1e-3,  # no class's default
 }

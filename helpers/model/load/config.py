@@ -146,6 +146,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
         "hidden_act": "silu",
         "tie_word_embeddings": config.tied,
         "bos_token_id": None,
+        "pad_token_id": None,
         "eos_token_id": list(config.eos_ids) or None,
         "torch_dtype": str(dtype).removeprefix("torch."),
     }
