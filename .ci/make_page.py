@@ -29,7 +29,7 @@ from sizes import SHORT  # noqa: E402
 
 from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Live, Pool, Stepper, WhatIf  # noqa: E402
+from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf  # noqa: E402
 from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
 from helpers.stepper.stepper import PANELS  # noqa: E402
 from helpers.trace import EngineTrace, Trace, write_whole  # noqa: E402
@@ -64,6 +64,14 @@ ASKED = re.compile(
     re.MULTILINE,
 )
 SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questions that people ask.")
+STEP = (
+    "The models above are small, and your browser runs them. Here one equation says how long a decode step "
+    "has to take with a model that many people use, on a card that many rent: it reads the weights and each "
+    "user's rows, and computes.",
+    "A real step takes longer; what is left out stands under the bars. The address holds your case, so that "
+    "you can send it.",
+)
+SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
 CATCHING = "How many users fit on my card?"
 WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
@@ -189,6 +197,17 @@ def index(diary: Trace, published: Path | None = None) -> str:
         ),
     )
     table = Section(body=phases(), heading="Prefill against decode", name="phases")
+    step = Section(
+        STEP,
+        StepTime(users=1),
+        heading="What a step takes, on a card of your choice",
+        name="step",
+        moments=(
+            Link("64 users share the weights", "#case-users=64&at=view4"),
+            Link("Long chats: the rows take longest", "#case-users=64&case-text=8192&at=view4"),
+            Link("70 billion numbers on 4 cards", f"#{SEVENTY}&at=view4"),
+        ),
+    )
     time = dict(WAY.findall(readme()))
     more = (
         Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
@@ -211,7 +230,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
     )
     owner, site = launch.repository().split("/")
     picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
-    sections = [live, stepper, table, what_if, books]
+    sections = [live, stepper, table, what_if, step, books]
     return build(TITLE, sections, QUESTION, picture, beside=True, style=TABLE_STYLE)
 
 
@@ -292,9 +311,15 @@ def gallery(diary: Trace) -> dict[str, str]:
         title, [Section(output, pool), Section(links=[Link("Gallery", "gallery.html")])], output
     )
     links.append(Link(title, "pool.html", output))
+    title, output = "What a step takes", "A model, a card, users of your choice, and one equation."
+    case = StepTime()
+    pages["step.html"] = build(
+        title, [Section(STEP[1:], case), Section(links=[Link("Gallery", "gallery.html")])], output
+    )
+    links.append(Link(title, "step.html", output))
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
-    all_runs = Section(f"{len(links)} pages of recorded runs.", links=[*links, back])
+    all_runs = Section(f"{len(links)} pages: recorded runs to step through, and one equation.", links=[*links, back])
     return {**pages, "gallery.html": build("Gallery", [all_runs])}
 
 

@@ -102,8 +102,8 @@ def test_the_views_of_the_page_and_their_pictures(pages: dict[str, str]) -> None
     views = re.search(r'id="views">(.*?)</script>', pages["index.html"])
     assert views is not None
     found = [(view["view"], view["data"]) for view in json.loads(views[1])]
-    assert found == [("live", 0), ("stepper", 1), ("what_if", 2)]
-    assert pages["index.html"].count('<noscript><img alt="') == 3
+    assert found == [("live", 0), ("stepper", 1), ("what_if", 2), ("step_time", 3)]
+    assert pages["index.html"].count('<noscript><img alt="') == 4
     for moment in re.findall(r'href="#[^"]*at=(view\d)"', pages["index.html"]):
         assert f'<div class="view" id="{moment}">' in pages["index.html"]
     assert "Without the cache 828 would have run for the same words." in pages["index.html"]

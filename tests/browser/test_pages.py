@@ -19,7 +19,7 @@ from helpers.trace.document import VERSION
 from tests.pool_cases import trace
 
 pytestmark = pytest.mark.browser
-VIEWS = ".wid-writer, .wid-stepper, .wid-what_if, .wid-pool"
+VIEWS = ".wid-writer, .wid-stepper, .wid-what_if, .wid-pool, .wid-step_time"
 SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the third: a desk at 200% zoom
 
 
@@ -41,7 +41,7 @@ def context_options() -> dict[str, Any]:
 def test_pages_come_to_life_and_never_scroll_sideways(folder: Path, page: Page, problems: list[str]) -> None:
     for path in sorted(folder.iterdir()):
         page.goto(path.as_uri())
-        assert page.locator(VIEWS).count() == {"index.html": 3, "gallery.html": 0}.get(path.name, 1)
+        assert page.locator(VIEWS).count() == {"index.html": 4, "gallery.html": 0}.get(path.name, 1)
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             page.evaluate("new Promise(requestAnimationFrame)")
@@ -145,7 +145,7 @@ def test_without_scripts_the_static_forms_stand_there(folder: Path, browser: Bro
         assert output in text
     pictures = page.locator("noscript img").all()
     shown = [picture.evaluate("(image) => image.naturalWidth / image.width") for picture in pictures]
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert min(shown) > 2, "drawn, and no wider than the page"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()

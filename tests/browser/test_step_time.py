@@ -119,6 +119,8 @@ def test_a_pasted_config_and_what_is_none(page: Page, opened: str, problems: lis
 @pytest.mark.parametrize("context_options", [{"viewport": {"width": 390, "height": 844}, "has_touch": True}])
 def test_on_a_phone_nothing_sticks_out_and_a_finger_finds_all(page: Page, opened: str) -> None:
     page.locator(".wid-more > summary").click()
+    page.locator("textarea").scroll_into_view_if_needed()
+    expect(page.locator(".wid-sentence"), "it stays in sight").to_be_in_viewport(ratio=1)
     touched = page.locator(".wid-step_time :is(input, select, summary, .wid-fields button)")
     sizes = touched.evaluate_all(
         "all => all.map(one => one.getBoundingClientRect()).map(r => [r.width, r.height])"
