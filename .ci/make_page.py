@@ -319,7 +319,7 @@ def gallery(diary: Trace) -> dict[str, str]:
     links.append(Link(title, "step.html", output))
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
-    all_runs = Section(f"{len(links)} pages: recorded runs to step through, and one equation.", links=[*links, back])
+    all_runs = Section(f"{len(links)} pages: recorded runs, and one equation.", links=[*links, back])
     return {**pages, "gallery.html": build("Gallery", [all_runs])}
 
 

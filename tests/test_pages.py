@@ -197,7 +197,7 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
 
 def test_the_gallery_counts_its_pages(pages: dict[str, str]) -> None:
     runs = re.findall(r'<li><a href="(?!index)', pages["gallery.html"])
-    assert f"<p>{len(runs)} pages of recorded runs.</p>" in pages["gallery.html"]
+    assert f"<p>{len(runs)} pages: recorded runs, and one equation.</p>" in pages["gallery.html"]
     assert len(runs) > 3
 
 
