@@ -17,14 +17,14 @@ import pytest
 import torch
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from helpers.model.config import Llama3Scaling
+from helpers.model.config import Llama3Scaling, QKNormConfig
 from helpers.model.generate import generate
 from helpers.model.load import chat_prompt, load, load_tokenizer
 from helpers.tokenizer import Tokenizer
 from tests.gguf_file import write
 from tests.machine import ROOT
-from tests.test_live_decoder import WRITE, answers
-from tests.test_load_gguf import ONE_BY_ONE, ONES, TEXTS, byte_level, factors, vocabulary
+from tests.test_live_decoder import WRITE, answers, check_logits
+from tests.test_load_gguf import ONE_BY_ONE, ONES, SMOLLM3, TEXTS, byte_level, factors, vocabulary
 from tests.test_load_gguf import SIZES as TINY
 from tests.tiny import tiny
 
@@ -88,8 +88,11 @@ def test_each_kind_of_block_is_bit_by_bit_what_gguf_makes_of_it(tmp_path: Path, 
     assert np.all(np.abs(np.reshape(got["times"][0], sums.shape) - sums) <= 1e-7 * most)
 
 
+QWEN3 = {"kind": QKNormConfig, "tied": True}
+
+
 @pytest.mark.parametrize(
-    "changed", [{}, {"tied": True}, {"qkv_bias": True}, {"eos_ids": (1, 5, 6), "rope_theta": 5e5}], ids=str
+    "changed", [{}, {"qkv_bias": True}, {"eos_ids": (1, 5, 6), "rope_theta": 5e5}, QWEN3, SMOLLM3], ids=str
 )
 def test_config_and_weights_are_those_of_python(tmp_path: Path, ask: Ask, changed: dict[str, Any]) -> None:
     ends = {
@@ -107,6 +110,7 @@ def test_config_and_weights_are_those_of_python(tmp_path: Path, ask: Ask, change
         assert tensor["shape"] == list(wanted.shape)
         assert tensor["numbers"] == wanted.ravel().tolist()
     assert in_python(got["config"]) == vars(model.config)
+    assert got["config"]["qkNorm"] == isinstance(model.config, QKNormConfig)
     assert (got["name"], got["bytes"]) == ("A model", path.stat().st_size)
 
 
@@ -118,9 +122,19 @@ def in_python(config: dict[str, Any]) -> dict[str, Any]:
 
     named = renamed(config)
     scaling = named["rope_scaling"] and Llama3Scaling(**renamed(named["rope_scaling"]))
-    assert not named.pop("qk_norm")
-    assert not named.pop("nope_layers")
+    del named["qk_norm"]  # Python's is another class
+    nope_layers = tuple(named.pop("nope_layers"))
+    named |= {"nope_layers": nope_layers} if nope_layers else {}
     return named | {"eos_ids": tuple(named["eos_ids"]), "rope_scaling": scaling}
+
+
+@pytest.mark.parametrize("changed", [{"qkv_bias": True}, QWEN3, SMOLLM3], ids=str)
+def test_logits_are_those_of_python(tmp_path: Path, node: str, changed: dict[str, Any]) -> None:
+    path = write(tmp_path / "m.gguf", tiny(**SIZES, **changed), metadata=WORDS)
+    ids = torch.randint(0, 330, (40,), generator=torch.Generator().manual_seed(3)).tolist()
+    check_logits(
+        node, path, load(path), [[ids], [ids[:9], ids[9:10], 4, ids[20:37], *([i] for i in ids[:10])]]
+    )
 
 
 def test_llama3_scaling_is_read_back(tmp_path: Path, ask: Ask) -> None:
@@ -309,7 +323,7 @@ def texts(n: int, letters: int = 0x1FAFF) -> list[str]:
     return [text.encode("utf-8", "ignore").decode() for text in result]  # half of a pair is no letter
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "smaug-bpe", "qwen2"])
 def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
     message = {key: WORDS[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type", "merges")}
     message["tokens"] = [*message["tokens"], "zqzq", "<min", "<mine>", "¿d"]  # the last: half of ſ, and a d

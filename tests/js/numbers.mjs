@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { KVCache } from "../../helpers/stepper/js/live/cache.js";
 import { Decoder } from "../../helpers/stepper/js/live/decoder.js";
+import { openGguf } from "../../helpers/stepper/js/live/gguf.js";
 import { openSafetensors } from "../../helpers/stepper/js/live/safetensors.js";
 import { draw, mulberry32, nextProbabilities } from "../../helpers/stepper/js/live/sample.js";
 
@@ -12,7 +13,9 @@ const done = { logits: [], sampled: [], draws: [] };
 
 if (texts.length) {
   const bytes = readFileSync(file);
-  const { config, weights } = openSafetensors(Uint8Array.from(bytes).buffer);
+  const { config, weights } = file.endsWith(".gguf")
+    ? await openGguf(new Blob([bytes]))
+    : openSafetensors(Uint8Array.from(bytes).buffer);
   const decoder = new Decoder(config, weights);
   for (const passes of texts) {
     const cache = new KVCache(config);
