@@ -11,7 +11,7 @@ from helpers.trace import Part, Pass, Run, Trace, spread
 
 def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
     """What one event shows of a layer; keys of dicts are token indices."""
-    moment = Moment(trace, trace.run(name), index)
+    moment = Moment(trace, trace.run(name), index, layer)
     heads = [head for where, head in trace.recorded if where == layer]
     looks = moment.looks
     return {
@@ -38,10 +38,12 @@ class Moment:
     trace: Trace
     run: Run
     index: int
+    layer: int = 0
 
     def __post_init__(self) -> None:
         self.event = self.run.passes[self.index]
-        self.part = self.event.parts[0]
+        self.state = next(one for one in self.event.shapes if one["layer"] == self.layer)["v"] is None
+        self.part = self.event.at(self.layer).parts[0]
         self.live = self.part.queries
         self.tokens = self.trace.sequences[0].tokens
         self.steps = self.counted(self.run.passes[: self.index + 1])
@@ -50,7 +52,7 @@ class Moment:
 
     def counted(self, passes: list[Pass]) -> list[tuple[Pass, Part]]:
         """Passes, training apart."""
-        return [(one, one.parts[0]) for one in passes if one.phase != "training"]
+        return [(one, one.at(self.layer).parts[0]) for one in passes if one.phase != "training"]
 
     @cached_property
     def looks(self) -> dict[int, list[int]]:
@@ -66,7 +68,7 @@ class Moment:
                 for key in spread(ranges):
                     times[query, key] = times.get((query, key), 0) + 1
         live = {q: set(seen) for q, seen in self.looks.items() if q in self.live}
-        there = {*self.live, *spread(self.part.read)}
+        there = set() if self.state else {*self.live, *spread(self.part.read)}
 
         def mark(query: int, key: int) -> str:
             count = times.get((query, key), 0)
@@ -76,7 +78,7 @@ class Moment:
                 return "×" if key in there else ""
             return str(count) if count > 1 else "●"
 
-        size = max(there) + 1
+        size = max(self.live) + 1
         return [[mark(query, key) for key in range(size)] for query in range(size)]
 
     def token(self, i: int) -> list[Any]:
@@ -103,7 +105,10 @@ class Moment:
             return "written"
         if token in spread(self.part.read):
             return "read"
-        return "made" if token in self.live else "empty"
+        if self.state or token in self.live:
+            return "empty" if self.state else "made"
+        ran = any(token in part.queries for _, part in self.steps)
+        return "evicted" if ran and self.keeps and not self.is_training else "empty"
 
     def weights(self, query: int, layer: int, head: int, seen: list[int]) -> list[Any] | None:
         """[key, weight] for each key; None where the trace holds no row."""
@@ -121,11 +126,14 @@ class Moment:
 
     def note(self) -> str:
         """What happens to rows in a pass, in words."""
+        if self.state:
+            kept = any(size for name, size in self.event.shapes[self.layer].items() if name != "layer")
+            return "the state is rewritten" if kept else "no row written or read"
         made, again = len(self.live), len(spread(self.part.repeated))
         if not self.keeps or self.is_training:
             return f"{rows(made)} made, " + (f"{again} again" if again else "used, dropped")
-        read = len(spread(self.part.read))
-        return f"{rows(read)} read, {made} written" if read else f"{rows(made)} written"
+        read, written = len(spread(self.part.read)), len(spread(self.part.written))
+        return f"{rows(read)} read, {written} written" if read else f"{rows(written)} written"
 
 
 def rows(n: int) -> str:

@@ -42,6 +42,8 @@ def made(
     names: list[str] | None = None,
     kv_heads: int = 1,
     seed: int = 0,
+    windows: dict[int, int] | None = None,
+    states: dict[int, dict[str, list[int]]] | None = None,
 ) -> Trace:
     """Record two runs of a stand-in for a model, with a cache that goes by the plan and without one.
 
@@ -53,14 +55,18 @@ def made(
         names: of all heads; None for a model whose heads have none.
         kv_heads: of several, K and V are not kept, as in the record of a model.
         seed: another one gives other numbers.
+        windows: layers that see and keep so many rows, the newest.
+        states: layers that keep something else, and its shapes.
     """
     tokens = [Token(text, None, i, "prompt" if i < prompt else "generated") for i, text in enumerate(texts)]
     n_heads = 1 + max(head for heads in recorded.values() for head in heads)
-    model = Model("made", 1 + max(recorded), n_heads, kv_heads, 2, 1, 1.0, names, 8)
+    n_layers = 1 + max([*recorded, *(states or {})])
+    model = Model("made", n_layers, n_heads, kv_heads, 2, 1, 1.0, names, 8)
     pairs = [(layer, head) for layer, heads in recorded.items() for head in heads]
     recorder = Recorder(model, [], recorded=pairs)
     recorder.trace.sequences = [TokenSequence(prompt, tokens)]
     maker = _Maker(recorder, np.random.default_rng(seed))
+    maker.windows, maker.states = windows or {}, states or {}
     for run in (("cached", "growing"), ("uncached", "none")):
         recorder.begin_run(*run)
         maker.run(plan, run[0] == "cached")
@@ -75,7 +81,6 @@ class _Maker:
     def __init__(self, recorder: Recorder, rng: np.random.Generator) -> None:
         self.recorder, self.rng = recorder, rng
         self.sequence, model = recorder.trace.sequences[0], recorder.trace.model
-        self.sees: dict[int, list[int]] = {}
         self.outs: dict[int, Output] = {}
         L, T, Hkv = model.n_layers, len(self.sequence.tokens), model.n_kv_heads
         q = rng.normal(size=(L, model.n_heads, T, 2))
@@ -100,28 +105,35 @@ class _Maker:
         training = phase == "training"
         columns = fresh if training else [*self.rows, *fresh]
         tokens = fresh if keeps else columns
-        for query in fresh:
-            self.sees.setdefault(query, [i for i in columns if i <= query])
         self.recorder.open_pass(phase, tokens, self if keeps else None)
         for layer in range(self.recorder.trace.model.n_layers):
-            self.recorder.attention(**self.attended(layer, tokens, columns))
+            if layer in self.states:
+                self.recorder.state(layer, self.states[layer])
+            elif window := self.windows.get(layer):
+                there = columns if len(tokens) > 1 else columns[-window:]
+                given = self.attended(layer, tokens, there, window)
+                self.recorder.attention(**given, n_kept=min(window - 1, len(columns)))
+            else:
+                self.recorder.attention(**self.attended(layer, tokens, columns))
         if not training:
             self.rows = columns
         self.recorder.close_pass()
         if not training:
             self.recorder.trace.runs[-1].passes[-1].parts[0].out.append(self.out(fresh[-1]))
 
-    def attended(self, layer: int, tokens: list[int], columns: list[int]) -> dict[str, Any]:
+    def attended(
+        self, layer: int, tokens: list[int], columns: list[int], window: int = 1000
+    ) -> dict[str, Any]:
         """What goes into attention, and contexts."""
         q, k, v = (
             self.q[layer][None, :, tokens],
             self.k[layer][None, :, columns],
             self.v[layer][None, :, columns],
         )
-        mask = np.array([[i in self.sees[query] for i in columns] for query in tokens])
+        mask = np.array([[query - window < i <= query for i in columns] for query in tokens])
         keys, values = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
         weights = softmax(np.where(mask, q @ keys.swapaxes(-1, -2), -np.inf))
-        return {"q": q, "k": k, "v": v, "mask": mask, "output": weights @ values}
+        return {"q": q, "k": k, "v": v, "mask": mask, "output": weights @ values, "layer": layer}
 
     def out(self, query: int) -> Output:
         """Ten candidates in no order of size; the token that follows is the last of them every other time."""
@@ -171,6 +183,15 @@ def heads() -> Trace:
     return trace
 
 
+def kinds() -> Trace:
+    """A layer that sees all, one with a window, one with a state, one that keeps nothing."""
+    plan: list[Step] = [("prefill", 0, 5), *decodes(5, 8)]
+    states = {2: {"state": [1, 2, 3, 4], "convolution": [1, 6, 3]}, 3: {}}
+    trace = made(words(9), 5, plan, {0: [0, 1], 1: [0, 1]}, kv_heads=2, windows={1: 3}, states=states)
+    trace.model.layer_types = ["full attention", "sliding attention", "linear attention", "mlp"]
+    return trace
+
+
 UNEQUAL: dict[str, Callable[[], Trace]] = {"layers": layers, "heads": heads}
 SIZES: dict[str, Callable[[], Trace]] = {
     f"n{n}": of_size(n, n in (1, 25)) for n in (1, 24, 25, 128, 129, 300)
@@ -193,7 +214,7 @@ def every_look(trace: Trace) -> list[Look]:
         (run.name, index, layer)
         for run in trace.runs
         for index in range(len(run.passes))
-        for layer in sorted({layer for layer, _ in trace.recorded})
+        for layer in trace.layers
     ]
     is_long = len(trace.sequences[0].tokens) > 100
     return [look for look in looks if look[1] in (0, len(trace.run(look[0]).passes) - 1) or not is_long]

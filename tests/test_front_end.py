@@ -15,7 +15,7 @@ from helpers.trace import Trace
 from tests.config_cases import write_configs
 from tests.expected import expected
 from tests.machine import ROOT
-from tests.made_traces import WALKED, every_look
+from tests.made_traces import WALKED, every_look, kinds
 from tests.pool_cases import write_pools
 from tests.toy_cases import write_cases
 from tests.work_cases import write_work
@@ -23,6 +23,7 @@ from tests.work_cases import write_work
 # Those that JavaScript's tests ask for beside the ones that are walked.
 TRACES: dict[str, Callable[[], Trace]] = {
     **WALKED,
+    "kinds": kinds,
     "n64": lambda: record_toy(ban_eos=True, max_new=61),
     "one": lambda: record_toy(["Today"], max_new=1, training=False),
 }
@@ -39,7 +40,7 @@ def write_traces(folder: Path) -> None:
     """Write what the tests in JavaScript read: traces, and what each look at them has to show."""
     for name, make in TRACES.items():
         (folder / f"{name}.json").write_text(make().to_json(), encoding="utf-8")
-    walked = {name: looks_at(make()) for name, make in WALKED.items()}
+    walked = {name: looks_at(make()) for name, make in {**WALKED, "kinds": kinds}.items()}
     (folder / "expected.json").write_text(json.dumps(walked), encoding="utf-8")
     write_cases(folder)
     write_work(folder)

@@ -195,11 +195,6 @@ def wrong_output(**spoiled: Callable[[Any], Any]) -> Change:
     return change
 
 
-def one_key(layer: int) -> np.ndarray:
-    """One visible key for each query: the first in layer 0, itself in layer 1; as many pairs in both."""
-    return np.eye(5, dtype=bool) if layer else np.arange(5) == np.zeros((5, 1))
-
-
 NOT_THE_RUNS = "the mask, scale or sink is not the run's"
 REFUSED: dict[str, tuple[Change, str]] = {
     "another mask": (wrong_output(mask=lambda m: np.ones((5, 5), bool)), NOT_THE_RUNS),
@@ -211,11 +206,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "queries of too few heads": (
         in_layer_1(q=lambda q: q[:, :3]),
         "scores of shape (1, 3, 5, 5) came in; expected (1, H, T, S), (1, 6, 5, 5)",
-    ),
-    "another mask in each layer": (
-        lambda layer, s: s.update(mask=one_key(layer)),
-        "layer 1 looks at [[(0, 1)], [(1, 2)], [(2, 3)], [(3, 4)], [(4, 5)]], the layers before it at "
-        "[[(0, 1)], [(0, 1)], ",
     ),
     "attention twice": (in_layer_1(times=lambda n: 2), "attention came from 3 layers; expected each of 2"),
     "no attention": (in_layer_1(times=lambda n: 0), "attention came from 1 layers; expected each of 2 once"),

@@ -36,6 +36,7 @@ from tests.made_traces import (
     SIZES,
     WALKED,
     every_look,
+    kinds,
     record_toy,
     with_fewer_passes,
 )
@@ -94,9 +95,9 @@ def test_what_is_walked_could_have_been_recorded(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [*SMALL, "kinds"])
 def test_the_facts_of_every_pass_are_the_traces(name: str) -> None:
-    trace = WALKED[name]()
+    trace = {**WALKED, "kinds": kinds}[name]()
     for run, index, layer in every_look(trace):
         event = trace.run(run).passes[index]
         want, moment = expected(trace, run, index, layer), Moment(trace, trace.run(run), index, layer)

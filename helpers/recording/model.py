@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from functools import partial
 
@@ -138,8 +138,8 @@ def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokeni
 
 def text_of(tokenizer: Tokenizer | None, token: int) -> str:
     """Return what to show for a token: its text, or its id where it has none of its own."""
-    if tokenizer is None or token >= tokenizer.vocab_size:
-        return f"<{token}>"
-    text = tokenizer.decode([token])
+    text = ""
+    with suppress(ValueError):  # an id that the model has and the tokenizer has not
+        text = tokenizer.decode([token]) if tokenizer else ""
     # Some tokens are part of a character: they decode to the sign for a damaged one.
     return f"<{token}>" if not text or "\ufffd" in text else text

@@ -9,6 +9,7 @@ import numpy as np
 
 from helpers.sampling import softmax
 from helpers.trace import (
+    Kept,
     Model,
     Output,
     Part,
@@ -39,8 +40,9 @@ class Recorder:
 
     The loop:    begin_run, then for each pass open_pass … close_pass, and `say` for the token that came of
                  it; `trace` is whole after each.
-    The watcher: `attention` for what attention was given and gave, layer by layer. It looks on from outside:
-                 the decoder knows nothing of it.
+    The watcher: `attention` for what attention was given and gave, layer by layer, and `state` for a layer
+                 that keeps something else, or nothing. It looks on from outside: the decoder knows nothing
+                 of it.
     The cache is asked which rows it keeps: all that were recorded. Token indices and layers are from 0.
 
     Args:
@@ -84,17 +86,17 @@ class Recorder:
             tokens: those that run.
             cache: what keeps the rows, and says of which positions: `kept`; None where none stays.
         """
-        self._tokens, self._cache, stays = [*tokens], cache, cache is not None
+        self._tokens, self._cache = [*tokens], cache
         self._check_cache(self._rows)
-        read = self._rows if stays else []
-        self._columns = read + self._tokens  # whose rows attention sees
+        self._columns = [*(self._rows if cache is not None else []), *tokens]  # whose rows attention sees
+        self._kinds: list[tuple[np.ndarray, int, Kept]] = []  # of layers, by mask and rows kept
         part = Part(
             sequence=0,
             new=gather(set(tokens) - self._seen),
             visible=[],
-            read=gather(read),
-            written=gather(tokens if stays else []),
-            kept=(len(read), len(self._columns)) if stays else (0, 0),
+            read=[],
+            written=[],
+            kept=(0, 0),
             repeated=gather(set(tokens) & self._seen),
             target=[token + 1 for token in tokens] if phase == "training" else None,
             contexts={},
@@ -112,8 +114,11 @@ class Recorder:
         scale: float = 1.0,
         sink: np.ndarray | None = None,
         output: np.ndarray,
+        weights: np.ndarray | None = None,
+        layer: int | None = None,
+        n_kept: int | None = None,
     ) -> None:
-        """Take what went into the attention of the next layer, and what came out.
+        """Take what went into the attention of a layer, and what came out.
 
         Args:
             q: queries, (1, H, T, D).
@@ -123,33 +128,52 @@ class Recorder:
             scale: what q · k is multiplied by.
             sink: one score a head, added to the softmax's row and dropped after it, (H,), or None.
             output: what the run went on with, (1, H, T, Dv).
+            weights: attention weights, (1, H, T, S), where the watcher has them; None works them out.
+            layer: index; None is the next.
+            n_kept: rows that the cache keeps in this layer after it, the newest ones. S may then be fewer
+                than all: those before have left. None keeps all.
 
         Raises:
-            TraceError: something does not fit the pass, the layers before, or what was recorded before.
+            TraceError: something does not fit the pass, or what was recorded before.
         """
-        layer = len(self._pass.shapes)
-        scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
-        T, S = len(self._tokens), len(self._columns)
-        expected = 1, self.trace.model.n_heads, T, S
-        if scores.shape != expected:
-            raise TraceError(f"scores of shape {scores.shape} came in; expected (1, H, T, S), {expected}")
+        layer = len(self._pass.shapes) if layer is None else layer
+        columns = self._columns if n_kept is None else self._columns[-k.shape[2] :]
+        if weights is None:
+            scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
+        T, S = len(self._tokens), len(columns)
+        expected, got = (1, self.trace.model.n_heads, T, S), (scores if weights is None else weights).shape
+        if got != expected:
+            raise TraceError(f"scores of shape {got} came in; expected (1, H, T, S), {expected}")
         seen = np.broadcast_to(mask, (1, 1, T, S))[0, 0]
-        weights = attention_weights(scores, seen, sink)
+        weights = attention_weights(scores, seen, sink) if weights is None else weights
         self._check_output(layer, weights, v, output)
-        self._look(layer, seen)
+        self._look(layer, seen, columns, S if n_kept is None else n_kept)
         self._keep_rows(layer, seen, weights, output)
         self._keep_contents(layer, k, v)
-        counts = {"positions": T, "kv_rows": T, "rows_read": S - T, "pairs": int(seen.sum())}
-        self._pass.counts = counts | {"products": T * S}
-        arrays = {"q": q, "k": k, "v": v, "scores": scores}
+        arrays = {"q": q, "k": k, "v": v, "scores": weights}
         shapes = {name: list(array.shape) for name, array in arrays.items()}
         self._pass.shapes.append({"layer": layer, **shapes})
 
+    def state(self, layer: int, shapes: dict[str, list[int]]) -> None:
+        """Take the shapes, by name, of what a layer keeps beside its rows, or without any; {} for nothing."""
+        for known in self._pass.shapes:
+            if known["layer"] == layer:
+                known |= shapes
+                return
+        self._look(layer, np.zeros((len(self._tokens), 0), bool), [], 0)
+        self._pass.shapes.append({"layer": layer, **dict.fromkeys(("q", "k", "v", "scores")), **shapes})
+
     def close_pass(self) -> None:
-        """Finish the pass. TraceError if a layer's attention did not come, or the cache kept no new rows."""
-        n_layers, expected = len(self._pass.shapes), self.trace.model.n_layers
-        if n_layers != expected:
-            raise TraceError(f"attention came from {n_layers} layers; expected each of {expected} once")
+        """Finish the pass. TraceError if a layer did not come once, or the cache kept no new rows."""
+        self._pass.shapes.sort(key=lambda shape: shape["layer"])
+        layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
+        if layers != [*range(expected)]:
+            raise TraceError(f"attention came from {len(layers)} layers; expected each of {expected} once")
+        kinds = [kind for *_, kind in self._kinds]
+        most = max(kinds, key=lambda kind: kind.counts["pairs"])  # the part says what layers do that see all
+        self._part.visible, self._part.read, self._part.written = most.visible, most.read, most.written
+        self._part.kept, self._pass.counts = most.kept, most.counts
+        self._pass.others = [kind for kind in kinds if kind is not most]
         self._check_cache(self._columns)
         if self._cache is not None:
             self._rows = self._columns
@@ -194,16 +218,24 @@ class Recorder:
                 f"output by {off[0, head, query].max():.3g}; the mask, scale or sink is not the run's"
             )
 
-    def _look(self, layer: int, mask: np.ndarray) -> None:
-        """Write down who looks at whom, the same in every layer."""
-        visible = [gather(self._columns[j] for j in np.flatnonzero(row)) for row in mask]
-        if not self._pass.shapes:
-            self._part.visible = visible
-        if visible != self._part.visible:
-            raise TraceError(
-                f"layer {layer} looks at {visible}, the layers before it at {self._part.visible}; expected "
-                "the same: a trace has one mask a pass"
-            )
+    def _look(self, layer: int, mask: np.ndarray, columns: Sequence[int], n_kept: int) -> None:
+        """Write down who looks at whom and which rows are kept, once for all layers that do the same."""
+        (T, S), n_kept = mask.shape, n_kept if self._cache is not None else 0
+        for known, n, kind in self._kinds:
+            if n == n_kept and np.array_equal(mask, known):
+                kind.layers.append(layer)
+                return
+        read = max(0, S - T)
+        counts = {"positions": T, "kv_rows": T if S else 0, "rows_read": read, "pairs": int(mask.sum())}
+        kind = Kept(
+            layers=[layer],
+            visible=[gather(columns[j] for j in np.flatnonzero(row).tolist()) for row in mask],
+            read=gather(columns[:read]),
+            written=gather(columns[max(read, S - n_kept) :]),
+            kept=(read if n_kept else 0, n_kept),
+            counts=counts | {"products": T * S},
+        )
+        self._kinds.append((mask, n_kept, kind))
 
     def _keep_rows(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
         """Keep every row of the recorded heads' weights, and, with `values`, the contexts of new tokens."""

@@ -158,8 +158,7 @@ class Board:
 
     def _drawer(self, y: float) -> None:
         """K above V in the drawer that keeps them, or that is emptied after the pass."""
-        moment, trained = self.moment, self.moment.part.target is not None
-        name = VIEW["drawer"]["keeps" if moment.keeps else "training" if trained else "drops"]
+        moment, name = self.moment, self.moment.drawer
         label = _wide(name, bold=True)
         wide = max(self.right - self.left + 6, label + 28)
         edge = "ink" if moment.keeps else "soft"
@@ -168,7 +167,14 @@ class Board:
         )
         self.sheet.box(self.left + 6, y - 7, label + 8, 14, fill="paper", radius=0)
         self._note(self.left + 10, y, name, bold=True)
-        for n, (kind, colour) in enumerate((("K", "key"), ("V", "value"))):
+        rows = (("K", "key"), ("V", "value")) if moment.state is None else ()
+        if moment.state is not None:
+            self.sheet.box(
+                self.left + 1, y + 10, self.right - self.left - 3, 2 * ROW + 3, fill="panel", edge="ink"
+            )
+            text = shorten(moment.state_text, self.right - self.left - 12, SIZE)
+            self._note((self.left + self.right) / 2, y + 11.5 + ROW, text, at="center", colour="ink")
+        for n, (kind, colour) in enumerate(rows):
             top = y + 10 + n * (ROW + 3)
             self._note(self.left - 12, top + ROW / 2, kind, "right", colour, bold=True)
             for token, (x, wide) in self.place.items():
@@ -201,7 +207,9 @@ def _pair(sheet: Sheet, mark: str, weight: float | None, x: float, y: float, wid
 def _row(sheet: Sheet, state: str, colour: str, x: float, y: float, wide: float) -> None:
     """A row of K or V: filled if it is kept, a heavy edge if it is written now, dashed if it is not kept."""
     face = f"{colour} fill" if state in ("written", "read") else "none"
-    if state:
+    if state == "evicted":
+        sheet.line((x, y + ROW / 2), (x + wide, y + ROW / 2), colour="line", width=1.4)
+    elif state:
         line = 2.2 if state == "written" else 1.0
         sheet.box(x, y, wide, ROW, fill=face, edge=colour, line=line, dashed=state == "made")
 

@@ -22,26 +22,44 @@ class Moment:
 
     def __init__(self, trace: Trace, run: Run, index: int, layer: int = 0, head: int | None = None) -> None:
         self.trace, self.run, self.index, self.layer = trace, run, index, layer
-        self.event, self.part = run.passes[index], run.passes[index].parts[0]
+        self.passes = [event.at(layer) for event in run.passes[: index + 1]]
+        self.event, self.part = self.passes[-1], self.passes[-1].parts[0]
         self.heads = [head for of, head in trace.recorded if of == layer]
         self.shown = self.heads if head is None else [head]
         self.tokens, self.queries = trace.sequences[0].tokens, self.part.queries
         self.visible = {q: spread(seen) for q, seen in zip(self.queries, self.part.visible, strict=True)}
-        self.there = {*spread(self.part.read), *self.queries}
-        width = 1 + max(self.there)
-        self.columns = range(width)[-COLUMNS:]
+        shape: dict[str, list[int] | None] = next(s for s in self.event.shapes if s["layer"] == layer)
+        kept = {name: size for name, size in shape.items() if name != "layer" and size}
+        self.state = None if shape["v"] else kept  # in place of rows
+        self.there = {*spread(self.part.read), *self.queries} if self.state is None else set()
+        self.columns = range(1 + max(self.queries))[-COLUMNS:]
         self.keeps = run.cache != "none" and self.event.phase != "training"
         self.gives = {out.query: out.chosen for out in self.part.out}
         if self.part.target is not None:
             self.gives = dict(zip(self.queries, self.part.target, strict=True))
         self._look_back()
 
+    @property
+    def drawer(self) -> str:
+        """What keeps rows, or a state, with the kind of layer where there are several."""
+        if self.state is None and not self.keeps:
+            return VIEW["drawer"]["drops" if self.part.target is None else "training"]
+        types = self.trace.model.layer_types
+        name = VIEW["drawer"]["keeps" if self.state is None else "state"]
+        return f"{name} · {types[self.layer]}" if types else name
+
+    @property
+    def state_text(self) -> str:
+        """What a layer keeps in place of rows, by the shapes."""
+        sizes = {name: " × ".join(map(str, size[1:])) for name, size in (self.state or {}).items()}
+        shapes = [fill(VIEW["state"]["shape"], name=name, shape=shape) for name, shape in sizes.items()]
+        return ", ".join(shapes) or VIEW["state"]["empty"]
+
     def _look_back(self) -> None:
         """Count how often each pair was scored up to this pass."""
         self.times: Counter[tuple[int, int]] = Counter()
         self.seen: dict[int, list[int]] = {}
-        for event in self.run.passes[: self.index + 1]:
-            part = event.parts[0]
+        for part in (event.parts[0] for event in self.passes):
             if part.target is not None:  # training is a reference
                 continue
             for query, seen in zip(part.queries, part.visible, strict=True):
@@ -62,7 +80,9 @@ class Moment:
         for state in ("written", "read"):
             if token in spread(getattr(self.part, state)):
                 return state
-        return "made" if token in self.visible else ""
+        if self.state is not None or token in self.visible:
+            return "" if self.state is not None else "made"
+        return "evicted" if self.keeps and token in self.seen else ""
 
     def head_name(self, heads: list[int]) -> str:
         """The name of a head, or of the mean of several."""
@@ -105,6 +125,8 @@ class Moment:
     def rows_note(self) -> str:
         """What happens to rows of K and V, in the words of the stepper."""
         notes, part = VIEW["notes"], self.part
+        if self.state is not None:
+            return str(notes["state" if self.state else "nothing"])
         read, written, again = (len(spread(rows)) for rows in (part.read, part.written, part.repeated))
         if not self.keeps:
             return fill(notes["again" if again else "made"], made=len(self.queries), again=again)

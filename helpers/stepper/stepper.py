@@ -65,7 +65,7 @@ class Stepper(View):
         if not isinstance(cache, bool):
             raise TypeError(f"got cache={cache!r}, expected True (with a cache) or False (without)")
         self.cache = cache
-        layers = sorted({recorded for recorded, _ in trace.recorded})
+        layers = trace.layers
         expected = f"one of the layers that the trace holds: {layers} (from 0)"
         self.layer = _one_of("layer", layer, layers, expected)
         heads = [recorded for of, recorded in trace.recorded if of == self.layer]

@@ -9,6 +9,7 @@ from helpers.trace.document import TraceError, write_whole
 from helpers.trace.engine import EngineTrace, RequestTrace, Share, Step
 from helpers.trace.record import (
     FULL,
+    Kept,
     Model,
     Output,
     Part,

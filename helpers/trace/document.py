@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import types
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
@@ -95,8 +95,11 @@ def _build(kind: Any, data: Any, path: str) -> Any:
         if origin is types.UnionType:  # something or nothing
             return None if data is None else _build(parts[0], data, path)
         if is_dataclass(kind):
-            hints = get_type_hints(kind).items()
-            return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints})  # type: ignore[operator]
+            hints = get_type_hints(kind)  # a field that has a default may be missing
+            names = [
+                f.name for f in fields(kind) if f.name in data or f.default is f.default_factory is MISSING
+            ]
+            return kind(**{name: _build(hints[name], data[name], f"{path}.{name}") for name in names})  # type: ignore[operator]
         if kind == dict[str, np.ndarray]:
             data = data["rows"]
         if kind is np.ndarray:  # a row of attention weights

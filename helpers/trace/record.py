@@ -39,7 +39,10 @@ class TokenSequence:
 
 @dataclass
 class Model:
-    """What ran: sizes, head names (None for a model whose heads have none) and bytes of one element."""
+    """What ran: sizes, head names (None for a model whose heads have none) and bytes of one element.
+
+    `layer_types` names what each layer is, such as "sliding attention"; None where all are alike.
+    """
 
     name: str
     n_layers: int
@@ -50,6 +53,7 @@ class Model:
     scale: float | None
     head_names: list[str] | None
     element_bytes: int
+    layer_types: list[str] | None = None
 
 
 @dataclass
@@ -84,13 +88,36 @@ class Part:
 
 
 @dataclass
+class Kept:
+    """What layers see and keep in a pass that is not what the part says: a window, or a state and no rows."""
+
+    layers: list[int]
+    visible: list[list[Range]]
+    read: list[Range]
+    written: list[Range]
+    kept: tuple[int, int]
+    counts: dict[str, int]
+
+
+@dataclass
 class Pass:
     """One run of the model over one or more tokens: one part. Counts are those of one head and one layer."""
 
     phase: str  # training | prefill | decode
     parts: list[Part]
-    shapes: list[dict[str, Any]]  # one a layer: layer, q, k, v, scores
+    shapes: list[
+        dict[str, Any]
+    ]  # one a layer: layer, q, k, v, scores; those and state where it keeps a state
     counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
+    others: list[Kept] = field(default_factory=list)  # of layers that do otherwise
+
+    def at(self, layer: int) -> Pass:
+        """Return the pass as one layer does it: its part and counts are that layer's."""
+        for other in self.others:
+            if layer in other.layers:
+                mine = {name: x for name, x in vars(other).items() if name not in ("layers", "counts")}
+                return replace(self, parts=[replace(self.parts[0], **mine)], counts=other.counts, others=[])
+        return self
 
 
 @dataclass
@@ -137,6 +164,12 @@ class Trace(Document):
     runs: list[Run]
     weights: dict[str, np.ndarray] = field(default_factory=dict)  # "sequence.token.layer.head" -> u16
     values: list[Values] | None = None
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers that can be shown: those with heads that were recorded, and those that keep no rows."""
+        rowless = {shape["layer"] for shape in self.runs[0].passes[0].shapes if shape["v"] is None}
+        return sorted(rowless | {layer for layer, _ in self.recorded})
 
     def run(self, name: str) -> Run:
         """Return the run of that name; KeyError names those there are."""

@@ -7,7 +7,7 @@ import { layoutOf, rowAt, scrollFor, windowOf } from "./geometry.js";
 import { beside, notes } from "./beside.jsx";
 import { weights } from "./lines.jsx";
 import { measuresOf, whose } from "./measure.js";
-import { keyNames, keyTexts, shapesOf } from "./words.js";
+import { drawerName, keyNames, keyTexts, shapesOf, stateText } from "./words.js";
 import { denseAt, drawDense } from "./canvas.js";
 import { aboutKey, linked } from "./links.js";
 import { Button } from "./parts.jsx";
@@ -153,6 +153,7 @@ export class Board {
           >
             {!dense && this.cells()}
             {this.drawer()}
+            {this.state()}
             {this.has("weights") && weights(this)}
             {layout.notes && beside(this)}
             {notes(this)}
@@ -183,9 +184,21 @@ export class Board {
     return [
       ...columns.map((column, k) => this.head(column, k)),
       ...columns.flatMap((_, i) => this.row(i)),
-      ...columns.map((column, k) => this.content("k", column, k)),
-      ...columns.map((column, k) => this.content("v", column, k)),
+      ...(this.frame.state ? [] : columns.map((column, k) => this.content("k", column, k))),
+      ...(this.frame.state ? [] : columns.map((column, k) => this.content("v", column, k))),
     ];
+  }
+
+  /** What the layer keeps in place of rows: one block, however many tokens there are. */
+  state() {
+    const place = this.at("state", "wid-state", "k / span 3", "col 1 / end");
+    return (
+      this.frame.state && (
+        <div {...place}>
+          <span>{stateText(this.frame)}</span>
+        </div>
+      )
+    );
   }
 
   /** @param {Column} column @param {number} k */
@@ -255,13 +268,12 @@ export class Board {
   drawer() {
     const { run, event } = this.frame;
     const keeps = run.keeps && event.phase !== "training";
-    const name = VIEW.drawer[keeps ? "keeps" : run.keeps ? "training" : "drops"];
     return [
       <div
         {...this.at("drawer", `wid-drawer ${keeps ? "keeps" : "drops"}`, "drawer / under", "col 1 / end")}
       />,
       <div {...this.at("drawername", "wid-drawername", "drawer", `${this.layout.narrow ? 1 : "col 1"} / -1`)}>
-        {name}
+        {drawerName(this.frame)}
       </div>,
     ];
   }
@@ -317,12 +329,11 @@ export class Board {
           </span>
         ))}
       </div>,
-      <div {...this.at("bandk", "wid-band k", "k", "names")}>
-        <b>K</b> {caption && <span class="soft">{caption}</span>}
-      </div>,
-      <div {...this.at("bandv", "wid-band v", "v", "names")}>
-        <b>V</b>
-      </div>,
+      ...(frame.state ? [] : ["k", "v"]).map((kind) => (
+        <div {...this.at(`band${kind}`, `wid-band ${kind}`, kind, "names")}>
+          <b>{kind.toUpperCase()}</b> {kind === "k" && caption && <span class="soft">{caption}</span>}
+        </div>
+      )),
       ...(this.has("weights") ? frame.weights : []).map(({ name }, h) => (
         <div {...this.at(`w${h}`, "wid-text end soft", `weights ${h + 1}`, "names")} title={name}>
           {name}

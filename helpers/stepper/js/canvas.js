@@ -115,8 +115,14 @@ function drawGrid(g, board, theme) {
 /** @param {Context} g @param {Board} board @param {Theme} theme @param {"k" | "v"} kind */
 function drawRows(g, board, theme, kind) {
   const [top, height] = [board.layout.y[kind], board.layout.size[kind]];
+  if (board.frame.state) return;
   for (const { x, w, column } of columnsOf(board)) {
     const { row } = column;
+    if (row === "evicted") {
+      g.fillStyle = theme.line;
+      g.fillRect(x, top + height / 2, w, 1);
+      continue;
+    }
     g.fillStyle = theme[`${kind}f`];
     if (row === "written" || row === "read") g.fillRect(x, top, w, height);
     g.strokeStyle = row === "written" || row === "made" ? theme[kind] : theme.line;

@@ -1,8 +1,8 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
 import VIEW from "../view.json" with { type: "json" };
 import { contextOf, contentOf, headName, headsOf, holds, samePass } from "./trace.js";
-import { sizeOf, spread, weightsOf } from "./trace.js";
-/** @import { Ranges } from "./schema" */
+import { recordIn, sizeOf, spread, weightsOf } from "./trace.js";
+/** @import { Pass, Ranges } from "./schema" */
 /** @import { Event, Frame, Look, Out, Run, TraceRecord } from "./types" */
 
 export const CANDIDATES = 8;
@@ -46,11 +46,14 @@ export function rowCells(run, eventIndex, query, start, stop, ahead = false) {
   return { states, counts };
 }
 
-/** K and V of one token: written, read, made (used and dropped), empty. @param {Event} event @param {number} token */
-function rowState({ part, visible }, token) {
+/** K and V of one token: written, read, made (used and dropped), evicted (kept before), empty.
+ * @param {Run} run @param {Event} event @param {number} token */
+function rowState(run, { index, counted, counts, part, visible }, token) {
   if (holds(part.written, token)) return "written";
   if (holds(part.read, token)) return "read";
-  return visible.has(token) ? "made" : "empty";
+  if (!counts.products) return "empty"; // no rows in this layer
+  if (visible.has(token)) return "made";
+  return run.keeps && counted && (run.firstRunAt.get(token) ?? Infinity) < index ? "evicted" : "empty";
 }
 
 /**
@@ -184,9 +187,17 @@ export function runOf(record, cached) {
   return (cached ? record.withCache : record.withoutCache) ?? record.runs[0];
 }
 
+/** What a layer keeps in place of rows, by name: a state; null where it keeps rows.
+ * @param {Pass["shapes"][number] | null} shapes */
+function stateOf(shapes) {
+  if (!shapes || shapes.v !== null) return null;
+  return Object.entries(shapes).filter(([, shape]) => Array.isArray(shape));
+}
+
 /** What one pass shows: of the line that is wanted if it has run, else of the last that runs in this pass.
- * @param {TraceRecord} record @param {Look} look */
-export function frameOf(record, { layer, ...look }) {
+ * @param {TraceRecord} whole @param {Look} look */
+export function frameOf(whole, { layer, ...look }) {
+  const record = recordIn(whole, layer);
   const run = runOf(record, look.cached);
   const event = run.events[look.event];
   const newest = event.queries[event.queries.length - 1];
@@ -211,6 +222,7 @@ export function frameOf(record, { layer, ...look }) {
       context: one === null ? null : contextOf(record, row, layer, one),
     };
   };
+  const shapes = event.raw.shapes.find((one) => one.layer === layer) ?? null;
   const contexts = new Map();
   for (const query of event.queries) {
     const numbers = heads.map((one) => contextOf(record, query, layer, one));
@@ -220,7 +232,7 @@ export function frameOf(record, { layer, ...look }) {
     ...{ record, run, event, layer, row, head, ahead: look.ahead ?? false },
     other: samePass(run.keeps ? record.withoutCache : record.withCache, event),
     columns: indices.map((j) => ({
-      ...{ ...tokenState(record, run, event, j), row: rowState(event, j) },
+      ...{ ...tokenState(record, run, event, j), row: rowState(run, event, j) },
       ...{ k: content("k", j), v: content("v", j) },
     })),
     heads: heads.map((one) => ({ head: one, name: headName(record, one) })),
@@ -229,6 +241,6 @@ export function frameOf(record, { layer, ...look }) {
     out: outOf(record, event),
     targets: new Map(event.part.target?.map((token, k) => [event.queries[k], record.tokens[token].text])),
     work: workOf(record, run, event),
-    shapes: event.raw.shapes.find((one) => one.layer === layer) ?? null,
+    ...{ shapes, state: stateOf(shapes) },
   };
 }

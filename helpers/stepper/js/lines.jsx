@@ -8,6 +8,7 @@ import { Word } from "./parts.jsx";
 /** @param {Board} board */
 export function weights(board) {
   const { layout, frame, cols } = board;
+  if (!frame.weights.length) return null; // a layer without heads
   const { index, text } = frame.columns[frame.row];
   const caption = (
     <div {...board.at("caption", "wid-caption", "caption", `1 / ${layout.narrow ? -1 : "notes"}`)}>

@@ -25,7 +25,9 @@ export function BoardLegend({ board, columns }) {
       word,
     ]);
   const ahead = board.frame.ahead ? [["wid-cell ahead", "", VIEW.labels.ahead]] : [];
-  const rows = /** @type {const} */ (["written", "read", "made"]).map((state) => [
+  const evicted = board.frame.columns.some(({ row }) => row === "evicted");
+  const states = /** @type {(keyof typeof VIEW.rows)[]} */ (Object.keys(VIEW.rows));
+  const rows = (evicted ? states : states.slice(0, 3)).map((state) => [
     ...[`wid-row v ${state}`, "", VIEW.rows[state]],
   ]);
   const area = share ? [["", "", VIEW.labels.area]] : [];

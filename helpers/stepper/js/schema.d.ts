@@ -46,6 +46,10 @@ export interface Model {
   scale: number | null;
   head_names: string[] | null;
   element_bytes: Size;
+  /**
+   * what each layer is, such as sliding attention; null: all are alike
+   */
+  layer_types?: string[] | null;
 }
 export interface TokenSequence {
   prompt: Size;
@@ -72,7 +76,7 @@ export interface Pass {
   phase: "training" | "prefill" | "decode";
   parts: Part[];
   /**
-   * One a layer. q, k, v and scores: (batch, heads, rows, numbers); null: the run had none.
+   * One a layer. q, k, v and scores: (batch, heads, rows, numbers); null: the run had none. More, such as state: what the layer keeps beside rows or without any.
    */
   shapes: {
     layer: Count;
@@ -84,6 +88,10 @@ export interface Pass {
   counts: {
     [k: string]: Count;
   };
+  /**
+   * What layers do otherwise than the part and counts say.
+   */
+  others?: Kept[];
 }
 export interface Part {
   sequence: Count;
@@ -111,6 +119,16 @@ export interface Output {
   top: [string, number, number][];
   chosen: Count;
   how: string;
+}
+export interface Kept {
+  layers: Numbers;
+  visible: Ranges[];
+  read: Ranges;
+  written: Ranges;
+  kept: Pair;
+  counts: {
+    [k: string]: Count;
+  };
 }
 export interface Weights {
   encoding: "u16-base64";

@@ -51,11 +51,16 @@ function namePasses(passes) {
   });
 }
 
-/** @param {Pass} pass */
-function readPass({ parts: [part], counts }) {
+/** A pass as one layer does it: layers with a window, or with a state, see and keep other rows than the part says.
+ * @param {Pass} pass @param {number} layer */
+function readPass({ parts: [first], counts: all, others = [] }, layer) {
+  const other = others.find(({ layers }) => layers.includes(layer));
+  const part = { ...first, ...other };
+  const counts = other?.counts ?? all;
   const queries = spread(union(part.repeated, part.new));
   const visible = new Map(queries.map((query, k) => [query, part.visible[k]]));
-  const there = union(union(part.read, part.written), union(part.new, part.repeated));
+  // A layer that scores nothing has no pairs to mask.
+  const there = counts.products ? union(union(part.read, part.written), union(part.new, part.repeated)) : [];
   return { queries, visible, there, part, counts };
 }
 
@@ -83,14 +88,14 @@ export function counterpart(from, to, event) {
   return earlier.map((e) => samePass(to, e)).find((e) => e) ?? to.events[0];
 }
 
-/** @param {Trace["runs"][number]} run @returns {Run} */
-function readRun({ name, cache, passes }) {
+/** @param {Trace["runs"][number]} run @param {number} layer @returns {Run} */
+function readRun({ name, cache, passes }, layer) {
   const names = namePasses(passes);
   const history = new Map();
   const chosenAt = new Map();
   const firstRunAt = new Map();
   const events = passes.map((raw, index) => {
-    const event = { raw, ...names[index], ...readPass(raw), counted: raw.phase !== "training" };
+    const event = { raw, ...names[index], ...readPass(raw, layer), counted: raw.phase !== "training" };
     if (event.counted) {
       noteHistory(history, event);
       for (const query of event.queries) if (!firstRunAt.has(query)) firstRunAt.set(query, index);
@@ -121,6 +126,31 @@ export function checkFormat({ format, version }, wanted) {
   throw new TraceError(fillText(VIEW.labels.refused, { got, expected: `${wanted}, version ${VERSION}` }));
 }
 
+/** @param {Trace} data @param {number} layer */
+function readRuns(data, layer) {
+  const runs = data.runs.map((run) => readRun(run, layer));
+  const withCache = runs.find((run) => run.keeps) ?? null;
+  return { runs, withCache, withoutCache: runs.find((run) => !run.keeps) ?? null };
+}
+
+/** The record as one layer has it. @param {TraceRecord} record @param {number} layer @returns {TraceRecord} */
+export function recordIn(record, layer) {
+  const { data, inLayers } = record;
+  const differs = data.runs.some(({ passes }) =>
+    passes.some(({ others }) => others?.some(({ layers }) => layers.includes(layer))),
+  );
+  if (!differs) return record;
+  const known = inLayers.get(layer) ?? { ...record, ...readRuns(data, layer) };
+  inLayers.set(layer, known);
+  return known;
+}
+
+/** The layers that can be shown: those with heads that were recorded, and those that keep no rows. @param {Trace} data */
+function layersOf({ recorded, runs: [run] }) {
+  const rowless = run.passes[0].shapes.filter(({ v }) => v === null).map(({ layer }) => layer);
+  return [...new Set([...recorded.map(([layer]) => layer), ...rowless])].sort((a, b) => a - b);
+}
+
 /**
  * The record, prepared: runs with and without a cache, histories, contexts, layers and heads. A TraceError where it is
  * of another format or version.
@@ -128,15 +158,14 @@ export function checkFormat({ format, version }, wanted) {
  */
 export function readTrace(data) {
   checkFormat(data, FORMAT);
-  const runs = data.runs.map(readRun);
+  const read = readRuns(data, -1); // as the part of each pass says
+  const { runs } = read;
   const [{ prompt, tokens }] = data.sequences;
   const newest = runs.flatMap((run) => run.events.map(({ queries }) => queries[queries.length - 1]));
   return {
-    ...{ model: data.model, prompt, tokens, runs },
+    ...{ data, inLayers: new Map(), model: data.model, prompt, tokens, ...read },
     columns: Math.max(prompt, ...newest.map((query) => query + 1)),
-    withCache: runs.find((run) => run.keeps) ?? null,
-    withoutCache: runs.find((run) => !run.keeps) ?? null,
-    layers: [...new Set(data.recorded.map(([layer]) => layer))].sort((a, b) => a - b),
+    layers: layersOf(data),
     recorded: data.recorded,
     weightRows: data.weights.rows,
     values: data.values ?? [],

@@ -1,5 +1,5 @@
 // What the modules hand to each other. The record itself has its types in schema.d.ts.
-import type { Model, Output, Part, Pass, Ranges, Token, Values } from "./schema";
+import type { Model, Output, Part, Pass, Ranges, Token, Trace, Values } from "./schema";
 
 /** A sentence in parts: plain text, and words that tokens say. */
 export type Parts = (string | { token: string })[];
@@ -38,6 +38,9 @@ export interface Run {
 }
 
 export interface TraceRecord {
+  data: Trace;
+  /** as layers have it that do otherwise than the others */
+  inLayers: Map<number, TraceRecord>;
   model: Model;
   prompt: number;
   tokens: Token[];

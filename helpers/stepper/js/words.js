@@ -74,10 +74,36 @@ function sayAgain({ event, run }) {
   return say("again", { ...event.counts, times: say(often, { repeated: again.length, times }) });
 }
 
+/** What a pass does in a layer that keeps a state in place of rows, or nothing. @param {Frame} frame @returns {Parts} */
+function sayState(frame) {
+  const { event, record, state } = frame;
+  const [query] = event.queries;
+  const kind = !state?.length ? "nothing" : event.queries.length > 1 ? "many" : "one";
+  const what = fill(VIEW.state[kind], { ...event.counts, token: { token: record.tokens[query].text } });
+  return event.part.out.length ? inOne(what, comesOut(frame, "out")) : what;
+}
+
+/** What a layer keeps in place of rows, in words: how many numbers of what. @param {Frame} frame */
+export function stateText({ state }) {
+  const shapes = (state ?? []).map(([name, shape]) =>
+    fillText(VIEW.state.shape, { name, shape: /** @type {number[]} */ (shape).slice(1).join(" × ") }),
+  );
+  return shapes.length ? fillText(VIEW.state.holds, { shapes: shapes.join(", ") }) : VIEW.state.empty;
+}
+
+/** The name of what keeps rows or a state, with the kind of layer where there are several. @param {Frame} frame */
+export function drawerName({ run, event, state, record, layer }) {
+  const keeps = run.keeps && event.phase !== "training";
+  const name = state ? VIEW.drawer.state : VIEW.drawer[keeps ? "keeps" : run.keeps ? "training" : "drops"];
+  const type = (keeps || state) && record.model.layer_types?.[layer];
+  return type ? `${name} · ${type}` : name;
+}
+
 /** One sentence or three on what this pass does and what it costs.
  * @param {Frame} frame @returns {Parts} */
 export function sentenceOf(frame) {
   const { counts, phase } = frame.event;
+  if (frame.state) return sayState(frame);
   if (phase === "training") return say(counts.positions === 1 ? "training one" : "training", counts);
   return phase === "prefill" ? sayPrefill(frame) : sayDecode(frame);
 }
@@ -99,19 +125,21 @@ export function aheadSentence({ ahead, event, run, columns }) {
 }
 
 /** The ledger, as an equation only where the counted numbers satisfy it, else why not. @param {Frame} frame */
-export function ledgerOf({ event, record, run, work }) {
+export function ledgerOf(frame) {
+  const { event, record, run, work } = frame;
   const { emitted } = event;
   const right = record.prompt + emitted - 1;
   const values = { cached: work.stored, prompt: record.prompt, emitted, right };
   /** @type {keyof typeof VIEW.ledger} */
-  let kind = work.stored === right ? "holds" : "not";
+  let kind = work.stored === right ? "holds" : frame.state ? "state" : "not";
   if (!run.keeps) kind = "none";
   if (event.phase === "training") kind = "training";
   return { holds: kind === "holds", text: fillText(VIEW.ledger[kind], values) };
 }
 
 /** What happens to rows of K and V in this pass. @param {Frame} frame */
-export function rowsNote({ event, run }) {
+export function rowsNote({ event, run, state }) {
+  if (state) return VIEW.notes[state.length ? "state" : "nothing"];
   const { kv_rows: made, rows_read: read } = event.counts;
   const [written, again] = [event.part.written, event.part.repeated].map(sizeOf);
   const kept = run.keeps && event.phase !== "training";
@@ -256,7 +284,8 @@ export function describe(frame, panels = new Set()) {
     lines.push(`${told.length} rows are scored; each ${VIEW.described.looks}. The first and the last:`);
     told = [told[0], told[told.length - 1]];
   }
-  lines.push(...told.map((query) => describeRow(frame, query)));
+  if (frame.state) lines.push(`${drawerName(frame)}: ${stateText(frame)}.`);
+  else lines.push(...told.map((query) => describeRow(frame, query)));
   /** @param {string} words @param {(column: Frame["columns"][number]) => unknown} wanted */
   const list = (words, wanted) => {
     const ranges = gather(columns.filter(wanted).map((column) => column.index));

@@ -1,0 +1,251 @@
+"""Watch any model of `transformers` decode, through the interface by which its layers call attention.
+
+    model = AutoModelForCausalLM.from_pretrained(folder)  # or a name, where the Hub can be reached
+    trace = watch(model, AutoTokenizer.from_pretrained(folder), "Today weather is so")
+
+A layer calls the attention function that is registered under the name in its config. While a model is
+watched, a function stands there that calls the one before it, and shows what went in and came out. It stands
+under the same name, because layers ask for that: under a new one DeepSeek-V3.2 does not choose its keys, and
+without a mask function of that name every token sees the future. Neither raises anything.
+
+Source: https://huggingface.co/docs/transformers/attention_interface; tried with transformers 5.23.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, DynamicCache
+
+from helpers.arguments import check_whole
+from helpers.recording.loop import Voice, record_run
+from helpers.recording.model import as_array, text_of
+from helpers.recording.recorder import Recorder
+from helpers.sampling import GREEDY, Sampling, chooser
+from helpers.trace import Model, Token, Trace
+
+MOST = 16_000_000  # attention weights in a trace: a page of some 45 MB
+KINDS = {"recurrent_states": "state", "conv_states": "convolution"}  # what a layer keeps beside rows
+
+
+def watch(
+    model: Any,
+    tokenizer: Any,
+    prompt: str | Sequence[int],
+    *,
+    max_new: int = 16,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    reply: Sequence[int] = (),
+    attention: str = "eager",
+    uncached: bool = False,
+    n_top: int = 5,
+    sampling: Sampling = GREEDY,
+) -> Trace:
+    """Run a prompt through a decoder of `transformers`, word by word, and return the record.
+
+    No logit changes, and the model is left as it was, after an error too.
+
+    Args:
+        model: a causal language model in evaluation mode, on any device, in any dtype.
+        tokenizer: its own; None shows ids.
+        prompt: text, or ids.
+        max_new: tokens at most; it stops earlier at the end of a text.
+        layers, heads: from 0, whose attention weights are kept; None keeps all.
+        reply: ids to run in place of those that it would choose, such as another run's.
+        attention: which of its functions runs, "eager" or "sdpa"; the weights are those of eager in any case.
+        uncached: run all tokens again for each word, too.
+        n_top: candidates kept of each row of logits.
+        sampling: how tokens are chosen.
+
+    Raises:
+        ValueError: a model that does not call attention through the interface; a wrong setting; more than 16
+            million attention weights.
+        TraceError: a layer has not one row of K and V a token, or not as many heads as the others.
+    """
+    check_whole("max_new", max_new)
+    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
+    described, attending, states = probe(model, attention, ids[:1])
+    layers = attending if layers is None else layers
+    heads = range(described.n_heads) if heads is None else heads
+    check_size(len(layers) * len(heads), len(ids) + (len(reply) or max_new))
+    voice = voice_of(model, tokenizer, n_top, sampling)
+    tokens = [Token(voice.text_of(i), i, n, "prompt") for n, i in enumerate(ids)]
+    recorder = Recorder(described, tokens, recorded=[(layer, head) for layer in layers for head in heads])
+    recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(ids))]
+
+    def run(tokens: Sequence[Token], cache: Rows | None) -> np.ndarray:
+        def show(layer: int, scale: float, *given: Tensor) -> None:
+            names = ("q", "k", "v", "mask", "weights", "output")
+            arrays: dict[str, Any] = dict(zip(names, map(as_array, given), strict=True))
+            recorder.attention(**arrays, layer=layer, n_kept=cache.rows(layer) if cache else 0)
+
+        with watched(model, attention, show):
+            logits = forward(model, [token.id or 0 for token in tokens], cache)
+        for layer, shapes in states.items():
+            recorder.state(layer, shapes)
+        return as_array(logits)
+
+    for cache in (Rows(model), None) if uncached else (Rows(model),):
+        record_run(recorder, run, voice, cache, "dynamic", max_new, training=False)
+    return recorder.trace
+
+
+def voice_of(model: Any, tokenizer: Any, n_top: int, sampling: Sampling) -> Voice:
+    """Return how a model chooses its tokens; the n_top likeliest are candidates."""
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    ends = {*(ends if isinstance(ends, list) else [ends])} - {None}
+    choose = chooser(sampling, model.config.get_text_config().vocab_size)
+    return Voice(partial(text_of, tokenizer), choose, str(sampling), ends, n_top)
+
+
+class Rows:
+    """What the loop and the recorder ask of a cache, of one that belongs to `transformers`."""
+
+    max_len = math.inf
+
+    def __init__(self, model: Any) -> None:
+        self.cache = DynamicCache(config=model.config)
+
+    @property
+    def length(self) -> int:
+        """Tokens seen; a layer with a window keeps fewer rows."""
+        return int(self.cache.get_seq_length())
+
+    def kept(self) -> range:
+        """Positions of the rows in layers that keep all."""
+        return range(self.length)
+
+    def rows(self, layer: int) -> int:
+        """Rows that one layer keeps."""
+        keys = getattr(self.cache.layers[layer], "keys", None)
+        return 0 if keys is None else int(keys.shape[-2])
+
+    def states(self, layer: int) -> dict[str, list[int]]:
+        """Shapes, by name, of what one layer keeps beside rows or without any."""
+        kinds = {name: getattr(self.cache.layers[layer], kind, {}) for kind, name in KINDS.items()}
+        kept = {name: [x for x in states.values() if x is not None] for name, states in kinds.items()}
+        return {
+            f"{name} {n}" if n else name: [*x.shape] for name, of in kept.items() for n, x in enumerate(of)
+        }
+
+
+@contextmanager
+def watched(model: Any, attention: str, show: Callable[..., object]) -> Iterator[None]:
+    """While it is open, show each attention: layer, scale, q, k, v, who may look, weights, output."""
+    if attention not in ("eager", "sdpa"):
+        raise ValueError(f"attention is {attention!r}; expected 'eager' or 'sdpa'")
+    if model.training:
+        raise ValueError(
+            "the model is in training mode, which drops numbers at random: call model.eval() first"
+        )
+    inner = AttentionInterface().get(attention, own_eager)
+
+    def attend(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
+    ) -> Any:
+        output, weights = inner(module, query, key, value, attention_mask, **more)
+        seen = may_look(attention_mask, query.shape[2], key.shape[2])
+        if weights is None:
+            hidden = torch.zeros_like(seen, dtype=query.dtype).masked_fill(
+                ~seen, torch.finfo(query.dtype).min
+            )
+            _, weights = own_eager(module, query, key, value, hidden, **more)
+        show(module.layer_idx, more.get("scaling"), query, key, value, seen, weights, output.transpose(1, 2))
+        return output, weights
+
+    before = [(config, config._attn_implementation) for config in configs_of(model)]
+    AttentionInterface.register(attention, attend)
+    try:
+        model.set_attn_implementation(attention)
+        yield
+    finally:
+        AttentionInterface.register(attention, inner)
+        for config, name in before:
+            config._attn_implementation_internal = name
+
+
+def own_eager(module: Any, *given: Any, **more: Any) -> Any:
+    """Attend as a model's own file does: its sinks and soft caps are there."""
+    return sys.modules[type(module).__module__].eager_attention_forward(module, *given, **more)
+
+
+def configs_of(model: Any) -> list[Any]:
+    """Return the configs of a model, its parts, and of parts of these, each once."""
+    found: dict[int, Any] = {}
+    todo = [module.config for module in model.modules() if hasattr(module, "config")]
+    while todo:
+        config = todo.pop()
+        if id(config) not in found:
+            found[id(config)] = config
+            todo += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
+    return [*found.values()]
+
+
+def may_look(mask: Tensor | None, T: int, S: int) -> Tensor:
+    """Return who may look at whom, (B, 1, T, S), of a mask of bools, of numbers to add, or none (causal)."""
+    if mask is None:
+        return torch.ones(1, 1, T, S, dtype=torch.bool).tril(S - T)
+    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    return seen.any(dim=1, keepdim=True)  # in any head
+
+
+def probe(
+    model: Any, attention: str, token: Sequence[int]
+) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
+    """Run one token. Return sizes, the layers that attend, and what each layer keeps beside rows.
+
+    Raises:
+        ValueError: no layer calls attention through the interface.
+    """
+    calls: dict[int, tuple[Any, ...]] = {}
+    cache = Rows(model)
+    with watched(model, attention, lambda layer, *given: calls.setdefault(layer, given)):
+        forward(model, token, cache)
+    if not calls or None in calls:
+        raise ValueError(
+            f"{type(model).__name__} does not call attention through the AttentionInterface of transformers; "
+            "expected a model that does, as Llama, Qwen3, Gemma 3, gpt-oss, DeepSeek-V3, GPT-2 and most do"
+        )
+    scale, q, k, v, *_ = calls[min(calls)]
+    config, n_layers = model.config.get_text_config(), len(cache.cache.layers)
+    types = [kind.replace("_", " ") for kind in getattr(config, "layer_types", None) or []]
+    described = Model(
+        name=Path(model.config.name_or_path).name or config.model_type,
+        n_layers=n_layers,
+        n_heads=q.shape[1],
+        n_kv_heads=k.shape[1],
+        k_dim=k.shape[3],
+        v_dim=v.shape[3],
+        scale=scale,
+        head_names=None,
+        element_bytes=q.element_size(),
+        layer_types=types if len({*types}) > 1 else None,
+    )
+    return described, sorted(calls), {layer: cache.states(layer) for layer in range(n_layers)}
+
+
+def forward(model: Any, ids: Sequence[int], cache: Rows | None) -> Tensor:
+    """Run ids; the last one's logits, (V,)."""
+    past = {"past_key_values": cache.cache, "use_cache": True} if cache else {"use_cache": False}
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids], device=model.device), **past).logits[0, -1]
+
+
+def check_size(n_pairs: int, n_tokens: int) -> None:
+    """ValueError if a trace would hold too many attention weights: a page could not be opened."""
+    weights = n_pairs * n_tokens * (n_tokens + 1) // 2
+    if weights > MOST:
+        raise ValueError(
+            f"{n_tokens:,} tokens in {n_pairs:,} heads have {weights:,} attention weights; expected {MOST:,} "
+            "at most: choose some with layers=[0, 5] and heads=[0, 1], or fewer tokens"
+        )

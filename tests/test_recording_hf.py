@@ -1,0 +1,226 @@
+"""Watching models of `transformers`: no logit changes, and what each layer sees and keeps is written down."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+from helpers.model import shipped
+from helpers.recording.hf import Rows, forward, watch, watched
+from helpers.recording.model import record_model
+from helpers.stepper import Stepper
+from helpers.trace import Trace, TraceError, compare, spread
+from tests.tiny import enlarge
+
+logging.set_verbosity_error()
+PROMPT = [3, 5, 7, 2, 9, 4, 11, 6]
+# All sizes distinct, head_dim not hidden / heads. Experts want rows of 16 bytes: sizes divisible by 4.
+BASE: dict[str, Any] = {"num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 3}
+BASE |= {"hidden_size": 60, "head_dim": 8, "intermediate_size": 20, "vocab_size": 19, "bos_token_id": 1}
+BASE |= {"max_position_embeddings": 40, "eos_token_id": None, "pad_token_id": 0}
+TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
+WINDOWS: dict[str, Any] = {"sliding_window": 4, "layer_types": TYPES}
+EXPERTS = {"moe_intermediate_size": 12, "num_experts": 5, "num_experts_per_tok": 2}
+LATENT: dict[str, Any] = {
+    "kv_lora_rank": 5,
+    "q_lora_rank": 7,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 10,
+}
+LATENT |= {"head_dim": 4, "num_key_value_heads": 6, "n_routed_experts": 6, "n_group": 1, "topk_group": 1}
+LATENT |= EXPERTS | {"first_k_dense_replace": 1}
+LINEAR: dict[str, Any] = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8}
+LINEAR |= {
+    "linear_value_head_dim": 12,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen3": {},
+    "gemma3_text": WINDOWS,
+    "gpt_oss": WINDOWS | {"num_local_experts": 5, "num_experts_per_tok": 2},
+    "deepseek_v3": LATENT,
+    "deepseek_v32": LATENT | {"index_topk": 4, "index_n_heads": 2, "index_head_dim": 8},
+    "gpt2": {"n_embd": 42, "n_layer": 3, "n_head": 6, "n_positions": 40, "n_inner": 20},
+    "qwen3_next": EXPERTS | LINEAR | {"shared_expert_intermediate_size": 16},
+}
+OWN = ("gpt2", "bloom", "mpt", "rwkv", "mamba")  # sizes by names of their own
+MODELS_REFUSED: dict[str, dict[str, Any]] = {
+    "bloom": {"hidden_size": 12, "n_head": 3, "n_layer": 2},
+    "mpt": {"d_model": 12, "n_heads": 3, "n_layers": 2, "max_seq_len": 40},
+    "rwkv": {"hidden_size": 12, "num_hidden_layers": 2, "attention_hidden_size": 12},
+    "mamba": {"hidden_size": 12, "num_hidden_layers": 2, "state_size": 3},
+}
+
+
+@functools.cache
+def model(kind: str) -> Any:
+    settings = {"vocab_size": 19, "eos_token_id": None, "bos_token_id": 1} if kind in OWN else BASE
+    settings = settings | (MODELS | MODELS_REFUSED)[kind]
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings))
+    enlarge(made)
+    return made.eval()
+
+
+@functools.cache
+def trace(kind: str) -> Trace:
+    return watch(model(kind), None, PROMPT, max_new=5, uncached=kind != "deepseek_v32")
+
+
+def logits(kind: str, show: Any = None, attention: str = "eager") -> torch.Tensor:
+    """Of a prompt and of four decode steps behind it, (5, V)."""
+    one = model(kind)
+    one.set_attn_implementation(attention)
+    cache, rows = Rows(one), []
+    for ids in (PROMPT, [2], [7], [3], [5]):
+        if show is None:
+            rows.append(forward(one, ids, cache))
+        else:
+            with watched(one, attention, show):
+                rows.append(forward(one, ids, cache))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_logit_changes(kind: str) -> None:
+    """To the bit: the same functions run on the same numbers."""
+    calls: list[int] = []
+    assert torch.equal(logits(kind), logits(kind, lambda layer, *_: calls.append(layer)))
+    assert len(calls) >= 5
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MODELS if kind != "gpt_oss"]
+)  # sinks: eager alone has them
+def test_sdpa_is_watched_as_it_runs(kind: str) -> None:
+    calls: list[torch.Tensor] = []
+    plain = logits(kind, attention="sdpa")
+    assert torch.equal(plain, logits(kind, lambda *given: calls.append(given[-2]), "sdpa"))
+    assert all(torch.allclose(weights.sum(-1), torch.ones(())) for weights in calls), (
+        "weights, though it has none"
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "deepseek_v32"])
+def test_cached_and_uncached_say_the_same(kind: str) -> None:
+    both = trace(kind)
+    assert compare(both.only("cached"), both.only("uncached"), tolerance=1e-3)
+    assert len(both.run("cached").passes) == 5
+    back = Trace.from_json(both.to_json())
+    assert back.to_json() == both.to_json()
+    assert Stepper(back, layer=0, start="decode").still().alt
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "gpt_oss"])
+def test_rows_kept_are_not_tokens_seen(kind: str) -> None:
+    """A window of 4: three rows stay, whatever has been seen; layer 1 keeps all."""
+    kept = [
+        [event.at(layer).parts[0].kept for layer in range(3)] for event in trace(kind).run("cached").passes
+    ]
+    assert kept == [[(0, 3), (0, 8), (0, 3)], *([(3, 3), (n, n + 1), (3, 3)] for n in range(8, 12))]
+    prefill, decode = (event.at(0).parts[0] for event in trace(kind).run("cached").passes[:2])
+    assert [spread(seen) for seen in prefill.visible] == [[*range(max(0, n - 3), n + 1)] for n in range(8)]
+    assert (spread(prefill.written), spread(decode.read), spread(decode.written)) == (
+        [5, 6, 7],
+        [5, 6, 7],
+        [8],
+    )
+    assert [spread(seen) for seen in decode.visible] == [[5, 6, 7, 8]]
+    assert trace(kind).model.layer_types == [kind.replace("_", " ") for kind in TYPES]
+
+
+def test_a_layer_with_a_state_has_no_rows() -> None:
+    mixed = trace("qwen3_next")
+    assert mixed.layers == [0, 1, 2]
+    for event in (event for run in mixed.runs for event in run.passes):
+        states = [{name: x for name, x in shape.items() if x and name != "layer"} for shape in event.shapes]
+        assert states[0] == states[2] == {"state": [1, 4, 8, 12], "convolution": [1, 80, 4]}
+        part, counts = event.at(0).parts[0], event.at(0).counts
+        assert (part.read, part.written, part.kept, counts["pairs"]) == ([], [], (0, 0), 0)
+        assert event.at(1).counts["pairs"] == sum(query + 1 for query in event.parts[0].queries)
+
+
+def test_grouped_heads_latents_and_chosen_keys() -> None:
+    sizes = [trace(kind).model for kind in ("qwen3", "deepseek_v3", "gpt2")]
+    assert [(m.n_heads, m.n_kv_heads, m.k_dim, m.v_dim) for m in sizes] == [
+        (6, 3, 8, 8),
+        (6, 6, 12, 10),
+        (6, 6, 7, 7),
+    ]
+    picked = {event.at(2).counts["pairs"] for event in trace("deepseek_v32").run("cached").passes[1:]}
+    assert picked == {4}, "of all its rows, a token looks at four"
+
+
+def test_a_model_is_as_it_was() -> None:
+    """Its implementation is restored, after an error too, and other models run on."""
+    one = model("llama")
+    one.set_attn_implementation("sdpa")
+    before = forward(one, PROMPT, None)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), watched(one, "eager", fail):
+        forward(one, PROMPT, None)
+    assert one.config._attn_implementation == "sdpa"
+    assert torch.equal(forward(one, PROMPT, None), before)
+    one.set_attn_implementation("eager")
+    assert torch.allclose(forward(one, PROMPT, None), before, atol=1e-4)  # `fail` is not called
+
+
+def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
+    """The shipped model by both, whose words are the same: passes, masks, weights and logits."""
+    ours, tokenizer = shipped.load()
+    theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
+    text = "Mia writes from Oslo ."
+    a = record_model(ours, text, tokenizer, max_new=4, training=False)
+    b = watch(theirs, tokenizer, text, max_new=4, uncached=True)
+    assert compare(a, b, tolerance=1e-3)
+    assert compare(a, b, "work")
+    other = watch(theirs, tokenizer, text, reply=tokenizer.encode("It was"), layers=[2], heads=[1, 3])
+    assert [token.text for token in other.sequences[0].tokens[-2:]] == ["It", "was"]
+    assert other.recorded == [(2, 1), (2, 3)]
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "bloom": (
+        "bloom",
+        {},
+        "BloomForCausalLM does not call attention through the AttentionInterface of transfor",
+    ),
+    "mpt": ("mpt", {}, "as Llama, Qwen3, Gemma 3, gpt-oss, DeepSeek-V3, GPT-2 and most do"),
+    "rwkv": ("rwkv", {}, "RwkvForCausalLM does not call"),
+    "mamba": ("mamba", {}, "MambaForCausalLM does not call"),
+    "too long": (
+        "llama",
+        {"max_new": 1500},
+        "1,508 tokens in 18 heads have 20,480,148 attention weights; expected",
+    ),
+    "no such layer": (
+        "llama",
+        {"layers": [3]},
+        "recorded has (3, 0); expected each pair once, layers 0 to 2",
+    ),
+    "flash": ("llama", {"attention": "flash"}, "attention is 'flash'; expected 'eager' or 'sdpa'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses(name: str) -> None:
+    kind, settings, says = REFUSED[name]
+    with pytest.raises(ValueError, match=re.escape(says)):
+        watch(model(kind), None, PROMPT, **settings)
+
+
+def test_refuses_a_model_in_training() -> None:
+    with pytest.raises(ValueError, match=re.escape("call model.eval() first")):
+        watch(AutoModelForCausalLM.from_config(model("llama").config), None, PROMPT)
+    assert issubclass(TraceError, ValueError)
