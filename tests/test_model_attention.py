@@ -135,7 +135,7 @@ def test_weights_are_drawn_small_and_the_same_from_a_seed(config: ModelConfig) -
 def test_bytes_of_a_token() -> None:
     assert tiny_config().cache_nbytes_per_token() == 2 * 3 * 3 * 8 * 4
     assert tiny_config(n_kv_heads=1).cache_nbytes_per_token(2) == 2 * 3 * 1 * 8 * 2
-    numpy_s = tiny_config(**{name: np.int64(size) for name, size in SIZES.items()}, rope_theta=1)
+    numpy_s = tiny_config(ModelConfig, **{name: np.int64(size) for name, size in SIZES.items()}, rope_theta=1)
     assert {type(getattr(numpy_s, name)) for name in SIZES} == {int}
 
 
