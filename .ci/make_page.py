@@ -142,8 +142,8 @@ def index(diary: Trace, published: Path | None = None) -> str:
         Live(published=published),
         (
             "The pause is prefill: all tokens of the text run in one pass. Here a token is a word or a full "
-            "stop. Out comes a chance for each word that the model knows, and one of them is drawn. The drip "
-            "is decode: the word that came goes in behind the others, and the next one comes out.",
+            "stop. Out comes a probability for each word that the model knows, and one of them is drawn. The "
+            "drip is decode: the word that came goes in behind the others, and the next one comes out.",
             "Each token that runs leaves a row: its key, K, by which later tokens find it, and its value, V, "
             "which they take from it. The KV cache keeps the rows. So a pass of the drip runs one token, the "
             "newest. Without the cache it runs the whole text again.",

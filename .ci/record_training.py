@@ -34,7 +34,7 @@ class SeenEnoughError(Exception):
 
 
 def look(model: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return how much `by` looks at the name, the name's chance, and how many of 50 names are right."""
+    """Return how much `by` looks at the name, the name's probability, and how many of 50 names are right."""
     diary = evaluate.held_out_diaries(1, seed=3, quiet=12)[0]
     read, diaries = diary.prompt.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
     run = record_model(model, diary.prompt, tokenizer, max_new=1, training=False, uncached=False)
@@ -44,7 +44,7 @@ def look(model: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
     return {
         "weight": round(float(sum(weights[n] for n, word in enumerate(read) if word == diary.name)), 3),
-        "chance": round(p[tokenizer.encode(diary.name)[0]].item(), 3),
+        "probability": round(p[tokenizer.encode(diary.name)[0]].item(), 3),
         "right": sum(word == one.name for word, one in zip(output, diaries, strict=True)),
     }
 

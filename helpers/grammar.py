@@ -1,4 +1,4 @@
-"""A form that a text must keep: rules, and the table of what may come next.
+"""A grammar that a text must keep: rules, and the table of what may come next.
 
     rules = {"{sky}": [("sunny",), ("rainy",)], "{report}": [("Monday", "is", "{sky}", "<eos>")]}
     table = tabulate(rules, "{report}", ["<eos>", "Monday", "is", "rainy", "sunny"])
@@ -55,10 +55,10 @@ def after(state: State, word: str, rules: Rules) -> State:
 
 
 def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
-    """Return the table of a form, (states, V): the next state of each word, or `NONE`; state 0 is the start.
+    """Return the table of a grammar, (states, V): each word's next state, or `NONE`; state 0 is the start.
 
     Args:
-        rules: the form; its texts end with a word of their own, such as `<eos>`.
+        rules: the grammar; its texts end with a word of their own, such as `<eos>`.
         start: the rule that a whole text fits.
         vocabulary: all words, in the order of the logits.
 
@@ -76,7 +76,7 @@ def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
             raise ValueError(f"{message}; end each with a word of its own, such as <eos>")
         if unknown := words - {*ids}:
             raise ValueError(
-                f"{min(unknown)!r} is in the form, but not in the vocabulary of {len(ids)} words"
+                f"{min(unknown)!r} is in the grammar, but not in the vocabulary of {len(ids)} words"
             )
         for word in sorted(words, key=ids.__getitem__):  # states are numbered alike each time
             behind = after(state, word, rules)
@@ -86,7 +86,9 @@ def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
             line[ids[word]] = states[behind]
         lines.append(line)
         if len(states) > MOST:
-            raise ValueError(f"the form has over {MOST} states; expected fewer: it nests, or counts too far")
+            raise ValueError(
+                f"the grammar has over {MOST} states; expected fewer: it nests, or counts too far"
+            )
     table = np.array(lines)
     check_ends(table)
     return table
@@ -116,7 +118,7 @@ def check_ends(table: np.ndarray) -> None:
     for _ in table:
         ends |= (ends[table] & (table != NONE)).any(axis=1)
     if not ends.all():
-        raise ValueError("a text of this form may never end; expected a way to the end from every state")
+        raise ValueError("a text of this grammar may never end; expected a way to the end from every state")
 
 
 def forced(table: np.ndarray, state: int) -> list[int]:

@@ -37,14 +37,6 @@ def run_by_counting(table: np.ndarray, state: int) -> list[Any]:
     return run
 
 
-def step_by_hand(q: Tensor, k: Tensor, v: Tensor, K: Tensor, V: Tensor) -> list[Tensor]:
-    """Attend with plain products over expanded heads, and store what was not expanded."""
-    K, V = torch.concatenate([K, k], -2), torch.concatenate([V, v], -2)
-    group = q.shape[1] // K.shape[1]
-    scores = q @ K.repeat_interleave(group, 1).mT / q.shape[-1] ** 0.5
-    return [scores.softmax(-1) @ V.repeat_interleave(group, 1), K, V]
-
-
 def who_by_negating(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]]:
     """Turn a token around, compare with a tolerance, and give lists."""
     columns = []
@@ -77,9 +69,7 @@ RIGHT: dict[str, list[Any]] = {
     ],
     "decode_step": [decode_by_layers],
     "mask": [lambda T, S: [[k <= q for k in range(S)] for q in range(S - T, S)]],
-    "cached_step": [step_by_hand],
     "who_moves": [who_by_negating],
-    "shift_targets": [lambda tokens: torch.stack([tokens[..., :-1].int(), tokens[..., 1:].int()])],
     "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
     "accept": [accept_by_takewhile],
     "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],

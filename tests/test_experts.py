@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from helpers.cost.bytes import experts_read
+from helpers.cost.experts import experts_read
 from helpers.model.experts import Experts
 from tests.tiny import tiny
 

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.cost.bytes import weights_by_part
 from helpers.cost.layers import Latent, cache_nbytes, layers_of
 from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache
@@ -92,8 +91,6 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
     assert layers_of(model.config) == [Latent(5, 4)] * 3
     assert 2 * cache_nbytes(layers_of(model.config), 11, 4) == cache.nbytes / 2
     assert model.config.n_parameters == sum(p.numel() for p in model.parameters())
-    with pytest.raises(ValueError, match="as a dense model of the Llama family it would have"):
-        weights_by_part(model.config)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import torch
 
 from helpers.cost import numbers_used
 from helpers.measure import Record, Timing
-from helpers.measure.machine import Bandwidth, Launch
 from helpers.model import shipped
 from helpers.model.sizes import narrow
 from helpers.model.transformer import Transformer
@@ -30,9 +29,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> lower_bound.Ladder:
     rounds = {name: iter(slow) for name, slow in zip("lrsp", [(2, 1, 4)] * 4, strict=True)}
     asked, steps = count(), count()
 
-    def bandwidth(nbytes: int, turns: int) -> Bandwidth:
-        speed = 1e9 * torch.get_num_threads() * 4e6 / nbytes / (1 if next(asked) // 5 == 1 else 2)
-        return Bandwidth(nbytes, {"sum": speed})
+    def bandwidth(nbytes: int, turns: int) -> float:
+        return 1e9 * torch.get_num_threads() * 4e6 / nbytes / (1 if next(asked) // 5 == 1 else 2)
 
     def in_turns(tasks: Mapping[str, Any], turns: int) -> dict[str, Timing]:
         return {name: Timing((0.004, 0.002 * next(rounds["r"]))) for name in tasks}
@@ -41,12 +39,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> lower_bound.Ladder:
         slow = next(rounds["s"])
         return {name: slow * (20.0 - n) for n, name in enumerate(tasks)}
 
-    monkeypatch.setattr(
-        lower_bound.machine, "launch_overhead", lambda steps: Launch(next(rounds["l"]) * 1e-6, 9.0)
-    )
+    monkeypatch.setattr(lower_bound.machine, "launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
     monkeypatch.setattr(lower_bound.machine, "bandwidth", bandwidth)
     monkeypatch.setattr(lower_bound, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
-    monkeypatch.setattr(lower_bound, "record_of", lambda step: step() or Record({"add": 90 - next(steps)}, 0))
+    monkeypatch.setattr(lower_bound, "record_of", lambda step: step() or Record(90 - next(steps), 0))
     monkeypatch.setattr(lower_bound, "in_turns", in_turns)
     monkeypatch.setattr(lower_bound, "fastest", fastest)
     monkeypatch.setattr(
@@ -69,15 +65,15 @@ def test_what_is_measured(found: lower_bound.Ladder) -> None:
     assert found.operators == {way: 90 - n for n, way in enumerate(WAYS)}
 
 
-def test_a_receipt_and_its_spans_by_hand(found: lower_bound.Ladder) -> None:
+def test_a_breakdown_and_its_spans_by_hand(found: lower_bound.Ladder) -> None:
     one = replace(found, launch=1e-4, rate=1e9, operators=dict.fromkeys(WAYS, 20))
     one = replace(one, bandwidths=dict.fromkeys(WAYS, 2e9))
     rows, weights, arithmetic = ROWS * 4 / 2e6, WEIGHTS / 2e6, WEIGHTS / 2e6  # ms: 8 bits, two cores
-    counts, costs, ms = one.receipt(WAYS[-1]).rows
+    counts, costs, ms = one.breakdown(WAYS[-1]).rows
     assert counts[1:5] == ["20", f"{ROWS * 4e-6:.1f} MB", f"{WEIGHTS / 1e6:.1f} MB", f"{WEIGHTS / 1e6:.1f} M"]
     assert costs[1:5] == ["100.0 µs", "2 GB/s", "2 GB/s", "2 × 1 G/s"]
     faster = replace(one, bandwidths=dict.fromkeys(WAYS, 2e10))
-    assert faster.receipt(WAYS[-1]).rows[1][2] == "20 GB/s"
+    assert faster.breakdown(WAYS[-1]).rows[1][2] == "20 GB/s"
     least = 2 + rows + weights
     expected = [2, rows, weights, arithmetic, least, 16 - least, 16]
     assert [float(x) for x in ms[1:]] == pytest.approx(expected, abs=0.006)

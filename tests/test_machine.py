@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from helpers.measure import machine
-from helpers.measure.machine import Bandwidth
 from helpers.measure.timing import Timing
 
 
@@ -32,26 +31,15 @@ def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float])
 
 def test_bandwidth_is_bytes_moved_over_the_best_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_turns(monkeypatch, lambda name: 0.5 if name == "copy" else 1.0)
-    large = machine.bandwidth(2**27)
-    assert large.by_probe == {
-        "sum": 2**27,
-        "sum in float64": 2**27,
-        "maximum": 2**27,
-        "copy": 2**28,
-        machine.ONE_TOKEN: 2**27,
-    }
-    assert large.bytes_per_second == 2**28
-    small = machine.bandwidth(2**16)  # a sum reads it 1,024 times in a call
-    assert small.by_probe["sum"] == 2**26
-    assert small.by_probe[machine.ONE_TOKEN] == 2**16
+    assert machine.bandwidth(2**27) == 2**28
     asked = fake_turns(monkeypatch, lambda name: 1.0)
-    assert [one.nbytes for one in machine.bandwidth_by_size([2**12, 2**13], turns=4)] == [2**12, 2**13]
+    assert machine.bandwidth_by_size([2**16, 2**28], turns=4) == {2**16: 2**26, 2**28: 2**28}
     assert [turns for turns, _ in asked] == [4] * 10
 
 
 def test_probes_read_the_whole_buffer() -> None:
     for nbytes in (2**12, 10_000, 2**27):
-        probes = machine.reading(nbytes, 100, "cpu")
+        probes = machine.reading(nbytes)
         n, rounds = nbytes // 8 * 2, max(1, 2**26 // nbytes)
         assert probes["sum"][0]().tolist() == [n] * rounds
         as_float64 = torch.ones(n).view(torch.float64).sum()
@@ -59,15 +47,15 @@ def test_probes_read_the_whole_buffer() -> None:
         assert probes["maximum"][0]().shape == (rounds,)
         assert probes["copy"][0]().shape == (n // 2,)
         task, moved = probes[machine.ONE_TOKEN]
-        assert task().tolist() == [[100.0] * (n // 100)]
-        assert moved == 4 * (n // 100) * 100
+        width = min(n, 1024)
+        assert task().tolist() == [[float(width)] * (n // width)]
+        assert moved == 4 * (n // width) * width
 
 
 def test_peak_counts_two_operations_for_each_product(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = fake_turns(monkeypatch, lambda name: 1.0)
-    found = machine.peak("bfloat16", sizes=(4, 8), turns=2)
-    assert [(turns, x.dtype) for turns, x in asked] == [(2, torch.bfloat16)] * 2
-    assert (found.flops_per_second, found.n) == (1024, 8)
+    assert machine.peak(sizes=(4, 8), turns=2) == 1024
+    assert [(turns, x.dtype) for turns, x in asked] == [(2, torch.float32)] * 2
 
 
 def test_launch_overhead_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +65,13 @@ def test_launch_overhead_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda: [x + x for _ in range(n)]
 
     fake_turns(monkeypatch, lambda name: 5e-6 + 2e-6 * (1, 3, 10)[int(name)])
-    found = machine.launch_overhead([adding(n) for n in (1, 3, 10)])
-    assert (found.seconds, found.besides) == pytest.approx((2e-6, 5e-6))
+    assert machine.launch_overhead([adding(n) for n in (1, 3, 10)]) == pytest.approx(2e-6)
     with pytest.raises(ValueError, match=r"launch \[2, 2\] operators; expected different numbers"):
         machine.launch_overhead([adding(2), adding(2)])
 
 
 def test_a_curve_is_read_between_its_sizes() -> None:
-    curve = [Bandwidth(10**8, {"sum": 1e9}), Bandwidth(10**6, {"sum": 4e9})]
+    curve = {10**8: 1e9, 10**6: 4e9}
     assert [machine.at_size(curve, n) for n in (1, 10**6, 10**7, 10**8, 10**12)] == pytest.approx(
         [4e9, 4e9, 2e9, 1e9, 1e9]
     )
@@ -99,18 +86,8 @@ def test_pytorch_has_as_many_threads_as_before() -> None:
 
 
 def test_it_runs_here() -> None:
-    found, _ = machine.bandwidth_by_size([2**20, 2**21], turns=1)
-    fast = machine.peak(sizes=(64,), turns=1)
-    assert all(speed > 1e6 for speed in found.by_probe.values())
-    assert fast.flops_per_second > 1e6
+    assert machine.bandwidth(2**20, turns=1) > 1e6
+    assert machine.peak(sizes=(64,), turns=1) > 1e6
     for wrong in (0, 4095, 1e6, None):
         with pytest.raises(ValueError, match="nbytes is"):
             machine.bandwidth(wrong)  # type: ignore[arg-type]
-
-
-def test_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: called.append("wait"))
-    machine.until_done(lambda: called.append("task"), "cuda")()
-    machine.until_done(lambda: called.append("task"), "cpu")()
-    assert called == ["task", "wait", "task"]

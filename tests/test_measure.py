@@ -1,4 +1,4 @@
-"""Timing in turns: the order of the calls, the middle of the turns, the words for seconds."""
+"""Timing in turns: the order of the calls, the middle of the turns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from helpers.measure import Timing, calls_for, in_turns, in_words, seconds_of
+from helpers.measure import Timing, calls_for, in_turns, seconds_of
 
 
 def test_tasks_take_turns() -> None:
@@ -39,7 +39,6 @@ def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 def test_the_middle_of_the_turns_counts() -> None:
     timing = Timing((0.1, 0.2, 0.3, 0.4, 90.0))
     assert timing.median == 0.3
-    assert repr(timing) == "Timing(300 ms, median of 5)"
 
 
 def test_a_turn_is_long_enough(sleep: Callable[[float], None]) -> None:
@@ -79,8 +78,3 @@ def test_the_garbage_collector_rests_and_is_as_it_was(collecting: bool) -> None:
     finally:
         gc.enable()
     assert calls == [collecting, False, False]
-
-
-def test_seconds_in_words() -> None:
-    message = [in_words(seconds) for seconds in (12.34, 1, 0.0123, 4.56e-6, 3e-8)]
-    assert message == ["12.3 s", "1 s", "12.3 ms", "4.56 µs", "30 ns"]

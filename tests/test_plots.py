@@ -52,8 +52,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "strips": lambda: plots.row_strips(NORMAL, 3),
     "strips, decode": lambda: plots.row_strips(NORMAL, 4),
     "strips, nothing to pick": lambda: plots.row_strips(NORMAL, 0),
-    "grids": lambda: plots.four_grids(NORMAL),
-    "grids, 1 token": lambda: plots.four_grids(record_toy(["so"])),
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
@@ -64,7 +62,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "fading": lambda: plots.fading(0.97),
     "fading, 1 token": lambda: plots.fading(0.5, 1),
     "probabilities": lambda: plots.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
-    "targets": lambda: plots.targets_and_weights(load_diary(), load_lines().probabilities, head=2),
     "not said": lambda: plots.words_not_said(load_diary()),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
     "looks": lambda: plots.looks(load_lines().looks),
@@ -87,7 +84,7 @@ def test_it_is_legible_themed_small_and_the_same_each_time(name: str) -> None:
     check_form(picture_of(name), PICTURES[name]())
 
 
-@pytest.mark.parametrize("draw", [partial(plots.row_strips, token=7), plots.four_grids, plots.triangle])
+@pytest.mark.parametrize("draw", [partial(plots.row_strips, token=7), plots.triangle])
 def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
@@ -182,10 +179,7 @@ def test_triangle_counts_and_does_not_compute() -> None:
     [
         (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
         (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
-        (lambda: plots.four_grids(record_toy(training=False)), "no training pass"),
         (lambda: plots.probabilities(["so"], [0.5]), "1 probabilities came with 1 words"),
-        (lambda: plots.targets_and_weights(record_toy(), [0.5] * 4, n=4), "no more than 4 tokens"),
-        (lambda: plots.four_grids(record_toy(["so"] * 9)), "9 tokens; expected at most 8"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
     ],
 )  # fmt: skip

@@ -32,8 +32,8 @@ def test_the_picture_stands_at_the_moment_when_the_cached_run_is_done() -> None:
     assert "with the KV cache: A fox slept in the park. Sunday was sunny." in still.alt
     assert "Signed by Mia from Oslo.; without: A." in still.alt
     assert still.numbers == (
-        "<p>With the cache all 24 words were out after 46 tokens processed. Without it 1 of 24 was out at "
-        "that moment: there each further word processes the whole text again.</p><p>The same 24 words, for "
+        "<p>With the cache all 24 tokens were out after 46 tokens processed. Without it 1 of 24 was out at "
+        "that moment: there each further word processes the whole text again.</p><p>The same 24 tokens, for "
         "46 tokens processed instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of "
         "the 828 had been processed before.</p>"
     )

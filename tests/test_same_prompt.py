@@ -62,11 +62,6 @@ def test_one_suspect_has_a_bug_which_the_trace_places() -> None:
     assert where["B"].startswith("cached, pass 1 (decode): layer 3, ")
 
 
-def test_blocks_are_filled_up_with_zeros() -> None:
-    message = "6 keys: 1 block, 10 zeros; 10 keys: 1 block, 6 zeros; 21 keys: 2 blocks, 11 zeros."
-    assert plots.in_blocks([6, 10, 21], 16, "key").alt.endswith(message)
-
-
 def test_hidden_keys_change_where_a_group_is_full_and_nothing_else() -> None:
     assert [n for n in range(6, 30) if fills_up(n, 4)] == [6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29]
     alt = plots.hidden_keys(["to", "the"], 7, 4, 8, [100, 85], [False, True]).alt

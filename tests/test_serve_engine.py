@@ -291,7 +291,7 @@ def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
 DRAFTED = test_with_drafts_each_says_what_it_says_alone
 
 
-@planted("drafts of one request are judged by another's logits", [DRAFTED], of=Engine.run)
+@planted("drafts of one request are verified by another's logits", [DRAFTED], of=Engine.run)
 def _(old: Any, self: Any, part: Any) -> Any:
     rows = old(self, part)
     if any(one.draft_tokens for one in rows):

@@ -270,7 +270,7 @@ def test_how_full_the_pages_were() -> None:
     """Two texts of 5 rows and pages of 2, 8 rows in all: the second is preempted and runs 4 tokens again."""
     crowd = [Request(name, [1] * 3, 3) for name in "ab"]
     names = ["requests at a time", "% of rows in use", "times preempted"]
-    names += ["run again, % of those needed", "steps"]
+    names += ["processed again, % of those needed", "steps"]
     pages = fill(Scheduler(PageManager(4, 2, sharing=False), 2), crowd, lambda plan: len(plan) / 4)
     assert [*pages] == [*names, "seconds in all"]
     assert [*pages.values()] == pytest.approx([1.5, 500 / 8, 1, 40, 4, 6 / 4])

@@ -167,7 +167,7 @@ def test_the_mask_word_by_word_gives_other_probabilities_than_asking_again() -> 
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({"{a}": [("x",)]}, "'x' is in the form, but not in the vocabulary of 2 words"),
+        ({"{a}": [("x",)]}, "'x' is in the grammar, but not in the vocabulary of 2 words"),
         ({"{a}": [("u", "{a}")]}, "may never end"),
         ({"{a}": [("u", "{b}"), ("v",)], "{b}": [("u", "{b}")]}, "may never end"),
         ({"{a}": [("u",), ("u", "v")]}, "may end where 'v' may also follow"),

@@ -10,7 +10,6 @@ import numpy as np
 from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.recording.diary import load_diary
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
@@ -74,9 +73,3 @@ def lines_changed(guess: Any) -> Guess:
     changed = toy.prefill_matrix([*NUMBERS[:-1], 500.0]) != toy.prefill_matrix(NUMBERS)
     guess = [guess] if isinstance(guess, int) else guess  # 4 is as good as [4]
     return Guess(guess, [int(t) for t in np.flatnonzero(changed.any(axis=1)) + 1])
-
-
-def looked_at(guess: Any) -> Guess:
-    """Compare a guess with the place, from 1, of the word that a trained head looks at from *sunny in*."""
-    weights = load_diary().attention_weights(8, layer=0, head=2)
-    return Guess(guess, int(weights.argmax()) + 1)

@@ -18,10 +18,12 @@ def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
 
 accept = Exercise(
     name="accept",
-    todo="let accept return the new words: drafted ones that are taken, and one of the model's own.",
+    todo="let accept return the new words: drafted ones that are accepted, and one of the model's own.",
     cases=[
         *[([5, 6, 7, 8], [5, 6, 1, 9, 2]), ([5, 6, 7], [5, 1, 7, 3])],
-        Case(([5, 6], [5, 6, 7]), trap="where every draft is taken, the model's word comes after the last."),
+        Case(
+            ([5, 6], [5, 6, 7]), trap="where every draft is accepted, the model's word comes after the last."
+        ),
         *[([5, 6], [4, 6, 7]), ([5, 6], [6, 5, 7])],
         Case(([], [3]), trap="without a draft the model's own word is all there is."),
     ],
@@ -32,14 +34,14 @@ accept = Exercise(
         "words behind the first that differs are no use: they were chosen after another text.",
         lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[agreeing(d, c)]],
         lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
-        "the refused draft was kept: the model's own word stands in its place.",
+        "the rejected draft was kept: the model's own word stands in its place.",
         lambda d, c: [*d[: agreeing(d, c) + 1], c[agreeing(d, c)]],
         lambda d, c: d[: agreeing(d, c) + 1],
-        "all drafts taken is the best case: k words, and one more behind them.",
+        "all drafts accepted is the best case: k words, and one more behind them.",
         lambda d, c: [*d[: agreeing(d, c)], *c[agreeing(d, c) : len(d)][:1]],
         lambda d, c: [*d[: -(len(d) - agreeing(d, c))], c[agreeing(d, c)]],
     ],
-    success="of 4 drafts the first two agree: 3 new words. All of k taken: k + 1.",
+    success="of 4 drafts the first two agree: 3 new words. All of k accepted: k + 1.",
 )
 
 
@@ -71,15 +73,15 @@ accept_or_resample = Exercise(
     ],
     right=sampling.accept_or_resample,
     wrong=[
-        "no residual: drawing from p again gives words that were drafted often a second chance.",
+        "no residual: drawing from p again gives words that were drafted often another chance.",
         refusing(lambda p, q: p),
         "the residual is not scaled: probabilities sum to 1.",
         refusing(rest),
-        "upside down: a word that p likes more than q is always taken, min(1, p / q).",
+        "upside down: a word that p likes more than q is always accepted, min(1, p / q).",
         taking(lambda p, q, token, u: u * p[token] < q[token]),
         "comparing with the best word of p is right for greedy replies; a drawn one gets biased.",
         taking(lambda p, q, token, u: token == p.argmax()),
         lambda p, q, token, u: None if token == p.argmax() else p,
     ],
-    success="a word that p likes more is always taken; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
+    success="a word that p likes more is always accepted; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
 )

@@ -19,9 +19,9 @@ def runs(snapshots: list[int], length: int, to: int, states: bool, begin: Any = 
     return abs(to - begin(snapshots, to)) if states and to != length else 0
 
 
-run_again = Exercise(
-    name="run_again",
-    todo="let run_again return a number of tokens.",
+recomputed = Exercise(
+    name="recomputed",
+    todo="let recomputed return a number of tokens.",
     cases=[
         *[([100, 200, 300], 340, 250, True), ([100, 200, 300], 340, 200, True), ([], 340, 250, True)],
         *[([300], 340, 250, True), ([100, 200], 340, 340, True), ([200, 100], 340, 299, True)],
@@ -32,11 +32,11 @@ run_again = Exercise(
         "a snapshot behind the place has taken in what should be gone: look before it only.",
         partial(runs, begin=lambda snapshots, to: min([0, *snapshots], key=lambda at: (abs(at - to), -at))),
         partial(runs, begin=lambda snapshots, to: min(to, max([0, *snapshots]))),
-        "without a snapshot before it the text runs again from its first token.",
+        "without a snapshot before it the text is recomputed from its first token.",
         partial(runs, begin=lambda snapshots, to: newest_before(snapshots, to) or to),
         "the nearest snapshot before the place is the newest one there, not the oldest.",
         partial(runs, begin=lambda snapshots, to: next((at for at in sorted(snapshots) if at <= to), 0)),
-        "rows can be cut off: where no layer keeps a state, nothing runs again.",
+        "rows can be cut off: where no layer keeps a state, nothing is recomputed.",
         lambda snapshots, length, to, states: runs(snapshots, length, to, True),
     ],
     success="50 from a snapshot at 200 to the place 250, all 250 without one, and none where rows are kept.",

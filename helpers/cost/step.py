@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from helpers.arguments import check_whole, is_number
-from helpers.cost.bytes import experts_read
+from helpers.cost.experts import experts_read
 from helpers.cost.layers import Full, Kind, Latent, State, layers_of
 from helpers.cost.models import PublishedModel
 from helpers.cost.roofline import Limits

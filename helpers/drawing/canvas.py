@@ -194,11 +194,6 @@ class Sheet:
         """Write one line that explains, small and soft."""
         self.text(x, y, text, at=at, size=SMALL, colour=colour, bold=bold)
 
-    def upright(self, x: float, y: float, text: str) -> None:
-        """Write one line, small, from bottom to top; it begins at (x, y)."""
-        style: dict[str, Any] = {"rotation": 90, "rotation_mode": "anchor", "va": "center_baseline"}
-        self._add(Text(x, y, text, fontsize=SMALL, color="soft", **style), y)
-
     def heading(self, text: str) -> None:
         """Write what the figure shows, at its top."""
         self.text(18, 20, shorten(text, self.width - 36, bold=True), bold=True)

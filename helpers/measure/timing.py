@@ -30,9 +30,6 @@ class Timing:
         """The fastest: what the machine can do when nothing else keeps it busy."""
         return min(self.seconds)
 
-    def __repr__(self) -> str:
-        return f"Timing({in_words(self.median)}, median of {len(self.seconds)})"
-
 
 def seconds_of(task: Task, calls: int = 1, most: float = math.inf) -> float:
     """Return the seconds of one call, as the mean of so many calls, or fewer once `most` seconds are over.
@@ -74,11 +71,3 @@ def in_turns(tasks: Mapping[str, Task], turns: int = 9, at_least: float = 0.02) 
         if collecting:
             gc.enable()
     return {name: Timing(tuple(seconds)) for name, seconds in taken.items()}
-
-
-def in_words(seconds: float) -> str:
-    """0.0123 -> "12.3 ms": three digits, in the unit that fits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

@@ -56,7 +56,7 @@ def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
 def training_watched() -> list[dict[str, float]]:
     """Return what was seen after so many `batches` of training, in this order, by `.ci/record_training.py`.
 
-    `weight` is how much of its weight `by` gives to the name in the head `FINDS_NAMES`, `chance` the
+    `weight` is how much of its weight `by` gives to the name in the head `FINDS_NAMES`, `probability` the
     probability of the name as the next word, `right` how many of 50 held-out diaries are signed with the
     right name.
     """

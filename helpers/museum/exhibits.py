@@ -294,12 +294,12 @@ def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bo
     reported="huggingface/transformers #49036",
     users="with drafts other words than without, though drafts should change none",
     causes=(
-        "refused drafts are said all the same",
+        "rejected drafts are said all the same",
         "the rows are taken back and the state is not",
         "one row too many is taken back",
     ),
     cause=1,
-    shows=Prompt(MIA, "cold . Signed by Ines from Paris .", "refused draft"),
+    shows=Prompt(MIA, "cold . Signed by Ines from Paris .", "rejected draft"),
     hides=Prompt(MIA),
 )
 def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
@@ -308,7 +308,7 @@ def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     def draft(n: int) -> None:
         before = cache.snapshot()
         if n == 1 and prompt.before:
-            prefilled(runner, prompt.before, cache)  # and it is refused
+            prefilled(runner, prompt.before, cache)  # and it is rejected
         if shipped:
             cache.length = before.length
         else:

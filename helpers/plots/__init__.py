@@ -1,12 +1,12 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.drawing.canvas import Drawn, Picture
-from helpers.plots.attention import four_grids, looked_at, looks, name_weights, picked_and_seen, row_strips
-from helpers.plots.batches import bars, batches, who_looks
+from helpers.plots.attention import looked_at, looks, name_weights, picked_and_seen, row_strips
+from helpers.plots.batches import bars, batches
 from helpers.plots.caches import caches
 from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
-from helpers.plots.drafts import judged, laid_over, read_once, rounds
+from helpers.plots.drafts import laid_over, read_once, rounds, verified
 from helpers.plots.fingerprints import fingerprints
 from helpers.plots.fleet import lanes, to_first_word
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
@@ -16,8 +16,8 @@ from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
-from helpers.plots.probabilities import probabilities, targets_and_weights, words_not_said
-from helpers.plots.same_prompt import hidden_keys, in_blocks, tie
+from helpers.plots.probabilities import probabilities, words_not_said
+from helpers.plots.same_prompt import hidden_keys, tie
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import fading, kept_rows, variants
 from helpers.plots.valid import ahead, automaton, chosen, two_ways

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, digits, need, text_width
 
@@ -93,33 +91,3 @@ def _square(sheet: Sheet, x: float, y: float, side: float, letter: str, texts: S
     colour = FILLS[texts.index(letter) % len(FILLS)]
     sheet.box(x, y, side, side, fill=f"{colour} fill", edge=colour, radius=2)
     sheet.text(x + side / 2, y + side / 2, letter, at="center", size=SMALL)
-
-
-def who_looks(mask: np.ndarray, texts: str) -> Picture:
-    """Draw a mask: a line for each token that looks, a column for each that is looked at.
-
-    Args:
-        mask: (T, T), True where a token may look; at most 14 tokens.
-        texts: the letter of each token's text.
-    """
-    seen = np.asarray(mask, dtype=bool)
-    need(len(texts) <= MOST, f"{len(texts)} tokens came in; expected at most {MOST} to draw")
-    names = sorted(set(texts))
-
-    def draw(sheet: Sheet) -> None:
-        side = min(28.0, (sheet.width - 60) / len(texts))
-        for n, letter in enumerate(texts):
-            sheet.note(34 + (n + 0.5) * side, 16, letter, at="center")
-            sheet.note(18, 30 + (n + 0.5) * side, letter)
-            for k, other in enumerate(texts):
-                x, y = 34 + k * side, 30 + n * side
-                if seen[n, k]:
-                    _square(sheet, x, y, side - 2, other, names)
-                else:
-                    sheet.box(x, y, side - 2, side - 2, edge="faint", radius=2)
-
-    lines = "; ".join(
-        f"{letter} looks at {''.join(o for o, yes in zip(texts, row, strict=True) if yes) or 'nobody'}"
-        for letter, row in zip(texts, seen, strict=True)
-    )
-    return Picture(draw, f"{int(seen.sum())} of {seen.size} squares are filled. {lines}.")

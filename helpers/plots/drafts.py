@@ -1,4 +1,4 @@
-"""Figures of speculation: drafts judged, rows and rounds, what a pass waits for, two distributions."""
+"""Figures of speculation: drafts verified, rows and rounds, what a pass waits for, two distributions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from helpers.sampling import accept
 BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
 
 
-def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
-    """Draw what one pass makes of drafted words: taken, struck out, or dropped behind that.
+def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
+    """Draw what one pass makes of drafted words: accepted, struck out, or dropped behind that.
 
     Args:
         text: the last words so far.
@@ -31,19 +31,19 @@ def judged(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -
         for y, name, words in ((48, "guessed", drafted), (118, "the model, in one pass", chosen)):
             sheet.note(18, y, name)
             for n, word in enumerate(words):
-                own, refused = (n == a and words is mine for mine in (chosen, drafted))
+                own, rejected = (n == a and words is mine for mine in (chosen, drafted))
                 kind = "key" if n < a else "generated" if own else ""
-                word_box(sheet, 18 + step * n, y + 14, step - 6, word, kind, struck=refused, soft=n > a)
+                word_box(sheet, 18 + step * n, y + 14, step - 6, word, kind, struck=rejected, soft=n > a)
         sheet.text(18, 190, new, bold=True)
 
     struck = (
         f"{plain(drafted[a])} is struck out and {plain(chosen[a])} put in"
         if a < len(drafted)
-        else "all taken"
+        else "all accepted"
     )
     alt = (
         f"Behind {' '.join(map(plain, text))}. Guessed: {' '.join(map(plain, drafted))}. "
-        f"The model, in one pass: {' '.join(map(plain, chosen))}. {a} taken; {struck}. {new}."
+        f"The model, in one pass: {' '.join(map(plain, chosen))}. {a} accepted; {struck}. {new}."
     )
     return Picture(draw, alt)
 
@@ -95,10 +95,14 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
     """Draw a round of each way to scale, and below it the words that it gives, one by one.
 
     Args:
-        ways: by name, the times of the drafts and, last, of the check, where 1 is a pass of one word; how
-            many words a round gives; and how many times as fast a reply was.
+        ways: by name, the times of the drafts and, last, of the verification, where 1 is a pass of one
+            word; how many words a round gives; and how many times as fast a reply was.
     """
-    kinds = {"a round: its drafts,": "key", "then the check": "query", "its words, a pass each": "generated"}
+    kinds = {
+        "a round: its drafts,": "key",
+        "then the verification": "query",
+        "its words, a pass each": "generated",
+    }
     lanes = {}
     for name, (parts, words, measured) in ways.items():
         colours = ["key"] * (len(parts) - 1) + ["query"]
@@ -142,7 +146,7 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
         q: the draft's.
     """
     lines = [(word, a, b, min(a, b)) for word, a, b in zip(words, p, q, strict=True)]
-    kinds = {"both give: taken": "key", "q over p: refused": "", "p over q: left over": "generated"}
+    kinds = {"both give: accepted": "key", "q over p: rejected": "", "p over q: left over": "generated"}
 
     def draw(sheet: Sheet) -> None:
         y = key_lines(sheet, kinds)
@@ -160,7 +164,7 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
     each = "; ".join(
         f"{plain(word)}: p {mine}, q {drafted}, both give {both}"
         + (f", left over {mine - drafted}" if mine > drafted else "")
-        + (f", refused {drafted - mine}" if mine < drafted else "")
+        + (f", rejected {drafted - mine}" if mine < drafted else "")
         for word, mine, drafted, both in lines
     )
     return Picture(draw, f"{each}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")

@@ -1,4 +1,4 @@
-"""Figures of what a machine can do at most: the staircase, a sweep of users, a step over its floor."""
+"""Figures of what a machine can do at most: the staircase, a sweep of users, a step over its lower bound."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
         run: "uncached" shades by count; "cached" shades by pass.
 
     Returns:
-        A triangle, rows are queries, columns keys; the total is counted cell by cell.
+        A triangle, lines are queries, columns keys; the total is counted cell by cell.
 
     Raises:
         ValueError: there are too many tokens to draw.
@@ -89,12 +89,12 @@ def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:
 
 def _triangle_in_words(trace: Trace, run: str, times: list[list[int]], words: list[str]) -> str:
     total, distinct = sum(map(sum, times)), sum(map(len, times))
-    sentence = "; ".join(f"row {i + 1} ({plain(words[i])}): {row[0]}" for i, row in enumerate(times))
+    sentence = "; ".join(f"line {i + 1} ({plain(words[i])}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
     return (
         f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
         f"{counted(len(trace.run(run).steps), 'pass')}. "
-        f"How often each cell of a row was scored: {sentence}. "
+        f"How often each cell of a line was scored: {sentence}. "
         f"Total {total} pairs over {distinct} cells{once}"
     )
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import counted, plain
+from helpers.drawing.words import plain
 
 
 def hidden_keys(
@@ -92,20 +92,3 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
 
     sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
     return Picture(draw, f"Logits of {plain(words[0])} and {plain(words[1])} in bfloat16: {sentence}.")
-
-
-def in_blocks(own: Sequence[int], size: int, what: str) -> Picture:
-    """Draw how keys or tokens are cut into blocks, the last filled up with zeros: a square each."""
-
-    def draw(sheet: Sheet) -> None:
-        y, side = 20.0, (7.0 if sheet.narrow else 15.0)
-        for n in own:
-            sheet.text(18, y, counted(n, what), bold=True)
-            for i in range(-(-n // size) * size):
-                x = 96 + side * i + 8 * (i // size)
-                fill = "query fill" if i < n else "none"
-                sheet.box(x, y - 7, side - 2, 13, fill=fill, edge="query" if i < n else "line", radius=2)
-            y += 28
-
-    sentence = (f"{counted(n, what)}: {counted(-(-n // size), 'block')}, {-n % size} zeros" for n in own)
-    return Picture(draw, f"Blocks of {size}; what no {what} fills is zeros. {'; '.join(sentence)}.")

@@ -1,4 +1,4 @@
-"""Figures of texts with a form: its automaton, which words were chosen, drafts, probabilities in two ways."""
+"""Figures of texts with a grammar: its automaton, which words were chosen, drafts, two probabilities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = ("generated", "query")  # of two ways
 
 
 def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
-    """Draw a text of a form: the chosen words in boxes, the others, which had to come, plain.
+    """Draw a text of a grammar: the chosen words in boxes, the others, which had to come, plain.
 
     Args:
         words: the text, up to 120 words.
@@ -105,7 +105,7 @@ def boxes_and_arrows(
 def ahead(
     states: Sequence[int], drafted: Sequence[str], wrote: Sequence[str], must: Mapping[int, Sequence[str]]
 ) -> Picture:
-    """Draw how a draft leads the state ahead, and where it is after a refused word: right, and with the bug.
+    """Draw how a draft leads the state ahead, and where it is after a rejected word: right, and with the bug.
 
     Args:
         states: before the draft, and after each of its words, up to 4.
@@ -117,7 +117,7 @@ def ahead(
     a = len(wrote) - 1
     right, stays = must
     need({right, stays} <= {*states}, f"states {right} and {stays}; expected two of {[*states]}")
-    sentence = f"{plain(drafted[a])} is refused, {plain(wrote[a])} written"
+    sentence = f"back to {states[a]}, then {plain(wrote[a])} leads to {right}"
     ends = {
         state: (f"{name}: in {state}, and next come", " ".join(map(plain, must[state])))
         for state, name in ((right, "right"), (stays, "with the bug"))
@@ -139,7 +139,7 @@ def ahead(
             kind = colours.get(state)
             sheet.disc(x, y, 15, f"{kind} fill" if kind else "paper", kind or "line")
             sheet.text(x, y, str(state), at="center", bold=bool(kind))
-        back, down = at[right], y + 42
+        back, down = at[states[a]], y + 42
         sheet.line((at[stays], y + 18), (at[stays], down), (back, down), colour=COLOURS[0], width=1.6)
         sheet.arrow(back, down, back, y + 17, COLOURS[0])
         sheet.note(back, y + 58, shorten(sentence, sheet.width - back - 14, SMALL), colour="ink")
@@ -150,7 +150,8 @@ def ahead(
             sheet.text(40, y + 23, shorten(follow, sheet.width - 58, bold=True), bold=True)
             y += 54
 
-    what = f"The draft {' '.join(map(plain, drafted))} leads through the states {[*states]}. {sentence}."
+    what = f"The draft {' '.join(map(plain, drafted))} leads through the states {[*states]}. "
+    what += f"{plain(drafted[a])} is rejected: {sentence}."
     return Picture(draw, f"{what} {'. '.join(f'{head}: {follow}' for head, follow in ends.values())}.")
 
 

@@ -47,7 +47,7 @@ def launch_overhead() -> float:
     Four models of 1 to 16 layers are so narrow that launches are nearly all of their step: the slope counts.
     """
     steps = [step_behind(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
-    return machine.launch_overhead(steps).seconds
+    return machine.launch_overhead(steps)
 
 
 def end_to_end(terms: Mapping[str, float], measured: float) -> dict[str, tuple[float, float]]:
@@ -145,8 +145,8 @@ class Ladder:
             known += slower
         return spans | {"rest": (known, max(known, self.measured[way]))}
 
-    def receipt(self, way: str) -> Table:
-        """Show the counts and prices of a step, the milliseconds they make, the rest, and the clock.
+    def breakdown(self, way: str) -> Table:
+        """Show the counts of a step, what one of each takes, the milliseconds of both, rest, and clock.
 
         The rest is below 0 where the slow products took longer under their own clock than in the step.
         """
@@ -171,7 +171,7 @@ class Ladder:
         parts["rest"] = ("", "", self.measured[way] - spans["rest"][0])
         parts["measured"] = ("", "", self.measured[way])
         lines = [*map(list, zip(*parts.values(), strict=True))]
-        return Table(lines, ["count", "price", "ms"], [*parts])
+        return Table(lines, ["count", "one takes", "ms"], [*parts])
 
     def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
         """Return the steps as `plots.waterfall` draws them: what is known of each, and what is measured."""
@@ -265,4 +265,4 @@ def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> floa
     """Return how many bytes a second come to one core or all of a step that reads so many."""
     rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
     with machine.threads(cores if shared else 1):
-        return machine.bandwidth(int(4 * rows + bits / 8 * weights), turns=2).bytes_per_second
+        return machine.bandwidth(int(4 * rows + bits / 8 * weights), turns=2)

@@ -85,7 +85,7 @@ def fill(
         "requests at a time": sum(running) / len(running),
         "% of rows in use": 100 * sum(in_use) / len(in_use) if in_use else 0.0,
         "times preempted": scheduler.preemptions,
-        "run again, % of those needed": 100 * (ran / needed - 1),
+        "processed again, % of those needed": 100 * (ran / needed - 1),
         "steps": len(running),
         "seconds in all": seconds,
     }

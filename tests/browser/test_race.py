@@ -195,7 +195,7 @@ def test_what_is_said_and_what_colours_mean(show: Callable[..., Page]) -> None:
     assert page.locator(".wid-legend li").evaluate_all(legend) == [
         ["prompt", "prompt"],
         ["fresh", "new word"],
-        ["again", "run again"],
+        ["again", "processed again"],
     ]
     output = {
         0: "One prompt, the",

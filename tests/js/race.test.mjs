@@ -74,12 +74,12 @@ test("what is said, and when", () => {
   assert.equal(at(45.9), at(23));
   assert.match(
     at(46),
-    /^With the cache all 24 words were out after 46 tokens processed\. Without it 1 of 24 was out at that moment: /,
+    /^With the cache all 24 tokens were out after 46 tokens processed\. Without it 1 of 24 was out at that moment: /,
   );
   assert.equal(at(827.9), at(46));
   assert.equal(
     at(828),
-    "The same 24 words, for 46 tokens processed instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had been processed before.",
+    "The same 24 tokens, for 46 tokens processed instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had been processed before.",
   );
   const fewer = raceOf(readTrace(load("fewer")));
   assert.equal(

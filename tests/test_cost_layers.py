@@ -1,4 +1,4 @@
-"""Bytes by arithmetic are those of live caches and weights; what the arithmetic does not know is refused."""
+"""Bytes by arithmetic are those of live caches; what the arithmetic does not know is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.cost.bytes import read_by_step, weights_by_part
 from helpers.cost.layers import (
     GIB,
     Full,
@@ -23,15 +22,9 @@ from helpers.cost.layers import (
     users_that_fit,
 )
 from helpers.cost.models import CARDS, MODELS
-from helpers.model import shipped
 from helpers.model.cache import GrowingCache, StaticCache, WindowCache
-from helpers.model.transformer import Transformer
 from tests.doubles import UnevenConfig
 from tests.tiny import SIZES, tiny, tokens
-
-LLAMAS = "SmolLM2-135M, Llama-2-7B, Mistral-7B v0.1, Qwen2.5-7B, Llama-3.1-8B, Llama-3.1-70B, Qwen1.5-72B"
-DENSE = [*LLAMAS.split(", "), "Llama-3.1-405B"]
-
 
 # Rows.
 
@@ -46,7 +39,6 @@ def test_rows_of_full_layers_are_those_of_a_live_cache(n_kv_heads: int, T: int) 
         model(tokens(1, T), cache)
     layers = layers_of(model.config)
     assert growing.nbytes == cache_nbytes(layers, T, 4)
-    assert growing.nbytes == read_by_step(model.config, T, weight_bytes=4, row_bytes=4)["rows"]
     assert static.nbytes == cache_nbytes(layers, 20, 4)
     narrow = StaticCache(model.config, max_len=20, dtype=torch.bfloat16)
     assert narrow.nbytes == cache_nbytes(layers, 20, 2)
@@ -135,57 +127,10 @@ def test_what_makes_no_sense_is_refused() -> None:
             call()
 
 
-# Weights.
-
-
-def test_parts_add_up_to_the_published_parameters() -> None:
-    for model in map(MODELS.__getitem__, DENSE):
-        assert sum(weights_by_part(model).values()) == model.n_parameters
-        read = read_by_step(model, 1)
-        assert 2 * model.n_read == sum(read[part] for part in ("attention", "MLP", "norms", "LM head"))
-
-
-def test_models_of_another_kind_are_refused() -> None:
-    for name in {*MODELS} - {*DENSE}:
-        with pytest.raises(ValueError, match=f"{name} has .* parameters, and as a dense .* are not known"):
-            weights_by_part(MODELS[name])
-
-
-WHERE = {"embed": "embedding", "self_attn": "attention", "mlp": "MLP", "lm_head": "LM head", "norm": "norms"}
-
-
-def by_name(sizes: dict[str, int]) -> dict[str, int]:
-    """Add up numbers by the first word of WHERE that a parameter's name has."""
-    parts = Counter(dict.fromkeys(WHERE.values(), 0))
-    for name, size in sizes.items():
-        parts[next(part for word, part in WHERE.items() if word in name)] += size
-    return dict(parts)
-
-
-@pytest.mark.parametrize("make", [lambda: shipped.load()[0], tiny, lambda: tiny(tied=True, qkv_bias=True)])
-def test_parts_are_those_of_a_live_model(make: Any) -> None:
-    model: Transformer = make()
-    assert weights_by_part(model.config) == by_name({n: p.numel() for n, p in model.named_parameters()})
-
-
-def test_a_step_reads_one_row_of_the_embedding_and_the_whole_lm_head() -> None:
-    read = read_by_step(MODELS["Llama-3.1-8B"], 100)
-    weights = sum(nbytes for part, nbytes in read.items() if "rows" not in part)
-    assert weights == 2 * (8_030_261_248 - 128_256 * 4096 + 4096)
-    assert weights / 1e9 == pytest.approx(15.01, abs=0.005)
-    assert (read["rows"], read["new rows"], read["embedding"]) == (100 * 131_072, 131_072, 8192)
-    tied = read_by_step(MODELS["SmolLM2-135M"], 100)
-    assert (tied["LM head"], tied["embedding"]) == (2 * 49_152 * 576, 2 * 576)
-
-
-def test_users_share_the_weights_and_bring_their_rows() -> None:
-    model = MODELS["Mistral-7B v0.1"]
-    one, eight = (read_by_step(model, 5000, users=n, weight_bytes=1, row_bytes=2) for n in (1, 8))
-    more = {part for part in one if eight[part] == 8 * one[part]}
-    assert more == {"embedding", "rows", "new rows"}
-    assert all(eight[part] == one[part] for part in set(one) - more)
-    assert (one["rows"], one["new rows"]) == (4096 * 131_072, 131_072)
-    assert one["LM head"] == 32_000 * 4096
+def test_a_step_reads_all_parameters_but_an_untied_embedding() -> None:
+    llama, tied = MODELS["Llama-3.1-8B"], MODELS["SmolLM2-135M"]
+    assert llama.n_read == 8_030_261_248 - 128_256 * 4096
+    assert tied.n_read == tied.n_parameters
 
 
 # Users and cards.
