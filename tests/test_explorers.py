@@ -193,8 +193,8 @@ def test_the_picture_shows_what_the_live_form_shows_first(make: Any) -> None:
 
 
 def test_counts_and_ratios_in_few_digits() -> None:
-    message = [reply.large(n) for n in (66, 171_700, 1_166_650, 221_666_500, 10**12)]
-    assert message == ["66", "171,700", "1.17 million", "222 million", "1 trillion"]
+    message = [reply.large(n) for n in (66, 171_700, 1_166_650, 999_600_000, 10**12)]
+    assert message == ["66", "171,700", "1.17 million", "1 billion", "1 trillion"]
     assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
     message = [words.as_percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]

@@ -75,6 +75,12 @@ def picture_of(name: str) -> plots.Picture:
     return PICTURES[name]()
 
 
+def test_large_numbers_are_written_out() -> None:
+    rows = curves("rows", "KiB", "tokens", [1000, 10_000, 1_280_000], {"rows": [9.0, 80, 1_280_000]}, "x")
+    assert "1,280,000 at 1,280,000" in rows.alt
+    assert not any("e+" in word for word in words_of(rows.figure))
+
+
 def test_figures_say_what_they_said() -> None:
     check_words("Part I", {name: picture_of(name) for name in PICTURES})
 

@@ -251,7 +251,7 @@ class Sheet:
         axes = self.axes.inset_axes(place, transform=up + self.axes.transData, zorder=0.5)
         for axis, room in ((axes.xaxis, (right - left) / 80), (axes.yaxis, (base - top) / 40)):
             axis.set_major_locator(MaxNLocator(max(2, int(room)), steps=[1, 2, 5, 10]))
-            axis.set_major_formatter("{x:,g}")
+            axis.set_major_formatter("{x:,.12g}")
         self.bottom = max(self.bottom, base + 22)
         if across:
             self.note(right, base + 42, across, at="right")

@@ -66,7 +66,7 @@ def _work_block(what: str, prompt: int, reply: int) -> list[Line | str]:
 def large(n: int) -> str:
     """Write a count so that it can be read: 66, 171,700, 1.17 million."""
     for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
-        if n >= size:
+        if n >= max(10**6, 0.9995 * size):  # 999.6 of the next one would have an exponent
             return f"{n / size:.3g} {name}"
     return f"{n:,}"
 

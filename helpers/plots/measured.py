@@ -99,7 +99,7 @@ def curves(
             _name_line(sheet, right, place, k, name, "" if again else lasts[k])
 
     sentence = "; ".join(
-        f"{plain(name)}: {', '.join(f'{digits(t, 2)} at {x:,.4g}' for x, t in zip(xs, y, strict=True))}"
+        f"{plain(name)}: {', '.join(f'{digits(t, 2)} at {x:,.12g}' for x, t in zip(xs, y, strict=True))}"
         for name, y in lines.items()
     )
     return Picture(draw, f"{plain(title)} against {across}. {sentence}.")
@@ -122,4 +122,4 @@ def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         axis.set_major_locator(LogLocator(base, numticks=most))
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter("{x:,g}")
+        axis.set_major_formatter("{x:,.12g}")
