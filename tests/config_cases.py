@@ -11,25 +11,17 @@ from helpers.cost.config import model_of
 from helpers.stepper.machines import model_line
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("configs.json").read_text("utf-8"))
-WRONG: list[Any] = [
-    None,
-    0,
-    1,
-    3,
-    -1,
-    1.5,
-    10**9,
-    True,
-    False,
-    "",
-    "x",
-    [],
-    [1],
-    ["full_attention"] * 4,
-    {},
-    {"a": 1},
-]
 DROP = "(drop)"
+WRONG: list[Any] = [DROP, None, 0, 1, 3, -1, 1.5, 10**9, True, False, "", "x", [], [1], {}, {"a": 1}]
+KINDS = [
+    "full_attention",
+    "sliding_attention",
+    "linear_attention",
+    "chunked_attention",
+    "sparse",
+    "dense",
+    "x",
+]
 
 
 def changed(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -50,14 +42,26 @@ def write_configs(folder: Path) -> None:
     """Write configs.json: each config as it is, and with keys that are wrong; and what Python makes of it."""
     rng = random.Random(0)
     keys = sorted({key for one in CONFIGS.values() for key in one | one.get("text_config", {})})
-    keys += ["use_cross_attention", "mamba_d_state", "mlp_layer_types", "hybrid_pattern", "my_size"]
-    cases: list[Any] = [[name, [], line_or_refusal(config)] for name, config in CONFIGS.items()]
+    keys += [
+        "cross_attention_layers",
+        "mamba_d_state",
+        "hybrid_pattern",
+        "my_size",
+        "model_type",
+        "hidden_act",
+    ]
+    cases: list[Any] = [[wrong, [], line_or_refusal(wrong)] for wrong in WRONG if not isinstance(wrong, str)]
     for name, config in CONFIGS.items():
-        for _ in range(150):
-            changes = [[rng.choice(keys), rng.choice([DROP, *WRONG])] for _ in range(rng.randint(1, 3))]
+        for n in range(150):
+            changes = [[rng.choice(keys), rng.choice(WRONG)] for _ in range(n % 4)]
+            if n % 5 == 4:  # four layers of any kinds
+                lists = [
+                    ["layer_types", rng.choices(KINDS[:4], k=4)],
+                    ["mlp_layer_types", rng.choices(KINDS[4:], k=4)],
+                ]
+                changes += [["num_hidden_layers", 4], *rng.choices(lists, k=2)]
             one = config
             for key, value in changes:
                 one = changed(one, key, value)
             cases.append([name, changes, line_or_refusal(one)])
-    cases += [[wrong, [], line_or_refusal(wrong)] for wrong in WRONG if not isinstance(wrong, str)]
     (folder / "configs.json").write_text(json.dumps({"configs": CONFIGS, "cases": cases}), encoding="utf-8")

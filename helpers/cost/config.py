@@ -20,6 +20,7 @@ from helpers.cost.models import PublishedModel
 
 KNOWN: dict[str, Any] = json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
 PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "linear"}  # of attention
+FAMILIES = {name: has for names, has in KNOWN["families"].items() for name in names.split()}
 READ = {*KNOWN["usual"]}.union(*KNOWN["keys"].values())  # keys that hold a size
 MOST, MOST_LAYERS = 10**8, 10**4
 
@@ -94,13 +95,15 @@ class Sizes:
         self.config = {key: x for key, x in outer.items() if key not in parts} | inner | tied
         self.left_out = [key for key in outer if key in parts and outer[key] is not inner]
         self.type = self.config.get("model_type")
-        self.known = isinstance(self.type, str) and self.type in KNOWN["families"]
-        self.usual = KNOWN["usual"] | (KNOWN["families"][self.type] if self.known else {})
+        self.known = isinstance(self.type, str) and self.type in FAMILIES
+        self.usual = KNOWN["usual"] | (FAMILIES[self.type] if self.known else {})
         for key, value in self.config.items():
             if like_a_size(value) and re.search(KNOWN["refused"], key):
                 raise refusal("refused", key=key, got=written(value))
+            if not self.known and key in KNOWN["activations"] and value not in ("silu", "swish", None):
+                raise refusal("activation", key=key, got=written(value), type=written(self.type))
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, least: int = 0) -> int:
         """Return a size, 1 for a yes, or what a formula of sizes comes to; "!x" is 1 where x is 0."""
         if name in KNOWN["formulas"]:
             return self.sum(KNOWN["formulas"][name])
@@ -113,15 +116,15 @@ class Sizes:
         key = next((key for key in there if self.config.get(key) is not None), there[0])
         value, usual = self.config.get(key), KNOWN["usual"].get(keys[0])
         if value is None:  # a key that is not there is as in its family; null is as in most
-            value = usual if key in self.config else self.usual.get(keys[0])
+            value = usual if key in self.config and usual is not None else self.usual.get(keys[0])
             value = self.sum(value) if isinstance(value, str) else value
+        got = written(self.config[key]) if key in self.config else "missing"
         if isinstance(usual, bool):
             if not isinstance(value, bool):
-                raise refusal("flag", key=key, got=written(value))
+                raise refusal("flag", key=key, got=got)
             return int(value)
-        least, most = int(usual != 0), MOST_LAYERS if name == "L" else MOST
+        least, most = max(least, int(usual != 0)), MOST_LAYERS if name == "L" else MOST
         if not is_number(value) or value % 1 or not least <= value <= most:
-            got = "missing" if value is None and key not in self.config else written(value)
             raise refusal("size", key=key, got=got, least=least, most=most)
         return int(value)
 
@@ -165,9 +168,10 @@ class Sizes:
         for key, value in (("mlp_layer_types", kinds), ("mlp_only_layers", dense)):
             if not isinstance(value, list):
                 raise refusal("list", key=key, got=written(value))
-        first, every = n("first_k_dense_replace"), n("decoder_sparse_step")
-        by_rule = (i >= first and (i + 1) % every == 0 and i not in dense for i in range(L))
-        return kinds.count("sparse") if len(kinds) == L else sum(by_rule)
+        if len(kinds) == L:
+            return kinds.count("sparse")
+        first, every = n("first_k_dense_replace"), n("sparse_every")
+        return sum(i >= first and (i + 1) % every == 0 and i not in dense for i in range(L))
 
     def layer(self, kind: str) -> Kind:
         """Return a layer of a kind of PARTS."""
@@ -177,12 +181,12 @@ class Sizes:
         if kind == "latent":
             return Latent(n("R"), n("Dr"))
         heads = n("Hkv"), n("D"), n("Dv")
-        return Window(*heads, n("window")) if kind == "window" else Full(*heads)
+        return Window(*heads, n("window", 1)) if kind == "window" else Full(*heads)
 
     def notes(self, kinds: list[str], total: int, active: int | None) -> Iterator[str]:
         """Say what was counted how, what was not, and which keys are not known."""
         if not self.known:
-            yield say("notes", "family", type=written(self.type))
+            yield say("notes", "family", type=written(self.type), all=billions(total))
         if self.left_out:
             yield say("notes", "inner", keys=", ".join(self.left_out))
         for kind in ("window", "state", "latent"):
@@ -213,6 +217,7 @@ def billions(numbers: int) -> str:
 
 def written(value: Any) -> str:
     """Write a value as config.json has it, or its beginning."""
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 40 else f"{text[:40]}…"
 

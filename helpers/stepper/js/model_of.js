@@ -4,26 +4,18 @@ import KNOWN from "../../cost/families.json" with { type: "json" };
 import { fillText } from "./format.js";
 /** @import { Kind, Model } from "./cost" */
 /** @typedef {Record<string, any>} Config */
-/** A size by its name in families.json; it throws where that one is wrong. @typedef {(name: string) => number} Sizes */
+/** A size by its name in families.json; it throws where that one is wrong. @typedef {(name: string, atLeast?: number) => number} Sizes */
 
 /** @type {Config} */
-const {
-  keys: KEYS,
-  formulas,
-  usual: USUAL,
-  families,
-  layer_types,
-  asides,
-  notes,
-  refusals,
-  inner,
-  refused,
-  harmless,
-} = KNOWN;
+const { keys: KEYS, usual: USUAL, formulas, ...known } = KNOWN;
+/** @type {Config} */
+const FAMILIES = Object.fromEntries(
+  Object.entries(known.families).flatMap(([names, has]) => names.split(" ").map((name) => [name, has])),
+);
 /** Formulas of attention. @type {Record<string, string>} */
 const PARTS = { full: "grouped", window: "grouped", latent: "latent", state: "linear" };
 const READ = new Set([...Object.keys(USUAL), ...Object.values(KEYS).flat()]); // keys that hold a size
-const [REFUSED, HARMLESS] = [new RegExp(refused), new RegExp(harmless)];
+const [REFUSED, HARMLESS] = [new RegExp(known.refused), new RegExp(known.harmless)];
 const [MOST, MOST_LAYERS] = [1e8, 1e4];
 
 /** @param {unknown} x @returns {x is Config} */
@@ -40,7 +32,7 @@ const likeASize = (x) => (typeof x === "object" ? isSet(x) : x === true || (Numb
 const written = (value) => JSON.stringify(value).replace(/^(.{40})(.+)$/s, "$1…");
 
 /** @param {string} name @param {Record<string, string | number>} values */
-const refusal = (name, values) => new Error(fillText(refusals[name], values));
+const refusal = (name, values) => new Error(fillText(known.refusals[name], values));
 
 /** The model line that a config describes. Error where a size is missing or wrong, or layers are of a kind that is not
  * counted. @param {unknown} outer what config.json holds @returns {Model} */
@@ -49,9 +41,13 @@ export function modelOf(outer) {
   const [config, leftOut] = textModel(outer);
   for (const [key, value] of Object.entries(config))
     if (likeASize(value) && REFUSED.test(key)) throw refusal("refused", { key, got: written(value) });
+    else if (!familyOf(config) && known.activations.includes(key) && !["silu", "swish", null].includes(value))
+      throw refusal("activation", { key, got: written(value), type: written(config.model_type ?? null) });
   const n = sizesOf(config);
   const [kinds, sparse] = [kindsOf(config, n), sparseOf(config, n)];
-  const plain = ["L", "H", "Hkv", n("R") ? "Dn" : "D", "C", sparse ? "M" : "F", "V", "P"].map(n);
+  const plain = ["L", "H", "Hkv", n("R") ? "Dn" : "D", "C", sparse ? "M" : "F", "V", "P"].map((name) =>
+    n(name),
+  );
   const [L, H, , , C, , V, P] = plain;
   let total = n("ends") + L * n("norms");
   if (sparse < L) total += (L - sparse) * n("MLP");
@@ -78,10 +74,11 @@ export function modelOf(outer) {
 
 /** The keys of the text model, and the parts that are left out. @param {Config} outer @returns {[Config, string[]]} */
 function textModel(outer) {
-  const text = inner.map((/** @type {string} */ key) => outer[key]).find(isObject);
+  const text = known.inner.map((/** @type {string} */ key) => outer[key]).find(isObject);
   if (!text) return [outer, []];
   /** @param {[string, unknown]} entry */
-  const isPart = ([key, value]) => isObject(value) && key.endsWith("_config") && !Object.hasOwn(asides, key);
+  const isPart = ([key, value]) =>
+    isObject(value) && key.endsWith("_config") && !Object.hasOwn(known.asides, key);
   const entries = Object.entries(outer);
   const tied = entries.filter(([key]) => KEYS.tied.includes(key));
   const others = entries.filter((entry) => !isPart(entry));
@@ -97,7 +94,7 @@ function sizesOf(config) {
   const usualHere = { ...USUAL, ...familyOf(config) };
 
   /** @type {Sizes} */
-  function number(name) {
+  function number(name, atLeast = 0) {
     if (name in formulas) return sum(formulas[name]);
     if (/^\d+$/.test(name)) return Number(name);
     if (name[0] === "!") return number(name.slice(1)) ? 0 : 1;
@@ -108,16 +105,16 @@ function sizesOf(config) {
     let [value, usual] = [config[key] ?? null, USUAL[keys[0]]];
     if (value === null) {
       // A key that is not there is as in its family; null is as in most.
-      value = (there.length ? usual : usualHere[keys[0]]) ?? null;
+      value = (there.length ? usual : null) ?? usualHere[keys[0]] ?? null;
       if (typeof value === "string") value = sum(value);
     }
+    const got = there.length ? written(config[key]) : "missing";
     if (typeof usual === "boolean") {
-      if (typeof value !== "boolean") throw refusal("flag", { key, got: written(value) });
+      if (typeof value !== "boolean") throw refusal("flag", { key, got });
       return Number(value);
     }
-    const [least, most] = [usual === 0 ? 0 : 1, name === "L" ? MOST_LAYERS : MOST];
+    const [least, most] = [usual === 0 ? atLeast : 1, name === "L" ? MOST_LAYERS : MOST];
     if (Number.isInteger(value) && least <= value && value <= most) return value;
-    const got = value === null && !there.length ? "missing" : written(value);
     throw refusal("size", { key, got, least, most });
   }
 
@@ -139,7 +136,7 @@ function sizesOf(config) {
 
 /** What the code of a family has, or undefined. @param {Config} config @returns {Config | undefined} */
 const familyOf = ({ model_type: type }) =>
-  typeof type === "string" && Object.hasOwn(families, type) ? families[type] : undefined;
+  typeof type === "string" && Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined;
 
 /** What each layer keeps: a key of PARTS. @param {Config} config @param {Sizes} n @returns {string[]} */
 function kindsOf(config, n) {
@@ -152,10 +149,10 @@ function kindsOf(config, n) {
       i < first || (every && (i + 1) % every === 0) ? full : other,
     );
   }
-  const known = full === "full" ? layer_types : { full_attention: full };
-  if (!Array.isArray(types) || types.length !== L || !types.every((type) => Object.hasOwn(known, type)))
-    throw refusal("kinds", { got: written(types), L, kinds: Object.keys(known).join(", ") });
-  return types.map((type) => known[type]);
+  const kindsHere = full === "full" ? known.layer_types : { full_attention: full };
+  if (!Array.isArray(types) || types.length !== L || !types.every((type) => Object.hasOwn(kindsHere, type)))
+    throw refusal("kinds", { got: written(types), L, kinds: Object.keys(kindsHere).join(", ") });
+  return types.map((type) => kindsHere[type]);
 }
 
 /** How many layers have experts. @param {Config} config @param {Sizes} n */
@@ -167,8 +164,8 @@ function sparseOf(config, n) {
     if (!Array.isArray(value)) throw refusal("list", { key, got: written(value) });
     return value;
   });
-  const [first, every] = [n("first_k_dense_replace"), n("decoder_sparse_step")];
   if (kinds.length === L) return kinds.filter((kind) => kind === "sparse").length;
+  const [first, every] = [n("first_k_dense_replace"), n("sparse_every")];
   const layers = Array.from({ length: L }, (_, i) => i);
   return layers.filter((i) => i >= first && (i + 1) % every === 0 && !dense.includes(i)).length;
 }
@@ -181,7 +178,7 @@ function lineOf(kind, layers, n) {
   const [heads, width] = [n("Hkv"), n("D") + n("Dv")];
   return {
     ...line,
-    window: kind === "window" ? n("window") : null,
+    window: kind === "window" ? n("window", 1) : null,
     row: heads * width,
     pair: 2 * n("H") * width,
   };
@@ -191,18 +188,20 @@ function lineOf(kind, layers, n) {
  * @param {Config} config @param {string[]} leftOut @param {Map<string, number>} counted @param {Sizes} n
  * @param {number} total @param {number | null} active */
 function* notesOf(config, leftOut, counted, n, total, active) {
-  if (!familyOf(config)) yield fillText(notes.family, { type: written(config.model_type ?? null) });
-  if (leftOut.length) yield fillText(notes.inner, { keys: leftOut.join(", ") });
+  if (!familyOf(config))
+    yield fillText(known.notes.family, { type: written(config.model_type ?? null), all: billions(total) });
+  if (leftOut.length) yield fillText(known.notes.inner, { keys: leftOut.join(", ") });
   for (const kind of ["window", "state", "latent"]) {
     const layers = counted.get(kind);
     if (layers)
-      yield fillText(notes[kind], { n: layers, L: n("L"), window: kind === "window" ? n(kind) : 0 });
+      yield fillText(known.notes[kind], { n: layers, L: n("L"), window: kind === "window" ? n(kind) : 0 });
   }
-  if (active !== null) yield fillText(notes.experts, { active: billions(active), all: billions(total) });
-  for (const [key, aside] of Object.entries(asides)) if (isSet(config[key])) yield notes[aside];
+  if (active !== null)
+    yield fillText(known.notes.experts, { active: billions(active), all: billions(total) });
+  for (const [key, aside] of Object.entries(known.asides)) if (isSet(config[key])) yield known.notes[aside];
   const sizes = Object.keys(config).filter((key) => !READ.has(key) && likeASize(config[key]));
   const unknown = sizes.filter((key) => !HARMLESS.test(key));
-  if (unknown.length) yield fillText(notes.unknown, { keys: unknown.join(", ") });
+  if (unknown.length) yield fillText(known.notes.unknown, { keys: unknown.join(", ") });
 }
 
 /** A count in billions, to one decimal: 3.3, 671. @param {number} numbers */
