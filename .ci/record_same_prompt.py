@@ -123,7 +123,7 @@ class Overwritten(GrowingCache):
     """A cache with a bug: behind the prompt, the fourth token has another value in the third layer."""
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Hand out all rows, one of them wrong once the prompt has run; see `KVCache.append`."""
+        """Hand out all rows, one of them wrong once the prompt has run; see `Cache.append`."""
         keys, values = super().append(layer, k, v)
         if layer == 2 and self.length:
             self.v[layer][:, :, 3] = self.v[layer][:, :, 4].flip(1)

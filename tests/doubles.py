@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from helpers.model.cache import (
+    Cache,
     GrowingCache,
-    KVCache,
     PagedCache,
     QuantizedCache,
     RaggedCache,
@@ -26,14 +26,14 @@ POISON = 1e9  # in rows that are not in use: so large that no rounding hides it 
 
 
 # Every kind of cache: those that keep all rows as they are, and those that do not.
-EXACT: dict[str, Callable[..., KVCache]] = {
+EXACT: dict[str, Callable[..., Cache]] = {
     "growing": GrowingCache,
     "state": StateCache,  # over a model of rows alone; states: test_state
     "static": StaticCache,
     "ragged": RaggedCache,
     "paged": partial(PagedCache, page_size=3),
 }
-LOSSY: dict[str, Callable[..., KVCache]] = {
+LOSSY: dict[str, Callable[..., Cache]] = {
     "window": partial(WindowCache, window=4, sinks=1),
     "quantized": partial(QuantizedCache, bits=4, group=8),
 }

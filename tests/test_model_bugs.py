@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from helpers import sampling
 from helpers.model import attention, generate, speculate
 from helpers.model.attention import Attention, attend
-from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, RaggedCache, StaticCache, WindowCache
 from helpers.model.latent import LatentAttention
 from helpers.model.load import config
 from helpers.model.transformer import Transformer
@@ -44,7 +44,7 @@ EQUAL, PLAIN = equal.test_equal_to_transformers, equal.test_equal_without_a_cach
 # --- masks and positions ---
 
 
-def top_left(self: KVCache, T: int) -> Tensor:
+def top_left(self: Cache, T: int) -> Tensor:
     return torch.ones(T, self.length + T, dtype=torch.bool).tril()
 
 
@@ -53,13 +53,13 @@ planted("is_causal", [ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #55
         q, k, v, is_causal=True, scale=scale, enable_gqa=True
     )
 )
-planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=KVCache.mask)(
+planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=Cache.mask)(
     lambda old, self, T, layer=0: top_left(self, T)
 )
-planted("no offset for several new tokens", [MASK, EQUAL], "LLMs-from-scratch PR#697", of=KVCache.mask)(
+planted("no offset for several new tokens", [MASK, EQUAL], "LLMs-from-scratch PR#697", of=Cache.mask)(
     lambda old, self, T, layer=0: old(self, T) if T == 1 else top_left(self, T)
 )
-planted("square mask with a cache", [MASK, EQUAL], "llama #899", of=KVCache.mask)(
+planted("square mask with a cache", [MASK, EQUAL], "llama #899", of=Cache.mask)(
     lambda old, self, T, layer=0: old(self, T)[:, self.length :]
 )
 planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of=attention.rotation)(
@@ -81,20 +81,20 @@ def append_and_count(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> A
 planted("each layer advances the cache", [FULL, SPLIT], "gpt-fast; nanochat")(
     instead(GrowingCache.append, append_and_count),
     instead(StaticCache.append, append_and_count),
-    instead(KVCache.advance, lambda old, self, T: None),
+    instead(Cache.advance, lambda old, self, T: None),
 )
 ROOM, CANNOT = replies.test_rows_allow_so_many_tokens, parts.test_tokens_that_cannot_run
-planted("full a row too early", [FULL, ROOM], "transformers #37574", of=KVCache.check_room)(
+planted("full a row too early", [FULL, ROOM], "transformers #37574", of=Cache.check_room)(
     lambda old, self, T: old(self, T + 1)
 )
-planted("full a row too late", [FULL, CANNOT], "transformers #37574", of=KVCache.check_room)(
+planted("full a row too late", [FULL, CANNOT], "transformers #37574", of=Cache.check_room)(
     lambda old, self, T: old(self, T - 1 if T > 0 else T)
 )
 planted(
     "reset does nothing",
     [RESET, replies.test_a_cache_in_use_is_refused_and_serves_again_after_reset],
     "candle-vllm #6",
-    of=KVCache.reset,
+    of=Cache.reset,
 )(lambda old, self: None)
 
 
@@ -106,11 +106,11 @@ def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
 
 
 ROWS = drafts.test_rows_are_counted_after_every_round
-planted("truncate does not forget", [RESET, MASK, ROWS], "mlx-lm PR#1109", of=KVCache.truncate)(
+planted("truncate does not forget", [RESET, MASK, ROWS], "mlx-lm PR#1109", of=Cache.truncate)(
     lambda old, self, length: old(self, self.length)
 )
 COUNTED = caches.test_only_what_can_be_counted_counts
-planted("a negative trim lengthens", [COUNTED], "mlx-lm #1868", of=KVCache.check_length)(
+planted("a negative trim lengthens", [COUNTED], "mlx-lm #1868", of=Cache.check_length)(
     lambda old, self, length: old(self, max(length, 0))
 )
 
@@ -118,7 +118,7 @@ planted("a negative trim lengthens", [COUNTED], "mlx-lm #1868", of=KVCache.check
 @planted("slots past the current position attended to", [FULL, GREEDY], "tt-metal #41215")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     def wide(self: Any, T: int, layer: int = 0) -> Tensor:
-        seen = KVCache.mask(self, T)
+        seen = Cache.mask(self, T)
         return torch.nn.functional.pad(seen, (0, self.max_len - seen.shape[1]), value=True)
 
     whole = lambda old, self, layer, *new: old(self, layer, *new) and (self.k[layer], self.v[layer])  # noqa: E731
@@ -145,13 +145,13 @@ def _(old: Any, q: Tensor, k: Tensor, v: Tensor, *more: Any) -> Tensor:
     return contexts
 
 
-def expanded(self: KVCache, x: Tensor) -> Tensor:
+def expanded(self: Cache, x: Tensor) -> Tensor:
     return x.repeat_interleave(self.sizes.n_heads // self.sizes.n_kv_heads, 1)  # type: ignore[attr-defined]
 
 
 planted("expanded heads cached under GQA", [caches.test_bytes], "SnapKV #16 #29")(
     instead(
-        KVCache.shapes, lambda old, self, T: tuple((b, self.sizes.n_heads, *x) for b, _, *x in old(self, T))
+        Cache.shapes, lambda old, self, T: tuple((b, self.sizes.n_heads, *x) for b, _, *x in old(self, T))
     ),
     instead(GrowingCache.append, lambda old, self, n, *new: old(self, n, *(expanded(self, x) for x in new))),
 )
@@ -166,7 +166,7 @@ def masks(change: Callable[[Tensor], Tensor]) -> Any:
     return lambda old, *given: change(old(*given))
 
 
-planted("rows kept used as position", [WINDOWED], "VeloxQuant-MLX #389", of=KVCache.positions)(
+planted("rows kept used as position", [WINDOWED], "VeloxQuant-MLX #389", of=Cache.positions)(
     lambda old, self, T: old(self, T) - self.length + self.n_kept
 )
 planted("a window one too short", [WINDOWED], "transformers #37574", of=WindowCache.near)(
@@ -194,7 +194,7 @@ planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914"
     lambda old, self, at, kept: old(self, at, [x >= 0 for x in at])
 )
 planted("rows of the last pass stay", [BACK], "mlx-lm PR#1109", of=WindowCache.truncate)(
-    lambda old, self, length: KVCache.truncate(self, length)
+    lambda old, self, length: Cache.truncate(self, length)
 )
 EACH = ragged.test_each_says_what_it_says_alone
 planted("one position for all sequences", [EACH], "unsloth #3699", of=RaggedCache.positions)(
@@ -274,7 +274,7 @@ SAVED = drafts.test_good_drafts_save_passes
 
 
 @planted("the draft's last row is left behind", [ROWS], "vllm #9730", of=speculate.EarlyExit.propose)
-def _(old: Any, self: Any, text: list[int], k: int, cache: KVCache, sampler: Any) -> Any:
+def _(old: Any, self: Any, text: list[int], k: int, cache: Cache, sampler: Any) -> Any:
     draft = old(self, text, k, cache, sampler)
     cache.advance(1)
     return draft

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.model.cache import GrowingCache, KVCache, RaggedCache, StaticCache
+from helpers.model.cache import Cache, GrowingCache, RaggedCache, StaticCache
 from helpers.model.generate import generate
 from tests.doubles import EXACT, KINDS
 from tests.tiny import failing, in_passes, same, tiny, tiny_config, tokens
@@ -26,7 +26,7 @@ MODELS = {n: tiny(n_kv_heads=n, dtype=torch.float64).requires_grad_(False) for n
 MODEL = MODELS[3]
 
 
-def fresh(kind: str, batch: int = 1, sizes: Any = MODEL.config, **rest: Any) -> KVCache:
+def fresh(kind: str, batch: int = 1, sizes: Any = MODEL.config, **rest: Any) -> Cache:
     return KINDS[kind](sizes, batch=batch, **({"dtype": torch.float64} | rest))
 
 
@@ -193,7 +193,7 @@ def test_gradients_through_a_cache() -> None:
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-9)
 
 
-def rows(cache: KVCache) -> Tensor:
+def rows(cache: Cache) -> Tensor:
     """All that a pass would be shown, keys and values of every layer: one of no tokens asks for it."""
     none = torch.empty(cache.shapes(0)[0], dtype=cache.dtype)
     shown = [cache.append(layer, none, none) for layer in range(cache.n_layers)]
@@ -280,7 +280,7 @@ def test_a_ragged_restore_returns_to_the_length_of_each_sequence() -> None:
 STEPS: dict[str, Any] = {
     "advance": lambda cache: in_passes(MODEL, tokens(1, 3), [3], cache),
     "truncate": lambda cache: cache.truncate(21),
-    "reset": KVCache.reset,
+    "reset": Cache.reset,
 }
 
 
@@ -290,7 +290,7 @@ def test_what_a_step_changes_it_changes_at_its_end(
     kind: str, act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C before the one call that stores, or behind it: nothing has happened, or all."""
-    update = KVCache.update
+    update = Cache.update
     for done in (False, True):
         cache, ids = fresh(kind), tokens(1, 25)
         in_passes(MODEL, ids[:, :22], [22], cache)
@@ -301,7 +301,7 @@ def test_what_a_step_changes_it_changes_at_its_end(
                 update(*given, **rest)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(KVCache, "update", interrupted)
+        monkeypatch.setattr(Cache, "update", interrupted)
         with pytest.raises(KeyboardInterrupt):
             STEPS[act](cache)
         monkeypatch.undo()

@@ -22,7 +22,7 @@ from transformers import (
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.utils import logging
 
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.cache import Cache, GrowingCache, StaticCache
 from helpers.model.load import load, save
 from helpers.model.transformer import RMSNorm, Transformer
 from tests.tiny import enlarge, in_passes, tiny, tokens
@@ -109,7 +109,7 @@ def pair(name: str) -> tuple[Any, Transformer]:
 @pytest.mark.parametrize("cache", [GrowingCache, StaticCache])
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_equal_to_transformers(name: str, split: str, cache: type[KVCache]) -> None:
+def test_equal_to_transformers(name: str, split: str, cache: type[Cache]) -> None:
     theirs, ours = pair(name)
     ids = tokens(2, 23)
     with torch.no_grad():

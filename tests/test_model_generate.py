@@ -12,7 +12,7 @@ import torch
 
 from helpers.model import generate as module
 from helpers.model import transformer
-from helpers.model.cache import GrowingCache, KVCache, StaticCache
+from helpers.model.cache import Cache, GrowingCache, StaticCache
 from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, next_probabilities
@@ -36,7 +36,7 @@ def without_cache(model: Transformer, prompt: list[int], n: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", [None, *CACHES])
-def test_greedy_equals_running_everything_again(kind: type[KVCache] | None) -> None:
+def test_greedy_equals_running_everything_again(kind: type[Cache] | None) -> None:
     model = tiny()
     reply = generate(model, PROMPT, 20, cache=kind(model.config) if kind else None)
     assert list(reply) == reply.tokens == without_cache(model, PROMPT, 20)
@@ -87,7 +87,7 @@ def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
 
 @pytest.mark.parametrize("kind", CACHES)
 @pytest.mark.parametrize("S", [5, 6, 40])
-def test_rows_allow_so_many_tokens(kind: type[KVCache], S: int) -> None:
+def test_rows_allow_so_many_tokens(kind: type[Cache], S: int) -> None:
     """S rows allow S - P + 1 emitted tokens: the newest one has no row."""
     model = tiny()
     cache = kind(model.config, max_len=S)

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.model.cache import GrowingCache, KVCache, PagedCache, QuantizedCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, PagedCache, QuantizedCache, WindowCache
 from helpers.model.cache import quantized as module
 from helpers.model.cache.quantized import dequantize, pack, quantize, unpack
 from helpers.model.generate import generate
@@ -39,7 +39,7 @@ def visible(window: Any, sinks: int, batch: int = 1, config: Any = CONFIG) -> Ma
     return MaskedCache(config, seen, batch=batch, **DOUBLE)
 
 
-def poisoned(model: Transformer, ids: Tensor, split: list[int], cache: KVCache) -> Tensor:
+def poisoned(model: Transformer, ids: Tensor, split: list[int], cache: Cache) -> Tensor:
     """Run ids in passes; before each, a pass of three tokens has failed and left its rows behind."""
     out = []
     for chunk in ids.split(split, dim=1):

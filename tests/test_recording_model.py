@@ -9,7 +9,7 @@ import pytest
 import torch
 from record_diary import record, record_lines
 
-from helpers.model.cache import GrowingCache, KVCache, StaticCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, StaticCache, WindowCache
 from helpers.model.generate import generate
 from helpers.recording import model as recording
 from helpers.recording.diary import load_diary, load_lines
@@ -32,7 +32,7 @@ WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in 
 
 @pytest.mark.parametrize(("kind", "n_kv_heads"), [(None, 1), (GrowingCache, 3), (StaticCache, 6)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_a_real_run(kind: type[KVCache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
+def test_a_real_run(kind: type[Cache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
     cache = None if kind is None else kind(model.config, dtype=dtype)
     trace = record_model(model, PROMPT, max_new=7, cache=cache)

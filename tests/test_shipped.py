@@ -10,7 +10,7 @@ import torch
 
 from helpers import corpus
 from helpers.model import evaluate, shipped
-from helpers.model.cache import GrowingCache, KVCache, StateCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, StateCache, WindowCache
 from helpers.model.config import ModelConfig
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
@@ -61,7 +61,7 @@ def test_the_share_is_of_all_diaries_each_through_a_cache_of_its_own() -> None:
     tokenizer, result = Tokenizer.of_words(shipped.VOCABULARY), []
     model: Any = Scripted("Mia from Oslo Mia from Rome Mia from Lima Noah from Oslo")
 
-    def make(config: ModelConfig) -> KVCache:
+    def make(config: ModelConfig) -> Cache:
         result.append(GrowingCache(config))
         return result[-1]
 

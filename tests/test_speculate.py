@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.model import shipped, speculate
-from helpers.model.cache import GrowingCache, KVCache, PagedCache, RaggedCache, StaticCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, PagedCache, RaggedCache, StaticCache, WindowCache
 from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
@@ -54,7 +54,7 @@ def ask(drafter: Drafter, k: int = 3, max_new: int = 5, **given: Any) -> Specula
     return speculate.speculate(MODEL, PROMPT, max_new, drafter, k, **given)
 
 
-def empty(max_len: int = 40, kind: type[KVCache] = StaticCache, model: Transformer = MODEL) -> Any:
+def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer = MODEL) -> Any:
     """Return a cache with poison in the rows that are laid out."""
     cache: Any = kind(model.config, max_len=max_len, dtype=F64)
     if isinstance(cache, StaticCache):
@@ -196,14 +196,14 @@ def test_rows_are_counted_after_every_round(name: str, monkeypatch: pytest.Monke
     """The model drops the rows of d - a tokens, and the first layers all d of theirs."""
     cache, log = empty(), list[int]()
     for method in ("advance", "truncate"):
-        old = getattr(KVCache, method)
+        old = getattr(Cache, method)
 
-        def count(self: KVCache, n: int, old: Any = old) -> None:
+        def count(self: Cache, n: int, old: Any = old) -> None:
             before = self.length
             old(self, n)
             log.append(self.length - before)
 
-        monkeypatch.setattr(KVCache, method, count)
+        monkeypatch.setattr(Cache, method, count)
     reply = ask(DRAFTERS[name](), 3, 12, cache=cache)
     assert list(reply) == SAID[:12]
     target = list[int]()
@@ -282,7 +282,7 @@ def test_the_share_that_is_taken() -> None:
     kind=st.sampled_from([GrowingCache, StaticCache, RaggedCache, PagedCache]),
 )
 def test_it_says_what_generate_says_and_leaves_the_same_rows(
-    prompt: list[int], max_new: int, max_len: int, ends: list[int], name: str, k: int, kind: type[KVCache]
+    prompt: list[int], max_new: int, max_len: int, ends: list[int], name: str, k: int, kind: type[Cache]
 ) -> None:
     caches = [empty(max_len, kind) for _ in range(2)]
     plain = generate(MODEL, prompt, max_new, cache=caches[0], eos_ids=ends)

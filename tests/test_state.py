@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers.cost.layers import Full, State, cache_nbytes, layers_of
 from helpers.model import generate as generating
 from helpers.model import state as module
-from helpers.model.cache import GrowingCache, KVCache, StateCache, StaticCache
+from helpers.model.cache import Cache, GrowingCache, StateCache, StaticCache
 from helpers.model.config import StateConfig
 from helpers.model.generate import generate
 from helpers.model.load import load, save
@@ -189,7 +189,7 @@ def test_a_reply_that_fails_after_its_pass_takes_it_back(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("kind", [GrowingCache, StaticCache])
-def test_a_cache_of_rows_is_refused(kind: type[KVCache]) -> None:
+def test_a_cache_of_rows_is_refused(kind: type[Cache]) -> None:
     model = MODELS[1, 2]
     cache = kind(model.config, **DOUBLE)
     with pytest.raises(ValueError, match=r"Cache with states in layers \(\) came in; expected .*\(1, 2\)"):

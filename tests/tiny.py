@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.config import Llama3Scaling, ModelConfig
 from helpers.model.kinds import model_of
 from helpers.model.transformer import Transformer
@@ -59,7 +59,7 @@ def same(got: torch.Tensor, expected: torch.Tensor, bound: float = 1e-12) -> Non
 
 
 @torch.no_grad()
-def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: KVCache) -> torch.Tensor:
+def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: Cache) -> torch.Tensor:
     """Run ids in passes of these lengths; all logits, (B, T, V)."""
     return torch.cat([model(chunk, cache) for chunk in ids.split(split, dim=1)], dim=1)
 

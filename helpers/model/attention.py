@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.config import Llama3Scaling, ModelConfig
 
 
@@ -108,7 +108,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(config.n_heads * D, C, bias=False)
         self.core = Core(scale=D**-0.5)
 
-    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Mix positions: x (B, T, C) → (B, T, C).
 
         Args:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from helpers import corpus
 from helpers.corpus import Diary
-from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.cache import Cache, GrowingCache
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
@@ -41,7 +41,7 @@ def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3
 
 
 @torch.inference_mode()
-def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: KVCache) -> list[str]:
+def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: Cache) -> list[str]:
     """Return the n words that a model generates after a prompt, greedily, through an empty cache.
 
     The prompt's last token is a pass of its own: what a cache has dropped or rounded shows only later.
@@ -57,7 +57,7 @@ def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, 
     return tokenizer.words(output)
 
 
-def signs_right(model: Transformer, tokenizer: Tokenizer, diary: Diary, cache: KVCache) -> bool:
+def signs_right(model: Transformer, tokenizer: Tokenizer, diary: Diary, cache: Cache) -> bool:
     """Whether a model that reads a diary up to "Signed by" goes on with its name, "from" and its city."""
     output_ids = greedy_words(model, tokenizer, diary.prompt, 3, cache)
     return output_ids == [diary.name, "from", diary.city]
@@ -67,7 +67,7 @@ def share_signed_right(
     model: Transformer,
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
-    make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
+    make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> float:
     """Return the share of diaries, 0 to 1, that the model signs right; `CHANCE` is what guessing gets.
 
@@ -83,7 +83,7 @@ def each_next_word(
     model: Transformer,
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
-    make_cache: Callable[[ModelConfig], KVCache] = GrowingCache,
+    make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> tuple[Tensor, Tensor]:
     """Read diaries, 16 tokens a pass; return what each of their N next words got.
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from helpers.arguments import is_whole
 from helpers.measure import Timing, in_turns
 from helpers.model import kernels
-from helpers.model.cache import KVCache, PagedCache, RaggedCache, StaticCache
+from helpers.model.cache import Cache, PagedCache, RaggedCache, StaticCache
 from helpers.model.transformer import Block, Transformer, check_cache, check_tokens
 
 BITS = (32, 16, 8)
@@ -249,7 +249,7 @@ class FastTransformer(Transformer):
         (mlp.down_proj,) = linears(self.down, layer, (plain.mlp.down_proj,))
         return block
 
-    def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; arguments, result and errors as in `Transformer`."""
         if numba.get_num_threads() != self.threads:
             numba.set_num_threads(self.threads)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole
-from helpers.model.cache import KVCache, StaticCache
+from helpers.model.cache import Cache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_cache, check_tokens
 from helpers.sampling import GREEDY, Sampling, chooser
@@ -20,7 +20,7 @@ from helpers.sampling import GREEDY, Sampling, chooser
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
-def prefill(model: Transformer, prompt: Tokens, cache: KVCache) -> Tensor:
+def prefill(model: Transformer, prompt: Tokens, cache: Cache) -> Tensor:
     """Run all prompt tokens in one pass; return the logits of the first generated token, (B, V).
 
     Args:
@@ -33,7 +33,7 @@ def prefill(model: Transformer, prompt: Tokens, cache: KVCache) -> Tensor:
     return run(model, as_tokens(prompt, model.config.vocab_size), cache)
 
 
-def decode_step(model: Transformer, newest: Tokens, cache: KVCache) -> Tensor:
+def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
     """Run the newest token of each sequence, (1,) or (B, 1), as `prefill` does; return logits, (B, V)."""
     tokens = as_tokens(newest, model.config.vocab_size)
     if tokens.shape[1] != 1:
@@ -41,7 +41,7 @@ def decode_step(model: Transformer, newest: Tokens, cache: KVCache) -> Tensor:
     return run(model, tokens, cache)
 
 
-def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+def run(model: Transformer, tokens: Tensor, cache: Cache) -> Tensor:
     """Run ids (B, T) that are known to be right; return the last position's logits, (B, V)."""
     with torch.inference_mode():  # no_grad that keeps no record of views either: a sixth faster
         logits = model(tokens.to(model.embed_tokens.weight.device), cache, last_only=True)
@@ -66,7 +66,7 @@ class Generation:
         *,
         prompt: list[int],
         max_new: int,
-        cache: KVCache,
+        cache: Cache,
         ends: Collection[int],
     ) -> None:
         self.tokens: list[int] = []
@@ -117,7 +117,7 @@ def generate(
     prompt: Tokens,
     max_new: int,
     *,
-    cache: KVCache | None = None,
+    cache: Cache | None = None,
     eos_ids: Collection[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Generation:
@@ -152,9 +152,9 @@ def check_request(
     model: Transformer,
     prompt: Tokens,
     max_new: int,
-    cache: KVCache | None,
+    cache: Cache | None,
     eos_ids: Collection[int] | None,
-) -> tuple[list[int], KVCache, frozenset[int]]:
+) -> tuple[list[int], Cache, frozenset[int]]:
     """Return the prompt's ids, the reply's cache and what ends it; arguments and errors as in `generate`."""
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
@@ -169,7 +169,7 @@ def check_request(
     return tokens[0].tolist(), cache, frozenset(ends)
 
 
-def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
+def check_empty(model: Transformer, cache: Cache, n_prompt: int) -> None:
     """Raise ValueError unless the cache is empty and fits the model and a prompt of so many tokens."""
     check_cache(cache, model, 1)
     if cache.length:
@@ -178,7 +178,7 @@ def check_empty(model: Transformer, cache: KVCache, n_prompt: int) -> None:
 
 
 @contextmanager
-def rollback_on_error(cache: KVCache) -> Iterator[None]:
+def rollback_on_error(cache: Cache) -> Iterator[None]:
     """Take back what was run within, if anything raises there: wrong numbers, a wrong choice, Ctrl-C."""
     before = cache.snapshot()
     try:

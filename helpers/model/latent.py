@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.model.attention import Core, rope_frequencies, rotate
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.config import LatentConfig
 from helpers.model.transformer import RMSNorm, Transformer, draw_weights
 
@@ -40,7 +40,7 @@ class LatentAttention(nn.Module):
         self.o_proj = nn.Linear(H * D, C, bias=False)
         self.core = Core(scale=sum(self.widths) ** -0.5)  # of the expanded keys' width, in both forms
 
-    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
         q, q_rope = self.split_heads(self.q_proj(x)).split(self.widths, dim=-1)  # (B, H, T, D), (B, H, T, R)
         latent, k_rope = self.kv_a_proj_with_mqa(x)[:, None].split(self.row_widths, dim=-1)  # (B, 1, T, …)

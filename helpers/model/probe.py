@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import rotate, rotation
-from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.cache import Cache, GrowingCache
 from helpers.model.transformer import Transformer
 
 
@@ -61,7 +61,7 @@ def without_head(model: Transformer, layer: int, head: int) -> Transformer:
     return copied
 
 
-def hidden_states(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> list[Tensor]:
+def hidden_states(model: Transformer, tokens: Tensor, cache: Cache | None = None) -> list[Tensor]:
     """Run ids (1, T), behind a cache's rows if there is one; return what each layer gave, (T, C) each."""
     states: list[Tensor] = []
     hooks = [layer.register_forward_hook(lambda _, __, out: states.append(out[0])) for layer in model.layers]

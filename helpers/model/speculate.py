@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from helpers.arguments import check_whole
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.generate import Generation, Tokens, check_request, rollback_on_error, to_numpy
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, check_sampling, draw, greedy
@@ -46,7 +46,7 @@ def speculate_round(
     text: list[int],
     k: int,
     drafter: Drafter,
-    cache: KVCache,
+    cache: Cache,
     sampler: Sampler,
     ends: Collection[int] = (),
 ) -> tuple[Draft, list[int]]:
@@ -108,7 +108,7 @@ def speculate(
     drafter: Drafter,
     k: int = 4,
     *,
-    cache: KVCache | None = None,
+    cache: Cache | None = None,
     eos_ids: Collection[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Speculation:
@@ -177,10 +177,10 @@ class Sampler:
 class Drafter(Protocol):
     """Proposes what may come next. The text of the next round shows it which tokens were accepted."""
 
-    def check_fits(self, model: Transformer, cache: KVCache) -> None:
+    def check_fits(self, model: Transformer, cache: Cache) -> None:
         """Raise ValueError unless it can draft for this model and cache."""
 
-    def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
+    def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
         """Return k tokens or fewer that may follow.
 
         Args:
@@ -204,7 +204,7 @@ class PromptLookup:
     def __post_init__(self) -> None:
         check_whole("longest", self.longest)
 
-    def check_fits(self, model: Transformer, cache: KVCache) -> None:
+    def check_fits(self, model: Transformer, cache: Cache) -> None:
         """Any model and any cache will do."""
 
     def propose(self, text: Sequence[int], k: int, cache: object, sampler: Sampler) -> Draft:
@@ -238,12 +238,12 @@ class EarlyExit:
     def __init__(self, model: Transformer, n: int) -> None:
         self.whole, self.first = model, first_layers(model, n)
 
-    def check_fits(self, model: Transformer, cache: KVCache) -> None:
+    def check_fits(self, model: Transformer, cache: Cache) -> None:
         """It needs the model it was made of."""
         if model is not self.whole:
             raise ValueError("these first layers are another model's; expected EarlyExit(model, n) of this")
 
-    def propose(self, text: Sequence[int], k: int, cache: KVCache, sampler: Sampler) -> Draft:
+    def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
         """See `Drafter.propose`."""
         length, ids, q = cache.length, [*text], list[np.ndarray | None]()
         for _ in range(k):
@@ -263,7 +263,7 @@ def first_layers(model: Transformer, n: int) -> Transformer:
     return first
 
 
-def last_logits(model: Transformer, new: Sequence[int], n: int, cache: KVCache) -> np.ndarray:
+def last_logits(model: Transformer, new: Sequence[int], n: int, cache: Cache) -> np.ndarray:
     """Run new tokens in one pass; return the logits of the last n of them, (n, V)."""
     with torch.inference_mode():
         tokens = torch.tensor([new], device=model.embed_tokens.weight.device)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from helpers.model.attention import Attention, rotate
-from helpers.model.cache import KVCache, StateCache
+from helpers.model.cache import Cache, StateCache
 from helpers.model.config import StateConfig
 from helpers.model.transformer import RMSNorm, Transformer, draw_weights
 
@@ -60,7 +60,7 @@ class StateAttention(Attention):
         self.decay = nn.Parameter(torch.tensor([math.log(2**power - 1) for power in powers]))
         self.norm = RMSNorm(config.head_dim, config.norm_eps)  # without softmax a sum has any size
 
-    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (F.normalize(rotate(each, *cos_sin), dim=-1) for each in (q, k))
@@ -89,6 +89,6 @@ class StateTransformer(Transformer):
         for layer in config.state_layers:
             self.layers[layer].self_attn = StateAttention(config, layer).apply(draw_weights)
 
-    def new_cache(self, kind: Any = StateCache, **sizes: Any) -> KVCache:
+    def new_cache(self, kind: Any = StateCache, **sizes: Any) -> Cache:
         """Return an empty cache; the kind is always a `StateCache`."""
         return super().new_cache(StateCache, **sizes)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from helpers.model.attention import Attention, rope_frequencies, rotation
-from helpers.model.cache import GrowingCache, KVCache
+from helpers.model.cache import Cache, GrowingCache
 from helpers.model.config import ModelConfig
 
 
@@ -57,7 +57,7 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Add to the residual stream twice: (B, T, C) → (B, T, C); arguments as in `Attention`."""
         x = x + self.self_attn(self.input_layernorm(x), cos_sin, cache)
         return x + self.mlp(self.post_attention_layernorm(x))
@@ -85,12 +85,12 @@ class Transformer(nn.Module):
         if self.config.tied:
             self.lm_head.weight = self.embed_tokens.weight
 
-    def new_cache(self, kind: type[KVCache] = GrowingCache, **sizes: int) -> KVCache:
-        """Return an empty cache for this model; batch and max_len as in `KVCache`."""
+    def new_cache(self, kind: type[Cache] = GrowingCache, **sizes: int) -> Cache:
+        """Return an empty cache for this model; batch and max_len as in `Cache`."""
         weight = self.embed_tokens.weight
         return kind(self.config, **sizes, dtype=weight.dtype, device=weight.device)
 
-    def forward(self, tokens: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; earlier ones are read from the cache.
 
         Args:
@@ -145,9 +145,9 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
                 raise ValueError(f"token id {token} is out of range; expected 0 to {vocab_size - 1}")
 
 
-def check_cache(cache: KVCache, model: Transformer, batch: int) -> None:
+def check_cache(cache: Cache, model: Transformer, batch: int) -> None:
     """Raise ValueError unless this is a cache, made for such a model and batch."""
-    if not isinstance(cache, KVCache):
+    if not isinstance(cache, Cache):
         got = getattr(cache, "__name__", type(cache).__name__)
         raise ValueError(f"cache is {got}; expected an object, such as model.new_cache(StaticCache)")
     weight = model.embed_tokens.weight

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from helpers.grammar import NONE, end_of, forced, masked, walk
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.generate import check_empty, prefill
 from helpers.model.speculate import Draft, Drafter, Sampler, speculate_round
 from helpers.model.transformer import Transformer
@@ -23,7 +23,7 @@ def write(
     prompt: list[int],
     table: np.ndarray,
     choose: Chooser,
-    cache: KVCache,
+    cache: Cache,
     jump: bool = True,
 ) -> tuple[list[int], list[int]]:
     """Generate a text that follows a grammar.
@@ -115,7 +115,7 @@ def write_with_drafts(
     prompt: list[int],
     sampler: GrammarSampler,
     drafter: Drafter,
-    cache: KVCache,
+    cache: Cache,
     k: int = 4,
 ) -> tuple[list[int], int]:
     """Generate a text of the sampler's grammar, k tokens drafted a pass; return the new ids and the passes.

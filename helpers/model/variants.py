@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import Attention, rotate
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.config import ModelConfig, NoPEConfig, QKNormConfig
 from helpers.model.transformer import RMSNorm, Transformer, draw_weights
 
@@ -22,7 +22,7 @@ class QKNormAttention(Attention):
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps)
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
 
-    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = rotate(self.q_norm(q), *cos_sin), rotate(self.k_norm(k), *cos_sin)
@@ -34,7 +34,7 @@ class QKNormAttention(Attention):
 class NoPEAttention(Attention):
     """`Attention` that turns nothing: of positions it knows only what the mask and other layers tell."""
 
-    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: KVCache) -> Tensor:
+    def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
         cos, sin = cos_sin
         return super().forward(x, (torch.ones_like(cos), torch.zeros_like(sin)), cache)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.model.cache import GrowingCache, KVCache, PagedCache, StateCache, StaticCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, PagedCache, StateCache, StaticCache, WindowCache
 from helpers.model.cache.paged import PagePool
 from helpers.model.generate import run
 from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
@@ -34,12 +34,12 @@ ROME = (
 )
 
 
-def plant(cache: KVCache, **methods: Callable[..., Any]) -> None:
+def plant(cache: Cache, **methods: Callable[..., Any]) -> None:
     """Put other methods into one cache."""
     vars(cache).update(methods)
 
 
-def turned_at(cache: KVCache, where: Callable[[int], Tensor]) -> None:
+def turned_at(cache: Cache, where: Callable[[int], Tensor]) -> None:
     """Let keys and queries be turned by other positions; what the cache keeps and shows stays right."""
     right = cache.positions
 
@@ -52,7 +52,7 @@ def turned_at(cache: KVCache, where: Callable[[int], Tensor]) -> None:
     plant(cache, positions=where, mask=partial(rightly, cache.mask), advance=partial(rightly, cache.advance))
 
 
-def prefilled(runner: Runner, text: str, cache: KVCache) -> None:
+def prefilled(runner: Runner, text: str, cache: Cache) -> None:
     """Run a text that nobody watches."""
     run(runner.model, torch.tensor([runner.ids(text)]), cache)
 

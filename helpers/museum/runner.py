@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import Core
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.generate import run, to_numpy
 from helpers.model.transformer import Transformer
 from helpers.recording.model import as_array, describe, tokens_of, voice_of
@@ -81,7 +81,7 @@ class Runner:
         """The reply as text."""
         return " ".join(self.tokenizer.words(self.output_ids))
 
-    def reply(self, ids: Sequence[int], cache: KVCache | None, chunk: int = 2048, n_cached: int = 0) -> None:
+    def reply(self, ids: Sequence[int], cache: Cache | None, chunk: int = 2048, n_cached: int = 0) -> None:
         """Run a prompt in chunks, and then a step for each further token of the reply.
 
         Args:
@@ -99,7 +99,7 @@ class Runner:
             text.append(self.output_ids[-1])
             logits = self.run(text, cache)
 
-    def run(self, text: Sequence[int], cache: KVCache | None) -> Tensor:
+    def run(self, text: Sequence[int], cache: Cache | None) -> Tensor:
         """Run the new tokens of a text, or all of it without a cache; return the newest logits, (V,)."""
         new = range(self.n_computed, len(text))
         part = Part(0, gather(new), [], [], [], (0, 0), [], None, {}, [])

@@ -34,7 +34,7 @@ class RowsOfRank(GrowingCache):
         super().__init__(sizes, **others)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store those of the new rows that are this rank's; return its rows; see `KVCache.append`."""
+        """Store those of the new rows that are this rank's; return its rows; see `Cache.append`."""
         self.check_rows(layer, k, v)
         mine = self.positions(k.shape[2]) % self.world == self.rank
         return super().append(layer, k[:, :, mine], v[:, :, mine])

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.transformer import Transformer
 
 
@@ -77,7 +77,7 @@ class Wire:
         return torch.stack(everyone)
 
     def report(
-        self, words: list[int], model: Transformer, cache: KVCache, tpot_seconds: float | None = None
+        self, words: list[int], model: Transformer, cache: Cache, tpot_seconds: float | None = None
     ) -> Report:
         """Return what this rank did."""
         weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once

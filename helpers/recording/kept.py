@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.config import ModelConfig
 from helpers.model.generate import generate, prefill
 from helpers.model.shipped import FINDS_NAMES
@@ -29,7 +29,7 @@ def kept(
     model: Transformer,
     tokenizer: Tokenizer,
     text: str,
-    make_cache: Callable[[ModelConfig], KVCache],
+    make_cache: Callable[[ModelConfig], Cache],
     n: int = 3,
     at: tuple[int, int] = FINDS_NAMES,
 ) -> Kept:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
-from helpers.model.cache import KVCache, WindowCache
+from helpers.model.cache import Cache, WindowCache
 from helpers.model.generate import as_tokens, check_empty, run
 from helpers.model.transformer import Transformer
 from helpers.recording.loop import Voice, record_run
@@ -30,7 +30,7 @@ def record_model(
     *,
     max_new: int = 8,
     recorded: Sequence[tuple[int, int]] | None = None,
-    cache: KVCache | None = None,
+    cache: Cache | None = None,
     training: bool = True,
     uncached: bool = True,
     n_top: int = 5,
@@ -72,7 +72,7 @@ def record_model(
 
 
 def run_model(
-    recorder: Recorder, model: Transformer, empty: KVCache, tokens: Sequence[Token], cache: KVCache | None
+    recorder: Recorder, model: Transformer, empty: Cache, tokens: Sequence[Token], cache: Cache | None
 ) -> np.ndarray:
     """Run tokens through all layers; without a cache through a copy of the empty one. Logits, (V,)."""
     kept = deepcopy(empty) if cache is None else cache
@@ -105,7 +105,7 @@ def as_array(x: Tensor) -> np.ndarray:
     return wide.detach().cpu().numpy()
 
 
-def kind_of(cache: KVCache) -> str:
+def kind_of(cache: Cache) -> str:
     """Return what a trace calls a cache: of a GrowingCache, "growing"."""
     return type(cache).__name__.removesuffix("Cache").lower()
 

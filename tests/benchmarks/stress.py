@@ -23,7 +23,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.model.cache import KVCache
+from helpers.model.cache import Cache
 from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack
 from helpers.serve.scheduler import Scheduler, Static
 from tests import test_chat as talked
@@ -151,12 +151,12 @@ def caches(rng: random.Random, size: int) -> None:
         assert cache.length == sum(split) == text.shape[1]
 
 
-def made(name: str, batch: int) -> KVCache:
+def made(name: str, batch: int) -> Cache:
     """Return an empty cache of a kind."""
     return KINDS[name](CONFIG, batch=batch, dtype=torch.float64)
 
 
-def back(rng: random.Random, cache: KVCache, name: str, split: list[int]) -> list[int]:
+def back(rng: random.Random, cache: Cache, name: str, split: list[int]) -> list[int]:
     """Cut a cache back, as far as it lets itself be; return the passes that count."""
     length = 0 if name == "quantized" else rng.randint(0, cache.length)  # what is rounded stays so
     try:

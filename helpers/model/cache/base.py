@@ -47,7 +47,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A place in a text that a cache can return to; see `KVCache.snapshot`."""
+    """A place in a text that a cache can return to; see `Cache.snapshot`."""
 
     length: int
     lengths: tuple[int, ...]
@@ -55,7 +55,7 @@ class Snapshot:
     owner: object
 
 
-class KVCache:
+class Cache:
     """Keys and values of every token so far, the newest last: what the kinds of cache have in common.
 
     Args:

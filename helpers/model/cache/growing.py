@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from helpers.model.cache.base import KVCache
+from helpers.model.cache.base import Cache
 
 
-class GrowingCache(KVCache):
+class GrowingCache(Cache):
     """Every append copies all rows into new, longer tensors: easy to see through, S rows moved a step."""
 
     def allocate(self) -> None:
@@ -20,7 +20,7 @@ class GrowingCache(KVCache):
         return self.length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new rows behind a copy of the old ones; see `KVCache.append`."""
+        """Store new rows behind a copy of the old ones; see `Cache.append`."""
         self.check_rows(layer, k, v)
         n = self.rows_of(layer)
         self.k[layer] = torch.cat([self.k[layer][:, :, :n], k], dim=2)  # (B, Hkv, S, D)

@@ -61,7 +61,7 @@ class PagedCache(RaggedCache):
         lengths: tokens whose rows are in the pages already, of each sequence; None for 0.
         rest: page_size, dtype and device, of a pool of its own.
 
-    Other arguments as in `KVCache`.
+    Other arguments as in `Cache`.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class QuantizedCache(GrowingCache):
         by: "token" or "channel", which share a scale; a pair for keys and values.
         group: rows that are rounded together, a multiple of 8.
         full: rows that stay in full, at the least; 1 or more, so that a pass of one token can be taken back.
-        rest: batch, max_len, dtype and device, as in `KVCache`.
+        rest: batch, max_len, dtype and device, as in `Cache`.
 
     Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys by channel, values by token, the newest in full).
     """
@@ -111,7 +111,7 @@ class QuantizedCache(GrowingCache):
         return self.length - self.n_rounded
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new rows in full; hand out the rounded ones before them. See `KVCache.append`."""
+        """Store new rows in full; hand out the rounded ones before them. See `Cache.append`."""
         super().append(layer, k, v)
         return self.read(0, layer), self.read(1, layer)  # (B, Hkv, S, D)
 
@@ -151,7 +151,7 @@ class QuantizedCache(GrowingCache):
         return range(1, self.n_rounded)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens; see `KVCache.truncate`."""
+        """Keep the first `length` tokens; see `Cache.truncate`."""
         self.check_length(length)
         n, rounded = (self.n_rounded, self.rounded) if length else (0, self.none_rounded())
         self.cut(int(length), n_rounded=n, rounded=rounded)

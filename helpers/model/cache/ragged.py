@@ -151,7 +151,7 @@ class RaggedCache(StaticCache):
         return self.plan(T).mask
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the new rows of each sequence behind its own; see `KVCache.append`. S is the longest."""
+        """Write the new rows of each sequence behind its own; see `Cache.append`. S is the longest."""
         self.check_rows(layer, k, v)
         found = self.plan(k.shape[2])
         for stored, rows in ((self.k[layer], k), (self.v[layer], v)):
@@ -179,7 +179,7 @@ class RaggedCache(StaticCache):
         self.cut(max(wanted), min(wanted), lengths=wanted, _expected=None, _memo=(None, None))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to where a snapshot was taken, of each sequence; see `KVCache.restore`."""
+        """Return to where a snapshot was taken, of each sequence; see `Cache.restore`."""
         self.check_own(snapshot)
         self.truncate(snapshot.lengths)
 

@@ -53,7 +53,7 @@ class StateCache(GrowingCache):
         return 0 if layer in self.states else self.length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new rows of a layer that keeps them; see `KVCache.append`."""
+        """Store new rows of a layer that keeps them; see `Cache.append`."""
         if layer in self.states:
             raise ValueError(
                 f"rows came in for layer {layer}, which keeps a state; expected keep_state(layer, state)"
@@ -61,7 +61,7 @@ class StateCache(GrowingCache):
         return super().append(layer, k, v)
 
     def state(self, layer: int) -> Tensor:
-        """Return the state that the tokens so far have left; see `KVCache.state`."""
+        """Return the state that the tokens so far have left; see `Cache.state`."""
         return self.states[layer] if layer in self.states else super().state(layer)
 
     def keep_state(self, layer: int, state: Tensor) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from helpers.model.cache.base import KVCache
+from helpers.model.cache.base import Cache
 
 
-class StaticCache(KVCache):
+class StaticCache(Cache):
     """All rows are preallocated; an append writes the new ones and returns views. Not for training."""
 
     def allocate(self) -> None:
@@ -15,7 +15,7 @@ class StaticCache(KVCache):
         self.k, self.v = self.empty_rows(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new rows into their places; see `KVCache.append`. ValueError where gradients are wanted."""
+        """Write new rows into their places; see `Cache.append`. ValueError where gradients are wanted."""
         self.check_rows(layer, k, v)
         S = self.length + k.shape[2]
         self.k[layer, :, :, self.length : S] = k
@@ -23,7 +23,7 @@ class StaticCache(KVCache):
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
 
     def check_rows(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Raise unless these are rows as in `KVCache.check_rows`, and nobody wants their gradients."""
+        """Raise unless these are rows as in `Cache.check_rows`, and nobody wants their gradients."""
         super().check_rows(layer, k, v)
         if k.requires_grad or v.requires_grad:
             message = "keys that want a gradient came in; expected none: rows written in place carry none"

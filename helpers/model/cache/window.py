@@ -24,7 +24,7 @@ class WindowCache(GrowingCache):
         sizes: of the model.
         window: positions, for every layer, or one number a layer; None there keeps every row.
         sinks: first positions of the text that stay: no more than the smallest window.
-        rest: batch, max_len (tokens, not rows), dtype and device, as in `KVCache`.
+        rest: batch, max_len (tokens, not rows), dtype and device, as in `Cache`.
 
     Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
     """
@@ -78,7 +78,7 @@ class WindowCache(GrowingCache):
         return {"at": [x[n] for x, n in zip(at, rows, strict=True)], "k": k, "v": v}
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens; see `KVCache.truncate`."""
+        """Keep the first `length` tokens; see `Cache.truncate`."""
         self.check_length(length)
         self.cut(int(length), **self.some(self.at, [at < length for at in self.at]))
 
