@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from helpers.cost.config import model_of
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.step import ON_TOP, StepSeconds, pairs_of_terms, step_time
@@ -37,7 +39,7 @@ class StepTime(View):
     The settings are those at first; whoever runs it changes them.
 
     Args:
-        model: a name of `cost.models.MODELS`, or a model.
+        model: a name of `cost.models.MODELS`, a model, or what `cost.model_of` takes: any config.json.
         card: a name of `cost.models.CARDS`.
         tokens: in the cache of each user.
         users: in the step.
@@ -46,14 +48,15 @@ class StepTime(View):
         overlap, bandwidth_reached, compute_reached, cards, collective: as in `cost.step_time`.
 
     Raises:
-        ValueError: a model or card that is not known, bits of another format, a number out of its range.
+        ValueError: a model or card that is not known, bits of another format, a number out of its range; and
+            as `cost.model_of`.
     """
 
     view = "step_time"
 
     def __init__(
         self,
-        model: str | PublishedModel = "Llama-3.1-8B",
+        model: str | Path | dict[str, Any] | PublishedModel = "Llama-3.1-8B",
         card: str = "H100",
         tokens: int = 500,
         users: int = 64,
@@ -67,14 +70,14 @@ class StepTime(View):
         cards: int = 1,
         collective: float = 0.0,
     ) -> None:
-        need(
-            isinstance(model, PublishedModel) or model in MODELS,
-            f"got {model!r}, expected one of {[*MODELS]}",
-        )
+        named = isinstance(model, str) and not model.lstrip().startswith("{") and not Path(model).exists()
+        need(not named or model in MODELS, f"got {model!r}, expected config.json or one of {[*MODELS]}")
         need(card in CARDS, f"got {card!r}, expected one of {[*CARDS]}")
         for name, bits in (("weight_bits", weight_bits), ("row_bits", row_bits)):
             need(bits in SAY["formats"], f"got {name}={bits!r}, expected one of {SAY['formats']}")
-        self.model = model if isinstance(model, PublishedModel) else MODELS[model]
+        if not isinstance(model, PublishedModel):
+            model = MODELS[str(model)] if named else model_of(model)
+        self.model = model
         self.card = CARDS[card]
         reached = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
         self.chosen: dict[str, Any] = {
