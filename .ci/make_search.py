@@ -64,7 +64,7 @@ def words(folder: Path) -> Iterator[dict[str, str]]:
             notebook, cell = next(make_words.shown_in(word, bold), ("words", ""))
             address = f"notebooks/{notebook}.html#cell-id={cell}"
             heading = ", ".join(make_words.forms(word))
-            yield {"address": address, "page": "", "heading": heading, "text": meaning}
+            yield {"address": address, "heading": heading, "text": meaning}
 
 
 def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> list[dict[str, str]]:
@@ -84,12 +84,12 @@ def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> li
         else:
             found.append({"address": name, "page": "", "heading": titles[name], "text": plain([soup.body])})
     read = {place["address"]: place["text"] for place in reversed(found)}
-    asked = [
-        {"address": at, "page": "", "heading": question, "text": read[at]}
-        for question, at in questions.items()
+    asked = [{"address": at, "heading": question, "text": read[at]} for question, at in questions.items()]
+    led = [
+        {**place, "page": titles[page]}
+        for place in (*asked, *words(folder))
+        if (page := place["address"].partition("#")[0]) in titles
     ]
-    for place in (led := [*asked, *words(folder)]):
-        place["page"] = titles[place["address"].partition("#")[0]]
     return [*led, *found]
 
 

@@ -116,7 +116,9 @@ def sheet(name: str, parts: Parts, solved: bool) -> str:
             + "".join(f"<td{mark}>{one if solved else ''}</td>" for one in answers)
             for first, *answers in lines
         )
-        return f'<table class="grid {kind}"><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>'
+        return (
+            f'<table class="grid {kind}" tabindex="0"><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>'
+        )
 
     text = re.sub(r"\{(\w+)\}", lambda found: str(given[found[1]]), (TEXTS / f"{name}.md").read_text("utf-8"))
     text = re.sub(r"\[(\w+)\]", lambda found: f"<u{mark}>{asked[found[1]] if solved else ''}</u>", text)

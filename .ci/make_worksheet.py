@@ -93,7 +93,7 @@ def walk_table(solved: bool = False) -> str:
         f'<td class="given">{toy.NUMBERS[NEW]}</td>{lines[-1]}</tr>'
     )
     return (
-        '<table class="walk"><thead><tr><th scope="col" class="given">position</th>'
+        '<table class="walk" tabindex="0"><thead><tr><th scope="col" class="given">position</th>'
         '<th scope="col" class="token">token</th><th scope="col" class="given">carries</th>'
         f"{heads}</tr></thead><tbody>{rows}{decode}</tbody></table>"
     )
@@ -114,7 +114,7 @@ def triangle_table(solved: bool = False) -> str:
             f'<tr{" class=ends" if query == P else ""}><th scope="row">{word} {query}</th>{cells}</tr>'
         )
     return (
-        f'<table class="triangle"><thead><tr><th class="soft">looks at</th>{head}</tr></thead>'
+        f'<table class="triangle" tabindex="0"><thead><tr><th class="soft">looks at</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 

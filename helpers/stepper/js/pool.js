@@ -239,7 +239,7 @@ export const patternOf = (request) => request % PATTERNS;
 /** Sizes in pixels: of a step and a lane above, of a page below, in so many columns.
  * @param {Pool} pool @param {number} width */
 export function poolLayout({ steps, lanes, n_pages, counts }, width) {
-  const line = counts.some(({ waiting }) => waiting) ? 46 : 0; // of those who wait
+  const line = counts.some(({ waiting }) => waiting) ? 50 : 0; // of those who wait
   const lane = Math.max(7, Math.min(30, Math.floor(280 / lanes)));
   const step = Math.max(4, Math.min(60, (width - line) / steps.length));
   const wanted = Math.max(26, Math.min(WIDEST, Math.sqrt((width * 300) / n_pages)));

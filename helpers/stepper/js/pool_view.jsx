@@ -2,7 +2,7 @@
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
 import { fillText } from "./format.js";
-import { Legend, Sentence, Switch } from "./parts.jsx";
+import { Legend, QUIET, Sentence, Switch } from "./parts.jsx";
 import { Played } from "./played.jsx";
 import * as pools from "./pool.js";
 
@@ -251,8 +251,16 @@ export class PoolView extends Played {
     const jump = (/** @type {MouseEvent & { currentTarget: Element }} */ { currentTarget, clientX }) =>
       this.change({ step: Math.floor((clientX - currentTarget.getBoundingClientRect().left) / step) });
     const size = `width:${step * pool.steps.length}px;height:${lane * pool.lanes}px;--lane:${lane}px`;
+    const scrolls = step * pool.steps.length > this.width - line; // then keys reach what scrolls
     return (
-      <div class="wid-lanes" style={`max-width:calc(100% - ${line}px)`} role="img" aria-label={POOL.time}>
+      <div
+        class="wid-lanes"
+        style={`max-width:calc(100% - ${line}px)`}
+        role="img"
+        aria-label={POOL.time}
+        tabIndex={scrolls ? 0 : undefined}
+        {...QUIET}
+      >
         <div class="wid-slots" style={size} onClick={jump}>
           {this.asBefore("stays", [this.width, ...lit.requests], () =>
             pool.stays.map((stay) => (

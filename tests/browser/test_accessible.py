@@ -1,0 +1,116 @@
+"""axe-core looks at every view, in what it can show, and at every page, light and dark; no rule is off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import make_page
+import make_search
+import make_sheets
+import make_worksheet
+import pytest
+import render_notebooks
+from playwright.sync_api import Page
+
+from helpers.recording.diary import load_diary
+from helpers.recording.toy import record_toy
+from helpers.stepper import Live, Pool, Race, Stepper, StepTime, WhatIf
+from helpers.stepper.format import VIEW
+from helpers.stepper.page import Section, build
+from helpers.stepper.view import View
+from tests.machine import NOTEBOOKS, ROOT, lacking
+from tests.pool_cases import trace
+
+pytestmark = pytest.mark.browser
+AXE = ROOT / "node_modules/axe-core/axe.min.js"
+FOUND = """async () => (await axe.run()).violations.flatMap(({ id, impact, nodes }) =>
+  ["serious", "critical"].includes(impact) ? nodes.map(({ target }) => `${id}: ${target.join(" ")}`) : [])"""
+SIZES = [(390, 844), (1280, 800)]
+BOOK = next(path for path in NOTEBOOKS if path.stem.startswith("17"))  # code, tables, figures, no view
+PAGES = "index ways museum card teaching slides memory slots walk notebook search".split()
+# Each view, and the addresses of what it can show.
+VIEWS: dict[str, tuple[Callable[[], View], list[str]]] = {
+    "toy": (
+        lambda: Stepper(record_toy(n_layers=2), panels="everything"),
+        ["", "#pass=3&cache=off&layer=2&head=first"],
+    ),
+    "board": (lambda: Stepper(load_diary(), panels="everything"), ["", "#pass=24&layer=1&head=3"]),
+    "race": (lambda: Race(load_diary()), ["", "#race=60", "#race=1022"]),
+    "what_if": (WhatIf, ["", "#words=Oslo,Today,so&numbers=8,10,3"]),
+    "pool": (lambda: Pool(trace("six")), ["", "#step=7&request=B"]),
+    "many": (lambda: Pool(trace("many")), ["#step=18&request=B"]),
+    "step_time": (StepTime, [""]),
+}
+
+
+def check(page: Page) -> None:
+    """Nothing serious or critical is on the page, in both themes and at both sizes."""
+    page.add_script_tag(path=AXE)
+    for scheme in ("light", "dark"):
+        for width, height in SIZES:
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.set_viewport_size({"width": width, "height": height})
+            page.evaluate("new Promise(requestAnimationFrame)")
+            assert page.evaluate(FOUND) == [], (scheme, width)
+
+
+@pytest.fixture(autouse=True)
+def axe() -> None:
+    """Where it is missing these tests are skipped."""
+    if not AXE.exists():
+        lacking("no axe-core here: run `npm ci`")
+
+
+def test_each_view_is_among_them() -> None:
+    assert {type(make()) for make, _ in VIEWS.values()} | {Live} == set(View.__subclasses__())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views(name: str, page: Page, tmp_path: Path) -> None:
+    make, addresses = VIEWS[name]
+    (tmp_path / "view.html").write_text(build(name, [Section(view=make())]), encoding="utf-8")
+    for address in addresses:
+        page.goto("about:blank")
+        page.goto(f"{(tmp_path / 'view.html').as_uri()}{address}")
+        check(page)
+
+
+def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "view.html").write_text(build("Live", [Section(view=Live())]), encoding="utf-8")
+    page.goto((tmp_path / "view.html").as_uri())
+    check(page)
+    for text in (
+        "Mia writes from Atlantis.",
+        "Mia writes from Oslo.",
+    ):  # the first has a word that is not known
+        page.locator("textarea").fill(text)
+        page.locator("textarea").press("Enter")
+        page.locator(".wid-acts, .wid-offer").first.wait_for(timeout=60_000)
+        check(page)
+    for act in ("again", "look", "change"):
+        page.get_by_role("button", name=VIEW["live"]["acts"][act][0]).click()
+        page.locator(".wid-act").first.wait_for(timeout=60_000)
+        check(page)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """What is published: the pages, each sheet once, and one notebook in place of all."""
+    result = {"index": make_page.index(load_diary()), "ways": make_page.ways(), "museum": make_page.museum()}
+    result |= {"card": make_page.card(), "teaching": make_page.teaching(), "slides": make_page.slides()}
+    sheets = make_sheets.sheets()
+    result |= {name: sheets[f"{name}-answers.html"] for name in ("memory", "slots")}
+    result |= {"walk": make_worksheet.worksheet(True), "notebook": render_notebooks.render(BOOK)}
+    search = make_search.search({"notebooks/17.html": result["notebook"]}, {}, BOOK.parent)
+    return {**result, "search": search}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(name: str, pages: dict[str, str], page: Page, tmp_path: Path) -> None:
+    assert [*pages] == PAGES
+    (tmp_path / "page.html").write_text(pages[name], encoding="utf-8")
+    page.goto((tmp_path / "page.html").as_uri())
+    if name == "search":
+        page.keyboard.type("key")
+    check(page)
