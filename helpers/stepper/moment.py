@@ -28,7 +28,9 @@ class Moment:
         self.shown = self.heads if head is None else [head]
         self.tokens, self.queries = trace.sequences[0].tokens, self.part.queries
         self.visible = {q: spread(seen) for q, seen in zip(self.queries, self.part.visible, strict=True)}
-        shape: dict[str, list[int] | None] = next(s for s in self.event.shapes if s["layer"] == layer)
+        shape = next(
+            (s for s in self.event.shapes if s["layer"] == layer), {"v": [1]}
+        )  # a page may leave them out
         kept = {name: size for name, size in shape.items() if name != "layer" and size}
         self.state = None if shape["v"] else kept  # in place of rows
         self.there = {*spread(self.part.read), *self.queries} if self.state is None else set()
