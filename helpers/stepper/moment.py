@@ -28,9 +28,8 @@ class Moment:
         self.shown = self.heads if head is None else [head]
         self.tokens, self.queries = trace.sequences[0].tokens, self.part.queries
         self.visible = {q: spread(seen) for q, seen in zip(self.queries, self.part.visible, strict=True)}
-        shape = next(
-            (s for s in self.event.shapes if s["layer"] == layer), {"v": [1]}
-        )  # a page may leave them out
+        left_out = {"v": [1]}  # a page may send no shapes
+        shape = next((s for s in self.event.shapes if s["layer"] == layer), left_out)
         kept = {name: size for name, size in shape.items() if name != "layer" and size}
         self.state = None if shape["v"] else kept  # in place of rows
         self.there = {*spread(self.part.read), *self.queries} if self.state is None else set()
