@@ -198,7 +198,10 @@ NOT_OPENED: dict[str, tuple[Any, str]] = {
     "gemma2": (Gemma2Config(), "with soft caps (final_logit_softcapping 30.0) is not supported"),
     "gpt-oss": (GptOssConfig(), "model_type 'gpt_oss' with experts (num_local_experts 128) is not supported"),
     "deepseek-v3": (DeepseekV3Config(), "first_k_dense_replace 3 is not supported; expected 61: no mixture"),
-    "gptq": (Qwen3Config(quantization_config=GPTQ), "quantization_config {'bits': 4, 'group_size': 128, "),
+    "gptq": (
+        Qwen3Config(quantization_config=GPTQ),
+        f"quantization_config {GPTQ} is not supported; expected None, no q",
+    ),
     "phi3": (Phi3Config(), "model_type 'phi3' is not supported"),
 }
 

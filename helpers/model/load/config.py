@@ -82,7 +82,8 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 # Keys of models that are not opened, and what such a model has.
 REASONS = dict.fromkeys(["num_local_experts", "num_experts", "n_routed_experts"], "experts")
 REASONS |= dict.fromkeys(["attn_logit_softcapping", "final_logit_softcapping"], "soft caps")
-REASONS |= {"mrope_section": "mRoPE", "quantization_config": "quantised weights"}
+REASONS |= dict.fromkeys(["quantization_config", "compression_config"], "quantised weights")
+REASONS |= {"mrope_section": "mRoPE"}
 
 
 def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
@@ -279,8 +280,9 @@ def refuse_other(data: dict[str, Any]) -> None:
     """Raise ValueError for a key that makes another function of the model."""
     for key in HARMLESS.keys() & data.keys():
         if data[key] not in HARMLESS[key]:
+            without = f", no {REASONS[key]}" if key in REASONS else ""
             got = f"{key} {reprlib.repr(data[key])}"
-            raise unsupported(f"{got} is not supported; expected {HARMLESS[key][0]!r}")
+            raise unsupported(f"{got} is not supported; expected {HARMLESS[key][0]!r}{without}")
 
 
 def reasons(data: dict[str, Any]) -> dict[str, str]:
