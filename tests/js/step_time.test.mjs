@@ -151,11 +151,10 @@ test("an address holds all of a case, a model that the tables do not have too", 
     for (const first of [chosen(), caseAtFirst(machines)]) {
       const wrong = [];
       const { model, ...found } = caseFrom(told(one, first), machines, first, wrong, "case-");
-      const { notes, ...sizes } = model;
-      const expected = { ...one };
-      delete expected.model;
+      const plain = ({ notes, ...sizes }) => sizes; // what was counted how is not in an address
+      const { model: wanted, ...expected } = one;
       if (one.tokens === null && first.tokens !== null) continue; // there is no recorded length there
-      assert.deepEqual([found, sizes, wrong], [expected, one.model, []]);
+      assert.deepEqual([found, plain(model), wrong], [expected, plain(wanted), []]);
     }
   assert.equal(told(chosen()).size, 0);
   assert.deepEqual([...told(chosen({ users: 8 }), chosen(), "")], [["users", "8"]]);
