@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from helpers.model import shipped
 from helpers.model.attention import attend
 from helpers.model.cache import StaticCache
+from helpers.model.config import QKNormConfig
 from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
@@ -36,9 +37,9 @@ from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
 
 SPLITS = ([9], [1] * 9, [3, 1, 5])
-# Ranks, and models whose heads and MLP they can share out: GQA, more ranks than KV heads, biases.
+# Ranks, and models whose heads and MLP they can share out: QK norms, more ranks than KV heads, biases.
 SHARED: dict[int, list[dict[str, Any]]] = {
-    2: [{"n_kv_heads": 2}, {"n_kv_heads": 1, "qkv_bias": True}],
+    2: [{"n_kv_heads": 1, "qkv_bias": True}, {"kind": QKNormConfig, "n_kv_heads": 2}],
     3: [{"intermediate_size": 24}],
     4: [{"n_heads": 8, "n_kv_heads": 2, "intermediate_size": 24, "tied": True}],
 }
