@@ -91,7 +91,7 @@ def test_a_hunted_bug_says_wrong_words_and_is_the_same_each_time(seed: int) -> N
 def test_the_poster_marks_the_first_place_of_each() -> None:
     prints = {f"room {n}": room.fingerprint() for n, room in enumerate(EXHIBITS.values(), 1)}
     picture = plots.fingerprints(prints)
-    check_form(picture, plots.fingerprints(prints))
+    check_form(picture)
     for name, one in prints.items():
         sentence = picture.alt.partition(f"{name}: ")[2].partition(".")[0]
         assert ("no more than rounding" in sentence) is (one.first is None)

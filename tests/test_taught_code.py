@@ -43,6 +43,7 @@ ROOMS = {
     "22": (),
     "23": (),
     "24": ("grammar", "model.valid"),
+    "one": (),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
