@@ -78,6 +78,9 @@ def made(
 class _Maker:
     """Rolls the numbers of a run; what a token sees and weighs is the same in both runs."""
 
+    windows: dict[int, int]
+    states: dict[int, dict[str, list[int]]]
+
     def __init__(self, recorder: Recorder, rng: np.random.Generator) -> None:
         self.recorder, self.rng = recorder, rng
         self.sequence, model = recorder.trace.sequences[0], recorder.trace.model

@@ -8,7 +8,8 @@ watched, a function stands there that calls the one before it, and shows what we
 under the same name, because layers ask for that: under a new one DeepSeek-V3.2 does not choose its keys, and
 without a mask function of that name every token sees the future. Neither raises anything.
 
-Source: https://huggingface.co/docs/transformers/attention_interface; tried with transformers 5.23.
+Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tried with
+transformers 5.23.
 """
 
 from __future__ import annotations
@@ -72,12 +73,11 @@ def watch(
             million attention weights.
         TraceError: a layer has not one row of K and V a token, or not as many heads as the others.
     """
-    check_whole("max_new", max_new)
     ids = tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
     described, attending, states = probe(model, attention, ids[:1])
     layers = attending if layers is None else layers
     heads = range(described.n_heads) if heads is None else heads
-    check_size(len(layers) * len(heads), len(ids) + (len(reply) or max_new))
+    check_size(len(layers) * len(heads), len(ids) + (len(reply) or check_whole("max_new", max_new)))
     voice = voice_of(model, tokenizer, n_top, sampling)
     tokens = [Token(voice.text_of(i), i, n, "prompt") for n, i in enumerate(ids)]
     recorder = Recorder(described, tokens, recorded=[(layer, head) for layer in layers for head in heads])
