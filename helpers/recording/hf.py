@@ -8,8 +8,8 @@ watched, a function stands there that calls the one before it, and shows what we
 under the same name, because layers ask for that: under a new one DeepSeek-V3.2 does not choose its keys, and
 without a mask function of that name every token sees the future. Neither raises anything.
 
-Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tried with
-transformers 5.23.
+Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tried
+with transformers 5.23.
 """
 
 from __future__ import annotations
