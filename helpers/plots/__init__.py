@@ -17,7 +17,7 @@ from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
 from helpers.plots.probabilities import probabilities, words_not_said
-from helpers.plots.same_prompt import hidden_keys, tie
+from helpers.plots.same_prompt import hidden_keys, suspect, tie
 from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import fading, kept_rows, variants
 from helpers.plots.valid import ahead, automaton, chosen, two_ways

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import plain
+from helpers.drawing.words import SMALL, counted, digits, plain, shorten
+from helpers.plots.measured import log_axes
+from helpers.trace import Place
 
 
 def hidden_keys(
@@ -92,3 +95,48 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
 
     sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
     return Picture(draw, f"Logits of {plain(words[0])} and {plain(words[1])} in bfloat16: {sentence}.")
+
+
+def suspect(places: Sequence[Place], line: float | None = None) -> Picture:
+    """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
+
+    Args:
+        places: of `compare(plain, suspect)`, or of two servers' logprobs.
+        line: a difference above which rounding cannot be the cause, as `rounding` gives it.
+    """
+    series = {"half the margin": [p.margin / 2 for p in places], "difference": [p.difference for p in places]}
+    sizes = [x for x in (*series["half the margin"], *series["difference"], line or 0) if x > 0] or [1.0]
+    low, high = min(sizes) / 3, max(sizes) * 3  # what is 0 lies on the axis
+    other = [p for p in places if p.words[0] != p.words[1]]
+
+    def draw(sheet: Sheet) -> None:
+        right, base = sheet.width - 18, 344.0
+        sheet.heading("how far two runs differ, and half the margin")
+        for n, (name, fill) in enumerate(zip(series, ("paper", "generated"), strict=True)):
+            sheet.disc(30, 48 + 22 * n, 5, fill, "ink" if fill == "paper" else "none", 1.2)
+            sheet.note(48, 48 + 22 * n, name)
+        axes = sheet.plot(74, 124, right, base, "word of the reply")
+        log_axes(axes.yaxis)
+        axes.set(xlim=(0.4, len(places) + 0.6), ylim=(low, high))
+        if line is not None:
+            dashes: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
+            sheet.line((18, 92), (42, 92), **dashes)
+            sheet.note(48, 92, "above it rounding is not the cause")
+            y = sheet.at(axes, 1, line)[1]
+            sheet.line((74, y), (right, y), **dashes)
+        for n, place in enumerate(places):
+            half, off = (sheet.at(axes, n + 1, max(numbers[n], low)) for numbers in series.values())
+            sheet.line(half, off, colour="line", width=1.2)
+            sheet.disc(*half, 4.5, "paper", "ink", 1.2)
+            sheet.disc(*off, 4.5, "generated")
+            if place in other:
+                sheet.note(half[0], 114, shorten(place.words[1], 60, SMALL), at="center", colour="generated")
+
+    most = max(p.difference for p in places)
+    sentence = f"{counted(len(places), 'word')}: the logits differ by {digits(most, 2)} at most"
+    if line is not None:
+        above = sum(p.difference > line for p in places)
+        sentence += f"; rounding explains {digits(line, 2)}, above it lie {above or 'none'}"
+    changed = [f"{plain(p.words[0])} becomes {plain(p.words[1])}" for p in other]
+    alt = f"Half the margin and the difference at {sentence}. {'; '.join(changed) or 'No word changes'}."
+    return Picture(draw, alt)

@@ -35,6 +35,7 @@ def record_model(
     uncached: bool = True,
     n_top: int = 5,
     sampling: Sampling = GREEDY,
+    reply: Sequence[int] = (),
     name: str = "model",
 ) -> Trace:
     """Run a prompt with the cache, then its tokens again without, and return the record of both runs.
@@ -51,6 +52,7 @@ def record_model(
         uncached: run without the cache too.
         n_top: candidates kept of each row of logits, the chosen one among them.
         sampling: how tokens are chosen.
+        reply: ids to run in place of those that it would choose, such as another run's.
         name: the model's, in the trace.
 
     Raises:
@@ -65,6 +67,7 @@ def record_model(
     if isinstance(cache, WindowCache):
         raise ValueError(f"{cache!r} came in; expected one that keeps every row: in a trace no row leaves")
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
+    recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(tokens))]
     run = partial(run_model, recorder, model, deepcopy(cache))
     for one in (cache, None) if uncached else (cache,):
         record_run(recorder, run, voice, one, kind_of(cache), max_new, training)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.trace.places import Place, places, rounding_of, said
 from helpers.trace.record import FULL, Pass, Run, Trace, spread, weight_key
 
 Field = tuple[str, Any]  # a place in words, and what stands there: an array is compared with a tolerance
@@ -17,9 +18,16 @@ Field = tuple[str, Any]  # a place in words, and what stands there: an array is 
 
 @dataclass(frozen=True)
 class Comparison:
-    """True if two traces are equal; as text "equal", or the place of the first difference, and what it is."""
+    """True if two traces are equal; as text "equal", or the place of the first difference, and what it is.
+
+    Attributes:
+        places: the margin and the difference of the logits at each word, up to the first that differs.
+        rounding: the difference above which rounding cannot be the cause.
+    """
 
     where: str = "equal"
+    places: tuple[Place, ...] = ()
+    rounding: float = 0.0
 
     def __bool__(self) -> bool:
         return self.where == "equal"
@@ -47,13 +55,15 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
     heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
     message = partial(_result, heads=heads, contexts=contexts) if what == "result" else _work
+    logits = tuple(places(said(a, a.runs[0]), said(b, b.runs[0]))), rounding_of(a, b)
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
         both = (_fields(trace, run, message) for trace, run in ((a, run_a), (b, run_b)))
         for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
             if place != other or not _alike(x, y, tolerance):
                 there = "" if place == other else f"{other}: "
-                return Comparison(f"{run_a.name}, {place}: {_short(x)} against {there}{_short(y)}")
-    return Comparison()
+                where = f"{run_a.name}, {place}: {_short(x)} against {there}{_short(y)}"
+                return Comparison(where, *logits)
+    return Comparison("equal", *logits)
 
 
 def _fields(trace: Trace, run: Run, message: Callable[..., Iterable[Field]]) -> Iterator[Field]:
