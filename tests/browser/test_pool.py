@@ -193,6 +193,9 @@ def test_every_width_and_both_themes(show: Callable[..., Page], name: str) -> No
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         cut = "(all) => all.filter((b) => b.scrollWidth > b.parentElement.clientWidth).length"
         assert page.locator(".wid-pages b").evaluate_all(cut) == 0
+        goes_on = page.locator(".wid-lanes").evaluate("(box) => box.scrollWidth > box.clientWidth + 1")
+        assert page.locator(".wid-further").is_visible() == goes_on, "what is cut off is said"
+        assert (page.locator(".wid-lanes").get_attribute("tabindex") == "0") == goes_on
         page.keyboard.press("Home")
         page.keyboard.press("End")
         edges: list[Any] = [page.locator(one).bounding_box() or {} for one in (".wid-now", ".wid-lanes")]

@@ -214,9 +214,11 @@ def test_words_are_not_cut_on_a_phone(browser: Browser, tmp_path: Path, width: i
 @pytest.mark.parametrize(("width", "dark"), [(280, True), (1600, False)])
 def test_64_words_and_no_more_one_and_no_less_hostile_ones(open_page: Open, width: int, dark: bool) -> None:
     page = open_page(WhatIf(["is"] * 64), width=width, dark=dark)
+    expect(page.locator(".wid-further")).to_be_visible()
     page.locator(".wid-end button").click()
     assert page.evaluate(READ)["hint"].startswith("Got 65 words, expected at most 64")
     page = open_page(WhatIf(["is"]), width=width, dark=dark)
+    expect(page.locator(".wid-further")).to_be_hidden()
     button(page, "×", 1).click()
     assert page.evaluate(READ)["hint"].startswith("Got no word, expected one at least")
     page = open_page(WhatIf(HOSTILE, list(range(8))), width=width, dark=dark)

@@ -246,5 +246,14 @@ export function poolLayout({ steps, lanes, n_pages, counts }, width) {
   const most = Math.max(1, Math.floor(width / wanted));
   const columns = Math.ceil(n_pages / Math.ceil(n_pages / most));
   const page = Math.min(WIDEST, Math.floor(width / columns));
-  return { line, lane, step, page, columns, high: Math.max(20, Math.min(46, Math.round(page * 0.62))) };
+  const scrolls = step * steps.length > width - line + 1;
+  return {
+    line,
+    lane,
+    step,
+    scrolls,
+    page,
+    columns,
+    high: Math.max(20, Math.min(46, Math.round(page * 0.62))),
+  };
 }

@@ -118,10 +118,10 @@ export class PoolView extends Played {
 
   /** A long run is wider than its box: what is now stays in it. */
   keepInSight() {
-    const { line, step } = pools.poolLayout(this.pool, this.width);
+    const { line, step, scrolls } = pools.poolLayout(this.pool, this.width);
     const box = this.root.querySelector(".wid-lanes");
     const [left, room] = [this.view.step * step, this.width - line];
-    if (!box || step * (this.last + 1) <= room) return;
+    if (!box || !scrolls) return;
     if (left < box.scrollLeft || left + step > box.scrollLeft + room) box.scrollLeft = left - room / 2;
   }
 
@@ -157,6 +157,9 @@ export class PoolView extends Played {
             {layout.line > 0 && this.line(layout, moment, lit)}
             {this.lanes(layout, lit)}
           </div>
+          <p class="wid-further soft" hidden={!layout.scrolls}>
+            {POOL.scrolls}
+          </p>
           <Legend items={this.legend} />
           {this.paged && this.pages(layout, moment, lit)}
         </div>
@@ -244,14 +247,14 @@ export class PoolView extends Played {
   }
 
   /** @param {ReturnType<typeof pools.poolLayout>} layout @param {ReturnType<typeof pools.litBy>} lit */
-  lanes({ line, lane, step }, lit) {
+  lanes({ line, lane, step, scrolls }, lit) {
     const { pool, view } = this;
     const every = [1, 2, 5, 10, 20, 50, 100].find((n) => n * step >= 34) ?? 200;
     const ticks = [...pool.steps.keys()].filter((n) => n === 0 || (n + 1) % every === 0);
     const jump = (/** @type {MouseEvent & { currentTarget: Element }} */ { currentTarget, clientX }) =>
       this.change({ step: Math.floor((clientX - currentTarget.getBoundingClientRect().left) / step) });
-    const size = `width:${step * pool.steps.length}px;height:${lane * pool.lanes}px;--lane:${lane}px`;
-    const scrolls = step * pool.steps.length > this.width - line; // then keys reach what scrolls
+    const end = step * pool.steps.length;
+    const size = `width:${end}px;height:${lane * pool.lanes}px;--lane:${lane}px`;
     return (
       <div
         class="wid-lanes"
@@ -275,9 +278,11 @@ export class PoolView extends Played {
           <i class="wid-coming" style={`left:${(view.step + 1) * step}px`} />
           <i class="wid-now" style={`left:${view.step * step}px;width:${step}px`} />
         </div>
-        <div class="wid-ticks soft" style={`width:${step * pool.steps.length}px`}>
+        <div class="wid-ticks soft" style={`width:${end}px`}>
           {ticks.map((n) => (
-            <span style={`left:${(n + 0.5) * step}px`}>{n + 1}</span>
+            <span style={`left:${Math.min((n + 0.5) * step, end - 4 * String(n + 1).length)}px`}>
+              {n + 1}
+            </span>
           ))}
         </div>
       </div>

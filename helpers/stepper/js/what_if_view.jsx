@@ -12,6 +12,13 @@ import { cellTexts, commonPrefix, KINDS, readPrompt, sayWhatIf, typedNumber, wha
 const WHAT = VIEW.what_if;
 const OUTCOMES = /** @type {const} */ (["before", "now", "mended"]);
 
+/** Show the sentence where the box above it hides more than an edge; asked at each drawing.
+ * @param {HTMLElement | null} said */
+function sayThatItScrolls(said) {
+  const box = said?.previousElementSibling;
+  if (said && box) said.hidden = box.scrollWidth <= box.clientWidth + 20;
+}
+
 export class WhatIfView extends View {
   /** What is said under the controls. @type {Said} */
   complaint = [WHAT.hint];
@@ -138,6 +145,9 @@ export class WhatIfView extends View {
             </tbody>
           </table>
         </div>
+        <p class="wid-further soft" ref={(said) => sayThatItScrolls(said)}>
+          {WHAT.scrolls}
+        </p>
         <Legend items={marks} />
         <p class="wid-sentence" aria-live="polite" aria-atomic="true">
           <Parts parts={sayWhatIf(result)} />
