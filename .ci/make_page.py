@@ -31,7 +31,6 @@ from helpers.recording.diary import load_diary  # noqa: E402
 from helpers.recording.toy import record_toy  # noqa: E402
 from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf  # noqa: E402
 from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
-from helpers.stepper.stepper import PANELS  # noqa: E402
 from helpers.trace import EngineTrace, Trace, write_whole  # noqa: E402
 
 TITLE = "Watch it decode"
@@ -136,7 +135,9 @@ def index(diary: Trace, published: Path | None = None) -> str:
     """The page to send: live, stepper, what-if, and where to go on."""
     prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
     by = next(n for n, token in enumerate(tokens) if token.text == "by")
-    name = by - prompt + 2  # the pass that runs it; prefill is pass 1
+    passes = [step.phase for step in diary.runs[0].passes]
+    first = 1 + passes.index("decode")  # counted from 1, as in an address
+    name = first + by - prompt  # the pass that runs it
     live = Section(
         QUESTION,
         Live(published=published),
@@ -157,19 +158,20 @@ def index(diary: Trace, published: Path | None = None) -> str:
             "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
             "has 4 heads, which look for different things.",
         ),
-        Stepper(lighter(diary), panels=[panel for panel in PANELS if panel not in ("shapes", "mask")]),
+        Stepper(lighter(diary)),
         (
             "At “by”, head 3 of layer 1 finds the name, and the diary is signed with it.",
             "Now turn the cache off and step again. The words are the same, but for each of them every token "
-            "runs again, and its row is dropped. The line under the board says what bounds a pass, on a "
-            "model and a card that you choose.",
+            "runs again, and its row is dropped. The line under the board says what bounds a pass. "
+            "The lab shows how that changes, for a model, a card and a prompt that you choose.",
         ),
         heading="What is kept",
         name="kept",
         moments=(
-            Link("The first step of decode", "#pass=2&at=view1"),
+            Link("The first step of decode", f"#pass={first}&at=view1"),
             Link("“by” finds the name", f"#pass={name}&layer=1&head=3&at=view1"),
             Link("The same without the cache", f"#pass={name}&layer=1&head=3&cache=off&at=view1"),
+            Link("The lab: training, prefill, decode", "#panels=lab&at=view1"),
         ),
     )
     what_if = Section(
@@ -235,7 +237,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
 
 
 def lighter(trace: Trace) -> Trace:
-    """The trace with as many digits as are shown, and without shapes, which are not: 22 kB less to send."""
+    """The trace with as many digits as are shown; without its shapes: the lab's are a chosen model's."""
     message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
     for run in message["runs"]:
         for event in run["passes"]:

@@ -39,11 +39,11 @@ SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
 
 
 def record() -> Trace:
-    """Let the shipped model finish the diary, with the cache and without."""
+    """Let the shipped model finish the diary, with the cache and without, behind a training reference."""
     model, tokenizer = shipped.load()
     name = "weather diaries"
     trace = record_model(
-        model, PROMPT, tokenizer, max_new=WORDS, training=False, sampling=Sampling(1.0, seed=SEED), name=name
+        model, PROMPT, tokenizer, max_new=WORDS, sampling=Sampling(1.0, seed=SEED), name=name
     )
     for run in trace.runs:
         for step in run.passes:

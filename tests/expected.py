@@ -82,13 +82,13 @@ class Moment:
         return [[mark(query, key) for key in range(size)] for query in range(size)]
 
     def token(self, i: int) -> list[Any]:
-        """Text, position, where it is from, whether it is there, and whether it runs."""
+        """Text, place counted from 1, where it is from, whether it is there, and whether it runs."""
         token = self.tokens[i]
         ran = any(i in part.queries for _, part in self.steps)
         chosen = any(i == out.chosen for _, part in self.steps for out in part.out)
         there = ran or i in self.live or token.origin == "prompt"
         state = "present" if there else "emitted" if chosen else "absent"
-        return [token.text, token.position, token.origin, state, i in self.live]
+        return [token.text, i + 1, token.origin, state, i in self.live]
 
     @cached_property
     def untouched(self) -> list[int]:

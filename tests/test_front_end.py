@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from helpers.recording.diary import load_diary
 from helpers.recording.toy import record_toy
 from helpers.stepper import script
 from helpers.trace import Trace
 from tests.config_cases import write_configs
 from tests.expected import expected
+from tests.lab_cases import write_lab
 from tests.machine import ROOT
 from tests.made_traces import WALKED, every_look, kinds
 from tests.pool_cases import write_pools
@@ -26,6 +28,7 @@ TRACES: dict[str, Callable[[], Trace]] = {
     "kinds": kinds,
     "n64": lambda: record_toy(ban_eos=True, max_new=61),
     "one": lambda: record_toy(["Today"], max_new=1, training=False),
+    "diary": load_diary,
 }
 
 
@@ -46,6 +49,7 @@ def write_traces(folder: Path) -> None:
     write_work(folder)
     write_pools(folder)
     write_configs(folder)
+    write_lab(folder, {name: TRACES[name]() for name in ("two", "long run", "diary")})
 
 
 def test_javascript(node: str, tmp_path: Path) -> None:

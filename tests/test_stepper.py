@@ -22,11 +22,15 @@ from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 from helpers import outputs
+from helpers.cost.models import CARDS, MODELS
+from helpers.cost.step import step_time
 from helpers.drawing import canvas
 from helpers.drawing.svg import PALETTE
 from helpers.recording.diary import load_diary
 from helpers.stepper import LEVELS, Stepper, format
+from helpers.stepper.format import VIEW
 from helpers.stepper.moment import Moment
+from helpers.stepper.stepper import FACES, PANELS
 from helpers.trace import Trace
 from tests import oracle
 from tests.expected import expected, pass_name
@@ -206,8 +210,10 @@ def test_a_file_holds_every_pixel(run: Trace) -> None:
 
 def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
     output = [words(Stepper(run, level).still().figure()) for level in LEVELS]
-    for new, since in (("= 12.5", 1), ("20", 1), ("yes · 2", 4)):
+    for new, since in (("= 12.5", 1), ("20", 1)):
         assert [new in words for words in output] == [n >= since for n in range(len(LEVELS))]
+    keys = ["yes · 2" in words(Stepper(run, face).still().figure()) for face in FACES]
+    assert keys == [False, True]
     looks = "even: so looks at weather 0.5, so 0.5."
     assert [looks in Stepper(run, level).still().alt for level in ("passes", "attention")] == [False, True]
     trace = WALKED["layers"]()
@@ -219,6 +225,28 @@ def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
     assert shares == [False, True]
     grids = [Stepper(WALKED["layers"](), head=head).still().figure() for head in (None, 1)]
     assert len({tuple(box.get_width() for box in boxes(grid, "query")) for grid in grids}) == 2
+
+
+def test_the_lab_stands_for_three_passes_and_says_what_it_counts() -> None:
+    """At its own length: 1,000 tokens on an H100, where the bound moves from compute to memory bandwidth."""
+    still = Stepper(load_diary(), "lab", layer=0).still()
+    assert cells(still.numbers)[0][1:] == ["Training", "Prefill", "Decode 1, with the cache"]
+    numbers = [re.findall(r"[\d,]*\d", re.split("H100: |. Compute", one)[1]) for one in still.sentences[:3]]
+    assert numbers == [
+        ["1,000", "500,500"],
+        ["1,000", "1,000", "500,500", "500,500", "1,000", "1,000", "0", "0", "0", "0"],
+        ["1", "1,001", "1,001", "501,501", "1", "1,001", "1,000", "1,000", "1,000", "1,000"],
+    ]
+    bounds = [one.rpartition(": ")[2].partition(",")[0] for one in still.sentences[:3]]
+    assert bounds == ["compute-bound", "compute-bound", "memory-bound"]
+    model, card = MODELS[VIEW["lab"]["model"]], CARDS[VIEW["lab"]["card"]]
+    passes = (1000, 0, None), (1000, 0, 1), (1, 1000, 1)
+    for sentence, (new, before, logits) in zip(still.sentences, passes, strict=False):
+        step = step_time(model, card, before, new_tokens=new, logits=logits)
+        assert f"as if the prompt had 1,000 tokens, on {model.name} and one {card.name}: " in sentence
+        assert sentence.endswith(f": {step.bound}, at least {format.unit(step.total, 's')}.")
+    hidden = 7 * 6 // 2  # in the triangle of the seven columns that are drawn
+    assert words(still.figure()).count("×") == 2 * hidden + 1, "of training, of prefill, of the legend"
 
 
 def test_what_stands_beneath_a_picture(run: Trace, hostile: Trace) -> None:
@@ -356,7 +384,7 @@ def test_saved_page_with_texts_that_are_none(
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"panels": "all"}, ValueError, r"got panels='all', expected a level, one of \['passes'"),
+        ({"panels": "all"}, ValueError, r"got panels='all', expected a face or a level, one of \['story'"),
         ({"panels": ["wieghts"]}, ValueError, r"got the panel 'wieghts', expected panels out of \['tokens'"),
         (
             {"start": "chunk"},
@@ -386,7 +414,11 @@ def test_start_and_panels(run: Trace) -> None:
     assert type(Stepper(run, start=whole, layer=whole).options["start"]) is int
     assert Stepper(run, [*LEVELS["passes"], "targets"]).panels == (*LEVELS["passes"], "targets")
     assert Stepper(run, ["work"]).panels == (*LEVELS["passes"], "work")
-    assert set(Stepper(run).panels) == {panel for level in LEVELS.values() for panel in level}
+    assert [Stepper(run, face).start for face in FACES] == [1, 0], "the lab opens at Training"
+    assert Stepper(run, "lab", start="prefill").start == 1
+    assert Stepper(run).options == Stepper(run, "story").options
+    assert Stepper(run, "lab").options["faces"] == {face: list(panels) for face, panels in FACES.items()}
+    assert {panel for level in LEVELS.values() for panel in level} < set(PANELS)
 
 
 def test_repr_has_no_address(run: Trace) -> None:

@@ -245,8 +245,11 @@ def _legend(sheet: Sheet, boards: list[Board], y: float) -> None:
         x += wide
 
 
-def still(moments: list[Moment], panels: set[str]) -> Still:
-    """Return pictures of passes, their numbers in a table, and the weights of one of them in words."""
+def still(moments: list[Moment], panels: set[str], beside: list[str]) -> Still:
+    """Return pictures of passes, their numbers in a table, sentences, and the weights of one in words.
+
+    `beside`: sentences that stand before what the table leaves open.
+    """
     first = next((n for n, moment in enumerate(moments) if moment.part.target is None), 0)
     boards = [Board(moment, panels, n == first) for n, moment in enumerate(moments)]
     alt, shares = " ".join(map(_in_words, boards)), "prediction" in panels
@@ -256,7 +259,8 @@ def still(moments: list[Moment], panels: set[str]) -> Still:
         stored = len(spread(part.read)), part.kept[1]
         passes.append([counts["positions"], counts["pairs"], *stored, moment.outcome(shares)])
     table = Table([*zip(*passes, strict=True)], COUNTS, [moment.title for moment in moments])
-    return Still(partial(draw_boards, boards=boards), alt, _beside(moments, shares), table=table)
+    sentences = [*beside, *_beside(moments, shares)]
+    return Still(partial(draw_boards, boards=boards), alt, sentences, table=table)
 
 
 def _in_words(board: Board) -> str:

@@ -158,17 +158,19 @@ def names(run: Run) -> list[str]:
     return [phase.capitalize() + (f" {n}" if phase == "decode" else "") for phase, n in _calls(run)]
 
 
-def chosen(trace: Trace, start: int, uncached: bool = True) -> list[tuple[Run, int]]:
+def chosen(trace: Trace, start: int, uncached: bool = True, training: bool = False) -> list[tuple[Run, int]]:
     """The passes that stand for a run: prefill, a step with the cache, and the same step without one.
 
-    A stepper that starts at the training reference, or at a later step, shows that.
+    A stepper that starts at the training reference, or at a later step, shows that; `training`: it shows the
+    reference wherever it starts.
     """
     plain = next((run for run in trace.runs if run.cache == "none" and uncached), None)
     main = next((run for run in trace.runs if run.cache != "none"), trace.runs[0])
     calls, first = _calls(main), _calls(trace.runs[0])[start]
     steps = [i for i, (phase, _) in enumerate(calls) if phase != "training"]
     later = [i for i, (phase, _) in enumerate(calls) if phase == "decode"]
-    shown = [i for i, call in enumerate(calls) if call == first and call[0] == "training"] + steps[:1]
+    shown = [i for i, call in enumerate(calls) if call[0] == "training" and (training or call == first)]
+    shown += steps[:1]
     shown += [i for i in later if calls[i] == first] or later[:1]
     found: list[tuple[Run, int]] = [(main, i) for i in shown]
     there = {call: index for index, call in enumerate(_calls(plain))} if plain and plain is not main else {}

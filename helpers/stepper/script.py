@@ -7,7 +7,7 @@ from functools import cache
 
 from helpers.stepper.format import HERE, VIEW
 
-STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "live", "pool")
+STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "lab", "live", "pool")
 
 
 @cache

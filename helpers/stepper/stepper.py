@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers.arguments import is_whole
 from helpers.drawing.still import Still
-from helpers.stepper import board
+from helpers.stepper import board, lab
 from helpers.stepper.format import fill
 from helpers.stepper.machines import machines
 from helpers.stepper.moment import Moment, chosen
@@ -20,9 +20,14 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "attention": ("weights", "values", "contexts"),
     "prediction": ("prediction", "targets"),
     "work": ("work", "layer"),
-    "everything": ("keys", "ledger", "reads", "shapes", "mask", "cost"),
 }
-PANELS = tuple(name for level in LEVELS.values() for name in level)
+MET = tuple(name for level in LEVELS.values() for name in level)
+# The two faces between which one switch leads: a run to watch, and a run to measure.
+FACES: dict[str, tuple[str, ...]] = {
+    "story": (*MET, "cost"),
+    "lab": (*(name for name in MET if name != "work"), "keys", "ledger", "mask", "hidden", "lab", "cost"),
+}
+PANELS = tuple(dict.fromkeys(name for face in FACES.values() for name in face))
 
 
 class Stepper(View):
@@ -30,10 +35,11 @@ class Stepper(View):
 
     Args:
         trace: what `record_toy()` and `record_model()` return.
-        panels: a level ("passes", "attention", "prediction", "work", "everything"), which includes the
-            levels before it, or a list of panels to show beside those of "passes".
+        panels: a face ("story", "lab"), which leads to the other; a level ("passes", "attention",
+            "prediction", "work"), which includes the levels before it; or a list of panels to show beside
+            those of "passes".
         start: the pass shown first: a phase ("training", "prefill", "decode"), an index of the run's
-            passes, or None for the first pass that is no training.
+            passes, or None for the first pass, in the lab with its training reference.
         cache: whether the run with a cache is shown first.
         layer: index, from 0, of the layer shown first.
         head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
@@ -48,7 +54,7 @@ class Stepper(View):
     def __init__(
         self,
         trace: Trace,
-        panels: str | Iterable[str] = "everything",
+        panels: str | Iterable[str] = "story",
         start: str | int | None = None,
         cache: bool = True,
         layer: int = 0,
@@ -60,8 +66,9 @@ class Stepper(View):
                 "pass what record_toy() returns, or Trace.load(path)"
             )
         self.trace = trace
-        self.panels = _panels(panels)
-        self.start = _start(trace, start)
+        self.face = panels if isinstance(panels, str) and panels in FACES else None
+        self.panels = FACES[self.face] if self.face else _panels(panels)
+        self.start = _start(trace, 0 if start is None and self.face == "lab" else start)
         if not isinstance(cache, bool):
             raise TypeError(f"got cache={cache!r}, expected True (with a cache) or False (without)")
         self.cache = cache
@@ -82,9 +89,11 @@ class Stepper(View):
     @property
     def options(self) -> dict[str, Any]:
         """What the front end is told beside the trace."""
-        shown = {"cache": self.cache, "layer": self.layer, "head": self.head}
-        offered = {"machines": machines()} if "cost" in self.panels else {}
-        return {"panels": list(self.panels), "start": self.start, **shown, **offered}
+        shown = {"start": self.start, "cache": self.cache, "layer": self.layer, "head": self.head}
+        faces = {face: list(panels) for face, panels in FACES.items()}
+        offered = {"face": self.face, "faces": faces} if self.face else {"panels": list(self.panels)}
+        machine = {"machines": machines()} if "cost" in self.panels else {}
+        return {**offered, **shown, **machine}
 
     @property
     def invitation(self) -> str:
@@ -99,11 +108,15 @@ class Stepper(View):
         return len(run.passes if at_training else run.steps)
 
     def still(self) -> Still:
-        """Return pictures of prefill and of a step with the cache and without, with their numbers."""
+        """Return pictures of prefill and of a step with the cache and without, with their numbers.
+
+        Of the lab: of training, prefill and a step with the cache, and what it counts at its own length.
+        """
+        in_lab = "lab" in self.panels
         met = "weights" not in self.panels or "work" in self.panels  # else the reader has yet to meet it
-        shown = chosen(self.trace, self.start, uncached=met)
+        shown = chosen(self.trace, self.start, uncached=met, training=in_lab)
         moments = [Moment(self.trace, run, index, self.layer, self.head) for run, index in shown]
-        return board.still(moments, set(self.panels))
+        return board.still(moments, set(self.panels), [lab.in_words(one) for one in moments if in_lab])
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)
@@ -112,7 +125,7 @@ class Stepper(View):
 
 def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
     names = list(LEVELS)
-    expected = f"a level, one of {names}, or a list of panels out of {list(PANELS)}"
+    expected = f"a face or a level, one of {[*FACES, *names]}, or a list of panels out of {list(PANELS)}"
     if isinstance(wanted, str):
         if wanted not in LEVELS:
             raise ValueError(f"got panels={wanted!r}, expected {expected}")

@@ -360,9 +360,7 @@ def check_beside(shown: dict[str, Any], trace: Trace, want: dict[str, Any], seen
 
 def check_work(shown: dict[str, Any], trace: Trace, want: dict[str, Any]) -> None:
     work = want["work"]
-    for sentence, widths, bar in zip(
-        shown["work"], shown["hatched"], [*work["bars"], work["reads"]], strict=True
-    ):
+    for sentence, widths, bar in zip(shown["work"], shown["hatched"], work["bars"], strict=True):
         done, total, avoided = bar["done"], bar["total"], bar["avoided"]
         of = f" of {total:,}" if total is not None else ""
         assert sentence == f"{done:,}{of}" + (f", {avoided:,} avoided" if avoided > 0 else "")

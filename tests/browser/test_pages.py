@@ -94,13 +94,32 @@ def test_nothing_of_a_view_goes_on_when_it_is_taken_away(page: Page, tmp_path: P
 
 def test_one_address_holds_the_state_of_each_view(folder: Path, page: Page, problems: list[str]) -> None:
     page.goto(f"{(folder / 'index.html').as_uri()}#pass=3&diary=Ada+writes&words=Today,weather&numbers=10,3")
-    assert page.locator(".wid-stepper .wid-rail [aria-current]").inner_text() == "2"
+    assert page.locator(".wid-stepper .wid-rail [aria-current]").inner_text() == "Decode 1"
     assert page.locator(".wid-writer textarea").input_value() == "Ada writes"
     assert page.locator(".wid-what_if input").evaluate_all("all => all.map(i => i.value)").count("3") == 1
     page.locator(".wid-stepper .wid-go").click()
     page.wait_for_url("**pass=4**")
     for kept in ("diary=Ada+writes", "numbers=10,3", "words=Today,weather"):
         assert kept in page.url
+    assert problems == []
+
+
+def test_moments_lead_to_what_they_say(folder: Path, page: Page, problems: list[str]) -> None:
+    page.goto((folder / "index.html").as_uri())
+    view = page.locator(".wid-stepper")
+    current = view.locator(".wid-rail [aria-current]")
+    chosen, cache = view.locator(".wid-said.chosen"), view.get_by_role("group", name="KV cache")
+    page.get_by_role("link", name="The first step of decode").click()
+    expect(current).to_have_text("Decode 1")
+    page.get_by_role("link", name="finds the name").click()
+    expect(chosen).to_have_text("by")
+    assert view.get_attribute("data-head") == "2"
+    page.get_by_role("link", name="The same without the cache").click()
+    expect(cache.get_by_role("button", name="off")).to_have_attribute("aria-pressed", "true")
+    expect(chosen).to_have_text("by")
+    page.get_by_role("link", name="The lab").click()
+    expect(current).to_have_text("Training")
+    expect(view.locator(".wid-counts")).to_be_visible()
     assert problems == []
 
 

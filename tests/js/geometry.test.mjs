@@ -19,7 +19,6 @@ const ALL = {
   prediction: true,
   keys: true,
   values: true,
-  shapes: true,
   ledger: true,
 };
 const FEW = {
@@ -28,7 +27,6 @@ const FEW = {
   prediction: false,
   keys: false,
   values: false,
-  shapes: false,
   ledger: false,
 };
 const lay = (width, columns, panels = ALL) =>
@@ -44,6 +42,7 @@ test("columns stand side by side, in one piece, and never on top of the notes", 
           if (k) assert.ok(Math.abs(x - (layout.xs[k - 1] + layout.widths[k - 1])) < 1e-6);
         });
         if (layout.notes) assert.ok(layout.notes.x >= layout.xEnd);
+        if (layout.notes) assert.ok(layout.notes.x + layout.notes.width <= width, "none is cut off");
         if (layout.next && !layout.dense)
           assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
         if (layout.next)
@@ -58,7 +57,8 @@ test("columns stand side by side, in one piece, and never on top of the notes", 
 
 test("five tokens stand with contexts and next word beside them at 900 px, under them at 284", () => {
   assert.equal(lay(862, 5).mode, "wide");
-  assert.equal(lay(862, 11).mode, "medium");
+  assert.equal(lay(1162, 11).mode, "medium");
+  assert.equal(lay(862, 11).mode, "narrow", "beside eleven such columns there is no room");
   assert.equal(lay(266, 5).mode, "narrow");
   assert.ok(lay(862, 5).height < 460);
   assert.ok(lay(862, 8).height < 560);

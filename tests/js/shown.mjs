@@ -77,7 +77,7 @@ export function shownAt(record, event, cached, layer) {
     marks: gridOf(frame),
     tokens: record.tokens
       .map((_, i) => states.tokenState(record, run, frame.event, i))
-      .map((t) => [visibleText(t.text), t.position, t.origin, t.state, t.live]),
+      .map((t) => [visibleText(t.text), t.place, t.origin, t.state, t.live]),
     rows: columns.map((c) => c.row),
     untouched: Object.fromEntries(
       last.filter(([, pass]) => pass).map(([i, pass]) => [i, pass.toLowerCase()]),

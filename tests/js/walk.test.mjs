@@ -16,14 +16,14 @@ const plain = (text) => text.replaceAll(/[\u2068\u2069]/g, "");
 const placesIn = (text) => [...text.matchAll(/ \((\d+)\)/g)].map((found) => Number(found[1]));
 
 /** Indices, of stretches longer than 8 only the first and the last, as places in the text. */
-function told(indices, tokens) {
+function told(indices) {
   const starts = indices.filter((i) => !indices.includes(i - 1));
   const stretches = starts.map((start) => {
     const length = indices.slice(indices.indexOf(start)).findIndex((i, k) => i !== start + k);
     return indices.slice(indices.indexOf(start)).slice(0, length < 0 ? undefined : length);
   });
   const ends = stretches.flatMap((one) => (one.length <= 8 ? one : [one[0], one.at(-1)]));
-  return ends.map((i) => tokens[i].position);
+  return ends.map((i) => i + 1);
 }
 
 /** What a run has done up to an event, parts of passes that count, outs. */
@@ -59,7 +59,7 @@ function checkWords(shown, want, view, tokens) {
   const words = { written: "written", read: "read", made: "made, used and dropped", evicted: "evicted" };
   for (const [state, word] of Object.entries(words)) {
     const line = lines.find((one) => one.startsWith(`Rows of K and V ${word}: `));
-    assert.deepEqual(line ? placesIn(line) : [], told(rows(state), tokens), state);
+    assert.deepEqual(line ? placesIn(line) : [], told(rows(state)), state);
   }
   const looks = lines.filter((one) => one.includes(" looks at ") && !one.includes("rows are scored"));
   const seen = shown.marks.some((line) => line.some(Boolean)) ? shown.live : []; // a layer that looks at nothing
@@ -68,13 +68,10 @@ function checkWords(shown, want, view, tokens) {
   looks.forEach((line, k) => {
     const marks = shown.marks[live[k]];
     const [seen, masked] = [(mark) => mark && mark !== "×", (mark) => mark === "×"].map((wanted) =>
-      told(
-        [...marks.keys()].filter((j) => wanted(marks[j])),
-        tokens,
-      ),
+      told([...marks.keys()].filter((j) => wanted(marks[j]))),
     );
     const [name, what] = line.split(" looks at ");
-    assert.deepEqual(placesIn(` ${name}`), [tokens[live[k]].position]);
+    assert.deepEqual(placesIn(` ${name}`), [live[k] + 1]);
     assert.deepEqual(placesIn(what.split("; masked: ")[0]), seen);
     assert.deepEqual(placesIn(what.split("; masked: ")[1] ?? ""), masked);
     const again = marks.filter((mark) => /^\d/.test(mark)).length;
@@ -82,13 +79,13 @@ function checkWords(shown, want, view, tokens) {
   });
   const idle = lines.find((one) => one.startsWith("Not run in this pass: "));
   const untouched = shown.pass !== "Training" ? Object.keys(want.untouched).map(Number) : [];
-  assert.deepEqual(idle ? placesIn(idle) : [], told(untouched, tokens));
+  assert.deepEqual(idle ? placesIn(idle) : [], told(untouched));
   const contexts = view.lines.flatMap(({ head, name }, k) =>
     head === null ? [] : [`${name} ${view.contexts[view.row]?.[k]}`],
   );
   const beside = lines.find((one) => one.startsWith("Contexts of "));
   assert.equal(beside !== undefined, view.row in view.contexts);
-  if (beside) assert.ok(beside.endsWith(` (${tokens[view.row].position}): ${contexts.join(", ")}.`), beside);
+  if (beside) assert.ok(beside.endsWith(` (${view.row + 1}): ${contexts.join(", ")}.`), beside);
   assert.equal(lines.at(-1), `Ledger: ${shown.ledger}.`);
 }
 
@@ -100,16 +97,16 @@ function checkWeightsInWords(view, weightsOf, names, tokens) {
   lines.forEach((line, k) => {
     const weights = weightsOf(view.row, heads[k]);
     const name = heads[k] === null ? "mean" : names.get(heads[k]);
-    assert.match(line, new RegExp(` \\(${tokens[view.row].position}\\) in layer \\d+, ${name}: `));
+    assert.match(line, new RegExp(` \\(${view.row + 1}\\) in layer \\d+, ${name}: `));
     const said = line.slice(line.indexOf(`, ${name}: `) + name.length + 4);
     if (!weights) return assert.equal(said, "not recorded.");
     const picked = weights.filter(([, w]) => w * weights.length >= 0.05);
     const most = picked.filter(([, w]) => picked.filter(([, other]) => other > w).length < LISTED);
     assert.deepEqual(
       placesIn(said),
-      most.map(([j]) => tokens[j].position),
+      most.map(([j]) => j + 1),
     );
-    for (const [j, w] of most) assert.ok(said.includes(` (${tokens[j].position}) ${formatNumber(w)}`), said);
+    for (const [j, w] of most) assert.ok(said.includes(` (${j + 1}) ${formatNumber(w)}`), said);
     const others = weights.length - most.length;
     assert.equal(said.match(/less on (\d+) other/)?.[1] ?? "0", String(others));
   });
@@ -137,7 +134,6 @@ function checkWork(shown, data, run, event, done, part, same) {
     assert.equal(total, same?.counts[name] ?? null);
     assert.equal(avoided, same ? same.counts[name] - raw.counts[name] : 0);
   }
-  assert.equal(shown.work.reads.done, raw.counts.rows_read);
   const positions = (passes) => passes.reduce((sum, pass) => sum + pass.counts.positions, 0);
   assert.equal(shown.work.soFar, positions(done.passes));
   const reached = run.cache !== "none" ? twin(run, plainRun, raw) : null;
@@ -296,7 +292,10 @@ for (const [name, looks] of Object.entries(load("expected")))
       };
       const cache = shown.pass === "Training" ? "" : `, cache ${run.cache === "none" ? "off" : "on"}`;
       for (const view of shown.views) {
-        assert.equal(view.words[0], `${shown.pass}${cache}.`);
+        assert.equal(
+          view.words[0],
+          `${shown.pass}${cache}. Numbers in brackets are places in the text, counted from 1.`,
+        );
         checkView(view, shown, want, weightsOf, kept?.v ?? null, contextOf, part, tokens);
         checkWords(shown, want, view, tokens);
         checkWeightsInWords(view, weightsOf, new Map(shown.heads.map((h, k) => [h, shown.names[k]])), tokens);

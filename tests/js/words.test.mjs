@@ -10,7 +10,6 @@ import {
   ledgerOf,
   plainSentence,
   sentenceOf,
-  shapesOf,
   throughLayers,
 } from "../../helpers/stepper/js/words.js";
 import { frame, load, record } from "./traces.mjs";
@@ -89,17 +88,8 @@ test("the last layer alone gives the next word", () => {
   assert.deepEqual(said, [", after layer 2", ""]);
 });
 
-test("shapes and K's contents", () => {
-  assert.deepEqual(shapesOf(frame(toy, 2)), {
-    q: "Q 4 × 1 × 2",
-    scores: "scores 4 × 1 × 5",
-    k: "K 5 × 2",
-    v: "V 5 × 1",
-  });
+test("K's contents", () => {
   assert.deepEqual(keyTexts("toy", [0, 5]), ["no", "5"]);
-  const rules = load("toy"); // where rules stand in the place of keys
-  rules.runs[0].passes[2].shapes[0].k = null;
-  assert.deepEqual(shapesOf(frame(readTrace(rules), 2)).k, null);
 });
 
 test("the pass in words: what stands beside the grid", () => {

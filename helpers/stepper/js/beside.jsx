@@ -4,7 +4,7 @@ import { formatNumber, visibleText } from "./format.js";
 import { CANDIDATES, lastPassOf } from "./frame.js";
 import { nextTop, rowTop } from "./geometry.js";
 import { Candidates, Word } from "./parts.jsx";
-import { ledgerOf, rowsNote, shapesOf, sumOf, throughLayers, untouched } from "./words.js";
+import { ledgerOf, rowsNote, sumOf, throughLayers, untouched } from "./words.js";
 /** @import { Board, Frame, Layout, Out } from "./types" */
 
 const LINE = 24; // height of one candidate
@@ -133,8 +133,6 @@ function nextWord(board, out) {
 /** What happens to the rows: beside K and V, or, where that is too narrow, together. @param {Board} board */
 export function notes(board) {
   const { layout, frame } = board;
-  /** @type {Partial<ReturnType<typeof shapesOf>>} */
-  const shapes = board.has("shapes") ? shapesOf(frame) : {};
   const ledger = board.has("ledger") ? ledgerOf(frame) : null;
   /** @param {string} key @param {string} className @param {string | null | undefined} text */
   const line = (key, className, text, more = {}) =>
@@ -143,8 +141,6 @@ export function notes(board) {
         {text}
       </div>
     );
-  /** @param {(string | null | undefined)[]} texts */
-  const shape = (...texts) => line("shapeV", "soft shape", texts.filter(Boolean).join(" · "));
   /** @param {string} key @param {string} row @param {string} column @param {any[]} lines */
   const box = (key, row, column, ...lines) => <div {...board.at(key, "wid-lines", row, column)}>{lines}</div>;
   const holds = { "data-holds": ledger?.holds };
@@ -152,10 +148,7 @@ export function notes(board) {
   const rows = line("noteK", "soft", rowsNote(frame));
   if (layout.narrow || layout.dense) {
     const place = layout.narrow ? ["said", "col 1 / -1"] : ["drawer / -1", "notes / -1"];
-    return box("notes", place[0], place[1], rows, said, shape(shapes.k, shapes.v));
+    return box("notes", place[0], place[1], rows, said);
   }
-  return [
-    box("notesk", "k", "notes / -1", rows, line("shapeK", "soft shape", shapes.k)),
-    box("notesv", "v", "notes / -1", said, shape(shapes.v)),
-  ];
+  return [box("notesk", "k", "notes / -1", rows), box("notesv", "v", "notes / -1", said)];
 }

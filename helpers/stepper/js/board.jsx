@@ -7,7 +7,7 @@ import { layoutOf, rowAt, scrollFor, windowOf } from "./geometry.js";
 import { beside, notes } from "./beside.jsx";
 import { weights } from "./lines.jsx";
 import { measuresOf, whose } from "./measure.js";
-import { drawerName, keyNames, keyTexts, shapesOf, stateText } from "./words.js";
+import { drawerName, keyNames, keyTexts, stateText } from "./words.js";
 import { denseAt, drawDense } from "./canvas.js";
 import { aboutKey, linked } from "./links.js";
 import { Button } from "./parts.jsx";
@@ -21,13 +21,14 @@ const sideOf = (weight, cell) => Math.max(3, Math.sqrt(Math.min(1, weight)) * ce
 
 export class Board {
   /** `onRow` is called with the token of a chosen line, `onPoint` with what is pointed at.
-   * @param {Panels} panels @param {(row: number) => void} onRow @param {(about: About | null) => void} onPoint */
-  constructor(panels, onRow, onPoint) {
-    this.panels = panels;
+   * @param {(row: number) => void} onRow @param {(about: About | null) => void} onPoint */
+  constructor(onRow, onPoint) {
     this.onRow = onRow;
     this.onPoint = onPoint;
   }
 
+  /** @type {Panels} */
+  panels = new Set();
   /** @type {Frame} */
   frame;
   /** @type {Layout} */
@@ -47,10 +48,12 @@ export class Board {
     return this.panels.has(name);
   }
 
-  /** Lay the board out for a frame in a width. @param {Frame} frame @param {number} width @param {number | null} columnStart */
-  lay(frame, width, columnStart) {
-    if (this.measured?.record !== frame.record) this.measured = measuresOf(frame, this.panels);
-    this.frame = frame;
+  /** Lay the board out for a frame, with these panels, in a width.
+   * @param {Panels} panels @param {Frame} frame @param {number} width @param {number | null} columnStart */
+  lay(panels, frame, width, columnStart) {
+    if (this.measured?.record !== frame.record || panels !== this.panels)
+      this.measured = measuresOf(frame, panels);
+    Object.assign(this, { panels, frame });
     this.seen = width;
     const newest = frame.event.queries.at(-1) ?? frame.columns.length - 1;
     const shown = Math.min(frame.columns.length - 1, newest + 1);
@@ -68,6 +71,11 @@ export class Board {
       ...this.measured,
     });
     this.point(null);
+  }
+
+  /** Whether not all columns are in sight at once. */
+  get scrolls() {
+    return this.layout.xEnd > this.seen + 2;
   }
 
   /** @param {Frame} frame */
@@ -89,7 +97,7 @@ export class Board {
     const canvas = root.querySelector(".wid-canvas");
     if (canvas) drawDense(this, canvas, theme);
     const newest = frame.event.queries.at(-1);
-    if (layout.xEnd <= this.seen + 2 || newest === undefined || newest === this.inView) return;
+    if (!this.scrolls || newest === undefined || newest === this.inView) return;
     this.inView = newest;
     const k = Math.min(newest, cols[1] - 1) - cols[0];
     /** @type {Element} */ (root.querySelector(".wid-board")).scrollLeft = scrollFor(layout, k, this.seen);
@@ -212,7 +220,7 @@ export class Board {
         title={there ? visibleText(column.text) : VIEW.labels.absent}
       >
         <bdi class="wid-word">{there ? visibleText(column.text) : "\u00a0"}</bdi>
-        <span class="wid-place">{column.position}</span>
+        <span class="wid-place">{column.place}</span>
       </div>
     );
   }
@@ -226,7 +234,7 @@ export class Board {
     const cells = [];
     for (let j = 0; j < size; j++) {
       const state = states[j];
-      if (!state || (state === MASKED && size > VIEW.digits_up_to)) continue;
+      if (!state || (state === MASKED && size > VIEW.digits_up_to && !this.has("hidden"))) continue;
       const share = shares && ![MASKED, COMING, AHEAD].includes(state) ? (shares.get(j) ?? 0) : null;
       const inner = Math.min(layout.widths[j] - 2 * layout.gap, layout.rowH - 4) - 4;
       const side = share === null ? "" : `--side:${sideOf(share, inner).toFixed(1)}px`;
@@ -314,8 +322,6 @@ export class Board {
   /** What stands at the left edge, and stays there when the board scrolls. */
   names() {
     const { layout, frame } = this;
-    const shapes = this.has("shapes") && !layout.narrow ? shapesOf(frame) : null;
-    const { means } = VIEW.labels;
     const caption =
       this.has("keys") && !layout.dense && !layout.narrow
         ? keyNames(frame.record.model.name).join(" · ")
@@ -323,11 +329,6 @@ export class Board {
     return [
       <div {...this.at("looks", "wid-looks soft", "heads", "names")}>
         <b>{!layout.narrow && VIEW.labels.looks}</b>
-        {[shapes?.q, shapes?.scores].filter(Boolean).map((line) => (
-          <span class="shape" title={means}>
-            {line}
-          </span>
-        ))}
       </div>,
       ...(frame.state ? [] : ["k", "v"]).map((kind) => (
         <div {...this.at(`band${kind}`, `wid-band ${kind}`, kind, "names")}>

@@ -65,11 +65,12 @@ function drawTicks(g, board, theme) {
   g.font = "11px system-ui, sans-serif";
   g.textAlign = "center";
   for (const { x, column } of columnsOf(board))
-    if (column.index === 0 || column.position % every === 0)
-      g.fillText(String(column.position), x + widths[0] / 2, y.heads + 10);
+    if (column.index === 0 || column.place % every === 0)
+      g.fillText(String(column.place), x + widths[0] / 2, y.heads + 10);
 }
 
-/** Rectangles of the cells of every state, and of the weights that stand in them. @param {Board} board */
+/** Rectangles of the cells of every state, and of the weights that stand in them; of masked cells a × each, where the
+ * board shows them at this size. @param {Board} board */
 function gridPaths(board) {
   const { layout, frame, cols, rows } = board;
   const [w, h] = [layout.widths[0], layout.rowH];
@@ -81,8 +82,12 @@ function gridPaths(board) {
     const y = rowTop(layout, i - rows[0]);
     for (let k = 0; k < states.length; k++) {
       const state = states[k];
-      if (!state || state === MASKED) continue;
+      if (!state || (state === MASKED && !board.has("hidden"))) continue;
       const [cx, cy] = [layout.xs[k] + w / 2, y + h / 2];
+      if (state === MASKED) {
+        cross(cells[state], cx - gap / 2, cy - gap / 2, Math.min(w, h) / 4);
+        continue;
+      }
       if (state === COMING) cells[state].rect(cx - 0.5, cy - 0.5, 1, 1);
       else if (state !== EARLIER || !shares) cells[state].rect(layout.xs[k], y, w - gap, h - gap);
       const share = shares?.get(cols[0] + k) ?? 0;
@@ -92,6 +97,14 @@ function gridPaths(board) {
     }
   }
   return { cells, marks };
+}
+
+/** @param {Path2D} path @param {number} x @param {number} y the middle @param {number} arm */
+function cross(path, x, y, arm) {
+  for (const side of [-1, 1]) {
+    path.moveTo(x - arm, y - side * arm);
+    path.lineTo(x + arm, y + side * arm);
+  }
 }
 
 /** @param {Context} g @param {Board} board @param {Theme} theme */
@@ -107,6 +120,9 @@ function drawGrid(g, board, theme) {
   paint(theme.panel, cells[AGAIN]);
   paint(hatching(g, theme.qp), cells[AGAIN]);
   paint(hatching(g, theme.ring), cells[AHEAD]);
+  g.strokeStyle = theme.soft;
+  g.lineWidth = Math.max(0.6, Math.min(1.2, board.layout.widths[0] / 8));
+  g.stroke(cells[MASKED]);
   paint(theme.qp, marks[EARLIER]);
   paint(theme.q, marks[NOW]);
   paint(theme.q, marks[AGAIN]);

@@ -97,7 +97,7 @@ export function stepTime(model, card, tokens, options = {}) {
 
 /** Pairs of a new query and a key that it may see, of one head of a layer. @param {Kind} kind @param {number} before
  * @param {number} tokens */
-function pairsOf(kind, before, tokens) {
+export function pairsOf(kind, before, tokens) {
   const most = rowsKept(kind, before + tokens);
   const growing = Math.max(0, Math.min(tokens, most - before)); // queries that see one more than the one before
   return growing * before + (growing * (growing + 1)) / 2 + (tokens - growing) * most;

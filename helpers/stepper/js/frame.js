@@ -57,15 +57,16 @@ function rowState(run, { index, counted, counts, part, visible }, token) {
 }
 
 /**
- * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass.
+ * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. Its place in the text
+ * counts from 1, also where the run counts positions from 0.
  * @param {TraceRecord} record @param {Run} run @param {Event} event @param {number} index
  */
 export function tokenState(record, run, event, index) {
-  const { text, position, origin } = record.tokens[index];
+  const { text, origin } = record.tokens[index];
   const chosen = (run.chosenAt.get(index) ?? Infinity) <= event.index;
   const present = origin === "prompt" || hasRun(run, event, index);
   const state = present ? "present" : chosen ? "emitted" : "absent";
-  return { index, text, position, origin, state, live: event.visible.has(index) };
+  return { index, text, place: index + 1, origin, state, live: event.visible.has(index) };
 }
 
 /** Whose work an untouched row is: the name of the last pass that ran it, or null.
@@ -175,7 +176,6 @@ function workOf(record, run, event) {
   return {
     bars: [bar("positions"), bar("pairs")],
     stored: event.part.kept[1],
-    reads: { ...bar("rows_read"), total: null, avoided: 0 }, // what a run without a cache never does
     soFar: soFar(run, event),
     soFarWithout: without && record.withoutCache && soFar(record.withoutCache, without),
   };
@@ -222,7 +222,6 @@ export function frameOf(whole, { layer, ...look }) {
       context: one === null ? null : contextOf(record, row, layer, one),
     };
   };
-  const shapes = event.raw.shapes.find((one) => one.layer === layer) ?? null;
   const contexts = new Map();
   for (const query of event.queries) {
     const numbers = heads.map((one) => contextOf(record, query, layer, one));
@@ -241,6 +240,6 @@ export function frameOf(whole, { layer, ...look }) {
     out: outOf(record, event),
     targets: new Map(event.part.target?.map((token, k) => [event.queries[k], record.tokens[token].text])),
     work: workOf(record, run, event),
-    ...{ shapes, state: stateOf(shapes) },
+    state: stateOf(event.raw.shapes.find((one) => one.layer === layer) ?? null),
   };
 }

@@ -45,12 +45,14 @@ export function columnWidths(room, wants, widest = COLUMN_MAX) {
   return needs; // the board scrolls
 }
 
-/** @param {number} width @param {number} columns @param {boolean} dense @param {{ notes: number, next: number }} right */
-function chooseMode(width, columns, dense, { notes, next }) {
-  const each = (width - LABELS - GAP - notes) / columns;
-  if (dense) return each >= 3 && width >= 560 ? "medium" : "narrow";
-  if (each - next / columns >= 46) return "wide";
-  return each >= 36 ? "medium" : "narrow";
+/** `needs`: widths that the columns want where room is not short; what stands beside them must not push them out.
+ * @param {number} width @param {number[]} needs @param {boolean} dense @param {{ notes: number, next: number }} right */
+function chooseMode(width, needs, dense, { notes, next }) {
+  const room = width - LABELS - GAP - notes;
+  if (dense) return room >= 3 * needs.length && width >= 560 ? "medium" : "narrow";
+  const least = sum(columnWidths(0, needs));
+  if (room - next >= Math.max(46 * needs.length, least)) return "wide";
+  return room >= Math.max(36 * needs.length, least) ? "medium" : "narrow";
 }
 
 /**
@@ -66,7 +68,9 @@ export function layoutOf({ width, columns, heads, panels, wants, label, key }) {
     notes: Math.max(dense ? 240 : 204, panels.contexts ? heads * 46 + 12 : 0),
     next: panels.prediction ? NEXT_MIN : 0,
   };
-  const mode = chooseMode(width, columns, dense, right);
+  const beside = wants.map((want) => want + 2 * 2 + BORDERS);
+  const mode =
+    panels.lab && dense ? "narrow" : chooseMode(width, dense ? Array(columns).fill(3) : beside, dense, right);
   const [narrow, wide] = [mode === "narrow", mode === "wide"];
   const size = narrow ? NARROW_TEXT : 1;
   const gap = narrow ? 1 : 2; // left and right of every cell
@@ -124,7 +128,7 @@ function denseRow(rows) {
 function rowTracks({ narrow, dense, rowH, width }, rows, heads, panels, lineH) {
   /** @param {boolean} full */
   const rowOf = (full) => (dense ? 20 : full ? 36 : 26);
-  const said = 18 + (panels.shapes ? 16 : 0) + (panels.ledger ? (width < 480 ? 34 : 18) : 0);
+  const said = 18 + (panels.ledger ? (width < 480 ? 34 : 18) : 0);
   const shown = panels.weights ? 1 : 0; // how often
   return [
     ["heads", dense ? 26 : 38],

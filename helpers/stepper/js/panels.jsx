@@ -4,7 +4,6 @@ import { NextWord, sums } from "./beside.jsx";
 import { fillText, formatNumber } from "./format.js";
 import { DENSE_FROM } from "./geometry.js";
 import { Legend, QUIET, Word } from "./parts.jsx";
-import { shapesOf } from "./words.js";
 /** @import { Board, Frame } from "./types" */
 
 /** @type {Record<string, string>} */
@@ -16,9 +15,9 @@ const CONTEXTS_IN_SIGHT = 8;
 export function BoardLegend({ board, columns }) {
   const share = board.has("weights") ? "share" : "";
   const dense = columns >= DENSE_FROM; // cells too small for a count
-  const few = columns <= VIEW.digits_up_to; // past them no × is drawn, and no count
+  const crossed = columns <= VIEW.digits_up_to || board.has("hidden"); // else no × is drawn
   const cells = Object.entries(VIEW.legend)
-    .filter(([kind]) => few || kind !== "masked")
+    .filter(([kind]) => crossed || kind !== "masked")
     .map(([kind, word]) => [
       `wid-cell ${kind} ${share}`,
       dense && kind === "again" ? "" : LEGEND_MARKS[kind],
@@ -97,13 +96,10 @@ function Targets({ frame: { columns, targets } }) {
 export function Below({ board }) {
   const { layout, frame } = board;
   const { narrow, dense, next } = layout;
-  const shapes = narrow && board.has("shapes") ? shapesOf(frame) : null;
-  const shown = [shapes?.q, shapes?.scores].filter(Boolean).join(", ");
   const showsContexts = narrow && board.showsContexts(frame);
   const contexts = showsContexts && !dense && frame.contexts.size > 0;
   const withTargets = board.has("targets") && frame.targets.size > 0;
   const parts = [
-    shown && <p class="soft shape wid-across">{shown}</p>,
     contexts && <ContextTable frame={frame} withTargets={withTargets} />,
     showsContexts && board.has("weights") && (
       <ul class="wid-sums">
@@ -136,7 +132,7 @@ function workBar({ name, done, total, avoided, scale }) {
   const of = total === null ? "" : ` of ${total.toLocaleString("en")}`;
   const rest = avoided > 0 ? `, ${avoided.toLocaleString("en")} avoided` : "";
   return [
-    <span>{VIEW.race[/** @type {"positions" | "pairs" | "rows_read"} */ (name)]}</span>,
+    <span>{VIEW.race[/** @type {"positions" | "pairs"} */ (name)]}</span>,
     <span class="wid-work" aria-hidden="true">
       <i class="done" style={width(done)} />
       {avoided > 0 && <i class="avoided" style={width(avoided)} />}
@@ -151,7 +147,7 @@ export function Foot({ board }) {
   const { layout, frame } = board;
   const { work, out } = frame;
   const next = !layout.next && !layout.narrow && board.has("prediction");
-  const { soFar, soFarWithout, bars, reads, stored } = work;
+  const { soFar, soFarWithout, bars, stored } = work;
   const more = (soFarWithout ?? 0) > soFar ? fillText(VIEW.work.without, { soFarWithout }) : "";
   return (
     <div class="wid-foot" hidden={!board.has("work") && !next}>
@@ -162,7 +158,7 @@ export function Foot({ board }) {
             {`${VIEW.work.title} `}
             <span>{VIEW.work.unit}</span>
           </h3>
-          <div class="wid-works">{[...bars, ...(board.has("reads") ? [reads] : [])].map(workBar)}</div>
+          <div class="wid-works">{bars.map(workBar)}</div>
         </section>,
         <section>
           <h3>{VIEW.work.price}</h3>

@@ -26,11 +26,12 @@ export function Ribbon({ frame, withWeights, about, onRow, onPoint }) {
       {runningText(frame.record.tokens).map(({ text, blank }, index) => {
         const { state, origin } = tokenState(frame.record, frame.run, frame.event, index);
         const chosen = withWeights && index === frame.row ? "chosen" : "";
+        const lit = withWeights && index === about ? "lit" : "";
         return [
           index > 0 && blank && " ",
           <Button
             data-token={index}
-            class={`wid-said ${origin} ${state} ${chosen} ${withWeights && index === about ? "lit" : ""}`}
+            class={`wid-said ${origin} ${state} ${chosen} ${lit} ${text.length < 2 ? "small" : ""}`}
             style={`--shade:${Math.round(100 * (shade.get(index) ?? 0))}%`}
             tabIndex={chosen ? 0 : -1}
             disabled={!withWeights || !hasRun(frame.run, frame.event, index)}

@@ -1,4 +1,4 @@
-// The panel of a step, and the controls of its case: StepTime is made of both, and so are the cost strip and the lab.
+// The panel of a step, and the controls of its case: StepTime is made of both, and so is the lab.
 import { Component } from "preact";
 import VIEW from "../view.json" with { type: "json" };
 import { FIELDS, stopAt, stopsOf, typed } from "./case.js";
@@ -16,7 +16,7 @@ const SAY = VIEW.step_time;
 const BARS = /** @type {const} */ (["step", "memory", "compute"]);
 
 /** A number: a slider, and beside it the same typed. `none` is what stands for no number, where that can be.
- * @extends {Component<{ field: Field, value: number | null, none?: string, choose: (x: number | null) => void },
+ * @extends {Component<{ field: Field, name: string, value: number | null, none?: string, choose: (x: number | null) => void },
  *   { text: string | null }>} */
 class NumberField extends Component {
   /** @type {{ text: string | null }} as it is typed; null: as it is */
@@ -31,8 +31,8 @@ class NumberField extends Component {
   }
 
   render() {
-    const { field, value, none, choose } = this.props;
-    const { name, least, most } = FIELDS[field];
+    const { field, name, value, none, choose } = this.props;
+    const { least, most } = FIELDS[field];
     const stops = [...(none ? [null] : []), ...stopsOf(field)];
     const written = value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: 6 });
     const { text } = this.state;
@@ -105,7 +105,7 @@ function parsed(text) {
 /** Model, card, tokens and users; in a fold all else that a case has. `recorded`: no number of tokens is one, too;
  * `fields`: which of the first numbers the reader has; `open`: whether the fold is open at first.
  * @param {{ chosen: Case, machines: Machines, choose: Choose, recorded?: boolean, fields?: Field[], more?: Field[],
- *   open?: boolean }} props */
+ *   open?: boolean, names?: Partial<Record<Field, string>> }} props names: what a number is called here */
 export function CaseControls({
   chosen,
   machines,
@@ -114,6 +114,7 @@ export function CaseControls({
   fields = ["tokens", "users"],
   more = ["newTokens", "cards", "collective", "bandwidthReached", "computeReached"],
   open = false,
+  names = {},
 }) {
   const { model, card, overlap } = chosen;
   const models = machines.models.includes(model) ? machines.models : [...machines.models, model];
@@ -130,7 +131,12 @@ export function CaseControls({
   /** @param {Field} field */
   const number = (field) => (
     <NumberField
-      {...{ field, value: chosen[field], none: recorded && field === "tokens" ? SAY.recorded : undefined }}
+      {...{
+        field,
+        name: names[field] ?? FIELDS[field].name,
+        value: chosen[field],
+        none: recorded && field === "tokens" ? SAY.recorded : undefined,
+      }}
       choose={(x) => choose({ [field]: x })}
     />
   );
@@ -164,17 +170,15 @@ export function CaseControls({
   );
 }
 
-/** Milliseconds by term, bandwidth and compute beside each other; under it what memory holds.
- * @param {{ facts: Facts }} props */
-function Bars({ facts }) {
-  const { step, memory } = facts;
+/** A term's place in a bar. @param {Piece} piece */
+function piece({ term, from, share }) {
+  return <i class={`wid-piece ${term}`} style={`left:${100 * from}%;width:${100 * share}%`} />;
+}
+
+/** Milliseconds by term, bandwidth and compute beside each other. @param {{ facts: Facts }} props */
+function Bars({ facts: { step } }) {
   const bars = barsOf(step);
-  const all = Math.max(memory.has, memory.weights + memory.rows);
   const terms = /** @type {Term[]} */ (Object.keys(SAY.short)).filter((term) => step[term] > 0);
-  /** @param {Piece} piece */
-  const piece = ({ term, from, share }) => (
-    <i class={`wid-piece ${term}`} style={`left:${100 * from}%;width:${100 * share}%`} />
-  );
   return (
     <>
       <div class="wid-spans" aria-hidden="true">
@@ -193,6 +197,17 @@ function Bars({ facts }) {
           </li>
         ))}
       </ul>
+    </>
+  );
+}
+
+/** What memory holds, and who fits. @param {{ facts: Facts }} props */
+function Room({ facts }) {
+  const { memory } = facts;
+  const all = Math.max(memory.has, memory.weights + memory.rows);
+  const { holds, fits } = roomOf(facts);
+  return (
+    <>
       <div class="wid-spans" aria-hidden="true">
         <span>{SAY.memory}</span>
         <span class="wid-span holds" style={`--has:${(100 * memory.has) / all}%`}>
@@ -200,22 +215,22 @@ function Bars({ facts }) {
           {piece({ term: "rows", from: memory.weights / all, share: memory.rows / all })}
         </span>
       </div>
+      <p>{`${holds}. ${fits}`}</p>
     </>
   );
 }
 
 /** What a pass takes in a case: the answer, by term, whether it fits, what is left out; the answer is spoken when it
- * changes. `children` stand under the answer.
- * @param {{ chosen: Case, pass: Pass, children?: import("preact").ComponentChildren }} props */
-export function StepPanel({ chosen, pass, children }) {
+ * changes. `children` stand under the answer; `room`: what memory holds, too.
+ * @param {{ chosen: Case, pass: Pass, room?: boolean, children?: import("preact").ComponentChildren }} props */
+export function StepPanel({ chosen, pass, room = true, children }) {
   const facts = factsOf(chosen, pass);
-  const { holds, fits } = roomOf(facts);
   return (
     <div class="wid-panel" data-bound={facts.bound} data-longest={facts.longest}>
       <Sentence parts={answerOf(facts)} longest={[]} />
       {children}
       <Bars facts={facts} />
-      <p>{`${holds}. ${fits}`}</p>
+      {room && <Room facts={facts} />}
       <p class="soft">{[workOf(facts), ...leftOut(facts)].join(" ")}</p>
     </div>
   );

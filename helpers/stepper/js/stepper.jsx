@@ -1,37 +1,41 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
-import { caseAtFirst, caseFrom, toldCase } from "./case.js";
+import { caseAtFirst, caseFrom, isMore, toldCase } from "./case.js";
 import { fillText } from "./format.js";
 import { counterpart, headName, headsOf, readTrace } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { Played } from "./played.jsx";
-import { Button, Sentence, Slider, Switch } from "./parts.jsx";
+import { Button, Picker, Sentence, Slider, Switch } from "./parts.jsx";
 import { pointedAt } from "./links.js";
 import { animateStep } from "./motion.js";
 import { Board } from "./board.jsx";
 import { Ribbon } from "./ribbon.jsx";
 import { Below, BoardLegend, Foot } from "./panels.jsx";
-import { CostStrip } from "./strip_view.jsx";
+import { Accumulators, Bound, BoundLine, Formula, Length, Shapes } from "./lab_view.jsx";
+import { CaseControls } from "./step_panel.jsx";
 import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.js";
-/** @import { About, Frame, Look, Parts } from "./types" */
-/** @import { Case, Machines } from "./case.js" */
+/** @import { About, Frame, Look, Panels, Parts } from "./types" */
+/** @import { Case, Field, Machines } from "./case.js" */
 
 const SAY = VIEW.stepper;
+const ONLY = "only"; // the face of a stepper that has one
+/** @type {Field[]} */
+const MORE = ["cards", "collective", "bandwidthReached", "computeReached"];
 const IN_A_ROW = 600; // steps that come faster than this are not animated
+const BESIDE = [296, 24, 860]; // pixels: the lab's numbers, before them, and from which width they stand beside the board
 
 export class StepperView extends Played {
   /** @type {Frame} */
   frame;
   /** What is said of it, which pointing at things does not change. @type {{ sentence: Parts, words: string[] }} */
   said = { sentence: [], words: [] };
-  /** The state as it was at first, as an address tells it. @type {Record<string, string | number | null>} */
-  atFirst = {};
   /** Where the reader was when he turned the cache on or off. @type {{ cached: boolean, event: number, to: number } | null} */
   cameFrom = null;
   /** @type {number | null} */
   columnStart = null;
+  open = false; // the fold of what else a case has
   stepped = 0;
 
   /** @param {Element} el @param {import("./schema").Trace} data @param {any} options */
@@ -39,48 +43,84 @@ export class StepperView extends Played {
     const record = readTrace(data);
     super(el, options, "stepper", fillText(SAY.label, { model: data.model.name }));
     this.record = record;
-    this.panels = new Set(options.panels);
-    const cached = options.cache && record.withCache !== null;
-    const [first] = record.runs; // `start` is an index of its events
-    const event = counterpart(first, runOf(record, cached), first.events[options.start]).index;
+    /** What each face shows: story and lab, or a single one. @type {Record<string, Panels>} */
+    this.faces = {};
+    for (const [face, panels] of Object.entries(options.faces ?? { [ONLY]: options.panels }))
+      this.faces[face] = new Set(/** @type {string[]} */ (panels));
     /** @type {Machines | null} */
     this.machines = options.machines ?? null;
-    const chosen = /** @type {Case} */ (this.machines && caseAtFirst(this.machines)); // of the cost strip
-    const shown = { layer: options.layer, head: options.head ?? null, row: null, ahead: false };
-    /** @type {Look & { chosen: Case }} */
-    this.view = { event, cached, ...shown, chosen };
-    this.atFirst = this.state();
+    this.view = this.firstOf(options.face ?? ONLY);
     this.longest = this.longestSentence();
     this.board = new Board(
-      this.panels,
       (row) => this.change({ row }),
       (about) => this.point(about),
     );
     this.start();
   }
 
-  /** All counted from 1; what is as at first is not told. */
-  state() {
-    const { event, cached, layer, head, row, ahead } = this.view;
-    /** @type {Record<string, string | number | null>} */
-    const told = {
+  get panels() {
+    return this.faces[this.view.face];
+  }
+
+  /** How a face is at first: the lab at Training, with a prompt long enough for the bound to move.
+   * @param {string} face @returns {Look & { chosen: Case, face: string }} */
+  firstOf(face) {
+    const { options, record, machines } = this;
+    const [first] = record.runs; // `start` is an index of its events
+    const counted = Math.max(
+      0,
+      first.events.findIndex((one) => one.counted),
+    );
+    const start = face === (options.face ?? ONLY) ? options.start : face === "lab" ? 0 : counted;
+    const cached = options.cache && record.withCache !== null;
+    const event = counterpart(first, runOf(record, cached), first.events[start]).index;
+    const shown = { layer: options.layer, head: options.head ?? null, row: null, ahead: false };
+    const chosen = /** @type {Case} */ (
+      machines && caseAtFirst(machines, { tokens: face === "lab" ? VIEW.lab.tokens : null })
+    );
+    return { face, event, cached, ...shown, chosen };
+  }
+
+  /** To the other face; what stands where the one begins goes to where the other does. @param {string} face */
+  turnTo(face) {
+    const [from, to] = [this.firstOf(this.view.face), this.firstOf(face)];
+    const { event, cached, chosen } = this.view;
+    const begins = event === from.event && cached === from.cached;
+    const tokens = chosen.tokens === from.chosen.tokens ? to.chosen.tokens : chosen.tokens;
+    this.change({ face, event: begins ? to.event : event, chosen: { ...chosen, tokens } });
+  }
+
+  /** All counted from 1. @param {StepperView["view"]} view @returns {Record<string, string | number | null>} */
+  told({ event, cached, layer, head, row, ahead, chosen }) {
+    return {
       pass: event + 1,
       cache: cached ? "on" : "off",
       layer: layer + 1,
       head: head === null ? "mean" : head + 1,
       line: row === null ? null : row + 1,
       mask: ahead ? "off" : "on",
-      ...(this.machines && toldCase(this.view.chosen, this.machines)),
+      ...(this.machines && toldCase(chosen, this.machines)),
     };
-    for (const name of Object.keys(told)) if (told[name] === this.atFirst[name]) told[name] = null;
-    return told;
+  }
+
+  /** What is as the face is at first is not told. */
+  state() {
+    const { face } = this.view;
+    const [told, first] = [this.told(this.view), this.told(this.firstOf(face))];
+    for (const name of Object.keys(told)) if (told[name] === first[name]) told[name] = null;
+    return { ...told, panels: face === (this.options.face ?? ONLY) ? null : face };
   }
 
   /** Go where an address says, or as near as there is. @param {Map<string, string>} values */
   goTo(values) {
-    const { atFirst, record } = this;
+    const { record } = this;
     /** @type {string[]} */
     const wrong = [];
+    const asked = values.get("panels") ?? "";
+    const face = asked in this.faces ? asked : (this.options.face ?? ONLY);
+    if (values.has("panels") && face !== asked) wrong.push("panels");
+    const first = this.firstOf(face);
+    const atFirst = /** @type {Record<string, any>} */ (this.told(first));
     /** @param {string} name @param {number[]} indices @param {any} otherwise @returns {any} */
     const nearestOf = (name, indices, otherwise) => {
       const { value, fits } = nearest(values.get(name), 1, Math.max(...indices) + 1, otherwise);
@@ -98,7 +138,7 @@ export class StepperView extends Played {
       return (knows ? told : atFirst[name]) === "on";
     };
     const cached = isOn("cache", { on: record.withCache, off: record.withoutCache });
-    const ahead = !isOn("mask", { on: true, off: this.panels.has("mask") });
+    const ahead = !isOn("mask", { on: true, off: this.faces[face].has("mask") });
     const run = runOf(record, cached);
     const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
     const layer = nearestOf("layer", record.layers, atFirst.layer);
@@ -108,10 +148,18 @@ export class StepperView extends Played {
     const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
     const row = there.length ? nearestOf("line", there, null) : null;
     const { machines } = this;
-    const chosen = machines && caseFrom(values, machines, caseAtFirst(machines), wrong);
-    this.change({ cached });
-    this.change({ event, layer, head, row, ahead, ...(chosen && { chosen }) });
+    const recorded = values.get("text") === "recorded" ? { tokens: null } : {}; // also where it is not so at first
+    const chosen = machines
+      ? caseFrom(values, machines, { ...first.chosen, ...recorded }, wrong)
+      : first.chosen;
+    this.open = machines !== null && isMore(chosen);
+    this.change({ face, cached, event, layer, head, row, ahead, chosen });
     return wrong;
+  }
+
+  /** Whether the lab's numbers stand beside the board. */
+  get besideBoard() {
+    return this.panels.has("lab") && this.width >= BESIDE[2];
   }
 
   get run() {
@@ -156,6 +204,7 @@ export class StepperView extends Played {
       " ": target.tagName !== "BUTTON" && (() => this.togglePlay()),
       c: both && (() => this.change({ cached: !cached })),
       m: this.panels.has("mask") && (() => this.change({ ahead: !ahead })),
+      l: "lab" in this.faces && (() => this.turnTo(this.view.face === "lab" ? "story" : "lab")),
     });
     return acts[key.length > 1 ? key : key.toLowerCase()] || null;
   }
@@ -187,8 +236,9 @@ export class StepperView extends Played {
     const before = this.view;
     const next = { ...before, ...wanted };
     const sameRun = next.cached === before.cached;
-    if (!sameRun) next.event = this.crossOver(next.cached);
-    else next.event = Math.max(0, Math.min(this.last, next.event));
+    const last = runOf(this.record, next.cached).events.length - 1; // the other run may have more, or fewer
+    if (sameRun || "event" in wanted) next.event = Math.max(0, Math.min(last, next.event));
+    else next.event = this.crossOver(next.cached);
     if (sameRun && next.event !== before.event && !("row" in wanted)) {
       next.row = null;
       this.columnStart = null;
@@ -228,7 +278,12 @@ export class StepperView extends Played {
     const { event, layer } = view;
     const [cache, mask] = [frame.run.keeps, !view.ahead].map((on) => (on ? "on" : "off"));
     Object.assign(root.dataset, { event, cache, layer, head: frame.head ?? "mean", mask });
-    this.board.lay(frame, this.width, this.columnStart);
+    this.board.lay(
+      this.panels,
+      frame,
+      this.besideBoard ? this.width - BESIDE[0] - BESIDE[1] : this.width,
+      this.columnStart,
+    );
     super.draw();
     this.board.paint(root, theme);
     /** @type {HTMLElement | null} */
@@ -237,14 +292,71 @@ export class StepperView extends Played {
   }
 
   template() {
-    const { frame, board, panels, view, machines } = this;
+    const { frame, machines, view, panels } = this;
+    const { chosen } = view;
+    const inLab = machines && panels.has("lab");
+    const choose = (/** @type {Partial<Case>} */ wanted) => this.change({ chosen: { ...chosen, ...wanted } });
+    const shown = { frame, model: chosen?.model, length: chosen?.tokens };
+    const names = { tokens: VIEW.lab.prompt };
+    return (
+      <>
+        {this.top()}
+        {inLab && (
+          <CaseControls
+            {...{ machines, chosen, choose, names, recorded: true, more: MORE, open: this.open }}
+          />
+        )}
+        {this.rail()}
+        {this.controls()}
+        {inLab && <Bound {...{ frame, chosen }} />}
+        {inLab && <Formula {...shown} />}
+        <div
+          class={inLab ? `wid-lab ${this.besideBoard ? "beside" : ""}` : ""}
+          style={`--numbers:${BESIDE[0]}px;--before:${BESIDE[1]}px`}
+        >
+          {inLab && <Accumulators {...shown} />}
+          <div class="wid-recorded">{this.recorded()}</div>
+          {inLab && <Shapes {...shown} />}
+        </div>
+        {machines && !inLab && (
+          <BoundLine {...{ frame, chosen, open: "lab" in this.faces ? () => this.turnTo("lab") : null }} />
+        )}
+        <div class="wid-unseen" role="note" aria-label={SAY["in words"]}>
+          {this.said.words.map((line) => (
+            <p>{line}</p>
+          ))}
+        </div>
+      </>
+    );
+  }
+
+  /** From story to lab and back, where both are there; in the lab, at which length it counts. */
+  top() {
+    const names = Object.keys(this.faces);
+    const { faces, face } = VIEW.lab;
+    const { frame, panels, view } = this;
+    return (
+      <div class="wid-top">
+        {names.length > 1 && (
+          <Picker
+            {...{ label: face, names: names.map((name) => faces[/** @type {"story" | "lab"} */ (name)]) }}
+            chosen={names.indexOf(view.face)}
+            choose={(i) => this.turnTo(names[i])}
+          />
+        )}
+        {panels.has("lab") && <Length {...{ frame, length: view.chosen?.tokens }} />}
+      </div>
+    );
+  }
+
+  /** The recorded run: its text, who looks at whom, what is kept, what comes out. */
+  recorded() {
+    const { frame, board, panels } = this;
     const ahead = aheadSentence(frame);
     const withWeights = panels.has("weights");
     const { about } = board;
     return (
       <>
-        {this.rail()}
-        {this.controls()}
         <Ribbon
           {...{ frame, withWeights, about: about?.column }}
           onRow={(row) => this.change({ row })}
@@ -255,24 +367,16 @@ export class StepperView extends Played {
           {ahead}
         </p>
         {board.template()}
+        <p class="wid-further soft" hidden={!board.scrolls}>
+          {VIEW.labels.scrolls}
+        </p>
         <BoardLegend board={board} columns={this.record.columns} />
         <p class="wid-readout soft" hidden={!withWeights}>
-          {(about && pointedAt(about, frame)) || VIEW.labels.point}
+          {(about && pointedAt(about, frame)) || VIEW.labels[board.layout.dense ? "point dense" : "point"]}
         </p>
         {frame.columns.length > WINDOW && this.window()}
         <Below board={board} />
         <Foot board={board} />
-        {machines && (
-          <CostStrip
-            {...{ frame, machines, chosen: view.chosen }}
-            choose={(wanted) => this.change({ chosen: { ...view.chosen, ...wanted } })}
-          />
-        )}
-        <div class="wid-unseen" role="note" aria-label={SAY["in words"]}>
-          {this.said.words.map((line) => (
-            <p>{line}</p>
-          ))}
-        </div>
       </>
     );
   }

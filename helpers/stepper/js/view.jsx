@@ -93,18 +93,21 @@ export class View {
     act();
   }
 
-  /** Write the state into the address as soon as the last change has rested. */
+  /** Write the state into the address: at once, and of changes that follow in a row the last as soon as they rest. */
   keepAddress() {
     this.advice = null; // what was wrong with an address is so no more
-    if (!this.options.address || this.resting) return;
+    if (!this.options.address) return;
+    this.behind = this.resting !== undefined;
+    if (this.behind) return;
     this.resting = setTimeout(() => {
       this.resting = undefined;
-      const state = this.state();
-      const moved = Object.values(state).some((value) => value !== null);
-      const several = document.querySelectorAll(".wid-live").length > 1;
-      const hash = withValues(location.hash, { ...state, at: several && moved ? this.el.id : null });
-      if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
+      if (this.behind) this.keepAddress();
     }, REST);
+    const state = this.state();
+    const moved = Object.values(state).some((value) => value !== null);
+    const several = document.querySelectorAll(".wid-live").length > 1;
+    const hash = withValues(location.hash, { ...state, at: several && moved ? this.el.id : null });
+    if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
   }
 
   /** Show all of the view if a part of it lies below the fold, as on a phone. */

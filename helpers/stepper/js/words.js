@@ -172,17 +172,6 @@ export function throughLayers({ record, layer }) {
   return layer + 1 < last ? `, after layer ${last}` : "";
 }
 
-/** Shapes of this layer (batch, heads, rows, numbers), each for the thing it belongs to; null where the run had none.
- * A batch of one and a single head are left out. @param {Frame} frame */
-export function shapesOf({ shapes }) {
-  /** @param {string} name */
-  const named = (name, label = name.toUpperCase()) => {
-    const shape = /** @type {number[] | null} */ (shapes?.[name] ?? null);
-    return shape && `${label} ${shape.filter((length, i) => i > 1 || length > 1).join(" × ")}`;
-  };
-  return { q: named("q"), scores: named("scores", "scores"), k: named("k"), v: named("v") };
-}
-
 /** What the numbers of a K row mean. @param {string} model @returns {string[]} */
 export const keyNames = (model) => /** @type {Record<string, string[]>} */ (VIEW.keys)[model] ?? [];
 
@@ -197,9 +186,9 @@ const WORD = 24; // characters of a token's text in the pass in words
 const ROWS_SPELLED_OUT = 12;
 const RANGE_SPELLED_OUT = 8; // tokens; of more, the first and the last
 
-/** @param {TraceRecord} record @param {number} index */
+/** A token and its place in the text. @param {TraceRecord} record @param {number} index */
 function nameToken({ tokens }, index) {
-  return `${isolatedText(tokens[index].text, WORD)} (${tokens[index].position})`;
+  return `${isolatedText(tokens[index].text, WORD)} (${index + 1})`;
 }
 
 /** @param {TraceRecord} record @param {Ranges} ranges */
@@ -278,7 +267,7 @@ function describeBeside(frame, panels) {
 export function describe(frame, panels = new Set()) {
   const { event, record, run, columns } = frame;
   const cache = event.phase === "training" ? "" : `, cache ${run.keeps ? "on" : "off"}`;
-  const lines = [`${event.name}${cache}.`];
+  const lines = [`${event.name}${cache}. ${VIEW.described.places}`];
   let told = event.queries;
   if (told.length > ROWS_SPELLED_OUT) {
     lines.push(`${told.length} rows are scored; each ${VIEW.described.looks}. The first and the last:`);

@@ -1,0 +1,274 @@
+"""Story and lab in a Chromium: what they say at each pass is what Python counts, and an address holds it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from helpers.cost.models import CARDS, MODELS, Card, PublishedModel
+from helpers.cost.step import step_time
+from helpers.recording.diary import load_diary
+from helpers.stepper import Stepper
+from helpers.stepper.format import VIEW, unit
+from helpers.stepper.lab import accumulated, tokens_at, widest
+
+pytestmark = pytest.mark.browser
+
+LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
+DIARY = load_diary()
+PROMPT = DIARY.sequences[0].prompt
+Shown = Callable[..., Locator]
+
+
+@pytest.fixture
+def show(page: Page, tmp_path: Path) -> Shown:
+    """Open the diary's stepper, with a face, at an address."""
+
+    def opened(face: str = "story", address: str = "") -> Locator:
+        path = tmp_path / f"{face}.html"
+        Stepper(load_diary(), face).save_html(path)
+        page.goto(path.as_uri() + address)
+        return page.locator(".wid-stepper")
+
+    return opened
+
+
+def says_line(view: Locator, index: int) -> None:
+    """Hold the story's line at a pass to Python: the least time, the bound, its term."""
+    tokens, before, _ = tokens_at(DIARY.run("cached").passes[index], PROMPT, PROMPT)
+    step = step_time(LLAMA, H100, before, new_tokens=tokens)
+    longest = VIEW["step_time"]["terms"][step.longest]
+    line = f"{LLAMA.name} on {H100.name}, at least {unit(step.total, 's')}, {step.bound}: {longest}"
+    expect(view.locator(".wid-cost")).to_contain_text(line)
+
+
+def says_lab(
+    view: Locator,
+    index: int,
+    length: int,
+    run: str = "cached",
+    model: PublishedModel = LLAMA,
+    card: Card = H100,
+    users: int = 1,
+) -> None:
+    """Hold the lab at a pass to Python: time, bound, what this pass counts, and what has added up."""
+    recorded = DIARY.run(run)
+    tokens, before, _ = tokens_at(recorded.passes[index], PROMPT, length)
+    logits = None if recorded.passes[index].phase == "training" else 1
+    step = step_time(model, card, before, users, new_tokens=tokens, logits=logits)
+    answer = view.locator(".wid-panel .wid-sentence")
+    expect(answer).to_contain_text(f"at least {unit(step.total, 's')}")
+    expect(answer).to_contain_text(step.bound)
+    counts = accumulated(recorded, index, PROMPT, length, widest(model.layers))
+    want = [[f"{n:,}" for n in both] for both in zip(*(vars(one).values() for one in counts), strict=True)]
+    rows = view.locator(".wid-counts tbody tr")
+    got = rows.evaluate_all(
+        "(all) => all.map((row) => [...row.cells].slice(1).map((one) => one.textContent))"
+    )
+    assert got == want
+
+
+def test_the_story_says_the_bound_and_one_press_leads_to_the_lab(
+    show: Shown, page: Page, problems: list[str]
+) -> None:
+    view = show()
+    for index in (1, 2, 3):
+        says_line(view, index)
+        view.get_by_role("button", name="Next").click()
+    view.press("Home")
+    view.press("ArrowRight")
+    view.get_by_role("button", name="in the lab, as if the prompt had 1,000 tokens").click()
+    expect(view.get_by_role("button", name="Lab")).to_have_attribute("aria-pressed", "true")
+    expect(view.locator(".wid-rail [aria-current]")).to_have_text("Training")
+    bounds = []
+    for index in range(4):
+        says_lab(view, index, 1000)
+        bounds.append(view.locator(".wid-panel").get_attribute("data-bound"))
+        view.get_by_role("button", name="Next").click()
+    assert bounds == ["compute-bound", "compute-bound", "memory-bound", "memory-bound"]
+    view.press("l")
+    expect(view.locator(".wid-rail [aria-current]"), "the pass stays").to_have_text("3")
+    says_line(view, 4)
+    assert problems == []
+
+
+def test_the_lab_shows_at_once_what_it_counts(show: Shown, page: Page) -> None:
+    view = show("lab")
+    expect(view.locator(".wid-top")).to_contain_text("as if the prompt had 1,000 tokens")
+    expect(view.locator(".wid-top")).to_contain_text("whose prompt has 23.")
+    for name in (".wid-panel", ".wid-formula", ".wid-counts", ".wid-shapes", ".wid-drawer", ".wid-canvas"):
+        assert view.locator(f"{name}:visible").count() == 1, name
+        assert view.locator(f"details {name}").count() == 0, "in no fold"
+    view.get_by_role("button", name="Decode 1", exact=True).click()
+    terms = ["Q1 × 128", "Kᵀ128 × 1,001", "mask1 × 1,001", "V1,001 × 128", "contexts1 × 128"]
+    assert view.locator(".wid-term").all_text_contents() == terms
+    described = view.locator(".wid-formula").get_attribute("aria-label")
+    assert described is not None
+    assert "Q, 1 by 128, times K transposed, 128 by 1,001, plus the mask, 1 by 1,001" in described
+    shapes = view.locator(".wid-shapes td").all_text_contents()
+    assert shapes[3:5] == ["8 × 1,001 × 128", "32 × 1 × 1,001"]
+    expect(view.locator(".wid-insight")).to_contain_text("which in prefill 1,000 tokens shared")
+    view.press("c")
+    says_lab(view, 2, 1000, "uncached")
+    expect(view.locator(".wid-counts")).to_contain_text("tokens processed again")
+
+
+def test_the_choices_move_the_bound_and_the_address_keeps_them(show: Shown, page: Page) -> None:
+    view = show("lab", "#pass=3")
+    view.get_by_role("textbox", name="tokens of prompt").fill("10,000")
+    view.get_by_role("textbox", name="users").fill("64")
+    view.get_by_role("combobox", name="card").select_option("A100")
+    view.get_by_role("combobox", name="model").select_option("Mistral-7B v0.1")
+    chosen: dict[str, Any] = {"model": MODELS["Mistral-7B v0.1"], "card": CARDS["A100"], "users": 64}
+    says_lab(view, 2, 10_000, **chosen)
+    expect(view.locator(".wid-counts caption")).to_contain_text("with a window of 4,096 tokens")
+    page.wait_for_url(re.compile("on=A100"))
+    page.wait_for_timeout(400)
+    address = page.evaluate("location.hash")
+    assert dict(pair.split("=") for pair in address[1:].split("&")) == {
+        **{"pass": "3", "as": "Mistral-7B+v0.1", "on": "A100", "text": "10000", "users": "64"}
+    }
+    view = show("story", f"{address}&panels=lab")
+    says_lab(view, 2, 10_000, **chosen)
+    view.get_by_role("button", name="Story").click()
+    expect(view.locator(".wid-cost")).to_contain_text("Mistral-7B v0.1 on A100")
+    view = show("story", "#panels=lab&text=recorded&pass=2")
+    says_lab(view, 1, PROMPT)
+    expect(view.locator(".wid-top")).to_contain_text("for the recorded run, whose prompt has 23 tokens")
+    assert view.locator(".wid-advice").is_hidden()
+    view = show("story", "#panels=tale&text=0")
+    expect(view.locator(".wid-advice")).to_contain_text("no such panels, text here")
+    expect(view.locator(".wid-cost")).to_be_visible()
+
+
+CROSSES = """(canvas) => {
+  const strokes = [];
+  const { stroke } = CanvasRenderingContext2D.prototype;
+  const { moveTo } = Path2D.prototype;
+  const many = new WeakMap();
+  Path2D.prototype.moveTo = function (...at) {
+    many.set(this, (many.get(this) ?? 0) + 1);
+    moveTo.apply(this, at);
+  };
+  CanvasRenderingContext2D.prototype.stroke = function (path) {
+    if (path) strokes.push(many.get(path) ?? 0);
+    path ? stroke.call(this, path) : stroke.call(this);
+  };
+  window.crosses = () => strokes.at(-1);
+}"""
+
+
+def test_each_hidden_cell_has_its_cross_on_the_canvas_too(show: Shown, page: Page) -> None:
+    view = show("lab", "#pass=2")
+    page.evaluate(CROSSES)
+    for key, hidden in (("Home", 23 * 22 // 2), ("ArrowRight", 23 * 22 // 2), ("ArrowRight", 0)):
+        view.press(key)
+        assert page.evaluate("window.crosses()") == 2 * hidden, "two strokes each"
+    view.press("c")
+    assert page.evaluate("window.crosses()") == 2 * (24 * 23 // 2), "without the cache all lines run"
+    expect(view.locator(".wid-legend .masked").first).to_be_visible()
+    view.press("l")
+    view.press("ArrowLeft")
+    assert view.locator(".wid-legend .masked").count() == 0, "none in the story, at this size"
+
+
+@pytest.mark.parametrize("width", [280, 360, 700, 1000, 1240])
+def test_nothing_sticks_out_at_any_width(show: Shown, page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 740})
+    view = show("lab", "#pass=2&as=gpt-oss-120b")
+    view.locator(".wid-more summary").click()
+    expect(view).to_contain_text("A token uses 4 of 128 experts")
+    for address in ("#panels=lab&pass=1&as=DeepSeek-V3&text=100000&users=512", "#panels=story&pass=4"):
+        page.evaluate("(hash) => { location.hash = hash; }", address)
+        page.wait_for_timeout(50)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        out = view.evaluate(
+            "box => [...box.querySelectorAll(':scope > :not(.wid-unseen) *')]"
+            ".filter(x => !x.closest('.wid-board'))"
+            ".filter(x => x.getBoundingClientRect().right > box.getBoundingClientRect().right + 1)"
+            ".map(x => x.outerHTML.slice(0, 80))"
+        )
+        assert out == [], address
+
+
+def test_a_touch_beside_a_full_stop_chooses_it(show: Shown, page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 740})
+    view = show()
+    stops = view.locator(".wid-said", has_text=re.compile(r"^\.$"))
+    for n in range(3):  # behind the fourth stands a word as short
+        stop = stops.nth(n)
+        token = stop.get_attribute("data-token")
+        x, y, narrow = stop.evaluate(
+            "(one) => { one.scrollIntoView({ block: 'center' }); const box = one.getBoundingClientRect();"
+            " return [box.left + box.width / 2, box.top + box.height / 2, box.width]; }"
+        )
+        assert narrow < 24
+        for dx, dy in ((0, 0), (-11, 0), (11, 0), (0, -11), (0, 11)):
+            found = page.evaluate(
+                "([x, y]) => document.elementFromPoint(x, y)?.closest('[data-token]')?.dataset.token",
+                [x + dx, y + dy],
+            )
+            assert found == token, (n, dx, dy)
+
+
+# ---- the address is the picture's
+
+
+def shown_and_told(page: Page) -> tuple[str, str]:
+    """The pass that is shown, and the one that the address tells; both counted from 1."""
+    return page.evaluate(
+        "() => [String(1 + Number(document.querySelector('.wid-stepper').dataset.event)), "
+        "new URLSearchParams(location.hash.slice(1)).get('pass') "
+        "?? (document.querySelector('.wid-lab') ? '1' : '2')]"
+    )
+
+
+def test_the_address_tells_the_pass_that_is_shown_while_it_plays(show: Shown, page: Page) -> None:
+    """At every moment: a step of Play is written at once, of steps in a row the last as soon as they rest."""
+    page.clock.install(time=0)
+    view = show()
+    page.clock.pause_at(60_000)
+    view.get_by_role("button", name="Play").click()
+    seen = set()
+    for _ in range(24):
+        page.clock.run_for(197)
+        shown, told = shown_and_told(page)
+        assert shown == told
+        seen.add(shown)
+    assert len(seen) > 3
+    view.press("ArrowRight")
+    view.press("ArrowRight")
+    view.press("ArrowRight")
+    page.clock.run_for(260)
+    shown, told = shown_and_told(page)
+    assert shown == told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_any_acts_the_address_leads_to_what_is_shown(
+    show: Shown, page: Page, seed: int, problems: list[str]
+) -> None:
+    """Keys, buttons and addresses in any order, also while it plays."""
+    chance = random.Random(seed)
+    page.clock.install(time=0)
+    view = show()
+    page.clock.pause_at(60_000)
+    keys = ["ArrowRight", "ArrowLeft", "Home", "End", "c", "m", "l", " ", "ArrowUp", "ArrowDown"]
+    for n in range(120):
+        act = chance.choice([*keys, "address", "wait"])
+        if act == "address":
+            page.evaluate("(hash) => { location.hash = hash; }", f"#pass={chance.randint(1, 24)}")
+        elif act != "wait":
+            view.dispatch_event("keydown", {"key": act, "bubbles": True})
+        page.clock.run_for(chance.choice([0, 10, 300, 900]))
+        if chance.random() < 0.3:
+            page.clock.run_for(260)
+            shown, told = shown_and_told(page)
+            assert shown == told, (n, act)
+    assert problems == []
