@@ -35,7 +35,10 @@ VIEWS: dict[str, tuple[Callable[[], View], list[str]]] = {
         lambda: Stepper(record_toy(n_layers=2), panels="lab"),
         ["", "#pass=3&cache=off&layer=2&head=first"],
     ),
-    "board": (lambda: Stepper(load_diary(), panels="lab"), ["", "#pass=24&layer=1&head=3"]),
+    "board": (
+        lambda: Stepper(load_diary()),
+        ["", "#pass=24&layer=1&head=3", "#panels=lab", "#panels=lab&pass=3&cache=off"],
+    ),
     "race": (lambda: Race(load_diary()), ["", "#race=60", "#race=1022"]),
     "what_if": (WhatIf, ["", "#words=Oslo,Today,so&numbers=8,10,3"]),
     "pool": (lambda: Pool(trace("six")), ["", "#step=7&request=B"]),
