@@ -67,7 +67,7 @@ def test_a_family_is_counted_as_its_modules_are_and_says_what_it_misses(family: 
         assert headless.n_parameters == their_numbers(theirs.get_text_config(), AutoModel)
     else:
         assert model.n_parameters == their_numbers(theirs)
-    assert not [note for note in model.notes if "not known" in note]
+    assert not [note for note in model.notes if "known" in note]
     for key in {*config} - {"model_type"}:
         try:
             assert replace(model_of(changed(config, key, DROP)), notes=model.notes) == model, key
@@ -115,22 +115,24 @@ def test_notes_say_what_was_counted_how_and_what_was_not() -> None:
     notes = {name: model_of(config).notes for name, config in CONFIGS.items()}
     assert notes["Llama-3.1-8B"] == notes["Qwen3-0.6B"] == notes["SmolLM3-3B"] == ()
     assert notes["Gemma-3-27B"] == (
-        "the text model alone: counted without vision_config",
-        "windows of 1,024 tokens in 52 of 62 layers: counted",
+        "The text model alone is counted, without vision_config.",
+        "Windows of 1,024 tokens are counted in 52 of 62 layers.",
     )
-    assert notes["Qwen3-30B-A3B"] == ("experts: counted, 3 of 30.5 billion parameters read for a token",)
+    assert notes["Qwen3-30B-A3B"] == (
+        "Experts are counted: of 30.5 billion parameters a token reads 3 billion.",
+    )
     latents, experts, bits, further = notes["DeepSeek-V3"]
-    assert (latents[:7], experts[:7], bits[:12], further[:6]) == (
-        "latents",
-        "experts",
-        "quantization",
-        "layers",
-    )
+    assert latents == "Latents are counted in place of K and V."
+    assert experts == "Experts are counted: of 671 billion parameters a token reads 36.6 billion."
+    assert ("quantization_config" in bits, "MTP" in further) == (True, True)
     new = CONFIGS["Llama-3.1-8B"] | {"model_type": "llama9", "gates": 7, "head_width": 1.5, "my_eps": 2}
-    assert model_of(new).notes == (
-        'model_type is "llama9", which is not known: counted as a Llama, 8 billion parameters; compare with '
-        "its maker's number",
-        "not known: gates",
+    assert (model_of(new).name, model_of(new).notes) == (
+        "llama9 8B",
+        (
+            'The model_type "llama9" is not known: it is counted as a Llama, and comes to 8 billion '
+            "parameters; compare that with its maker's number.",
+            "Not known, and not counted: gates.",
+        ),
     )
 
 

@@ -52,9 +52,9 @@ def model_of(config: dict[str, Any] | str | Path) -> PublishedModel:
         others = sparse * (n("E") - chosen) * n("expert")
         active = total - (not n("tied")) * n("V") * n("C") - others
     made = {kind: sizes.layer(kind) for kind in kinds}
-    names = [outer.get("_name_or_path"), sizes.type, "your model"]
+    path, kind = (x if isinstance(x, str) else "" for x in (outer.get("_name_or_path"), sizes.type))
     return PublishedModel(
-        name=next(name for name in names if isinstance(name, str) and name),
+        name=path or f"{kind or 'a model'} {billions(total)}B",
         source="",
         **fields,
         tied=bool(n("tied")),

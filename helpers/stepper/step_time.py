@@ -143,7 +143,8 @@ class StepTime(View):
     def left(self) -> str:
         """What is taken for granted, and left out."""
         copies = SAY["copies"] if self.chosen["cards"] > 1 else ""
-        return f"{SAY['longer'][self.chosen['overlap']]} {fill(SAY['left'], copies=copies)}"
+        longer, left = SAY["longer"][self.chosen["overlap"]], fill(SAY["left"], copies=copies)
+        return " ".join([*self.model.notes, longer, left])
 
     @property
     def _nbytes(self) -> tuple[int, int, int]:

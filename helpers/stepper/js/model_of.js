@@ -63,10 +63,10 @@ export function modelOf(outer) {
     read = { experts: [of, chosen], n_active: active };
   }
   const lines = [...counted].map(([kind, layers]) => lineOf(kind, layers, n));
-  const names = [outer._name_or_path, config.model_type, "your model"];
+  const [path, kind] = [outer._name_or_path, config.model_type].map((x) => (typeof x === "string" ? x : ""));
   const sizes = { hidden_size: C, vocab_size: V, tied: n("tied") > 0, n_parameters: total, ...read };
   return {
-    name: names.find((name) => name && typeof name === "string"),
+    name: path || `${kind || "a model"} ${billions(total)}B`,
     ...{ ...sizes, max_seq_len: P, n_layers: L, n_heads: H, kinds: lines },
     notes: [...notesOf(config, leftOut, counted, n, total, read.n_active)],
   };
