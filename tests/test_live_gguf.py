@@ -170,6 +170,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({EPS: 3.0}, f"{EPS} is 3; expected a number from 1e-12 to 0.01"),
     ({BASE: ...}, f"{BASE} is missing; expected a number from 10 to 1,000,000,000,000"),
     *(({BASE: x}, f"{BASE} is {text}; expected") for x, text in ((INFINITY, "Infinity"), (NAN, "NaN"))),
+    ({BASE: [1e4]}, f"{BASE} is [10000]; expected a number from 10"),
     ({"llama.embedding_length": ...}, "llama.embedding_length is missing; expected a whole number over 0"),
     ({"llama.attention.head_count_kv": [2, 2, 1]}, "attention.head_count_kv is [2, 2, 1]; expected a whole"),
     ({"llama.attention.head_count_kv": 3}, "4 heads of 24 numbers on 3 KV heads"),
@@ -336,7 +337,7 @@ def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
     cut = [*TEXTS, *texts(1000), "", "zqzq<mine>zqzq", "nice'\u017fd"]
     tokenizer = load_tokenizer(path)
     every = list(range(tokenizer.vocab_size))
-    mixed = [random.Random(n).choices(every, k=n) for n in range(40)]
+    mixed = [random.Random(n).choices(every, k=n) for n in range(40)] + [*map(tokenizer.encode, cut)]
     (got,) = ask({"file": path, "texts": cut, "ids": every, "streams": mixed})
     for text, ids in zip(cut, got["texts"], strict=True):
         assert ids == tokenizer.encode(text), ascii(text)
@@ -346,6 +347,26 @@ def test_tokens_are_those_of_python(tmp_path: Path, ask: Ask, pre: str) -> None:
     for tokens, pieces in zip(mixed, got["streams"], strict=True):
         assert len(pieces) == len(tokens)
         assert "".join(pieces) == tokenizer.decode(tokens)
+
+
+def test_what_comes_out_is_one_text_with_what_stands_before(tmp_path: Path, node: str) -> None:
+    """A random model says parts of letters: together they are what Python makes of them."""
+    path = written(tmp_path, 0, {})
+    tokenizer = load_tokenizer(path)
+    ends = []
+    for seed in range(8):
+        settings = {"temperature": 3, "topK": None, "topP": None, "seed": seed}
+        before = tokenizer.encode("nice 東")[:-1]  # and half a letter
+        (*passes, written_) = answers(
+            node, path, [WRITE | {"tokens": before, "steps": 9, "settings": settings}], "pass", "written"
+        )
+        out = written_["tokens"]
+        shown = "".join(one["said"]["text"] for one in passes)
+        whole = tokenizer.decode(before + out)
+        assert whole.endswith(shown)
+        assert whole.removesuffix(shown) == "nice "
+        ends.append(whole[-1] == "\ufffd")
+    assert {*ends} == {True, False}
 
 
 def test_a_letter_that_no_piece_has(tmp_path: Path, ask: Ask) -> None:
@@ -403,7 +424,7 @@ def test_the_published_model_says_what_it_says_in_python(found: Path, node: str,
     message = answers(node, found, asks)
     for prompt, cut in zip(prompts, [answer for answer in message if answer["op"] == "tokens"], strict=True):
         ids = tokenizer.encode(prompt)
-        assert (cut["tokens"], cut["texts"]) == (ids, tokenizer.words(ids))
+        assert (cut["tokens"], "".join(cut["texts"])) == (ids, tokenizer.decode(ids))
     for prompt, sentence in zip(
         prompts, [answer for answer in message if answer["op"] == "written"], strict=True
     ):

@@ -97,6 +97,8 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     llama = f"Llama-3.1-8B would keep {(23 + words - 1) * 0.131072:.2f} MB"  # 128 KiB a token
     expect(page.locator(".wid-sizes")).to_contain_text(llama)
     act(page, "without the cache")
+    expect(page.locator(".wid-sizes")).to_contain_text(llama)
+    expect(page.locator(".wid-who")).to_contain_text("0.76 million parameters, 1.53 MB")
     act(page, "20 times")
     page.locator(".wid-act .wid-sentence").wait_for(timeout=LONG)
     expect(page.locator(".wid-act")).not_to_contain_text("You see both")  # where nothing moves
@@ -157,6 +159,10 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     expect(page.locator(".wid-act")).to_contain_text("Token 12 was Mia. Now it is")
     expect(page.locator(".wid-act")).to_contain_text(f"The other {text - 11} of these {text} tokens must run")
     assert "no token looks ahead" in shown["sentence"]
+    expect(page.locator(".wid-act")).to_contain_text(
+        "ran both texts through the model and compared their rows"
+    )
+    expect(page.locator(".wid-act")).to_contain_text("In layer 1 a row is made of its own token alone")
     page.locator("select").select_option("Leo")
     expect(page.locator(".wid-reply-said").last).to_contain_text("Leo from Oslo.")
 

@@ -355,5 +355,5 @@ def test_the_published_model_is_fetched_and_answers_as_in_python(
     model, tokenizer = load(found), load_tokenizer(found)
     question = [{"role": "user", "content": VIEW["live"]["own"]["text"]}]
     ids = tokenizer.encode(chat_prompt(tokenizer, question))
-    assert "".join(said(own, "prompt")) == "".join(tokenizer.words(ids))
+    assert "".join(said(own, "prompt")) == tokenizer.decode(ids)
     assert said(own)[:8] == tokenizer.words(list(generate(model, ids, 8)))
