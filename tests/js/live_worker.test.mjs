@@ -174,7 +174,7 @@ test("a change that is stopped says so", async () => {
 
 test("a chat template is read in a time that grows as it does", () => {
   const began = performance.now();
-  chatPrompt("<|im_start|>system\n".repeat(60_000), "so?"); // 1.1 MB; each beginning by itself would take minutes
+  chatPrompt("<|im_start|>system\n".repeat(20_000), "so?"); // 380 kB: beginning by beginning it takes 14 s
   assert.ok(performance.now() - began < 1000);
 });
 
