@@ -25,10 +25,13 @@ SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the th
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page to send and the gallery."""
+    """The page to send, the gallery, and pages without a view of their own."""
     result = tmp_path_factory.mktemp("pages")
     diary = load_diary()
-    for name, text in {"index.html": make_page.index(diary), **make_page.gallery(diary)}.items():
+    pages = {"index.html": make_page.index(diary), **make_page.gallery(diary)}
+    for make in (make_page.ways, make_page.museum, make_page.card, make_page.teaching, make_page.slides):
+        pages[f"{make.__name__}.html"] = make()
+    for name, text in pages.items():
         (result / name).write_text(text, encoding="utf-8")
     return result
 
@@ -39,14 +42,33 @@ def context_options() -> dict[str, Any]:
 
 
 def test_pages_come_to_life_and_never_scroll_sideways(folder: Path, page: Page, problems: list[str]) -> None:
+    plain = {f"{name}.html" for name in ("gallery", "ways", "museum", "card", "teaching", "slides")}
     for path in sorted(folder.iterdir()):
         page.goto(path.as_uri())
-        assert page.locator(VIEWS).count() == {"index.html": 4, "gallery.html": 0}.get(path.name, 1)
+        assert page.locator(VIEWS).count() == {"index.html": 4}.get(path.name, int(path.name not in plain))
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             page.evaluate("new Promise(requestAnimationFrame)")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path.name, width)
     assert problems == []
+
+
+@pytest.mark.parametrize("size", [(390, 844), (844, 390), (1280, 800)])
+def test_the_letters_of_slides_are_read_on_any_screen(
+    folder: Path, page: Page, size: tuple[int, int]
+) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto((folder / "slides.html").as_uri())
+    read = """(all) => all.filter((one) => one.getBoundingClientRect().width)
+      .map((one) => one.getScreenCTM().a * one.getAttribute("font-size"))"""
+    seen = page.locator(".slide svg text").evaluate_all(read)
+    assert len(seen) > 100
+    assert min(seen) > 12
+    fits = "(all) => all.every((one) => one.scrollHeight <= one.clientHeight + 1)"
+    assert page.locator(".slide").evaluate_all(fits)
+    for key, n in (("End", -1), ("ArrowUp", -2), ("Home", 0), (" ", 1)):
+        page.keyboard.press(key)
+        expect(page.locator(".slide").nth(n)).to_be_in_viewport(ratio=0.5)
 
 
 @pytest.mark.parametrize("view", [Stepper, Race])
