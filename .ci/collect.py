@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.exercises import asked  # noqa: E402
 
-CHECKER = re.compile(r"^from helpers\.check import (\w+) as check$", re.MULTILINE)
+CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import ([an]\d+) as check$", re.MULTILINE)
 BEST = ("", "error", "not yet", "solved")  # the last counts most
 STATES = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not yet"}
 
@@ -121,9 +121,11 @@ def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
         if not (module := checker(cells)) or module not in series:
             print(f"{path}: no notebook of the series that has exercises", file=sys.stderr)
             continue
-        ours, begin = sources(series[module]), f"from helpers.check import {module} as check\n"
+        ours = sources(series[module])
+        begin = CHECKER.search("\n".join(ours))
+        assert begin is not None, "a notebook of `series` was found by it"
         for name, parts in asked(series[module]).items():
-            found = state(cells, name, begin + parts["check"], seconds, ours)
+            found = state(cells, name, f"{begin[0]}\n{parts['check']}", seconds, ours)
             column = f"{series[module].name[:2]} {name}"
             line[column] = max(line.get(column, ""), found, key=BEST.index)
             print(f"{path}: {name}: {found}", file=sys.stderr)
