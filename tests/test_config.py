@@ -75,6 +75,16 @@ def test_a_family_is_counted_as_its_modules_are_and_says_what_it_misses(family: 
             assert "is missing; expected" in str(error)  # noqa: PT017
 
 
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_windows_begin_at_max_window_layers(family: str) -> None:
+    few = {"num_hidden_layers": 5, "max_window_layers": 2, "sliding_window": 64}
+    theirs = AutoConfig.for_model(family, use_sliding_window=True, **few)
+    assert theirs.layer_types == ["full_attention"] * 2 + ["sliding_attention"] * 3
+    model = model_of(changed(theirs.to_dict(), "layer_types", DROP))
+    assert [getattr(layer, "window", None) for layer in model.layers] == [None, None, 64, 64, 64]
+    assert "begin at max_window_layers, as in Qwen2" in model.notes[-1]
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_layer_keeps_what_a_cache_of_transformers_does(name: str) -> None:
     small = {
@@ -162,6 +172,7 @@ def test_what_cannot_be_counted_is_refused(changes: dict[str, Any], message: str
     [
         ("no/such/file", "no/such/file is no file; expected config.json, its folder, or its text"),
         ('{"hidden_size": 4096', "the config is no JSON: "),
+        ("<!doctype html>" * 400, "the config is no JSON: "),
         ([1], "the config is [1]; expected an object, as config.json holds it"),
     ],
 )

@@ -23,6 +23,7 @@ PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "l
 FAMILIES = {name: has for names, has in KNOWN["families"].items() for name in names.split()}
 READ = {*KNOWN["usual"]}.union(*KNOWN["keys"].values())  # keys that hold a size
 MOST, MOST_LAYERS = 10**8, 10**4
+IS_TEXT = re.compile(r"[{\n]|.{1000}")  # of a config, and no path
 
 
 def model_of(config: dict[str, Any] | str | Path) -> PublishedModel:
@@ -69,7 +70,7 @@ def model_of(config: dict[str, Any] | str | Path) -> PublishedModel:
 
 def read(config: Any) -> dict[str, Any]:
     """Return config.json as a dict; errors as in `model_of`."""
-    if isinstance(config, Path) or (isinstance(config, str) and not config.lstrip().startswith("{")):
+    if isinstance(config, Path) or (isinstance(config, str) and not IS_TEXT.search(config)):
         path = Path(config, "config.json") if Path(config).is_dir() else Path(config)
         if not path.is_file():
             raise ValueError(f"{config!s:.80} is no file; expected config.json, its folder, or its text")
@@ -151,11 +152,8 @@ class Sizes:
             every, first = n("every"), n("max_window_layers")
             return [full if i < first or (every and (i + 1) % every == 0) else other for i in range(L)]
         known = KNOWN["layer_types"] if full == "full" else {"full_attention": full}
-        if (
-            not isinstance(types, list)
-            or len(types) != L
-            or not all(isinstance(x, str) and x in known for x in types)
-        ):
+        sound = isinstance(types, list) and len(types) == L
+        if not sound or not all(isinstance(name, str) and name in known for name in types):
             raise refusal("kinds", got=written(types), L=L, kinds=", ".join(known))
         return [known[name] for name in types]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.cost.config import model_of
+from helpers.cost.config import IS_TEXT, model_of
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.step import ON_TOP, StepSeconds, pairs_of_terms, step_time
@@ -70,7 +70,7 @@ class StepTime(View):
         cards: int = 1,
         collective: float = 0.0,
     ) -> None:
-        named = isinstance(model, str) and not model.lstrip().startswith("{") and not Path(model).exists()
+        named = isinstance(model, str) and not IS_TEXT.search(model) and not Path(model).exists()
         need(not named or model in MODELS, f"got {model!r}, expected config.json or one of {[*MODELS]}")
         need(card in CARDS, f"got {card!r}, expected one of {[*CARDS]}")
         for name, bits in (("weight_bits", weight_bits), ("row_bits", row_bits)):
