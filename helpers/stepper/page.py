@@ -182,14 +182,20 @@ def assemble(
         title: the page's title, plain text.
         body: HTML, escaped by whoever made it.
         views: the data and options of each by the id of its element in the body. Views of the same data
-            share it: it stands in the page once.
+            share it: it stands in the page once, and so do tables of models and cards.
         summary: a sentence on the page, plain text.
         style: CSS beside that of the views.
         picture: address of a picture of the page.
         files: what views run; they stand in the page.
     """
-    data = list(dict.fromkeys(text for text, _ in views.values()))
+    tables = {
+        name: json.dumps(message["machines"]) for name, (_, message) in views.items() if "machines" in message
+    }
+    data = list(dict.fromkeys([*(text for text, _ in views.values()), *tables.values()]))
     shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
+    for message in shown:
+        if message["id"] in tables:
+            message["machines"] = data.index(tables[message["id"]])
     unused = () if any(message["view"] == "pool" for _, message in views.values()) else ("pool",)
     fetches = any("published" in message for _, message in views.values())
     parts = {
