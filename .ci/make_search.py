@@ -7,6 +7,7 @@ What is folded, such as an answer, is not found, nor what a cell printed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from helpers.stepper.format import VIEW
 from helpers.stepper.page import assemble, data_text
 
 SAID = VIEW["page"]["search"]
+IMPORT = re.compile(r"^(?:from \S+ )?import .*$", re.MULTILINE)
 SCRIPT = Path(__file__).with_name("search_bundle.js")
 HEADINGS = ["h1", "h2", "h3"]
 NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
@@ -37,8 +39,8 @@ mark { background: none; color: inherit; font-weight: 700; }
 
 
 def plain(tags: Sequence[Tag]) -> str:
-    """The text of some elements."""
-    return " ".join(" ".join(tag.get_text().split()) for tag in tags)
+    """The text of some elements, but for lines that import something."""
+    return " ".join(" ".join(IMPORT.sub("", tag.get_text()).split()) for tag in tags)
 
 
 def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:

@@ -5,7 +5,7 @@ import MiniSearch from "minisearch";
 /** @typedef {{ id: number, address: string, heading: string, page: string, text: string }} Place */
 
 const MOST = 20; // places shown
-const FEW = 5; // fewer than this have all the words: those with some of them follow
+const FEW = 5; // fewer than this have all the words: those with some of them, or with a slip, follow
 const WINDOW = 170; // characters of a place's text
 
 /** A word as it is looked up: of small letters, the plural as the singular. @param {string} word */
@@ -24,11 +24,7 @@ const engine = new MiniSearch({
   fields: ["heading", "page", "text"],
   tokenize: (text) => wordsOf(text).map(([word]) => word),
   processTerm: termOf,
-  searchOptions: {
-    boost: { heading: 4, page: 2 },
-    prefix: (term) => term.length > 2,
-    fuzzy: (term) => (term.length > 4 ? 0.2 : false),
-  },
+  searchOptions: { boost: { heading: 4, page: 2 }, prefix: (term) => term.length > 2 },
 });
 engine.addAll(places);
 
@@ -36,7 +32,7 @@ engine.addAll(places);
  * @param {string} query */
 function search(query) {
   const all = engine.search(query, { combineWith: "AND" });
-  const some = all.length < FEW ? engine.search(query) : [];
+  const some = all.length < FEW ? engine.search(query, { fuzzy: (term) => term.length > 4 && 0.2 }) : [];
   const found = [...all, ...some].map(({ id, terms }) => ({ place: places[id], terms: new Set(terms) }));
   const called = found.filter(({ place }) =>
     place.heading.toLowerCase().split(", ").includes(query.toLowerCase()),
@@ -74,7 +70,7 @@ function excerpt(text, terms) {
 function line({ place, terms }) {
   const [item, link, page, text] = ["li", "a", "span", "p"].map((name) => document.createElement(name));
   Object.assign(link, { href: place.address, textContent: place.heading });
-  page.textContent = place.page;
+  page.textContent = place.page === place.heading ? "" : place.page;
   text.append(...excerpt(place.text, terms));
   item.append(link, " ", page, text);
   return item;

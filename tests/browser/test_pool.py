@@ -151,6 +151,27 @@ def test_who_is_pointed_at_lights_up(show: Callable[..., Page]) -> None:
     assert page.evaluate(READ)["step"] == 3
 
 
+def test_a_letter_stands_over_the_line_of_now(show: Callable[..., Page]) -> None:
+    page = show("six")
+    page.set_viewport_size({"width": 360, "height": 900})
+    page.add_style_tag(content=".wid-now { pointer-events: auto !important; }")
+    under = """() => {
+      const { left, right } = document.querySelector(".wid-now").getBoundingClientRect();
+      return [...document.querySelectorAll(".wid-doing b")].flatMap((letter) => {
+        const box = letter.getBoundingClientRect();
+        const middle = (box.left + box.right) / 2;
+        if (box.right < left || box.left > right || middle > right) return [];
+        return [document.elementFromPoint(middle, (box.top + box.bottom) / 2) === letter];
+      });
+    }"""
+    seen = []
+    for step in range(1, 21):
+        page.get_by_role("slider").fill(str(step))
+        seen += page.evaluate(under)
+    assert len(seen) > 5
+    assert all(seen)
+
+
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_play_and_the_flash_of_a_page_taken_anew(show: Callable[..., Page], motion: str) -> None:
     page = show("six", reduced_motion=motion)
