@@ -71,7 +71,8 @@ def words(folder: Path) -> Iterator[dict[str, str]]:
 
 def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> list[dict[str, str]]:
     """All that can be found in pages, by their names; first the questions, with the addresses of answers."""
-    found, titles = [], {}
+    found: list[dict[str, str]] = []
+    titles: dict[str, str] = {}
     for name, text in pages.items():
         soup = BeautifulSoup(text, "html.parser")
         for tag in soup.select(NOT_READ):

@@ -52,7 +52,7 @@ def check(page: Page) -> None:
     page.add_script_tag(path=AXE)
     for scheme in ("light", "dark"):
         for width, height in SIZES:
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             page.set_viewport_size({"width": width, "height": height})
             page.evaluate("new Promise(requestAnimationFrame)")
             assert page.evaluate(FOUND) == [], (scheme, width)
