@@ -54,8 +54,9 @@ def model_of(config: dict[str, Any] | str | Path) -> PublishedModel:
         active = total - (not n("tied")) * n("V") * n("C") - others
     made = {kind: sizes.layer(kind) for kind in kinds}
     path, kind = (x if isinstance(x, str) else "" for x in (outer.get("_name_or_path"), sizes.type))
+    size = f"{billions(total)}B" if total >= 1e9 else f"{floor(total / 1e6 + 0.5)}M"
     return PublishedModel(
-        name=path or f"{kind or 'a model'} {billions(total)}B",
+        name=path or f"{kind or 'a model'} {size}",
         source="",
         **fields,
         tied=bool(n("tied")),

@@ -65,8 +65,9 @@ export function modelOf(outer) {
   const lines = [...counted].map(([kind, layers]) => lineOf(kind, layers, n));
   const [path, kind] = [outer._name_or_path, config.model_type].map((x) => (typeof x === "string" ? x : ""));
   const sizes = { hidden_size: C, vocab_size: V, tied: n("tied") > 0, n_parameters: total, ...read };
+  const size = total >= 1e9 ? `${billions(total)}B` : `${Math.floor(total / 1e6 + 0.5)}M`;
   return {
-    name: path || `${kind || "a model"} ${billions(total)}B`,
+    name: path || `${kind || "a model"} ${size}`,
     ...{ ...sizes, max_seq_len: P, n_layers: L, n_heads: H, kinds: lines },
     notes: [...notesOf(config, leftOut, counted, n, total, read.n_active)],
   };
