@@ -21,8 +21,13 @@ def machines() -> dict[str, list[dict[str, Any]]]:
     models = [OURS, *MODELS.values()]
     return {
         "models": [model_line(model) for model in models],
-        "cards": [vars(card) for card in (TWO_CORES, *CARDS.values())],
+        "cards": [card_line(card) for card in (TWO_CORES, *CARDS.values())],
     }
+
+
+def card_line(card: Card) -> dict[str, Any]:
+    """Return what `stepTime` asks of a card."""
+    return {name: value for name, value in vars(card).items() if name != "source"}
 
 
 def model_line(model: PublishedModel) -> dict[str, Any]:
