@@ -126,6 +126,17 @@ def test_one_address_holds_the_state_of_each_view(folder: Path, page: Page, prob
     assert problems == []
 
 
+@pytest.mark.parametrize("state", ["", "panels=lab&", "words=Today,weather&numbers=10,3&pass=4&"])
+def test_an_address_leads_to_its_place_and_stays_as_it_is(folder: Path, page: Page, state: str) -> None:
+    """A view that reads an address is not where a reader acts: it does not put itself in its place."""
+    page.goto(f"{(folder / 'index.html').as_uri()}#{state}at=view1")
+    expect(page.locator(".wid-stepper")).to_be_focused()
+    page.wait_for_timeout(300)
+    assert page.url.endswith(f"#{state}at=view1")
+    page.locator(".wid-what_if .wid-number").first.fill("3")
+    page.wait_for_url("**at=view2**")
+
+
 def test_moments_lead_to_what_they_say(folder: Path, page: Page, problems: list[str]) -> None:
     page.goto((folder / "index.html").as_uri())
     view = page.locator(".wid-stepper")

@@ -27,6 +27,8 @@ export class View {
     this.advice = null;
     /** @type {Theme | null} */
     this.theme = null;
+    this.reading = false; // an address
+    this.acted = false; // since the address was written
     this.root = document.createElement("div");
     this.root.className = `wid-view wid-${kind} wid-live`;
     this.root.tabIndex = 0;
@@ -78,7 +80,9 @@ export class View {
   }
 
   readAddress() {
+    this.reading = true;
     const wrong = this.goTo(readAddress(location.hash));
+    this.reading = false;
     this.advice = wrong.length ? fillText(VIEW.labels["no such"], { names: wrong.join(", ") }) : null;
     this.draw();
   }
@@ -97,6 +101,7 @@ export class View {
   keepAddress() {
     this.advice = null; // what was wrong with an address is so no more
     if (!this.options.address) return;
+    this.acted ||= !this.reading;
     this.behind = this.resting !== undefined;
     if (this.behind) return;
     this.resting = setTimeout(() => {
@@ -106,7 +111,9 @@ export class View {
     const state = this.state();
     const moved = Object.values(state).some((value) => value !== null);
     const several = document.querySelectorAll(".wid-live").length > 1;
-    const hash = withValues(location.hash, { ...state, at: several && moved ? this.el.id : null });
+    if (this.acted) state.at = several && moved ? this.el.id : null; // where a reader acted last
+    this.acted = false;
+    const hash = withValues(location.hash, state);
     if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
   }
 
