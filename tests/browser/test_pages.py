@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_an_address_leads_to_its_place_and_stays_as_it_is(folder: Path, page: Pa
     page.wait_for_timeout(300)
     assert page.url.endswith(f"#{state}at=view1")
     page.locator(".wid-what_if .wid-number").first.fill("3")
-    page.wait_for_url("**at=view2**")
+    page.wait_for_url(re.compile("at=view[^1]"))
 
 
 def test_moments_lead_to_what_they_say(folder: Path, page: Page, problems: list[str]) -> None:
