@@ -33,6 +33,7 @@ CASES: list[dict[str, Any]] = [
     {"model": "DeepSeek-V3", "card": "RTX 4090", "users": 1, "new_tokens": 4, "bandwidth_reached": 0.62},
     {"model": "Qwen3.5-27B", "tokens": 200_000, "users": 40, "compute_reached": 0.405, "weight_bits": 32},
     {"model": "SmolLM2-135M", "card": "B200", "tokens": 1, "users": 5000},
+    {"model": "Llama-3.1-405B", "tokens": 1_000_000, "users": 10_000},
     {"tokens": 10, "users": 300, "new_tokens": 5, "compute_reached": 0.5},
 ]
 

@@ -31,11 +31,12 @@ def number(x: float) -> str:
 
 
 def unit(x: float, name: str) -> str:
-    """Three digits with the prefix that fits: 15.0 GB, 4.48 ms."""
-    size, prefix = next(((size, prefix) for size, prefix in _PREFIXES if x >= size * 0.9995), (1, ""))
+    """Three digits with the prefix that fits: 15.0 GB, 4.48 ms; of seconds as many as there are: 1,258 s."""
+    prefixes = [(size, prefix) for size, prefix in _PREFIXES if name != "s" or size <= 1]
+    size, prefix = next((one for one in prefixes if x >= one[0] * 0.9995), (1, ""))
     scaled = x / size
     digits = 0 if x == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
-    return f"{scaled:.{digits}f} {prefix}{name}"
+    return f"{scaled:,.{digits}f} {prefix}{name}"
 
 
 def gib(nbytes: float) -> str:

@@ -142,9 +142,15 @@ class StepTime(View):
     @property
     def left(self) -> str:
         """What is taken for granted, and left out."""
-        copies = SAY["copies"] if self.chosen["cards"] > 1 else ""
+        model, copies = self.model, SAY["copies"] if self.chosen["cards"] > 1 else ""
         longer, left = SAY["longer"][self.chosen["overlap"]], fill(SAY["left"], copies=copies)
-        return " ".join([*self.model.notes, longer, left])
+        sentences = [*model.notes, longer, left]
+        if model.experts:
+            of, chosen = model.experts
+            sentences.insert(len(model.notes), fill(SAY["experts"], of=of, chosen=chosen))
+        if self.chosen["tokens"] + self.chosen["newTokens"] > model.max_seq_len:
+            sentences.insert(0, fill(SAY["long"], model=model.name, longest=model.max_seq_len))
+        return " ".join(sentences)
 
     @property
     def _nbytes(self) -> tuple[int, int, int]:

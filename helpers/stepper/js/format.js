@@ -32,12 +32,18 @@ const PREFIXES = [
   [1e-9, "n"],
 ];
 
-/** Three digits with the prefix that fits: 15.0 GB, 4.48 ms. @param {number} x @param {string} unit */
+/** Three digits with the prefix that fits: 15.0 GB, 4.48 ms; of seconds as many as there are: 1,258 s.
+ * @param {number} x @param {string} unit */
 export function formatUnit(x, unit) {
-  const [size, prefix] = PREFIXES.find(([size]) => x >= Number(size) * 0.9995) ?? [1, ""];
+  const most = unit === "s" ? 1 : Infinity;
+  const [size, prefix] = PREFIXES.find(([size]) => Number(size) <= most && x >= Number(size) * 0.9995) ?? [
+    1,
+    "",
+  ];
   const scaled = x / Number(size);
   const digits = x === 0 || scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
-  return `${scaled.toFixed(digits)} ${prefix}${unit}`;
+  const text = scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return `${text} ${prefix}${unit}`;
 }
 
 /** Three digits without an exponent: 0.0123, 1.50, 39.1, 2,070. @param {number} x */
