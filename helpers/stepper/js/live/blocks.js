@@ -106,10 +106,11 @@ const dotK = (hasFifth) => (bytes, at, n, x, j) => {
       const shift = 4 * (group & 1);
       let [part, ones] = [0, 0];
       for (let i = 0; i < 32; i++) {
-        const fifth = hasFifth ? ((bytes.getUint8(at + 16 + i) >> group) & 1) << 4 : 0;
-        part += (((bytes.getUint8(from + i) >> shift) & 15) | fifth) * x[j + i];
+        part += ((bytes.getUint8(from + i) >> shift) & 15) * x[j + i];
         ones += x[j + i];
       }
+      if (hasFifth)
+        for (let i = 0; i < 32; i++) part += ((bytes.getUint8(at + 16 + i) >> group) & 1) * 16 * x[j + i];
       sum += halfAt(bytes, at) * sixBits(bytes, at + 4, group, 0) * part;
       sum -= halfAt(bytes, at + 2) * sixBits(bytes, at + 4, group, 1) * ones;
     }
