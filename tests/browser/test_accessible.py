@@ -43,7 +43,7 @@ VIEWS: dict[str, tuple[Callable[[], View], list[str]]] = {
     "what_if": (WhatIf, ["", "#words=Oslo,Today,so&numbers=8,10,3"]),
     "pool": (lambda: Pool(trace("six")), ["", "#step=7&request=B"]),
     "many": (lambda: Pool(trace("many")), ["#step=18&request=B"]),
-    "step_time": (StepTime, [""]),
+    "step_time": (StepTime, ["", "#case-cards=4&case-collective=20&case-as=gpt-oss-120b&case-users=90000"]),
 }
 
 
