@@ -106,6 +106,10 @@ def test_a_pasted_config_and_what_is_none(page: Page, opened: str, problems: lis
     page.reload()
     says(page)
     assert chosen.input_value() == name
+    chosen.select_option("DeepSeek-V3")
+    says(page, model="DeepSeek-V3")
+    chosen.select_option(name)
+    says(page)
     tokens = page.get_by_role("textbox", name="tokens each")
     tokens.fill("0")
     expect(page.get_by_role("alert").first).to_contain_text("got 0; expected a number from 1 to 10,000,000")

@@ -7,12 +7,19 @@ import { modelOf } from "./model_of.js";
 import { Picker, QUIET, Sentence, Slider, Switch } from "./parts.jsx";
 import { answerOf, barsOf, factsOf, leftOut, roomOf, workOf } from "./step_time.js";
 /** @import { Case, Field, Machines } from "./case.js" */
-/** @import { Term } from "./cost.js" */
+/** @import { Model, Term } from "./cost.js" */
 /** @import { Facts, Pass, Piece } from "./step_time.js" */
 
 /** @typedef {(wanted: Partial<Case>) => void} Choose takes what the reader changes of a case */
 
 const SAY = VIEW.step_time;
+const MORE = /** @type {Field[]} */ ([
+  "newTokens",
+  "cards",
+  "collective",
+  "bandwidthReached",
+  "computeReached",
+]);
 const BARS = /** @type {const} */ (["step", "memory", "compute"]);
 
 /** A number: a slider, and beside it the same typed. `none` is what stands for no number, where that can be.
@@ -102,72 +109,79 @@ function parsed(text) {
   }
 }
 
-/** Model, card, tokens and users; in a fold all else that a case has. `recorded`: no number of tokens is one, too;
- * `fields`: which of the first numbers the reader has; `open`: whether the fold is open at first.
- * @param {{ chosen: Case, machines: Machines, choose: Choose, recorded?: boolean, fields?: Field[], more?: Field[],
- *   open?: boolean, names?: Partial<Record<Field, string>> }} props names: what a number is called here */
-export function CaseControls({
-  chosen,
-  machines,
-  choose,
-  recorded = false,
-  fields = ["tokens", "users"],
-  more = ["newTokens", "cards", "collective", "bandwidthReached", "computeReached"],
-  open = false,
-  names = {},
-}) {
-  const { model, card, overlap } = chosen;
-  const models = machines.models.includes(model) ? machines.models : [...machines.models, model];
-  /** @template {{ name: string }} T @param {string} label @param {T[]} list @param {T} one @param {(one: T) => void} set */
-  const select = (label, list, one, set) => (
+/** One of a table, by its name.
+ * @param {{ label: string, list: { name: string }[], one: { name: string }, choose: (i: number) => void }} props */
+function Choice({ label, list, one, choose }) {
+  return (
     <label class="wid-field">
       <span>{label}</span>
       <Picker
-        {...{ label, most: 0, names: list.map(({ name }) => name), chosen: list.indexOf(one) }}
-        choose={(i) => set(list[i])}
+        {...{ label, choose, most: 0, names: list.map(({ name }) => name), chosen: list.indexOf(one) }}
       />
     </label>
   );
-  /** @param {Field} field */
-  const number = (field) => (
-    <NumberField
-      {...{
-        field,
-        name: names[field] ?? FIELDS[field].name,
-        value: chosen[field],
-        none: recorded && field === "tokens" ? SAY.recorded : undefined,
-      }}
-      choose={(x) => choose({ [field]: x })}
-    />
-  );
+}
+
+/** What stands in the fold; `numbers` are its fields.
+ * @param {{ chosen: Case, choose: Choose, open: boolean, numbers: import("preact").ComponentChildren }} props */
+function More({ chosen, choose, open, numbers }) {
   const bits = /** @type {(keyof typeof SAY.bits)[]} */ (Object.keys(SAY.bits));
   return (
-    <>
+    <details class="wid-more" open={open}>
+      <summary {...QUIET}>{SAY.more}</summary>
       <div class="wid-fields">
-        {select(SAY.model, models, model, (one) => choose({ model: one }))}
-        {select(SAY.card, machines.cards, card, (one) => choose({ card: one }))}
-        {fields.map(number)}
-      </div>
-      <details class="wid-more" open={open}>
-        <summary {...QUIET}>{SAY.more}</summary>
-        <div class="wid-fields">
-          {bits.map((name) => (
-            <Switch
-              {...{ label: SAY.bits[name].name, names: SAY.formats.map(String) }}
-              chosen={SAY.formats.indexOf(chosen[name])}
-              choose={(i) => choose({ [name]: SAY.formats[i] })}
-            />
-          ))}
-          {more.map(number)}
+        {bits.map((name) => (
           <Switch
-            {...{ label: SAY.overlap.name, names: SAY.overlap.choices, chosen: overlap ? 1 : 0 }}
-            choose={(i) => choose({ overlap: i === 1 })}
+            {...{ label: SAY.bits[name].name, names: SAY.formats.map(String) }}
+            chosen={SAY.formats.indexOf(chosen[name])}
+            choose={(i) => choose({ [name]: SAY.formats[i] })}
           />
-        </div>
-        <Paste choose={choose} />
-      </details>
-    </>
+        ))}
+        {numbers}
+        <Switch
+          {...{ label: SAY.overlap.name, names: SAY.overlap.choices, chosen: chosen.overlap ? 1 : 0 }}
+          choose={(i) => choose({ overlap: i === 1 })}
+        />
+      </div>
+      <Paste choose={choose} />
+    </details>
   );
+}
+
+/** Model, card, tokens and users; in a fold all else that a case has, or the numbers `more` of it. `recorded`: no number
+ * of tokens is one, too; `open`: whether the fold is open at first; `names`: what a number is called here.
+ * @extends {Component<{ chosen: Case, machines: Machines, choose: Choose, recorded?: boolean, more?: Field[],
+ *   open?: boolean, names?: Partial<Record<Field, string>> }>} */
+export class CaseControls extends Component {
+  /** A model that the tables do not have: the reader may come back to it. @type {Model | null} */
+  own = null;
+
+  render() {
+    const { chosen, machines, choose, recorded = false, more = MORE, open = false, names = {} } = this.props;
+    const { model, card } = chosen;
+    const { models, cards } = machines;
+    if (!models.includes(model)) this.own = model;
+    const all = this.own ? [...models, this.own] : models;
+    /** @param {Field} field */
+    const number = (field) => (
+      <NumberField
+        {...{ field, name: names[field] ?? FIELDS[field].name, value: chosen[field] }}
+        none={recorded && field === "tokens" ? SAY.recorded : undefined}
+        choose={(x) => choose({ [field]: x })}
+      />
+    );
+    return (
+      <>
+        <div class="wid-fields">
+          <Choice label={SAY.model} list={all} one={model} choose={(i) => choose({ model: all[i] })} />
+          <Choice label={SAY.card} list={cards} one={card} choose={(i) => choose({ card: cards[i] })} />
+          {number("tokens")}
+          {number("users")}
+        </div>
+        <More {...{ chosen, choose, open, numbers: more.map(number) }} />
+      </>
+    );
+  }
 }
 
 /** A term's place in a bar. @param {Piece} piece */
