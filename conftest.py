@@ -27,10 +27,10 @@ for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
 
 # What takes more than some ten seconds, the longest first: begun first, and left out by `-m fast`.
 LONGEST = """
-    notebooks tests/browser tests/test_setup.py tests/test_published.py tests/test_speculate.py
-    tests/test_model_fast.py tests/test_config.py tests/test_planted_bugs.py tests/test_model_bugs.py
-    tests/test_parallel.py tests/test_benchmark_files.py tests/test_shipped.py tests/test_live_decoder.py
-    tests/test_serve_engine.py
+    notebooks tests/browser tests/test_setup.py tests/test_published.py tests/test_live_gguf.py
+    tests/test_speculate.py tests/test_model_fast.py tests/test_config.py tests/test_planted_bugs.py
+    tests/test_model_bugs.py tests/test_parallel.py tests/test_benchmark_files.py tests/test_shipped.py
+    tests/test_live_decoder.py tests/test_serve_engine.py
 """.split()
 
 # The same examples in every run, as slow as a machine may be: no run fails by chance.
