@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import toy
-from helpers.check import n01, n03, n04, n05
+from helpers.check import n01, n03, n04
 from helpers.check.exercise import Case, Exercise, same
 from helpers.check.guess import WRITE_ONE, Guess
 from helpers.check.result import Result, describe, show
@@ -180,12 +180,6 @@ def test_a_table_without_a_row_is_told() -> None:
     assert n01.table(dict.fromkeys(toy.PROMPT, ...)).state == "not solved yet"
     for row in ([1, 2], [20, 20, 10, 15, 0]):
         assert "expected four numbers" in n01.table({"weather": row}).message
-
-
-def test_reuse_rows_asks_for_one_part_after_the_other() -> None:
-    assert "what `even` gives at `so`" in repr(n05.reuse_rows(..., None))
-    assert "even_at_so, 5.5, is right; now" in repr(n05.reuse_rows(5.5, None))
-    assert n05.reuse_rows(5.5, n05.common).solved
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_who_solved_what(tmp_path: Path) -> None:
         "nul": "\0",
     }
     for pupil, answer in answers.items():
-        cells = ["from helpers.check import n05 as check\nimport numpy as np", f"def mask(T, S): {answer}"]
+        cells = ["from helpers.chapters import n05 as check\nimport numpy as np", f"def mask(T, S): {answer}"]
         nbformat.write(
             new.new_notebook(cells=list(map(new.new_code_cell, cells))), tmp_path / f"{pupil}.ipynb"
         )
@@ -150,11 +150,11 @@ def test_who_solved_what(tmp_path: Path) -> None:
     states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
     states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
     assert lines.pop("dot") == {}
-    assert {pupil: (line["05 mask"], line["05 reuse_rows"]) for pupil, line in lines.items()} == states
+    assert {pupil: (line["05 mask"], line["05 reusable"]) for pupil, line in lines.items()} == states
 
 
 def test_the_last_check_of_a_notebook_counts() -> None:
-    cells = ["from helpers.check import n05 as check", "def mask(T, S): ...", "check.mask(mask)"]
+    cells = ["from helpers.chapters import n05 as check", "def mask(T, S): ...", "check.mask(mask)"]
     cells += [
         "import numpy as np",
         "def mask(T, S): return np.tri(T, S, S - T, dtype=bool)",

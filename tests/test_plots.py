@@ -22,13 +22,13 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from helpers import plots
+from helpers import plots, toy
+from helpers.chapters import n05
 from helpers.drawing import svg
 from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.measured import curves
 from helpers.plots.passes import _shade, times_scored
 from helpers.recording.diary import load_diary, load_lines
-from helpers.recording.mistakes import mistakes
 from helpers.recording.toy import record_toy
 from helpers.trace import Trace
 from tests.pictures import boxes, check_form, check_words
@@ -55,7 +55,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
-    "caches": lambda: plots.caches(mistakes()),
+    "chunk": lambda: n05.chunk(toy.PROMPT, ["nice", "warm"]),
     "curves": lambda: curves(
         "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
     ),

@@ -3,7 +3,6 @@
 from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import looked_at, looks, name_weights, picked_and_seen, row_strips
 from helpers.plots.batches import bars, batches
-from helpers.plots.caches import caches
 from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.drafts import laid_over, read_once, rounds, verified

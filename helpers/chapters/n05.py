@@ -1,0 +1,373 @@
+"""What notebook 05 uses: the diary's model in NumPy, its cache kept right and broken, and the exercises.
+
+The shipped model runs here without PyTorch, behind the cache that the notebook builds for the toy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from helpers import toy
+from helpers.check.exercise import Case, Exercise
+from helpers.check.result import show
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import listed
+from helpers.sampling import Sampling, chooser, softmax
+from helpers.tables import Table
+
+PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
+OLD = "Today weather is so nice. Emma writes from Cairo. Emma swam in the lake."
+NEW = "Today weather is so nice. Mia writes from Oslo. Mia swam in the lake."
+FOLDER = Path(__file__).parents[1] / "weights"
+N_LAYERS, EOS = 4, "<eos>"
+
+
+class Weights(NamedTuple):
+    """The shipped model: the matrices of each layer, the other two, and its words by their ids."""
+
+    layers: list[dict[str, np.ndarray]]
+    embed_tokens: np.ndarray
+    norm: np.ndarray
+    words: list[str]
+
+
+@cache
+def load() -> Weights:
+    """Read the model's files."""
+    w = load_file(FOLDER / "model.safetensors")
+    words = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    starts = [f"model.layers.{layer}." for layer in range(N_LAYERS)]
+    layers = [{name[15:-7]: w[name].T.copy() for name in w if name.startswith(start)} for start in starts]
+    return Weights(layers, w["model.embed_tokens.weight"], w["model.norm.weight"], [*words])
+
+
+def words_of(text: str) -> list[str]:
+    """Cut a text into words and full stops, the model's tokens."""
+    return re.findall(r"[^\s.]+|\.", text)
+
+
+def rms_norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Bring the numbers of each token to one size."""
+    normed: np.ndarray = weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    return normed
+
+
+def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Turn (T, heads, 32) by their positions, (T,)."""
+    angles = positions[:, None, None] * 10_000 ** (-np.arange(16) / 16)
+    a, b, cos, sin = x[..., :16], x[..., 16:], np.cos(angles), np.sin(angles)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def run(words: Sequence[str], rows: toy.KVCache) -> np.ndarray:
+    """Run T new words behind the rows of a cache; return the logits of each, (T, V)."""
+    weights, T = load(), len(words)
+    positions, mask = rows.positions(T), rows.mask(T)
+    x = weights.embed_tokens[[weights.words.index(word) for word in words]]  # (T, 128)
+    for layer, part in enumerate(weights.layers):
+        h = rms_norm(x, part["input_layernorm"])
+        q, k, v = ((h @ part[f"self_attn.{one}_proj"]).reshape(T, -1, 32) for one in "qkv")
+        keys, values = rows.append(layer, rotate(k, positions), v)  # (S, 2, 32) each
+        K, V = (one.repeat(2, 1).swapaxes(0, 1) for one in (keys, values))  # each serves two query heads
+        scores = rotate(q, positions).swapaxes(0, 1) @ K.swapaxes(1, 2) / 32**0.5  # (4, T, S)
+        contexts = softmax(np.where(mask, scores, -np.inf)) @ V
+        x = x + contexts.swapaxes(0, 1).reshape(T, 128) @ part["self_attn.o_proj"]
+        h = rms_norm(x, part["post_attention_layernorm"])
+        gate, up = h @ part["mlp.gate_proj"], h @ part["mlp.up_proj"]
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ part["mlp.down_proj"]
+    rows.advance(T)
+    return np.asarray(rms_norm(x, weights.norm) @ weights.embed_tokens.T)
+
+
+def write(rows: toy.KVCache, *passes: Sequence[str], n: int = 29, seed: int = 12) -> list[str]:
+    """Run a prompt in one pass or several, then draw up to n words, each from a pass over the one before."""
+    words, choose = load().words, chooser(Sampling(1.0, seed=seed), len(load().words))
+    for new in passes:
+        logits = run(new, rows)
+    reply: list[str] = []
+    while True:
+        reply.append(words[choose(logits[-1])])
+        if len(reply) == n or reply[-1] == EOS:
+            return reply
+        logits = run(reply[-1:], rows)
+
+
+class Rows(toy.KVCache):
+    """The notebook's cache for this model: four layers, k and v (T, 2, 32) each."""
+
+    def __init__(self) -> None:
+        super().__init__(N_LAYERS)
+        self.k, self.v = ([np.zeros((0, 2, 32))] * N_LAYERS for _ in "kv")
+
+    def check_rows(self, k: np.ndarray, v: np.ndarray) -> None:
+        """Raise ValueError if new rows do not fit."""
+        self.check_room(len(v))
+
+
+class TopLeft(Rows):
+    def mask(self, T: int) -> np.ndarray:
+        return np.tri(T, self.length + T, dtype=bool)
+
+
+class StandsStill(Rows):
+    def positions(self, T: int) -> np.ndarray:
+        return np.minimum(super().positions(T), 1 + len(words_of(PROMPT)))
+
+
+class KeysForValues(Rows):
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys, values = super().append(layer, k, v)
+        return keys, keys if self.length else values
+
+
+class FirstLost(Rows):
+    def mask(self, T: int) -> np.ndarray:
+        allowed = super().mask(T)
+        allowed[:, : min(20, self.length)] = False
+        return allowed
+
+
+class LayerOne(Rows):
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        own = super().append(layer, k, v)
+        return (self.k[0], self.v[0]) if self.length else own
+
+
+class OneTooHigh(Rows):
+    def positions(self, T: int) -> np.ndarray:
+        return super().positions(T) + (self.length > 0)
+
+
+RIGHT = "Kept right"
+STILL = "Rule 2 broken: positions stand still, every new token right behind the prompt"
+UNSEEN = "Rule 2 broken: the position of every new token is one too high"
+BROKEN: dict[str, type[Rows]] = {
+    RIGHT: Rows,
+    "Rule 1 broken: the mask is aligned top left, so a new token sees row 1 alone": TopLeft,
+    "Rule 1 broken: new tokens no longer see the first 20 rows": FirstLost,
+    STILL: StandsStill,
+    "Rows mixed up: K is handed out where V was asked for": KeysForValues,
+    "Rows mixed up: every layer gets the rows of layer 1": LayerOne,
+    UNSEEN: OneTooHigh,
+}
+
+
+@cache
+def replies() -> dict[str, list[str]]:
+    """Return what the model writes behind PROMPT with each cache of BROKEN, all with the same draws."""
+    return {name: write(kind(), words_of(PROMPT)) for name, kind in BROKEN.items()}
+
+
+def first_wrong(words: Sequence[str], right: Sequence[str]) -> int | None:
+    """Return the place, from 1, of the first word that is not as in `right`; None if there is none."""
+    pairs = zip_longest(words, right)
+    return next((n for n, (one, other) in enumerate(pairs, 1) if one != other), None)
+
+
+def differences() -> Table:
+    """Compare three caches with a pass that keeps nothing, over the same words: those of the right reply."""
+    prompt, right = words_of(PROMPT), replies()[RIGHT]
+    expected = run([*prompt, *right[:-1]], Rows())[len(prompt) - 1 :]
+    names = {"kept right": RIGHT, "positions stand still": STILL, "positions one too high": UNSEEN}
+    lines = []
+    for name in names.values():
+        rows = BROKEN[name]()
+        logits = [run(new, rows)[-1] for new in [prompt, *([word] for word in right[:-1])]]
+        lines.append([first_wrong(replies()[name], right) or "none", np.abs(logits - expected).max()])
+    return Table(lines, [*names], ["first wrong word", "largest difference of a logit"], corner="the cache")
+
+
+def marked(words: Sequence[str], right: Sequence[str]) -> tuple[list[str], int | None]:
+    """Join full stops to their words; return the text's parts, and which one holds the first wrong word."""
+    shown, wrong, wrong_part = list[str](), first_wrong(words, right), None
+    for n, word in enumerate(words, 1):
+        if word == EOS:
+            return shown, wrong_part
+        if word == "." and shown:
+            shown[-1] += word
+        else:
+            shown.append(word)
+        if n == wrong:
+            wrong_part = len(shown) - 1
+    return [*shown, "…"], wrong_part
+
+
+class Replies:
+    """Replies by their names; in each, the first word that is not as in the first reply is marked."""
+
+    def __init__(self, by_name: dict[str, list[str]]) -> None:
+        right = next(iter(by_name.values()))
+        self.shown = {name: marked(words, right) for name, words in by_name.items()}
+
+    def text(self, form: str, mark: str) -> str:
+        """Return each reply in a form, of its name and its text, and a marked word in another."""
+        return "".join(
+            form.format(
+                name, " ".join(mark.format(word) if n == wrong else word for n, word in enumerate(words))
+            )
+            for name, (words, wrong) in self.shown.items()
+        )
+
+    def __repr__(self) -> str:
+        return self.text("{}: {}\n", "[{}]").rstrip()
+
+    def _repr_html_(self) -> str:
+        block = '<div style="margin: 0.7em 0; max-width: 60em"><small>{}</small><br>{}</div>'
+        return self.text(block, "<mark><b>{}</b></mark>")
+
+
+def seven() -> Replies:
+    """Return the replies of BROKEN."""
+    return Replies(replies())
+
+
+def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
+    """Draw which of all tokens each of the new ones may see, a line for each new one."""
+    words, T = [*stored, *new], len(new)
+    allowed = causal(T, len(words))
+
+    def draw(sheet: Sheet) -> None:
+        left, row = 76.0, 34.0
+        cell = min(64.0, (sheet.width - left - 10) / len(words))
+        middle = left + cell * len(stored) / 2, left + cell * (len(stored) + T / 2)
+        for x, name in zip(middle, ("rows stored", "new rows"), strict=True):
+            sheet.note(x, 16, name, at="center")
+        for j, word in enumerate(words):
+            if not sheet.narrow:
+                sheet.note(left + cell * (j + 0.5), 42, word, at="center", colour="ink")
+            sheet.note(left + cell * (j + 0.5), 62, str(j + 1), at="center")
+        for i, word in enumerate(new):
+            sheet.text(left - 10, 76 + row * (i + 0.5), word, at="right", colour="query", bold=True)
+        for (i, j), yes in np.ndenumerate(allowed):
+            fill, edge = ("query fill", "query") if yes else ("panel", "line")
+            x, y = left + cell * j + 1, 76 + row * i + 1
+            sheet.box(x, y, cell - 2, row - 2, fill=fill, edge=edge, radius=3)
+            sheet.note(x + cell / 2 - 1, y + row / 2 - 1, "yes" if yes else "·", at="center", colour="ink")
+
+    seen = (f"{word} sees {listed([w for w, yes in zip(words, line, strict=True) if yes])}"
+            for word, line in zip(new, allowed, strict=True))  # fmt: skip
+    return Picture(draw, f"{listed(new)} come behind {listed(stored)}: {'; '.join(seen)}.")
+
+
+def beside(
+    right: dict[str, list[str]], exercise: Exercise, answer: object, by: Callable[[], list[str]]
+) -> Replies:
+    """Return replies, and under them what is written with a reader's answer, once there is one."""
+    if exercise(answer).state == "not solved yet":
+        return Replies(right)
+    try:
+        return Replies(right | {"With yours": by()})
+    except Exception as error:  # whatever a reader's function may do: the check says what is wrong with it
+        name = f"With yours, {type(error).__name__}: see the check above"
+        return Replies(right | {name: []})
+
+
+def write_with_mask(mask_of: Callable[[int, int], np.ndarray]) -> Replies:
+    """Return what is written with a mask (T, S) in the cache, the prompt run in two passes."""
+
+    class Masked(Rows):
+        def mask(self, T: int) -> np.ndarray:
+            return np.asarray(mask_of(T, self.length + T), dtype=bool)
+
+    words = words_of(PROMPT)
+    right = write(Rows(), words[:12], words[12:])
+    return beside(
+        {"With the right mask": right}, mask, mask_of, lambda: write(Masked(), words[:12], words[12:])
+    )
+
+
+def write_behind(n: int) -> list[str]:
+    """Write behind NEW with the first n rows of OLD used again; the last word always runs."""
+    rows, new = Rows(), words_of(NEW)
+    run(words_of(OLD), rows)
+    rows.truncate(min(n, len(new) - 1))
+    return write(rows, new[rows.length :], n=16, seed=6)
+
+
+def write_with_rows(reusable_of: Callable[[Sequence[str], Sequence[str]], int]) -> Replies:
+    """Return what is written behind NEW with rows of OLD: those that are right for it, and all."""
+    old, new = words_of(OLD), words_of(NEW)
+    right, most = common(old, new), len(new) - 1
+    drawn = {
+        f"{right} rows used again: the shared prefix": write_behind(right),
+        f"{most} rows used again: all but the last": write_behind(most),
+    }
+    return beside(drawn, reusable, reusable_of, lambda: write_behind(reusable_of(old, new)))
+
+
+def common(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many tokens two lists have in common at the start."""
+    return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
+
+
+LINE, SHORTER = "Today weather is so", "one list may be shorter than the other, or empty."
+ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
+PAIRS = [
+    *[(LINE, f"{LINE} nice"), (LINE, f"Oslo {LINE}"), (LINE, "Today weather was so")],
+    *[(LINE, "Today weather as so"), (LINE, "so is weather Today"), ("so so nice", "so so so nice")],
+    *[(LINE, "Today weather island"), (LINE, "Today weather"), (LINE, LINE), ("", LINE)],
+]
+reusable = Exercise(
+    name="reusable",
+    todo="let reusable return how many rows of the old text can be kept for the new one.",
+    cases=[
+        Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
+        for old, new in PAIRS
+    ],
+    right=common,
+    wrong=[
+        f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
+        lambda old, new: len(set(old) & set(new)),
+        lambda old, new: sum(word in new for word in old),
+        f"words after the first difference were counted; {ONLY_A_PREFIX}",
+        lambda old, new: sum(a == b for a, b in zip(old, new, strict=False)),
+        "all or nothing: a part of the beginning can be kept too.",
+        lambda old, new: len(old) if new[: len(old)] == old else 0,
+        "lengths were compared; a row can be kept if its token and all before it are the same.",
+        lambda old, new: len(old),
+        lambda old, new: min(len(old), len(new)),
+    ],
+    success="4 rows can be kept when `nice` follows, and 0 when Oslo comes first.",
+)
+
+
+def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
+    """Return the mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
+    return np.tri(T, S, S - T + shift, dtype=bool)
+
+
+def mask_difference(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
+    """Tell the first query that sees other keys; both count from `first`."""
+    query = int((got != expected).any(axis=1).argmax())
+    seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
+    return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
+
+
+MASKS = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S
+mask = Exercise(
+    name="mask",
+    todo="let mask return (T, S), True where one of the T newest tokens may look at one of all S.",
+    cases=MASKS,
+    right=causal,
+    wrong=[
+        "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
+        lambda T, S: np.tri(T, S, dtype=bool),
+        "no mask: a query sees tokens that come after it.",
+        lambda T, S: np.ones((T, S), dtype=bool),
+        "upside down: True is where the query may look.",
+        lambda T, S: ~causal(T, S),
+        "shifted by one: a query sees itself too.",
+        lambda T, S: causal(T, S, -1),
+    ],
+    success="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
+    difference=mask_difference,
+)

@@ -1,0 +1,67 @@
+"""Notebook 05: the diary's model in NumPy is that of helpers, and its caches are broken as the page says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.chapters import n05
+from helpers.model import shipped
+from helpers.recording.diary import load_diary
+
+RIGHT = n05.replies()[n05.RIGHT]
+
+
+@torch.inference_mode()
+def test_its_logits_are_those_of_helpers() -> None:
+    model, tokenizer = shipped.load()
+    ids = [token.id for token in load_diary().sequences[0].tokens]
+    words = n05.words_of(tokenizer.decode(ids))
+    rows = n05.Rows()
+    logits = [n05.run(words[start:stop], rows) for start, stop in ((0, 12), (12, 23), (23, 24), (24, 47))]
+    assert np.concatenate(logits) == pytest.approx(model(torch.tensor([ids]))[0].numpy(), abs=1e-4)
+
+
+def test_each_cache_is_broken_as_the_page_says() -> None:
+    assert n05.write(n05.Rows(), *([word] for word in n05.words_of(n05.PROMPT))) == RIGHT
+    wrong = {name: n05.first_wrong(reply, RIGHT) for name, reply in n05.replies().items()}
+    assert [name for name, place in wrong.items() if place is None] == [n05.RIGHT, n05.UNSEEN]
+    assert min(place for place in wrong.values() if place) > 1, "prefill reads no stored row"
+    farthest = [float(line[-1]) for line in n05.differences().rows]
+    assert farthest[0] < 0.005 < 1 < farthest[2] < farthest[1]
+    lost = " ".join(n05.replies()[next(name for name in n05.BROKEN if "first 20" in name)])
+    assert "Signed by" in lost
+    assert "Signed by Mia" not in lost
+
+
+def top_left(T: int, S: int) -> Any:
+    return np.tri(T, S)
+
+
+def test_a_readers_answers_write() -> None:
+    for result, answer, n in ((n05.write_with_mask, n05.causal, 2), (n05.write_with_rows, n05.common, 3)):
+        texts = list(result(answer).shown.values())
+        assert len(texts) == n
+        assert texts[0] == texts[-1]
+        assert len(result(lambda *args: ...).shown) == n - 1
+    assert n05.write_with_mask(top_left).shown["With yours"][1] == 1
+    assert "[Emma] walked" in repr(n05.write_with_rows(lambda old, new: len(old))).splitlines()[-1]
+    assert "With yours, TypeError" in repr(n05.write_with_mask(lambda T: T))
+
+
+def test_the_first_wrong_word_is_marked_and_full_stops_join_theirs() -> None:
+    right = ["It", "is", ".", "So", "<eos>"]
+    texts = [
+        right,
+        ["It", "was", ".", "So"],
+        ["It", "is", "so", "."],
+        ["It", "is", ".", "<eos>"],
+        [".", "is"],
+    ]
+    message = repr(n05.Replies({str(n): text for n, text in enumerate(texts)}))
+    wanted = ["0: It is. So", "1: It [was.] So …", "2: It is [so.] …", "3: It is.", "4: [.] is …"]
+    assert message.splitlines() == wanted
+    assert "<mark><b>was.</b></mark> So …" in n05.Replies({"a": right, "b": texts[1]})._repr_html_()
