@@ -18,8 +18,8 @@ RIGHT = n05.replies()[n05.RIGHT]
 @torch.inference_mode()
 def test_its_logits_are_those_of_helpers() -> None:
     model, tokenizer = shipped.load()
-    ids = [token.id for token in load_diary().sequences[0].tokens]
-    words = n05.words_of(tokenizer.decode(ids))
+    words = [token.text for token in load_diary().sequences[0].tokens]
+    ids = tokenizer.encode(" ".join(words))
     rows = n05.Rows()
     logits = [n05.run(words[start:stop], rows) for start, stop in ((0, 12), (12, 23), (23, 24), (24, 47))]
     assert np.concatenate(logits) == pytest.approx(model(torch.tensor([ids]))[0].numpy(), abs=1e-4)

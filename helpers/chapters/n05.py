@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -271,7 +271,7 @@ def beside(
         return Replies(right | {name: []})
 
 
-def write_with_mask(mask_of: Callable[[int, int], np.ndarray]) -> Replies:
+def write_with_mask(mask_of: Callable[..., Any]) -> Replies:
     """Return what is written with a mask (T, S) in the cache, the prompt run in two passes."""
 
     class Masked(Rows):
@@ -293,7 +293,7 @@ def write_behind(n: int) -> list[str]:
     return write(rows, new[rows.length :], n=16, seed=6)
 
 
-def write_with_rows(reusable_of: Callable[[Sequence[str], Sequence[str]], int]) -> Replies:
+def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
     """Return what is written behind NEW with rows of OLD: those that are right for it, and all."""
     old, new = words_of(OLD), words_of(NEW)
     right, most = common(old, new), len(new) - 1
