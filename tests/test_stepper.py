@@ -131,6 +131,8 @@ def test_which_passes_stand_for_a_run(run: Trace) -> None:
     assert titles(run, start="training") == ["Training", "Prefill", *both]
     assert titles(WALKED["long run"](), start=3)[:2] == ["Prefill", "Decode 2, with the cache"]
     assert titles(run, panels="attention") == ["Prefill", both[0]], "its reader has not met the other"
+    in_lab = titles(run, panels="lab", start="prefill")
+    assert in_lab == ["Training", "Prefill", both[0]], "training wherever the lab starts"
     assert titles(run.only("uncached")) == ["Prefill", "Decode 1, no cache"]
     assert titles(with_fewer_passes(4)) == ["Prefill", "Decode 1, with the cache"]
     assert titles(record_toy(["Today"], max_new=1, training=False)) == ["Prefill"]

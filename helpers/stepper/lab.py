@@ -58,9 +58,9 @@ def counts_of(step: Pass, prompt: int, length: int, kind: Kind, keeps: bool) -> 
     tokens, before, anew = tokens_at(step, prompt, length)
     seen = tokens + before
     read = min(before, kind.window - 1) if isinstance(kind, Window) else before
-    spared = pairs_of(kind, 0, seen) - pairs_of(kind, seen - anew, anew)
     rows = (tokens, read) if keeps else (0, 0)
-    return Counts(tokens, pairs_of(kind, before, tokens), *rows, seen - anew, spared)
+    again = seen - anew
+    return Counts(tokens, pairs_of(kind, before, tokens), *rows, again, pairs_of(kind, 0, again))
 
 
 def accumulated(run: Run, index: int, prompt: int, length: int, kind: Kind) -> tuple[Counts, Counts]:

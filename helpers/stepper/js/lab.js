@@ -38,7 +38,7 @@ export function widestOf({ kinds }) {
 const rowsSeen = ({ window }, before) => Math.min(before, (window ?? Infinity) - 1);
 
 /** What a pass counts in one layer, of one head and one user. `again` is what a cache spares, or what is processed again
- * without one: the difference between a pass over all tokens and one over the fresh ones.
+ * without one: all that is not fresh.
  * @param {Pass} pass @param {Kind} kind @param {boolean} keeps @returns {Counts} */
 export function countsOf({ tokens, before, fresh }, kind, keeps) {
   const seen = tokens + before;
@@ -48,7 +48,7 @@ export function countsOf({ tokens, before, fresh }, kind, keeps) {
     written: keeps ? tokens : 0,
     read: keeps ? rowsSeen(kind, before) : 0,
     againTokens: seen - fresh,
-    againPairs: pairsOf(kind, 0, seen) - pairsOf(kind, seen - fresh, fresh),
+    againPairs: pairsOf(kind, 0, seen - fresh),
   };
 }
 
