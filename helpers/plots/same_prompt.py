@@ -111,7 +111,7 @@ def suspect(places: Sequence[Place], line: float | None = None) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         right, base = sheet.width - 18, 344.0
-        sheet.heading("how far two runs differ, and half the margin")
+        sheet.heading("difference, and half the margin")
         for n, (name, fill) in enumerate(zip(series, ("paper", "generated"), strict=True)):
             sheet.disc(30, 48 + 22 * n, 5, fill, "ink" if fill == "paper" else "none", 1.2)
             sheet.note(48, 48 + 22 * n, name)
