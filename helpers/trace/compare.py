@@ -54,7 +54,10 @@ def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -
         raise ValueError(f"{len(a.runs)} and {len(b.runs)} runs came in; pick one of each with .only(name)")
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
     heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
-    message = partial(_result, heads=heads, contexts=contexts) if what == "result" else _work
+    passes = [event for trace in (a, b) for run in trace.runs for event in run.passes]
+    layers = a.layers if any(event.others for event in passes) else []  # else all see what the part says
+    result = partial(_result, heads=heads, contexts=contexts, layers=layers)
+    message = result if what == "result" else _work
     logits = tuple(places(said(a, a.runs[0]), said(b, b.runs[0]))), rounding_of(a, b)
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
         both = (_fields(trace, run, message) for trace, run in ((a, run_a), (b, run_b)))
@@ -79,7 +82,9 @@ def _work(trace: Trace, event: Pass) -> Iterable[Field]:
         yield from ((f"layer {shape['layer']}, shape of {name}", size) for name, size in shape.items())
 
 
-def _result(trace: Trace, event: Pass, heads: Sequence[Any], contexts: bool) -> Iterable[Field]:
+def _result(
+    trace: Trace, event: Pass, heads: Sequence[Any], contexts: bool, layers: Sequence[int]
+) -> Iterable[Field]:
     yield "recorded heads", trace.recorded
     [part], tokens = event.parts, trace.sequences[0].tokens
     new = spread(part.new)
@@ -89,6 +94,9 @@ def _result(trace: Trace, event: Pass, heads: Sequence[Any], contexts: bool) -> 
         yield f"position {tokens[token].position}, token", repr(tokens[token].text)
         seen = part.visible[part.queries.index(token)]
         yield f"position {tokens[token].position}, visible tokens", seen
+        for layer in layers:
+            seen = event.at(layer).parts[0].visible[part.queries.index(token)]
+            yield f"layer {layer}, position {tokens[token].position}, visible tokens", seen
     for layer, head in trace.recorded:
         of_head = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
         for token in new:
