@@ -15,7 +15,16 @@ from helpers.stepper.stepper import PANELS
 from helpers.trace import Trace
 from tests.browser.stepper_page import grid, read, walk
 from tests.expected import expected_marks
-from tests.made_traces import HOSTILE, SIZES, UNEQUAL, WALKED, every_look, record_toy, with_fewer_passes
+from tests.made_traces import (
+    HOSTILE,
+    SIZES,
+    UNEQUAL,
+    WALKED,
+    every_look,
+    kinds,
+    record_toy,
+    with_fewer_passes,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -339,6 +348,30 @@ def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Open) -> Non
     assert page.locator(".wid-said.emitted").all_text_contents() == ["nice"]
     resize(page, 400)
     expect(page.locator(".wid-contexts .chosen .wid-word")).to_have_text("so")
+
+
+def test_a_window_a_state_and_a_layer_that_keeps_nothing(open_page: Open) -> None:
+    """Rows that left a window are a line; a state is one block where rows would be; its grid is empty."""
+    page = open_page(kinds(), start=2)
+    layer, drawer = page.get_by_role("group", name="Layer"), page.locator(".wid-drawername")
+    for number, name, rows, block in (
+        ("1", "KV cache · full attention", 2 * 8, None),
+        ("2", "KV cache · sliding attention", 2 * 8, None),
+        ("3", "no rows · linear attention", 0, "state 2 × 3 × 4, convolution 6 × 3 numbers: rewritten"),
+        ("4", "no rows · mlp", 0, "nothing is kept"),
+    ):
+        layer.get_by_role("button", name=number).click()
+        expect(drawer).to_have_text(name)
+        expect(page.locator(".wid-row[data-key]")).to_have_count(rows)
+        expect(page.locator(".wid-row.evicted[data-key]")).to_have_count(2 * 4 if number == "2" else 0)
+        expect(page.locator(".wid-cell.now[data-key]")).to_have_count({"1": 7, "2": 3}.get(number, 0))
+        if block:
+            expect(page.locator(".wid-state")).to_contain_text(block)
+            over, cut = page.locator(".wid-state").bounding_box(), page.locator(".wid-drawer").bounding_box()
+            assert over is not None
+            assert cut is not None
+            assert cut["y"] < over["y"]
+            assert over["y"] + over["height"] < cut["y"] + cut["height"]
 
 
 def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
