@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
@@ -59,9 +58,8 @@ def curves(figure: Figure) -> list[Any]:
 
 def misplaced(figure: Figure) -> list[str]:
     """Name the words that leave the sheet, and those that lie on another."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
     width, height = figure.get_size_inches() * 72
-    places = [(text.get_text(), text.get_window_extent(renderer)) for text in texts(figure)]
+    places = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
     faults = [
         f"{text!r} leaves the sheet: {place.extents} of {width} × {height}"
         for text, place in places
