@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import make_words
@@ -22,7 +22,7 @@ IMPORT = re.compile(r"^(?:from \S+ )?import .*$", re.MULTILINE)
 SCRIPT = Path(__file__).with_name("search_bundle.js")
 HEADINGS = ["h1", "h2", "h3"]
 NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
-LEFT_OUT = ("ways.html", "search.html", "notebooks/words.html")  # lists of what is found itself
+LEFT_OUT = ("ways.html", "notebooks/words.html")  # lists of what is found itself
 STYLE = """
 #query { box-sizing: border-box; width: 100%; max-width: 34em; padding: 9px 12px;
   border: 1px solid var(--soft); border-radius: 6px; background: var(--paper); color: var(--ink);
@@ -38,23 +38,23 @@ mark { background: none; color: inherit; font-weight: 700; }
 """
 
 
-def plain(tags: Sequence[Tag]) -> str:
-    """The text of some elements, but for lines that import something."""
-    return " ".join(" ".join(IMPORT.sub("", tag.get_text()).split()) for tag in tags)
+def plain(tag: Tag) -> str:
+    """The text of an element, but for lines that import something."""
+    return " ".join(IMPORT.sub("", tag.get_text()).split())
 
 
 def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
     """A notebook's places: in each cell what stands under a heading, be it that of an earlier cell."""
-    title = heading = plain(soup.find_all("h1")[:1])
+    title = heading = plain(soup.h1 or soup)
     for cell in soup.select('[id^="cell-id="]'):
         place = {"address": f"{name}#{cell['id']}", "page": title}
         text = ""
         for one in cell.select(".rendered_html > *, .input_area pre"):
             if one.name in HEADINGS:
                 yield {**place, "heading": heading, "text": text}
-                heading, text = plain([one]), ""
+                heading, text = plain(one), ""
             else:
-                text += f"{plain([one])} "
+                text += f"{plain(one)} "
         yield {**place, "heading": heading, "text": text}
 
 
@@ -79,13 +79,13 @@ def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> li
             tag.decompose()
         for tag in soup.select("li, p, td, th"):
             tag.append(" · " if tag.name in ("td", "th") else " ")
-        titles[name] = plain(soup.find_all("h1")[:1]) or plain(soup.find_all("title"))
+        titles[name] = plain(soup.h1 or soup.title or soup)
         if name in LEFT_OUT or not soup.body:
             continue
         if name.startswith("notebooks/"):
             found += (place for place in under_headings(name, soup) if place["text"])
         else:
-            found.append({"address": name, "page": "", "heading": titles[name], "text": plain([soup.body])})
+            found.append({"address": name, "page": "", "heading": titles[name], "text": plain(soup.body)})
     read = {place["address"]: place["text"] for place in reversed(found)}
     asked = [{"address": at, "heading": question, "text": read[at]} for question, at in questions.items()]
     led = [
