@@ -71,7 +71,7 @@ def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
 def run(words: Sequence[str], rows: toy.KVCache) -> np.ndarray:
     """Run T new words behind the rows of a cache; return the logits of each, (T, V)."""
     weights, T = load(), len(words)
-    positions, mask = rows.positions(T), rows.mask(T)
+    positions, mask = rows.positions(T) - 1, rows.mask(T)  # the model counts from 0
     x = weights.embed_tokens[[weights.words.index(word) for word in words]]  # (T, 128)
     for layer, part in enumerate(weights.layers):
         h = rms_norm(x, part["input_layernorm"])
@@ -236,7 +236,7 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
     allowed = causal(T, len(words))
 
     def draw(sheet: Sheet) -> None:
-        left, row = 76.0, 34.0
+        left, row, top = 76.0, 34.0, 56.0 if sheet.narrow else 76.0
         cell = min(64.0, (sheet.width - left - 10) / len(words))
         middle = left + cell * len(stored) / 2, left + cell * (len(stored) + T / 2)
         for x, name in zip(middle, ("rows stored", "new rows"), strict=True):
@@ -244,12 +244,12 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
         for j, word in enumerate(words):
             if not sheet.narrow:
                 sheet.note(left + cell * (j + 0.5), 42, word, at="center", colour="ink")
-            sheet.note(left + cell * (j + 0.5), 62, str(j + 1), at="center")
+            sheet.note(left + cell * (j + 0.5), top - 14, str(j + 1), at="center")
         for i, word in enumerate(new):
-            sheet.text(left - 10, 76 + row * (i + 0.5), word, at="right", colour="query", bold=True)
+            sheet.text(left - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
         for (i, j), yes in np.ndenumerate(allowed):
             fill, edge = ("query fill", "query") if yes else ("panel", "line")
-            x, y = left + cell * j + 1, 76 + row * i + 1
+            x, y = left + cell * j + 1, top + row * i + 1
             sheet.box(x, y, cell - 2, row - 2, fill=fill, edge=edge, radius=3)
             sheet.note(x + cell / 2 - 1, y + row / 2 - 1, "yes" if yes else "·", at="center", colour="ink")
 
