@@ -23,7 +23,7 @@ def test_its_logits_are_those_of_helpers() -> None:
     ids = tokenizer.encode(" ".join(words))
     rows = n05.Rows()
     logits = [n05.run(words[start:stop], rows) for start, stop in ((0, 12), (12, 23), (23, 24), (24, 47))]
-    kept = model.new_cache(GrowingCache)
+    kept = GrowingCache(model.config)
     assert np.concatenate(logits) == pytest.approx(model(torch.tensor([ids]), kept)[0].numpy(), abs=1e-4)
     for ours, theirs in ((rows.k, kept.k), (rows.v, kept.v)):
         assert ours[3].swapaxes(0, 1) == pytest.approx(theirs[3][0].numpy(), abs=1e-4)
