@@ -124,7 +124,7 @@ def test_the_lab_shows_at_once_what_it_counts(show: Shown, page: Page) -> None:
 
 def test_the_choices_move_the_bound_and_the_address_keeps_them(show: Shown, page: Page) -> None:
     view = show("lab", "#pass=3")
-    view.get_by_role("textbox", name="tokens of prompt").fill("10,000")
+    view.get_by_role("textbox", name="prompt tokens").fill("10,000")
     view.get_by_role("textbox", name="users").fill("64")
     view.get_by_role("combobox", name="card").select_option("A100")
     view.get_by_role("combobox", name="model").select_option("Mistral-7B v0.1")

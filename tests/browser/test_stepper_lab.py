@@ -107,16 +107,18 @@ def test_each_keeps_its_own_state_and_a_cell_run_again_starts_anew(
 def test_keys_and_clicks_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> None:
     """Whatever in it has the focus, JupyterLab's keys delete no cell, and the kernel hears nothing."""
     page.set_viewport_size({"width": 560, "height": 900})
-    open_notebook(page, lab, lab.write(CELL, "Stepper(record_toy(ban_eos=True, max_new=30))", "1 + 1"))
+    stepper = "Stepper(record_toy(ban_eos=True, max_new=30), 'lab', start='prefill')"
+    open_notebook(page, lab, lab.write(CELL, stepper, "1 + 1"))
     run_all(page)
     live(page).click(position={"x": 8, "y": 8})
     for key in ("d", "d", "x", "ArrowRight", "a", "b", "m", "c"):
         page.keyboard.press(key)
     assert page.locator(".jp-CodeCell").count() == 3
     assert read(page)["at"][:2] == ["2", "off"]
-    controls = page.locator(".wid-stepper :is(button, input, select, [tabindex])")
+    page.locator(".wid-stepper .wid-more").evaluate("(fold) => { fold.open = true; }")
+    controls = page.locator(".wid-stepper :is(button, input, select, summary, textarea, [tabindex])")
     kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
-    assert kinds == ["button", "div", "input", "select"]
+    assert kinds == ["button", "div", "input", "select", "summary", "textarea"]
     for k in range(controls.count()):
         controls.nth(k).focus()
         page.keyboard.press("d")

@@ -122,19 +122,19 @@ function Choice({ label, list, one, choose }) {
   );
 }
 
-/** What stands in the fold; `numbers` are its fields.
- * @param {{ chosen: Case, choose: Choose, open: boolean, numbers: import("preact").ComponentChildren }} props */
-function More({ chosen, choose, open, numbers }) {
+/** What stands in the fold; `name` is its name, `numbers` are its fields.
+ * @param {{ chosen: Case, choose: Choose, open: boolean, name: string, numbers: import("preact").ComponentChildren }} props */
+function More({ chosen, choose, open, name, numbers }) {
   const bits = /** @type {(keyof typeof SAY.bits)[]} */ (Object.keys(SAY.bits));
   return (
     <details class="wid-more" open={open}>
-      <summary {...QUIET}>{SAY.more}</summary>
+      <summary {...QUIET}>{name}</summary>
       <div class="wid-fields">
-        {bits.map((name) => (
+        {bits.map((of) => (
           <Switch
-            {...{ label: SAY.bits[name].name, names: SAY.formats.map(String) }}
-            chosen={SAY.formats.indexOf(chosen[name])}
-            choose={(i) => choose({ [name]: SAY.formats[i] })}
+            {...{ label: SAY.bits[of].name, names: SAY.formats.map(String) }}
+            chosen={SAY.formats.indexOf(chosen[of])}
+            choose={(i) => choose({ [of]: SAY.formats[i] })}
           />
         ))}
         {numbers}
@@ -149,15 +149,17 @@ function More({ chosen, choose, open, numbers }) {
 }
 
 /** Model, card, tokens and users; in a fold all else that a case has, or the numbers `more` of it. `recorded`: no number
- * of tokens is one, too; `open`: whether the fold is open at first; `names`: what a number is called here.
+ * of tokens is one, too; `open`: whether the fold is open at first; `names`, `fold`: what a
+ * number is called here, and the fold.
  * @extends {Component<{ chosen: Case, machines: Machines, choose: Choose, recorded?: boolean, more?: Field[],
- *   open?: boolean, names?: Partial<Record<Field, string>> }>} */
+ *   open?: boolean, names?: Partial<Record<Field, string>>, fold?: string }>} */
 export class CaseControls extends Component {
   /** A model that the tables do not have: the reader may come back to it. @type {Model | null} */
   own = null;
 
   render() {
     const { chosen, machines, choose, recorded = false, more = MORE, open = false, names = {} } = this.props;
+    const { fold = SAY.more } = this.props;
     const { model, card } = chosen;
     const { models, cards } = machines;
     if (!models.includes(model)) this.own = model;
@@ -178,7 +180,7 @@ export class CaseControls extends Component {
           {number("tokens")}
           {number("users")}
         </div>
-        <More {...{ chosen, choose, open, numbers: more.map(number) }} />
+        <More {...{ chosen, choose, open, name: fold, numbers: more.map(number) }} />
       </>
     );
   }

@@ -297,13 +297,13 @@ export class StepperView extends Played {
     const inLab = machines && panels.has("lab");
     const choose = (/** @type {Partial<Case>} */ wanted) => this.change({ chosen: { ...chosen, ...wanted } });
     const shown = { frame, model: chosen?.model, length: chosen?.tokens };
-    const names = { tokens: VIEW.lab.prompt };
+    const words = { names: { tokens: VIEW.lab.prompt }, fold: VIEW.lab.more };
     return (
       <>
         {this.top()}
         {inLab && (
           <CaseControls
-            {...{ machines, chosen, choose, names, recorded: true, more: MORE, open: this.open }}
+            {...{ machines, chosen, choose, ...words, recorded: true, more: MORE, open: this.open }}
           />
         )}
         {this.rail()}
