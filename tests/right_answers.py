@@ -57,7 +57,7 @@ def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
 RIGHT: dict[str, list[Any]] = {
     "table": [
         {
-            "Today": (0, 10, 10, 10),
+            "Today": ("none", 10, 10, 10),
             "weather": [20.0, 20, 10, 15],
             "is": [20, 1, 10, np.float64(10.333)],
             "so": [12.5, 5, 10, 9],

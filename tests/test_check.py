@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from helpers import toy
-from helpers.check import n01, n03, n04
+from helpers.chapters import n01
+from helpers.check import n03, n04
 from helpers.check.exercise import Case, Exercise, same
 from helpers.check.guess import WRITE_ONE, Guess
 from helpers.check.result import Result, describe, show

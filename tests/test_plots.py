@@ -12,7 +12,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import IPython.display
@@ -23,7 +23,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from helpers import plots, toy
-from helpers.chapters import n05
+from helpers.chapters import n01, n05
 from helpers.drawing import svg
 from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.measured import curves
@@ -49,9 +49,8 @@ ODD_TRACE = record_toy(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], 
 DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Grandmother . Found by".split()
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    "strips": lambda: plots.row_strips(NORMAL, 3),
-    "strips, decode": lambda: plots.row_strips(NORMAL, 4),
-    "strips, nothing to pick": lambda: plots.row_strips(NORMAL, 0),
+    "one match": lambda: n01.one_match("by", [2, -1], ["Ben", "from"], np.array([[3, 0], [0, 1]]), np.eye(2)),
+    "strips": lambda: n01.strips(4),
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
@@ -64,10 +63,16 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "probabilities": lambda: plots.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "not said": lambda: plots.words_not_said(load_diary()),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
-    "looks": lambda: plots.looks(load_lines().looks),
+    "looks": lambda: n01.looks(load_lines().looks),
     "picked and seen": lambda: plots.picked_and_seen("all"),
     "looked at": lambda: plots.looked_at(load_diary(), "by", layer=0, head=2),
 }
+
+
+def odd_names(trace: Trace) -> plots.Picture:
+    """Words of any form over their weights, as looked at from the last."""
+    words = [token.text for token in trace.sequences[0].tokens]
+    return plots.name_weights(words, np.full(len(words), 1 / len(words)))
 
 
 @cache
@@ -90,7 +95,7 @@ def test_it_is_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 
-@pytest.mark.parametrize("draw", [partial(plots.row_strips, token=7), plots.triangle])
+@pytest.mark.parametrize("draw", [plots.triangle, odd_names])
 def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
@@ -152,7 +157,7 @@ def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest
         message.append(metadata)
 
     monkeypatch.setattr(IPython.display, "display", display)
-    picture = plots.row_strips(ODD_TRACE, 7)
+    picture = odd_names(ODD_TRACE)
     picture._ipython_display_()
     wide = Image.open(io.BytesIO(picture.png())).width / SHARPNESS
     assert message[0] == {"image/png": {"width": wide}}
@@ -163,13 +168,21 @@ def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest
     ]
 
 
-def test_row_strips_shows_weights_by_area_and_the_contexts() -> None:
+def test_strips_show_weights_by_area_and_the_contexts() -> None:
     picture = picture_of("strips")
     weights = np.concatenate([NORMAL.attention_weights(3, 0, head) for head in range(4)])
     for figure in (picture.figure, picture.narrow):
         areas = np.array([box.get_width() ** 2 for box in boxes(figure, "query")])
         assert areas / areas.max() == pytest.approx(weights[weights > 0.0005], abs=1e-4)
-        assert {"12.5", "5", "10", "9", "= (20 + 5) / 2", "= (10 + 20 + 1 + 5) / 4"} <= set(words_of(figure))
+        assert {"12.5", "5", "10", "9", "= (20 + 5) / 2", "= (10 + 20 + 1 + 5) / 4"} <= {*words_of(figure)}
+
+
+def test_a_match_computes_what_it_writes() -> None:
+    page = n01.one_match("in", [-2, 0.5], ["a", "b"], np.array([[3, -1], [0, 4]]), np.array([[7, 1], [2, 9]]))
+    assert {"−2·3 + 0.5·(−1) = ", "−6.5", "7.39", "(3, −1)", "1.000", "(2, 9)"} <= {*words_of(page.figure)}
+    assert "a, key (3, −1): −2·3 + 0.5·(−1) = −6.5, e^score 0, weight 0.000, value (7, 1)" in page.alt
+    far = n01.one_match("in", [1e4, 0], ["a", "b"], np.array([[3, 0], [0, 4]]), np.array([[7, 1], [2, 9]]))
+    assert far.alt.endswith("The average of the values is (7, 1).")
 
 
 def test_triangle_counts_and_does_not_compute() -> None:
@@ -183,8 +196,8 @@ def test_triangle_counts_and_does_not_compute() -> None:
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.row_strips(NORMAL, 5), "token 5 did not run"),
-        (lambda: plots.row_strips(LONG, 8), "looks at 9 tokens; expected at most 8"),
+        (lambda: n01.one_match("by", [1], [], np.eye(2), np.eye(2)), r"query is \[1\]; expected"),
+        (lambda: n01.one_match("by", [1, 2], ["a"], np.eye(2), np.eye(2)), "with 1 words; expected"),
         (lambda: plots.probabilities(["so"], [0.5]), "1 probabilities came with 1 words"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
     ],

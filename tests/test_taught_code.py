@@ -18,8 +18,8 @@ from tests.machine import NOTEBOOKS
 
 # What each notebook must define: in a cell of its own, or as the solution of an exercise.
 TAUGHT = {
-    "01_four_heads": ["four_heads", "rule_scores", "causal_mask", "softmax", "attend"],
-    "02_prefill": ["prefill_loop", "prefill_matrix", "lm_head"],
+    "01_four_heads": ["four_heads"],
+    "02_prefill": ["rule_scores", "causal_mask", "attend", "prefill_loop", "prefill_matrix", "lm_head"],
     "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
     "00_start_here": [],
     "05_keep_it_right": ["KVCache"],
@@ -146,7 +146,7 @@ def lm_head(contexts: np.ndarray) -> np.ndarray:
     """Turn contexts into logits."""
     return contexts @ LM_HEAD.T
 '''
-ATTEND = "\ndef attend(scores, values):\n    return scores @ values\n"
+FOUR = "\ndef four_heads(visible):\n    return visible\n"
 
 
 def cell(source: str, *tags: str, kind: str = "code") -> dict[str, Any]:
@@ -174,7 +174,7 @@ def test_docstrings_and_annotations_do_not_matter_and_all_else_does() -> None:
         (cell(HELPERS_FORM, "exercise-lm_head"), []),
         (cell(HELPERS_FORM, "not-helpers"), []),
         (cell(HELPERS_FORM, kind="markdown"), []),
-        (cell(f"<details>\n\n```python{ATTEND}```\n", "solution-attend", kind="markdown"), ["attend"]),
+        (cell(f"<details>\n\n```python{FOUR}```\n", "solution-four_heads", kind="markdown"), ["four_heads"]),
         (cell(f"<details>\n\n```python{HELPERS_FORM}```\n", "solution-lm_head", kind="markdown"), []),
         (cell("def of_the_notebook(): pass"), []),
         (cell("def greedy(): pass"), ["greedy"]),  # of sampling, though toy imports it

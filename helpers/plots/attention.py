@@ -2,131 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from helpers import toy
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, listed, need, number, plain, shorten, text_width
-from helpers.trace import Trace, spread
-
-
-def numbers_carried(trace: Trace) -> list[float]:
-    """V of the toy's layer 0, one number for each token that ran."""
-    return [x for (x,) in (trace.values or [])[0].v]
-
-
-def contexts_of(trace: Trace, token: int) -> dict[str, float]:
-    """The contexts of one token in layer 0, by the head's name, from the pass that first ran it."""
-    parts = (event.parts[0] for run in trace.runs for event in run.steps)
-    part = next(part for part in parts if token in spread(part.new))
-    at = spread(part.new).index(token)
-    return {name: part.contexts[f"0.{h}"][at][0] for h, name in enumerate(trace.model.head_names or [])}
-
-
-def row_strips(trace: Trace, token: int) -> Picture:
-    """Draw one query's attention weights, a strip for each head, over the numbers they weigh.
-
-    Args:
-        trace: of the toy.
-        token: index of the query's token, from 0.
-
-    Returns:
-        Squares whose area is the weight, above one strip of V; each head's context at the right.
-
-    Raises:
-        ValueError: the token did not run, or looks at more than 8 tokens.
-    """
-    v, n = numbers_carried(trace), token + 1
-    need(0 <= token < len(v), f"token {token} did not run; expected an index from 0 to {len(v) - 1}")
-    need(n <= 8, f"token {token} looks at {n} tokens; expected at most 8 to draw")
-    contexts = contexts_of(trace, token)
-    weights = {name: trace.attention_weights(token, 0, h) for h, name in enumerate(contexts)}
-
-    def draw(sheet: Sheet) -> None:
-        left = 62.0 if sheet.narrow else 96.0
-        result = {name: number(x) for name, x in contexts.items()}
-        widest = max(24 if sheet.narrow else 56, *(text_width(x, bold=True) for x in result.values()))
-        cell = min(80.0, (sheet.width - left - widest - 10 if sheet.narrow else 372) / n)
-        row, top = 62.0 if sheet.narrow else 44.0, 92.0
-        right = sheet.width - 8 if sheet.narrow else left + cell * n + widest + 6
-        sheet.note(18, 22, "attention weights of")
-        asked = shorten(trace.sequences[0].tokens[token].text, 80, bold=True)
-        sheet.text(166, 22, asked, colour="query", bold=True)
-        sheet.note(right, 22 if sheet.narrow else 60, "context", at="right")
-        for h, name in enumerate(contexts):
-            y = top + row * (h + (0.35 if sheet.narrow else 0.5))
-            line, how = top + row * (h + 1), _how(weights[name], v, 682 - right)
-            sheet.note(left - 8, y, shorten(name, left - 12, SMALL), at="right", colour="ink")
-            sheet.line((left, line), (left + cell * n, line), colour="faint")
-            _strip(sheet, weights[name], left, cell, y)
-            sheet.text(right, y, result[name], at="right", bold=True)
-            if sheet.narrow:
-                sheet.note(right, y + 25, how, at="right")
-            else:
-                sheet.note(right + 10, y, how)
-        _tokens_over_numbers(sheet, trace, token, left, cell, top + row * len(contexts) + 10)
-
-    return Picture(draw, _strips_in_words(trace, token, weights, contexts))
-
-
-def _tokens_over_numbers(
-    sheet: Sheet, trace: Trace, token: int, left: float, cell: float, bottom: float
-) -> None:
-    """The heads of the columns and, at their feet, the strip of V."""
-    v = numbers_carried(trace)
-    sheet.text(left - 8, bottom + 20, "V", at="right", colour="value", bold=True)
-    for j, head in enumerate(trace.sequences[0].tokens[: token + 1]):
-        x, edge = left + cell * (j + 0.5), "query" if j == token else "line"
-        if sheet.narrow:
-            sheet.note(x, 60, shorten(head.text, cell, SMALL), at="center", colour="ink")
-        else:
-            sheet.chip(x, 60, head.text, width=cell - 6, fill="panel", edge=edge)
-        sheet.box(x - cell / 2 + 3, bottom + 4, cell - 6, 32, fill="value fill", edge="value")
-        sheet.text(x, bottom + 20, shorten(number(v[j]), cell - 8), at="center")
-    sheet.note(18, bottom + 52, "V: the number that each token carries")
-
-
-def _strip(sheet: Sheet, weights: np.ndarray, left: float, cell: float, y: float) -> None:
-    """One head's weights as squares, with their digits where there is room."""
-    for j, weight in enumerate(weights):
-        x = left + cell * (j + 0.5)
-        if weight < 0.0005:
-            sheet.text(x, y, "·", at="center", colour="soft")
-            continue
-        beside = cell >= 60
-        sheet.square(x - 17 * beside, y, 26 * float(weight) ** 0.5, "query")
-        if beside:
-            sheet.text(x + 1, y, number(weight), size=SMALL)
-
-
-def _how(weights: np.ndarray, v: list[float], room: float) -> str:
-    """= (20 + 5) / 2: where a context comes from, as a reader would write it in `room` px."""
-    picked = [(w, x) for w, x in zip(weights, v, strict=False) if w >= 0.0005]
-    if not picked:
-        return "nothing to pick"
-    if any(abs(w - picked[0][0]) >= 0.0005 for w, _ in picked):
-        return "weighted sum"
-    terms = " + ".join(number(x) for _, x in picked)
-    sentence = f"= 1 × {terms}" if len(picked) == 1 else f"= ({terms}) / {len(picked)}"
-    return sentence if text_width(sentence, SMALL) <= room else f"= average of {len(picked)}"
-
-
-def _strips_in_words(
-    trace: Trace, token: int, weights: dict[str, np.ndarray], contexts: dict[str, float]
-) -> str:
-    tokens, v = trace.sequences[0].tokens[: token + 1], numbers_carried(trace)
-    carried = listed([f"{plain(t.text)} ({number(x)})" for t, x in zip(tokens, v, strict=False)])
-    output = []
-    for name, row in weights.items():
-        picked = [(w, plain(t.text)) for w, t in zip(row, tokens, strict=True) if w >= 0.0005]
-        looks = listed([f"{number(w)} on {text}" for w, text in picked]) if picked else "nothing to pick"
-        output.append(f"{name}: {looks}, context {number(contexts[name])}")
-    return (
-        f"Attention weights of {plain(tokens[-1].text)} over the numbers that tokens carry: {carried}. "
-        f"{'; '.join(output)}."
-    )
+from helpers.drawing.words import SMALL, digits, listed, plain, shorten, text_width
+from helpers.trace import Trace
 
 
 def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str = "") -> Picture:
@@ -143,8 +26,8 @@ def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, th
     row = [float(w) for w in weights]
 
     def draw(sheet: Sheet) -> None:
-        _asks(sheet, words[-1])
-        _words_over_weights(sheet, words, row, then, 52)
+        name_asking(sheet, words[-1])
+        words_over_weights(sheet, words, row, then, 52)
 
     most = int(np.argmax(row))
     alt = (
@@ -155,13 +38,13 @@ def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, th
     return Picture(draw, alt)
 
 
-def _asks(sheet: Sheet, word: str) -> None:
+def name_asking(sheet: Sheet, word: str) -> None:
     """Write whose weights the bars are."""
     sheet.note(18, 20, "bar: the attention weight of")
     sheet.note(222, 20, shorten(word, 100, SMALL, bold=True), colour="query", bold=True)
 
 
-def _words_over_weights(
+def words_over_weights(
     sheet: Sheet, words: Sequence[str], row: Sequence[float], then: str, y: float
 ) -> float:
     """Write a text from height y on, its last word the query, a bar under each word; return where it ends."""
@@ -184,32 +67,6 @@ def _words_over_weights(
         x, y, deep = (x, y, deep) if x + width <= sheet.width - 14 else (18.0, y + 40 + deep, 0.0)
         sheet.chip(x + width / 2, y, then, width=width, fill="generated fill", edge="generated")
     return y + 12 + deep
-
-
-def looks(texts: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw short texts that end with one query and the word that came of it; under the words its look.
-
-    Args:
-        texts: words with blanks between them, the last one the word that came; with the weights of the word
-            before it, one for every word but the last.
-    """
-    each = [(text.split(), row) for text, row in texts.items()]
-
-    def draw(sheet: Sheet) -> None:
-        y = 52.0
-        _asks(sheet, each[0][0][-2])
-        for words, row in each:
-            y = _words_over_weights(sheet, words[:-1], row, words[-1], y) + 34
-
-    most = [int(np.argmax(row)) for _, row in each]
-    output = [
-        f"{' '.join(map(plain, words[:-1]))}: {row[at]:.2f} on {plain(words[at])}, word {at + 1}; then "
-        f"comes {plain(words[-1])}."
-        for (words, row), at in zip(each, most, strict=True)
-    ]
-    return Picture(
-        draw, f"Attention weights of {plain(each[0][0][-2])} in {len(each)} texts. {' '.join(output)}"
-    )
 
 
 def picked_and_seen(head: str) -> Picture:

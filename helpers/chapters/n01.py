@@ -1,0 +1,257 @@
+"""What notebook 01, four heads by hand, uses beside the toy: its figures and the check of its exercise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
+from helpers.check.result import NotRightError, describe
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, listed, need, number, plain, shorten
+from helpers.plots.attention import name_asking, words_over_weights
+from helpers.sampling import softmax
+
+CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
+T = len(CARRIED)
+NOTHING = "none"  # what a head finds that has nothing to pick
+
+
+def looks(texts: Mapping[str, Sequence[float]]) -> Picture:
+    """Draw short texts that end with one query and the word that came of it; under the words its weights.
+
+    Args:
+        texts: words with blanks between them, the last one the word that came; with the weights of the word
+            before it, one for every word but the last.
+    """
+    each = [(text.split(), row) for text, row in texts.items()]
+
+    def draw(sheet: Sheet) -> None:
+        y = 52.0
+        name_asking(sheet, each[0][0][-2])
+        for words, row in each:
+            y = words_over_weights(sheet, words[:-1], row, words[-1], y) + 34
+
+    most = [int(np.argmax(row)) for _, row in each]
+    output = [
+        f"{' '.join(map(plain, words[:-1]))}: {row[at]:.2f} on {plain(words[at])}, word {at + 1}; then "
+        f"comes {plain(words[-1])}."
+        for (words, row), at in zip(each, most, strict=True)
+    ]
+    return Picture(
+        draw, f"Attention weights of {plain(each[0][0][-2])} in {len(each)} texts. {' '.join(output)}"
+    )
+
+
+def one_match(
+    asks: str, query: Sequence[float], words: Sequence[str], keys: np.ndarray, values: np.ndarray
+) -> Picture:
+    """Draw how one query is compared with the keys of a few words, and what it takes from their values.
+
+    Args:
+        asks: the word that has the query.
+        query: two numbers.
+        words: those that it looks at, one line each.
+        keys: two numbers for each word, (S, 2).
+        values: two others, (S, 2).
+
+    Raises:
+        ValueError: these are other numbers than two for the query, and two for each word.
+    """
+    q, k, v = (np.asarray(part, dtype=float) for part in (query, keys, values))
+    need(
+        q.shape == (2,) and bool(np.isfinite(q).all()),
+        f"the query is {query!r}; expected a list of two numbers, such as [2, -1]",
+    )
+    need(
+        k.shape == v.shape == (len(words), 2),
+        f"keys {k.shape} and values {v.shape} came with {len(words)} words; expected two numbers a word",
+    )
+    scores = k @ q
+    weights = softmax(scores)
+    sums = [f"{_product(q[0], a)} {_product(q[1], b, 'then')} = " for a, b in k]
+    exps = [number(e) for e in np.exp(np.minimum(scores, 700))]
+    output = _pair(weights @ v)
+
+    def draw(sheet: Sheet) -> None:
+        name, key, score, exp, bar, weight, value = (
+            (10, 64, 146, 0, 158, 270, 284) if sheet.narrow else (18, 90, 286, 366, 392, 590, 630)
+        )
+        longest = weight - bar - 46
+        sheet.text(18, 20, asks, colour="query", bold=True)
+        sheet.text(28 + 10 * len(asks), 20, f"has the query {_pair(q)}", colour="query")
+        heads = [(name, "word", "left"), (key, "key", "left"), (score, "score", "right")]
+        heads += [(weight, "weight", "right"), (value, "value", "left")]
+        heads += [] if sheet.narrow else [(exp, "e^score", "right")]
+        for x, head, at in heads:
+            sheet.note(x, 54, head, at=at)
+        for n, word in enumerate(words):
+            y = 84 + 34 * n
+            sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="faint")
+            sheet.note(name, y, word, colour="ink", bold=n == int(np.argmax(weights)))
+            sheet.note(key, y, _pair(k[n]), colour="key")
+            at = number(scores[n]).replace("-", "−")
+            if not sheet.narrow:
+                sheet.note(score - 34, y, sums[n], at="right")
+                sheet.note(exp, y, exps[n], at="right")
+            sheet.note(score, y, at, at="right", colour="ink", bold=True)
+            sheet.box(bar, y - 9, max(1.0, longest * float(weights[n])), 18, fill="query", radius=0)
+            sheet.note(weight, y, f"{weights[n]:.3f}", at="right", colour="ink")
+            sheet.note(value, y, _pair(v[n]), colour="value")
+        y = 84 + 34 * len(words)
+        sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="line")
+        sheet.note(name, y, "the average of the values", colour="ink")
+        if sheet.narrow:
+            y += 24
+        sheet.text(sheet.width - 10, y, output, at="right", colour="value", bold=True)
+
+    lines = [
+        f"{word}, key {_pair(k[n])}: {sums[n]}{number(scores[n]).replace('-', '−')}, e^score {exps[n]}, "
+        f"weight {weights[n]:.3f}, value {_pair(v[n])}"
+        for n, word in enumerate(words)
+    ]
+    return Picture(
+        draw, f"{asks} has the query {_pair(q)}. {'; '.join(lines)}. The average of the values is {output}."
+    )
+
+
+def _pair(two: Any) -> str:
+    """Write two numbers as a list: (2, −1)."""
+    return f"({', '.join(number(x) for x in two)})".replace("-", "−")
+
+
+def _product(a: float, b: float, place: str = "first") -> str:
+    """Write a product as the first or a later term of a sum: 2·3, or − 1·0."""
+    sign = ("−" if a < 0 else "") if place == "first" else "− " if a < 0 else "+ "
+    second = number(b) if b >= 0 else f"(−{number(-b)})"
+    return f"{sign}{number(abs(a))}·{second}"
+
+
+def strips(position: int) -> Picture:
+    """Draw the toy's attention weights from one position of its prompt, a strip for each head.
+
+    Args:
+        position: of the token that asks, from 1.
+
+    Returns:
+        Squares whose area is the weight, above one strip of values; each head's context at the right.
+    """
+    words, v = toy.PROMPT[:position], CARRIED[:position]
+    weights = softmax(toy.rule_scores(position))[:, -1]  # the last line sees all that is there
+    contexts = [number(x) for x in toy.four_heads(v)]
+
+    def draw(sheet: Sheet) -> None:
+        left = 62.0 if sheet.narrow else 96.0
+        row, top = (62.0 if sheet.narrow else 44.0), 92.0
+        cell = min(60, 204 / position) if sheet.narrow else min(93, 332 / position)
+        end = left + cell * position
+        right = sheet.width - 8 if sheet.narrow else end + 62
+        sheet.note(18, 22, "attention weights of")
+        sheet.text(166, 22, words[-1], colour="query", bold=True)
+        sheet.note(right, 60, "context", at="right")
+        for h, name in enumerate(toy.HEADS):
+            y = top + row * (h + (0.35 if sheet.narrow else 0.5))
+            sheet.note(left - 8, y, name, at="right", colour="ink")
+            sheet.line((left, top + row * (h + 1)), (end, top + row * (h + 1)), colour="faint")
+            for j, weight in enumerate(weights[h]):
+                x = left + cell * (j + 0.5)
+                if not weight:
+                    sheet.text(x, y, "·", at="center", colour="soft")
+                    continue
+                sheet.square(x - (0 if sheet.narrow else 17), y, 26 * float(weight) ** 0.5, "query")
+                if not sheet.narrow:
+                    sheet.note(x + 1, y, number(weight), colour="ink")
+            sheet.text(right, y, contexts[h], at="right", bold=True)
+            at, below = ("right", 25) if sheet.narrow else ("left", 0)
+            picked = [number(x) for w, x in zip(weights[h], v, strict=True) if w]
+            if len(picked) > 1:
+                average = f"= ({' + '.join(picked)}) / {len(picked)}"
+                sheet.note(right + (0 if sheet.narrow else 10), y + below, average, at=at)
+        foot = top + row * len(toy.HEADS) + 10
+        sheet.text(left - 8, foot + 20, "value", at="right", colour="value", bold=True)
+        for j, word in enumerate(words):
+            x = left + cell * (j + 0.5)
+            sheet.note(
+                x, 60, shorten(word, cell, SMALL), at="center", colour="query" if j == position - 1 else "ink"
+            )
+            sheet.box(x - cell / 2 + 3, foot + 4, cell - 6, 32, fill="value fill", edge="value")
+            sheet.text(x, foot + 20, number(v[j]), at="center")
+
+    carried = listed([f"{word} ({x})" for word, x in zip(words, v, strict=True)])
+    output = [
+        f"{name}: {listed([f'{number(w)} on {word}' for w, word in zip(row, words, strict=True) if w])}, "
+        f"context {context}"
+        for name, row, context in zip(toy.HEADS, weights, contexts, strict=True)
+    ]
+    return Picture(
+        draw, f"Attention weights of {words[-1]} over the values of {carried}. {'; '.join(output)}."
+    )
+
+
+def newest_at_weather(guess: Any) -> Guess:
+    """Compare a guess with what `newest` gives at `weather`."""
+    return Guess(guess, CARRIED[1])
+
+
+def mean(numbers: Sequence[float]) -> float | str:
+    """Return the average, NOTHING of nothing."""
+    return sum(numbers) / len(numbers) if len(numbers) else NOTHING
+
+
+HEADS: dict[str, Callable[[Sequence[float]], Any]] = {
+    "even": lambda numbers: mean(numbers[1::2]),
+    "newest": lambda numbers: numbers[-1],
+    "first": lambda numbers: numbers[0],
+}
+
+
+def table_with(**otherwise: Callable[[Sequence[float]], Any]) -> dict[str, list[Any]]:
+    """Return the table of the prompt, a row for each word, but for the heads that are given."""
+    heads = HEADS | {"all": mean} | otherwise
+    return {word: [heads[name](CARRIED[:t]) for name in toy.HEADS] for t, word in enumerate(toy.PROMPT, 1)}
+
+
+def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
+    """Return one cell of a reader's table, or raise NotRightError if there is none."""
+    if not isinstance(table, dict) or word not in table:
+        raise NotRightError(f"there is no line `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
+    row = table[word]
+    if row is not ... and (not isinstance(row, list | tuple) or len(row) != len(toy.HEADS)):
+        names = ", ".join(toy.HEADS)
+        raise NotRightError(f"line `{word}` is {describe(row)}; expected four numbers: {names}.")
+    return row if row is ... else row[head]
+
+
+def cell(word: str, head: int) -> Case:
+    """Return the case of one cell; what belongs there is said in words."""
+    name, visible = toy.HEADS[head], CARRIED[: toy.PROMPT.index(word) + 1]
+    picked = [visible[1::2], visible[-1:], visible[:1], visible][head]
+    numbers = " and ".join([", ".join(map(str, picked[:-1])), *map(str, picked[-1:])])
+    wanted = f"the average of {numbers}" if picked[1:] else f"{sum(picked)}, all there is to pick"
+    return Case(
+        (word, head), f"`{word}` under `{name}`", wanted=wanted if picked else f"{NOTHING!r}, as it was given"
+    )
+
+
+table = Exercise(
+    name="table",
+    todo="fill in the table, a line of four numbers for each word.",
+    cases=[cell(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))],
+    run=read_cell,
+    right=table_with(),
+    wrong=[
+        f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.",
+        table_with(all=lambda visible: sum(visible) / T),
+        "it sees the future: a token may look at itself and at what stands before it.",
+        dict.fromkeys(toy.PROMPT, table_with()["so"]),
+        "positions count from 1: `Today` stands at an odd one, `weather` at an even one.",
+        table_with(even=lambda visible: mean(visible[::2])),
+        "added up, not averaged.",
+        table_with(even=lambda visible: sum(visible[1::2]) or NOTHING, all=sum),
+    ],
+    success="all 16 cells, with 12.5, 5, 10, 9 in the line of `so`.",
+)
