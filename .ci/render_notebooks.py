@@ -44,6 +44,8 @@ table { border-collapse: collapse; font-size: 14px; }
 details { margin: 10px 0; }
 summary { cursor: pointer; font-weight: 600; }
 math { font-size: 1.05em; }
+p:has(> math[display="block"]) { overflow-x: auto; }
+@media (max-width: 600px) { .rendered_html table { display: block; overflow-x: auto; } }
 mtd:first-child { text-align: end; }
 mtd + mtd { text-align: start; }
 """

@@ -160,3 +160,10 @@ def test_the_keyboard_and_the_address_from_disk_without_a_network(folder: Path, 
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/notebooks/*.html#cell-id=*")
+
+
+def test_no_page_of_a_notebook_scrolls_sideways_on_a_phone(folder: Path, page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in sorted((folder / SITE / "notebooks").iterdir()):
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path.name
