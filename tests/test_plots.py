@@ -178,11 +178,12 @@ def test_strips_show_weights_by_area_and_the_contexts() -> None:
 
 
 def test_a_match_computes_what_it_writes() -> None:
-    page = n01.one_match("in", [-2, 0.5], ["a", "b"], np.array([[3, -1], [0, 4]]), np.array([[7, 1], [2, 9]]))
+    two = (["a", "b"], np.array([[3, -1], [0, 4]]), np.array([[7, 1], [2, 9]]))
+    page = n01.one_match("in", [-2, 0.5], *two)
     assert {"−2·3 + 0.5·(−1) = ", "−6.5", "7.39", "(3, −1)", "1.000", "(2, 9)"} <= {*words_of(page.figure)}
     assert "a, key (3, −1): −2·3 + 0.5·(−1) = −6.5, e^score 0, weight 0.000, value (7, 1)" in page.alt
-    far = n01.one_match("in", [1e4, 0], ["a", "b"], np.array([[3, 0], [0, 4]]), np.array([[7, 1], [2, 9]]))
-    assert far.alt.endswith("The average of the values is (7, 1).")
+    for query, average in (([0, 0], "(4.5, 5)"), ([1e4, 0], "(7, 1)")):
+        assert n01.one_match("in", query, *two).alt.endswith(f"The average of the values is {average}.")
 
 
 def test_triangle_counts_and_does_not_compute() -> None:

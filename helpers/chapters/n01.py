@@ -105,8 +105,6 @@ def one_match(
         y = 84 + 34 * len(words)
         sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="line")
         sheet.note(name, y, "the average of the values", colour="ink")
-        if sheet.narrow:
-            y += 24
         sheet.text(sheet.width - 10, y, output, at="right", colour="value", bold=True)
 
     lines = [
