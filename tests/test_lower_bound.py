@@ -50,7 +50,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> lower_bound.Ladder:
         "parts_of_steps",
         lambda model, tasks, turns: {"step": dict(zip(KINDS, (9.0, 10.0 * next(rounds["p"])), strict=True))},
     )
-    return lower_bound.climb("shipped", cores=2)
+    threads = torch.get_num_threads()
+    ladder = lower_bound.climb("shipped", cores=2)
+    assert torch.get_num_threads() == threads, "or all that runs behind it waits in busy loops"
+    return ladder
 
 
 def test_what_is_measured(found: lower_bound.Ladder) -> None:

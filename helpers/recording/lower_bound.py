@@ -71,8 +71,9 @@ def rate_of_loop(bits: int = 8, tokens: int = 1, width: int = 1024) -> float:
     """Return the numbers a second that a core multiplies with so many tokens at once, in its own cache."""
     matrix, scale = narrowed(np.ones((1024, width), np.float32), bits)  # 1 MB at 8 bits
     loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
-    numba.set_num_threads(1)
-    times = in_turns({"loop": partial(loop, torch.ones(tokens, width))}, turns=25)
+    with machine.threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
+        numba.set_num_threads(1)
+        times = in_turns({"loop": partial(loop, torch.ones(tokens, width))}, turns=25)
     return tokens * matrix.size / times["loop"].best
 
 
