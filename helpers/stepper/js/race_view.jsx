@@ -74,8 +74,9 @@ export class RaceView extends View {
 
   /** @param {number} t */
   scrub(t) {
-    this.keepAddress();
+    this.advice = null; // drawn with the move; the address tells where that led
     this.moveTo(t);
+    this.keepAddress();
   }
 
   togglePlay() {
