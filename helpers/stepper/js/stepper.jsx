@@ -244,7 +244,7 @@ export class StepperView extends Played {
       this.columnStart = null;
     }
     const keys = /** @type {(keyof typeof next)[]} */ (Object.keys(next));
-    if (keys.every((key) => next[key] === before[key])) return;
+    if (keys.every((key) => JSON.stringify(next[key]) === JSON.stringify(before[key]))) return; // plain data
     this.view = next;
     this.keepAddress();
     const started = performance.now();
