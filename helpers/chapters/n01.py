@@ -47,6 +47,20 @@ def looks(texts: Mapping[str, Sequence[float]]) -> Picture:
     )
 
 
+def checked(query: Any, n_words: int, keys: Any, values: Any) -> list[np.ndarray]:
+    """Return query, keys and values as arrays; errors as in `one_match`."""
+    q, k, v = parts = [np.asarray(part, dtype=float) for part in (query, keys, values)]
+    need(
+        q.shape == (2,) and bool(np.isfinite(q).all()),
+        f"the query is {query!r}; expected a list of two numbers, such as [2, -1]",
+    )
+    need(
+        k.shape == v.shape == (n_words, 2),
+        f"keys {k.shape} and values {v.shape} came with {n_words} words; expected two numbers a word",
+    )
+    return parts
+
+
 def one_match(
     asks: str, query: Sequence[float], words: Sequence[str], keys: np.ndarray, values: np.ndarray
 ) -> Picture:
@@ -62,15 +76,7 @@ def one_match(
     Raises:
         ValueError: these are other numbers than two for the query, and two for each word.
     """
-    q, k, v = (np.asarray(part, dtype=float) for part in (query, keys, values))
-    need(
-        q.shape == (2,) and bool(np.isfinite(q).all()),
-        f"the query is {query!r}; expected a list of two numbers, such as [2, -1]",
-    )
-    need(
-        k.shape == v.shape == (len(words), 2),
-        f"keys {k.shape} and values {v.shape} came with {len(words)} words; expected two numbers a word",
-    )
+    q, k, v = checked(query, len(words), keys, values)
     scores = k @ q
     weights = softmax(scores)
     sums = [f"{_product(q[0], a)} {_product(q[1], b, 'then')} = " for a, b in k]
