@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -135,6 +136,27 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     path = tmp_path / "text.md"
     path.write_text("[here](text.md#part), [there](gone.md), [up](..) and [far](https://arxiv.org/abs/1)")
     assert list(dead_links(path)) == ["gone.md", ".."]
+
+
+HOME, *PAGES = [path for path in NOTEBOOKS if path.name[:2].isdigit()]
+
+
+def ways_out(path: Path) -> list[str]:
+    """The notebooks that the last cell of one leads to."""
+    return re.findall(r"\]\((\w+\.ipynb)\)", nbformat.read(path, as_version=4).cells[-1].source)
+
+
+@pytest.mark.parametrize(("before", "page"), itertools.pairwise([HOME, *PAGES]), ids=lambda path: path.stem)
+def test_the_last_cells_lead_on_and_back(before: Path, page: Path) -> None:
+    assert page.name in ways_out(before)
+    assert before.name in ways_out(page)
+
+
+@pytest.mark.parametrize(
+    "page", [path for path in NOTEBOOKS if path.stem not in ("words", HOME.stem)], ids=lambda path: path.stem
+)
+def test_the_last_cell_leads_home(page: Path) -> None:
+    assert HOME.name in ways_out(page)
 
 
 def pins(path: Path) -> dict[str, str]:
