@@ -10,7 +10,8 @@ What counts:
   sentences under pictures. Code, tables that are printed, formulas on lines of their own, the links that
   launch a notebook, and a picture told in words do not count. A formula within a line is one word.
 - paragraph: the words of the longest one; a list, a table and a heading are none.
-- lines: those with something on them. The folded first cell does not count.
+- cells: those with code, the folded first one too; its lines do not count.
+- lines: those with something on them.
 - longest: a cell that is one class or function that helpers have too may be long.
 - tables: those of more than four lines, in the text or as an output. Two stand in a row if no picture, view,
   prediction or exercise parts them.
@@ -34,7 +35,7 @@ from nbformat import NotebookNode
 from run_notebooks import pick
 
 MOST = {"words": 1200, "paragraph": 60, "cells": 20, "longest": 12, "exercises": 2, "tables": 2}
-UNCUT = {**MOST, "words": 1950, "cells": 26, "exercises": 3}  # of pages that are still to be cut
+UNCUT = {**MOST, "words": 1950, "cells": 27, "exercises": 3}  # of pages that are still to be cut
 CUT: tuple[str, ...] = ("01", "05")  # pages that are, by the beginning of their names
 EXEMPT = "24", "A1", "A2", "words", "questions", "one_page"  # by the same
 LINES_OF_A_TABLE = 4
@@ -182,8 +183,9 @@ def sizes(book: NotebookNode) -> Sizes:
     """Measure a notebook."""
     text = [c for c in book.cells if c.cell_type == "markdown"]
     read = [HEADER.sub(r"\g<needed>", c.source) for c in text]
-    shown = [sentence for c in book.cells if c.cell_type == "code" for sentence in sentences(c)]
-    code = [c for c in book.cells if c.cell_type == "code" and not c.metadata.get("jupyter", {})]
+    cells = [c for c in book.cells if c.cell_type == "code"]
+    code = [c for c in cells if not c.metadata.get("jupyter", {})]
+    shown = [sentence for c in cells for sentence in sentences(c)]
     fenced = [line for c in text for block in FENCED.findall(c.source) for line in lines(block)[1:-1]]
     parts = [
         "table" * long_tables(c)
@@ -193,7 +195,7 @@ def sizes(book: NotebookNode) -> Sizes:
     return Sizes(
         words=sum(map(words, [*read, *shown])),
         paragraph=max((words(one) for markdown in read for one in paragraphs(markdown)), default=0),
-        cells=len(code),
+        cells=len(cells),
         lines=sum(len(lines(c.source)) for c in code) + len(fenced),
         longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),
         exercises=sum(tags(c, "exercise-") for c in book.cells),

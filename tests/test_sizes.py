@@ -111,7 +111,7 @@ def made() -> nbformat.NotebookNode:
 def test_the_sizes_of_a_made_notebook() -> None:
     found = sizes(made())
     counted = found.cells, found.lines, found.longest, found.exercises, found.tables, found.shown
-    assert counted == (6, 21 + 31 + 3 + 1 + 1 + 1 + 3, 21, 1, 2, 2)
+    assert counted == (7, 21 + 31 + 3 + 1 + 1 + 1 + 3, 21, 1, 2, 2)
     # headings and table cells are words; signs are none
     assert found.words == (2 + 4) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2) + 2 + 6 + 3
     assert found.in_a_row
