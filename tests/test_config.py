@@ -170,7 +170,7 @@ def test_what_cannot_be_counted_is_refused(changes: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("no/such/file", "no/such/file is no file; expected config.json, its folder, or its text"),
+        ("no/such/file", "no/such/file is no file; expected config.json, its folder, its text, or one of"),
         ('{"hidden_size": 4096', "the config is no JSON: "),
         ("<!doctype html>" * 400, "the config is no JSON: "),
         ([1], "the config is [1]; expected an object, as config.json holds it"),

@@ -16,7 +16,7 @@ from typing import Any
 
 from helpers.arguments import is_number, is_whole
 from helpers.cost.layers import Full, Kind, Latent, State, Window
-from helpers.cost.models import PublishedModel
+from helpers.cost.models import MODELS, PublishedModel
 
 KNOWN: dict[str, Any] = json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
 PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "linear"}  # of attention
@@ -26,15 +26,19 @@ MOST, MOST_LAYERS = 10**8, 10**4
 IS_TEXT = re.compile(r"[{\n]|.{1000}")  # of a config, and no path
 
 
-def model_of(config: dict[str, Any] | str | Path) -> PublishedModel:
+def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedModel:
     """Return the sizes, kinds of layers and parameters of a model; its `notes` say what was counted how.
 
     Args:
-        config: config.json as a dict, a file, its folder, or its text.
+        config: config.json as a dict, a file, its folder, or its text; or a name of MODELS; or such a model.
 
     Raises:
         ValueError: a size is missing or wrong, or layers are of a kind that is not counted.
     """
+    if isinstance(config, PublishedModel):
+        return config
+    if isinstance(config, str) and config in MODELS and not Path(config).exists():
+        return MODELS[config]
     outer = read(config)
     sizes = Sizes(outer)
     n, kinds, sparse = sizes.number, sizes.kinds(), sizes.sparse()
@@ -74,7 +78,8 @@ def read(config: Any) -> dict[str, Any]:
     if isinstance(config, Path) or (isinstance(config, str) and not IS_TEXT.search(config)):
         path = Path(config, "config.json") if Path(config).is_dir() else Path(config)
         if not path.is_file():
-            raise ValueError(f"{config!s:.80} is no file; expected config.json, its folder, or its text")
+            known = f"expected config.json, its folder, its text, or one of {[*MODELS]}"
+            raise ValueError(f"{config!s:.80} is no file; {known}")
         config = path.read_text(encoding="utf-8")
     if isinstance(config, str):
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.cost.config import IS_TEXT, model_of
+from helpers.cost.config import model_of
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.step import ON_TOP, StepSeconds, pairs_of_terms, step_time
@@ -39,7 +39,7 @@ class StepTime(View):
     The settings are those at first; whoever runs it changes them.
 
     Args:
-        model: a name of `cost.models.MODELS`, a model, or what `cost.model_of` takes: any config.json.
+        model: what `cost.model_of` takes: a name of `cost.models.MODELS`, or any config.json.
         card: a name of `cost.models.CARDS`.
         tokens: in the cache of each user.
         users: in the step.
@@ -70,14 +70,10 @@ class StepTime(View):
         cards: int = 1,
         collective: float = 0.0,
     ) -> None:
-        named = isinstance(model, str) and not IS_TEXT.search(model) and not Path(model).exists()
-        need(not named or model in MODELS, f"got {model!r}, expected config.json or one of {[*MODELS]}")
         need(card in CARDS, f"got {card!r}, expected one of {[*CARDS]}")
         for name, bits in (("weight_bits", weight_bits), ("row_bits", row_bits)):
             need(bits in SAY["formats"], f"got {name}={bits!r}, expected one of {SAY['formats']}")
-        if not isinstance(model, PublishedModel):
-            model = MODELS[str(model)] if named else model_of(model)
-        self.model = model
+        self.model = model_of(model)
         self.card = CARDS[card]
         reached = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
         self.chosen: dict[str, Any] = {
