@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -164,9 +168,54 @@ def test_whatever_comes_in_the_answer_is_one_short_line() -> None:
             assert " at 0x" not in repr(result)
 
 
-def test_ctrl_c_stops_a_checker() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        double(raising(KeyboardInterrupt()))
+def in_a_cell(source: str) -> Any:
+    """Return f of a notebook's cell with this source."""
+    name, names = f"/nowhere/ipykernel_1/{hash(source)}.py", dict[str, Any]()
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(source, name, "exec"), names)
+    return names["f"]
+
+
+def test_an_error_names_the_line_of_the_readers_cell() -> None:
+    inner = in_a_cell("def f(x):\n    return 1 / x")
+    outer = in_a_cell("def f(x):\n    # calls another\n    return 2 * x if x else inner(x)\n")
+    outer.__globals__["inner"] = inner
+    message = "double(0) raises ZeroDivisionError: division by zero. In line 3 of its cell: "
+    assert double(outer).message == f"{message}return 2 * x if x else inner(x)"
+    assert double(outer).reason == "twice nothing is 0."
+    assert "line" not in double(lambda x: 1 / 0).message  # of a file
+
+
+def test_an_interrupt_ends_without_our_frames() -> None:
+    with pytest.raises(KeyboardInterrupt, match=r"^In line 2 of its cell: raise KeyboardInterrupt$") as found:
+        double(in_a_cell("def f(x):\n    raise KeyboardInterrupt"))
+    ours = [frame.frame for frame in found.traceback if "helpers" in str(frame.path)]
+    assert [frame.f_locals.get("__tracebackhide__") for frame in ours] == [True]
+    assert found.value.__suppress_context__
+
+
+def test_a_call_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.check.exercise.LONGEST_CALL", 0.2)
+    slow = double(in_a_cell("def f(x):\n    while True:\n        pass"))
+    late = "double(1) has not come back after 0.2 seconds; does the loop end? In line "
+    assert re.fullmatch(rf"{re.escape(late)}[23] of its cell: (while True:|pass)", slow.message)
+    assert double(lambda x: 2 * x).solved
+
+
+def test_after_a_syntax_error_the_last_definition_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [
+        "def double(x):\n    return x",
+        "def double(x)\n    return 2 * x",
+        "double_check = (",
+        "double(3)",
+    ]
+    shell = SimpleNamespace(user_ns={"In": cells})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    note = "The cell of `double` has a syntax error: what is judged is the last definition that ran."
+    assert repr(double(lambda x: x)).splitlines()[-1] == note
+    assert repr(double(...)) == f"Not solved yet: let double return twice the number.\n{note}"
+    cells.append("double = lambda x: 2 * x")
+    assert double(lambda x: x).note == ""
 
 
 def test_what_a_reader_redefines_is_not_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,9 +274,8 @@ def test_numbers_that_are_told_apart_look_different() -> None:
     [
         (3.0, np.int64(3), "You guessed 3.0. Right."),
         (4, 3, "You guessed 4. It is 3."),
-        ("3", 3, "You guessed '3', which is text. It is 3."),
         (" Decode", "decode", "You guessed  Decode. Right."),
-        (True, 1, "You guessed True. It is 1."),
+        (True, False, "You guessed True. It is False."),
         (np.array([2, 5]), [2, 3], "You guessed [2 5]. It is [2, 3]."),
         (range(2, 4), [2, 3], "You guessed range(2, 4). Right."),
         ({3, 2}, [2, 3], "You guessed {2, 3}. Right."),
@@ -243,3 +291,31 @@ def test_a_guess_beside_what_came_out(guess: Any, answer: Any, sentence: str) ->
 def test_without_a_guess_the_answer_is_not_told() -> None:
     for guess in (None, ...):
         assert repr(Guess(guess, 3, "That is why.")) == f"No guess yet: {WRITE_ONE}"
+        assert Guess(guess, 3)._repr_html_() is None
+
+
+@pytest.mark.parametrize(
+    ("guess", "answer", "how", "problem"),
+    [
+        ("20", 20, {}, "'20' is text in quotes. Write a number"),
+        (True, 1, {}, "True is True or False. Write a number"),
+        ("yes", True, {}, "'yes' is text in quotes. Write True or False"),
+        (20, [20], {}, "20 is a number. Write a list"),
+        ("0.9", "0.9 to 1.1", {"like": 1.0}, "'0.9' is text in quotes. Write a number"),
+        (10, 8, {"options": (1, 8)}, "10 is none of 1, 8. Write one of them"),
+        ("d", "B", {"options": "ABC"}, "'d' is none of 'A', 'B', 'C'. Write one of them"),
+    ],
+)
+def test_what_is_no_answer_is_not_answered(guess: Any, answer: Any, how: Any, problem: str) -> None:
+    assert repr(Guess(guess, answer, "That is why.", **how)) == f"No guess yet: {problem}, and run again."
+    assert Guess(guess, answer, **how)._repr_html_() is None
+    assert Guess(answer, answer, **{"like": answer} if "like" in how else how).right
+
+
+def test_right_and_wrong_look_different_at_a_glance() -> None:
+    assert double(...)._repr_html_() is None
+    for right, wrong in ((Guess(3, 3), Guess(2, 3)), (double(lambda x: 2 * x), double(lambda x: x))):
+        good, bad = right._repr_html_(), wrong._repr_html_()
+        assert good and "✓" in good and "success" in good  # noqa: PT018
+        assert bad and "✗" in bad and "error" in bad  # noqa: PT018
+    assert "&lt;b&gt;" in (Guess("<b>", "a")._repr_html_() or "")

@@ -11,13 +11,14 @@
         success="6 for 3, and 0 for 0.",
     )
 
-`double(mine)` gives a `Result` and never raises. Right, wrong and reader's answers go through the same `run`,
-and what comes out is compared: an answer gets the reason of the listed one that does the same in every case.
-What the right one gives says what is expected: a number, an array or tensor of a shape, bools, a list, a set
-(a list in any order), a tuple of parts, None. A `run` that looks at more than what a function returns gives a
-dict from verb to value, {"returns": words, "leaves length at": 5}; the first that differs is shown.
-An answer may also be data (numbers, a table): then `run` picks out the part that a case names, a part that is
-`...` is still to be filled, and each case finds its reason alone.
+`double(mine)` gives a `Result` and never raises; a call that has not come back after ten seconds is ended.
+Right, wrong and reader's answers go through the same `run`, and what comes out is compared: an answer gets
+the reason of the listed one that does the same in every case. What the right one gives says what is expected:
+a number, an array or tensor of a shape, bools, a list, a set (a list in any order), a tuple of parts, None.
+A `run` that looks at more than what a function returns gives a dict from verb to value, {"returns": words,
+"leaves length at": 5}; the first that differs is shown. An answer may also be data (numbers, a table): then
+`run` picks out the part that a case names, a part that is `...` is still to be filled, and each case finds
+its reason alone.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ import operator
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from helpers.check.reader import NotBackError, fails_to_compile, line_of, time_limit
 from helpers.check.result import (
     TOLERANCE,
     NotRightError,
@@ -47,7 +49,9 @@ from helpers.check.result import (
 
 EMPTY_HANDED = (ArithmeticError, LookupError, ValueError, StopIteration)  # by a forgotten special case
 LONGEST_LIST = 10_000  # of what a generator gives
+LONGEST_CALL = 10  # seconds
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+LAST_THAT_RAN = "The cell of `{}` has a syntax error: what is judged is the last definition that ran."
 NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
 
 
@@ -107,7 +111,17 @@ class Exercise:
         self.expected = [self.observe(right, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
-        """Check an answer; never raises (but Ctrl-C gets through) and never warns."""
+        """Check an answer; never raises (but Ctrl-C gets through, without our frames) and never warns."""
+        __tracebackhide__ = True
+        try:
+            result = self.judged(answers)
+        except KeyboardInterrupt as stop:
+            raise KeyboardInterrupt(line_of(stop).strip()) from None
+        note = LAST_THAT_RAN.format(self.name) if fails_to_compile(self.name) else ""
+        return replace(result, note=note)
+
+    def judged(self, answers: tuple[Any, ...]) -> Result:
+        """Return what is said of an answer; only KeyboardInterrupt is raised."""
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -115,11 +129,11 @@ class Exercise:
         except NotSolvedError as stop:
             return Result("not solved yet", str(stop))
         except NotRightError as stop:
-            return Result("not right yet", stop.message, stop.reason)
+            return Result("not right yet", stop.message + stop.line, stop.reason)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # an answer so odd that it cannot even be looked at
-            return Result("not right yet", f"this answer cannot be checked: {raised(error)}.")
+            return Result("not right yet", f"this answer cannot be checked: {raised(error)}.{line_of(error)}")
         return Result("right", self.success)
 
     def check(self, answer: Any) -> None:
@@ -149,15 +163,19 @@ class Exercise:
         """
         args = copy.deepcopy(case.args)
         try:
-            value = normal(self.run(self.watched(answer) if self.is_function else answer, *args))
+            with time_limit(LONGEST_CALL):
+                value = normal(self.run(self.watched(answer) if self.is_function else answer, *args))
         except NotRightError as stop:  # from something of ours that the answer was given
             return stop
+        except NotBackError as stop:
+            late = f"{self.label(case)} has not come back after {LONGEST_CALL} seconds; does the loop end?"
+            return NotRightError(late, line=line_of(stop))
         except (KeyboardInterrupt, NotSolvedError):
             raise
         except BaseException as error:
             verb = "raises" if self.is_function else "cannot be read:"
             trap = case.trap if isinstance(error, EMPTY_HANDED) else ""
-            return NotRightError(f"{self.label(case)} {verb} {raised(error)}.", trap)
+            return NotRightError(f"{self.label(case)} {verb} {raised(error)}.", trap, line_of(error))
         if not self.is_function and value is None:
             return ...
         for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
@@ -216,7 +234,7 @@ class Exercise:
         none_is_an_answer = any(expected is None for expected in self.expected)
         if not reason and not none_is_an_answer and any(part is None for part in parts(got[n])):
             reason = NO_RETURN
-        return NotRightError(problem.message, reason)
+        return NotRightError(problem.message, reason, problem.line)
 
 
 def raised(error: BaseException) -> str:
@@ -326,4 +344,4 @@ def expected_kind(expected: Any) -> str:
         return f"a tensor of shape {tuple(expected.shape)}"
     if isinstance(expected, np.ndarray) and expected.ndim:
         return f"{'True and False, ' if expected.dtype == bool else ''}shape {expected.shape}"
-    return show(expected) if expected is None or isinstance(expected, str) else "one number"
+    return "None" if expected is None else "text" if isinstance(expected, str) else "one number"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
+
+from helpers.check.result import clip, marked
 
 WRITE_ONE = "write one in place of None, and run both cells again. The answer is folded below."
 
@@ -13,10 +16,20 @@ class Guess:
     """What the reader guessed beside what came out; without a guess it keeps the answer to itself.
 
     A notebook stores what it shows without one. So the answer stands folded in the text below, too.
+
+    Args:
+        guess: the reader's; None, or what is not of the answer's kind, is none.
+        answer: what came out.
+        why: a sentence behind it.
+        like: something of the kind that is asked for, where the answer is told in words.
+        options: what there is to choose from, if little is.
     """
 
-    def __init__(self, guess: Any, answer: Any, why: str = "") -> None:
+    def __init__(
+        self, guess: Any, answer: Any, why: str = "", *, like: Any = None, options: Sequence[Any] = ()
+    ) -> None:
         self.guess, self.answer, self.why = guess, answer, why
+        self.wanted, self.options = kind_of(answer if like is None else like), options
 
     @property
     def right(self) -> bool:
@@ -26,21 +39,44 @@ class Guess:
             return len(guess) == len(answer) and all(part in [*guess] for part in answer)
         return bool(guess == answer)
 
-    def __repr__(self) -> str:
+    @property
+    def none(self) -> str:
+        """Why there is no guess yet, and what to write; "" if there is one."""
         if self.guess is None or self.guess is ...:
-            return f"No guess yet: {WRITE_ONE}"
-        if self.right:
-            first = f"You guessed {self.guess}. Right."
-        elif isinstance(self.guess, str) and not isinstance(self.answer, str):
-            first = f"You guessed {self.guess!r}, which is text. It is {self.answer}."
+            return WRITE_ONE
+        if self.options and _plain(self.guess) not in map(_plain, self.options):
+            problem, wanted = f"none of {', '.join(map(repr, self.options))}", "one of them"
+        elif (kind := kind_of(self.guess)) != self.wanted:
+            problem, wanted = kind, self.wanted
         else:
-            first = f"You guessed {self.guess}. It is {self.answer}."
+            return ""
+        return f"{clip(repr(self.guess))} is {problem}. Write {wanted}, and run again."
+
+    def __repr__(self) -> str:
+        if self.none:
+            return f"No guess yet: {self.none}"
+        first = f"You guessed {self.guess}. {'Right' if self.right else f'It is {self.answer}'}."
         return f"{first}\n{self.why}" if self.why else first
+
+    def _repr_html_(self) -> str | None:
+        return None if self.none else marked(self.right, repr(self))
+
+
+def kind_of(x: Any) -> str:
+    """Say of what kind a guess is, or has to be."""
+    x = x.tolist() if hasattr(x, "tolist") else x
+    if isinstance(x, bool):
+        return "True or False"
+    if isinstance(x, str):
+        return "text in quotes"
+    if isinstance(x, list | tuple | range | set):
+        return "a list"
+    return "a number" if isinstance(x, Real) else f"a {type(x).__name__}"
 
 
 def nearest(guess: Any, options: Sequence[float], measured: float, why: str = "") -> Guess:
     """Compare a guess with that one of the options to which a measured ratio is nearest."""
-    return Guess(guess, min(options, key=lambda option: abs(math.log(option / measured))), why)
+    return Guess(guess, min(options, key=lambda n: abs(math.log(n / measured))), why, options=options)
 
 
 def _plain(x: Any) -> Any:

@@ -64,4 +64,5 @@ def row_nbytes(guess: Any, config: Any) -> Guess:
 def times_as_long(guess: Any, answer: float) -> Guess:
     """Compare a guess with how many times as long something took; within a fifth it is right."""
     near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
-    return Guess(guess, guess if near else digits(answer, 2), f"{digits(answer, 2)} times as long, here.")
+    why = f"{digits(answer, 2)} times as long, here."
+    return Guess(guess, guess if near else digits(answer, 2), why, like=answer)

@@ -15,7 +15,7 @@ def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
     near = isinstance(guess, int | float) and lower_bound / 1.1 <= guess <= 1.1 * measured
     why = f"The lower bound is {lower_bound:.2f} ms, the clock says {measured:.2f}."
     why += " Right is all between, and a tenth more."
-    return Guess(guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why)
+    return Guess(guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why, like=measured)
 
 
 def bits(

@@ -82,4 +82,5 @@ def left_to_right(guess: Any) -> Guess:
 
 def suspect(guess: Any) -> Guess:
     """Compare a guess with the pair of traces that has a bug."""
-    return Guess(guess, "B", "0.12 in float32 is thousands of its marks; 0.125 in bfloat16 is one.")
+    why = "0.12 in float32 is thousands of its marks; 0.125 in bfloat16 is one."
+    return Guess(guess, "B", why, options=["A", "B", "C"])

@@ -31,7 +31,9 @@ class Letter(Guess):
 
 def cause(exhibit: Exhibit, guess: str | None) -> Guess:
     """Compare a letter with that of an exhibit's cause."""
-    return Letter(guess, "abc"[exhibit.cause], f"{exhibit.causes[exhibit.cause]}.".capitalize())
+    return Letter(
+        guess, "abc"[exhibit.cause], f"{exhibit.causes[exhibit.cause]}.".capitalize(), options=["a", "b", "c"]
+    )
 
 
 def mask(T: int, length: int, pads: int, offset: bool = True) -> Tensor:

@@ -51,4 +51,5 @@ def reading(guess: Any, read: Any) -> Guess:
 def facts_found(guess: Any, share: float) -> Guess:
     """Compare a guess with how many of 128 facts are found, of 0, 32, 64, 96 and 128 the nearest."""
     sentence = f"{128 * share:.0f} of 128, on average."
-    return Guess(guess, min(range(0, 129, 32), key=lambda n: abs(n - 128 * share)), sentence)
+    options = range(0, 129, 32)
+    return Guess(guess, min(options, key=lambda n: abs(n - 128 * share)), sentence, options=options)

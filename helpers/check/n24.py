@@ -122,7 +122,7 @@ must_come = Exercise(
 def warm(guess: Any) -> Guess:
     """Compare a guess with what asking again makes of "warm"."""
     why = "A whole text counts. delicious after nice is so rare that nice delicious hardly ever comes."
-    return Guess(guess, "more", why)
+    return Guess(guess, "more", why, options=["more", "fewer", "as many"])
 
 
 def faster(guess: Any, one_by_one: float, jumping: float) -> Guess:

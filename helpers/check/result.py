@@ -1,4 +1,4 @@
-"""What a checker answers: right, not right yet or not solved yet, as a few lines of plain text."""
+"""What a checker answers: right, not right yet or not solved yet, in a few lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import reprlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ class Result:
     state: str  # "right", "not right yet" or "not solved yet"
     message: str  # what showed it
     reason: str = ""  # of a wrong answer, where it is known
+    note: str = ""  # on what was judged
 
     @property
     def solved(self) -> bool:
@@ -28,8 +30,11 @@ class Result:
         return self.state == "right"
 
     def __repr__(self) -> str:
-        first = f"{self.state.capitalize()}: {self.message}"
-        return f"{first}\nLikely reason: {self.reason}" if self.reason else first
+        reason = f"Likely reason: {self.reason}" * bool(self.reason)
+        return "\n".join(filter(None, [f"{self.state.capitalize()}: {self.message}", reason, self.note]))
+
+    def _repr_html_(self) -> str | None:
+        return None if self.state == "not solved yet" else marked(self.solved, repr(self))
 
 
 class NotSolvedError(Exception):
@@ -37,11 +42,20 @@ class NotSolvedError(Exception):
 
 
 class NotRightError(Exception):
-    """The reader's answer is wrong: what was got, what was expected, and the likely reason if known."""
+    """An answer is wrong: what was got, what was expected, and the likely reason and the line if known."""
 
-    def __init__(self, message: str, reason: str = "") -> None:
+    def __init__(self, message: str, reason: str = "", line: str = "") -> None:
         super().__init__(message)
-        self.message, self.reason = message, reason
+        self.message, self.reason, self.line = message, reason, line
+
+
+def marked(right: bool, text: str) -> str:
+    """Write lines as HTML in which right and wrong look different at a glance: by sign, and by colour."""
+    sign, name, colour = ("✓", "success", "#2e7d32") if right else ("✗", "error", "#c62828")
+    colour = f"var(--jp-{name}-color1, {colour})"  # JupyterLab's own fits its theme
+    body = escape(text).replace("\n", "<br>")
+    box = f"border-left: 6px solid {colour}; padding: 2px 10px"
+    return f'<div style="{box}"><b style="color: {colour}">{sign}</b> {body}</div>'
 
 
 def is_tensor(value: Any) -> bool:

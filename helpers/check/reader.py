@@ -1,0 +1,60 @@
+"""The reader's own cells: which line raised, which did not compile, and a call that does not come back."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import linecache
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from helpers.check.result import clip
+
+_raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+class NotBackError(BaseException):
+    """A call has not come back in time. No `except Exception` of a reader's catches it."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise NotBackError in what stands inside, at its next line of Python, when it takes longer."""
+    thread = ctypes.c_ulong(threading.get_ident())
+    timer = threading.Timer(seconds, _raise_in, (thread, ctypes.py_object(NotBackError)))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        _raise_in(thread, None)  # what came too late is taken back
+
+
+def line_of(error: BaseException) -> str:
+    """Return the line of a reader's cell in which an error came up, as a sentence; "" if it was in none."""
+    frames = [(frame.f_code.co_filename, n) for frame, n in traceback.walk_tb(error.__traceback__)]
+    cells = [name for name, n in frames if linecache.getline(name, n) and not Path(name).exists()]
+    if not cells:
+        return ""
+    number = [n for name, n in frames if name == cells[0]][-1]  # of the answer, not of what that calls
+    return f" In line {number} of its cell: {clip(linecache.getline(cells[0], number))}"
+
+
+def fails_to_compile(name: str) -> bool:
+    """Whether the newest cell that writes this name has a syntax error: what it wrote before stands."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    writes = re.compile(rf"^(?:def|class) +{re.escape(name)}\b|^{re.escape(name)} *=", re.MULTILINE)
+    sources = reversed(shell.user_ns["In"] if shell else [])
+    try:
+        compile(next(filter(writes.search, sources), ""), name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SyntaxError:
+        return True
+    return False
