@@ -65,7 +65,7 @@ def words(folder: Path) -> Iterator[dict[str, str]]:
         for word, meaning in group.items():
             notebook, cell = next(make_words.shown_in(word, bold), ("words", ""))
             address = f"notebooks/{notebook}.html#cell-id={cell}"
-            heading = ", ".join(make_words.forms(word))
+            heading = ", ".join((*make_words.forms(word), *make_words.also(word)))
             yield {"address": address, "heading": heading, "text": meaning}
 
 

@@ -1,8 +1,9 @@
 """Make notebooks/words.ipynb: each word, its meaning and where it is introduced: `python .ci/make_words.py`.
 
-What a word means stands in words.txt, one plain sentence each. Where it is introduced stands in the
-notebooks: there it is bold. Forms of a word that can be bold are parted by "|"; a plural
-and "… is called …" are found.
+What a word means stands in words.txt, one plain sentence each, behind the field's term: `KV entry (here row)`
+has our shorter name beside it, `prefill (also prompt processing)` another of the field's. Where it is
+introduced stands in the notebooks: there it is bold. Forms of a word that can be bold are parted by "|"; a
+plural and "… is called …" are found. A name that only others use need not be bold.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from run_notebooks import settle
 
 PAGE = ROOT / "notebooks" / "words.ipynb"
 MEANINGS = Path(__file__).with_name("words.txt")
+OTHERS = "Names that others use"  # the group of them
 BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 Groups = dict[str, dict[str, str]]
 
@@ -57,8 +59,18 @@ def read(path: Path = MEANINGS) -> Groups:
 
 
 def forms(word: str) -> list[str]:
-    """The forms of a word, the one that is shown first."""
-    return word.split("|")
+    """The forms of a word that can be bold: the one that is shown first, and ours last."""
+    return [*word.partition(" (")[0].split("|"), *here(word)]
+
+
+def also(word: str) -> list[str]:
+    """The names that others give it."""
+    return [name for names in re.findall(r"\(also ([^;)]*)", word) for name in names.split(", ")]
+
+
+def here(word: str) -> list[str]:
+    """Our own name for it, if it has one."""
+    return re.findall(r"\bhere (\w+)\)$", word)
 
 
 def pattern(word: str) -> re.Pattern[str]:
@@ -68,12 +80,17 @@ def pattern(word: str) -> re.Pattern[str]:
 
 
 def bold(folder: Path) -> list[tuple[str, str, str]]:
-    """Every bold text of the notebooks in reading order, with the notebook and the cell that it stands in."""
+    """Every bold text of the notebooks in reading order, with the notebook and the cell that it stands in.
+
+    Of the names that only others use, every text that has one.
+    """
     found = []
+    others = [name for word in read()[OTHERS] for name in forms(word)]
     for path in sorted(folder.glob("[0-9A]*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "markdown":
-                found += [(text, path.stem, cell.id) for text in BOLD.findall(cell.source)]
+                named = [name for name in others if re.search(rf"\b{name}\b", cell.source)]
+                found += [(text, path.stem, cell.id) for text in BOLD.findall(cell.source) + named]
     return found
 
 
@@ -88,21 +105,23 @@ def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[st
 
 def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
     """One word as a line of a table."""
-    name, *others = forms(word)
-    short = f" ({others[0]})" if others and others[0].isupper() else ""
+    name, *more = forms(word)
+    short = f" ({more[0]})" if more and more[0].isupper() else ""
+    names = ["also " + ", ".join(also(word))] * bool(also(word)) + [f"here *{our}*" for our in here(word)]
     links = [
         f"[{notebook.split('_')[0]}]({notebook}.ipynb#cell-id={cell})"
         for notebook, cell in shown_in(word, places)
     ]
-    return f"| **{name}**{short} | {meaning} | {', '.join(links)} |"
+    return f"| **{', '.join([f'{name}**{short}', *names])} | {meaning} | {', '.join(links)} |"
 
 
 def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
     """The text of the page, one part for each cell."""
     n = sum(map(len, read().values()))
     yield (
-        f"# Words\n\nEvery word of the series has one meaning. Here are all {n}. The number beside a word "
-        "leads to the cell that introduces it. Where several numbers stand, later notebooks tell more of it."
+        f"# Words\n\nEvery word of the series has one meaning. Here are all {n}. The field's term leads; "
+        "behind it stand other names that you may meet, and the shorter one that we use *here*. The number "
+        "leads to the cell that introduces the word. Where several numbers stand, later notebooks tell more."
         "\n\nThe way through: [00](00_start_here.ipynb)."
     )
     lines = [f"| **{word}** | {meaning} | {other} |" for word, (meaning, other) in MIXED_UP.items()]

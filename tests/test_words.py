@@ -87,6 +87,23 @@ def test_where_a_word_is_found() -> None:
     assert dict(make_words.shown_in("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
 
 
+def test_the_fields_term_leads_and_ours_is_named_beside_it() -> None:
+    places = [("rows", "04_kv", "c4"), ("KV entry", "05_b", "c5"), ("past", "06_c", "c6")]
+    line = make_words.line("KV entry|KVE (also past, key; here row)", "One.", places)
+    links = "[04](04_kv.ipynb#cell-id=c4), [05](05_b.ipynb#cell-id=c5)"
+    assert line == f"| **KV entry** (KVE), also past, key, here *row* | One. | {links} |"
+
+
+def test_what_people_search_for_is_found() -> None:
+    """All of these are asked for by people who come from elsewhere."""
+    names = {name for word in WORDS for name in (*make_words.forms(word), *make_words.also(word))}
+    asked = (
+        "prompt processing, KV entry, VRAM, past_key_values, autoregressive, decoder-only, encoder-decoder, "
+    )
+    asked += "T5, BERT, self-attention, memory wall, in-flight batching, FlashAttention, unembedding"
+    assert {*asked.split(", ")} <= names
+
+
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT / "README.md"], ids=lambda path: path.stem)
 def test_words_are_used_with_their_meaning(path: Path) -> None:
     assert list(contradictions(prose_of(path))) == []

@@ -95,7 +95,10 @@ def test_each_question_and_each_word_finds_its_own_cell_first(address: str, page
         for word in group:
             name, *_ = make_words.forms(word)
             notebook, cell = next(make_words.shown_in(word, bold))
-            found = [f"notebooks/{notebook}.html#cell-id={cell}", ", ".join(make_words.forms(word))]
+            found = [
+                f"notebooks/{notebook}.html#cell-id={cell}",
+                ", ".join((*make_words.forms(word), *make_words.also(word))),
+            ]
             assert ask(page, name.upper())[0] == found[::-1], name
 
 
