@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
+from helpers.chapters import n11
 from helpers.cost.layers import layers_of
 from helpers.drawing import canvas
 from helpers.model import shipped
@@ -107,8 +108,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "hidden keys": lambda: plots.hidden_keys(["to", "the"], 7, 4, 8, [27, 100], [True, False]),
     "hidden keys, 11": lambda: plots.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
     "tie": lambda: plots.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
-    "card": lambda: plots.squares({"weights": 15, "users": 53, "kept back": 12}),
-    "card, 1": lambda: plots.squares({"weights": 1}),
+    "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
+    "card, 1": lambda: n11.squares({"weights": 1}),
     "staircase": lambda: plots.staircase(SIZES, READ),
     "sweep": lambda: plots.time_by_users(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
     "sweep, 6": lambda: plots.time_by_users(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),

@@ -11,7 +11,6 @@ from helpers.plots.fleet import lanes, to_first_word
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
 from helpers.plots.limit import staircase, time_by_users, waterfall
 from helpers.plots.measured import loss_curve
-from helpers.plots.memory import squares
 from helpers.plots.model import who_moves
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle

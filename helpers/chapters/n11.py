@@ -1,0 +1,95 @@
+"""What notebook 11 uses: vLLM's two logs, a card as squares, its prediction and its exercise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from itertools import starmap
+from typing import Any
+
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
+from helpers.cost.layers import GIB
+from helpers.cost.models import MODELS
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import listed, need, text_width
+from helpers.plots.batches import FILLS
+
+# GiB of a card, as vLLM said in December 2024: https://github.com/vllm-project/vllm/pull/10511
+TOTAL, USABLE, WEIGHTS, LIBRARIES, PASS, ROWS = 79.22, 71.29, 14.96, 1.79, 1.26, 53.29
+PAPER = {1: TOTAL, 2: 2 * TOTAL}  # by cards, for weights and rows together
+ENGINE = {1: WEIGHTS + ROWS, 2: 2 * (7.48 + 58.97)}  # its second log: each of two cards
+
+
+def squares(parts: Mapping[str, float]) -> Picture:
+    """Draw a card as squares, one for each GiB, in the colour of what takes it.
+
+    Args:
+        parts: GiB, by what takes them, in the order of the squares, each rounded; at most four.
+    """
+    need(len(parts) <= len(FILLS), f"{len(parts)} parts came in; expected at most {len(FILLS)}")
+    counts = {name: round(gib) for name, gib in parts.items()}
+    taken = [colour for n, colour in zip(counts.values(), FILLS, strict=False) for _ in range(n)]
+
+    def draw(sheet: Sheet) -> None:
+        x, y, line = 18.0, 18.0, 10 if sheet.narrow else 20
+        for (name, n), colour in zip(counts.items(), FILLS, strict=False):
+            message = f"{n}: {name}"
+            if sheet.narrow and x > 18:
+                x, y = 18, y + 25
+            sheet.square(x + 7, y, 14, colour)
+            sheet.text(x + 22, y, message)
+            x += 52 + text_width(message)
+        side = (sheet.width - 36) / line
+        for n, colour in enumerate(taken):
+            left, top = 18 + n % line * side, y + 24 + n // line * side
+            sheet.box(left, top, side - 3, side - 3, fill=colour, radius=2)
+
+    sentence = listed([f"{n} of them {name}" for name, n in counts.items()])
+    return Picture(draw, f"{len(taken)} squares of 1 GiB: {sentence}.")
+
+
+def users_in_4_bits(guess: Any) -> Guess:
+    """Compare a guess of the users with 8,192 tokens whom the engine serves, Llama-3.1-8B in 4 bits."""
+    model = MODELS["Llama-3.1-8B"]
+    weights, user = model.n_parameters / 2, 8192 * model.cache_nbytes_per_token()
+    why = f"The weights shrink to {weights / GIB:.2f} GiB, and eleven squares come free."
+    return Guess(guess, fit(ENGINE[1], weights, user), why)
+
+
+def fit(*sizes: float, gib: int = GIB, least: float = 0, rounded: Any = math.floor) -> float:
+    """Count the users that fit, with a GiB of `gib` bytes, at least so many, rounded in this way."""
+    memory, weights, user = sizes
+    return max(least, rounded((memory * gib - weights) / user))
+
+
+def users_case(memory_gib: float, tokens: int) -> Case:
+    """Return Llama-3.1-8B in 2-byte numbers, users with so many tokens each."""
+    model = MODELS["Llama-3.1-8B"]
+    args = (memory_gib, 2 * model.n_parameters, tokens * model.cache_nbytes_per_token())
+    label = f"users_that_fit for Llama-3.1-8B, {tokens:,} tokens each, in {memory_gib} GiB"
+    return Case(args, label, "" if fit(*args) else "where the weights alone do not fit, give 0.")
+
+
+users_that_fit = Exercise(
+    name="users_that_fit",
+    todo="let users_that_fit return how many users fit, as a whole number.",
+    cases=[
+        *starmap(users_case, [(68.25, 8192), (24, 1024), (141, 100_000), (8, 8192)]),
+        Case((2, 100, 7), "users_that_fit for weights of 100 bytes and users of 7 in 2 GiB"),
+        Case((4, 98, 7), "users_that_fit for weights of 98 bytes and users of 7 in 4 GiB"),
+    ],
+    right=fit,
+    wrong=[
+        "the weights were forgotten: they take their bytes first.",
+        lambda memory, weights, user: fit(memory, 0, user),
+        "the weights were counted for each user: all share one copy.",
+        lambda memory, weights, user: fit(memory, 0, weights + user),
+        "not rounded down: a part of a user does not fit.",
+        *[partial(fit, rounded=rounded) for rounded in (math.ceil, round, float)],
+        "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
+        *[partial(fit, gib=gib, least=least) for gib in (10**9, 1) for least in (0, -math.inf)],
+    ],
+    success="53 users of 8,192 tokens fit beside Llama-3.1-8B in 68.25 GiB, 72 of 1,024 in 24, none in 8.",
+)
