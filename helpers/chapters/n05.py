@@ -17,7 +17,8 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from helpers import toy
-from helpers.check.exercise import Case, Exercise
+from helpers.check.exercise import LONGEST_CALL, Case, Exercise
+from helpers.check.reader import NotBackError, time_limit
 from helpers.check.result import show
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import listed
@@ -148,15 +149,15 @@ class OneTooHigh(Rows):
 
 
 RIGHT = "Kept right"
-STILL = "Rule 2 broken: positions stand still, every new token right behind the prompt"
-UNSEEN = "Rule 2 broken: the position of every new token is one too high"
+STILL = "Positions: they stand still, and every new token stands right behind the prompt"
+UNSEEN = "Positions: that of every new token is one too high"
 BROKEN: dict[str, type[Rows]] = {
     RIGHT: Rows,
-    "Rule 1 broken: the mask is aligned top left, so a new token sees row 1 alone": TopLeft,
-    "Rule 1 broken: new tokens no longer see the first 20 rows": FirstLost,
+    "Mask: aligned top left, so that a new token sees row 1 alone": TopLeft,
+    "Mask: new tokens no longer see the first 20 rows": FirstLost,
+    "Rows: K is handed out where V was asked for": KeysForValues,
+    "Rows: every layer gets those of layer 1": LayerOne,
     STILL: StandsStill,
-    "Rows mixed up: K is handed out where V was asked for": KeysForValues,
-    "Rows mixed up: every layer gets the rows of layer 1": LayerOne,
     UNSEEN: OneTooHigh,
 }
 
@@ -265,8 +266,9 @@ def beside(
     if exercise(answer).state == "not solved yet":
         return Replies(right)
     try:
-        return Replies(right | {"With yours": by()})
-    except Exception as error:  # whatever a reader's function may do: the check says what is wrong with it
+        with time_limit(LONGEST_CALL):
+            return Replies(right | {"With yours": by()})
+    except (Exception, NotBackError) as error:  # the check says what is wrong with it
         name = f"With yours, {type(error).__name__}: see the check above"
         return Replies(right | {name: []})
 

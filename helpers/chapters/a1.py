@@ -1,4 +1,4 @@
-"""Predictions of A1, library traps: `from helpers.check import a1 as check`."""
+"""What A1, library traps, uses: its predictions."""
 
 from __future__ import annotations
 
