@@ -10,7 +10,7 @@ import make_words
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
+from tests.browser.lab import Lab, open_notebook, reopen, run_all, save, wrong_outputs
 from tests.machine import ROOT, project_files
 from tests.test_words import CELL
 
@@ -64,7 +64,7 @@ def test_a_word_leads_to_the_cell_that_introduces_it(lab: Lab, page: Page) -> No
 
 
 def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -> None:
-    """The first notebook opens, a link of each kind opens what it names, and README has its pictures."""
+    """A notebook opens and is saved as git knows it; links open what they name, README its pictures."""
     for path in project_files():
         copy = tmp_path / "root" / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +77,8 @@ def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -
         (redirect,) = tmp_path.glob("data/runtime/*file-to-run*.html")
         assert f'url={lab.url}/lab/tree/{first}"' in redirect.read_text(encoding="utf-8")
         open_notebook(page, lab, first)
+        save(page)
+        assert (lab.root / first).read_bytes() == (ROOT / first).read_bytes()
         for link, opened, shown in (
             ("#46-or-828", first, "46 or 828"),
             ("/notebooks/01_four_heads.ipynb", "notebooks/01_four_heads.ipynb", "01 · Four heads by hand"),

@@ -1,0 +1,19 @@
+"""How JupyterLab is started here: `python -m jupyterlab --config=.ci/lab.py notebooks/00_start_here.ipynb`.
+
+It serves the whole repository. A notebook that was only opened and saved stays as git knows it: JupyterLab
+would write into it which Python has opened it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+
+def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
+    """Leave out of a notebook that is to be saved what depends on who has opened it."""
+    if model["type"] == "notebook":
+        model["content"]["metadata"]["language_info"] = {"name": "python"}
+
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821
+c.ServerApp.root_dir = str(Path(__file__).resolve().parents[1])
+c.ContentsManager.pre_save_hook = keep_what_git_knows
