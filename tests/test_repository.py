@@ -146,7 +146,9 @@ def ways_out(path: Path) -> list[str]:
     return re.findall(r"\]\((\w+\.ipynb)\)", nbformat.read(path, as_version=4).cells[-1].source)
 
 
-@pytest.mark.parametrize(("before", "page"), itertools.pairwise([HOME, *PAGES]), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    ("before", "page"), [*itertools.pairwise([HOME, *PAGES])], ids=lambda path: path.stem
+)
 def test_the_last_cells_lead_on_and_back(before: Path, page: Path) -> None:
     assert page.name in ways_out(before)
     assert before.name in ways_out(page)
