@@ -1,13 +1,11 @@
-"""The explorers show what sampling and the closed forms give, and turn with their knobs alone.
+"""The explorer shows what sampling gives, and turns with its knobs alone.
 
 Their tables stand in the notebooks' outputs, where nbval compares them.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from functools import partial
 from html import unescape
 from typing import Any
 
@@ -18,18 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import explorers, toy
-from helpers.explorers import reply, words
-from helpers.explorers.explorer import FILLS
+from helpers.explorers import words
 from helpers.sampling import next_probabilities
 from tests.pictures import boxes, misplaced
 from tests.pictures import words as written
 
 LOGITS = toy.step(toy.PROMPT)
 EVIL = "<img src=x onerror=alert(1)>"
-MAKE = [
-    partial(explorers.next_word, LOGITS),
-    explorers.cost_of_reply,
-]
 
 
 def plain(html: str) -> str:
@@ -116,51 +109,28 @@ def test_wrong_logits_and_settings_are_refused() -> None:
             use(top_k=5)
 
 
-def test_cost_of_reply_shows_the_closed_forms() -> None:
-    explorer = explorers.cost_of_reply()
-    html = plain(explorer.draw(prompt=4, reply=8))
-    assert "tokens processed without 60 × 3.1 with 11 × 1.7" in html
-    assert "pairs, of one head and layer without 276 × 4.8 with 66 × 2.9" in html
-    assert "rows kept in the cache without 0 with 11 × 1.7" in html
-    assert explorer.say(prompt=4, reply=8) == (
-        "With the cache 5.5 times fewer tokens processed and 4.2 times fewer pairs; "
-        "its price is 11 rows, 528 bytes in the toy's two layers."
-    )
-    assert "the cache saves nothing yet; its price is 1 row, 48 bytes" in explorer.say(prompt=1, reply=1)
-
-
-def test_every_setting_can_be_drawn_within_its_frames() -> None:
-    explorer = explorers.cost_of_reply()
-    for prompt, length in itertools.product(reply.LENGTHS, reply.LENGTHS):
-        html = explorer.draw(prompt=prompt, reply=length) + explorer.say(prompt=prompt, reply=length)
-        assert "nan" not in html
-        assert max(float(width) for width in re.findall(r"width:([\d.]+)%", html)) == 100
-
-
-@pytest.mark.parametrize("make", MAKE)
-def test_turning_a_knob_redraws_and_reset_goes_back(make: Any) -> None:
-    explorer = make()
+def test_turning_a_knob_redraws_and_reset_goes_back() -> None:
+    explorer = explorers.next_word(LOGITS)
     *knobs, reset, output, picture, _ = explorer.widget.children
     first = output.value, picture.value
     for knob in knobs:
         start = knob.value
-        knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
+        knob.value = knob.min
         assert (output.value, picture.value) != first
         knob.value = start
         assert (output.value, picture.value) == first
     for knob in knobs:
-        knob.value = knob.options[-1][1] if hasattr(knob, "options") else knob.min
+        knob.value = knob.min
     assert (output.value, picture.value) != first
     reset.click()
     assert (output.value, picture.value) == first
     assert explorer.widget is explorer.widget
 
 
-@pytest.mark.parametrize("make", MAKE)
-def test_three_outputs_the_same_in_every_run(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_outputs_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
-    first, second = make(), make()
+    first, second = explorers.next_word(LOGITS), explorers.next_word(LOGITS)
     for explorer in (first, second, first):
         explorer._ipython_display_()
     texts = [{kind: text for kind, text in bundle.items() if kind.startswith("text/")} for bundle in shown]
@@ -172,29 +142,24 @@ def test_three_outputs_the_same_in_every_run(make: Any, monkeypatch: pytest.Monk
     assert "0x" not in repr(first)
 
 
-@pytest.mark.parametrize("make", MAKE)
-def test_the_picture_shows_what_the_live_form_shows_first(make: Any) -> None:
-    explorer = make()
+def test_the_picture_shows_what_the_live_form_shows_first() -> None:
+    explorer = explorers.next_word(LOGITS)
     still, settings = explorer.still(), {name: knob.value for name, knob in explorer.knobs().items()}
     figure, grid = still.figure(), explorer.grid(**settings)
     assert misplaced(figure) == []
     drawn, shown = " ".join(written(figure)), unescape(plain(explorer.draw(**settings)))
-    for line in grid.bars:
-        for text in (line.name, line.number, line.aside):
+    for line in grid.lines:
+        for text in (line.name, line.number):
             assert unescape(plain(text)).strip() in drawn
             assert unescape(plain(text)).strip() in shown
-    wide = [box.get_width() for fill in FILLS.values() for box in boxes(figure, fill)]
-    shares = [share for line in grid.bars for share, kind in line.bars if share and kind != "before"]
-    kinds = [kind for line in grid.bars for share, kind in line.bars if share]
-    assert [len(boxes(figure, fill)) for fill in FILLS.values()] == [kinds.count(kind) for kind in FILLS]
+    wide = [box.get_width() for box in boxes(figure, "generated")]
+    shares = [share for line in grid.lines for share, kind in line.bars if share and kind != "before"]
+    assert len(wide) == len(shares)
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
     assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)
     assert re.findall(r"<(\w+)", still.beneath()) == ["p"] * 3 + ["details", "summary"]
 
 
-def test_counts_and_ratios_in_few_digits() -> None:
-    message = [reply.large(n) for n in (66, 171_700, 1_166_650, 999_600_000, 10**12)]
-    assert message == ["66", "171,700", "1.17 million", "1 billion", "1 trillion"]
-    assert [reply.times(*pair) for pair in ((60, 11), (300_000, 100))] == ["5.5 times", "3,000 times"]
+def test_probabilities_in_few_digits() -> None:
     message = [words.as_percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
     assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]

@@ -232,21 +232,21 @@ def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
 def test_the_lab_stands_for_three_passes_and_says_what_it_counts() -> None:
     """At its own length: 1,000 tokens on an H100, where the bound moves from compute to memory bandwidth."""
     still = Stepper(load_diary(), "lab", layer=0).still()
-    assert cells(still.numbers)[0][1:] == ["Training", "Prefill", "Decode 1, with the cache"]
-    numbers = [re.findall(r"[\d,]*\d", re.split("H100: |. Compute", one)[1]) for one in still.sentences[:3]]
-    assert numbers == [
-        ["1,000", "500,500"],
-        ["1,000", "1,000", "500,500", "500,500", "1,000", "1,000", "0", "0", "0", "0"],
-        ["1", "1,001", "1,001", "501,501", "1", "1,001", "1,000", "1,000", "1,000", "1,000"],
-    ]
-    bounds = [one.rpartition(": ")[2].partition(",")[0] for one in still.sentences[:3]]
-    assert bounds == ["compute-bound", "compute-bound", "memory-bound"]
     model, card = MODELS[VIEW["lab"]["model"]], CARDS[VIEW["lab"]["card"]]
+    table = cells(still.numbers)
+    assert table[0] == [f"{model.name}, {card.name}", "Training", "Prefill", "Decode 1, with the cache"]
+    assert [line[1:] for line in table[1:6]] == [
+        ["1,000", "1,000 (1,000)", "1 (1,001)"],
+        ["500,500", "500,500 (500,500)", "1,001 (501,501)"],
+        ["0", "1,000 (1,000)", "1 (1,001)"],
+        ["0", "0 (0)", "1,000 (1,000)"],
+        ["0", "0 (0)", "1,000 (1,000)"],
+    ]
     passes = (1000, 0, None), (1000, 0, 1), (1, 1000, 1)
-    for sentence, (new, before, logits) in zip(still.sentences, passes, strict=False):
-        step = step_time(model, card, before, new_tokens=new, logits=logits)
-        assert f"as if the prompt had 1,000 tokens, on {model.name} and one {card.name}: " in sentence
-        assert sentence.endswith(f": {step.bound}, at least {format.unit(step.total, 's')}.")
+    steps = [step_time(model, card, before, new_tokens=new, logits=logits) for new, before, logits in passes]
+    assert table[8][1:] == [format.unit(step.total, "s") for step in steps]
+    assert table[9][1:] == [step.bound for step in steps] == ["compute-bound"] * 2 + ["memory-bound"]
+    assert "as if the prompt had 1,000 tokens. Grid, K and V are those of the recorded" in still.sentences[0]
     hidden = 7 * 6 // 2  # in the triangle of the seven columns that are drawn
     assert words(still.figure()).count("×") == 2 * hidden + 1, "of training, of prefill, of the legend"
 

@@ -27,7 +27,7 @@ def test_the_picture_says_which_rows_are_stale() -> None:
         *["runs again"] * 4,
         "kept",
     ]
-    assert output[-3:] == ["kept", "stale", "as before, but made again"], "the key"
+    assert output[-3:] == ["kept", "stale in the cache", "as before, but made again"], "the key"
     for kind, fill in (("K", "key fill"), ("V", "value fill")):
         lines = [text.get_position()[1] for text in texts(figure) if text.get_text() == kind]
         assert [box.get_y() + 13 for box in boxes(figure, fill)][:2] == lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -34,15 +34,11 @@ html[theme="dark"] .wid-explorer {{ {_DARK}}}
 .wid-explorer .soft { color: var(--wid-soft); }
 .wid-explorer .grid { display: grid; grid-template-columns: max-content minmax(40px, 1fr) max-content;
   gap: 2px 8px; align-items: center; margin: 6px 0; }
-.wid-explorer .grid > .wide { grid-column: 1 / -1; margin-top: 8px; }
 .wid-explorer .note { grid-column: 2 / -1; margin: -2px 0 4px; }
 .wid-explorer .number { text-align: right; white-space: nowrap; }
-.wid-explorer .four { grid-template-columns: max-content minmax(40px, 1fr) max-content max-content; }
-.wid-explorer .last { grid-column: 4; }
 .wid-explorer .bar { height: 9px; border-radius: 1px; }
 .wid-explorer .before { border: 1px solid var(--wid-ring); box-sizing: border-box; }
 .wid-explorer .after { background: var(--wid-generated); margin-top: 1px; }
-.wid-explorer .work { background: var(--wid-ink); }
 .wid-explorer .word { unicode-bidi: isolate; overflow-wrap: anywhere; max-width: 110px; }
 </style>"""
 )
@@ -108,7 +104,7 @@ class Explorer:
         """Return the bars of the first settings, for readers without a kernel."""
         knobs = self.knobs()
         settings = {name: knob.value for name, knob in knobs.items()}
-        chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
+        chosen = "; ".join(f"{knob.description}: {knob.value:g}" for knob in knobs.values())
         bars = self.grid(**settings)
         sentence = [f"Set to {chosen}.", _plain(self.say(**settings)), _plain(bars.note)]
         return Still(bars.draw, bars.in_words(), sentence)
@@ -161,45 +157,26 @@ def knob(kind: str, label: str, **settings: Any) -> Any:
     )
 
 
-def pick(label: str, options: Iterable[int], value: int) -> Any:
-    """A knob over a few numbers, written with commas."""
-    return knob("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
-
-
-def _shown(knob: Any) -> str:
-    """The value of a knob, as it is written beside it."""
-    written = {value: text for text, value in getattr(knob, "options", ())}
-    return written[knob.value] if written else f"{knob.value:g}"
-
-
-FILLS = {"work": "ink", "after": "generated"}  # as in the style above
-
-
 @dataclass(frozen=True)
 class Line:
     """A name, bars and a number; texts are HTML.
 
     Attributes:
-        bars: one below the other; of each a share of the width and its kind: "work", "after", or "before" for
-            a frame.
-        kind: the class of its name.
-        aside, note: what stands behind the number, and under the bars.
+        bars: one below the other; of each a share of the width, and "after", or "before" for a frame.
+        note: what stands under the bars.
     """
 
     name: str
     bars: tuple[tuple[float, str], ...]
     number: str
-    kind: str = "soft"
-    aside: str = ""
     note: str = ""
 
     def html(self) -> str:
         bars = "".join(
             f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>' for share, kind in self.bars
         )
-        sentence = f'<span class="{self.kind}">{self.name}</span><span aria-hidden="true">{bars}</span>'
+        sentence = f'<span class="word">{self.name}</span><span aria-hidden="true">{bars}</span>'
         sentence += f'<span class="number">{self.number}</span>'
-        sentence += f'<span class="number soft">{self.aside}</span>' if self.aside else ""
         return sentence + (f'<span class="note soft">{self.note}</span>' if self.note else "")
 
     def draw(self, sheet: Sheet, y: float, left: float, right: float) -> float:
@@ -207,14 +184,13 @@ class Line:
         name = shorten(_plain(self.name), left - 12, SMALL)
         sheet.text(left - 10, y + 9, name, at="right", size=SMALL, bold="<b>" in self.name)
         sheet.text(right + 12, y + 9, _plain(self.number), size=SMALL, bold="<b>" in self.number)
-        sheet.note(sheet.width - 4, y + 9, self.aside, at="right")
         top = y + 3
         for share, kind in self.bars:
             wide = ceil((right - left) * share)
             if wide and kind == "before":
                 sheet.box(left, top, wide, 12, edge="soft", radius=1)
             elif wide:
-                sheet.box(left, top, wide, 12, fill=FILLS[kind], radius=1)
+                sheet.box(left, top, wide, 12, fill="generated", radius=1)
             top += 13
         sheet.note(left, top + 8, self.note)
         return max(y + 22, top + (20 if self.note else 6))
@@ -222,26 +198,18 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """Lines and a note below; a line that is a text is a heading, and `head` stands over all of them."""
+    """Lines with a note below; `head` stands over names, bars and numbers."""
 
-    lines: list[Line | str]
+    lines: Sequence[Line]
     note: str
-    head: tuple[str, str, str] = ("", "", "")  # over names, bars, and numbers or what stands behind them
-
-    @property
-    def bars(self) -> list[Line]:
-        """The lines that are no heading."""
-        return [one for one in self.lines if isinstance(one, Line)]
+    head: tuple[str, str, str]
 
     def html(self) -> str:
-        four = any(one.aside for one in self.bars)
         kinds = ("soft", "soft", "soft number")
         heads = [
             f'<span class="{kind}">{sentence}</span>' for kind, sentence in zip(kinds, self.head, strict=True)
         ]
-        heads = [f'<span class="soft last">{self.head[-1]}</span>'] if four else heads * any(self.head)
-        lines = [one.html() if isinstance(one, Line) else f'<b class="wide">{one}</b>' for one in self.lines]
-        shown = f'<div class="grid{" four" * four}">{"".join(heads + lines)}</div>'
+        shown = f'<div class="grid">{"".join([*heads, *(one.html() for one in self.lines)])}</div>'
         return f'{shown}<p class="soft">{self.note}</p>'
 
     def draw(self, sheet: Sheet) -> None:
@@ -250,26 +218,18 @@ class Grid:
         def widest(texts: Iterable[str]) -> int:
             return ceil(max(text_width(_plain(text), SMALL, bold=True) for text in texts)) + 16
 
-        left = min(180, widest(one.name for one in self.bars))
-        right = sheet.width - widest([self.head[-1], *(f"{one.number}   {one.aside}" for one in self.bars)])
+        left = min(180, widest(one.name for one in self.lines))
+        right = sheet.width - widest([self.head[-1], *(one.number for one in self.lines)])
         places = (left - 10, "right"), (left, "left"), (sheet.width - 4, "right")
         for (x, at), output in zip(places, self.head, strict=True):
             sheet.note(x, 10, output, at=at)
-        y = 24.0 if any(self.head) else 2.0
+        y = 24.0
         for one in self.lines:
-            if isinstance(one, Line):
-                y = one.draw(sheet, y, left, right)
-            else:
-                sheet.text(4, y + 14, one, bold=True)
-                y += 26
+            y = one.draw(sheet, y, left, right)
 
     def in_words(self) -> str:
         """The lines one after the other."""
-        output = [
-            f"{_plain(one.name)}: {_plain(one.number)}" if isinstance(one, Line) else one
-            for one in self.lines
-        ]
-        return "; ".join(output) + "."
+        return "; ".join(f"{_plain(one.name)}: {_plain(one.number)}" for one in self.lines) + "."
 
 
 def _plain(text: str) -> str:

@@ -122,4 +122,4 @@ def _word_row(word: str, before: float, after: float, why: str | None, settings:
     }
     number = escape(f"{as_percent(before)} → {'out' if why else as_percent(after)}")
     bars = (before, "before"), (after, "after")
-    return Line(escape(word), bars, number, "word", note=message[why] if why else "")
+    return Line(escape(word), bars, number, message[why] if why else "")

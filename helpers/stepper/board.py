@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import accumulate
 from math import ceil
+from typing import Any
 
 from helpers.drawing.canvas import Sheet
 from helpers.drawing.still import Still
@@ -19,7 +20,8 @@ HEAD, LINE, ROW = 24, 20, 20  # heights of a word over its column, a line of the
 LEAST, NAMES, ASIDE = 32, 84, 96  # widths: of a column at least, of words at the left and the right at most
 LATEST = 4  # lines of a long text that a step with the cache shows
 CONTEXT = "context"
-COUNTS = ["tokens processed", "pairs", "rows read", "rows kept", "next word"]
+# Lines of a table by name, a cell for each pass; the table's corner; and sentences on how all is counted.
+Counted = tuple[dict[str, list[Any]], str, list[str]]
 
 
 def _wide(text: str, bold: bool = False) -> int:
@@ -245,22 +247,29 @@ def _legend(sheet: Sheet, boards: list[Board], y: float) -> None:
         x += wide
 
 
-def still(moments: list[Moment], panels: set[str], beside: list[str]) -> Still:
+def still(moments: list[Moment], panels: set[str], counted: Counted | None = None) -> Still:
     """Return pictures of passes, their numbers in a table, sentences, and the weights of one in words.
 
-    `beside`: sentences that stand before what the table leaves open.
+    `counted` stands in place of what the recorder counted.
     """
     first = next((n for n, moment in enumerate(moments) if moment.part.target is None), 0)
     boards = [Board(moment, panels, n == first) for n, moment in enumerate(moments)]
     alt, shares = " ".join(map(_in_words, boards)), "prediction" in panels
-    passes = []
-    for moment in moments:
-        counts, part = moment.event.counts, moment.part
-        stored = len(spread(part.read)), part.kept[1]
-        passes.append([counts["positions"], counts["pairs"], *stored, moment.outcome(shares)])
-    table = Table([*zip(*passes, strict=True)], COUNTS, [moment.title for moment in moments])
-    sentences = [*beside, *_beside(moments, shares)]
-    return Still(partial(draw_boards, boards=boards), alt, sentences, table=table)
+    lines, corner, how = counted or (_counted(moments), "", [])
+    lines = {**lines, "next word": [moment.outcome(shares) for moment in moments]}
+    table = Table([*lines.values()], [*lines], [moment.title for moment in moments], corner=corner)
+    return Still(partial(draw_boards, boards=boards), alt, [*how, *_beside(moments, shares)], table=table)
+
+
+def _counted(moments: list[Moment]) -> dict[str, list[Any]]:
+    """What the recorder counted in each pass."""
+    counts, parts = [moment.event.counts for moment in moments], [moment.part for moment in moments]
+    return {
+        "tokens processed": [count["positions"] for count in counts],
+        "pairs": [count["pairs"] for count in counts],
+        "rows read": [len(spread(part.read)) for part in parts],
+        "rows kept": [part.kept[1] for part in parts],
+    }
 
 
 def _in_words(board: Board) -> str:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from helpers.cost.layers import Kind, State, Window
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.step import pairs_of, step_time
+from helpers.stepper.board import Counted
 from helpers.stepper.format import VIEW, fill, unit
 from helpers.stepper.moment import Moment
 from helpers.trace import Pass, Run, spread
 
 LAB = VIEW["lab"]
+COUNTED = "tokens", "pairs", "written", "read", "again_tokens"
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,25 @@ def accumulated(run: Run, index: int, prompt: int, length: int, kind: Kind) -> t
     return counts(run.passes[index]), sum(so_far, Counts(0, 0, 0, 0, 0, 0))
 
 
-def in_words(moment: Moment) -> str:
-    """A pass as the lab has it at first, in a sentence: what it counts, what has added up, its bound."""
+def counted(moments: Sequence[Moment]) -> Counted:
+    """Count passes as the lab does at first: as if the prompt were longer than the recorded one."""
     model, card = MODELS[LAB["model"]], CARDS[LAB["card"]]
-    prompt, length = moment.trace.sequences[0].prompt, LAB["tokens"]
-    now, so_far = accumulated(moment.run, moment.index, prompt, length, widest(model.layers))
-    tokens, before, _ = tokens_at(moment.event, prompt, length)
-    training = moment.event.phase == "training"
-    step = step_time(model, card, before, new_tokens=tokens, logits=None if training else 1)
-    lanes = {"compute": step.attention + step.products, "bandwidth": step.rows + step.weights}
-    return fill(
-        LAB["still"][0 if training else 1],
-        **{**vars(now), **{f"{name}_so_far": count for name, count in vars(so_far).items()}},
-        **{"title": moment.title, "length": length, "model": model.name, "card": card.name},
-        **{name: unit(x, "s") for name, x in {**lanes, "total": step.total}.items()},
-        bound=step.bound,
-    )
+    prompt, length = moments[0].trace.sequences[0].prompt, LAB["tokens"]
+    names = {**LAB["counts"], "again_tokens": LAB["counts"]["spared"][0]}
+    bars = VIEW["step_time"]["bars"]
+    heads = [f"{names[one]} ({LAB['so far']})" for one in COUNTED]
+    heads += [bars["compute"], bars["memory"], f"{LAB['now']}, {VIEW['step_time']['least'][0]}", "bound"]
+    lines: dict[str, list[str]] = {name: [] for name in heads}
+    for moment in moments:
+        now, so_far = accumulated(moment.run, moment.index, prompt, length, widest(model.layers))
+        tokens, before, _ = tokens_at(moment.event, prompt, length)
+        training = moment.event.phase == "training"
+        step = step_time(model, card, before, new_tokens=tokens, logits=None if training else 1)
+        sums = ["" if training else f" ({getattr(so_far, one):,})" for one in COUNTED]
+        cells = [f"{getattr(now, one):,}{added}" for one, added in zip(COUNTED, sums, strict=True)]
+        parts = step.attention + step.products, step.rows + step.weights, step.total
+        cells += [*(unit(seconds, "s") for seconds in parts), step.bound]
+        for line, cell in zip(lines.values(), cells, strict=True):
+            line.append(cell)
+    how = fill(LAB["length"]["as if"], tokens=length, prompt=prompt)
+    return lines, f"{model.name}, {card.name}", [how]

@@ -116,7 +116,7 @@ class Stepper(View):
         met = "weights" not in self.panels or "work" in self.panels  # else the reader has yet to meet it
         shown = chosen(self.trace, self.start, uncached=met, training=in_lab)
         moments = [Moment(self.trace, run, index, self.layer, self.head) for run, index in shown]
-        return board.still(moments, set(self.panels), [lab.in_words(one) for one in moments if in_lab])
+        return board.still(moments, set(self.panels), lab.counted(moments) if in_lab else None)
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)

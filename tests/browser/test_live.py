@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from helpers import corpus
 from helpers.stepper import Live
 from helpers.stepper.live import PROMPT
 from helpers.stepper.page import Section, build, file_script
@@ -124,6 +125,23 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     first, last = (float(x) * {"ms": 1, "s": 1000}[unit] for x, unit in map(str.split, waits.groups()[:2]))
     assert first / last == pytest.approx(sum(wide[:half]) / sum(wide[-half:]), rel=0.02)
     assert waits[3].startswith(": the longer the text" if last > first else ". More was processed")
+
+
+def test_ten_endings_are_ten_draws_of_which_the_first_is_the_one_that_was_written(open_page: Open) -> None:
+    page = open_page(reduced_motion="reduce")
+    page.locator("textarea").fill("Mia writes from")
+    page.locator("textarea").press("Enter")
+    said = written(page)["said"]
+    act(page, "Ten endings")
+    page.locator(".wid-act li").first.wait_for(timeout=LONG)
+    endings = [ending.replace(".", " .").split() for ending in page.locator(".wid-act li").all_inner_texts()]
+    assert len(endings) == 10
+    assert [ending[:-1] for ending in endings[:1]] == [said[:8]]
+    assert all(len(ending) == 9 or ending[-1] == "<eos>" for ending in endings)
+    firsts = {ending[0] for ending in endings}
+    assert firsts < {*corpus.CITIES}
+    assert len(firsts) > 5, "of fifty cities"
+    expect(page.locator(".wid-sentence")).to_contain_text(f"begin with {len(firsts)} different words")
 
 
 def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:

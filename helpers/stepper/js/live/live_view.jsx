@@ -6,6 +6,7 @@ import { View } from "../view.jsx";
 import { Again, raceMark } from "./again.jsx";
 import { Change, changeMark, findChange } from "./change.jsx";
 import { Drawer, Sizes } from "./drawer.jsx";
+import { Draws, findDraws } from "./draws.jsx";
 import { OwnModel } from "./file_view.jsx";
 import { findLooks, Look, lookMark } from "./look.jsx";
 import { Paper } from "./paper.jsx";
@@ -27,7 +28,7 @@ import {
 /** @import { Diary, Marks } from "./parts" */
 /** @import { Lane } from "./writing.js" */
 /** @import { Parts as Said } from "../types" */
-/** @typedef {"again" | "look" | "change"} Act */
+/** @typedef {"again" | "look" | "change" | "draws"} Act */
 
 const LIVE = VIEW.live;
 /** What can be done with a text that was written: its panel, what it finds out first, what it makes of a word.
@@ -36,6 +37,7 @@ const ACTS = {
   again: { Panel: Again, mark: raceMark },
   look: { Panel: Look, find: findLooks, mark: lookMark },
   change: { Panel: Change, find: findChange, mark: changeMark },
+  draws: { Panel: Draws, find: findDraws, mark: () => null },
 };
 
 export class LiveView extends View {

@@ -1,4 +1,4 @@
-"""Exercises of notebook 03, decode: `from helpers.check import n03 as check`."""
+"""What notebook 03, decode, uses beside the toy: the check of its exercise, and of its guesses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
+from helpers.cost.counts import whole_reply
 from helpers.recording.diary import load_lines
 from helpers.sampling import greedy, softmax
 
@@ -98,46 +99,14 @@ generate = Exercise(
     success="with max_new=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
 )
 
-N_NEW = 8
-PASSES = range(len(toy.PROMPT), len(toy.PROMPT) + N_NEW)  # how many tokens each pass runs without a cache
 
-
-def work(passes: Sequence[int]) -> tuple[int, int]:
-    """Return tokens processed, and pairs of one head, of passes over so many tokens."""
-    return sum(passes), sum(t * (t + 1) // 2 for t in passes)
-
-
-count_work = Exercise(
-    name="count_work",
-    todo="write a number for `tokens_processed` and `pairs`.",
-    cases=[
-        Case((0,), "`tokens_processed`", wanted="4 + 5 + … + 11"),
-        Case((1,), "`pairs`", wanted="(1 + … + 4) + (1 + … + 5) + … + (1 + … + 11)"),
-    ],
-    run=lambda answers, part: answers[part],
-    right=work(PASSES),
-    wrong=[
-        f"{N_NEW} words take {N_NEW} passes: prefill emits a word too.",
-        work([*PASSES, PASSES[-1] + 1]),
-        "masked products were counted; a token sees itself and what stands before it.",
-        (sum(PASSES), sum(t * t for t in PASSES)),
-        "that is the cost with a cache; without one, each pass runs all tokens again.",
-        work([PASSES[-1]]),
-        work([PASSES[-1] + 1]),
-        "the prefill is left out; it is one of the passes.",
-        work(PASSES[1:]),
-    ],
-    success="60 tokens processed and 276 pairs in 8 passes.",
-)
-
-
-def times_run(guess: Any) -> Guess:
-    """Compare a guess with how often the first token is run, when each of 8 words begins again."""
-    return Guess(guess, len(PASSES), "Today is in every pass.")
+def tokens_processed(guess: Any) -> Guess:
+    """Compare a guess with the tokens processed for 8 new words behind 4, when each begins again."""
+    return Guess(guess, whole_reply(prompt=len(toy.PROMPT), reply=8, cached=False).tokens_processed)
 
 
 def still_sure(guess: Any) -> Guess:
-    """Compare a guess with the chance of *Mia* behind *Signed by* at temperature 2: is it over 90 percent?"""
+    """Compare a guess: is the probability of *Mia* behind *Signed by* over 90 percent at temperature 2?"""
     lines = load_lines()
-    chance = softmax(lines.logits[42] / 2)[lines.vocabulary.index("Mia")]
-    return Guess(guess, bool(chance > 0.9), f"It falls to {100 * chance:.0f} percent.")
+    p = softmax(lines.logits[42] / 2)[lines.vocabulary.index("Mia")]
+    return Guess(guess, bool(p > 0.9), f"It falls to {100 * p:.0f} percent.")
