@@ -36,7 +36,7 @@ from run_notebooks import pick
 
 MOST = {"words": 1200, "paragraph": 60, "cells": 20, "longest": 12, "exercises": 2, "tables": 2}
 UNCUT = {**MOST, "words": 1950, "cells": 27, "exercises": 3}  # of pages that are still to be cut
-CUT: tuple[str, ...] = ("01", "03", "04", "05", "11")  # pages that are, by the beginning of their names
+CUT = ("00", "01", "02", "03", "04", "05", "11")  # pages that are, by the beginning of their names
 EXEMPT = "24", "A1", "A2", "words", "questions", "one_page"  # by the same
 LINES_OF_A_TABLE = 4
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -47,7 +47,10 @@ PREDICT = re.compile(r"(?:\*\*|<b>)Predict\b")
 PICTURES = {"image/png", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
 README = ROOT / "README.md"
 SHORT = ("00", "01", "02", "03", "04", "09")  # the short way
-MAPPED = re.compile(r"^(?P<line>\| \[[^]]+\]\(notebooks/(?P<name>\w+)\.ipynb\) \| [^|]+ \| )[\d +]*\|$", re.M)
+MAP = re.compile(r"^\| notebook \| the question \| minutes \|\n(?:\|.*\|\n)+", re.M)  # also of 00's contents
+MAPPED = re.compile(
+    r"^(?P<line>\| \[[^]]+\]\((?:notebooks/)?(?P<name>\w+)\.ipynb\) \| [^|]+ \| )[\d +]*\|$", re.M
+)
 # In the line of a first cell that holds the badges.
 HEADER = re.compile(
     r"(?P<needed>^.*?)(?: · \d+ minutes(?P<more>(?:, (?!and )[^·]*?)?)(?:, and \d+ for the exercises?)?)?"
@@ -231,18 +234,24 @@ def with_all_minutes(text: str, each: dict[str, tuple[int, int]]) -> str:
     return text
 
 
+def with_contents(text: str) -> str:
+    """A text of 00 with the README's map as its table of contents."""
+    (table,) = MAP.findall(README.read_text(encoding="utf-8"))
+    return MAP.sub(lambda _: table.replace("](notebooks/", "]("), text)
+
+
 def in_map(pair: tuple[int, int] | None) -> str:
     """Minutes as a map has them: 35, or 35 + 10."""
     return " + ".join(str(n) for n in pair or () if n)
 
 
 def rewritten(path: Path) -> NotebookNode:
-    """The notebook with its computed minutes, and those of the ways if it says them."""
+    """The notebook with its computed minutes; if it says the ways, with theirs, and with the contents."""
     book = nbformat.read(path, as_version=4)
-    book.cells[0].source = with_minutes(book.cells[0].source, sizes(book))
     for cell in book.cells:
         if "**The short way**" in cell.source:
-            cell.source = with_all_minutes(cell.source, minutes())
+            cell.source = with_all_minutes(with_contents(cell.source), minutes())
+    book.cells[0].source = with_minutes(book.cells[0].source, sizes(book))
     return book
 
 

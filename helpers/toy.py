@@ -92,14 +92,8 @@ def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
     return softmax(masked) @ values
 
 
-def prefill_loop(numbers: Numbers) -> np.ndarray:
-    """Fill the table position by position, by the rules; (T, H). ValueError as in `check_numbers`."""
-    check_numbers(numbers)
-    return np.array([four_heads(numbers[:t]) for t in range(1, len(numbers) + 1)])
-
-
 def prefill_matrix(numbers: Numbers) -> np.ndarray:
-    """Fill the same table in one go, with scores, mask and softmax; (T, H). Errors as in `prefill_loop`."""
+    """Fill the table of contexts in one go, (T, H). ValueError as in `check_numbers`."""
     check_numbers(numbers)
     return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 

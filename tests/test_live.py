@@ -20,9 +20,8 @@ def test_the_picture_is_of_the_pause_and_the_drip() -> None:
     still = Live().still()
     assert misplaced(still.figure()) == []
     assert "A fox slept in the park" in still.alt
-    assert "all 23 tokens of the text run at once" in still.numbers
-    assert "24 tokens come out one by one" in still.numbers
-    assert "46 tokens have run, and the cache keeps their rows. Without the cache 828" in still.numbers
+    assert "The pause: 23 tokens go in at once. The drip: 24 come out one by one" in still.numbers
+    assert "In the end the cache keeps the rows of 46 tokens." in still.numbers
     assert len(boxes(still.figure(), "key fill")) == len(boxes(still.figure(), "value fill")) == 46
     assert len(boxes(still.figure(), "generated")) == 23
 

@@ -18,11 +18,12 @@ from sizes import (
     rewritten,
     sizes,
     with_all_minutes,
+    with_contents,
     with_minutes,
     words,
 )
 
-from tests.machine import NOTEBOOKS
+from tests.machine import NOTEBOOKS, prose_of
 
 new = nbformat.v4
 READ = [path for path in NOTEBOOKS if path.stem != "words"]  # that is looked up, not read through
@@ -58,6 +59,13 @@ def test_the_readme_says_the_minutes_of_each_notebook_and_of_the_ways() -> None:
     assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
     assert re.search(r"\*\*The short way\*\*, \d+ minutes, \d+ with the exercises:", text)
     assert re.search(r"\*\*The whole way\*\*, \d+ hours, \d+ with the exercises:", text)
+
+
+def test_the_contents_of_00_are_the_readmes_map() -> None:
+    """To write them: python .ci/sizes.py --write."""
+    text = prose_of(NOTEBOOKS[0])
+    assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
+    assert with_contents(text) == text
 
 
 def test_minutes_of_a_way_are_added_up() -> None:

@@ -19,7 +19,7 @@ from tests.machine import NOTEBOOKS
 # What each notebook must define: in a cell of its own, or as the solution of an exercise.
 TAUGHT = {
     "01_four_heads": ["four_heads"],
-    "02_prefill": ["rule_scores", "causal_mask", "attend", "prefill_loop", "prefill_matrix", "lm_head"],
+    "02_prefill": ["rule_scores", "causal_mask", "attend", "lm_head"],
     "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
     "00_start_here": [],
     "05_keep_it_right": ["KVCache"],

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from helpers.check.reader import NotBackError, fails_to_compile, line_of, time_limit
+from helpers.check.reader import NotBackError, StoppedError, fails_to_compile, line_of, time_limit
 from helpers.check.result import (
     TOLERANCE,
     NotRightError,
@@ -112,11 +112,10 @@ class Exercise:
 
     def __call__(self, *answers: Any) -> Result:
         """Check an answer; never raises (but Ctrl-C gets through, without our frames) and never warns."""
-        __tracebackhide__ = True
         try:
             result = self.judged(answers)
         except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt(line_of(stop).strip()) from None
+            raise StoppedError(line_of(stop)) from None
         note = LAST_THAT_RAN.format(self.name) if fails_to_compile(self.name) else ""
         return replace(result, note=note)
 

@@ -23,6 +23,14 @@ class NotBackError(BaseException):
     """A call has not come back in time. No `except Exception` of a reader's catches it."""
 
 
+class StoppedError(KeyboardInterrupt):
+    """The reader has interrupted a call; a notebook shows where that was, and none of our frames."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows of it."""
+        return [f"Interrupted.{self}"]
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise NotBackError in what stands inside, at its next line of Python, when it takes longer."""

@@ -1,7 +1,7 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.drawing.canvas import Drawn, Picture
-from helpers.plots.attention import looked_at, name_weights, picked_and_seen
+from helpers.plots.attention import looked_at, name_weights
 from helpers.plots.batches import bars, batches
 from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from helpers import toy
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, listed, plain, shorten, text_width
+from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
 from helpers.trace import Trace
 
 
@@ -67,47 +66,6 @@ def words_over_weights(
         x, y, deep = (x, y, deep) if x + width <= sheet.width - 14 else (18.0, y + 40 + deep, 0.0)
         sheet.chip(x + width / 2, y, then, width=width, fill="generated fill", edge="generated")
     return y + 12 + deep
-
-
-def picked_and_seen(head: str) -> Picture:
-    """Draw who looks at whom as two grids: what a rule of the toy picks, and what the causal mask lets see.
-
-    Args:
-        head: a name of the toy's HEADS.
-    """
-    words, T = toy.PROMPT, len(toy.PROMPT)
-    picks = toy.rule_scores(T)[toy.HEADS.index(head)] == 0
-    grids = {f"{head} picks": picks, "the mask lets see": toy.causal_mask(T)}
-
-    def draw(sheet: Sheet) -> None:
-        left, cell, row = 84.0, 60.0, 30.0
-        for n, (name, grid) in enumerate(grids.items()):
-            x = left + (0 if sheet.narrow else n * (cell * T + 40))
-            top = 92.0 + (n * (row * T + 98) if sheet.narrow else 0)
-            sheet.text(x + cell * T / 2, top - 72, name, at="center", bold=True)
-            sheet.note(x + cell * T / 2, top - 42, "is looked at", at="center")
-            if n == 0 or sheet.narrow:
-                sheet.note(left - 10, top - 16, "looks", at="right")
-            for i, word in enumerate(words):
-                sheet.note(x + cell * (i + 0.5), top - 16, word, at="center", colour="ink")
-                if n == 0 or sheet.narrow:
-                    sheet.note(left - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
-            for (i, j), yes in np.ndenumerate(grid):
-                fill, edge = ("query fill", "query") if yes else ("panel", "line")
-                corner = x + cell * j + 1, top + row * i + 1
-                sheet.box(*corner, cell - 2, row - 2, fill=fill, edge=edge, radius=3)
-                middle = corner[0] + cell / 2 - 1, corner[1] + row / 2 - 1
-                sheet.note(*middle, "yes" if yes else "·", at="center", colour="ink" if yes else "soft")
-
-    output = [
-        f"{name}, "
-        + "; ".join(
-            f"from {word}: {listed([to for to, yes in zip(words, line, strict=True) if yes])}"
-            for word, line in zip(words, grid, strict=True)
-        )
-        for name, grid in grids.items()
-    ]
-    return Picture(draw, f"A line looks, a column is looked at. {'. '.join(output)}.")
 
 
 def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:

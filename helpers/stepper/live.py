@@ -92,10 +92,10 @@ class Live(View):
     def still(self) -> Still:
         """Return a recorded run, Mia's: the text, the pause, the drip, and what the cache holds."""
         race = Race(load_diary())
-        lane, plain = race.lanes.values()
+        lane, _ = race.lanes.values()
         prompt = race.trace.sequences[0].prompt
         texts = [race.text_of(range(prompt)), race.text_of(lane.words_at(lane.end))]
-        values = {"prompt": prompt, "words": len(lane.words), "rows": lane.end, "all": plain.end}
+        values = {"prompt": prompt, "words": len(lane.words), "rows": lane.end}
         sentence = fill(LIVE["still"], **values)
         draw = partial(_draw, texts=texts, prompt=prompt, rows=lane.end)
         return Still(draw, " ".join(texts), [sentence])

@@ -61,9 +61,9 @@ class Race(View):
         cached, plain = self.lanes.values()
         words = [[token for _, token in lane.words] for lane in (cached, plain)]
         values = {"words": len(words[0]), "out": len(plain.words_at(cached.end)), "positions": cached.end}
-        values |= {"all": plain.end, "pairs": cached.pairs(), "all_pairs": plain.pairs()}
+        values |= {"all": plain.end, "again": plain.again}
         stages = ("ahead", "done" if words[0] == words[1] else "apart")
-        sentence = [fill(RACE["say"][stage], **values, again=plain.again) for stage in stages]
+        sentence = [fill(RACE["say"][stage], **values) for stage in stages]
         prompt = self.trace.sequences[0].prompt
         texts = {fill(RACE["prompt"], prompt=prompt): range(prompt)}
         texts |= {name: lane.words_at(cached.end) for name, lane in self.lanes.items()}
@@ -91,7 +91,8 @@ class Race(View):
         for name, lane in self.lanes.items():
             y += 42
             sheet.text(EDGE, y, name, bold=True)
-            _counters(sheet, lane, cached.end, y)
+            sheet.text(220, y, f"{min(cached.end, lane.end):,}", size=LARGE, bold=True)
+            sheet.note(220, y + 22, RACE["positions"])
             y = running(sheet, self.text_of(lane.words_at(cached.end)), wide, y + 46, "generated") + 18
             lane.draw(sheet, cached.end, unit, y)
             x = EDGE + unit * lane.end + 10
@@ -131,11 +132,6 @@ class _Lane:
         """The tokens that are out when so many have run."""
         return [token for out_at, token in self.words if out_at <= t]
 
-    def pairs(self, t: int | None = None) -> int:
-        """The pairs of the first so many tokens that run, or of all."""
-        lines = [len(spread(seen)) for step in self.steps for seen in step.parts[0].visible]
-        return sum(lines[:t])
-
     def draw(self, sheet: Sheet, t: int, unit: float, y: float) -> None:
         """Draw the passes up to a time, `unit` px a token, and pale what is still to come."""
         for step, (start, end) in zip(self.steps, pairwise(self.ends), strict=True):
@@ -158,13 +154,6 @@ def _block(sheet: Sheet, kind: str, x: float, y: float, wide: float, high: float
     sheet.box(x, y, wide, high, fill="paper", edge="soft", line=0.8, radius=0)
     for n in range(8, int(wide) - 2, 6):
         sheet.line((x + n - 5, y + high - 2), (x + n, y + 2), colour="soft", width=1)
-
-
-def _counters(sheet: Sheet, lane: _Lane, t: int, y: float) -> None:
-    """How many tokens have run by then, and their pairs."""
-    for x, count, name in ((220, min(t, lane.end), "positions"), (350, lane.pairs(t), "pairs")):
-        sheet.text(x, y, f"{count:,}", size=LARGE, bold=True)
-        sheet.note(x, y + 22, RACE[name])
 
 
 def running(sheet: Sheet, text: str, room: float, y: float, colour: str, size: float = TEXT + 2) -> float:

@@ -89,11 +89,11 @@ def show(page: Page, tmp_path: Path) -> Callable[..., Page]:
 
 
 def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
-    """Counts of positions and pairs, and the words, that the passes finished by a time gave."""
+    """The tokens processed, and the words, that the passes finished by a time gave."""
     ends = accumulate(run.counted("positions"))
     done = [step for step, end in zip(run.steps, ends, strict=True) if end <= t]
     tokens = trace.sequences[0].tokens
-    counts = [sum(step.counts[name] for step in done) for name in ("positions", "pairs")]
+    counts = [sum(step.counts["positions"] for step in done)]
     outs = [out for step in done for out in step.parts[0].out]
     return counts, [clipped(tokens[out.chosen].text, 24) for out in outs]
 
@@ -123,7 +123,7 @@ def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> Non
     assert first["axis"] == f"{VIEW['race']['axis']}{moments[-1]:,}"
     assert [lane["names"] for lane in first["lanes"]] == [["with the KV cache"] * 2, ["without"] * 2]
     for run, lane in zip(runs, first["lanes"], strict=True):
-        assert lane["counted"] == ["tokens processed", "pairs"]
+        assert lane["counted"] == ["tokens processed"]
         assert lane["blocks"] == [blocks(step) for step in run.steps]
     assert first["said"] == [clipped(token.text, 24) for token in prompt]
     for t in moments:

@@ -13,25 +13,17 @@ const diary = raceOf(readTrace(DIARY));
 
 /** What a run has done after each of its passes, the start among them. */
 function boundaries(run) {
-  const rows = [{ passes: 0, positions: 0, pairs: 0, words: [] }];
+  const rows = [{ passes: 0, positions: 0, words: [] }];
   for (const event of run.passes) {
     if (event.phase === "training") continue;
     const last = rows.at(-1);
     rows.push({
       passes: last.passes + 1,
       positions: last.positions + event.counts.positions,
-      pairs: last.pairs + event.counts.pairs,
       words: [...last.words, ...event.parts[0].out.map((out) => out.chosen)],
     });
   }
   return rows;
-}
-
-/** How many tokens each token that runs looks at, one after another. */
-function lines(run) {
-  const passes = run.passes.filter(({ phase }) => phase !== "training");
-  const visible = passes.flatMap(({ parts }) => parts.flatMap((part) => part.visible));
-  return visible.map((ranges) => ranges.reduce((sum, [start, stop]) => sum + stop - start, 0));
 }
 
 for (const name of [...NAMES, "diary"])
@@ -52,11 +44,6 @@ for (const name of [...NAMES, "diary"])
         if (!next) return;
         const between = laneAt(lane, (row.positions + 3 * next.positions) / 4);
         assert.deepEqual([between.passes, between.words, between.share], [row.passes, words.length, 0.75]);
-        const begun = lines(runs[k]).slice(0, between.positions);
-        assert.equal(
-          between.pairs,
-          begun.reduce((sum, pairs) => sum + pairs, 0),
-        );
         assert.equal(laneAt(lane, next.positions - 1e-12).passes, next.passes, "a sum of fractions");
       });
       assert.deepEqual(laneAt(lane, race.clock), laneAt(lane, rows.at(-1).positions));
@@ -79,13 +66,10 @@ test("what is said, and when", () => {
   assert.equal(at(827.9), at(46));
   assert.equal(
     at(828),
-    "The same 24 tokens, for 46 tokens processed instead of 828 and 1,081 pairs instead of 15,272. Without the cache 782 of the 828 had been processed before.",
+    "The same 24 tokens, for 46 tokens processed instead of 828. Without the cache 782 of the 828 had been processed before.",
   );
   const fewer = raceOf(readTrace(load("fewer")));
-  assert.equal(
-    raceSentence(fewer, "done"),
-    "With the cache 8 tokens processed and 36 pairs, without it 15 and 46.",
-  );
+  assert.equal(raceSentence(fewer, "done"), "With the cache 8 tokens processed, without it 15.");
 });
 
 test("the clock: 12 seconds at speed 1 however long the run, a slow start, stops where nothing moves", () => {

@@ -4,7 +4,6 @@ import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
 import { sizeOf } from "./trace.js";
 
-/** @import { Ranges } from "./schema" */
 /** @import { Run, TraceRecord } from "./types" */
 /** @typedef {ReturnType<typeof laneOf>} Lane */
 /** @typedef {ReturnType<typeof raceOf>} Race */
@@ -20,24 +19,14 @@ function laneOf(run) {
   let end = 0;
   const legs = run.events
     .filter((event) => event.counted)
-    .map(({ counts: { positions, pairs }, phase, part }) => {
+    .map(({ counts: { positions }, phase, part }) => {
       const words = part.out.map((out) => out.chosen);
       end += positions;
-      const more = { again: sizeOf(part.repeated), pairsAt: pairsAfter(part.visible) };
-      const kind = { prefill: phase === "prefill", words, ...more };
-      return { start: end - positions, end, positions, pairs, ...kind };
+      const again = sizeOf(part.repeated);
+      return { start: end - positions, end, positions, prefill: phase === "prefill", words, again };
     });
-  /** @param {"positions" | "pairs" | "again"} name */
-  const sum = (name) => legs.reduce((total, leg) => total + leg[name], 0);
   const words = legs.flatMap((leg) => leg.words);
-  return { legs, end, words, positions: end, pairs: sum("pairs"), again: sum("again") };
-}
-
-/** Pairs of a pass after each of its tokens: the earlier ones look at less. @param {Ranges[]} visible */
-function pairsAfter(visible) {
-  const sums = [0];
-  for (const ranges of visible) sums.push(sums[sums.length - 1] + sizeOf(ranges));
-  return sums;
+  return { legs, end, words, again: legs.reduce((total, leg) => total + leg.again, 0) };
 }
 
 /** Both runs of a record as lanes, cached first, on one clock. @param {TraceRecord} record */
@@ -53,13 +42,10 @@ export function laneAt(lane, t) {
   const done = lane.legs.filter((leg) => leg.end <= t + SLACK);
   const leg = lane.legs[done.length];
   const share = leg ? Math.max(0, t - leg.start) / leg.positions : 0;
-  const begun = leg ? leg.pairsAt[Math.floor(Math.max(0, t - leg.start) + SLACK)] : 0;
-  const pairs = done.reduce((sum, one) => sum + one.pairs, begun);
   return {
     passes: done.length,
     share: share < SLACK ? 0 : share,
     positions: Math.floor(Math.max(0, Math.min(t, lane.end)) + SLACK),
-    pairs,
     words: done.reduce((sum, one) => sum + one.words.length, 0),
   };
 }
@@ -85,10 +71,9 @@ export function raceSentence({ lanes, prompt, same }, stage) {
   const [one, whole] = lanes.map(
     (lane) => lane.legs.find((leg) => leg.start >= firstWord(lane))?.positions ?? 0,
   );
-  const { positions, pairs, words } = cached;
-  const others = { all: plain.end, all_pairs: plain.pairs, again: plain.again };
   const out = laneAt(plain, cached.end).words;
-  const values = { prompt, one, whole, out, words: words.length, positions, pairs, ...others };
+  const others = { positions: cached.end, all: plain.end, again: plain.again };
+  const values = { prompt, one, whole, out, words: cached.words.length, ...others };
   return fillText(RACE.say[stage === "done" && !same ? "apart" : stage], values);
 }
 

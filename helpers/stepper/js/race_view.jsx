@@ -10,7 +10,6 @@ import { View } from "./view.jsx";
 /** @import { Lane, Stage } from "./race.js" */
 
 const RACE = VIEW.race;
-const COUNTED = /** @type {const} */ (["positions", "pairs"]);
 const STAGES = /** @type {Stage[]} */ (Object.keys(RACE.say));
 const SPEEDS = /** @type {[string, number][]} */ (RACE.speeds);
 const STILL_EVERY = 1200; // milliseconds from stop to stop where nothing may move
@@ -188,11 +187,10 @@ export class RaceView extends View {
   /** @param {Lane} lane @param {number} i */
   lane(lane, i) {
     const { t } = this;
-    const { lanes, clock } = this.race;
+    const { clock } = this.race;
     const at = laneAt(lane, t);
     const end = `${(100 * lane.end) / clock}%`;
-    /** @param {typeof COUNTED[number]} what */
-    const most = (what) => Math.max(...lanes.map((one) => one[what])).toLocaleString("en").length;
+    const most = clock.toLocaleString("en").length;
     const least = Math.min(...lane.legs.map((leg) => leg.positions));
     const cut = `inset(0 ${100 * Math.max(0, 1 - t / lane.end)}% 0 0)`;
     // The passes as blocks, twice: pale, and over it what is done, cut at the time.
@@ -200,12 +198,10 @@ export class RaceView extends View {
       <section class={`wid-lane ${t >= lane.end - SLACK ? "over" : ""}`} aria-label={RACE.lanes[i]}>
         <div class="wid-lanehead">
           <h3>{RACE.lanes[i]}</h3>
-          {COUNTED.map((what) => (
-            <span class="wid-counter">
-              <b style={`min-width:${most(what)}ch`}>{at[what].toLocaleString("en")}</b>
-              {` ${RACE[what]}`}
-            </span>
-          ))}
+          <span class="wid-counter">
+            <b style={`min-width:${most}ch`}>{at.positions.toLocaleString("en")}</b>
+            {` ${RACE.positions}`}
+          </span>
         </div>
         <p class="wid-reply">{this.words(lane.words, at.words)}</p>
         <div class={`wid-track ${(least * this.width) / clock < LEAST ? "fine" : ""}`} aria-hidden="true">

@@ -1,0 +1,165 @@
+"""What notebook 02, prefill, uses beside the toy: its figures, its exercise and its guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from helpers import toy
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, listed, need
+
+NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
+T = len(NUMBERS)
+
+
+def two_layers(word: str) -> Picture:
+    """Draw which results of layer 1, and which tokens, the result of one token in layer 2 is made from.
+
+    Args:
+        word: a token of the toy's prompt.
+
+    Returns:
+        The tokens and below them their results in both layers. Each line leads from what is read down to
+        what is made of it; boxes and lines that the word needs are filled and dark.
+
+    Raises:
+        ValueError: the prompt has no such token.
+    """
+    words, sees = toy.PROMPT, toy.causal_mask(T)
+    need(word in words, f"the word is {word!r}; expected one of {listed(words)}")
+    made = np.arange(T) == words.index(word)
+    needed = [sees[sees[made].any(axis=0)].any(axis=0), sees[made].any(axis=0), made]
+
+    def draw(sheet: Sheet) -> None:
+        left, pitch, chip, drop = (62.0, 69.0, 62.0, 96.0) if sheet.narrow else (120.0, 140.0, 96.0, 92.0)
+        at = [left + pitch * (i + 0.5) for i in range(T)]
+        for level in (1, 2):
+            for dark in (False, True):
+                for i, j in np.argwhere(sees):
+                    if dark == (needed[level][i] and needed[level - 1][j]):
+                        ends = (at[j], 26 + drop * (level - 1) + 13), (at[i], 26 + drop * level - 13)
+                        sheet.line(*ends, colour="query" if dark else "line", width=2 if dark else 1)
+        for level, name in enumerate(("tokens", "layer 1", "layer 2")):
+            sheet.note(8 if sheet.narrow else 18, 26 + drop * level, name)
+            for x, text, dark in zip(at, words, needed[level], strict=True):
+                fill, edge = ("query fill", "query") if dark else ("panel", "line")
+                corner, asks = (x - chip / 2, 13 + drop * level), level == 2 and bool(dark)
+                sheet.box(*corner, chip, 26, fill=fill, edge=edge, radius=6, line=2.4 if asks else 1)
+                sheet.text(x, 26 + drop * level, text, at="center", size=SMALL, bold=asks)
+
+    tokens, results = (
+        listed([text for text, dark in zip(words, level, strict=True) if dark]) for level in needed[:2]
+    )
+    return Picture(
+        draw,
+        f"Two layers over {listed(words)}; lines lead down from what is read to what is made of it, and none "
+        f"leads to the left. {word} in layer 2 is made from the results of {results} in layer 1, and these "
+        f"from the tokens {tokens}.",
+    )
+
+
+def picked_and_seen(head: str) -> Picture:
+    """Draw who looks at whom as two grids: what a rule of the toy picks, and what the causal mask lets see.
+
+    Args:
+        head: a name of the toy's HEADS.
+    """
+    words, T = toy.PROMPT, len(toy.PROMPT)
+    picks = toy.rule_scores(T)[toy.HEADS.index(head)] == 0
+    grids = {f"{head} picks": picks, "the mask lets see": toy.causal_mask(T)}
+
+    def draw(sheet: Sheet) -> None:
+        left, cell, row = 84.0, 60.0, 30.0
+        for n, (name, grid) in enumerate(grids.items()):
+            x = left + (0 if sheet.narrow else n * (cell * T + 40))
+            top = 92.0 + (n * (row * T + 98) if sheet.narrow else 0)
+            sheet.text(x + cell * T / 2, top - 72, name, at="center", bold=True)
+            sheet.note(x + cell * T / 2, top - 42, "is looked at", at="center")
+            if n == 0 or sheet.narrow:
+                sheet.note(left - 10, top - 16, "looks", at="right")
+            for i, word in enumerate(words):
+                sheet.note(x + cell * (i + 0.5), top - 16, word, at="center", colour="ink")
+                if n == 0 or sheet.narrow:
+                    sheet.note(left - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
+            for (i, j), yes in np.ndenumerate(grid):
+                fill, edge = ("query fill", "query") if yes else ("panel", "line")
+                corner = x + cell * j + 1, top + row * i + 1
+                sheet.box(*corner, cell - 2, row - 2, fill=fill, edge=edge, radius=3)
+                middle = corner[0] + cell / 2 - 1, corner[1] + row / 2 - 1
+                sheet.note(*middle, "yes" if yes else "·", at="center", colour="ink" if yes else "soft")
+
+    output = [
+        f"{name}, "
+        + "; ".join(
+            f"from {word}: {listed([to for to, yes in zip(words, line, strict=True) if yes])}"
+            for word, line in zip(words, grid, strict=True)
+        )
+        for name, grid in grids.items()
+    ]
+    return Picture(draw, f"A line looks, a column is looked at. {'. '.join(output)}.")
+
+
+Prefill = Callable[[Sequence[float]], np.ndarray]
+
+
+def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
+    """Return a prefill whose row t of n sees so many tokens in a head: as many as it should, or too many."""
+
+    def row(t: int, x: Sequence[float]) -> list[float]:
+        return [toy.four_heads([*x[: sees(t, len(x), name)]])[h] for h, name in enumerate(toy.HEADS)]
+
+    return lambda numbers: np.array([row(t, numbers) for t in range(1, len(numbers) + 1)])
+
+
+PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
+    "the right prefill": toy.prefill_matrix,
+    "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
+    "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
+    "a prefill whose tokens see one too many": prefill_that(lambda t, n, head: min(t + 1, n)),
+    "a prefill whose first token sees all": prefill_that(lambda t, n, head: n if t == 1 else t),
+    "a prefill whose middle token sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
+    "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
+    "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
+    "a prefill whose first two lines move, but no column's sum": lambda x: (
+        toy.prefill_matrix(x) + x[-1] * np.array([1, -1, *[0] * (len(x) - 2)])[:, None]
+    ),
+}
+
+
+def two_runs(rows: Callable[..., Any], last: float = 500.0) -> Callable[[Prefill], bool]:
+    """Return a test that changes the last number and compares some of the table."""
+    changed = [*NUMBERS[:-1], last]
+    return lambda prefill: bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill(changed))))
+
+
+change_future = Exercise(
+    name="test_future",
+    todo="let test_future return True or False.",
+    cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
+    right=two_runs(lambda table: table[:-1]),
+    wrong=[
+        "the line of the changed number, or one after it, is compared too; those may change.",
+        two_runs(lambda table: table),
+        two_runs(lambda table: table[-1]),
+        "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
+        two_runs(lambda table: table, last=NUMBERS[-1]),
+        "not every earlier line is compared.",
+        *[two_runs(lambda table, rows=rows: table[rows]) for rows in (0, slice(2), -2)],
+        "not all four columns are compared.",
+        *[two_runs(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
+    ],
+    success="your test passes two prefills with a mask, and catches all seven that look ahead.",
+)
+
+
+def lines_changed(guess: Any) -> Guess:
+    """Compare a guess with the lines, from 1, that change in layer 2 when *is* carries 100."""
+    changed, before = (
+        toy.run_pass(numbers, n_layers=2) for numbers in ([*NUMBERS[:2], 100.0, *NUMBERS[3:]], NUMBERS)
+    )
+    return Guess(guess, [int(t) for t in np.flatnonzero((changed != before).any(axis=1)) + 1])
