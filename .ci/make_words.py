@@ -37,6 +37,18 @@ MIXED_UP = {
     "attention weights": ("How much a token takes from each token that it sees.", "weights"),
 }
 
+PYTORCH = {
+    "`torch.tensor([[10.0, 20.0]])`": "`np.array`, with 4 bytes a number",
+    "`x.mean(dim=1)`": "`x.mean(axis=1)`; `dim=-1` is the last axis",
+    "`x[0, 1].item()`": "`x[0, 1]` as a plain number",
+    "`x @ y.T`": "the same: a product of matrices, the second one transposed",
+    "`x.softmax(dim=-1)`": "softmax along the last axis",
+    "`x.masked_fill(mask, 0)`": "`np.where(mask, 0, x)`",
+    "`torch.cat([x, y], dim=0)`": "`np.concatenate`",
+    "`x.unflatten(-1, (4, 32))`, `x.flatten(2)`": "`x.reshape`: one axis into two, several into one",
+    "`with torch.no_grad():`": "nothing is to be learned here, so PyTorch keeps no notes for training",
+}
+
 
 def read(path: Path = MEANINGS) -> Groups:
     """The words and what they mean, by group.
@@ -128,6 +140,8 @@ def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
     yield "\n".join(
         ["## Easily mixed up", "", "| word | what it is | what it is not |", "|---|---|---|", *lines]
     )
+    lines = [f"| {torch} | {numpy} |" for torch, numpy in PYTORCH.items()]
+    yield "\n".join(["## PyTorch, for who knows NumPy", "", "| PyTorch | in NumPy |", "|---|---|", *lines])
     for group, words in read().items():
         lines = [line(word, meaning, places) for word, meaning in words.items()]
         yield "\n".join([f"## {group}", "", "| word | what it means | notebook |", "|---|---|---|", *lines])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n11
+from helpers.chapters import n07, n11
 from helpers.cost.layers import layers_of
 from helpers.drawing import canvas
 from helpers.model import shipped
@@ -90,10 +90,15 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
 
 PARTS = [("system", 600), *((f"T{n}", 100) for n in (1, 2, 3)), ("Q1", 8), ("R1", 24)]
 TURNS = (PARTS, [*PARTS[:1], *PARTS[:0:-1], ("Q2", 8), ("sum", 8)], 592)
+ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    "moves": lambda: plots.who_moves(MOVES),
-    "moves, 6": lambda: plots.who_moves({f"operation {n}": CAUSAL for n in range(6)}),
-    "moves, 1 token": lambda: plots.who_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
+    "contributions": lambda: plots.contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
+    "contributions, 4": lambda: plots.contributions(
+        "Sebastian", {f"{n} batches": ("w" * 90, dict.fromkeys(ADDS, -9.0 * n)) for n in range(4)}
+    ),
+    "moves": lambda: n07.draw_moves(MOVES),
+    "moves, 6": lambda: n07.draw_moves({f"operation {n}": CAUSAL for n in range(6)}),
+    "moves, 1 token": lambda: n07.draw_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
     "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
     "loss, rises": lambda: plots.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
     "time": lambda: times(CONTEXTS, TIMES, "one more token"),
@@ -178,10 +183,19 @@ def test_it_is_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 
+def test_a_bar_of_a_part_is_as_long_as_it_adds_and_less_than_nothing_goes_left() -> None:
+    for figure in both("contributions"):
+        (attention,), (first, second) = boxes(figure, "query"), boxes(figure, "ink")  # and none of 0.0
+        zero, unit = first.get_x(), first.get_width() / 10.5
+        assert (attention.get_x(), attention.get_width()) == pytest.approx((zero, 0.66 * unit))
+        assert (second.get_x(), second.get_width()) == pytest.approx((zero - 2.3 * unit, 2.3 * unit))
+        assert "+8.9" in words(figure)  # together
+
+
 def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
     moved = OWN.copy()
     moved[0, 4] = True  # the last token reaches the first row
-    picture = plots.who_moves({"norm": moved})
+    picture = n07.draw_moves({"norm": moved})
     (_, cell), (_, *own) = boxes(picture.figure, "query"), boxes(picture.figure, "soft")
     assert cell.get_y() == min(box.get_y() for box in own)
     assert cell.get_x() == max(box.get_x() for box in own)

@@ -24,14 +24,14 @@ TAUGHT = {
     "00_start_here": [],
     "05_keep_it_right": ["KVCache"],
     "06_learned_heads": ["rotate"],
-    "07_transformer": "Attention RMSNorm SwiGLU Block Transformer".split(),
+    "07_transformer": "contributions Attention SwiGLU Block".split(),
     "08_trained_here": ["next_token_loss", "update"],
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
     "21_same_prompt": ["in_blocks"],
     "24_valid": ["left", "write"],
 }
-MODEL = ("model.attention", "model.transformer", "model.train")
+MODEL = ("model.attention", "model.transformer", "model.train", "model.contributions")
 ROOMS = {
     "0": ("toy", "sampling"),
     **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),

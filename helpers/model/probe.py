@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from helpers.model.attention import rotate, rotation
-from helpers.model.cache import Cache, GrowingCache
+from helpers.model.cache import Cache
 from helpers.model.transformer import Transformer
 
 
-def who_moves(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Find out which tokens can change which rows of an operation's output.
-
-    Args:
-        f: the operation, (1, T, C) to (1, T, anything).
-        x: numbers to try it on, (1, T, C).
-
-    Returns:
-        Bools, (T, T): True at [i, j] if other numbers in token j change row i of f(x). Random ones are put
-        there: a norm would hide a change that only makes a token longer.
-    """
-    before, columns = f(x), []
-    for j in range(x.shape[1]):
-        changed = x.clone()
-        changed[0, j] = torch.randn(x.shape[2])
-        columns.append((f(changed) != before).any(dim=-1)[0])
-    return torch.stack(columns, dim=1)
-
-
-def moves_of_parts(model: Transformer) -> dict[str, Tensor]:
-    """Return who moves whom, (5, 5) as in `who_moves`, in each part of a model and of its first block."""
-    block: Any = model.layers[0]
-    config, D = model.config, model.config.head_dim
-    cos_sin = rotation(torch.arange(5), model.frequencies, torch.float32)
-    x, brought = torch.randn(2, 1, 5, config.hidden_size)
-    parts: dict[str, Callable[[Tensor], Tensor]] = {
-        "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed
-        "norm": block.input_layernorm,
-        "projection": block.self_attn.q_proj,
-        "rotation": lambda x: rotate(x[..., :D], *cos_sin),
-        "attention": lambda x: block.self_attn(x, cos_sin, GrowingCache(config)),
-        "MLP": block.mlp,
-        "adding": lambda x: x + brought,
-        "LM head": model.lm_head,
-    }
-    with torch.no_grad():
-        return {name: who_moves(f, x) for name, f in parts.items()}
-
-
-def without_head(model: Transformer, layer: int, head: int) -> Transformer:
-    """Return a copy of a model in which what one head brings goes nowhere; both count from 0."""
+def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Transformer:
+    """Return a copy of a model in which what these heads bring goes nowhere; (layer, head), from 0."""
     copied, D = copy.deepcopy(model), model.config.head_dim
-    block: Any = copied.layers[layer]
-    block.self_attn.o_proj.weight.data[:, head * D : (head + 1) * D] = 0
+    for layer, head in heads:
+        o_proj = copied.get_submodule(f"layers.{layer}.self_attn.o_proj")
+        o_proj.weight.data[:, head * D : (head + 1) * D] = 0
+    return copied
+
+
+def without_mlp(model: Transformer, layer: int) -> Transformer:
+    """Return a copy of a model in which a layer's MLP, from 0, adds nothing to the last token of a pass."""
+    copied = copy.deepcopy(model)
+
+    def nothing(_: nn.Module, __: Any, out: Tensor) -> Tensor:
+        return torch.cat([out[:, :-1], torch.zeros_like(out[:, -1:])], dim=1)
+
+    copied.get_submodule(f"layers.{layer}.mlp").register_forward_hook(nothing)
     return copied
 
 

@@ -15,6 +15,10 @@ from helpers.tokenizer import Tokenizer
 FOLDER = Path(__file__).parent.parent / "weights"
 WATCHED = FOLDER / "training.json"
 FINDS_NAMES = (0, 2)  # layer and head, from 0
+DIARY = (  # the one that notebook 00 shows, up to its signature; training never saw Mia with Oslo
+    "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice . "
+    "A fox slept in the park . Sunday was sunny . There was snow over the lake . Signed by"
+)
 VOCABULARY = corpus.vocabulary()
 CONFIG = ModelConfig(
     n_layers=4,

@@ -1,4 +1,4 @@
-"""Predictions of notebook 06, learned heads: `from helpers.check import n06 as check`."""
+"""What notebook 06, learned heads, uses alone: its prediction."""
 
 from __future__ import annotations
 

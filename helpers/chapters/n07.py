@@ -1,0 +1,255 @@
+"""What notebook 07, a whole transformer, uses alone: its exercise, and what the parts are good for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from helpers import corpus
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import plain, shorten
+from helpers.model import shipped
+from helpers.model.attention import attend, rotate, rotation
+from helpers.model.cache import GrowingCache
+from helpers.model.contributions import Bars, name_bars
+from helpers.model.transformer import Transformer
+from helpers.tokenizer import Tokenizer
+
+Operation = Callable[[Tensor], Tensor]
+C = 32  # numbers a token, in who_moves
+
+
+def drawn(seed: int, *shape: int) -> Tensor:
+    """Draw odd 128ths, the same each time: none is 0, and sums and means of them are exact."""
+    numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+    return ((64 * numbers).floor() + 0.5) / 64
+
+
+def causal_attention(x: Tensor) -> Tensor:
+    """Attend with the tokens themselves as queries, keys and values."""
+    x, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return attend(x, x, x, mask, C**-0.5)[:, 0]
+
+
+def half_handed_on(x: Tensor) -> Tensor:
+    """Move the first half of each token's numbers to the next token."""
+    return torch.cat([F.pad(x[:, :-1, : C // 2], (0, 0, 1, 0)), x[:, :, C // 2 :]], dim=2)
+
+
+def operations() -> dict[str, tuple[Operation, Tensor]]:
+    """Return operations by name, each with the tokens (1, T, C) that it is tried on."""
+    weight, (x3, x4, x5, x6) = drawn(9, C, C), [drawn(50 + T, 1, T, C) for T in (3, 4, 5, 6)]
+    return {
+        "causal attention": (causal_attention, x5),
+        "a linear layer": (lambda x: x @ weight, x3),
+        "RMSNorm": (lambda x: x * x.square().mean(dim=2, keepdim=True).rsqrt(), x4),
+        "each token less its own mean": (lambda x: x - x.mean(dim=2, keepdim=True), x6),
+        "a norm over the wrong axis": (lambda x: x * x.square().mean(dim=1, keepdim=True).rsqrt(), x5),
+        "half of each token handed to the next": (half_handed_on, x4),
+    }
+
+
+def run_moves(function: Any, f: Operation, x: Tensor) -> Any:
+    """Call a `who_moves`; it may draw random numbers, and torch's own generator is as before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return function(f, x)
+
+
+def moves(
+    change: Callable[[Tensor], Tensor] = lambda token: torch.randn(len(token)),
+    differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
+    fresh: bool = True,
+) -> Callable[[Operation, Tensor], np.ndarray]:
+    """Return a `who_moves`: how a token changes, which tokens differ, and whether x is copied each time."""
+
+    def who(f: Operation, x: Tensor) -> np.ndarray:
+        before, changed, columns = f(x), x.clone(), []
+        for j in range(x.shape[1]):
+            changed = x.clone() if fresh else changed
+            changed[0, j] = change(changed[0, j])
+            columns.append(differ(f(changed), before)[0])
+        return torch.stack(columns, dim=1).numpy()
+
+    return who
+
+
+def moves_difference(got: np.ndarray, expected: np.ndarray) -> str:
+    """Tell the first cell that is wrong."""
+    j, i = np.argwhere((got != expected).T)[0]
+    fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} f(x) at {i}"
+    return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
+
+
+who_moves = Exercise(
+    name="who_moves",
+    todo="let who_moves change one token at a time, and return bools (T, T).",
+    cases=[Case((f, x), f"who_moves on {name}, T = {x.shape[1]},") for name, (f, x) in operations().items()],
+    run=run_moves,
+    right=moves(),
+    wrong=[
+        "transposed: line i is what changed, column j what moved it.",
+        lambda f, x: moves()(f, x).T,
+        "upside down: True where the token changes.",
+        lambda f, x: ~moves()(f, x),
+        moves(differ=lambda now, before: (now == before).any(dim=-1)),
+        "the changes pile up: for each j begin with a fresh copy of x.",
+        moves(fresh=False),
+        "the change is hidden: an operation may ignore what is added to every number, or a factor. "
+        "Change a token at random, and compare number by number.",
+        moves(lambda token: token + 1),
+        moves(lambda token: 2 * token),
+    ],
+    success="3 of 6 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
+    "axis mixes every token with every other.",
+    difference=moves_difference,
+)
+
+
+def where_tokens_meet(guess: Any, model: Any) -> Guess:
+    """Compare a guess with how many learned numbers stand in `attend`, in all layers."""
+    learned = sum(p.numel() for layer in model.layers for p in layer.self_attn.core.parameters())
+    return Guess(guess, learned, "attend has no matrix: those of attention stand before it and after it.")
+
+
+def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
+    """Return who moves whom, (5, 5) bools as in `who_moves`, in each part of a model and its first block."""
+    block, config = model.layers[0], model.config
+    cos_sin = rotation(torch.arange(5), model.frequencies, torch.float32)
+    x, brought = torch.randn(2, 1, 5, config.hidden_size)
+    parts: dict[str, Operation] = {
+        "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed
+        "norm": block.input_layernorm,
+        "projection": block.self_attn.q_proj,
+        "rotation": lambda x: rotate(x[..., : config.head_dim], *cos_sin),
+        "attention": lambda x: block.self_attn(x, cos_sin, GrowingCache(config)),
+        "MLP": block.mlp,
+        "adding": lambda x: x + brought,
+        "LM head": model.lm_head,
+    }
+    with torch.no_grad():
+        return {name: moves()(f, x) for name, f in parts.items()}
+
+
+def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
+    """Draw, for each operation, which token's input changes which token's output.
+
+    Args:
+        matrices: (T, T) bool by name, True at [i, j] if a change of token j changes the output at token i;
+            up to 8 tokens.
+
+    Returns:
+        A grid for each operation, cells off the diagonal in the colour of attention; the count below.
+    """
+    grids = {name: np.asarray(m, dtype=bool) for name, m in matrices.items()}
+    T = len(next(iter(grids.values())))
+
+    def draw(sheet: Sheet) -> None:
+        a_line, left, cell = (2 if sheet.narrow else 4), 40.0, min(20.0, 104 / T)
+        pitch, deep = (sheet.width - left) / a_line, cell * T + 96
+        filled = ["Filled: a change of the column's token", "changes the line's token."]
+        for n, line in enumerate(filled if sheet.narrow else [" ".join(filled)]):
+            sheet.note(18, 18 + 19 * n, line)
+            y = 42.0 + 19 * n
+        for x, name, colour in ((24, "its own line", "soft"), (142, "another token's line", "query")):
+            sheet.square(x, y, 12, colour)
+            sheet.note(x + 12, y, name)
+        for n, (name, moved) in enumerate(grids.items()):
+            place = (left + pitch * (n % a_line), y + 70 + deep * (n // a_line), cell, pitch)
+            _moved(sheet, name, moved, place, above=n < a_line, beside=n % a_line == 0)
+
+    sentence = "; ".join(f"{plain(name)} {_moves_in_words(m)}" for name, m in grids.items())
+    title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
+    return Picture(draw, f"{title}: {sentence}.")
+
+
+def _moves_in_words(moved: np.ndarray) -> str:
+    """Count the filled cells and say where they lie."""
+    T = len(moved)
+    named = {"the diagonal only": np.eye(T), "the triangle up to the diagonal": np.tri(T)}
+    where = [f" ({name})" for name, cells in named.items() if np.array_equal(moved, cells > 0)]
+    return f"{moved.sum()}{where[0] if where else ''}"
+
+
+def _moved(
+    sheet: Sheet, name: str, moved: np.ndarray, place: tuple[float, float, float, float], *, above: bool,
+    beside: bool,
+) -> None:  # fmt: skip
+    """One operation's grid, its name above and its count below; numbers of tokens above it and beside it."""
+    left, top, cell, pitch = place
+    T, others = len(moved), int((moved & ~np.eye(len(moved), dtype=bool)).sum())
+    middle, colour = left + cell * T / 2, "query" if others else "ink"
+    width = min(pitch - 6, 2 * (middle - 14))
+    shown = shorten(name, width, bold=others > 0)
+    sheet.text(middle, top - (36 if above else 16), shown, at="center", bold=others > 0, colour=colour)
+    for i, j in np.ndindex(T, T):
+        fill = "panel" if not moved[i, j] else "soft" if i == j else "query"
+        edge = "line" if not moved[i, j] else fill
+        sheet.box(left + cell * j + 1, top + cell * i + 1, cell - 2, cell - 2, fill=fill, edge=edge, radius=2)
+    for j in range(T if above else 0):
+        sheet.note(left + cell * (j + 0.5), top - 12, str(j + 1), at="center")
+    for i in range(T if beside else 0):
+        sheet.note(left - 8, top + cell * (i + 0.5), str(i + 1), at="right")
+    base = top + cell * T
+    sheet.text(middle, base + 16, str(moved.sum()), at="center", bold=True, colour=colour)
+    sentence = "other lines too" if others else "own line only" if moved.any() else "nothing"
+    sheet.note(max(middle, left + 26), base + 36, sentence, at="center", colour=colour)
+
+
+def every_name(model: Any, tokenizer: Tokenizer) -> dict[str, Bars]:
+    """Return the bars of each of the 50 names, put into the diary in Mia's place."""
+    diaries = {name: shipped.DIARY.replace("Mia", name) for name in corpus.NAMES}
+    return {name: name_bars(model, tokenizer, diary, name) for name, diary in diaries.items()}
+
+
+def mean(bars: Mapping[str, Bars]) -> Bars:
+    """Return the mean bar of each part, and how many of the names are said."""
+    right = sum(one.says.split()[0] == name for name, one in bars.items())
+    parts = next(iter(bars.values())).adds
+    adds = {part: fmean(one.adds[part] for one in bars.values()) for part in parts}
+    return Bars(f"{right} of {len(bars)}", adds)
+
+
+def largest(bars: Mapping[str, Bars]) -> dict[str, int]:
+    """Count for how many names each part adds the most, if it does for any."""
+    return dict(Counter(max(one.adds, key=lambda part: one.adds[part]) for one in bars.values()))
+
+
+def without(part: str) -> Transformer:
+    """Return the shipped model without a part in all of its blocks: attention, norm, MLP or adding.
+
+    What attention or the MLP would add is 0; a norm hands on what it gets; without adding each of the two
+    hands on its own numbers in place of the sum.
+    """
+    model, _ = shipped.load()
+    for block in model.layers:
+        TAKEN_OUT[part](block)
+    return model
+
+
+def no_norm(block: Any) -> None:
+    block.input_layernorm = block.post_attention_layernorm = nn.Identity()
+
+
+def no_adding(block: Any) -> None:
+    block.forward = lambda x, cos_sin, cache: block.mlp(
+        block.post_attention_layernorm(block.self_attn(block.input_layernorm(x), cos_sin, cache))
+    )
+
+
+TAKEN_OUT: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda block: None,
+    "attention": lambda block: block.self_attn.o_proj.weight.data.zero_(),
+    "norm": no_norm,
+    "MLP": lambda block: block.mlp.down_proj.weight.data.zero_(),
+    "adding": no_adding,
+}

@@ -1,0 +1,75 @@
+"""The figure of 06 to 08: what each part of a model adds to the logit of a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, plain, shorten, text_width
+
+TITLE = "what each part adds to the logit of"
+ROW = 22.0  # px from one bar to the next
+SHOWN = 0.05  # what is less rounds to 0.0, and has no bar
+
+
+def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]]]) -> Picture:
+    """Draw what each part adds to the logit of a name over the mean of the other names.
+
+    Args:
+        name: whose logit it is.
+        models: by name, one to four: what the model says, and what each part adds, the same parts in each.
+
+    Returns:
+        A column of bars for each model, all to one scale, with their sum below.
+    """
+    parts = list(next(iter(models.values()))[1])
+    values = [value for _, adds in models.values() for value in adds.values()]
+    low, high = min(0.0, *values), max(1.0, *values)
+
+    def draw(sheet: Sheet) -> None:
+        a_line, left = (min(2, len(models)), 86.0) if sheet.narrow else (len(models), 104.0)
+        pitch = (sheet.width - left) / a_line
+        unit = (pitch - 62) / (high - low)  # px for a logit of 1; 62 for the number
+        sheet.note(18, 20, TITLE)
+        after = 24 + text_width(TITLE, SMALL)
+        sheet.note(after, 20, shorten(name, 60, SMALL, bold=True), colour="generated", bold=True)
+        sheet.note(18, 39, "over the mean of the other names")
+        for n, (title, (says, adds)) in enumerate(models.items()):
+            x, y = left + pitch * (n % a_line), 72 + (ROW * len(parts) + 100) * (n // a_line)
+            sheet.note(x, y, shorten(title, pitch - 6, SMALL, bold=True), colour="ink", bold=True)
+            sheet.note(x, y + 20, shorten(f"says {says}", pitch - 6, SMALL), colour="generated")
+            zero, y = x - unit * low, y + 46
+            for part, value in adds.items():
+                if n % a_line == 0:
+                    sheet.note(left - 8, y, part, at="right", colour="ink")
+                start, wide = zero + unit * min(0.0, value), unit * abs(value)
+                if abs(value) >= SHOWN:
+                    sheet.box(start, y - 7, wide, 14, fill=colour_of(part), radius=0)
+                sheet.note(zero + unit * max(0.0, value) + 6, y, signed(value), colour="ink")
+                y += ROW
+            sheet.line((zero, y - ROW * len(parts) - 11), (zero, y - 11), colour="line")
+            sheet.line((x, y - 11), (x + pitch - 12, y - 11), colour="line")
+            if n % a_line == 0:
+                sheet.note(left - 8, y + 2, "together", at="right", colour="ink", bold=True)
+            sheet.note(zero + 6, y + 2, signed(sum(adds.values())), colour="ink", bold=True)
+
+    output = [
+        f"{plain(title)}, says {plain(says)}: "
+        f"{', '.join(f'{part} {signed(value)}' for part, value in adds.items())}, "
+        f"together {signed(sum(adds.values()))}"
+        for title, (says, adds) in models.items()
+    ]
+    return Picture(
+        draw,
+        f"{TITLE.capitalize()} {plain(name)} over the mean of the other names. {'. '.join(output)}.",
+    )
+
+
+def colour_of(part: str) -> str:
+    """The colour of a part: attention's is that of queries, as in every figure."""
+    return "query" if part.startswith("attention") else "ink"
+
+
+def signed(value: float) -> str:
+    """Write a number with its sign and one decimal: +10.5, −0.1, 0.0."""
+    return f"{value:+.1f}".replace("-", "−") if abs(value) >= SHOWN else "0.0"
