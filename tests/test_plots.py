@@ -178,6 +178,14 @@ def test_strips_show_weights_by_area_and_the_contexts() -> None:
         assert {"12.5", "5", "10", "9", "= (20 + 5) / 2", "= (10 + 20 + 1 + 5) / 4"} <= {*words_of(figure)}
 
 
+@pytest.mark.parametrize(("word", "n_lines", "n_boxes"), [("Today", 2, 3), ("is", 9, 7), ("so", 14, 9)])
+def test_two_layers_mark_what_is_needed(word: str, n_lines: int, n_boxes: int) -> None:
+    picture = n02.two_layers(word)
+    for figure in (picture.figure, picture.narrow):
+        assert sum(line.get_color() == "query" for line in figure.axes[0].lines) == n_lines
+        assert len(boxes(figure, "query fill")) == n_boxes
+
+
 def test_a_match_computes_what_it_writes() -> None:
     two = (["a", "b"], np.array([[3, -1], [0, 4]]), np.array([[7, 1], [2, 9]]))
     page = n01.one_match("in", [-2, 0.5], *two)
