@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect, sync_playwright
 
 from tests.browser.lab import FLAGS, Lab, close_all
+
+expect.set_options(timeout=30_000)  # milliseconds, for a busy machine
 
 # What JupyterLab's own services say when a kernel is restarted or shut down while they wait for it:
 # its debugger asks each kernel for its state, and whether the answer comes first is a matter of luck.

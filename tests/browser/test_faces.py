@@ -131,8 +131,7 @@ def test_the_choices_move_the_bound_and_the_address_keeps_them(show: Shown, page
     chosen: dict[str, Any] = {"model": MODELS["Mistral-7B v0.1"], "card": CARDS["A100"], "users": 64}
     says_lab(view, 2, 10_000, **chosen)
     expect(view.locator(".wid-counts caption")).to_contain_text("with a window of 4,096 tokens")
-    page.wait_for_url(re.compile("on=A100"))
-    page.wait_for_timeout(400)
+    page.wait_for_url(re.compile("as=Mistral"))  # chosen last
     address = page.evaluate("location.hash")
     assert dict(pair.split("=") for pair in address[1:].split("&")) == {
         **{"pass": "3", "as": "Mistral-7B+v0.1", "on": "A100", "text": "10000", "users": "64"}

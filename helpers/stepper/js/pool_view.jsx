@@ -93,16 +93,14 @@ export class PoolView extends Played {
     this.change({ step });
   }
 
-  /** Change the view and draw it; leaves performance entries named "wid-step". @param {Partial<PoolView["view"]>} wanted */
+  /** Change the view and draw it. @param {Partial<PoolView["view"]>} wanted */
   change(wanted) {
     const next = { ...this.view, ...wanted };
     next.step = Math.max(0, Math.min(this.last, next.step));
     if (next.step === this.view.step && next.request === this.view.request) return;
     this.view = next;
     this.keepAddress();
-    const started = performance.now();
     this.draw();
-    performance.measure("wid-step", { start: started, end: performance.now() });
   }
 
   /** What was drawn under this name, as long as it looks the same: most of 512 pages do, from step to step.

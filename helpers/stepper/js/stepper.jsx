@@ -231,7 +231,7 @@ export class StepperView extends Played {
     this.change({ event });
   }
 
-  /** Change the view and draw it; a step leaves performance entries named "wid-step". @param {Partial<StepperView["view"]>} wanted */
+  /** Change the view and draw it. @param {Partial<StepperView["view"]>} wanted */
   change(wanted) {
     const before = this.view;
     const next = { ...before, ...wanted };
@@ -253,7 +253,6 @@ export class StepperView extends Played {
     if (forward && !this.still.matches && started - this.stepped > IN_A_ROW && this.width > 0)
       animateStep(this.root, this.frame);
     this.stepped = started;
-    performance.measure("wid-step", { start: started, end: performance.now() });
   }
 
   /** Where the other run goes on; back from there the reader is where he came from.
