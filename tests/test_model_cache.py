@@ -35,7 +35,7 @@ splits = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 
 @exact
 @given(split=splits, batch=st.integers(1, 3), n_kv_heads=st.sampled_from([1, 3, 6]), seed=st.integers(0, 99))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_cached_equals_uncached(kind: str, split: list[int], batch: int, n_kv_heads: int, seed: int) -> None:
     model = MODELS[n_kv_heads]
     split = [n for i, n in enumerate(split) if sum(split[: i + 1]) <= model.config.max_seq_len]
@@ -80,7 +80,7 @@ def test_caches_take_turns_on_one_model() -> None:
 @exact
 @given(kept=st.integers(0, 11), seed=st.integers(0, 20))
 @example(kept=0, seed=0)
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_truncate_or_reset_then_go_on(kind: str, kept: int, seed: int) -> None:
     """As after a rejected draft, or for another reply: the rows cut off leave nothing behind."""
     old, new, cache = tokens(1, 11, seed), tokens(1, 14, seed + 100), fresh(kind)

@@ -65,18 +65,17 @@ def same_as_alone(model: Transformer, texts: list[list[int]], rng: random.Random
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_same_bits_alone_and_in_random_batches_and_chunks(sizes: str, dtype: torch.dtype) -> None:
     model, rng = in_one_shape(small(dtype, sizes)), random.Random(1)
-    for seed in range(5):
-        lengths = [rng.randint(1, 50) for _ in range(rng.choice([1, 2, 3, 8, 9]))]
-        texts = [tokens(1, n, seed=100 * seed + n)[0].tolist() for n in lengths]
-        same_as_alone(model, texts, rng)
+    for batch in (2, 9):
+        lengths = [rng.randint(1, 40) for _ in range(batch)]
+        same_as_alone(model, [tokens(1, n, seed=n)[0].tolist() for n in lengths], rng)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_same_bits_behind_a_shared_beginning(dtype: torch.dtype) -> None:
     """Rows that another text's pass has written, of each length."""
     model = in_one_shape(small(dtype))
-    a, b = tokens(2, 50)
-    for shared in range(1, 50, 6):
+    a, b = tokens(2, 40)
+    for shared in (1, 7, 16, 25):
         text, cache = torch.cat([a[:shared], b[shared:]])[None], GrowingCache(model.config, 3, dtype=dtype)
         model(a.expand(3, -1), cache)
         cache.truncate(shared)

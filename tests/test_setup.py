@@ -71,7 +71,7 @@ def test_without_chromium(ci: dict[str, str], outcome: str, tmp_path: Path) -> N
     """Browser tests say what is missing: skipped on a reader's machine, a failure in CI."""
     env = without(os.environ, "CI") | {"PATH": "", "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)} | ci
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-o", "addopts=-ra"]
-    command += ["--import-mode=importlib", "tests/browser/test_lab.py::test_runs_saves_and_opens_again"]
+    command += ["--import-mode=importlib", "tests/browser/test_lab.py::test_reports_errors_and_stderr"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert f"1 {outcome}" in done.stdout.splitlines()[-1]
     assert "no Chromium here: install chromium" in done.stdout

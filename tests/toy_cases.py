@@ -105,7 +105,7 @@ def what_ifs(many: int) -> list[dict[str, Any]]:
 def write_cases(folder: Path) -> None:
     """Write what the tests in JavaScript read: toy.json and what_if.json."""
     constants = json.loads(WhatIf().data)["toy"]
-    for name, cases in (("toy", prompts(10_000)), ("what_if", what_ifs(1_000))):
+    for name, cases in (("toy", prompts(2000)), ("what_if", what_ifs(300))):
         (folder / f"{name}_cases.json").write_text(
             json.dumps({"toy": constants, "cases": cases}), encoding="utf-8"
         )

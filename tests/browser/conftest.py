@@ -11,16 +11,29 @@ those by which JupyterLab itself tells that a kernel went away before it had ans
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Page,
+    expect,
+    sync_playwright,
+)
 
+from helpers.stepper.page import assemble, options
+from helpers.stepper.view import View
 from tests.browser.lab import FLAGS, Lab, close_all
 
 expect.set_options(timeout=30_000)  # milliseconds, for a busy machine
 
+Show = Callable[..., Page]
 # What JupyterLab's own services say when a kernel is restarted or shut down while they wait for it:
 # its debugger asks each kernel for its state, and whether the answer comes first is a matter of luck.
 LOST_KERNEL = re.compile(
@@ -28,7 +41,9 @@ LOST_KERNEL = re.compile(
 )
 
 
-@pytest.fixture(scope="session")
+# For the folder, not for the session: while playwright runs, this thread counts as inside an event loop,
+# and the notebooks' kernels that nbval drives from the same worker would not start.
+@pytest.fixture(scope="package")
 def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A running JupyterLab on an empty folder."""
     server = Lab(tmp_path_factory.mktemp("lab"))
@@ -36,9 +51,7 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
     server.stop()
 
 
-# Not for the session: while playwright runs, this thread counts as inside an event loop,
-# and the notebooks' kernels that nbval drives from the same worker would not start.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Browser]:
     """A running Chromium."""
     with sync_playwright() as playwright:
@@ -61,9 +74,60 @@ def context(browser: Browser, context_options: dict[str, Any]) -> Iterator[Brows
     context.close()
 
 
-@pytest.fixture(scope="module")
+def page_of(view: View) -> str:
+    """A page with this view as `save_html` makes it, but for its picture, which is drawn in half a second."""
+    files = [view.file] if view.file else []
+    shown = {"view0": (view.data, {**options(view), "address": True})}
+    return assemble("A view", '<div class="view" id="view0"></div>', shown, files=files)
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
+    """Open a view, or the page with this text or address, in a browser context with these options.
+
+    It is opened from disk and offline. All that the console says, but for what is `allowed`, dialogs, and
+    pages that at the end scroll sideways, are failures.
+    """
+    found: list[str] = []
+    pages: list[Page] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        found.append(dialog.message)
+        dialog.dismiss()
+
+    def shown(
+        what: View | str,
+        address: str = "",
+        width: int = 940,
+        script: str = "",
+        allowed: str = "(?!)",
+        **more: Any,
+    ) -> Page:
+        if isinstance(what, View) or not what.startswith("http"):
+            path = tmp_path / f"{len(pages)}.html"
+            path.write_text(page_of(what) if isinstance(what, View) else what, encoding="utf-8")
+            what = path.as_uri()
+        offline = what.startswith("file")
+        page = browser.new_page(**{"viewport": {"width": width, "height": 900}, "offline": offline, **more})
+        pages.append(page)
+        page.on("console", lambda said: found.extend([] if re.search(allowed, said.text) else [said.text]))
+        page.on("pageerror", lambda error: found.append(str(error)))
+        page.on("dialog", dismiss)
+        page.add_init_script(script)
+        page.goto(what + address)
+        return page
+
+    yield shown
+    for page in pages:
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found.append("the page scrolls sideways")
+        page.context.close()
+    assert found == []
+
+
+@pytest.fixture(scope="package")
 def desk(browser: Browser) -> Iterator[Page]:
-    """The page in which the tests of a file have JupyterLab: to load it costs more than to use it."""
+    """The page in which the tests have JupyterLab: to load it costs more than to use it."""
     with browser.new_context() as context:
         yield context.new_page()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -22,17 +20,37 @@ def explorer(page: Page, nth: int) -> Locator:
     return page.locator(".wid-knobs").nth(nth)
 
 
-def opened(page: Page, lab: Lab, *, dark: bool = False) -> str:
+def test_a_walk(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Run; turned by keys, by mouse, by typing, in another theme and width; opened again without a kernel."""
     notebook = lab.write(*CELLS)
-    open_notebook(page, lab, notebook, dark=dark)
+    open_notebook(page, lab, notebook)
     run_all(page)
     expect(page.locator(".wid-explorer .grid")).to_have_count(2)
-    return notebook
+    assert wrong_outputs(page) == []
+    words, other = explorer(page, 0), explorer(page, 1)
+    pictures, numbers = page.locator(".jp-OutputArea-output img"), page.locator(".wid-static p")
+    expect(pictures).to_have_count(2)
+    for hidden in (pictures.first, numbers.first):
+        expect(hidden).to_be_hidden()
+    by_keyboard(page, words)
+    by_mouse_and_by_typing(page, words, other)
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
+    expect(words.locator(".after").first).to_have_css("background-color", "rgb(215, 154, 222)")
+    expect(words.locator(".soft").first).to_have_css("color", "rgb(163, 173, 184)")
+    page.set_viewport_size({"width": 400, "height": 900})
+    for output in page.locator(".jp-OutputArea-output:has(.wid-knobs)").all():
+        sizes = output.evaluate("node => [node.scrollWidth, node.clientWidth]")
+        assert sizes[0] <= sizes[1]
+    bars = other.locator(".bar").evaluate_all("all => all.map(one => one.clientWidth)")
+    assert max(bars) >= 40
+    assert problems == []
+    reopen(page, lab, notebook, restarted=True)
+    for shown in (pictures.first, pictures.last, numbers.first, numbers.last):
+        expect(shown).to_be_visible()
+    expect(words).to_have_count(0)
 
 
-def test_by_keyboard(lab: Lab, page: Page, problems: list[str]) -> None:
-    opened(page, lab)
-    words = explorer(page, 0)
+def by_keyboard(page: Page, words: Locator) -> None:
     words.get_by_role("slider", name="top-k of 4").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
@@ -49,12 +67,9 @@ def test_by_keyboard(lab: Lab, page: Page, problems: list[str]) -> None:
     page.keyboard.press("d")
     page.keyboard.press("d")
     expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
-    assert problems == []
 
 
-def test_by_mouse_and_by_typing(lab: Lab, page: Page, problems: list[str]) -> None:
-    opened(page, lab)
-    words, other = explorer(page, 0), explorer(page, 1)
+def by_mouse_and_by_typing(page: Page, words: Locator, other: Locator) -> None:
     typed = words.get_by_label("temperature, type a value")
     typed.click()
     page.keyboard.press("Control+A")
@@ -70,39 +85,3 @@ def test_by_mouse_and_by_typing(lab: Lab, page: Page, problems: list[str]) -> No
     expect(other).to_contain_text("1 of 4 words can be drawn")
     expect(words).to_contain_text("4 of 4 words can be drawn")
     expect(other.locator(".wid-said")).to_have_attribute("aria-live", "polite")
-    assert problems == []
-
-
-@pytest.mark.parametrize("context_options", [{"viewport": {"width": 400, "height": 900}}])
-def test_a_narrow_page_does_not_scroll_sideways(
-    lab: Lab, page: Page, context_options: dict[str, Any]
-) -> None:
-    opened(page, lab)
-    for output in page.locator(".jp-OutputArea-output:has(.wid-knobs)").all():
-        sizes = output.evaluate("node => [node.scrollWidth, node.clientWidth]")
-        assert sizes[0] <= sizes[1]
-    bars = explorer(page, 1).locator(".bar").evaluate_all("all => all.map(one => one.clientWidth)")
-    assert max(bars) >= 40
-
-
-def test_colours_follow_the_theme(lab: Lab, page: Page) -> None:
-    opened(page, lab, dark=True)
-    colour = "node => getComputedStyle(node).backgroundColor"
-    assert explorer(page, 0).locator(".after").first.evaluate(colour) == "rgb(215, 154, 222)"
-    text = explorer(page, 0).locator(".soft").first.evaluate("node => getComputedStyle(node).color")
-    assert text == "rgb(163, 173, 184)"
-
-
-def test_live_in_place_of_the_picture_and_back(lab: Lab, page: Page, problems: list[str]) -> None:
-    notebook = opened(page, lab)
-    pictures, numbers = page.locator(".jp-OutputArea-output img"), page.locator(".wid-static p")
-    expect(pictures).to_have_count(2)
-    for hidden in (pictures.first, numbers.first):
-        expect(hidden).to_be_hidden()
-    expect(explorer(page, 0)).to_be_visible()
-    assert wrong_outputs(page) == []
-    assert problems == []
-    reopen(page, lab, notebook, restarted=True)
-    for shown in (pictures.first, pictures.last, numbers.first, numbers.last):
-        expect(shown).to_be_visible()
-    expect(explorer(page, 0)).to_have_count(0)

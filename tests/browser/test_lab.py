@@ -10,7 +10,7 @@ import make_words
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, open_notebook, reopen, run_all, save, wrong_outputs
+from tests.browser.lab import Lab, open_notebook, run_all, save, wrong_outputs
 from tests.machine import ROOT, project_files
 from tests.test_words import CELL
 
@@ -99,14 +99,3 @@ def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -
     finally:
         page.goto("about:blank")
         lab.stop()
-
-
-def test_runs_saves_and_opens_again(lab: Lab, page: Page) -> None:
-    notebook = lab.write("n = 20 + 1", "n * 2")
-    open_notebook(page, lab, notebook)
-    run_all(page)
-    output = page.locator(".jp-OutputArea-output", has_text="42")
-    output.wait_for()
-    reopen(page, lab, notebook, restarted=True)
-    output.wait_for()
-    assert wrong_outputs(page) == []

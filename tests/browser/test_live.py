@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from helpers import corpus
 from helpers.stepper import Live
 from helpers.stepper.format import unit
 from helpers.stepper.live import PROMPT
 from helpers.stepper.page import Section, build, file_script
-from tests.browser.lab import Lab, open_notebook, run_all, wrong_outputs
+from tests.browser.conftest import Show
 
 pytestmark = pytest.mark.browser
-Open = Callable[..., Page]
+PHONE = {"width": 360, "height": 740}
 LONG = 60_000  # milliseconds that a run may take on a busy machine
 
 # The clock of a pass, the same on every machine: each token that runs takes so many milliseconds.
@@ -53,30 +52,12 @@ READ = """() => {
 
 
 @pytest.fixture
-def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Save a page and open it; console messages, dialogs and scrolling sideways are failures."""
-    found: list[str] = []
-    pages: list[Page] = []
+def open_page(show: Show) -> Show:
+    def opened(address: str = "", token_ms: int = 1, **options: Any) -> Page:
+        script = CLOCK.format(token_ms=token_ms)
+        return show(Live(), address, script=script, **{"viewport": PHONE, **options})
 
-    def opened(address: str = "", beside: bool = False, token_ms: int = 1, **options: Any) -> Page:
-        path = tmp_path / f"{len(pages)}.html"
-        path.write_text(build("Live", [Section(view=Live())], beside=beside), encoding="utf-8")
-        options = {"viewport": {"width": 360, "height": 740}, "offline": True, **options}
-        page = browser.new_page(**options)
-        page.on("console", lambda message: found.append(message.text))
-        page.on("pageerror", lambda error: found.append(str(error)))
-        page.on("dialog", lambda dialog: found.append(dialog.message))
-        page.add_init_script(CLOCK.format(token_ms=token_ms))
-        page.goto(path.as_uri() + address)
-        pages.append(page)
-        return page
-
-    yield opened
-    for page in pages:
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append("the page scrolls sideways")
-        page.context.close()
-    assert [text for text in found if "ERR_FILE_NOT_FOUND" not in text] == []
+    return opened
 
 
 def written(page: Page) -> dict[str, Any]:
@@ -90,7 +71,7 @@ def act(page: Page, name: str) -> None:
     page.get_by_role("button", name=name).click()
 
 
-def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open) -> None:
+def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Show) -> None:
     page = open_page(reduced_motion="reduce")
     box = page.locator("textarea")
     expect(box).to_have_value(PROMPT)
@@ -137,7 +118,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Open)
     assert waits in shown["act"]
 
 
-def test_ten_endings_are_ten_draws_of_which_the_first_is_the_one_that_was_written(open_page: Open) -> None:
+def test_ten_endings_are_ten_draws_of_which_the_first_is_the_one_that_was_written(open_page: Show) -> None:
     page = open_page(reduced_motion="reduce")
     page.locator("textarea").fill("Mia writes from")
     page.locator("textarea").press("Enter")
@@ -154,7 +135,7 @@ def test_ten_endings_are_ten_draws_of_which_the_first_is_the_one_that_was_writte
     expect(page.locator(".wid-sentence")).to_contain_text(f"begin with {len(firsts)} different words")
 
 
-def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
+def test_what_it_looked_at_and_a_word_changed(open_page: Show) -> None:
     page = open_page(reduced_motion="reduce")
     page.locator("textarea").press("Enter")
     words = written(page)["said"]
@@ -195,7 +176,7 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Open) -> None:
     expect(page.locator(".wid-reply-said").last).to_contain_text("Leo from Oslo.")
 
 
-def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Open) -> None:
+def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Show) -> None:
     page = open_page(token_ms=100)
     page.locator("textarea").press("Enter")
     page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
@@ -213,7 +194,7 @@ def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Open) 
     expect(page.locator("textarea")).to_have_value(PROMPT)
 
 
-def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Open) -> None:
+def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Show) -> None:
     page = open_page()
     page.evaluate("scrollTo(0, 0); document.body.style.paddingBottom = '900px'")
     page.locator("textarea").press("Enter")
@@ -239,7 +220,7 @@ def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Open
     expect(page.locator(".wid-act .wid-sentence")).to_contain_text("Stopped after")
 
 
-def test_words_that_the_model_does_not_know(open_page: Open) -> None:
+def test_words_that_the_model_does_not_know(open_page: Show) -> None:
     page = open_page()
     box = page.locator("textarea")
     box.fill("Em writes from Oslo.")
@@ -261,7 +242,7 @@ def test_words_that_the_model_does_not_know(open_page: Open) -> None:
     )
 
 
-def test_an_address_holds_the_text_and_the_seed(open_page: Open) -> None:
+def test_an_address_holds_the_text_and_the_seed(open_page: Show) -> None:
     page = open_page(address="#diary=Ada+lives+in+Tokyo.&seed=3", reduced_motion="reduce")
     page.locator("textarea").press("Enter")
     first = written(page)["said"]
@@ -274,24 +255,14 @@ def test_an_address_holds_the_text_and_the_seed(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_model_beside_the_page(open_page: Open, tmp_path: Path, there: bool) -> None:
+def test_the_model_beside_the_page(show: Show, tmp_path: Path, there: bool) -> None:
     name, script = file_script(Live.file)
     if there:
         (tmp_path / name).write_text(script, encoding="utf-8")
-    page = open_page(beside=True, reduced_motion="reduce", viewport={"width": 280, "height": 740})
+    text = build("Live", [Section(view=Live())], beside=True)
+    page = show(text, width=280, allowed="ERR_FILE_NOT_FOUND", reduced_motion="reduce")
+    page.locator("textarea").press("Enter")
     if there:
-        page.locator("textarea").press("Enter")
         assert written(page)["said"]
     else:
-        page.locator("textarea").press("Enter")
         expect(page.locator(".wid-hint")).to_contain_text("expected model.js in the folder of this page")
-
-
-def test_in_a_notebook(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write("from helpers.stepper import Live\nLive()"))
-    run_all(page)
-    page.locator(".wid-writer textarea").press("Enter")
-    page.locator(".wid-writer .wid-acts").wait_for(timeout=LONG)
-    assert page.evaluate(READ)["said"][-1] == "<eos>"
-    assert wrong_outputs(page) == []
-    assert problems == []

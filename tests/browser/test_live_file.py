@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 from gguf import GGMLQuantizationType
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from helpers.model.generate import generate
 from helpers.model.load import chat_prompt, load, load_tokenizer
 from helpers.stepper import Live
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import Section, build
-from tests.browser.lab import Lab, open_notebook, run_all
+from tests.browser.conftest import Show, page_of
+from tests.browser.lab import Lab, open_notebook, run_all, wrong_outputs
 from tests.gguf_file import write
 from tests.test_live_gguf import SIZES, WORDS
 from tests.tiny import tiny
@@ -47,34 +47,16 @@ def model_file(folder: Path, name: str = "tiny.gguf", **more: Any) -> Path:
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
-    """Open a page with a Live in it, this part unfolded by keys; console messages, dialogs are failures."""
-    found: list[str] = []
-    pages: list[Page] = []
+def opened(show: Show) -> Opened:
+    """Open a page with a Live in it, this part unfolded by keys; a test may let a fetch fail."""
 
-    def open_page(address: str | None = None, wanted: str = "", **options: Any) -> Locator:
-        if address is None:
-            path = tmp_path / "page.html"
-            path.write_text(build("Live", [Section(view=Live())]), encoding="utf-8")
-            address = path.as_uri()
-        size = {"width": 360, "height": 740}
-        page = browser.new_page(**{"viewport": size, "offline": address.startswith("file"), **options})
-        page.on("console", lambda message: found.append(message.text))
-        page.on("pageerror", lambda error: found.append(str(error)))
-        page.on("dialog", lambda dialog: found.append(dialog.message))
-        page.add_init_script(wanted)
-        page.goto(address)
-        pages.append(page)
+    def open_page(what: Live | str | None = None, script: str = "", **options: Any) -> Locator:
+        page = show(what or Live(), width=360, script=script, allowed="Failed to load", **options)
         own = page.locator(".wid-own")
         own.locator("summary").press("Enter")
         return own
 
-    yield open_page
-    for page in pages:
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append("the page scrolls sideways")
-        page.context.close()
-    assert [text for text in found if "Failed to load" not in text] == []  # where a test lets a fetch fail
+    return open_page
 
 
 def choose(own: Locator, file: Path) -> None:
@@ -190,7 +172,7 @@ self.Blob = class extends Plain {
 
 
 def test_stop_while_a_file_is_opened_or_a_model_writes(opened: Opened, tmp_path: Path) -> None:
-    own = opened(wanted=SLOW)
+    own = opened(script=SLOW)
     choose(own, model_file(tmp_path))
     page = own.page
     expect(own.locator("progress")).not_to_have_js_property("value", 0)
@@ -231,7 +213,7 @@ KILL = (
 def test_a_worker_that_fails_is_asked_again_and_one_that_dies_is_started_anew(
     opened: Opened, tmp_path: Path
 ) -> None:
-    own = opened(wanted=WORKERS, reduced_motion="reduce")
+    own = opened(script=WORKERS, reduced_motion="reduce")
     page = own.page
     choose(own, model_file(tmp_path))
     own.locator("textarea").wait_for(timeout=LONG)
@@ -282,8 +264,7 @@ def site(tmp_path: Path) -> Iterator[tuple[str, Path, threading.Event]]:
 
 def publish(folder: Path, model: Path) -> None:
     (folder / "favicon.ico").touch()
-    view = Live(published=model)
-    (folder / "index.html").write_text(build("Live", [Section(view=view)]), encoding="utf-8")
+    (folder / "index.html").write_text(page_of(Live(published=model)), encoding="utf-8")
 
 
 def test_a_published_file_is_fetched_stopped_and_missed(
@@ -321,10 +302,9 @@ def test_no_button_where_nothing_can_be_fetched(
     address, folder, _ = site
     publish(folder, model_file(folder))
     if not published:
-        text = build("Live", [Section(view=Live())])
-        (folder / "index.html").write_text(text, encoding="utf-8")
-        assert "connect-src" not in text
-    own = opened((folder / "index.html").as_uri() if published else address)
+        (folder / "index.html").write_text(page_of(Live()), encoding="utf-8")
+        assert "connect-src" not in page_of(Live())
+    own = opened((folder / "index.html").read_text(encoding="utf-8") if published else address)
     expect(own.get_by_role("button")).to_have_count(1)
 
 
@@ -332,6 +312,10 @@ def test_in_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path
     """JupyterLab has its own mind about Enter, and about what is dropped on it."""
     open_notebook(page, lab, lab.write("from helpers.stepper import Live\nLive()"))
     run_all(page)
+    page.locator(".wid-writer > textarea").press("Enter")
+    page.locator(".wid-writer > .wid-acts").wait_for(timeout=LONG)
+    assert said(page.locator(".wid-writer"))[-1] == "<eos>"
+    assert wrong_outputs(page) == []
     own = page.locator(".wid-own")
     own.locator("summary").press("Enter")
     choose(own, model_file(tmp_path))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from helpers.stepper import Pool
 from helpers.stepper.format import VIEW
+from tests.browser.conftest import Show
 from tests.pool_cases import MADE, trace
 
 pytestmark = pytest.mark.browser
@@ -39,24 +38,12 @@ LIT = """() => [".wid-page.lit", ".wid-stay.lit"].map((lit) => [...document.quer
     node.querySelector("small")?.textContent]))"""
 
 
-@pytest.fixture(autouse=True)
-def no_problems(problems: list[str]) -> Iterator[None]:
-    """Nothing in the console, whatever is done."""
-    yield
-    assert problems == []
-
-
 @pytest.fixture
-def show(page: Page, tmp_path: Path) -> Callable[..., Page]:
-    """Save a pool's page and open it offline; at an address, a width, with a theme or without motion."""
+def pool(show: Show) -> Show:
+    """Open a run's pool by its name, at an address, with a theme or without motion."""
 
-    def opened(name: str, address: str = "", width: int = 940, **media: Any) -> Page:
-        Pool(trace(name)).save_html(tmp_path / "pool.html")
-        page.context.set_offline(True)
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(**media)
-        page.goto("about:blank")
-        page.goto((tmp_path / "pool.html").as_uri() + address)
+    def opened(name: str, address: str = "", **media: Any) -> Page:
+        page = pool(Pool(trace(name)), address, **media)
         page.locator(".wid-pool").focus()
         return page
 
@@ -94,10 +81,10 @@ def expected(view: Pool, n: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != "many"])
-def test_every_step_is_the_traces(show: Callable[..., Page], name: str) -> None:
+def test_every_step_is_the_traces(pool: Show, name: str) -> None:
     """By the arrow key from step to step, and back."""
     view = Pool(trace(name))
-    page = show(name)
+    page = pool(name)
     first = shown = page.evaluate(READ)
     for n, step in enumerate(view.trace.steps):
         shown = page.evaluate(READ)
@@ -118,8 +105,8 @@ def test_every_step_is_the_traces(show: Callable[..., Page], name: str) -> None:
     assert page.evaluate(READ) == shown
 
 
-def test_who_is_pointed_at_lights_up(show: Callable[..., Page]) -> None:
-    page = show("six", "#step=6")
+def test_who_is_pointed_at_lights_up(pool: Show) -> None:
+    page = pool("six", "#step=6")
     view = Pool(trace("six"))
     shares = {share.request: share for share in view.trace.steps[5].running}
     readout = page.locator(".wid-readout")
@@ -149,8 +136,8 @@ def test_who_is_pointed_at_lights_up(show: Callable[..., Page]) -> None:
     assert page.evaluate(READ)["step"] == 3
 
 
-def test_a_letter_stands_over_the_line_of_now(show: Callable[..., Page]) -> None:
-    page = show("six")
+def test_a_letter_stands_over_the_line_of_now(pool: Show) -> None:
+    page = pool("six")
     page.set_viewport_size({"width": 360, "height": 900})
     page.add_style_tag(content=".wid-now { pointer-events: auto !important; }")
     under = """() => {
@@ -171,8 +158,8 @@ def test_a_letter_stands_over_the_line_of_now(show: Callable[..., Page]) -> None
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
-def test_play_and_the_flash_of_a_page_taken_anew(show: Callable[..., Page], motion: str) -> None:
-    page = show("six", reduced_motion=motion)
+def test_play_and_the_flash_of_a_page_taken_anew(pool: Show, motion: str) -> None:
+    page = pool("six", reduced_motion=motion)
     moving = "document.getAnimations().filter((one) => one.animationName === 'wid-taken').length"
     flashed = page.get_by_role("button", name="Next").evaluate(
         f"(next) => {{ next.click(); return {moving}; }}"
@@ -189,8 +176,8 @@ def test_play_and_the_flash_of_a_page_taken_anew(show: Callable[..., Page], moti
     expect(page).to_have_url(re.compile("#step=20$"))
 
 
-def test_an_address_is_a_step_and_a_request_or_the_nearest(show: Callable[..., Page]) -> None:
-    page = show("six", "#step=2")
+def test_an_address_is_a_step_and_a_request_or_the_nearest(pool: Show) -> None:
+    page = pool("six", "#step=2")
     for address, step, wrong in (
         ("", 1, ""),
         ("#step=7&request=C", 7, ""),
@@ -204,8 +191,8 @@ def test_an_address_is_a_step_and_a_request_or_the_nearest(show: Callable[..., P
 
 
 @pytest.mark.parametrize("name", ["six", "many"])
-def test_every_width_and_both_themes(show: Callable[..., Page], name: str) -> None:
-    page = show(name, "#step=18", color_scheme="light")
+def test_every_width_and_both_themes(pool: Show, name: str) -> None:
+    page = pool(name, "#step=18", color_scheme="light")
     for width, scheme in ((280, "light"), (400, "dark"), (1200, "light"), (280, "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

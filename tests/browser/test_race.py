@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from helpers.sampling import Sampling
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
 from helpers.trace import Pass, Run, Trace
+from tests.browser.conftest import Show
 from tests.made_traces import HOSTILE, SIZES, record_toy, with_fewer_passes
 
 pytestmark = pytest.mark.browser
@@ -64,24 +64,12 @@ NOTE = """() => {
 }"""
 
 
-@pytest.fixture(autouse=True)
-def no_problems(problems: list[str]) -> Iterator[None]:
-    """Nothing in the console, whatever is done."""
-    yield
-    assert problems == []
-
-
 @pytest.fixture
-def show(page: Page, tmp_path: Path) -> Callable[..., Page]:
-    """Save a race's page and open it offline; at an address, a width, with a theme or without motion."""
+def race(show: Show) -> Show:
+    """Open a trace's race, at an address, with a theme or without motion."""
 
-    def opened(trace: Trace, address: str = "", width: int = 940, **media: Any) -> Page:
-        Race(trace).save_html(tmp_path / "race.html")
-        page.context.set_offline(True)
-        page.set_viewport_size({"width": width, "height": 800})
-        page.emulate_media(**media)
-        page.goto("about:blank")
-        page.goto((tmp_path / "race.html").as_uri() + address)
+    def opened(trace: Trace, address: str = "", **media: Any) -> Page:
+        page = race(Race(trace), address, **media)
         page.locator(".wid-race").focus()
         return page
 
@@ -109,14 +97,14 @@ def blocks(step: Pass) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("name", RACED)
-def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> None:
+def test_every_moment_is_the_traces(race: Show, name: str) -> None:
     """By the arrow key from pass to pass: counters, words and bars of both lanes."""
     trace = RACED[name]()
-    race = Race(trace)
-    runs = [race.cached, race.plain]
+    both = Race(trace)
+    runs = [both.cached, both.plain]
     ends = [list(accumulate(run.counted("positions"))) for run in runs]
     moments = sorted({0, *ends[0], *ends[1]})
-    page = show(trace)
+    page = race(trace)
     first = shown = page.evaluate(READ)
     prompt = trace.sequences[0].tokens[: trace.sequences[0].prompt]
     assert first["title"] == f"prompt, {len(prompt)} token{'s' * (len(prompt) != 1)}"
@@ -155,8 +143,8 @@ def test_every_moment_is_the_traces(show: Callable[..., Page], name: str) -> Non
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
-def test_play_ends_where_the_end_key_does(show: Callable[..., Page], motion: str) -> None:
-    page = show(load_diary(), reduced_motion=motion)
+def test_play_ends_where_the_end_key_does(race: Show, motion: str) -> None:
+    page = race(load_diary(), reduced_motion=motion)
     play = page.get_by_role("button", name="Play")
     page.keyboard.press("End")
     end = page.evaluate(READ)
@@ -177,8 +165,8 @@ def test_play_ends_where_the_end_key_does(show: Callable[..., Page], motion: str
     expect(page).to_have_url(re.compile("#race=828$"))
 
 
-def test_play_stops_with_its_node(show: Callable[..., Page]) -> None:
-    page = show(record_toy(ban_eos=True, max_new=61))
+def test_play_stops_with_its_node(race: Show) -> None:
+    page = race(record_toy(ban_eos=True, max_new=61))
     page.evaluate(NOTE)
     page.get_by_role("button", name="Play").click()
     page.wait_for_function("drawn > 5")
@@ -189,8 +177,8 @@ def test_play_stops_with_its_node(show: Callable[..., Page]) -> None:
     assert page.evaluate("drawn") == 0
 
 
-def test_what_is_said_and_what_colours_mean(show: Callable[..., Page]) -> None:
-    page = show(load_diary())
+def test_what_is_said_and_what_colours_mean(race: Show) -> None:
+    page = race(load_diary())
     legend = "(nodes) => nodes.map((node) => [node.firstChild.className.split(' ')[1], node.textContent])"
     assert page.locator(".wid-legend li").evaluate_all(legend) == [
         ["prompt", "prompt"],
@@ -218,10 +206,10 @@ def test_what_is_said_and_what_colours_mean(show: Callable[..., Page]) -> None:
     assert {mark.endswith("true") for mark in page.evaluate(paint, "again")} == {True}
 
 
-def test_an_address_is_a_time_or_the_nearest(show: Callable[..., Page]) -> None:
+def test_an_address_is_a_time_or_the_nearest(race: Show) -> None:
     good = {"": 0, "#race=414": 414, "#race=207.0&pass=2": 207, "#race=828": 828}
     bad = dict.fromkeys(["=", "=0.", "=1e9", "=<b>", "=NaN", "=%", "=-0.1"], 0) | {"=829": 828}
-    page = show(load_diary(), "#race=1")
+    page = race(load_diary(), "#race=1")
     for address, t in {**good, **{f"#race{value}": t for value, t in bad.items()}}.items():
         page.evaluate("(hash) => { location.hash = hash; }", address)
         assert page.evaluate(READ)["t"] == t, address
@@ -232,8 +220,8 @@ def test_an_address_is_a_time_or_the_nearest(show: Callable[..., Page]) -> None:
     assert page.locator(".wid-advice").text_content() == "", "no longer true, no longer said"
 
 
-def test_every_width_and_both_themes(show: Callable[..., Page]) -> None:
-    page = show(load_diary(), "#race=306", color_scheme="light")
+def test_every_width_and_both_themes(race: Show) -> None:
+    page = race(load_diary(), "#race=306", color_scheme="light")
     note = page.locator(".wid-note").first
     for width, scheme in ((280, "light"), (400, "dark"), (1600, "light"), (280, "dark")):
         page.set_viewport_size({"width": width, "height": 800})

@@ -140,8 +140,8 @@ def test_keys_and_clicks_stay_in_the_stepper(lab: Lab, page: Page, problems: lis
     assert problems == []
 
 
-def test_dark_and_light_theme(lab: Lab, page: Page, problems: list[str]) -> None:
-    """Made under a dark theme; it follows when the theme is changed."""
+def test_themes_and_a_narrow_page(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Made under a dark theme; it follows when the theme is changed, and fits into 284 px."""
 
     def background() -> Any:
         return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
@@ -155,30 +155,14 @@ def test_dark_and_light_theme(lab: Lab, page: Page, problems: list[str]) -> None
     expect(page.locator(".wid-stepper:not(.wid-dark)")).to_be_visible()
     assert background() != dark
     assert page.evaluate(CONTRAST) == []
+    page.set_viewport_size({"width": 400, "height": 900})
+    narrow = "node => 250 < node.getBoundingClientRect().width && node.getBoundingClientRect().width < 300"
+    page.wait_for_function(f"({narrow})(document.querySelector('.wid-stepper'))")
+    for _ in range(3):
+        sizes = page.locator(".jp-CodeCell .jp-OutputArea").evaluate(
+            "node => [node.scrollWidth, node.clientWidth]"
+        )
+        assert sizes[0] <= sizes[1]
+        live(page).press("ArrowLeft")
+    assert page.locator(".wid-contexts").is_visible()
     assert problems == []
-
-
-class TestNarrow:
-    """A viewport of 400 px, which leaves 284 for an output."""
-
-    @pytest.fixture
-    def context_options(self) -> dict[str, Any]:
-        return {"viewport": {"width": 400, "height": 900}}
-
-    def test_fits(self, lab: Lab, page: Page, problems: list[str]) -> None:
-        open_notebook(page, lab, lab.write(CELL))
-        run_all(page)
-        expect(live(page)).to_be_visible()
-        for _ in range(3):
-            widths = page.evaluate(
-                """() => {
-                  const output = document.querySelector('.jp-CodeCell .jp-OutputArea');
-                  return [document.querySelector('.wid-stepper').getBoundingClientRect().width,
-                    output.scrollWidth - output.clientWidth];
-                }"""
-            )
-            assert 250 < widths[0] < 300
-            assert widths[1] <= 0
-            live(page).press("ArrowLeft")
-        assert page.locator(".wid-contexts").is_visible()
-        assert problems == []

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
+from playwright.sync_api import Page, expect
 
 from helpers.stepper import LEVELS, Stepper
 from helpers.stepper.format import VIEW
 from helpers.stepper.stepper import PANELS
 from helpers.trace import Trace
+from tests.browser.conftest import Show
 from tests.browser.stepper_page import grid, read, walk
 from tests.expected import expected_marks
 from tests.made_traces import (
@@ -28,58 +28,21 @@ from tests.made_traces import (
 
 pytestmark = pytest.mark.browser
 
-Open = Callable[..., Page]
 BOARD = [panel for panel in PANELS if panel not in ("lab", "hidden")]  # the lab has its own tests
 NARROW_TO_WIDE = (280, 360, 400, 620, 940, 1240, 1600)
 PALETTE = VIEW["palette"]
 
 
 @pytest.fixture
-def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Save a stepper's page and open it from disk, offline; every console message is a failure."""
-    contexts: list[BrowserContext] = []
-    messages: list[str] = []
+def open_page(show: Show) -> Show:
+    """Open a trace's stepper where it begins, without motion."""
 
-    def note(message: ConsoleMessage) -> None:
-        if "getImageData" not in message.text:  # a hint at the tests' own way of looking at the canvas
-            messages.append(message.text)
+    def opened(trace: Trace, start: int = 1, panels: Any = BOARD, address: str = "", **options: Any) -> Page:
+        hint = "getImageData"  # at the tests' own way of looking at the canvas
+        options = {"reduced_motion": "reduce", "allowed": hint, **options}
+        return show(Stepper(trace, panels, start=start), address, **options)
 
-    def dismiss(dialog: Dialog) -> None:
-        messages.append(f"dialog {dialog.message}")
-        dialog.dismiss()
-
-    def opened(
-        trace: Trace,
-        *,
-        width: int = 940,
-        dark: bool = False,
-        motion: str = "reduce",
-        scale: int = 1,
-        address: str = "",
-        **options: Any,
-    ) -> Page:
-        path = tmp_path / f"{len(contexts)}.html"
-        options.setdefault("panels", BOARD)
-        Stepper(trace, **options).save_html(path, before="Before.", after="After.")
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            offline=True,
-            device_scale_factor=scale,
-            color_scheme="dark" if dark else "light",
-            reduced_motion=motion,  # type: ignore[arg-type]
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", note)
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.on("dialog", dismiss)
-        page.goto(path.as_uri() + address)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert messages == []
+    return opened
 
 
 def root(page: Page) -> Any:
@@ -127,15 +90,15 @@ EVERY = {"toy": 1, "long run": 3, "layers": 2, "heads": 2, "n1": 1, "n24": 2, "n
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_states_show_the_trace(open_page: Open, name: str) -> None:
+def test_states_show_the_trace(open_page: Show, name: str) -> None:
     trace = WALKED[name]()
     walk(open_page(trace, width=1500, start=0), trace, every_look(trace)[:: EVERY[name]])
 
 
 @pytest.mark.parametrize("name", ["layers", "heads"])
-def test_a_narrow_dark_board_shows_it_too(open_page: Open, name: str) -> None:
+def test_a_narrow_dark_board_shows_it_too(open_page: Show, name: str) -> None:
     trace = WALKED[name]()
-    page = open_page(trace, width=400, start=0, dark=True)
+    page = open_page(trace, width=400, start=0, color_scheme="dark")
     walk(page, trace, every_look(trace)[::4], many=3, theme="dark")
 
 
@@ -166,10 +129,10 @@ DRAWER = "[data-key=drawer]"
 
 
 @pytest.mark.parametrize(("n", "theme"), [(25, "light"), (25, "dark"), (300, "light")])
-def test_regions_of_the_canvas(open_page: Open, n: int, theme: str) -> None:
+def test_regions_of_the_canvas(open_page: Show, n: int, theme: str) -> None:
     """Live rows are filled, those of earlier passes pale, those to come dots; K and V where they are kept."""
     # an edge of 1 px has a pixel of its own colour at two pixels a point
-    page = open_page(SIZES[f"n{n}"](), width=1240, scale=2, start=1, dark=theme == "dark")
+    page = open_page(SIZES[f"n{n}"](), width=1240, device_scale_factor=2, color_scheme=theme)
     size, first = min(n, 128), max(0, n - 128)  # the window ends with the newest
     row_h = max(3, min(14, 6720 // size / 16))
     names = {value: key for key, value in PALETTE[theme].items()}
@@ -213,9 +176,9 @@ def test_regions_of_the_canvas(open_page: Open, n: int, theme: str) -> None:
     assert paints(last - 1, first + 3) <= {"ring"}
 
 
-def test_edges_of_thin_columns_leave_what_they_hold_in_sight(open_page: Open) -> None:
+def test_edges_of_thin_columns_leave_what_they_hold_in_sight(open_page: Show) -> None:
     """64 tokens on a phone: rows written now, and the heads of those that run, are no solid bars."""
-    page = open_page(record_toy(ban_eos=True, max_new=61), width=360, scale=2, start=1)
+    page = open_page(record_toy(ban_eos=True, max_new=61), width=360, device_scale_factor=2)
     names = {value: key for key, value in PALETTE["light"].items()}
     left, right, top = page.locator(DRAWER).evaluate(f"(node) => [{BOX}.left, {BOX}.right, {BOX}.top]")
     left, width = left + 1, (right - left - 2) / 64
@@ -227,9 +190,9 @@ def test_edges_of_thin_columns_leave_what_they_hold_in_sight(open_page: Open) ->
             assert {kind, ground or "line"} <= found, (j, kind)
 
 
-def test_bars_and_ticks_stand_on_their_lines_and_columns(open_page: Open) -> None:
+def test_bars_and_ticks_stand_on_their_lines_and_columns(open_page: Show) -> None:
     trace = SIZES["n25"]()
-    page = open_page(trace, width=1240, start=1)
+    page = open_page(trace, width=1240)
     page.evaluate(
         """() => {
           window.ticks = [];
@@ -253,7 +216,7 @@ def test_bars_and_ticks_stand_on_their_lines_and_columns(open_page: Open) -> Non
             assert page.evaluate(BAR, [x, middle - 12, 20]) == pytest.approx(high, abs=1), (head, j)
 
 
-def test_past_128_tokens_a_window(open_page: Open) -> None:
+def test_past_128_tokens_a_window(open_page: Show) -> None:
     """Columns 173 to 300 of 300: what is drawn, clicked and pointed at is theirs."""
     trace = SIZES["n300"]()
     texts = [token.text for token in trace.sequences[0].tokens]
@@ -282,8 +245,8 @@ def test_past_128_tokens_a_window(open_page: Open) -> None:
     assert chosen(page) == [texts[5]] * 2
 
 
-def test_the_keyboard_does_everything(open_page: Open) -> None:
-    page = open_page(record_toy(n_layers=2), start=1)
+def test_the_keyboard_does_everything(open_page: Show) -> None:
+    page = open_page(record_toy(n_layers=2))
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "wid-view wid-stepper wid-live"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -322,8 +285,8 @@ def test_the_keyboard_does_everything(open_page: Open) -> None:
     assert (at(page), chosen(page)) == (1, ["so"] * 2)
 
 
-def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Open) -> None:
-    page = open_page(record_toy(), start=1)
+def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Show) -> None:
+    page = open_page(record_toy())
     row = page.locator(".wid-labels").get_by_role("button", name="weather")
     row.focus()
     page.keyboard.press("Enter")
@@ -345,7 +308,7 @@ def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Open) -> Non
     expect(page.locator(".wid-contexts .chosen .wid-word")).to_have_text("so")
 
 
-def test_a_window_a_state_and_a_layer_that_keeps_nothing(open_page: Open) -> None:
+def test_a_window_a_state_and_a_layer_that_keeps_nothing(open_page: Show) -> None:
     """Rows that left a window are a line; a state is one block where rows would be; its grid is empty."""
     page = open_page(kinds(), start=2)
     layer, drawer = page.get_by_role("group", name="Layer"), page.locator(".wid-drawername")
@@ -369,15 +332,15 @@ def test_a_window_a_state_and_a_layer_that_keeps_nothing(open_page: Open) -> Non
             assert over["y"] + over["height"] < cut["y"] + cut["height"]
 
 
-def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
-    page = open_page(UNEQUAL["layers"](), start=1)
+def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Show) -> None:
+    page = open_page(UNEQUAL["layers"]())
     head, layer = (page.get_by_role("group", name=name) for name in ("Head", "Layer"))
     head.get_by_role("button", name="newest").click()
     for number, pressed, can in (("3", "newest", True), ("4", "mean", False), ("1", "newest", True)):
         layer.get_by_role("button", name=number).click()
         assert read(page)["pressed"][1:3] == [number, pressed]
         assert head.get_by_role("button", name="newest").is_enabled() == can
-    page = open_page(UNEQUAL["heads"](), start=1)  # ten heads and six: a list
+    page = open_page(UNEQUAL["heads"]())  # ten heads and six: a list
     disabled = "(options) => options.map((option) => option.disabled)"
     for number, missing in (("2", 4), ("1", 0)):
         page.get_by_role("group", name="Layer").get_by_role("button", name=number).click()
@@ -385,7 +348,7 @@ def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Open) -> None:
         assert heads.evaluate_all(disabled) == [False] * (11 - missing) + [True] * missing
 
 
-def test_what_belongs_together_lights_up(open_page: Open) -> None:
+def test_what_belongs_together_lights_up(open_page: Show) -> None:
     page = open_page(record_toy(n_layers=2), start=2, width=1240)
     lit = "() => [...document.querySelectorAll('.lit')].map((n) => n.dataset.key ?? n.dataset.token).sort()"
     readout = page.locator(".wid-readout")
@@ -406,7 +369,7 @@ def test_what_belongs_together_lights_up(open_page: Open) -> None:
     assert (page.evaluate(lit), readout.inner_text()) == ([], idle)
 
 
-def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Open) -> None:
+def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Show) -> None:
     """Outlined squares without a weight, and a sentence that says what would go wrong."""
     page = open_page(record_toy(), start=0)
     sentence, cells = page.locator(".wid-ahead"), page.locator(".wid-cell.ahead:not(.wid-key)")
@@ -433,7 +396,7 @@ def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Open
     expect(few.locator(".wid-cell.ahead")).to_have_count(0)
 
 
-def test_play_walks_to_the_end_and_stops(open_page: Open) -> None:
+def test_play_walks_to_the_end_and_stops(open_page: Show) -> None:
     page = open_page(record_toy(), start=0)
     page.clock.install()
     page.get_by_role("button", name="Play").click()
@@ -468,10 +431,10 @@ COUNT_MOTIONS = """() => {
 }"""
 
 
-def test_motion_ends_where_no_motion_ends(open_page: Open) -> None:
+def test_motion_ends_where_no_motion_ends(open_page: Show) -> None:
     """A step moves for half a second; a burst of 200 clicks leaves nothing; no motion ends the same."""
     trace = record_toy(ban_eos=True)
-    still, moving = (open_page(trace, motion=motion, start=1) for motion in ("reduce", "no-preference"))
+    still, moving = (open_page(trace, reduced_motion=motion) for motion in ("reduce", "no-preference"))
     for page in (still, moving):
         page.evaluate(COUNT_MOTIONS)
     for cached in (True, False):
@@ -498,10 +461,10 @@ def test_motion_ends_where_no_motion_ends(open_page: Open) -> None:
     assert read(moving) == read(still)
 
 
-def test_every_state_has_an_address(open_page: Open) -> None:
+def test_every_state_has_an_address(open_page: Show) -> None:
     """Each field joins the address in its turn, on whichever page it is opened."""
     trace = UNEQUAL["layers"]()
-    page, other = (open_page(trace, start=1) for _ in range(2))
+    page, other = (open_page(trace) for _ in range(2))
     page.clock.install()
     address = ""
     changes: dict[str, Callable[[], None]] = {
@@ -521,12 +484,12 @@ def test_every_state_has_an_address(open_page: Open) -> None:
         other.evaluate("(hash) => { location.hash = hash; }", address)
         assert read(other) == read(page), address
         assert other.locator(".wid-advice").is_hidden()
-    assert read(open_page(trace, start=1, address=address)) == read(page)
+    assert read(open_page(trace, address=address)) == read(page)
     for _ in range(2):
         root(page).press("m")
         root(page).press("c")
     page.evaluate("() => { location.hash = ''; }")
-    assert read(page) == read(open_page(trace, start=1)), "none: as at first"
+    assert read(page) == read(open_page(trace)), "none: as at first"
 
 
 ADDRESSES = {
@@ -541,8 +504,8 @@ ADDRESSES = {
 }
 
 
-def test_addresses_made_by_hand(open_page: Open) -> None:
-    page = open_page(UNEQUAL["layers"](), start=1, address=next(iter(ADDRESSES)))
+def test_addresses_made_by_hand(open_page: Show) -> None:
+    page = open_page(UNEQUAL["layers"](), address=next(iter(ADDRESSES)))
     advice = page.locator(".wid-advice")
     for address, (state, wrong) in ADDRESSES.items():
         page.evaluate("(hash) => { location.hash = hash; }", address)
@@ -559,8 +522,8 @@ LEVEL_SIGNS = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_levels_show_what_the_reader_has_met(open_page: Open, level: str) -> None:
-    page = open_page(record_toy(), panels=level, start=1)
+def test_levels_show_what_the_reader_has_met(open_page: Show, level: str) -> None:
+    page = open_page(record_toy(), panels=level)
     order = list(LEVELS)
     for selector, first in LEVEL_SIGNS.items():
         assert (page.locator(selector).count() > 0) == (order.index(level) >= order.index(first)), selector
@@ -610,7 +573,7 @@ FITTED: dict[str, tuple[Callable[[], Trace], str]] = {
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_all_fits_at_every_width(open_page: Open, name: str) -> None:
+def test_all_fits_at_every_width(open_page: Show, name: str) -> None:
     make, panels = FITTED[name]
     check = UNFIT if panels == "work" else UNFIT.replace(", .wid-rowname *", "")  # longer words are cut
     page = open_page(make(), width=NARROW_TO_WIDE[0], start=0, panels=panels)
@@ -638,14 +601,14 @@ PLACES = """() => {
 
 
 @pytest.mark.parametrize("name", ["two", "layers"])
-def test_controls_stay_where_they_are(open_page: Open, name: str) -> None:
+def test_controls_stay_where_they_are(open_page: Show, name: str) -> None:
     page = open_page(WALKED[name](), start=0)
     for width in (400, 940):
         resize(page, width)
         assert len(set(at_each_pass(page, PLACES))) == 1
 
 
-def test_a_narrow_board_scrolls_to_whole_columns_and_whole_names(open_page: Open) -> None:
+def test_a_narrow_board_scrolls_to_whole_columns_and_whole_names(open_page: Show) -> None:
     page = open_page(record_toy(ban_eos=True), width=340, start=0)
     for width in range(340, 440, 20):
         resize(page, width)
@@ -661,7 +624,7 @@ def test_a_narrow_board_scrolls_to_whole_columns_and_whole_names(open_page: Open
         )
         assert hidden > 0
         assert hidden + lefts == 11, "a whole column at its left edge"
-    page = open_page(record_toy(), width=280, cache=False)
+    page = open_page(record_toy(), width=280, address="#cache=off")
     heads = page.get_by_role("group", name="Head").get_by_role("button")
     assert len(set(heads.evaluate_all("(nodes) => nodes.map((node) => node.offsetTop)"))) == 1
     ends = "(node) => node.getBoundingClientRect().right"
@@ -704,7 +667,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("name", ["two", "heads"])
-def test_text_stands_out_in_the_theme_of_the_page(open_page: Open, name: str) -> None:
+def test_text_stands_out_in_the_theme_of_the_page(open_page: Show, name: str) -> None:
     """The stepper follows the page from one theme to the other and back."""
     page = open_page(WALKED[name](), start=0)
     for scheme in ("light", "dark", "light"):
@@ -713,7 +676,7 @@ def test_text_stands_out_in_the_theme_of_the_page(open_page: Open, name: str) ->
         assert at_each_pass(page, CONTRAST) == [], scheme
 
 
-def test_hostile_text_is_text(open_page: Open) -> None:
+def test_hostile_text_is_text(open_page: Show) -> None:
     page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), start=2)
     shown = read(page)
     for words in ([head[0] for head in shown["heads"]], [word[0] for word in shown["ribbon"]]):
@@ -725,8 +688,8 @@ def test_hostile_text_is_text(open_page: Open) -> None:
     assert page.locator(".wid-said bdi").count() == len(shown["ribbon"])
 
 
-def test_legend_titles_and_what_is_heard(open_page: Open) -> None:
-    page = open_page(record_toy(), start=1)
+def test_legend_titles_and_what_is_heard(open_page: Show) -> None:
+    page = open_page(record_toy())
     found = "(nodes) => nodes.map((node) => [node.firstChild.className ?? '', node.lastChild.textContent])"
     cells = {"now": "this pass", "earlier": "an earlier pass", "masked": "masked", "again": "again"}
     rows = {"written": "written", "read": "read", "made": "dropped"}
@@ -753,7 +716,7 @@ def test_legend_titles_and_what_is_heard(open_page: Open) -> None:
     assert "no · 1" not in tree, "cells are drawings; the words beside them say the same"
 
 
-def test_a_run_with_fewer_passes(open_page: Open) -> None:
+def test_a_run_with_fewer_passes(open_page: Show) -> None:
     page = open_page(with_fewer_passes(), start=0)
     root(page).press("End")
     shown = read(page)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from helpers.stepper import WhatIf
 from helpers.stepper.format import VIEW, number, percent
+from tests.browser.conftest import Show, page_of
 from tests.made_traces import HOSTILE
 from tests.toy_cases import WORDS, run
 
 pytestmark = pytest.mark.browser
-Open = Callable[..., Page]
 PROMPT = list(zip(WORDS, [10.0, 20, 1, 5, 14], strict=True))
 COLOURS = {
     f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
@@ -46,32 +44,6 @@ READ = """() => {
     shares: texts('.wid-outcome .wid-percent'), chosen: texts('.wid-outcome .chosen .wid-word'),
   };
 }"""
-
-
-@pytest.fixture
-def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Save a page and open it; console messages, dialogs and scrolling sideways are failures."""
-    found: list[str] = []
-    pages: list[Page] = []
-
-    def opened(view: WhatIf | None = None, width: int = 940, dark: bool = False, address: str = "") -> Page:
-        path = tmp_path / f"{len(pages)}.html"
-        (view or WhatIf()).save_html(path)
-        scheme: Any = "dark" if dark else "light"
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
-        page.on("console", lambda message: found.append(message.text))
-        page.on("pageerror", lambda error: found.append(str(error)))
-        page.on("dialog", lambda dialog: found.append(dialog.message))
-        page.goto(path.as_uri() + address)
-        pages.append(page)
-        return page
-
-    yield opened
-    for page in pages:
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append("the page scrolls sideways")
-        page.context.close()
-    assert found == []
 
 
 def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, Any]:
@@ -116,21 +88,16 @@ def button(page: Page, sign: str, place: int) -> Locator:
     return page.locator(".wid-edit", has_text=sign).nth(place - 1)
 
 
-def test_without_an_address_as_in_a_notebook(page: Page, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    WhatIf().save_html(path)
-    path.write_text(
-        path.read_text(encoding="utf-8").replace('"address": true', '"address": false'), encoding="utf-8"
-    )
-    page.goto(path.as_uri())
+def test_without_an_address_as_in_a_notebook(show: Show) -> None:
+    page = show(page_of(WhatIf()).replace('"address": true', '"address": false'))
     assert page.evaluate(READ)["hint"] == VIEW["what_if"]["hint"]
     page.locator(".wid-number").nth(2).fill("7")
     assert page.evaluate(READ)["numbers"] == [10, 8, 7, 5, 14]
     assert "#" not in page.url
 
 
-def test_a_number_a_word_in_out_exchanged_and_back(open_page: Open) -> None:
-    page = open_page()
+def test_a_number_a_word_in_out_exchanged_and_back(show: Show) -> None:
+    page = show(WhatIf())
     shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5, same=11, new=0)
     assert shown["was"][5:10] == ["", "was 20", "", "", ""]
     assert "weather carries 8 now, not 20." in shown["sentence"]
@@ -155,8 +122,8 @@ def test_a_number_a_word_in_out_exchanged_and_back(open_page: Open) -> None:
     assert "the cache holds no logits" in shown["sentence"]
 
 
-def test_typing_counts_at_once_and_arrows_step(open_page: Open) -> None:
-    page = open_page(WhatIf(WORDS))
+def test_typing_counts_at_once_and_arrows_step(show: Show) -> None:
+    page = show(WhatIf(WORDS))
     two = field(page, "number", 2)
     two.focus()
     page.keyboard.type("8")
@@ -178,8 +145,8 @@ WRONG = (
 )
 
 
-def test_what_is_wrong_changes_nothing(open_page: Open) -> None:
-    page = open_page()
+def test_what_is_wrong_changes_nothing(show: Show) -> None:
+    page = show(WhatIf())
     for name, text, sentence in WRONG:
         field(page, "number", 1).focus()
         field(page, name, 2).focus()
@@ -195,10 +162,8 @@ def test_what_is_wrong_changes_nothing(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize(("width", "finger"), [(360, False), (360, True), (300, False)])
-def test_words_are_not_cut_on_a_phone(browser: Browser, tmp_path: Path, width: int, finger: bool) -> None:
-    WhatIf().save_html(tmp_path / "page.html")
-    page = browser.new_page(viewport={"width": width, "height": 740}, has_touch=finger, offline=True)
-    page.goto((tmp_path / "page.html").as_uri())
+def test_words_are_not_cut_on_a_phone(show: Show, width: int, finger: bool) -> None:
+    page = show(WhatIf(), width=width, has_touch=finger)
     cut = "(nodes) => nodes.filter((n) => n.scrollWidth > n.clientWidth).map((n) => n.value)"
     assert page.locator(".wid-token input").evaluate_all(cut) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -208,24 +173,23 @@ def test_words_are_not_cut_on_a_phone(browser: Browser, tmp_path: Path, width: i
         )
         assert size >= 16
         assert high >= 39
-    page.close()
 
 
-@pytest.mark.parametrize(("width", "dark"), [(280, True), (1600, False)])
-def test_64_words_and_no_more_one_and_no_less_hostile_ones(open_page: Open, width: int, dark: bool) -> None:
-    page = open_page(WhatIf(["is"] * 64), width=width, dark=dark)
+@pytest.mark.parametrize(("width", "theme"), [(280, "dark"), (1600, "light")])
+def test_64_words_and_no_more_one_and_no_less_hostile_ones(show: Show, width: int, theme: str) -> None:
+    page = show(WhatIf(["is"] * 64), width=width, color_scheme=theme)
     expect(page.locator(".wid-further")).to_be_visible()
     page.locator(".wid-end button").click()
     assert page.evaluate(READ)["hint"].startswith("Got 65 words, expected at most 64")
-    page = open_page(WhatIf(["is"]), width=width, dark=dark)
+    page = show(WhatIf(["is"]), width=width, color_scheme=theme)
     expect(page.locator(".wid-further")).to_be_hidden()
     button(page, "×", 1).click()
     assert page.evaluate(READ)["hint"].startswith("Got no word, expected one at least")
-    page = open_page(WhatIf(HOSTILE, list(range(8))), width=width, dark=dark)
+    page = show(WhatIf(HOSTILE, list(range(8))), width=width, color_scheme=theme)
     field(page, "number", 1).fill("3")
     assert "<img src=x onerror" in page.evaluate(READ)["sentence"]
     ground = page.locator(".wid-what_if").evaluate("node => getComputedStyle(node).backgroundColor")
-    assert ground == ("rgb(17, 20, 24)" if dark else "rgb(255, 255, 255)")
+    assert ground == ("rgb(17, 20, 24)" if theme == "dark" else "rgb(255, 255, 255)")
 
 
 @pytest.mark.parametrize(
@@ -241,8 +205,8 @@ def test_64_words_and_no_more_one_and_no_less_hostile_ones(open_page: Open, widt
         ("#words=&numbers=x", CHANGED, False),
     ],
 )
-def test_addresses(open_page: Open, address: str, now: list[tuple[str, float]], fits: bool) -> None:
-    page = open_page(address=address)
+def test_addresses(show: Show, address: str, now: list[tuple[str, float]], fits: bool) -> None:
+    page = show(WhatIf(), address)
     shown = page.evaluate(READ)
     assert list(zip(shown["words"], shown["numbers"], strict=True)) == now
     expect(page.locator(".wid-advice")).to_be_visible(visible=not fits)

@@ -8,7 +8,7 @@ const DIGITS = 1e-12; // of the largest number in the prompt
 
 test("the toy says what Python's says, to 12 digits", () => {
   const { toy, cases } = load("toy_cases");
-  assert.ok(cases.length >= 10000);
+  assert.ok(cases.length >= 2000);
   let ties = 0;
   for (const { layers, numbers, v, contexts, logits, probabilities, choice } of cases) {
     const ran = runToy(toy, numbers, layers);
@@ -29,5 +29,5 @@ test("the toy says what Python's says, to 12 digits", () => {
     assert.equal(says.word, toy.vocabulary[choice]);
     ties += logits.filter((x) => x === Math.max(...logits)).length > 1;
   }
-  assert.ok(ties > 100, `${ties} ties`);
+  assert.ok(ties > 20, `${ties} ties`);
 });
