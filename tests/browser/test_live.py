@@ -199,7 +199,7 @@ def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Show
     page.evaluate("scrollTo(0, 0); document.body.style.paddingBottom = '900px'")
     page.locator("textarea").press("Enter")
     page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
-    page.wait_for_function("document.querySelector('.wid-paper').getBoundingClientRect().top < 20")
+    page.wait_for_function("() => document.querySelector('.wid-paper').getBoundingClientRect().top < 20")
     sentence = written(page)["said"]
     expect(page.locator(".wid-run .soft")).to_have_text("You see it 30 times slower than it was.")
     act(page, "without the cache")

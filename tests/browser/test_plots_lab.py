@@ -42,9 +42,9 @@ def test_run_it_is_svg_in_the_pages_theme_and_width(lab: Lab, page: Page) -> Non
             f"jupyterapp.commands.execute('apputils:change-theme', {{ theme: 'JupyterLab {theme}' }})"
         )
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(
-            f"JSON.stringify(({SEEN})().svg) === '[{str(width > 800).lower()},{str(width < 800).lower()}]'"
-        )
+        wide, narrow = (page.locator(".wid-figure svg").nth(n) for n in (0, 1))
+        expect(wide).to_be_visible(visible=width > 800)
+        expect(narrow).to_be_visible(visible=width < 800)
         expect(page.locator(".wid-figure svg text").locator("visible=true").first).to_have_css("fill", ink)
         seen = page.evaluate(SEEN)
         assert seen["png"] == 0

@@ -43,7 +43,7 @@ def pool(show: Show) -> Show:
     """Open a run's pool by its name, at an address, with a theme or without motion."""
 
     def opened(name: str, address: str = "", **media: Any) -> Page:
-        page = pool(Pool(trace(name)), address, **media)
+        page = show(Pool(trace(name)), address, **media)
         page.locator(".wid-pool").focus()
         return page
 
@@ -167,7 +167,7 @@ def test_play_and_the_flash_of_a_page_taken_anew(pool: Show, motion: str) -> Non
     taken = sum(one["taken"] for one in page.evaluate(READ)["pages"])
     assert taken > 0
     assert flashed == (taken if motion == "no-preference" else 0)
-    page.wait_for_function(f"{moving} === 0")  # once
+    page.wait_for_function(f"() => {moving} === 0")  # once
     page.get_by_role("slider").fill("16")
     page.locator(".wid-pool").focus()
     page.keyboard.press(" ")

@@ -69,7 +69,7 @@ def race(show: Show) -> Show:
     """Open a trace's race, at an address, with a theme or without motion."""
 
     def opened(trace: Trace, address: str = "", **media: Any) -> Page:
-        page = race(Race(trace), address, **media)
+        page = show(Race(trace), address, **media)
         page.locator(".wid-race").focus()
         return page
 
@@ -169,7 +169,7 @@ def test_play_stops_with_its_node(race: Show) -> None:
     page = race(record_toy(ban_eos=True, max_new=61))
     page.evaluate(NOTE)
     page.get_by_role("button", name="Play").click()
-    page.wait_for_function("drawn > 5")
+    page.wait_for_function("() => drawn > 5")
     page.evaluate("document.querySelector('.wid-race').remove()")
     page.evaluate("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
     page.evaluate("drawn = 0")

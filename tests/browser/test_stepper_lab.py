@@ -157,7 +157,7 @@ def test_themes_and_a_narrow_page(lab: Lab, page: Page, problems: list[str]) -> 
     assert page.evaluate(CONTRAST) == []
     page.set_viewport_size({"width": 400, "height": 900})
     narrow = "node => 250 < node.getBoundingClientRect().width && node.getBoundingClientRect().width < 300"
-    page.wait_for_function(f"({narrow})(document.querySelector('.wid-stepper'))")
+    page.wait_for_function(f"() => ({narrow})(document.querySelector('.wid-stepper'))")
     for _ in range(3):
         sizes = page.locator(".jp-CodeCell .jp-OutputArea").evaluate(
             "node => [node.scrollWidth, node.clientWidth]"

@@ -448,7 +448,7 @@ def test_motion_ends_where_no_motion_ends(open_page: Show) -> None:
         assert [page.evaluate("window.motions > 0") for page in (still, moving)] == [False, True], cached
         assert moving.evaluate("window.emptied > 0") != cached, "without the cache it is emptied first"
         assert moving.evaluate("window.flown") == "5", "the word that comes out"
-        moving.wait_for_function("document.getAnimations().length === 0")
+        moving.wait_for_function("() => document.getAnimations().length === 0")
         assert read(moving) == read(still)
         root(moving).press("c")
         root(still).press("c")
@@ -457,7 +457,7 @@ def test_motion_ends_where_no_motion_ends(open_page: Show) -> None:
         page.evaluate(BURST)
         shown = read(page)
         assert (grid(shown, 6), shown["rail"]) == (marks, ["Decode 2"])
-    moving.wait_for_function("document.getAnimations().length === 0")
+    moving.wait_for_function("() => document.getAnimations().length === 0")
     assert read(moving) == read(still)
 
 

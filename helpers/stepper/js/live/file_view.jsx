@@ -173,7 +173,7 @@ export class OwnModel extends Component {
     this.say(said);
   }
 
-  /** @param {KeyboardEvent & { target: any }} event */
+  /** @param {KeyboardEvent & { target: any, currentTarget: any }} event */
   pressed(event) {
     event.stopPropagation();
     const typing = event.target.tagName === "TEXTAREA";
@@ -181,6 +181,7 @@ export class OwnModel extends Component {
     else if (typing && meansGo(event)) {
       event.preventDefault();
       this.write();
+      if (this.playing) event.currentTarget.firstChild.focus({ preventScroll: true }); // the box goes, keys are to be heard
     }
   }
 
