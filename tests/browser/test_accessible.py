@@ -53,7 +53,7 @@ def check(page: Page) -> None:
     """Nothing serious or critical is on the page, in both themes and at both sizes."""
     page.add_script_tag(path=AXE)
     for scheme, width, height in LOOKS:
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         page.set_viewport_size({"width": width, "height": height})
         page.evaluate("new Promise(requestAnimationFrame)")
         assert page.evaluate(FOUND) == [], (scheme, width)
