@@ -12,7 +12,7 @@ import make_worksheet
 import nbformat
 import pytest
 
-from helpers.check import n17
+from helpers.chapters import n17
 from helpers.cost.models import MODELS
 from tests.exercises import DETAILS, FENCE, asked
 from tests.machine import ROOT

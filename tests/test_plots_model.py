@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n11
+from helpers.chapters import n07, n11, n16, n17, n20
 from helpers.cost.layers import layers_of
+from helpers.cost.service import Service
 from helpers.drawing import canvas
 from helpers.model import shipped
 from helpers.plots import measured
-from helpers.plots.serving import stretches
 from helpers.plots.smaller import flags
 from helpers.recording.clock import TimedReply
 from helpers.recording.kept import Kept
@@ -88,9 +88,16 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
     return measured.curves(title, "ms", "tokens of context", contexts, series, log="x")
 
 
-PARTS = [("system", 600), *((f"T{n}", 100) for n in (1, 2, 3)), ("Q1", 8), ("R1", 24)]
-TURNS = (PARTS, [*PARTS[:1], *PARTS[:0:-1], ("Q2", 8), ("sum", 8)], 592)
-ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
+CHOICES = {
+    (slots, budget): (9e3 if slots < 8 else 30.0, budget / 9) for slots in n16.SLOTS for budget in n16.BUDGETS
+}
+TRIED = [n20.Tried(12, "a", 280.0, 8.0), n20.Tried(10, "b", 900.0, 8.0), n20.Tried(8, "c", 290.0, 200.0)]
+
+
+def drawn_by(one: Any) -> plots.Picture:
+    return plots.Picture(one.draw, one.in_words())
+
+
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "contributions": lambda: plots.contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
     "contributions, 4": lambda: plots.contributions(
@@ -128,16 +135,18 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "turned rows": lambda: plots.turned_rows(1000, 32, 24),
     "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: plots.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
-    "slots": lambda: plots.slots({"static": IDLE, "continuous": FULL}, 2),
-    "slots, one step": lambda: plots.slots({"w" * 80: [{}]}, 1),
-    "slots, twenty": lambda: plots.slots({"long": [{3: "A" * 30}] * 20}, 5),
-    "stall": lambda: plots.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
-    "choices": lambda: plots.choices({(4, 64): (13e3, 9.0), (16, 64): (30.0, 9.0)}, (250, 25)),
+    "slots": lambda: n16.slots({"static": IDLE, "continuous": FULL}, 2),
+    "slots, one step": lambda: n16.slots({"w" * 80: [{}]}, 1),
+    "slots, twenty": lambda: n16.slots({"long": [{3: "A" * 30}] * 20}, 5),
+    "stall": lambda: n16.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
+    "choices": lambda: drawn_by(n16.Choices(CHOICES, (250, 25), 9)),
     "bars": lambda: plots.bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
-    "lanes": lambda: plots.lanes({"w" * 30: {"": (9.0, 4.0)}, "two": {"a": (1.0, 3.0), "b": (2.0, 0.0)}}),
-    "to a first word": lambda: plots.to_first_word(
+    "targets": lambda: n20.targets(
+        {"w" * 60: (TRIED[:2], TRIED[1:]), "b": (TRIED, [])}, [300, 1000], [9, 300]
+    ),
+    "to a first word": lambda: n20.to_first_word(
         [2, 3, 5], {"w" * 30: [900.0, 60, 50], "b": [9e4, 90, 51]}, 200
     ),
     "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
@@ -160,7 +169,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
     "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
-    "turns": lambda: plots.two_turns({"tools": TURNS, "w" * 20: TURNS}, 2, {"tools": "9 run", "w" * 20: ""}),
+    "stairs": lambda: n17.stairs(
+        {"a clock": n17.Client("clock tools | chat question |".split()), "w" * 12: n17.Client()}, Service()
+    ),
 }
 
 
@@ -259,7 +270,7 @@ def test_no_pole_crosses_a_name() -> None:
 
 
 def test_a_block_for_each_request_and_each_idle_stretch() -> None:
-    assert stretches(IDLE, 0) == [("A", 0, 1), ("", 1, 3), ("C", 3, 4)]
+    assert n16.stretches(IDLE, 0) == [("A", 0, 1), ("", 1, 3), ("C", 3, 4)]
     picture = picture_of("slots")
     assert "static: 4 steps, 2 of 8 places idle, slot 1 A 1 idle 2 C 1, slot 2 B 3 D 1" in picture.alt
     assert "continuous: 3 steps, 0 of 6 places idle" in picture.alt
@@ -269,7 +280,7 @@ def test_a_block_for_each_request_and_each_idle_stretch() -> None:
 
 def test_of_two_lines_that_end_on_one_spot_the_first_is_named_above() -> None:
     for gap in ([5.0, 12, 64.01], [5.0, 12, 63.99]):
-        figure = plots.stall([16, 64, 256], [900.0, 300, 64], gap).figure
+        figure = n16.stall([16, 64, 256], [900.0, 300, 64], gap).figure
         heights = {text.get_text(): text.get_window_extent().y0 for text in texts(figure)}
         assert heights["TTFT of the long prompt"] > heights["longest wait of others"]
 
@@ -287,4 +298,17 @@ def test_a_round_is_to_scale_with_its_words() -> None:
 
 def test_a_run_too_long_to_draw_is_refused() -> None:
     with pytest.raises(ValueError, match="21 steps in the longest run; expected at most 20"):
-        plots.slots({"a": [{}] * 21}, 2)
+        n16.slots({"a": [{}] * 21}, 2)
+
+
+def test_a_choice_is_filled_where_both_waits_are_short_and_all_rows_fit() -> None:
+    assert picture_of("choices").alt.endswith("9 slots fit. Short enough: 8 slots with 64.")
+
+
+def test_the_fewest_cards_of_those_that_meet_both_targets() -> None:
+    assert [n20.fewest(TRIED, first, gap) for first, gap in ((300, 9), (300, 300), (1000, 9), (200, 9))] == [
+        *(TRIED[n] for n in (0, 2, 1)),
+        None,
+    ]
+    assert "300 and 9: 12 or –; 300 and 300: 12 or 8;" in picture_of("targets").alt
+    assert "takes fewer in 2 of 4. b: " in picture_of("targets").alt

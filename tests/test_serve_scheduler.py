@@ -19,8 +19,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from helpers.cost.models import CARDS, MODELS
+from helpers.cost.service import Service
 from helpers.serve import pages
-from helpers.serve.fleet import Machine, disaggregated, random_arrivals, slowest, together, waits
+from helpers.serve.fleet import Machine, Turn, disaggregated, slowest, together, turns
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, Static
 from helpers.serve.sequence import Request, Sequence
@@ -236,8 +237,8 @@ def test_what_is_wrong_is_refused_at_once_and_harms_nobody() -> None:
         (lambda: Scheduler(PageManager(4), 2, 1), "budget is 1; expected 2 or more"),
         (lambda: PageManager(0, 4), "n_pages is 0; expected a whole number"),
         (lambda: PageManager(4, 0), "page_size is 0; expected a whole number"),
-        (lambda: random_arrivals(1, 0, 9, 9, 0), "rate is 0; expected requests a second"),
-        (lambda: random_arrivals(1, math.nan, 9, 9, 0), "rate is nan"),
+        (lambda: turns(Service(), 1, 0, 0), "rate is 0; expected requests a second"),
+        (lambda: turns(Service(), 1, 0, math.nan), "rate is nan"),
         (lambda: Times(0.0).ttft, "no token has come yet; expected one"),
         (lambda: Times(0.0).tpot, "no token has come yet"),
         (lambda: together(MACHINE, ASKED, 0), "machines is 0"),
@@ -291,10 +292,18 @@ def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
     for times in (together(MACHINE, asked, 2), disaggregated(MACHINE, asked, 2, 3)):
         assert sorted(len(one.tokens) for one in times) == sorted(request.max_new for _, request in asked)
         assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
-    (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)  # a prompt of 530: six chunks, and rows that are sent
-    chunks = [MACHINE.seconds([(min(100, 530 - n), min(n + 100, 530))]) for n in range(0, 530, 100)]
-    assert alone.ttft == pytest.approx(sum(chunks))
-    assert alone.longest_gap == pytest.approx(530 * ROW / 1e9 + MACHINE.seconds([(1, 531)]))
+    (alone,) = disaggregated(
+        MACHINE, asked[-1:], 1, 1
+    )  # a prompt of 530: one step, rows that are sent, one more
+    whole, word = MACHINE.seconds([(530, 530)]), MACHINE.seconds([(1, 530)])
+    assert alone.ttft == pytest.approx(whole + 530 * ROW / 1e9 + word)
+    assert alone.longest_gap == pytest.approx(word, rel=1e-3)
+
+
+def test_rows_that_are_found_are_read_and_not_processed() -> None:
+    (one,) = together(MACHINE, [(0.0, Turn(0, [0] * 50, 2, found=1000))], 1)
+    assert one.ttft == pytest.approx(MACHINE.seconds([(50, 1050)]))
+    assert one.longest_gap == pytest.approx(MACHINE.seconds([(1, 1051)]))
 
 
 def test_requests_are_dealt_out_in_turn_and_go_on_as_their_rows_come() -> None:
@@ -309,13 +318,16 @@ def test_requests_are_dealt_out_in_turn_and_go_on_as_their_rows_come() -> None:
 def test_the_slowest_waits_of_a_fleet() -> None:
     some = [Times(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
     assert slowest(some) == pytest.approx([99, 198, 297])
-    requests = [request for _, request in random_arrivals(500, 9.0, 40, 9, 0)]
-    prompts, replies = {len(one.prompt) for one in requests}, {one.max_new for one in requests}
-    assert (prompts, replies) == ({*range(20, 61)}, {*range(5, 14)})
-    assert {(len(one.prompt), one.max_new) for _, one in random_arrivals(20, 9.0, 1, 1, 0)} == {(1, 1)}
-    asked = [random_arrivals(1, 9.0, 1, 1, seed) for seed in range(2)]
-    fast, slow = [Times(0.0, [0.001, 0.005])], [Times(0.0, [0.003, 0.004])]
-    assert waits(lambda one, n: fast if one is asked[0] else slow * n, asked, 1) == pytest.approx((3, 4))
+
+
+def test_the_turns_of_a_service() -> None:
+    service = Service(tools=40, system=20, turns=3, message=8, reply=6)
+    warm, cold = ([one for _, one in turns(service, 500, 0, 9.0, hits)] for hits in (True, False))
+    assert {len(one.prompt) for one in warm} == {*range(4, 13)}
+    assert {one.max_new for one in warm} == {*range(3, 10)}
+    assert {one.found for one in warm} == {60, 74, 88}
+    assert [one.found + len(one.prompt) for one in warm] == [len(one.prompt) for one in cold]
+    assert not any(one.found for one in cold)
 
 
 def test_a_few_machines_of_a_fleet_are_watched() -> None:

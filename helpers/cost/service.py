@@ -91,13 +91,13 @@ class Service:
     @property
     def shared_nbytes(self) -> int:
         """Bytes of the rows that all chats share."""
-        return self._rows(self.shared)
+        return self.rows_nbytes(self.shared)
 
     @property
     def idle_nbytes(self) -> float:
         """Bytes of an idle chat's own rows, the mean over its turns."""
         lengths = [turns * (self.message + self.reply) for turns in range(1, self.turns + 1)]
-        return sum(map(self._rows, lengths)) / self.turns
+        return sum(map(self.rows_nbytes, lengths)) / self.turns
 
     @property
     def idle_chats(self) -> float:
@@ -110,7 +110,7 @@ class Service:
 
     def idle_chats_that_fit(self, replying: int) -> int:
         """Return how many idle chats may keep their rows beside the weights and so many replies."""
-        own = self._rows(self.context - self.shared)
+        own = self.rows_nbytes(self.context - self.shared)
         free = self.memory_gib * GIB - self.weights_nbytes - self.shared_nbytes - replying * own
         return max(0, int(free // self.idle_nbytes))
 
@@ -122,5 +122,6 @@ class Service:
         bits = {"weight_bits": self.weight_bits, "row_bits": self.row_bits}
         return step_time(self.model, self.card, self.context, replying, **bits | options)
 
-    def _rows(self, tokens: int) -> int:
+    def rows_nbytes(self, tokens: int) -> int:
+        """Return the bytes of so many tokens' rows."""
         return cache_nbytes(self.model.layers, tokens, self.row_bits / 8)

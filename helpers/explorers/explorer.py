@@ -104,7 +104,7 @@ class Explorer:
         """Return the bars of the first settings, for readers without a kernel."""
         knobs = self.knobs()
         settings = {name: knob.value for name, knob in knobs.items()}
-        chosen = "; ".join(f"{knob.description}: {knob.value:g}" for knob in knobs.values())
+        chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
         bars = self.grid(**settings)
         sentence = [f"Set to {chosen}.", _plain(self.say(**settings)), _plain(bars.note)]
         return Still(bars.draw, bars.in_words(), sentence)
@@ -155,6 +155,19 @@ def knob(kind: str, label: str, **settings: Any) -> Any:
         **{tooltip: label},
         **settings,
     )
+
+
+def pick(label: str, options: Iterable[int], value: int) -> Any:
+    """A knob over a few numbers, written with commas."""
+    return knob("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
+
+
+def _shown(knob: Any) -> str:
+    """The value of a knob, as it is written beside it."""
+    if isinstance(knob.value, list | str):  # tags, or what was typed
+        return knob.value if isinstance(knob.value, str) else " ".join(knob.value)
+    written = {value: text for text, value in getattr(knob, "options", ())}
+    return written[knob.value] if written else f"{knob.value:g}"
 
 
 @dataclass(frozen=True)

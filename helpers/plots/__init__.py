@@ -3,12 +3,10 @@
 from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import looked_at, name_weights
 from helpers.plots.batches import bars, batches
-from helpers.plots.chats import two_turns
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.contributions import contributions
 from helpers.plots.drafts import laid_over, read_once, rounds, verified
 from helpers.plots.fingerprints import fingerprints
-from helpers.plots.fleet import lanes, to_first_word
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
 from helpers.plots.limit import staircase, time_by_users, waterfall
 from helpers.plots.measured import loss_curve
@@ -16,6 +14,5 @@ from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
 from helpers.plots.probabilities import probabilities, words_not_said
 from helpers.plots.same_prompt import hidden_keys, suspect, tie
-from helpers.plots.serving import choices, slots, stall
 from helpers.plots.smaller import fading, kept_rows, variants
 from helpers.plots.valid import ahead, automaton, chosen, two_ways

@@ -94,7 +94,8 @@ class Pool(View):
         message = []
         for what in self.counted:
             now, so_far = self.count(n, what)
-            shown = fill(POOL["of"], used=now, pages=self.trace.n_pages) if what == "used" else f"{now:,}"
+            most = {"used": self.trace.n_pages, "run": self.trace.budget}.get(what)
+            shown = fill(POOL["of"], used=now, pages=most) if most else f"{now:,}"
             message.append([shown, fill(POOL["so far" if what in SUMMED else "most"], soFar=so_far)])
         return message
 

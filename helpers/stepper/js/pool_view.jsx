@@ -206,7 +206,8 @@ export class PoolView extends Played {
       <div class="wid-counts">
         {(this.paged ? pools.COUNTED : pools.NO_PAGES).map((what) => {
           const { now, soFar, sum } = pools.countAt(pool, view.step, what);
-          const shown = what === "used" ? fillText(POOL.of, { used: now, pages: pool.n_pages }) : now;
+          const most = what === "used" ? pool.n_pages : what === "run" ? pool.budget : null;
+          const shown = most ? fillText(POOL.of, { used: now, pages: most }) : now;
           return (
             <span class="wid-counter" data-count={what}>
               <b>{shown.toLocaleString("en")}</b>

@@ -1,0 +1,386 @@
+"""What notebook 16, serving many, uses beside the engine: a map of slots and budgets, figures, exercises."""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+from helpers.check.exercise import Case, Exercise
+from helpers.cost.layers import GIB
+from helpers.cost.models import CARDS, MODELS
+from helpers.cost.service import Service
+from helpers.cost.step import step_time
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, counted, need, plain, shorten
+from helpers.explorers.explorer import Explorer, knob, pick
+from helpers.plots.measured import curves
+from helpers.serve import fleet
+from helpers.serve.pages import PageManager
+from helpers.serve.scheduler import Plan, Scheduler
+from helpers.serve.simulation import simulate
+
+SLOTS, BUDGETS = (4, 8, 16, 64), (64, 256, 512, 1024, 4096)
+REACHED = 0.7  # of the card's bandwidth and compute, as others have measured
+N, GROWS = 150, 5000  # requests; ms: who waits this long stands in a line that grows as long as people come
+Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
+Waits = Mapping[tuple[int, int], tuple[float, float]]
+
+# A decode step of Llama-2-7B on an A100 80 GB in 16 bits, the median of all in a run, by users and tokens of
+# prompt and reply: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
+PUBLISHED = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
+
+
+def published() -> list[list[float]]:
+    """Return for each published step: tokens of a user half way, the bound in ms, ms, and their ratio."""
+    lines = []
+    for (users, prompt, reply), ms in PUBLISHED.items():
+        tokens = prompt + reply // 2
+        bound = 1000 * step_time(MODELS["Llama-2-7B"], CARDS["A100"], tokens, users).total
+        lines.append([tokens, bound, ms, bound / ms])
+    return lines
+
+
+@lru_cache(64)
+def choices(service: Service, per_second: float, hits: bool) -> Waits:
+    """Return the ms that 99 of 100 wait for a first word, and between two, by slots and budget.
+
+    A choice of slots that is never used up changes nothing: it has the waits of the one above it.
+
+    Args:
+        per_second: requests that come.
+        hits: as in `fleet.turns`.
+    """
+    waits: dict[tuple[int, int], tuple[float, float]] = {}
+    arrivals = fleet.turns(service, N, 0, per_second, hits)
+    longest = max(len(request.prompt) + request.max_new for _, request in arrivals)
+    for budget in BUDGETS:
+        most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, where so many were allowed
+        for slots in reversed(SLOTS):
+            if most <= slots:
+                waits[slots, budget] = waits[last, budget]
+                continue
+            machine = fleet.Machine(service.model, service.card, REACHED, 1e12, slots, budget)
+            scheduler, used = Scheduler(PageManager(slots, longest, sharing=False), slots, budget), [0]
+
+            def step(
+                plan: Plan, machine: Any = machine, scheduler: Any = scheduler, used: Any = used
+            ) -> float:
+                used.append(len(scheduler.running))
+                return machine.step(plan)
+
+            first, _, gap = fleet.slowest([*simulate(scheduler, arrivals, step).values()])
+            waits[slots, budget] = first, gap
+            most, last = max(used), slots
+    return waits
+
+
+def slots_that_fit(service: Service, hits: bool) -> int:
+    """Return the replies whose rows fit beside the weights, and with hits beside all idle chats, too."""
+    own = service.rows_nbytes(service.context - service.shared * hits)
+    kept = service.weights_nbytes + hits * (service.shared_nbytes + service.idle_chats * service.idle_nbytes)
+    return max(0, int((service.memory_gib * GIB - kept) // own))
+
+
+def recipe(service: Service) -> list[tuple[str, str, int]]:
+    """Return limits of slots and budget, how each is worked out, and its number, where no rows are found.
+
+    If all waits between words take what the SLO allows, replies are under way for longest (Little's law).
+    """
+    slo, prompt = service.itl_slo, service.context - service.reply // 2
+    slots = math.ceil(service.replying(slo))
+    tokens = math.ceil(service.requests_per_second * (prompt + service.reply) * slo)
+    replies, reached = (
+        [(service.context, 1)] * slots,
+        {"bandwidth_reached": REACHED, "compute_reached": REACHED},
+    )
+
+    def seconds(budget: int) -> float:
+        chunk = budget - slots  # the last of a prompt
+        texts = [*replies, (max(0, prompt - chunk), chunk)]
+        return step_time(service.model, service.card, texts, **reached).total
+
+    most = bisect(range(slots + 1, 2**16), slo, key=seconds) + slots
+    return [
+        ("slots, at least", "requests a second × tokens of a reply × SLO between words", slots),
+        ("slots, at most", "memory for rows ÷ rows of a text", slots_that_fit(service, False)),
+        ("budget, at least", "tokens that come in a second × SLO between words", tokens),
+        ("budget, at most", "the largest step within the SLO, by the equation", most),
+    ]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What each choice of slots and budget lets people wait, drawn; filled where both waits are short enough.
+
+    Args:
+        waits: as of `choices`.
+        most: ms that each may take.
+        fit: slots that fit into the memory.
+        note: stands beneath the static form.
+    """
+
+    waits: Waits
+    most: tuple[float, float]
+    fit: int
+    note: str = "For 99 of 100, ms: above to the first word, below between two words."
+
+    @property
+    def fine(self) -> list[tuple[int, int]]:
+        """The choices with which both waits are short enough, and all rows fit."""
+        return [
+            pair
+            for pair, both in self.waits.items()
+            if pair[0] <= self.fit and all(a <= b for a, b in zip(both, self.most, strict=True))
+        ]
+
+    def draw(self, sheet: Sheet) -> None:
+        """Draw the map on a sheet."""
+        left, top, high = (52.0 if sheet.width < 600 else 110.0), 64.0, 54.0
+        wide = (sheet.width - left - 12) / len(BUDGETS)
+        sheet.note(left, 18, "tokens of a step, at most", colour="ink")
+        sheet.note(12, 42, "slots", colour="ink")
+        for n, budget in enumerate(BUDGETS):
+            sheet.text(left + wide * (n + 0.5), 42, f"{budget:,}", at="center", size=SMALL, bold=True)
+        y, crossed = top, False
+        for slots in SLOTS:
+            if slots > self.fit and not crossed:
+                crossed = True
+                sheet.line((12, y + 3), (sheet.width - 12, y + 3), dashes=(0, (5, 4)))
+                sheet.note(12, y + 16, f"below: more than {self.fit} do not fit into memory", colour="ink")
+                y += 28
+            sheet.text(12, y + high / 2, str(slots), bold=True)
+            for n, budget in enumerate(BUDGETS):
+                self._box(sheet, (slots, budget), left + wide * n, y, wide, high)
+            y += high
+
+    def _box(self, sheet: Sheet, pair: tuple[int, int], x: float, y: float, wide: float, high: float) -> None:
+        """One choice: its two waits."""
+        fill, edge = ("generated fill", "generated") if pair in self.fine else ("none", "line")
+        sheet.box(x + 2, y + 2, wide - 4, high - 4, fill=fill, edge=edge)
+        for at, ms, limit in zip((16, 37), self.waits[pair], self.most, strict=True):
+            late = ms > limit
+            colour = "soft" if late else "ink"
+            sheet.note(x + wide / 2, y + at, short_ms(ms), at="center", colour=colour, bold=not late)
+
+    def in_words(self) -> str:
+        """Say what the map shows."""
+        sentence = "; ".join(
+            f"{slots} slots, {budget:,}: {' and '.join(map(short_ms, both))}"
+            for (slots, budget), both in sorted(self.waits.items())
+        )
+        good = ", ".join(f"{slots} slots with {budget:,}" for slots, budget in sorted(self.fine)) or "none"
+        alt = "Milliseconds to the first word, and the longest wait between two, by slots and budget"
+        return f"{alt}. {sentence}. {self.fit} slots fit. Short enough: {good}."
+
+    def html(self) -> str:
+        """Return the live picture."""
+        return Picture(self.draw, self.in_words()).html()
+
+
+def short_ms(ms: float) -> str:
+    """Write milliseconds; where a line grows, no wait can be told."""
+    return "grows" if ms >= GROWS else f"{ms:,.0f}"
+
+
+class Map(Explorer):
+    """A service on one card: which slots and which budget meet both SLOs, simulated by the one equation.
+
+    Args:
+        service: what comes, and on which card; no rows of earlier turns are found at first.
+        ttft_slo: seconds to a first word that are allowed at first.
+    """
+
+    title = "Explorer: slots and budget, by what comes and by two SLOs"
+
+    def __init__(self, service: Service, ttft_slo: float) -> None:
+        self.service, self.ttft_slo = service, ttft_slo
+
+    def knobs(self) -> dict[str, Any]:
+        one = self.service
+        ways = [("processed again", False), ("found (notebook 17)", True)]
+        return {
+            "arrivals": choose("requests/s", (1, 2, 3, 4, 5), one.requests_per_second),
+            "message": choose("new tokens", (100, 300, 1000, 3000), one.message),
+            "reply": choose("reply tokens", (50, 100, 250, 500), one.reply),
+            "hits": knob("SelectionSlider", "earlier turns", options=ways, value=False),
+            "first": choose("first word, ms", (100, 200, 300, 500, 1000, 2000), 1000 * self.ttft_slo),
+            "gap": choose("between, ms", (10, 15, 20, 25, 40, 60), 1000 * one.itl_slo),
+        }
+
+    def at(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
+        """Return the service with these settings."""
+        chats = arrivals / self.service.turns
+        return replace(
+            self.service,
+            **{"model": self.service.model, "card": self.service.card.name},
+            **{"message": message, "reply": reply, "chats_per_second": chats},
+        )
+
+    def grid(self, **settings: Any) -> Any:
+        service, hits = self.at(**settings), settings["hits"]
+        waits = choices(service, settings["arrivals"], hits)
+        return Choices(waits, (settings["first"], settings["gap"]), slots_that_fit(service, hits))
+
+    def say(self, **settings: Any) -> str:
+        found = self.grid(**settings)
+        service = self.at(**settings)
+        tokens = service.message if settings["hits"] else service.context - service.reply // 2
+        good = ", ".join(f"{slots} slots with {budget:,}" for slots, budget in sorted(found.fine))
+        return (
+            f"A prompt has {tokens:,} tokens to process, on average. "
+            f"{'Both SLOs are met with ' + good if good else 'No choice meets both SLOs'}."
+        )
+
+
+def choose(label: str, numbers: Sequence[float], first: float) -> Any:
+    """A knob over a few numbers, the first setting among them."""
+    return pick(label, sorted({*numbers, round(first)}), round(first))  # type: ignore[arg-type]
+
+
+def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
+    """Draw slots against numbered steps, a block for each request, one run over the other; idle is hatched.
+
+    Args:
+        runs: steps of each run, by its name: who has which slot, from 0.
+        n_slots: rows.
+
+    Raises:
+        ValueError: a run has over 20 steps.
+    """
+    longest = max(map(len, runs.values()))
+    need(longest <= 20, f"{longest} steps in the longest run; expected at most 20 to draw")
+    idle = {name: sum(n_slots - len(step) for step in steps) for name, steps in runs.items()}
+
+    def draw(sheet: Sheet) -> None:
+        left, high = (18.0, 26.0) if sheet.narrow else (74.0, 30.0)
+        wide, top = (sheet.width - left - 18) / longest, 22.0
+        for name, steps in runs.items():
+            heading = f"{name}: {counted(len(steps), 'step')}"
+            sheet.text(18, top, shorten(heading, sheet.width - 36, bold=True), bold=True)
+            begin_y = top + 20
+            for slot in range(n_slots):
+                y = begin_y + high * slot
+                if not sheet.narrow:
+                    sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
+                for who, begin, end in stretches(steps, slot):
+                    _block(sheet, who, left + wide * begin, y, wide * (end - begin), high, wide)
+            for n in range(len(steps)):
+                x = left + wide * (n + 1)
+                sheet.line((x, begin_y), (x, begin_y + high * n_slots + 4), colour="line", width=1)
+                if wide >= 20 or (n + 1) % 5 == 0:  # where there is room for a number
+                    sheet.note(x - wide / 2, begin_y + high * n_slots + 12, str(n + 1), at="center")
+            top = begin_y + high * n_slots + 46
+
+    alt = "; ".join(
+        f"{plain(name)}: {counted(len(steps), 'step')}, {idle[name]} of {n_slots * len(steps)} places idle, "
+        + ", ".join(
+            f"slot {slot + 1} "
+            + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in stretches(steps, slot))
+            for slot in range(n_slots)
+        )
+        for name, steps in runs.items()
+    )
+    return Picture(draw, f"Slots against steps. {alt}.")
+
+
+def stretches(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
+    """Return who has a slot from which step to which; "" for nobody."""
+    found: list[tuple[str, int, int]] = []
+    for n, step in enumerate(steps):
+        who = step.get(slot, "")
+        if found and found[-1][0] == who:
+            found[-1] = (who, found[-1][1], n + 1)
+        else:
+            found.append((who, n, n + 1))
+    return found
+
+
+def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float, step: float) -> None:
+    """A request as a filled box, named in its first step, or idle steps as a hatched one."""
+    x, y, wide, high = x + 1.5, y + 1.5, wide - 3, high - 3
+    if who:
+        sheet.box(x, y, wide, high, fill="generated fill", edge="generated")
+        return sheet.text(x + step / 2 - 1.5, y + high / 2, shorten(who, step - 4), at="center")
+    sheet.box(x, y, wide, high, edge="line")
+    for n in range(1, int((wide + high) / 9)):
+        low, far = 9.0 * n - high, 9.0 * n
+        start = (x + max(low, 0), y + high + min(low, 0))
+        sheet.line(start, (x + min(far, wide), y + max(far - wide, 0)), colour="line", width=1)
+
+
+def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -> Picture:
+    """Draw what a budget of tokens does to a long prompt and to those who run beside it, milliseconds."""
+    series = {"TTFT of the long prompt": ttft, "longest wait of others": gap}
+    across = "tokens of a step, at most"
+    return curves("milliseconds", "ms", across, budgets, series, "xy")
+
+
+def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:
+    """Deal out a budget; where prompts go `whole` or not at all, those that fit may pass others `by`."""
+    left, given = budget - running, []
+    for tokens in waiting:
+        fits = tokens <= left
+        given.append(tokens if fits else 0 if whole else left)
+        left -= given[-1] if fits or by or not whole else left
+    return given
+
+
+next_step = Exercise(
+    name="next_step",
+    todo="let next_step return a list: how many tokens each prompt runs.",
+    cases=[
+        *[([5, 12, 4], 3, 10), ([20], 2, 8), ([3, 3], 4, 16)],
+        *[([4, 2], 6, 6), ([7, 2], 1, 6), ([], 2, 4)],
+    ],
+    right=dealt,
+    wrong=[
+        "the running come first: each takes one token of the budget.",
+        lambda waiting, running, budget: dealt(waiting, 0, budget),
+        "a prompt that does not fit runs in chunks: it gets what is left.",
+        partial(dealt, whole=True),
+        partial(dealt, whole=True, by=True),
+        "the whole of each: what one gets, the next cannot get too.",
+        lambda waiting, running, budget: [min(n, budget - running) for n in waiting],
+        lambda waiting, running, budget: [*waiting],
+        "shared out evenly: the one who came first gets all it can use.",
+        lambda waiting, running, budget: [min(n, (budget - running) // len(waiting)) for n in waiting],
+    ],
+    success="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
+)
+
+KNOBS = {
+    "people wait in line": "more slots",
+    "words stall": "smaller budget",
+    "a long first wait": "larger budget",
+    "slow and full": "another machine",
+}
+
+
+def turning(complaint: str, *others: str) -> list[dict[str, str]]:
+    """Return answers in which one complaint gets another choice."""
+    return [KNOBS | {complaint: other} for other in others]
+
+
+knobs = Exercise(
+    name="knobs",
+    todo="write one of CHOICES for each complaint.",
+    cases=[Case((complaint,), complaint, wanted="another choice") for complaint in KNOBS],
+    right=KNOBS,
+    run=operator.getitem,
+    wrong=[
+        "those in line have no slot; a budget deals out the tokens of those who have one.",
+        *turning("people wait in line", "smaller budget", "larger budget"),
+        "one step with the whole book takes 130 ms, on any number of slots: a smaller budget cuts it up.",
+        *turning("words stall", "more slots", "larger budget", "another machine"),
+        "slots are free and nobody waits but for this prompt: its chunks are too small.",
+        *turning("a long first wait", "more slots", "smaller budget", "another machine"),
+        "words are late without any prompt beside them: no budget changes that, and the machine is full.",
+        *turning("slow and full", "smaller budget", "larger budget"),
+    ],
+    success="a line wants slots, stalls a smaller budget, slow prompts a larger one, a full machine another.",
+)

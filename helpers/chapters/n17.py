@@ -1,0 +1,397 @@
+"""What notebook 17, pages, uses beside the serving: a chat as a provider bills it, and the exercises."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import ipywidgets as widgets
+
+from helpers.check.exercise import Case, Exercise
+from helpers.check.result import NotRightError, clip
+from helpers.cost.service import Service
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, text_width
+from helpers.explorers.explorer import Explorer, knob, pick
+
+Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
+
+PARTS = ("tools", "system", "clock", "summary", "chat", "question")
+BREAKPOINT, MOST = "|", 4  # of a request, at most
+TOOLS, CLOCK, SUMMARY = 5, 8, 200  # how many; tokens
+PRICES = {
+    "read": 0.50,
+    "written": 6.25,
+    "plain": 5.00,
+}  # dollars for a million tokens: Claude Opus 5, 2026-11
+FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
+EDITED = ("clock", "summary")  # parts that are another text in each turn
+
+
+@dataclass(frozen=True)
+class Client:
+    """What a client sends in each turn.
+
+    Args:
+        parts: names of PARTS and breakpoints, first to last. ValueError for others, or too many breakpoints.
+        shuffled: the tools come in another order each time.
+        dropped: the thoughts of earlier replies are left out.
+    """
+
+    parts: Sequence[str] = ("tools", "|", "system", "|", "chat", "question", "|")
+    shuffled: bool = False
+    dropped: bool = False
+
+    def __post_init__(self) -> None:
+        unknown, n = {*self.parts} - {*PARTS, BREAKPOINT}, [*self.parts].count(BREAKPOINT)
+        if unknown or n > MOST:
+            got = f"{', '.join(sorted(unknown))}" if unknown else f"{n} breakpoints"
+            raise ValueError(
+                f"got {got}; expected {', '.join(PARTS)}, and at most {MOST} breakpoints {BREAKPOINT}"
+            )
+
+    def prompt(self, service: Service, chat: int, turn: int) -> tuple[Text, list[int]]:
+        """Return what is sent in a turn, and how many pieces stand before each breakpoint."""
+        order = [*range(TOOLS)]
+        if self.shuffled:
+            random.Random(100 * chat + turn).shuffle(order)
+        each = service.tools // TOOLS
+        earlier = [piece for n in range(turn) for piece in self.said(service, chat, n)]
+        pieces: dict[str, Text] = {
+            "tools": [(("tools", n), each if n else service.tools - each * (TOOLS - 1)) for n in order],
+            "system": [(("system",), service.system)],
+            "clock": [(("clock", chat, turn), CLOCK)],
+            "summary": [(("summary", chat, turn), SUMMARY)],
+            "chat": earlier,
+            "question": [(("question", chat, turn), service.message)],
+        }
+        text, marks = Text(), list[int]()
+        for part in self.parts:
+            if part == BREAKPOINT:
+                marks.append(len(text))
+            else:
+                text += pieces[part]
+        return text, marks
+
+    def said(self, service: Service, chat: int, turn: int) -> Text:
+        """Return a question and its reply as they stand in the turns after it."""
+        return [(("question", chat, turn), service.message), *reply(service, chat, turn)[self.dropped :]]
+
+
+def reply(service: Service, chat: int, turn: int) -> Text:
+    """Return a reply: thoughts, two fifths of it, and what is said."""
+    thoughts = 2 * service.reply // 5
+    return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply - thoughts)]
+
+
+class Turn(NamedTuple):
+    """What a turn took, in tokens.
+
+    Attributes:
+        parts: of its prompt, by name, in order.
+        marks: before each breakpoint.
+        cached: found in the pages of an engine.
+        read, written, plain: as a provider bills the prompt.
+    """
+
+    parts: list[tuple[str, int]]
+    marks: list[int]
+    cached: int
+    read: int
+    written: int
+    plain: int
+
+    @property
+    def prompt(self) -> int:
+        return self.read + self.written + self.plain
+
+
+def length(text: Text) -> int:
+    """Count the tokens of a text."""
+    return sum(n for _, n in text)
+
+
+def shared(a: Text, b: Text) -> int:
+    """Count the tokens of the prefix that two texts share."""
+    n = 0
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            break
+        n += one[1]
+    return n
+
+
+def bill(client: Client, service: Service, shortest: int = 1024, page: int = 16) -> list[Turn]:
+    """Return what each turn of a chat takes, where another of its kind has been before it.
+
+    An engine finds full pages of earlier texts, replies too, and leaves a token to run. A provider reads the
+    longest prefix, up to the last breakpoint, that ended at a breakpoint before. The rest up to the last
+    breakpoint is written, what stands behind is plain input. Nobody needs the room meanwhile.
+
+    Args:
+        shortest: tokens that an entry of the provider's cache has at least.
+        page: rows in a page of the engine.
+    """
+    texts, entries, turns = list[Text](), list[Text](), list[Turn]()
+    for chat in range(2):
+        for n in range(service.turns):
+            text, at = client.prompt(service, chat, n)
+            total = length(text)
+            found = (
+                min(shared(text, old), length(old) - 1, total - 1) for old in texts
+            )  # the newest has no row
+            cached = page * (max(found, default=0) // page)
+            marks = [length(text[:end]) for end in at]
+            last = max((mark for mark in marks if mark >= shortest), default=0)
+            ends = [length(one) for one in entries if shared(text, one) == length(one)]
+            read = max((end for end in ends if end <= last), default=0)
+            entries += [text[:end] for end, mark in zip(at, marks, strict=True) if mark >= shortest]
+            texts.append([*text, *reply(service, chat, n)])
+            turns.append(Turn(named(text, client), marks, cached, read, last - read, total - last))
+    return turns[service.turns :]
+
+
+def named(text: Text, client: Client) -> list[tuple[str, int]]:
+    """Return the parts of a prompt by their names; questions and replies are the chat."""
+    names = {"thoughts": "chat", "reply": "chat", "question": "chat"}
+    pieces = [(names.get(what[0], what[0]), n) for what, n in text]  # type: ignore[index]
+    return [(name, sum(n for _, n in those)) for name, those in groupby(pieces, lambda one: one[0])]
+
+
+def dollars(turns: Sequence[Turn], prices: Mapping[str, float] = PRICES) -> float:
+    """Return what the prompts of a thousand such chats cost."""
+    return sum(getattr(one, kind) * price for one in turns for kind, price in prices.items()) / 1000
+
+
+def uncached(turns: Sequence[Turn], prices: Mapping[str, float] = PRICES) -> float:
+    """Return what they cost without a breakpoint."""
+    return sum(one.prompt for one in turns) * prices["plain"] / 1000
+
+
+def processed(turns: Sequence[Turn]) -> int:
+    """Count the tokens of the prompts that an engine does not find in its pages."""
+    return sum(one.prompt - one.cached for one in turns)
+
+
+@dataclass(frozen=True)
+class Stairs:
+    """Chats as a provider bills them: a strip for each turn, one under the other, to scale.
+
+    Args:
+        chats: what each turn took, by the client's name.
+        high: px of a strip.
+        note: stands beneath the static form.
+    """
+
+    chats: Mapping[str, Sequence[Turn]]
+    high: float = 6
+    note: str = ""
+
+    def draw(self, sheet: Sheet) -> None:
+        """Draw them on a sheet."""
+        y = self._legend(sheet) + 14
+        unit = (sheet.width - 36) / max(one.prompt for turns in self.chats.values() for one in turns)
+        for name, turns in self.chats.items():
+            sheet.text(18, y, name, bold=True)
+            sheet.text(sheet.width - 18, y, f"{dollars(turns):,.0f} dollars", at="right", bold=True)
+            y += 14
+            for one in turns:
+                x = 18.0
+                for kind, fill in FILLS.items():
+                    wide = unit * getattr(one, kind)
+                    sheet.box(x, y, wide, self.high, fill=fill, radius=0)
+                    x += wide
+                x = 18.0
+                for part, n in one.parts:
+                    if part in EDITED:
+                        sheet.box(x, y, max(2, unit * n), self.high, fill="ink", radius=0)
+                    x += unit * n
+                y += self.high + 1
+            for mark in turns[-1].marks:
+                sheet.line((18 + unit * mark, y), (18 + unit * mark, y + 8), width=2)
+            x = 18.0
+            for part, n in turns[-1].parts:
+                if part not in EDITED and text_width(part, SMALL) + 12 < unit * n:
+                    sheet.note(x + unit * n / 2, y + 8, part, at="center")
+                x += unit * n
+            y += 38
+
+    def _legend(self, sheet: Sheet) -> float:
+        """Draw what the colours mean; return where it ends."""
+        words = {"read": "read again", "written": "written", "plain": "plain input"}
+        keys = [(fill, f"{words[kind]}, {PRICES[kind]:.2f}") for kind, fill in FILLS.items()]
+        x, y = 18.0, 16.0
+        for fill, text in [*keys, ("ink", "clock, summary"), ("", "breakpoint")]:
+            wide = 26 + text_width(text, SMALL)
+            if x + wide > sheet.width:
+                x, y = 18.0, y + 22
+            if fill:
+                sheet.box(x, y - 7, 14, 14, fill=fill, radius=0)
+            else:
+                sheet.line((x + 7, y - 6), (x + 7, y + 6), width=2)
+            sheet.note(x + 20, y, text)
+            x += wide + 16
+        return y + 18
+
+    def in_words(self) -> str:
+        """Say what the picture shows."""
+        lines = []
+        for name, turns in self.chats.items():
+            sums = {kind: sum(getattr(one, kind) for one in turns) for kind in FILLS}
+            split = ", ".join(f"{n:,} {kind}" for kind, n in sums.items())
+            parts = ", ".join(f"{part} {n:,}" for part, n in turns[-1].parts)
+            total = f"of {sum(sums.values()):,} tokens {split}"
+            lines.append(f"{name}, {dollars(turns):,.0f} dollars: {total}; last turn {parts}.")
+        return " ".join(lines)
+
+    def html(self) -> str:
+        """Return the live picture."""
+        return Picture(self.draw, self.in_words()).html()
+
+
+def stairs(clients: Mapping[str, Client], service: Service) -> Picture:
+    """Draw what each turn of each client's chat costs, as a provider bills it."""
+    drawn = Stairs({name: bill(client, service) for name, client in clients.items()})
+    return Picture(drawn.draw, drawn.in_words())
+
+
+class YourClient(Explorer):
+    """One client's bill, with the parts of its prompt to drag, and the provider's rules to turn.
+
+    Args:
+        service: tokens of a chat.
+        parts: as in `Client`; those at first.
+    """
+
+    title = "Explorer: what a chat costs, by the order of its parts"
+
+    def __init__(self, service: Service, parts: Sequence[str] = Client.parts) -> None:
+        self.service, self.parts = service, parts
+
+    def knobs(self) -> dict[str, Any]:
+        """Make the knobs; ipywidgets 7 has no tags to drag, so there the parts are typed."""
+        if hasattr(widgets, "TagsInput"):
+            allowed = [*PARTS, BREAKPOINT]
+            order: Any = widgets.TagsInput(value=[*self.parts], allowed_tags=allowed, allow_duplicates=True)
+        else:
+            order = widgets.Text(value=" ".join(self.parts), continuous_update=False)
+        order.description = "the prompt"
+        return {
+            "parts": order,
+            "shortest": pick("shortest entry", (1024, 2048, 4096), 1024),
+            "shuffled": knob(
+                "SelectionSlider", "tools", options=[("same order", False), ("shuffled", True)], value=False
+            ),
+            "dropped": knob(
+                "SelectionSlider", "thoughts", options=[("kept", False), ("left out", True)], value=False
+            ),
+        }
+
+    def turns(self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool) -> list[Turn]:
+        """Return what each turn takes."""
+        parts = parts.split() if isinstance(parts, str) else parts
+        return bill(Client(tuple(parts), shuffled, dropped), self.service, shortest)
+
+    def say(self, **settings: Any) -> str:
+        """Say what it costs, and what an engine of one's own would process."""
+        try:
+            turns = self.turns(**settings)
+        except ValueError as error:
+            return f"{error}."
+        total = sum(one.prompt for one in turns)
+        return (
+            f"A thousand such chats cost <b>{dollars(turns):,.0f} dollars</b>, without a breakpoint "
+            f"{uncached(turns):,.0f}. An engine of your own processes {processed(turns):,} of {total:,}."
+        )
+
+    def grid(self, **settings: Any) -> Any:
+        """Return the strips."""
+        note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, BREAKPOINT]) + "."
+        try:
+            turns = self.turns(**settings)
+        except ValueError:
+            turns = bill(Client(self.parts), self.service)
+        return Stairs({"your client": turns}, high=12, note=note)
+
+
+def shared_count(old: Sequence[int], new: Sequence[int], size: int, chained: bool = True) -> int:
+    """Count the pages of a new text that an old one has written; if chained, up to the first that differs."""
+    starts = range(0, min(len(old), len(new) - 1) - size + 1, size)
+    alike = [old[at : at + size] == new[at : at + size] for at in starts]
+    return [*alike, False].index(False) if chained else sum(alike)
+
+
+def sums(text: Sequence[int], size: int) -> list[int]:
+    """Add up each full page of a text."""
+    return [sum(text[end - size : end]) for end in range(size, len(text) + 1, size)]
+
+
+shared_pages = Exercise(
+    name="shared_pages",
+    todo="let shared_pages return how many pages can be shared.",
+    cases=[
+        Case(([*map(ord, a)], [*map(ord, b)], size), f"shared_pages({a!r}, {b!r}, {size}), a letter a token")
+        for a, b, size in [
+            *[("abcdefgh", "abcdefxy", 2), ("abcdefg", "abcdefg", 3), ("abcdef", "abcdef", 3)],
+            *[("abcdef", "abcxef", 2), ("abcdefgh", "abxdefghi", 2), ("abcde", "abcdefghi", 4)],
+            *[("abcd", "bacdx", 2), ("xbcd", "abcd", 2), ("abcdef", "axcdefg", 3)],
+        ]
+    ],
+    right=shared_count,
+    wrong=[
+        "a full hit leaves nothing to run: the last token must, for its logits.",
+        lambda old, new, size: shared_count(old, [*new, -1], size),
+        "a page is shared in which the texts differ: compare every token of it.",
+        lambda old, new, size: shared_count(old[::size], [*new[:-1:size], -1], 1),
+        lambda old, new, size: -(-shared_count(old, new, 1) // size),
+        "the tokens agree and those before them do not, so the rows differ: stop at the first that does.",
+        partial(shared_count, chained=False),
+        "a hash alone, or a sum: 'ab' and 'ba' may have the same. Compare the tokens.",
+        lambda old, new, size: shared_count(sums(old, size), [*sums(new[:-1], size), -1], 1),
+    ],
+    success="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts a last page that is full runs again.",
+)
+
+
+SENT = ("tools", "system", "clock", "chat", "question")
+
+
+def costs(order: Sequence[str]) -> dict[str, float]:
+    """Return the dollars of a client that sends its parts in this order."""
+    parts = sorted(part for part in order if part != BREAKPOINT)
+    if parts != sorted(SENT):
+        raise NotRightError(f"order holds {clip(repr([*order]))}; expected each of {', '.join(SENT)} once.")
+    try:
+        client = Client(tuple(order))
+    except ValueError as error:
+        raise NotRightError(f"{error}.") from None
+    turns = bill(client, Service())
+    return {"costs dollars": round(dollars(turns), 2), "lets an engine process tokens": processed(turns)}
+
+
+order = Exercise(
+    name="order",
+    todo="write the five parts in order, with breakpoints among them.",
+    cases=[Case((), "the order")],
+    right=["tools", "system", "|", "chat", "question", "|", "clock"],
+    run=costs,
+    wrong=[
+        "the clock is another text in each turn: nothing behind it is found.",
+        ["tools", "|", "clock", "system", "|", "chat", "question", "|"],
+        ["clock", "tools", "system", "|", "chat", "question", "|"],
+        ["tools", "system", "|", "clock", "chat", "question", "|"],
+        "an entry that ends with the clock is never found again: end one in front of it.",
+        ["tools", "system", "|", "chat", "question", "clock", "|"],
+        ["tools", "system", "chat", "question", "clock", "|"],
+        "behind the last breakpoint all is plain input: end an entry with the new question.",
+        ["tools", "system", "|", "chat", "question", "clock"],
+        ["tools", "system", "|", "chat", "|", "question", "clock"],
+        "another chat begins with tools and system alone: end an entry there, too.",
+        ["tools", "system", "chat", "question", "|", "clock"],
+    ],
+    success="what never changes stands first, what changes each time stands behind the last breakpoint.",
+)

@@ -1,0 +1,132 @@
+"""What a provider bills and an engine processes: worked out token by token, and by hand for three chats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import IPython.display
+import pytest
+
+from helpers.chapters import n17
+from helpers.chapters.n17 import Client
+from helpers.cost.service import Service
+from helpers.serve.pages import PageManager
+from tests.pictures import misplaced
+from tests.planted import Bug, Planted
+
+planted = Planted()
+SMALL = Service(tools=43, system=20, message=7, reply=10, turns=4)
+USUAL = "tools | system | chat question |"
+CLIENTS = {
+    "nothing changes": Client(USUAL.split()),
+    "a clock": Client("tools | clock system | chat question |".split()),
+    "shuffled": Client(USUAL.split(), shuffled=True),
+    "in front": Client("tools system | summary chat question |".split()),
+    "at the end": Client("tools | system chat question | summary |".split()),
+    "dropped": Client(USUAL.split(), dropped=True),
+    "no breakpoint": Client("tools system chat question".split()),
+    "an odd order": Client("| question chat | clock tools".split(), True, True),
+}
+
+
+def letters(text: n17.Text) -> list[Any]:
+    """Write a text as tokens: what it is of, and its place there."""
+    return [(what, n) for what, many in text for n in range(many)]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("size", [4, 16])
+def test_an_engine_finds_what_its_pages_hold(name: str, size: int) -> None:
+    pages, client = PageManager(4000, size), CLIENTS[name]
+    turns = n17.bill(client, SMALL, page=size)
+    for chat in range(2):
+        for n in range(SMALL.turns):
+            prompt = letters(client.prompt(SMALL, chat, n)[0])
+            table = pages.match_prefix(prompt)
+            if chat:
+                assert size * len(table) == turns[n].cached
+            rows = [*prompt, *letters(n17.reply(SMALL, chat, n))[:-1]]  # the newest token has none
+            table += [pages.take() for _ in range(pages.needed(len(rows)) - len(table))]
+            pages.publish(table, rows, 0, len(rows))
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("shortest", [1, 50, 10**6])
+def test_a_provider_reads_the_longest_entry_and_writes_to_the_last_breakpoint(
+    name: str, shortest: int
+) -> None:
+    client, entries = CLIENTS[name], list[list[Any]]()
+    for chat in range(2):
+        turns = n17.bill(client, SMALL, shortest)
+        for n in range(SMALL.turns):
+            text, marks = client.prompt(SMALL, chat, n)
+            prompt = letters(text)
+            ends = [prompt[: len(letters(text[:mark]))] for mark in marks]
+            kept = [end for end in ends if len(end) >= shortest]
+            last = max(map(len, kept), default=0)
+            read = max((len(e) for e in entries if prompt[: len(e)] == e and len(e) <= last), default=0)
+            if chat:
+                billed = turns[n].read, turns[n].written, turns[n].plain
+                assert billed == (read, last - read, len(prompt) - last)
+                assert sum(size for _, size in turns[n].parts) == len(prompt)
+            entries += kept
+
+
+def test_three_chats_by_hand() -> None:
+    """Ten turns: 6,300 tokens, and 550 more in each."""
+    usual, clock, shuffled = (
+        n17.bill(client, Service()) for client in (Client(), CLIENTS["a clock"], Client(shuffled=True))
+    )
+    tokens = sum(6300 + 550 * n for n in range(10))
+    read = 6000 + sum(6300 + 550 * n for n in range(9))
+    assert n17.dollars(usual) == pytest.approx((0.5 * read + 6.25 * (tokens - read)) / 1000)
+    assert n17.dollars(clock) == pytest.approx((0.5 * 40_000 + 6.25 * (tokens + 80 - 40_000)) / 1000)
+    assert n17.dollars(shuffled) == pytest.approx(6.25 * tokens / 1000)
+    assert n17.uncached(usual) == pytest.approx(5 * tokens / 1000)
+
+
+def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
+    explorer = n17.YourClient(Service())
+    explorer._ipython_display_()
+    assert "cost 74 dollars" in shown[1]["text/html"]
+    assert misplaced(explorer.still().figure()) == []
+    *knobs, reset, output, picture, _ = explorer.widget.children
+    first = output.value, picture.value
+    knobs[0].value = CLIENTS["a clock"].parts
+    assert "<b>319 dollars" in output.value
+    assert "clock 8" in picture.value
+    knobs[1].value = 4096  # more than the tools have
+    assert "<b>549 dollars" in output.value
+    knobs[0].value = ["|"] * 5
+    assert "got 5 breakpoints; expected" in output.value
+    reset.click()
+    assert (output.value, picture.value) == first
+    for knob in knobs[2:]:
+        knob.value = True
+    assert "without a breakpoint 416" in output.value
+
+
+def test_what_is_no_part_is_refused() -> None:
+    with pytest.raises(ValueError, match="got tool; expected tools, system, clock"):
+        Client(["tool"])
+
+
+FOUND = test_an_engine_finds_what_its_pages_hold
+
+
+@planted("a turn hits rows behind an edit", [FOUND], "openvino.genai #3722", of=PageManager.match_prefix)
+def _(old: Any, self: PageManager, tokens: Any, adapter: Any = None) -> list[int]:
+    """Look a page up by its own tokens, whatever stands before it."""
+    by_tokens, table = {held: page for (_, held), page in self.found.items()}, []
+    for end in range(self.page_size, len(tokens), self.page_size):
+        if (page := by_tokens.get(tuple(tokens[end - self.page_size : end]))) is None:
+            break
+        table.append(page)
+    return table
+
+
+@pytest.mark.parametrize("bug", planted.bugs, ids=str)
+def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+    assert bug.missed_by() == []

@@ -1,0 +1,77 @@
+"""The map of slots and budgets: each box is a simulation of its own, and the recipe leads to a filled one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import IPython.display
+import pytest
+
+from helpers.chapters import n16, n20
+from helpers.cost.service import Service
+from helpers.cost.step import step_time
+from helpers.serve import fleet
+from tests.pictures import misplaced
+
+SERVICE = Service()
+
+
+@pytest.mark.parametrize(("slots", "budget"), [(4, 256), (64, 512)])
+def test_a_box_is_what_a_simulation_of_these_slots_says(slots: int, budget: int) -> None:
+    """Also where slots that are never used up were not simulated again."""
+    machine = fleet.Machine(SERVICE.model, SERVICE.card, n16.REACHED, 1e12, slots, budget)
+    times = fleet.together(machine, fleet.turns(SERVICE, n16.N, 0, 2.0, hits=False), 1)
+    first, _, gap = fleet.slowest(times)
+    assert n16.choices(SERVICE, 2.0, False)[slots, budget] == pytest.approx((first, gap))
+
+
+def test_the_recipe_leads_to_a_filled_box() -> None:
+    least, most, low, high = (number for *_, number in n16.recipe(SERVICE))
+    fine = n16.Choices(n16.choices(SERVICE, 2.0, False), (1000, 25), most).fine
+    assert fine == [(16, 512)]
+    assert least <= 16 <= most
+    assert low <= 512 <= high
+    reached = {"bandwidth_reached": n16.REACHED, "compute_reached": n16.REACHED}
+    for budget, fits in ((high, True), (high + 1, False)):
+        chunk = budget - least
+        texts = [*[(SERVICE.context, 1)] * least, (8775 - chunk, chunk)]
+        assert (step_time(SERVICE.model, SERVICE.card, texts, **reached).total <= SERVICE.itl_slo) == fits
+
+
+def test_published_steps_are_within_their_bound() -> None:
+    for (users, *_), (tokens, bound, ms, share) in zip(n16.PUBLISHED, n16.published(), strict=True):
+        assert tokens == 1152
+        assert bound == pytest.approx(1000 * (13.21e9 + users * 1152 * 2**19) / 2.039e12, rel=1e-3)
+        assert 0.6 < share == bound / ms < 0.9
+
+
+def test_turning_a_knob_turns_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
+    explorer = n16.Map(SERVICE, ttft_slo=1.0)
+    explorer._ipython_display_()
+    assert "A prompt has 8,775 tokens" in shown[1]["text/html"]
+    assert misplaced(explorer.still().figure()) == []
+    *knobs, _, output, picture, _ = explorer.widget.children
+    assert "met with 16 slots with 512." in output.value
+    knobs[4].value = 300
+    assert "No choice meets both" in output.value
+    knobs[3].value = True
+    assert "300 tokens to process" in output.value
+    assert "met with 16 slots with 64" in output.value
+    assert "4,526" in picture.value
+
+
+def test_a_fleet_is_tried_in_each_way() -> None:
+    machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, budget=64)
+    asked = fleet.turns(SERVICE, 24, 0, 2.0, hits=False)
+    tried = [*n20.in_chunks(machine, asked, [3]), *n20.whole(machine, asked, [3])]
+    assert [one.how for one in tried] == ["256 tokens", "512 tokens", "1,024 tokens", "whole prompts"]
+    for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
+        times = fleet.together(replace(machine, budget=budget), asked, 3, watched=1)
+        assert [one.first, one.gap] == pytest.approx(fleet.slowest(times)[::2])
+    divided = [*n20.disaggregated(machine, asked, [6])]
+    assert [one.how for one in divided] == ["3 + 3", "4 + 2", "5 + 1"]
+    times = fleet.disaggregated(machine, asked, 4, 2, watched=1)
+    assert divided[1] == n20.tried(6, "4 + 2", times)
