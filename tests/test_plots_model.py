@@ -88,6 +88,7 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
     return measured.curves(title, "ms", "tokens of context", contexts, series, log="x")
 
 
+ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 CHOICES = {
     (slots, budget): (9e3 if slots < 8 else 30.0, budget / 9) for slots in n16.SLOTS for budget in n16.BUDGETS
 }
