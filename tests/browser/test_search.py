@@ -107,7 +107,11 @@ def test_each_question_and_each_word_finds_its_own_cell_first(address: str, page
     [
         ("bandwith", "memory bandwidth", "bandwidth"),  # a slip
         ("users fitting", "How many users fit on my card?", "users"),  # no place has both words
-        ("scaled_dot_product_attention", "The formula in one line", "dot"),
+        (
+            "scaled_dot_product_attention",
+            "4. It reads the question well, and forgets it while it answers",
+            "dot",
+        ),
         ("answer sheets for a lesson", "For teachers", "lesson"),
     ],
 )
