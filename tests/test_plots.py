@@ -23,7 +23,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from helpers import plots, toy
-from helpers.chapters import n01, n02, n05
+from helpers.chapters import n00, n01, n02, n05
 from helpers.drawing import svg
 from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.measured import curves
@@ -60,13 +60,13 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "fading": lambda: plots.fading(0.97),
     "fading, 1 token": lambda: plots.fading(0.5, 1),
-    "probabilities": lambda: plots.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
+    "probabilities": lambda: n02.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "not said": lambda: plots.words_not_said(load_diary()),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),
     "looks": lambda: n01.looks(load_lines().looks),
     "picked and seen": lambda: n02.picked_and_seen("all"),
     "two layers": lambda: n02.two_layers("is"),
-    "looked at": lambda: plots.looked_at(load_diary(), "by", layer=0, head=2),
+    "looked at": lambda: n00.looked_at(load_diary(), "by", layer=0, head=2),
 }
 
 
@@ -209,7 +209,7 @@ def test_triangle_counts_and_does_not_compute() -> None:
         (lambda: n01.one_match("by", [1], [], np.eye(2), np.eye(2)), r"query is \[1\]; expected"),
         (lambda: n01.one_match("by", [1, 2], ["a"], np.eye(2), np.eye(2)), "with 1 words; expected"),
         (lambda: n02.two_layers("nice"), "'nice'; expected one of Today, weather, is and so"),
-        (lambda: plots.probabilities(["so"], [0.5]), "1 probabilities came with 1 words"),
+        (lambda: n02.probabilities(["so"], [0.5]), "1 probabilities came with 1 words"),
         (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
     ],
 )  # fmt: skip

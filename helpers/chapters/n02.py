@@ -11,10 +11,44 @@ from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, listed, need
+from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, text_width
+from helpers.plots.probabilities import whole_percent
+from helpers.recording.diary import load_diary, load_lines
+from helpers.sampling import softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
+
+
+def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
+    """Draw a text with a bar under each word but the first: how likely the model held it to be.
+
+    Args:
+        words: the text, up to 80 words.
+        given: the probability of each word but the first, seen from the word before.
+    """
+    need(len(words) == len(given) + 1, f"{len(given)} probabilities came with {len(words)} words")
+
+    def draw(sheet: Sheet) -> None:
+        x, y = 18.0, 20.0
+        for word, p in zip(words, [None, *given], strict=True):
+            shown = shorten(word, sheet.width - 40)
+            width = max(34.0, text_width(shown))
+            if x + width > sheet.width - 14:
+                x, y = 18.0, y + 58
+            sheet.text(x, y, shown)
+            if p is not None:
+                sheet.box(x, y + 12, width, 7, fill="faint", radius=1)
+                sheet.box(x, y + 12, width * p, 7, fill="generated", radius=1)
+                sheet.note(x, y + 30, whole_percent(p), colour="ink" if p < 0.9 else "soft")
+            x += width + 9
+
+    each = [f"{plain(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
+    alt = (
+        f"{counted(len(given), 'word')} behind {plain(words[0])}, each with the probability that it was "
+        f"given before it came, in percent: {', '.join(each)}."
+    )
+    return Picture(draw, alt)
 
 
 def two_layers(word: str) -> Picture:
@@ -102,6 +136,17 @@ def picked_and_seen(head: str) -> Picture:
         for name, grid in grids.items()
     ]
     return Picture(draw, f"A line looks, a column is looked at. {'. '.join(output)}.")
+
+
+def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
+    """Return the n likeliest words after the prompt, each with its probability in two passes.
+
+    The first ran the prompt alone, as prefill does; the second the whole text, as training does.
+    """
+    diary, lines = load_diary(), load_lines()
+    alone = {word: p for word, _, p in diary.run("cached").steps[0].parts[0].out[0].top[:n]}
+    inside = softmax(lines.logits[diary.sequences[0].prompt - 1])
+    return {word: (p, float(inside[lines.vocabulary.index(word)])) for word, p in alone.items()}
 
 
 Prefill = Callable[[Sequence[float]], np.ndarray]

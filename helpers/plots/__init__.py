@@ -1,7 +1,7 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.drawing.canvas import Drawn, Picture
-from helpers.plots.attention import looked_at, name_weights
+from helpers.plots.attention import name_weights
 from helpers.plots.batches import bars, batches
 from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.contributions import contributions
@@ -12,7 +12,7 @@ from helpers.plots.limit import staircase, time_by_users, waterfall
 from helpers.plots.measured import loss_curve
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
-from helpers.plots.probabilities import probabilities, words_not_said
+from helpers.plots.probabilities import words_not_said
 from helpers.plots.same_prompt import hidden_keys, suspect, tie
 from helpers.plots.smaller import fading, kept_rows, variants
 from helpers.plots.valid import ahead, automaton, chosen, two_ways

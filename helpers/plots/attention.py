@@ -8,7 +8,6 @@ import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
-from helpers.trace import Trace
 
 
 def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str = "") -> Picture:
@@ -66,17 +65,3 @@ def words_over_weights(
         x, y, deep = (x, y, deep) if x + width <= sheet.width - 14 else (18.0, y + 40 + deep, 0.0)
         sheet.chip(x + width / 2, y, then, width=width, fill="generated fill", edge="generated")
     return y + 12 + deep
-
-
-def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:
-    """Draw where one head looked when a word ran, and the word that came out.
-
-    Args:
-        trace: has the word once.
-        word: the query.
-        layer: from 0, as head.
-        head: whose weights are drawn.
-    """
-    words = [token.text for token in trace.sequences[0].tokens]
-    at = words.index(word)
-    return name_weights(words[: at + 1], trace.attention_weights(at, layer, head), then=words[at + 1])

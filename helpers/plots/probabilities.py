@@ -1,48 +1,15 @@
-"""Figures of real words: how likely each was, whom a head looks at, and what else might have come."""
+"""Figures of real words: what else might have come, and how likely it was."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, text_width
+from helpers.drawing.words import SMALL, listed, plain, shorten
 from helpers.trace import Trace
 
 
 def whole_percent(p: float) -> str:
     """Write a probability in whole percent; one that is nearly 0 as <1."""
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
-
-
-def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
-    """Draw a text with a bar under each word but the first: how likely the model held it to be.
-
-    Args:
-        words: the text, up to 80 words.
-        given: the probability of each word but the first, seen from the word before.
-    """
-    need(len(words) == len(given) + 1, f"{len(given)} probabilities came with {len(words)} words")
-
-    def draw(sheet: Sheet) -> None:
-        x, y = 18.0, 20.0
-        for word, p in zip(words, [None, *given], strict=True):
-            shown = shorten(word, sheet.width - 40)
-            width = max(34.0, text_width(shown))
-            if x + width > sheet.width - 14:
-                x, y = 18.0, y + 58
-            sheet.text(x, y, shown)
-            if p is not None:
-                sheet.box(x, y + 12, width, 7, fill="faint", radius=1)
-                sheet.box(x, y + 12, width * p, 7, fill="generated", radius=1)
-                sheet.note(x, y + 30, whole_percent(p), colour="ink" if p < 0.9 else "soft")
-            x += width + 9
-
-    each = [f"{plain(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
-    alt = (
-        f"{counted(len(given), 'word')} behind {plain(words[0])}, each with the probability that it was "
-        f"given before it came, in percent: {', '.join(each)}."
-    )
-    return Picture(draw, alt)
 
 
 def words_not_said(trace: Trace, n: int = 7) -> Picture:

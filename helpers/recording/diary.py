@@ -70,14 +70,3 @@ def load_lines() -> Lines:
     logits = np.frombuffer(base64.b64decode(plain["logits"]), "<i2") / 1000
     plain["logits"] = logits.reshape(-1, len(plain["vocabulary"]))
     return Lines(**plain)
-
-
-def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
-    """Return the n likeliest words after the prompt, each with its probability in two passes.
-
-    The first ran the prompt alone, as prefill does; the second the whole text, as training does.
-    """
-    diary, lines = load_diary(), load_lines()
-    alone = {word: p for word, _, p in diary.run("cached").steps[0].parts[0].out[0].top[:n]}
-    inside = softmax(lines.logits[diary.sequences[0].prompt - 1])
-    return {word: (p, float(inside[lines.vocabulary.index(word)])) for word, p in alone.items()}
