@@ -1,4 +1,4 @@
-"""Measure both ladders of notebook 13: helpers/recording/ladder.json. Let nothing else run.
+"""Measure both ladders of notebook 13: helpers/chapters/ladder.json. Let nothing else run.
 
 python .ci/record_ladder.py
 """
@@ -15,15 +15,15 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-from helpers.recording import lower_bound  # noqa: E402
+from helpers.chapters import n13  # noqa: E402
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # the step as it is runs on one core
     found = {}
     for size in ("16M", "135M"):
-        one = replace(lower_bound.climb(size, cores=2), source="an earlier run, on two idle cores")
+        one = replace(n13.climb(size, cores=2), source="an earlier run, on two idle cores")
         if why := one.flaw():
             sys.exit(f"{size}: {why}. Nothing is written; let nothing else run, and try again.")
         found[size] = json.loads(json.dumps(asdict(one)), parse_float=lambda x: float(f"{float(x):.3g}"))
         print(size, found[size]["measured"])
-    lower_bound.RECORDED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    n13.RECORDED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -34,10 +34,6 @@ TIMES = {
     "with the preallocated one": [1.1, 1.2, 1.3, 1.5, 2.0],
 }
 SPEEDS = [1.0, 0.1, 0.001]
-SIZES = [2**n for n in range(15, 30, 2)]
-READ = {"threads: 1": [173e9, 132e9, 133e9, 63e9, 29e9, 28e9, 15e9, 14e9], "threads: 2": [20e9] * 8}
-TOKENS = [2**n for n in range(10)]
-SWEEP = [1.2, 4.8, 4.9, 5.0, 5.2, 5.5, 7.5, 13.0, 27.0, 54.0]
 STEPS: dict[str, tuple[dict[str, tuple[float, float]], float]] = {
     "as it stands": ({}, 7.2),
     "all cores share each matrix": (
@@ -123,9 +119,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "tie": lambda: plots.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
     "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
     "card, 1": lambda: n11.squares({"weights": 1}),
-    "staircase": lambda: plots.staircase(SIZES, READ),
-    "sweep": lambda: plots.time_by_users(TOKENS, SWEEP, memory=1.2, arithmetic=0.1),
-    "sweep, 6": lambda: plots.time_by_users(TOKENS[:6], SWEEP[:6], memory=1.2, arithmetic=0.1),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
     "kept": lambda: plots.kept_rows(["Mia", "w" * 20, "by"], CACHES),

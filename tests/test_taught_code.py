@@ -26,6 +26,7 @@ TAUGHT = {
     "06_learned_heads": ["rotate"],
     "07_transformer": "contributions Attention SwiGLU Block".split(),
     "08_trained_here": ["next_token_loss", "update"],
+    "12_floor": ["step_time"],
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
     "21_same_prompt": ["in_blocks"],
@@ -35,7 +36,7 @@ MODEL = ("model.attention", "model.transformer", "model.train", "model.contribut
 ROOMS = {
     "0": ("toy", "sampling"),
     **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),
-    "12": (),
+    "12": ("cost.step",),
     "14": (*MODEL, "model.cache.quantized"),
     "18": ("sampling",),
     "20": ("serve.fleet",),

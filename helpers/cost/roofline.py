@@ -5,7 +5,6 @@ Source: the roofline, Williams et al. 2009.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from helpers.arguments import is_number
@@ -31,12 +30,3 @@ Limits = Roof | Card  # of a machine, measured or published
 def ridge(machine: Limits) -> float:
     """Return the intensity from which on the arithmetic is the limit, operations a byte."""
     return machine.flops_per_second / machine.bytes_per_second
-
-
-def batch_at_ridge(machine: Limits, element_bytes: float) -> int:
-    """Return how many tokens at once it takes until reading a matrix takes no longer than computing with it.
-
-    The tokens' own numbers are left out, as in 2 T / bytes, the intensity while T is small beside the
-    matrix: so this is the least, and a real matrix takes some more.
-    """
-    return math.ceil(ridge(machine) * element_bytes / 2)

@@ -125,10 +125,11 @@ def step_time(
     check_between(0, math.inf, weight_bits=weight_bits, row_bits=row_bits)
     check_between(0, 1, bandwidth_reached=bandwidth_reached, compute_reached=compute_reached)
     check_between(-1e-9, math.inf, launch=launch, collective=collective)
-    texts = [*tokens] if isinstance(tokens, Iterable) else [(check_whole("tokens", tokens, 0), new_tokens)]
+    check_tokens(tokens)
+    texts = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
+    n_rows, n_weights, attention, products = work_of(model, texts, users, logits)
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
-    n_rows, n_weights, attention, products = work_of(model, texts, users, logits)
     rows, weights = n_rows * row_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
     collectives = 2 * model.n_layers * collective if cards > 1 else 0.0
     terms = rows, weights, attention / compute, products / compute, launch, collectives
@@ -202,6 +203,12 @@ def numbers_of_others(model: ModelConfig | PublishedModel, tokens: int) -> float
     n_experts, chosen = model.experts
     each = (model.n_read - model.n_active) / (n_experts - chosen)
     return each * (experts_read(n_experts, chosen, tokens) - chosen)
+
+
+def check_tokens(tokens: int | Iterable[tuple[int, int]]) -> None:
+    """Raise ValueError unless tokens is a whole number, 0 or more, or pairs."""
+    if not isinstance(tokens, Iterable):
+        check_whole("tokens", tokens, least=0)
 
 
 def check_counts(**counts: int) -> None:

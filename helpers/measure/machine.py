@@ -1,4 +1,4 @@
-"""What this machine can do: bytes a second, operations a second, and launch overhead.
+"""What this machine can do: bytes a second, and launch overhead.
 
 Each is what it did at best, in the best of several turns: a busy moment makes a machine look slower than it
 is, never faster. PyTorch does the work, with as many threads as `torch.set_num_threads` says.
@@ -6,9 +6,8 @@ is, never faster. PyTorch does the work, with as many threads as `torch.set_num_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,29 +71,6 @@ def reading(nbytes: int) -> dict[str, tuple[Task, int]]:
         "copy": (lambda: half.copy_(rest), nbytes),
         ONE_TOKEN: (lambda: linear(token, matrix), 4 * matrix.numel()),
     }
-
-
-def bandwidth_by_size(sizes: Sequence[int], turns: int = 3) -> dict[int, float]:
-    """Return the bandwidth for buffers of each size, bytes: a staircase, a step for each cache."""
-    return {nbytes: bandwidth(nbytes, turns) for nbytes in sizes}
-
-
-def at_size(curve: Mapping[int, float], nbytes: float) -> float:
-    """Return the bytes a second for so many bytes, read off a curve: straight between sizes, logarithmic."""
-    sizes, speeds = np.log(sorted(curve.items())).T
-    return float(np.exp(np.interp(np.log(nbytes), sizes, speeds)))
-
-
-def peak(sizes: Sequence[int] = (512, 1024, 2048), turns: int = 3) -> float:
-    """Return the operations a second of products of large square matrices, at the size that is best.
-
-    A product of two n × n matrices takes 2 n³; the numbers are float32.
-    """
-    import torch
-
-    ones = {n: torch.ones(n, n) for n in sizes}
-    times = in_turns({str(n): partial(torch.mm, x, x) for n, x in ones.items()}, turns, at_least=0.005)
-    return max(2 * n**3 / times[str(n)].best for n in sizes)
 
 
 def launch_overhead(tasks: Sequence[Task], turns: int = 9) -> float:

@@ -1,92 +1,13 @@
-"""Figures of what a machine can do at most: the staircase, a sweep of users, a step over its lower bound."""
+"""A figure of steps by the clock, each over its lower bound."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from helpers.drawing.canvas import Picture, Sheet, apart
+from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
-from helpers.plots.measured import curves, log_axes
 
 Point = tuple[float, float]
-
-
-def staircase(nbytes: Sequence[int], series: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw bytes a second against the size of the buffer that is read.
-
-    Args:
-        nbytes: sizes, growing.
-        series: bytes a second at each size, by the name of who read; up to 4.
-    """
-    gigabytes = {name: [one / 1e9 for one in y] for name, y in series.items()}
-    mib = [n / 2**20 for n in nbytes]
-    return curves("GB read in a second", "GB/s", "MiB in the buffer", mib, gigabytes, "x")
-
-
-def time_by_users(
-    users: Sequence[int], measured: Sequence[float], memory: float, arithmetic: float
-) -> Picture:
-    """Draw the time of a step against the users in it, measured, over the two lines that bound it.
-
-    Args:
-        users: of each step, growing.
-        measured: milliseconds of each.
-        memory: milliseconds to read the weights once, the same for any number of users.
-        arithmetic: milliseconds of the operations of one user's token.
-    """
-    ends = users[0], users[-1]
-    lines = {
-        "read the weights": [(n, memory) for n in ends],
-        "do the arithmetic": [(n, arithmetic * n) for n in ends],
-    }
-    dots = [*zip(users, measured, strict=True)]
-    ms = [*measured, *(y for line in lines.values() for _, y in line)]
-
-    def draw(sheet: Sheet) -> None:
-        top, right = 44.0 + 22 * len(lines) * sheet.narrow, sheet.width - (20 if sheet.narrow else 150)
-        sheet.heading("ms, one step of all users")
-        axes = sheet.plot(66, top, right, top + 270, "users at once")
-        log_axes(axes.xaxis, base=2)
-        log_axes(axes.yaxis)
-        axes.set(xlim=(users[0] / 1.3, users[-1] * 1.3), ylim=(min(ms) / 2, max(ms) * 2))
-        ends = [sheet.at(axes, *line[-1]) for line in lines.values()]
-        heights = apart([y for _, y in ends], 20, 40, 400)
-        for k, ((name, points), (x, _)) in enumerate(zip(lines.items(), ends, strict=True)):
-            dashes = ("-", (0, (5, 2.5)))[k]
-            axes.plot(*zip(*points, strict=True), color="ink", lw=1.6, ls=dashes)
-            if sheet.narrow:
-                sheet.line((18, 46 + 22 * k), (46, 46 + 22 * k), width=1.6, dashes=dashes)
-            place = (56.0, 46.0 + 22 * k) if sheet.narrow else (x + 22, heights[k])
-            sheet.note(place[0], place[1], name, colour="ink")
-        for x, y in dots:
-            axes.plot([x], [y], "o", color="query", ms=8)
-        _name_dots(sheet, [(digits(y, 2), sheet.at(axes, x, y)) for x, y in dots], 66, right)
-
-    alt = "; ".join(f"{n:,} at once {digits(y)} at {digits(n)}" for n, y in dots)
-    drawn = "; ".join(
-        f"{name} from {digits(a)} at {digits(first)} to {digits(b)} at {digits(last)}"
-        for name, ((first, a), (last, b)) in lines.items()
-    )
-    return Picture(draw, f"ms, one step of all users, against users at once. Dots: {alt}. Lines: {drawn}.")
-
-
-def _name_dots(sheet: Sheet, places: Sequence[tuple[str, Point]], left: float, right: float) -> None:
-    """Write each name beside its dot, above or below it: where it covers no dot and no other name."""
-    taken = [(x - 6, x + 6, y) for _, (x, y) in places]
-    for name, (x, y) in places:
-        wide = text_width(name, SMALL)
-        middle = min(max(x - wide / 2, left + 4), right - wide)
-        beside, ways = [(x + 12, y + 3), (x - 12 - wide, y + 3)], (18, -17, 37, 56)
-        spots = [(middle, y - 17), *beside, *((middle, y + down) for down in ways)]
-        free = [
-            (start, height)
-            for start, height in spots
-            if left <= start <= right - wide
-            and all(start + wide < a or b < start or abs(height - c) > 12 for a, b, c in taken)
-        ]
-        start, height = (free or spots)[0]
-        taken.append((start, start + wide, height))
-        sheet.note(start, height, name, colour="query")
 
 
 def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str) -> Picture:

@@ -1,26 +1,43 @@
-"""Exercises of notebook 12, the lower bound of a step: `from helpers.check import n12 as check`."""
+"""What notebook 12 uses: published runs to set beside the equation, its predictions and its exercise."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, nearest
 from helpers.cost import roofline
+from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roof
 from helpers.cost.step import step_time
 
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
+LLAMA_2_70B = model_of(
+    {
+        **{"model_type": "llama", "_name_or_path": "Llama-2-70B", "num_hidden_layers": 80},
+        **{"num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192},
+        **{"intermediate_size": 28672, "vocab_size": 32000, "max_position_embeddings": 4096},
+    }
+)
+# Tokens a second for one user on an A100, by https://github.com/pytorch-labs/gpt-fast (README of 2024). Of 4
+# bits, a scale and a zero point of 16 bits for each 32 numbers make 5.
+RUNS = (  # name, model, bits a number, tokens a second
+    ("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),
+    ("Llama-2-7B, 8 bits", MODELS["Llama-2-7B"], 8, 155.58),
+    ("Llama-2-7B, 4 bits", MODELS["Llama-2-7B"], 5, 196.8),
+    ("Llama-2-70B, 8 bits", LLAMA_2_70B, 8, 19.13),
+    ("Llama-2-70B, 4 bits", LLAMA_2_70B, 5, 25.25),
+)
 
 
-def thirty_two(guess: Any, ms: Sequence[float]) -> Guess:
-    """Compare the guess how many times as long a step of 32 users takes as of one: 1, 4, 8 or 32."""
-    why = f"{ms[0]:.1f} ms for one, {ms[-1]:.1f} for 32: {ms[-1] / ms[0]:.1f} times."
-    return nearest(guess, (1, 4, 8, 32), ms[-1] / ms[0], why)
+def sixty_four(guess: Any) -> Guess:
+    """Compare the guess how many times as long a step of 64 users takes as of one: 1, 4, 16 or 64."""
+    one, many = (step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 500, n).total for n in (1, 64))
+    why = f"{1000 * one:.1f} ms for one, {1000 * many:.1f} for 64: {many / one:.1f} times."
+    return nearest(guess, (1, 4, 16, 64), many / one, why)
 
 
 def tokens_a_second(guess: Any) -> Guess:

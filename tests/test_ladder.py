@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 import torch
 
+from helpers.chapters import n13
 from helpers.cost import numbers_used
-from helpers.measure import Record, Timing
+from helpers.measure import Record
 from helpers.model import shipped
 from helpers.model.sizes import narrow
 from helpers.model.transformer import Transformer
-from helpers.recording import lower_bound
 from helpers.recording.clock import KINDS
 
-WAYS = [*lower_bound.WAYS]
+WAYS = [*n13.WAYS]
 WEIGHTS = numbers_used(shipped.CONFIG)
 ROWS = 257 * 2 * shipped.CONFIG.n_layers * shipped.CONFIG.n_kv_heads * shipped.CONFIG.head_dim  # numbers
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> lower_bound.Ladder:
+def found(monkeypatch: pytest.MonkeyPatch) -> n13.Ladder:
     """The shipped model's ladder of three rounds, the second of them undisturbed."""
     rounds = {name: iter(slow) for name, slow in zip("lrsp", [(2, 1, 4)] * 4, strict=True)}
     asked, steps = count(), count()
@@ -32,31 +32,29 @@ def found(monkeypatch: pytest.MonkeyPatch) -> lower_bound.Ladder:
     def bandwidth(nbytes: int, turns: int) -> float:
         return 1e9 * torch.get_num_threads() * 4e6 / nbytes / (1 if next(asked) // 5 == 1 else 2)
 
-    def in_turns(tasks: Mapping[str, Any], turns: int) -> dict[str, Timing]:
-        return {name: Timing((0.004, 0.002 * next(rounds["r"]))) for name in tasks}
-
     def fastest(tasks: Mapping[str, Any], turns: int) -> dict[str, float]:
+        if "loop" in tasks:
+            return {"loop": 2.0 * next(rounds["r"])}
         slow = next(rounds["s"])
         return {name: slow * (20.0 - n) for n, name in enumerate(tasks)}
 
-    monkeypatch.setattr(lower_bound.machine, "launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
-    monkeypatch.setattr(lower_bound.machine, "bandwidth", bandwidth)
-    monkeypatch.setattr(lower_bound, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
-    monkeypatch.setattr(lower_bound, "record_of", lambda step: step() or Record(90 - next(steps), 0))
-    monkeypatch.setattr(lower_bound, "in_turns", in_turns)
-    monkeypatch.setattr(lower_bound, "fastest", fastest)
+    monkeypatch.setattr(n13.machine, "launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
+    monkeypatch.setattr(n13.machine, "bandwidth", bandwidth)
+    monkeypatch.setattr(n13, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
+    monkeypatch.setattr(n13, "record_of", lambda step: step() or Record(90 - next(steps), 0))
+    monkeypatch.setattr(n13, "fastest", fastest)
     monkeypatch.setattr(
-        lower_bound,
+        n13,
         "parts_of_steps",
         lambda model, tasks, turns: {"step": dict(zip(KINDS, (9.0, 10.0 * next(rounds["p"])), strict=True))},
     )
     threads = torch.get_num_threads()
-    ladder = lower_bound.climb("shipped", cores=2)
+    ladder = n13.climb("shipped", cores=2)
     assert torch.get_num_threads() == threads, "or all that runs behind it waits in busy loops"
     return ladder
 
 
-def test_what_is_measured(found: lower_bound.Ladder) -> None:
+def test_what_is_measured(found: n13.Ladder) -> None:
     assert (found.size, found.cores, found.launch) == ("shipped", 2, 2e-6)  # the median of the rounds
     assert found.rate == pytest.approx(2**20 / 0.002)
     assert found.products == pytest.approx(10 - 1e-3 * (7 * shipped.CONFIG.n_layers + 1))
@@ -68,7 +66,7 @@ def test_what_is_measured(found: lower_bound.Ladder) -> None:
     assert found.operators == {way: 90 - n for n, way in enumerate(WAYS)}
 
 
-def test_a_breakdown_and_its_spans_by_hand(found: lower_bound.Ladder) -> None:
+def test_a_breakdown_and_its_spans_by_hand(found: n13.Ladder) -> None:
     one = replace(found, launch=1e-4, rate=1e9, operators=dict.fromkeys(WAYS, 20))
     one = replace(one, bandwidths=dict.fromkeys(WAYS, 2e9))
     rows, weights, arithmetic = ROWS * 4 / 2e6, WEIGHTS / 2e6, WEIGHTS / 2e6  # ms: 8 bits, two cores
@@ -92,7 +90,7 @@ def test_a_breakdown_and_its_spans_by_hand(found: lower_bound.Ladder) -> None:
 
 
 def test_slow_products_are_what_they_take_over_reading() -> None:
-    kept = lower_bound.recorded("16M")
+    kept = n13.recorded("16M")
     first, second, *_ = WAYS
     least = 1000 * max(kept.step(first).weights, kept.step(first).products)
     start, end = replace(kept, products=least + 1.5).spans(first)["slow products"]
@@ -103,18 +101,24 @@ def test_slow_products_are_what_they_take_over_reading() -> None:
 
 
 def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = lower_bound.recorded("16M")
+    kept = n13.recorded("16M")
     assert not kept.flaw()
-    assert "only one core" in lower_bound.ladder("16M", cores=1).source
+    assert "only one core" in n13.ladder("16M", cores=1).source
     busy = replace(kept, measured={**kept.measured, "half the bytes": 0.1})
-    monkeypatch.setattr(lower_bound, "climb", lambda size, cores: busy)
-    found = lower_bound.ladder("16M", cores=2)
+    monkeypatch.setattr(n13, "climb", lambda size, cores: busy)
+    found = n13.ladder("16M", cores=2)
     assert "half the bytes, took 0.10 ms, under its lower bound" in found.source
     assert found.measured == kept.measured
-    monkeypatch.setattr(lower_bound, "climb", lambda size, cores: kept)
-    assert lower_bound.ladder("16M", cores=2) is kept
+    monkeypatch.setattr(n13, "climb", lambda size, cores: kept)
+    assert n13.ladder("16M", cores=2) is kept
 
 
-def test_terms_lie_end_to_end() -> None:
-    found = lower_bound.end_to_end({"launches": 1.0, "rows": 0.5}, measured=4.0)
-    assert found == {"launches": (0, 1), "rows": (1, 1.5), "rest": (1.5, 4)}
+def test_a_loop_stands_beside_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fastest(tasks: Mapping[str, Any], turns: int) -> dict[str, float]:
+        return {"loop": tasks["loop"].func.matrix.size / 1e6}  # a billion numbers a second
+
+    monkeypatch.setattr(n13, "fastest", fastest)
+    monkeypatch.setattr(n13.machine, "bandwidth", lambda nbytes: 4e9)
+    ms = 1.024 * 15_360 / 1000
+    assert n13.loop_and_its_parts(16, cores=1) == pytest.approx([ms / 2, ms, ms])
+    assert n13.loop_and_its_parts(8, cores=2) == pytest.approx([ms / 4, ms / 2, ms])

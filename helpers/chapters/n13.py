@@ -1,4 +1,4 @@
-"""A decode step by the clock beside its lower bound, and the changes that bring it near.
+"""What notebook 13 uses: a decode step by the clock beside its bound, changed in four stages; an exercise.
 
 Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of two idle cores, for
 machines that are busy or have one core: `python .ci/record_ladder.py` writes it, on an idle machine.
@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,9 +18,11 @@ import numba
 import numpy as np
 import torch
 
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.cost.roofline import Roof
 from helpers.cost.step import StepSeconds, step_time, work_of
-from helpers.measure import in_turns, machine, record_of
+from helpers.measure import machine, record_of
 from helpers.measure.timing import Task
 from helpers.model.config import ModelConfig
 from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
@@ -50,12 +51,6 @@ def launch_overhead() -> float:
     return machine.launch_overhead(steps)
 
 
-def end_to_end(terms: Mapping[str, float], measured: float) -> dict[str, tuple[float, float]]:
-    """Return from when to when each term lasts, one after another, and the rest up to what was measured."""
-    ends = [0.0, *accumulate(terms.values())]
-    return dict(zip(terms, pairwise(ends), strict=True)) | {"rest": (ends[-1], max(ends[-1], measured))}
-
-
 def n_products(model: Transformer) -> int:
     """Return how many matrices a step multiplies with, each by an operator of its own."""
     return sum(isinstance(part, torch.nn.Linear) for part in model.modules())
@@ -67,14 +62,31 @@ def in_products(model: Transformer, step: Task, launch: float, turns: int) -> fl
     return inside["matrices"] - 1000 * n_products(model) * launch
 
 
-def rate_of_loop(bits: int = 8, tokens: int = 1, width: int = 1024) -> float:
-    """Return the numbers a second that a core multiplies with so many tokens at once, in its own cache."""
-    matrix, scale = narrowed(np.ones((1024, width), np.float32), bits)  # 1 MB at 8 bits
-    loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
+def seconds_of_loop(bits: int, n_lines: int = 1024, cores: int = 1) -> float:
+    """Return the seconds of our loop: one token times a matrix of so many lines of 1,024 numbers."""
+    matrix, scale = narrowed(np.ones((n_lines, 1024), np.float32), bits)
+    loop = NarrowLinear(matrix, scale, np.zeros(n_lines, np.float32))
     with machine.threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
-        numba.set_num_threads(1)
-        times = in_turns({"loop": partial(loop, torch.ones(tokens, width))}, turns=25)
-    return tokens * matrix.size / times["loop"].best
+        numba.set_num_threads(cores)
+        return fastest({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"] / 1000
+
+
+def rate_of_loop(bits: int = 8) -> float:
+    """Return the numbers a second that a core multiplies with one token's, in its own cache."""
+    return 2**20 / seconds_of_loop(bits)
+
+
+def loop_and_its_parts(bits: int, cores: int, n_lines: int = 15_360) -> list[float]:
+    """Return the milliseconds of our loop over as many numbers as the model of 16 million has.
+
+    Returns:
+        Reading the matrix alone, multiplying alone, and the loop, which does both.
+    """
+    nbytes = n_lines * 128 * bits
+    with machine.threads(cores):
+        reading = nbytes / machine.bandwidth(nbytes)
+    multiplying = n_lines * 1024 / (cores * rate_of_loop())
+    return [1000 * seconds for seconds in (reading, multiplying, seconds_of_loop(bits, n_lines, cores))]
 
 
 @dataclass(frozen=True)
@@ -267,3 +279,37 @@ def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> floa
     rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
     with machine.threads(cores if shared else 1):
         return machine.bandwidth(int(4 * rows + bits / 8 * weights), turns=2)
+
+
+def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
+    """Compare the guess of the milliseconds of a step after a change: from its lower bound to the clock."""
+    near = isinstance(guess, int | float) and lower_bound / 1.1 <= guess <= 1.1 * measured
+    why = f"The lower bound is {lower_bound:.2f} ms, the clock says {measured:.2f}."
+    why += " Right is all between, and a tenth more."
+    return Guess(guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why, like=measured)
+
+
+def hidden(reading: float, multiplying: float, together: float) -> float:
+    """Return the share of the shorter part that goes on beside the longer: 1 if all of it, 0 if nothing."""
+    return (reading + multiplying - together) / min(reading, multiplying)
+
+
+hidden_share = Exercise(
+    name="hidden_share",
+    todo="let hidden_share return a number: 1 where the shorter part is hidden, 0 where nothing is.",
+    cases=[
+        Case(args, "hidden_share({}, {}, {})".format(*args))
+        for args in [(4, 2, 4), (4, 2, 6), (4, 2, 5), (1, 4, 4.25), (3, 3, 4.5)]
+    ],
+    right=hidden,
+    wrong=[
+        "that is the share that was not hidden.",
+        lambda *ms: 1 - hidden(*ms),
+        "these are milliseconds; divide by the shorter part, which is all that can be hidden.",
+        lambda reading, multiplying, together: reading + multiplying - together,
+        "only the shorter part can be hidden, so divide by that one.",
+        lambda reading, multiplying, together: (reading + multiplying - together) / max(reading, multiplying),
+        lambda reading, multiplying, together: (reading + multiplying - together) / multiplying,
+    ],
+    success="4 and 2 ms hide all of the 2 in 4 ms together, half of it in 5, nothing in 6.",
+)
