@@ -17,8 +17,8 @@ from helpers.recording.diary import load_diary
 from helpers.recording.toy import record_toy
 from helpers.stepper import Live, Pool, Race, Stepper, StepTime, WhatIf
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import Section, build
 from helpers.stepper.view import View
+from tests.browser.conftest import page_of
 from tests.machine import NOTEBOOKS, ROOT, lacking
 from tests.pool_cases import trace
 
@@ -73,7 +73,7 @@ def test_each_view_is_among_them() -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_views(name: str, page: Page, tmp_path: Path) -> None:
     make, addresses = VIEWS[name]
-    (tmp_path / "view.html").write_text(build(name, [Section(view=make())]), encoding="utf-8")
+    (tmp_path / "view.html").write_text(page_of(make()), encoding="utf-8")
     for address in addresses:
         page.goto("about:blank")
         page.goto(f"{(tmp_path / 'view.html').as_uri()}{address}")
@@ -81,7 +81,7 @@ def test_views(name: str, page: Page, tmp_path: Path) -> None:
 
 
 def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
-    (tmp_path / "view.html").write_text(build("Live", [Section(view=Live())]), encoding="utf-8")
+    (tmp_path / "view.html").write_text(page_of(Live()), encoding="utf-8")
     page.goto((tmp_path / "view.html").as_uri())
     check(page)
     for text in (

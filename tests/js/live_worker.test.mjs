@@ -27,7 +27,7 @@ function talk(asks, heard = () => {}, more = 0) {
   });
 }
 
-const load = (bytes) => ({ do: "load", file: Uint8Array.from(bytes).buffer, kind: "safetensors" });
+const load = (bytes) => ({ do: "load", file: new Uint8Array(bytes).buffer, kind: "safetensors" });
 
 /** The shipped file with another header. */
 function changed(change) {
@@ -156,7 +156,7 @@ test("stop is heard at once, by all that was asked before it, and what comes aft
 });
 
 test("stop is heard in the middle of a long pass", async () => {
-  const tokens = Array(600).fill(TODAY); // four layers of them take seconds, or nearly
+  const tokens = Array(300).fill(TODAY); // four layers of them take a second, or nearly
   const hear = ({ op }, ask) => op === "loaded" && setTimeout(() => ask({ do: "stop" }), 20);
   const [, written] = await talk([load(FILE), { ...WRITE, tokens }], hear);
   assert.deepEqual([written.why, written.tokens], ["stopped", []]);

@@ -1,13 +1,12 @@
 // Matrices that stay as a GGUF file stores them: blocks of 32 or 256 numbers, of few bits each, that share a scale. They
 // are widened inside the product, and never written down; layouts as in the Python package `gguf` (quants.py).
-import { half } from "./matrix.js";
+import { HALVES } from "./matrix.js";
 
 /** @typedef {import("./matrix.js").Matrix} Matrix */
 /** The sum of n products: of the numbers in blocks, from byte `at` on, and x, from j on.
  * @typedef {(bytes: DataView, at: number, n: number, x: Float32Array, j: number) => number} Dot */
 /** How many numbers a block holds, in how many bytes. @typedef {{ name: string, numbers: number, nbytes: number, dot: Dot }} Kind */
 
-const HALVES = Float32Array.from({ length: 2 ** 16 }, (_, bits) => half(bits));
 /** The high half of a number of 32 bits. */
 const BFLOATS = new Float32Array(Uint32Array.from({ length: 2 ** 16 }, (_, bits) => bits << 16).buffer);
 

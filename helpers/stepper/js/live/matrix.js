@@ -52,3 +52,6 @@ export function half(bits) {
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
   return exponent ? sign * 2 ** (exponent - 25) * (1024 + fraction) : sign * 2 ** -24 * fraction;
 }
+
+/** All numbers of 16 bits. */
+export const HALVES = Float32Array.from({ length: 2 ** 16 }, (_, bits) => half(bits));

@@ -1,6 +1,6 @@
 // A model's file for the page: weights in 16 or 32 bits, and as metadata its config.json and its words (.ci/halve.py).
 import { configFromJson } from "./config.js";
-import { FloatMatrix, half } from "./matrix.js";
+import { FloatMatrix, HALVES } from "./matrix.js";
 import { Words } from "./words.js";
 
 /** @type {Record<string, Float32ArrayConstructor | Uint16ArrayConstructor | undefined>} */
@@ -76,7 +76,8 @@ function tensor(name, { dtype, shape, data_offsets: [from, to] = [] }, file, sta
         `${file.byteLength - start}; expected ${nbytes} of them: the file is damaged or cut off, fetch it again`,
     );
   const stored = new Numbers(file.slice(start + from, start + to));
-  const numbers = stored instanceof Float32Array ? stored : Float32Array.from(stored, half);
+  const numbers =
+    stored instanceof Float32Array ? stored : new Float32Array(stored).map((bits) => HALVES[bits]);
   if (!numbers.every(Number.isFinite))
     throw new FileError(
       `the tensor ${name} holds NaN or infinity; expected numbers: the file is damaged, fetch it again`,
