@@ -329,11 +329,6 @@ def run_pass(
     return contexts
 
 
-def decode_step(cache: KVCache, number: float) -> np.ndarray:
-    """Run one token that carries `number`; its row goes into the cache; contexts of the last layer, (H,)."""
-    return run_pass([number], cache, n_layers=cache.n_layers)[-1]
-
-
 def check_prompt(
     tokens: Sequence[str], numbers: Sequence[float] | None = None, limit: int | None = MAX_PROMPT
 ) -> tuple[list[str], np.ndarray]:

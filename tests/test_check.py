@@ -219,7 +219,7 @@ def test_after_a_syntax_error_the_last_definition_is_judged(monkeypatch: pytest.
 
 
 def test_what_a_reader_redefines_is_not_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("prefill_matrix", "attend", "decode_step", "run_pass", "generate"):
+    for name in ("prefill_matrix", "attend", "run_pass", "generate"):
         monkeypatch.setattr(toy, name, lambda *args, **kwargs: np.zeros(4))
     assert not n04.decode_step(lambda cache, number: np.zeros(4)).solved
     assert not n03.generate(lambda step, prompt, max_new: np.zeros(4)).solved

@@ -18,7 +18,7 @@ quiet = np.errstate(divide="ignore", invalid="ignore")
 
 # --- the toy's cache: masks and positions ---
 
-CACHED, DECODE = test_toy.test_cached_equals_uncached, test_toy.test_the_decode_step
+CACHED, DECODE = test_toy.test_cached_equals_uncached, test_toy.test_a_decode_step
 MASK = INTERFACE = APPEND = test_toy.test_the_interface_of_the_cache
 PROMPT = LATER = test_toy.test_contexts_of_the_prompt
 NICE = test_toy.test_it_says_nice_and_stops

@@ -108,7 +108,7 @@ def is_solution(cell: dict[str, Any]) -> bool:
 def taught(notebook: dict[str, Any], stem: str = "01_four_heads") -> list[tuple[str, Definition]]:
     """Every definition of a notebook that a room of `helpers` has by the same name.
 
-    A solution counts where that is how the notebook teaches it: 04's `decode_step` is one for one layer.
+    A solution counts where that is how the notebook teaches it.
     """
     found = [(cell, *pair) for cell in notebook["cells"] for pair in of_cell(cell).items()]
     return [

@@ -156,7 +156,7 @@ def test_dots_and_rules_say_the_same_word() -> None:
     for T in (1, 2, 3, 4):
         for words in itertools.product(toy.NUMBERS, repeat=T):
             numbers, cache = toy.look_up(words), toy.KVCache()
-            one_by_one = [toy.decode_step(cache, number) for number in numbers]
+            one_by_one = [toy.run_pass([number], cache)[-1] for number in numbers]
             for output in (toy.run_pass(numbers)[-1], one_by_one[-1]):
                 assert sampling.greedy(toy.lm_head(output)) == sampling.greedy(toy.step(words)), words
 
@@ -229,18 +229,18 @@ def test_the_interface_of_the_cache() -> None:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
-def test_the_decode_step(n_layers: int) -> None:
+def test_a_decode_step(n_layers: int) -> None:
     """It runs every layer, and returns the last one's contexts of the new token alone; it fills the cache."""
     cache, numbers = filled(n_layers, max_len=5), [10, 20, 1, 5, 14.0]
     for _ in range(2):
-        close(toy.decode_step(cache, 14), by_hand_layers(numbers, n_layers)[-1], 20 * SUMS)
+        close(run([14], cache, n_layers)[-1], by_hand_layers(numbers, n_layers)[-1], 20 * SUMS)
         for layer in range(n_layers):
             carried = numbers if layer == 0 else by_hand_layers(numbers, layer).mean(axis=1)
             close(cache.v[layer], carried, 20 * SUMS)
             assert cache.k[layer].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
         before = snapshot(cache)
         with pytest.raises(ValueError, match="1 new rows after 5 make 6; expected at most 5"):
-            toy.decode_step(cache, 14)
+            run([14], cache, n_layers)
         assert snapshot(cache) == before
         cache.truncate(4)
 

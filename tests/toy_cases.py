@@ -96,7 +96,7 @@ def what_ifs(many: int) -> list[dict[str, Any]]:
         if len(before) == len(now):  # layer 1's rows new, layer 2's old, and the last token is processed
             new.v[1] = old.v[1]
             new.truncate(len(now) - 1)
-            case["mended"] = says(toy.decode_step(new, now[-1][1]))
+            case["mended"] = says(toy.run_pass([now[-1][1]], new, n_layers=2)[-1])
         same = takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
         cases.append({**case, "kept": len(list(same))})
     return cases
