@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n11, n16, n17, n20
+from helpers.chapters import n07, n08, n11, n16, n17, n20
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
 from helpers.drawing import canvas
@@ -103,8 +103,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "moves": lambda: n07.draw_moves(MOVES),
     "moves, 6": lambda: n07.draw_moves({f"operation {n}": CAUSAL for n in range(6)}),
     "moves, 1 token": lambda: n07.draw_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
-    "loss": lambda: plots.loss_curve(LOSSES, level=math.log(185)),
-    "loss, rises": lambda: plots.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
+    "loss": lambda: n08.loss_curve(LOSSES, level=math.log(185)),
+    "loss, rises": lambda: n08.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
     "time": lambda: times(CONTEXTS, TIMES, "one more token"),
     "time, equal ends": lambda: times([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
     "time, long": lambda: times([1, 2], {"a": [1.0, 2.0]}, "w" * 200),
@@ -209,8 +209,8 @@ def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
 
 def test_moving_median_does_not_lag() -> None:
     falling = [float(n) for n in range(50, 0, -1)]
-    assert measured.moving_median(falling, 5) == falling
-    assert measured.moving_median([1.0, 9.0, 1.0, 1.0], 1) == [1, 1, 1, 1]
+    assert n08.moving_median(falling, 5) == falling
+    assert n08.moving_median([1.0, 9.0, 1.0, 1.0], 1) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("places", [[10.0] * 3, [300.0, 299.0, 298.0], [50.0, 250.0], [90.0, 100.0, 95.0]])

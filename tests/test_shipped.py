@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from helpers import corpus
+from helpers.chapters import n08
 from helpers.model import evaluate, shipped
 from helpers.model.cache import Cache, GrowingCache, StateCache, WindowCache
 from helpers.model.config import ModelConfig
+from helpers.model.contributions import name_bars
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
 from helpers.recording.kept import kept
@@ -101,7 +103,7 @@ def loaded() -> tuple[Transformer, Tokenizer]:
 def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer, Tokenizer]) -> None:
     files = [path for path in shipped.FOLDER.iterdir() if path.suffix in {".json", ".safetensors"}]
     assert {path.name for path in files} == {
-        "config.json", "model.safetensors", "model.f16.safetensors", "tokenizer.json", "training.json"
+        "config.json", "model.safetensors", "model.f16.safetensors", "tokenizer.json"
     }  # fmt: skip
     assert sum(path.stat().st_size for path in files) < 5_000_000
     model, tokenizer = loaded
@@ -173,14 +175,14 @@ def test_what_a_cache_has_left_and_what_is_made_of_it(loaded: tuple[Transformer,
 
 
 def test_training_was_watched_until_the_head_had_turned() -> None:
-    """The recorded numbers grow, and end where the shipped model stands."""
-    seen = shipped.training_watched()
-    assert [one["batches"] for one in seen] == [100, 200, 300, 400, 500, 600]
-    assert [one["right"] for one in seen] == sorted(one["right"] for one in seen)
+    """What is recorded grows, has the nine bars, and ends where the shipped model stands."""
+    seen = n08.training_watched()
+    assert [one.batches for one in seen] == [100, 200, 300, 400, 500, 600]
+    assert [one.right for one in seen] == sorted(one.right for one in seen)
     model, tokenizer = shipped.load()
-    diary = held_out_diaries(1, seed=3, quiet=12)[0]
-    run = record_model(model, diary.prompt, tokenizer, max_new=1, training=False, uncached=False)
-    words = diary.prompt.split()
+    run = record_model(model, shipped.DIARY, tokenizer, max_new=1, training=False, uncached=False)
+    words = shipped.DIARY.split()
     weights = run.attention_weights(len(words) - 1, *shipped.FINDS_NAMES)
-    now = sum(weights[n] for n, word in enumerate(words) if word == diary.name)
-    assert now == pytest.approx(seen[-1]["weight"], abs=0.01)
+    now = sum(weights[n] for n, word in enumerate(words) if word == "Mia")
+    assert now == pytest.approx(seen[-1].weight, abs=0.01)
+    assert all([*one.adds] == [*name_bars(model, tokenizer, shipped.DIARY, "Mia").adds] for one in seen)

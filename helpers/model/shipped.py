@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parent.parent / "weights"
-WATCHED = FOLDER / "training.json"
 FINDS_NAMES = (0, 2)  # layer and head, from 0
 DIARY = (  # the one that notebook 00 shows, up to its signature; training never saw Mia with Oslo
     "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice . "
@@ -55,14 +53,3 @@ def folder_of(variant: str) -> Path:
 def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
     """Return a trained model and its tokenizer, from the files in the package; `.ci/train.py` made them."""
     return checkpoints.load(folder_of(variant)), Tokenizer.load(FOLDER)
-
-
-def training_watched() -> list[dict[str, float]]:
-    """Return what was seen after so many `batches` of training, in this order, by `.ci/record_training.py`.
-
-    `weight` is how much of its weight `by` gives to the name in the head `FINDS_NAMES`, `probability` the
-    probability of the name as the next word, `right` how many of 50 held-out diaries are signed with the
-    right name.
-    """
-    seen: list[dict[str, float]] = json.loads(WATCHED.read_text(encoding="utf-8"))
-    return seen

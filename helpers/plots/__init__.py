@@ -9,7 +9,6 @@ from helpers.plots.drafts import laid_over, read_once, rounds, verified
 from helpers.plots.fingerprints import fingerprints
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
 from helpers.plots.limit import waterfall
-from helpers.plots.measured import loss_curve
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
 from helpers.plots.probabilities import words_not_said

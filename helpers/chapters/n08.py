@@ -1,0 +1,76 @@
+"""What notebook 08, trained here, uses alone: the curve of a loss, and what was seen of a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import digits
+
+WATCHED = Path(__file__).with_name("training.json")
+
+
+class Look(NamedTuple):
+    """What was seen of the model after so many batches, at `by` in the diary `shipped.DIARY`."""
+
+    batches: int
+    weight: float  # that the head `shipped.FINDS_NAMES` gives to the name
+    says: str  # the likeliest next word and its probability
+    probability: float  # of the name
+    right: int  # held-out diaries of 50 that are signed with the right name
+    adds: dict[str, float]  # to the logit of the name over the mean of the others, by part
+
+
+def training_watched() -> list[Look]:
+    """Return what `.ci/record_training.py` saw of the shipped model's training, in its order."""
+    return [Look(**one) for one in json.loads(WATCHED.read_text(encoding="utf-8"))]
+
+
+def moving_median(values: Sequence[float], each_side: int) -> list[float]:
+    """Return the median of each value and its neighbours, fewer of them near the ends."""
+    sides = [min(i, each_side, len(values) - 1 - i) for i in range(len(values))]
+    return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
+
+
+def loss_curve(losses: Sequence[float], level: float) -> Picture:
+    """Draw the loss of a training run against its steps.
+
+    Args:
+        losses: one for each step, at least 2.
+        level: where a model that knows nothing stands, ln V.
+
+    Returns:
+        The moving median of the losses over a pale band from the lowest to the highest of a few steps, and
+        the median of the last few (20 at most) as a number.
+    """
+    raw, steps = np.asarray(losses, dtype=float), len(losses)
+    smooth = moving_median(raw.tolist(), min(12, steps // 24))
+    end = float(np.median(raw[-max(1, min(20, steps // 10)) :]))
+    each = -(-steps // 150)  # few enough points for a picture that a page carries as text
+    starts = np.arange(0, steps, each)
+    low, high = np.minimum.reduceat(raw, starts), np.maximum.reduceat(raw, starts)
+
+    def draw(sheet: Sheet) -> None:
+        right = sheet.width - 56
+        sheet.heading("loss")
+        axes = sheet.plot(52, 40, right, 262, "steps of training")
+        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level)))
+        axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
+        axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
+        sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
+        y = sheet.at(axes, 1, level)[1]
+        sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
+        name = f"learned nothing: ln V = {digits(level, 2)}"
+        sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
+
+    moves = "falls" if end < raw[0] else "goes"
+    alt = (
+        f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}. "
+        f"A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
+    )
+    return Picture(draw, alt)
