@@ -42,8 +42,8 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
     assert len(solution.splitlines()) < 10
     expect("Not solved yet: ", shown(cells["check"], cells["exercise"], names))
     expect("Right: ", shown(cells["check"], solution, names))
-    (arguments,) = re.findall(rf"check\.{exercise}\((.*)\)", cells["check"])
-    module = names["check"]
+    ((module_name, arguments),) = re.findall(rf"(\w+)\.{exercise}\((.*)\)", cells["check"])
+    module = names[module_name]
     given, whole = arguments.split(", "), getattr(module, exercise)
     checkers = [(whole, given)] if isinstance(whole, Exercise) else [(vars(module)[n], [n]) for n in given]
     for checker, written in checkers:
