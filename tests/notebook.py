@@ -1,7 +1,8 @@
 """A notebook as pytest runs it: once, in a folder not its own, offline, its exercises asked at the end.
 
-nbval compares each cell with its stored output. The same kernel is asked what else has to hold: that the text
-below a guess has its answer, that nothing leaves this machine, and that each exercise says what it promises.
+nbval compares each cell with its stored output, and once more when it is run again: no cell changes what it
+depends on. The same kernel is asked what else has to hold: that the text below a guess has its answer, that
+nothing leaves this machine, and that each exercise says what it promises.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ for host in ("192.0.2.1", "nowhere.invalid"):
     except OSError as error:
         print(error)"""
 REFUSED = "the network is out of reach: 192.0.2.1\nthe network is out of reach: nowhere.invalid\n"
+NOT_AGAIN = {"slow", "nbval-ignore-output"}  # tags of cells that take long, or whose outputs nothing compares
 ASK_AN_EXERCISE = """\
 import sys
 sys.path.insert(0, {root!r})
@@ -78,6 +80,10 @@ class Notebook(IPyNbFile):
         guesses, n = guessed(self.path), 0
         for n, cell in enumerate(super().collect(), 1):
             yield cell
+            if not NOT_AGAIN & {*cell.cell.metadata.get("tags", [])}:
+                yield IPyNbCell.from_parent(
+                    self, name=f"{cell.name} again", cell_num=n - 1, cell=cell.cell, options=cell.options
+                )
             if text := guesses.get(cell.cell.source):
                 yield self.asking(f"guess {n}", n, ASK_A_GUESS.format(root=str(ROOT), text=text))
         refused = [new_output("stream", name="stdout", text=REFUSED)]
