@@ -13,12 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
-
 from helpers.chapters import n13  # noqa: E402
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # the step as it is runs on one core
     found = {}
     for size in ("16M", "135M"):
         one = replace(n13.climb(size, cores=2), source="an earlier run, on two idle cores")

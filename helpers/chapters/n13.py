@@ -33,6 +33,7 @@ from helpers.tables import Table
 
 RECORDED = Path(__file__).with_name("ladder.json")
 TOKENS = 256  # rows behind which each step stands
+CORES = torch.get_num_threads()  # PyTorch takes a thread for each core
 WAYS: dict[str, tuple[bool, int] | None] = {
     "as it is": None,
     "compiled, its own products": (False, 32),  # all cores or one, bits of a weight
@@ -76,7 +77,7 @@ def rate_of_loop(bits: int = 8) -> float:
     return 2**20 / seconds_of_loop(bits)
 
 
-def loop_and_its_parts(bits: int, cores: int, n_lines: int = 15_360) -> list[float]:
+def loop_and_its_parts(bits: int, cores: int = CORES, n_lines: int = 15_360) -> list[float]:
     """Return the milliseconds of our loop over as many numbers as the model of 16 million has.
 
     Returns:
@@ -202,12 +203,12 @@ class Ladder:
         return ""
 
 
-def ladder(size: str, cores: int) -> Ladder:
+def ladder(size: str, cores: int = CORES) -> Ladder:
     """Return a ladder measured here, or a recorded one where that is of no use: one core, a busy machine.
 
     Args:
         size: of `model.sizes.CONFIGS`.
-        cores: that PyTorch may use.
+        cores: that share a matrix from the second change on.
     """
     found = climb(size, cores) if cores > 1 else recorded(size, cores=1)
     if not (why := found.flaw()):
@@ -229,18 +230,20 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
     steps = {way: _step(model if WAYS[way] is None else twins[bits_of(way)], way, cores) for way in WAYS}
     launches, rates, read, timed, products = [], [], [], [], []
-    for _ in range(rounds):
-        launches.append(launch_overhead())
-        rates.append(rate_of_loop())
-        read.append({one: _bandwidth(model.config, *one, cores) for one in map(setting_of, WAYS)})
-        timed.append(fastest(steps, turns=5))
-        products.append(in_products(model, steps["as it is"], launches[-1], turns=1))
+    with machine.threads(1):  # the step as it is runs on one core
+        for _ in range(rounds):
+            launches.append(launch_overhead())
+            rates.append(rate_of_loop())
+            read.append({one: _bandwidth(model.config, *one, cores) for one in map(setting_of, WAYS)})
+            timed.append(fastest(steps, turns=5))
+            products.append(in_products(model, steps["as it is"], launches[-1], turns=1))
+        operators = {way: record_of(step).n_operators for way, step in steps.items()}
     return Ladder(
         size,
         cores,
         launch=median(launches),  # a slope, so the least is no better than the others
         rate=max(rates),
-        operators={way: record_of(step).n_operators for way, step in steps.items()},
+        operators=operators,
         bandwidths={way: max(one[setting_of(way)] for one in read) for way in WAYS},
         products=min(products),
         measured={way: min(one[way] for one in timed) for way in WAYS},
