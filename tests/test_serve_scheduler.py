@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import pytest
@@ -322,7 +322,7 @@ def test_the_slowest_waits_of_a_fleet() -> None:
 
 def test_the_turns_of_a_service() -> None:
     service = Service(tools=40, system=20, turns=3, message=8, reply=6)
-    warm, cold = ([one for _, one in turns(service, 500, 0, 9.0, hits)] for hits in (True, False))
+    warm, cold = ([cast(Turn, one) for _, one in turns(service, 500, 0, 9.0, hits)] for hits in (True, False))
     assert {len(one.prompt) for one in warm} == {*range(4, 13)}
     assert {one.max_new for one in warm} == {*range(3, 10)}
     assert {one.found for one in warm} == {60, 74, 88}

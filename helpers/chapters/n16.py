@@ -94,15 +94,12 @@ def recipe(service: Service) -> list[tuple[str, str, int]]:
     slo, prompt = service.itl_slo, service.context - service.reply // 2
     slots = math.ceil(service.replying(slo))
     tokens = math.ceil(service.requests_per_second * (prompt + service.reply) * slo)
-    replies, reached = (
-        [(service.context, 1)] * slots,
-        {"bandwidth_reached": REACHED, "compute_reached": REACHED},
-    )
+    step = partial(step_time, bandwidth_reached=REACHED, compute_reached=REACHED)
 
     def seconds(budget: int) -> float:
         chunk = budget - slots  # the last of a prompt
-        texts = [*replies, (max(0, prompt - chunk), chunk)]
-        return step_time(service.model, service.card, texts, **reached).total
+        texts = [*[(service.context, 1)] * slots, (max(0, prompt - chunk), chunk)]
+        return step(service.model, service.card, texts).total
 
     most = bisect(range(slots + 1, 2**16), slo, key=seconds) + slots
     return [
@@ -215,11 +212,8 @@ class Map(Explorer):
     def at(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
         """Return the service with these settings."""
         chats = arrivals / self.service.turns
-        return replace(
-            self.service,
-            **{"model": self.service.model, "card": self.service.card.name},
-            **{"message": message, "reply": reply, "chats_per_second": chats},
-        )
+        card = self.service.card.name
+        return replace(self.service, card=card, message=message, reply=reply, chats_per_second=chats)
 
     def grid(self, **settings: Any) -> Any:
         service, hits = self.at(**settings), settings["hits"]

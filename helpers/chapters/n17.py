@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import ipywidgets as widgets
+import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.result import NotRightError, clip

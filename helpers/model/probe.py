@@ -17,8 +17,8 @@ def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Tra
     """Return a copy of a model in which what these heads bring goes nowhere; (layer, head), from 0."""
     copied, D = copy.deepcopy(model), model.config.head_dim
     for layer, head in heads:
-        o_proj = copied.get_submodule(f"layers.{layer}.self_attn.o_proj")
-        o_proj.weight.data[:, head * D : (head + 1) * D] = 0
+        o_proj = copied.get_parameter(f"layers.{layer}.self_attn.o_proj.weight")
+        o_proj.data[:, head * D : (head + 1) * D] = 0
     return copied
 
 

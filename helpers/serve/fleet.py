@@ -62,9 +62,14 @@ class Machine:
 
     def terms(self, texts: Iterable[tuple[int, int]]) -> StepSeconds:
         """Return the step's terms."""
-        pairs, reached = [(length - new, new) for new, length in texts], self.speed
-        shares = {"bandwidth_reached": reached, "compute_reached": reached}
-        return step_time(self.model, self.card, pairs, overlap=self.overlap, **shares)
+        return step_time(
+            self.model,
+            self.card,
+            [(length - new, new) for new, length in texts],
+            overlap=self.overlap,
+            bandwidth_reached=self.speed,
+            compute_reached=self.speed,
+        )
 
     def serve(self, arrivals: Arrivals, n: int, watched: int | None = None) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of all, or of those on a few."""

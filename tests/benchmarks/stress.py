@@ -26,7 +26,6 @@ from torch import Tensor
 from helpers.model.cache import Cache
 from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack
 from helpers.serve.scheduler import Scheduler, Static
-from tests import test_chat as talked
 from tests import test_model_ragged as ragged
 from tests import test_one_shape as ordered
 from tests import test_serve_engine as served
@@ -80,19 +79,6 @@ def drafts(rng: random.Random, size: int) -> None:
     case = asked(rng, size, [5, 6, 7], ROOM)
     case["asked"] = [(*request, served.SAMPLED[0]) for request in case["asked"]]
     inner(served.test_each_says_what_it_says_alone)(**case | {"seed": 2 * case["seed"] + 1})
-
-
-def chats(rng: random.Random, size: int) -> None:
-    """Turns of a conversation under an edit: every reply as said alone, what is found in whole pages."""
-
-    def said(most: int) -> tuple[int, ...]:
-        return tuple(rng.choices([5, 6, 7, 8], k=rng.randint(1, most)))
-
-    roles = ["system", *["tool"] * rng.randint(0, 3)]
-    begin = [talked.Message(role, said(size)) for role in roles]
-    edit, _ = talked.EDITS[rng.choice([*talked.EDITS])]
-    turns = [said(5) for _ in range(rng.randint(1, 4))]
-    talked.talk(edit, rng.randint(1, 6), begin, turns, max_new=rng.randint(1, 6))
 
 
 def fixed(rng: random.Random, size: int) -> None:
@@ -197,7 +183,7 @@ def rounding(rng: random.Random, size: int) -> None:
 
 CASES = {
     case.__name__: case
-    for case in (scheduler, engine, drafts, chats, fixed, unequal, caches, speculation, rounding, interrupted)
+    for case in (scheduler, engine, drafts, fixed, unequal, caches, speculation, rounding, interrupted)
 }
 
 
