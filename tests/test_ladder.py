@@ -118,6 +118,7 @@ def test_a_loop_stands_beside_its_parts(monkeypatch: pytest.MonkeyPatch) -> None
         return {"loop": tasks["loop"].func.matrix.size / 1e6}  # a billion numbers a second
 
     monkeypatch.setattr(n13, "fastest", fastest)
+    monkeypatch.setattr(n13.numba, "set_num_threads", lambda n: None)  # this machine may have one core
     monkeypatch.setattr(n13.machine, "bandwidth", lambda nbytes: 4e9)
     ms = 1.024 * 15_360 / 1000
     assert n13.loop_and_its_parts(16, cores=1) == pytest.approx([ms / 2, ms, ms])
