@@ -94,12 +94,12 @@ def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> Non
     assert misplaced(explorer.still().figure()) == []
     *knobs, reset, output, picture, _ = explorer.widget.children
     first = output.value, picture.value
-    knobs[0].value = CLIENTS["a clock"].parts
+    knobs[0].value = [part.replace("|", n17.TAG) for part in CLIENTS["a clock"].parts]
     assert "<b>319 dollars" in output.value
     assert "clock 8" in picture.value
     knobs[1].value = 4096  # more than the tools have
     assert "<b>549 dollars" in output.value
-    knobs[0].value = ["|"] * 5
+    knobs[0].value = [n17.TAG] * 5
     assert "got 5 breakpoints; expected" in output.value
     reset.click()
     assert (output.value, picture.value) == first

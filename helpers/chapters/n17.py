@@ -21,7 +21,7 @@ from helpers.explorers.explorer import Explorer, knob, pick
 Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
 
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
-BREAKPOINT, MOST = "|", 4  # of a request, at most
+BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # in a list, on a tag, of a request at most
 TOOLS, CLOCK, SUMMARY = 5, 8, 200  # how many; tokens
 PRICES = {
     "read": 0.50,
@@ -275,8 +275,8 @@ class YourClient(Explorer):
     def knobs(self) -> dict[str, Any]:
         """Make the knobs; ipywidgets 7 has no tags to drag, so there the parts are typed."""
         if hasattr(widgets, "TagsInput"):
-            allowed = [*PARTS, BREAKPOINT]
-            order: Any = widgets.TagsInput(value=[*self.parts], allowed_tags=allowed, allow_duplicates=True)
+            first = [TAG if part == BREAKPOINT else part for part in self.parts]
+            order: Any = widgets.TagsInput(value=first, allowed_tags=[*PARTS, TAG], allow_duplicates=True)
         else:
             order = widgets.Text(value=" ".join(self.parts), continuous_update=False)
         order.description = "the prompt"
@@ -294,7 +294,8 @@ class YourClient(Explorer):
     def turns(self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool) -> list[Turn]:
         """Return what each turn takes."""
         parts = parts.split() if isinstance(parts, str) else parts
-        return bill(Client(tuple(parts), shuffled, dropped), self.service, shortest)
+        marked = tuple(BREAKPOINT if part == TAG else part for part in parts)
+        return bill(Client(marked, shuffled, dropped), self.service, shortest)
 
     def say(self, **settings: Any) -> str:
         """Say what it costs, and what an engine of one's own would process."""
@@ -310,7 +311,7 @@ class YourClient(Explorer):
 
     def grid(self, **settings: Any) -> Any:
         """Return the strips."""
-        note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, BREAKPOINT]) + "."
+        note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, TAG]) + "."
         try:
             turns = self.turns(**settings)
         except ValueError:
@@ -362,6 +363,7 @@ SENT = ("tools", "system", "clock", "chat", "question")
 
 def costs(order: Sequence[str]) -> dict[str, float]:
     """Return the dollars of a client that sends its parts in this order."""
+    order = order.split() if isinstance(order, str) else order
     parts = sorted(part for part in order if part != BREAKPOINT)
     if parts != sorted(SENT):
         raise NotRightError(f"order holds {clip(repr([*order]))}; expected each of {', '.join(SENT)} once.")
