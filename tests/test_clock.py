@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from helpers.chapters import n09
 from helpers.model.generate import generate
 from helpers.recording import clock
 from tests.tiny import tiny
@@ -38,10 +39,21 @@ def test_the_fastest_call_counts_and_the_first_of_a_turn_warms_up(monkeypatch: p
     assert not list(seconds)
 
 
-def test_the_ledger_adds_up() -> None:
-    *parts, expected, long = clock.ledger_of_step(MODEL, 2, 30, turns=1).values()
-    assert sum(parts) == pytest.approx(expected)
-    assert long > 0
+def test_a_ledger_measures_what_differs_and_takes_the_steps_as_they_were_measured() -> None:
+    ledger = n09.ledger_of_step(MODEL, [2, 9, 30], [1.0, 2.0, 3.0], turns=1)
+    assert (ledger.short, ledger.long) == (1, 3)
+    assert 0 < abs(ledger.attention) < 1
+    assert 0 < abs(ledger.copies) < 1
+
+
+def test_what_no_part_explains_is_the_rest_and_copies_come_on_top() -> None:
+    (short, _), (long, ms), (growing, most) = n09.Ledger((8, 90), 1.0, 0.5, 0.1, 2.0, 1.5).bars().values()
+    assert short == {"as behind 8 rows": (0, 1)}
+    assert [*long.values()] == [(0, 1), (1, 1.5), (1.5, 1.6), (1.6, 2)]
+    assert (ms, most, growing.pop("copies")) == (2, 3.5, (2, 3.5))
+    assert growing == long
+    over = n09.Ledger((8, 90), 1.0, 1.5, -0.1, 2.0, -0.1).bars()["with a growing cache"][0]
+    assert [*over.values()] == [(0, 1), (1, 2.5), (2.5, 2.5), (2.5, 2.5), (2, 2)]
 
 
 def test_each_kind_is_timed_and_no_clock_stays() -> None:
@@ -60,7 +72,7 @@ def test_a_reply_says_what_generate_says_and_keeps_rows_or_none(eos: tuple[int, 
     prompt, tokenizer = [3, 1, 4, 1, 5], Words()
     output_ids = [*generate(MODEL, prompt, 6, eos_ids=[])]
     model: Any = tiny(eos_ids=tuple(output_ids[2:3]) if eos else ())  # the third word ends it
-    replies = clock.time_replies(model, tokenizer, "3 1 4 1 5", 6, turns=1)  # type: ignore[arg-type]
+    replies = n09.time_replies(model, tokenizer, "3 1 4 1 5", 6, turns=1)  # type: ignore[arg-type]
     n = output_ids.index(output_ids[2]) + 1 if eos else 6
     for reply in replies.values():
         assert reply.words == [str(token) for token in output_ids[:n]]

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n11, n16, n17, n20
+from helpers.chapters import n07, n08, n09, n11, n16, n17, n20
+from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
 from helpers.drawing import canvas
 from helpers.model import shipped
 from helpers.plots import measured
 from helpers.plots.smaller import flags
-from helpers.recording.clock import TimedReply
 from helpers.recording.kept import Kept
 from tests.pictures import boxes, check_form, check_words, texts, words
 
@@ -108,12 +108,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "time": lambda: times(CONTEXTS, TIMES, "one more token"),
     "time, equal ends": lambda: times([1, 2], {name: [1.0, 1.0] for name in "abcd"}, "x"),
     "time, long": lambda: times([1, 2], {"a": [1.0, 2.0]}, "w" * 200),
-    "pause": lambda: plots.pause_beside_step([8, 64, 1024], [1.0, 2.1, 61], [0.66, 0.67, 0.98]),
-    "pause, six": lambda: plots.pause_beside_step([8] * 6, [1e-3] * 6, [1e3] * 6),
-    "reply": lambda: plots.reply_by_the_clock(KEPT, AGAIN),
-    "reply, eight": lambda: plots.reply_by_the_clock(LONG, LONG),
-    "to scale": lambda: plots.reply_to_scale(55, 0.7, 100),
-    "to scale, 2": lambda: plots.reply_to_scale(1e-3, 1e-3, 2),
+    "pause": lambda: n09.pause_beside_step([8, 64, 1024], [1.0, 2.1, 61], [0.66, 0.67, 0.98]),
+    "pause, six": lambda: n09.pause_beside_step([8] * 6, [1e-3] * 6, [1e3] * 6),
+    "reply": lambda: n09.reply_by_the_clock(KEPT, AGAIN),
+    "reply, eight": lambda: n09.reply_by_the_clock(LONG, LONG),
+    "to scale": lambda: n09.reply_to_scale(55, 0.7, 100),
+    "to scale, 2": lambda: n09.reply_to_scale(1e-3, 1e-3, 2),
     "hidden keys": lambda: plots.hidden_keys(["to", "the"], 7, 4, 8, [27, 100], [True, False]),
     "hidden keys, 11": lambda: plots.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
     "tie": lambda: plots.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from helpers.chapters import n10
 from helpers.model import published
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate
@@ -118,7 +119,7 @@ def theirs(
     """
     folder = tmp_path_factory.mktemp("saved")
     save(ours[0], folder)
-    model = published.in_transformers(folder)
+    model = n10.in_transformers(folder)
     tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
     cut = tokenizers.pre_tokenizers
     tokenizer.backend_tokenizer.pre_tokenizer = cut.Sequence(
@@ -176,26 +177,24 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
 ) -> None:
     monkeypatch.setenv(published.OFFLINE, "1")
     opened = published.opened()
-    assert opened.config_json["num_key_value_heads"] == opened.model.config.n_kv_heads
-    assert opened.config_json["torch_dtype"] == "float32"
-    theirs, tokens = published.in_transformers(opened.path), torch.arange(9)[None]
+    theirs, tokens = n10.in_transformers(opened.path), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
     assert published.sayable(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
-    assert published.merges(opened.tokenizer) == []
+    assert n10.merges(opened.tokenizer) == []
 
 
 def test_a_question_without_a_template_stays_as_it_is() -> None:
     library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
     tokenizer = Tokenizer(library)
     assert published.asking(tokenizer, "ab") == "ab"
-    assert published.merges(tokenizer) == [("a", "b")]
+    assert n10.merges(tokenizer) == [("a", "b")]
 
 
 @pytest.mark.pypi
 def test_cutting_by_the_merges_is_what_the_library_does(ours: tuple[Transformer, Tokenizer]) -> None:
     """Notebook 10 does it in ten lines."""
-    rank = {pair: n for n, pair in enumerate(published.merges(ours[1]))}
+    rank = {pair: n for n, pair in enumerate(n10.merges(ours[1]))}
     message = "The assistants' strawberries, grüße and naïveté cost 2026 rupees:🙂! asassistantaaaa  so it IS"
     for word in ours[1].pieces(message):
         pieces = list(word)

@@ -44,19 +44,3 @@ def hidden_states(model: Transformer, tokens: Tensor, cache: Cache | None = None
         for hook in hooks:
             hook.remove()
     return states
-
-
-def misread(model: Transformer, layers: Collection[int]) -> Transformer:
-    """Return a copy of a model in which Q and K of these layers have the other RoPE layout.
-
-    That is what a wrong conversion does: it stores the pairs (i, i + D / 2) where (2i, 2i + 1) are expected.
-    The numbers stay finite and of the right size; only which two of them turn together is wrong.
-    """
-    wrong, D = copy.deepcopy(model), model.config.head_dim
-    order = torch.arange(D).view(2, D // 2).T.flatten()  # 0, D / 2, 1, D / 2 + 1, …
-    for layer in layers:
-        for name in ("q_proj", "k_proj"):
-            project = wrong.get_submodule(f"layers.{layer}.self_attn.{name}")
-            for weight in project.parameters():  # (H * D, C), and (H * D,) where there are biases
-                weight.data = weight.data.unflatten(0, (-1, D))[:, order].flatten(0, 1)
-    return wrong

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,15 +11,12 @@ import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import platformdirs
-import torch
 from tqdm.auto import tqdm
 
 from helpers.model import shipped
 from helpers.model.load import chat_prompt, load, load_tokenizer
-from helpers.model.load.config import config_to_json
 from helpers.model.load.files import CheckpointError
 from helpers.model.load.hub import download
 from helpers.model.load.hub import find as find_source
@@ -52,26 +48,17 @@ class Opened:
     tokenizer: Tokenizer
     path: Path
 
-    @property
-    def config_json(self) -> dict[str, Any]:
-        """What a config.json says of it; a GGUF file has none."""
-        return config_to_json(self.model.config, self.model.embed_tokens.weight.dtype)
-
 
 def opened(folder: str | Path | None = None) -> Opened:
-    """Find the model as `find` does and load it; where none can be had, the one of this project."""
+    """Find the model as `path_of` does, and load it."""
+    path = path_of(folder)
+    return Opened(load(path), load_tokenizer(path), path)
+
+
+def path_of(folder: str | Path | None = None) -> Path:
+    """Return where the model is that `find` finds; where none can be had, that of this project's."""
     found = find(folder)
-    if found is None:
-        return Opened(*shipped.load(), shipped.FOLDER)
-    return Opened(load(found.path), load_tokenizer(found.path), found.path)
-
-
-def in_transformers(path: Path) -> Any:
-    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32."""
-    from transformers import AutoModelForCausalLM
-
-    folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+    return found.path if found else shipped.FOLDER
 
 
 def sayable(tokenizer: Tokenizer, text: str) -> str:
@@ -88,12 +75,6 @@ def asking(tokenizer: Tokenizer, question: str) -> str:
     if tokenizer.chat_template:
         return chat_prompt(tokenizer, [{"role": "user", "content": question}])
     return sayable(tokenizer, question)
-
-
-def merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
-    """Return the pairs of pieces that a tokenizer joins, first learned first; none if it has whole words."""
-    pairs = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
-    return [(first, second) for first, second in pairs]
 
 
 def find(folder: str | Path | None = None) -> Found | None:

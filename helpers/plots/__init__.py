@@ -3,7 +3,6 @@
 from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import name_weights
 from helpers.plots.batches import bars, batches
-from helpers.plots.clock import pause_beside_step, reply_by_the_clock, reply_to_scale
 from helpers.plots.contributions import contributions
 from helpers.plots.drafts import laid_over, read_once, rounds, verified
 from helpers.plots.fingerprints import fingerprints

@@ -20,8 +20,9 @@ def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
-    colours = dict(zip(names, ("generated", "key", "value", "query", "soft"), strict=False))
-    colours |= {name: "soft" for name in names if name == "rest"}
+    known = [name for name in names if name != "rest"]
+    colours = dict(zip(known, ("generated", "key", "value", "query"), strict=False))
+    colours |= {name: "soft" for name in names if name not in colours}
 
     def draw(sheet: Sheet) -> None:
         left, row = (18.0, 58.0) if sheet.narrow else (236.0, 40.0)

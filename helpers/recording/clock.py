@@ -1,4 +1,4 @@
-"""Watch a model by the clock: its pause and its step, what a step's milliseconds go to, a whole reply.
+"""Watch a model by the clock: its pause and its step, and what a step's milliseconds go to.
 
 Every number is the fastest of many tries, in turns: what else a machine does only makes a try longer.
 """
@@ -9,27 +9,25 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from helpers.measure.timing import Task, seconds_of
 from helpers.model.attention import Core
-from helpers.model.cache import StaticCache
-from helpers.model.generate import decode_step, generate, prefill
+from helpers.model.cache import Cache, StaticCache
+from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
-from helpers.tokenizer import Tokenizer
 
 KINDS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
-def step_behind(model: Transformer, n: int, users: int = 1) -> Any:
+def step_behind(model: Transformer, n: int, users: int = 1, kind: type[Cache] = StaticCache) -> Any:
     """Return a task: one decode step of all users behind n rows each, which takes its own rows back first."""
     room = min(n + 2, model.config.max_seq_len)  # never full by the step: its rows are sliced, as in a reply
-    cache = StaticCache(model.config, users, max_len=room)
+    cache = kind(model.config, users, max_len=room)
     prefill(model, [[1] * n] * users, cache)
     newest = [[1]] * users
 
@@ -93,21 +91,6 @@ def clocks(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
             hook.remove()
 
 
-def ledger_of_step(model: Transformer, short: int, long: int, turns: int = 15) -> dict[str, float]:
-    """Account for what a decode step behind `long` rows takes over one behind `short`, in milliseconds.
-
-    Returns:
-        The shorter step, by how much attention (scores, softmax, averages) and the products with the learned
-        matrices take longer, the sum of these three, and the longer step as measured: {"short", "attention",
-        "matrices", "expected", "long"}.
-    """
-    tasks = {n: step_behind(model, n) for n in (short, long)}
-    first, last = fastest(tasks, turns).values()
-    parts = parts_of_steps(model, tasks, turns)
-    found = {kind: parts[long][kind] - parts[short][kind] for kind in KINDS}
-    return {"short": first, **found, "expected": first + sum(found.values()), "long": last}
-
-
 def parts_of_steps(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
     """Return for each task of a model the milliseconds in its parts, by kind: the fastest of many tries."""
     parts: dict[Any, list[list[float]]] = {name: [] for name in tasks}
@@ -121,40 +104,3 @@ def parts_of_steps(model: Transformer, tasks: Mapping[Any, Task], turns: int) ->
                 parts[name].append([*seconds.values()])
     least = {name: 1000 * np.min(tries, axis=0) for name, tries in parts.items()}
     return {name: dict(zip(KINDS, ms.tolist(), strict=True)) for name, ms in least.items()}
-
-
-@dataclass(frozen=True)
-class TimedReply:
-    """A reply by the clock."""
-
-    words: list[str]
-    ms: list[float]  # what each word took, the fastest of its tries
-    rows: list[int]  # kept in each layer once it had come
-
-
-def time_replies(
-    model: Transformer, tokenizer: Tokenizer, prompt: str, max_new: int = 8, turns: int = 7
-) -> dict[str, TimedReply]:
-    """Time a greedy reply word by word, {"with": rows kept, "without": all tokens again for each word}."""
-    ids = tokenizer.encode(prompt)
-    tokens = [*ids, *generate(model, ids, max_new)]
-    cache = StaticCache(model.config)
-
-    def passing(kept: int, end: int) -> Tensor:
-        cache.truncate(kept)
-        return prefill(model, tokens[kept:end], cache)
-
-    ends = range(len(ids), len(tokens))
-    # In this order: each pass finds the rows that the one before it left.
-    tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
-    tasks |= {("without", end): partial(passing, 0, end) for end in ends}
-    output = {name: int(task()[0].argmax()) for name, task in tasks.items()}
-    ms = fastest(tasks, turns)
-    return {
-        name: TimedReply(
-            tokenizer.words([output[name, end] for end in ends]),
-            [ms[name, end] for end in ends],
-            [end * (name == "with") for end in ends],
-        )
-        for name in ("with", "without")
-    }

@@ -1,24 +1,104 @@
-"""Figures of a model by the clock: its pause beside its step, and a whole reply."""
+"""What notebook 09, the pause and the drip, uses: its experiments by the clock, its figures, its exercise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, NamedTuple
 
+from torch import Tensor
+
+from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import LARGE, SMALL, counted, digits, need, plain, text_width
+from helpers.model.cache import GrowingCache, StaticCache
+from helpers.model.generate import generate, prefill
+from helpers.model.transformer import Transformer
+from helpers.recording.clock import KINDS, fastest, parts_of_steps, step_behind
+from helpers.tokenizer import Tokenizer
 
 
-class TimedReply(Protocol):
-    """A reply by the clock: what each word took, and the rows kept in each layer once it had come."""
+class Ledger(NamedTuple):
+    """What a decode step takes behind a few rows and behind many, in milliseconds."""
 
-    @property
-    def words(self) -> list[str]: ...
-    @property
-    def ms(self) -> list[float]: ...
-    @property
-    def rows(self) -> list[int]: ...
+    rows: tuple[int, int]
+    short: float  # the step behind a few rows
+    attention: float  # by how much longer attention takes behind many: scores, softmax, averages
+    matrices: float  # and the products with the learned matrices
+    long: float  # the step behind many rows, as measured
+    copies: float  # and what it takes longer where the cache copies all rows to append one
+
+    def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
+        """Return the steps as `plots.waterfall` takes them; what no part explains is the rest."""
+        ends = [*accumulate([self.short, max(0, self.attention), max(0, self.matrices)])]
+        few, many = (f"behind {n:,} rows" for n in self.rows)
+        names = f"as {few}", "more for attention", "more for the matrices"
+        parts = dict(zip(names, zip([0.0, *ends], ends, strict=False), strict=True))
+        rest = {"rest": (ends[-1], max(ends[-1], self.long))}
+        growing = self.long + max(0, self.copies)
+        return {
+            few: ({names[0]: (0.0, self.short)}, self.short),
+            many: (parts | rest, self.long),
+            "with a growing cache": (parts | rest | {"copies": (self.long, growing)}, growing),
+        }
+
+
+def ledger_of_step(
+    model: Transformer, lengths: Sequence[int], ms: Sequence[float], turns: int = 15
+) -> Ledger:
+    """Account for what a decode step behind the longest prompt takes over one behind the shortest.
+
+    Args:
+        lengths: tokens of the prompts, the shortest first, the longest last.
+        ms: what the step behind each was measured to take, milliseconds.
+        turns: how often each part takes its turn.
+    """
+    short, *_, long = lengths
+    parts = parts_of_steps(model, {n: step_behind(model, n) for n in (short, long)}, turns)
+    more = {kind: parts[long][kind] - parts[short][kind] for kind in KINDS}
+    kinds = {kind: step_behind(model, long, kind=kind) for kind in (StaticCache, GrowingCache)}
+    static, growing = fastest(kinds, turns).values()
+    return Ledger((short, long), ms[0], **more, long=ms[-1], copies=growing - static)
+
+
+@dataclass(frozen=True)
+class TimedReply:
+    """A reply by the clock."""
+
+    words: list[str]
+    ms: list[float]  # what each word took, the fastest of its tries
+    rows: list[int]  # kept in each layer once it had come
+
+
+def time_replies(
+    model: Transformer, tokenizer: Tokenizer, prompt: str, max_new: int = 8, turns: int = 7
+) -> dict[str, TimedReply]:
+    """Time a greedy reply word by word, {"with": rows kept, "without": all tokens again for each word}."""
+    ids = tokenizer.encode(prompt)
+    tokens = [*ids, *generate(model, ids, max_new)]
+    cache = StaticCache(model.config)
+
+    def passing(kept: int, end: int) -> Tensor:
+        cache.truncate(kept)
+        return prefill(model, tokens[kept:end], cache)
+
+    ends = range(len(ids), len(tokens))
+    # In this order: each pass finds the rows that the one before it left.
+    tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
+    tasks |= {("without", end): partial(passing, 0, end) for end in ends}
+    output = {name: int(task()[0].argmax()) for name, task in tasks.items()}
+    ms = fastest(tasks, turns)
+    return {
+        name: TimedReply(
+            tokenizer.words([output[name, end] for end in ends]),
+            [ms[name, end] for end in ends],
+            [end * (name == "with") for end in ends],
+        )
+        for name in ("with", "without")
+    }
 
 
 def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequence[float]) -> Picture:
@@ -40,21 +120,21 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
         if not sheet.narrow:
             sheet.note(18, 20, "prompt")
         sheet.square(left + 6, 20, 12, "query")
-        sheet.note(left + 18, 20, "the pause")
-        sheet.square(left + 116, 20, 12, "generated")
-        sheet.note(left + 128, 20, "one word of the drip")
+        sheet.note(left + 18, 20, "prefill: the pause")
+        sheet.square(left + 146, 20, 12, "generated")
+        sheet.note(left + 158, 20, "a decode step")
         for n, (length, *both) in enumerate(zip(lengths, pause, step, strict=True)):
             y = 44.0 + 58 * n
             sheet.text(18, y + 21, f"{length:,}" + (" tokens" if not sheet.narrow else ""))
             for dy, ms, colour in ((0, both[0], "query"), (23, both[1], "generated")):
                 sheet.box(left, y + dy, max(2.0, unit * ms), 19, fill=colour, radius=2)
-                sheet.text(left + unit * ms + 8, y + dy + 10, f"{digits(ms, 2)} ms", size=SMALL, bold=True)
+                sheet.text(left + unit * ms + 8, y + dy + 10, f"{digits(ms)} ms", size=SMALL, bold=True)
 
     sentence = "; ".join(
-        f"{length:,} tokens: {digits(a, 2)} and {digits(b, 2)}"
+        f"{length:,} tokens: {digits(a)} and {digits(b)}"
         for length, a, b in zip(lengths, pause, step, strict=True)
     )
-    return Picture(draw, f"Milliseconds of the pause, and of one word of the drip, by prompt. {sentence}.")
+    return Picture(draw, f"Milliseconds of prefill, the pause, and of a decode step, by prompt. {sentence}.")
 
 
 def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
@@ -80,9 +160,7 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
         for (name, reply), total in zip(lanes, totals, strict=True):
             ends = [left + unit * ms for ms in accumulate(reply.ms)]
             sheet.text(18, y + 24 if sheet.narrow else y + 112, name, bold=True)
-            sheet.note(
-                136 if sheet.narrow else 18, y + (24 if sheet.narrow else 134), f"{digits(total, 2)} ms"
-            )
+            sheet.note(136 if sheet.narrow else 18, y + (24 if sheet.narrow else 134), f"{digits(total)} ms")
             _blocks(sheet, left, ends, y + 90, dripping=reply is kept)
             _words(sheet, left, ends, reply.words, y + 60)
             if reply is kept:
@@ -95,10 +173,10 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
     words = ", ".join(plain(word) for word in kept.words)
     alt = (
         f"One reply on one axis of milliseconds: {words}. With its rows kept: a pause of "
-        f"{digits(kept.ms[0], 2)}, then {counted(len(kept.words) - 1, 'word')} that drip, the last at "
-        f"{digits(totals[0], 2)}; {P:,} rows in each layer after the pause and {kept.rows[-1]:,} at the "
+        f"{digits(kept.ms[0])}, then {counted(len(kept.words) - 1, 'word')} that drip, the last at "
+        f"{digits(totals[0])}; {P:,} rows in each layer after the pause and {kept.rows[-1]:,} at the "
         f"end. With nothing kept: {counted(len(again.words), 'pause')}, the last word at "
-        f"{digits(totals[1], 2)}."
+        f"{digits(totals[1])}."
     )
     return Picture(draw, alt)
 
@@ -137,7 +215,7 @@ def reply_to_scale(pause: float, step: float, n: int) -> Picture:
 
 
 def _in_words(ms: float) -> str:
-    return f"{digits(ms / 1000, 2)} s" if ms >= 100 else f"{digits(ms, 2)} ms"
+    return f"{digits(ms / 1000)} s" if ms >= 1000 else f"{digits(ms)} ms"
 
 
 def _blocks(sheet: Sheet, left: float, ends: list[float], y: float, *, dripping: bool) -> None:
@@ -203,3 +281,55 @@ def _ticks(sheet: Sheet, left: float, unit: float, most: float, y: float) -> Non
         x = left + unit * size * n
         sheet.line((x, y - 4), (x, y + 4), colour="soft")
         sheet.note(x, y + 18, f"{size * n:g}" + " ms" * (n == 0), at="center")
+
+
+Clock = Callable[[int], float]  # from tokens to milliseconds
+
+
+def times(
+    steps: int = -1,
+    one_pause: bool = False,
+    one_step: bool = False,
+) -> Callable[..., tuple[float, float]]:
+    """Return a `reply_ms`: steps over n, and what never changes."""
+
+    def reply_ms(pause: Clock, step: Clock, P: int, n: int) -> tuple[float, float]:
+        behind = [P if one_step else P + i for i in range(n + steps)]
+        lengths = [P if one_pause else P + i for i in range(n)]
+        return pause(P) + sum(map(step, behind)), sum(map(pause, lengths))
+
+    return reply_ms
+
+
+reply_ms = Exercise(
+    name="reply_ms",
+    todo="let reply_ms return two times, with the rows kept and with nothing kept.",
+    cases=[
+        Case((lambda T: 1 + T * T / 10, step, P, n), f"reply_ms for P = {P}, n = {n}")
+        for P, n, step in [
+            *[(4, 8, lambda t: 1 + t / 8), (10, 3, lambda t: 1 + t * t / 40)],
+            *[(7, 1, lambda t: 1 + t / 8), (2, 2, lambda t: 1 + t / 8)],
+        ]
+    ],
+    right=times(),
+    wrong=[
+        "the first word comes out of the pause, so n words take n - 1 steps.",
+        times(steps=0),
+        times(steps=0, one_pause=True),
+        "the pause is not a step: with the rows kept there is one pause, and then n - 1 steps.",
+        lambda pause, step, P, n: (sum(step(P + i) for i in range(n)), times()(pause, step, P, n)[1]),
+        "with nothing kept, the words that have come run again too: each pause is a token longer.",
+        times(one_pause=True),
+        times(one_pause=True, one_step=True),
+        "each step leaves a row: the next one stands behind one more.",
+        times(one_step=True),
+    ],
+    success="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
+)
+
+
+def times_as_long(guess: Any, answer: float) -> Guess:
+    """Compare a guess with how many times as long something took; within a fifth it is right."""
+    near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
+    why = f"{digits(answer, 2)} times as long, here."
+    return Guess(guess, guess if near else digits(answer, 2), why, like=answer)

@@ -1,27 +1,70 @@
-"""Exercises of notebook 10, your own model: `from helpers.check import n10 as check`."""
+"""What notebook 10, your own model, uses: a model as `transformers` opens it, joins, and its exercise."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import torch
+from IPython.utils.capture import capture_output
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.cost.models import MODELS
+from helpers.tokenizer import Tokenizer
 
+COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
+COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
+SMALL = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "vocab_size": 99, "head_dim": 16}
+SMALL |= {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
+SMALL |= {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+FAMILIES = {
+    "llama": "",
+    "mistral": "",
+    "qwen2": "biases of Q, K and V",
+    "qwen3": "a norm of each query and key",
+    "smollm3": "no rotation in every fourth layer",
+}
 KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
 SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
+
+
+def in_transformers(path: Path) -> Any:
+    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32."""
+    from transformers import AutoModelForCausalLM
+
+    folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
+    with capture_output():  # its progress bars
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+    model.config.name_or_path = path.name
+    return model
+
+
+def small_model(family: str) -> Any:
+    """Return a model of `transformers` of this family, of few numbers: random ones, so that each counts."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # that of saving it
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SMALL)).eval()
+    with torch.no_grad():
+        for numbers in model.parameters():  # or every norm's were 1, and every bias 0
+            numbers.add_(0.3 * torch.randn_like(numbers))
+    return model
+
+
+def merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    """Return the pairs of pieces that a tokenizer joins, first learned first; none if it has whole words."""
+    pairs = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
+    return [(first, second) for first, second in pairs]
 
 
 def pieces_of_strawberry(guess: Any) -> Guess:
     """Compare a guess of how many pieces SmolLM2 cuts "strawberry" into, without a blank before it."""
     return Guess(guess, 3, "st, raw and berry. With a blank before it, inside a sentence, it is one piece.")
-
-
-def kib_a_token(guess: Any) -> Guess:
-    """Compare a guess of how many KiB one token takes in SmolLM2's cache."""
-    why = "K and V × 30 layers × 3 KV heads × 64 numbers × 2 bytes = 23,040 bytes."
-    return Guess(guess, MODELS["SmolLM2-135M"].cache_nbytes_per_token() / 1024, why)
 
 
 def config_json(name: str, without: str = "", **added: Any) -> dict[str, Any]:
