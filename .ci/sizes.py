@@ -36,23 +36,7 @@ from run_notebooks import pick
 
 MOST = {"words": 1200, "paragraph": 60, "cells": 20, "longest": 12, "exercises": 2, "tables": 2}
 UNCUT = {**MOST, "words": 1950, "cells": 27, "exercises": 3}  # of pages that are still to be cut
-CUT = (
-    "00",
-    "01",
-    "02",
-    "03",
-    "04",
-    "05",
-    "06",
-    "07",
-    "08",
-    "11",
-    "12",
-    "13",
-    "16",
-    "17",
-    "20",
-)  # those that are
+CUT = tuple("00 01 02 03 04 05 06 07 08 09 10 11 12 13 16 17 20".split())  # those that are
 EXEMPT = "24", "A1", "A2", "words", "questions", "one_page"  # by the beginnings of their names
 LINES_OF_A_TABLE = 4
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
