@@ -17,7 +17,13 @@ from helpers.tokenizer import Tokenizer
 
 COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
 COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
-SMALL = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "vocab_size": 99, "head_dim": 16}
+SMALL: dict[str, Any] = {
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 4,
+    "vocab_size": 99,
+    "head_dim": 16,
+}
 SMALL |= {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
 SMALL |= {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 FAMILIES = {
