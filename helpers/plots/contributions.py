@@ -32,7 +32,7 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
         unit = (pitch - 62) / (high - low)  # px for a logit of 1; 62 for the number
         sheet.note(18, 20, TITLE)
         after = 24 + text_width(TITLE, SMALL)
-        sheet.note(after, 20, shorten(name, 70, SMALL, bold=True), colour="generated", bold=True)
+        sheet.note(after, 20, shorten(name, 78, SMALL, bold=True), colour="generated", bold=True)
         sheet.note(18, 39, "over the mean of the other names")
         for n, (title, (says, adds)) in enumerate(models.items()):
             x, y = left + pitch * (n % a_line), 72 + (ROW * len(parts) + 100) * (n // a_line)
