@@ -1,4 +1,4 @@
-"""Training by masked parallel prediction: batches, targets, learning rate, progress, and what goes wrong."""
+"""Training by teacher forcing: batches, targets, learning rate, progress, and what goes wrong."""
 
 from __future__ import annotations
 

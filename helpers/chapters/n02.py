@@ -58,8 +58,8 @@ def two_layers(word: str) -> Picture:
         word: a token of the toy's prompt.
 
     Returns:
-        The tokens and below them their results in both layers. Each line leads from what is read down to
-        what is made of it; boxes and lines that the word needs are filled and dark.
+        The tokens and below them their results in both layers. Each link leads from what is read down to
+        what is made of it; boxes and links that the word needs are filled and dark.
 
     Raises:
         ValueError: the prompt has no such token.
@@ -91,7 +91,7 @@ def two_layers(word: str) -> Picture:
     )
     return Picture(
         draw,
-        f"Two layers over {listed(words)}; lines lead down from what is read to what is made of it, and none "
+        f"Two layers over {listed(words)}; links lead down from what is read to what is made of it, and none "
         f"leads to the left. {word} in layer 2 is made from the results of {results} in layer 1, and these "
         f"from the tokens {tokens}.",
     )
