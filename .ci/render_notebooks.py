@@ -22,6 +22,7 @@ from run_notebooks import WIDGET_VIEW, execute
 
 from helpers.stepper.page import assemble
 
+EXPORTER = HTMLExporter(template_name="basic", exclude_anchor_links=True)
 STATE = "application/vnd.jupyter.widget-state+json"
 FORMULA = re.compile(r"(`+).*?\1|(?P<signs>\$\$?)(?P<tex>[^$`]+?)(?P=signs)", re.DOTALL)
 LIGHT, DARK = (HtmlFormatter(style=name).get_style_defs(".highlight") for name in ("default", "github-dark"))
@@ -66,7 +67,7 @@ def render(path: Path) -> str:
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = FORMULA.sub(formula, cell.source)
-    body, _ = HTMLExporter(template_name="basic", exclude_anchor_links=True).from_notebook_node(book)
+    body, _ = EXPORTER.from_notebook_node(book)
     back = '<p><a href="../index.html">Watch it decode</a> · <a href="../search.html">Search</a></p>\n'
     title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
     return assemble(title[1] if title else path.stem, back + linked(body), views, style=STYLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from helpers.recording.diary import load_diary
 from helpers.stepper import Stepper
 from helpers.stepper.format import VIEW, unit
 from helpers.stepper.lab import accumulated, tokens_at, widest
+from tests.browser.conftest import page_of
 
 pytestmark = pytest.mark.browser
 
@@ -32,7 +34,7 @@ def show(page: Page, tmp_path: Path) -> Shown:
 
     def opened(face: str = "story", address: str = "") -> Locator:
         path = tmp_path / f"{face}.html"
-        Stepper(load_diary(), face).save_html(path)
+        path.write_text(page_of(Stepper(load_diary(), face)), encoding="utf-8")
         page.goto(path.as_uri() + address)
         return page.locator(".wid-stepper")
 
@@ -180,15 +182,18 @@ def test_each_hidden_cell_has_its_cross_on_the_canvas_too(show: Shown, page: Pag
     assert view.locator(".wid-legend .masked").count() == 0, "none in the story, at this size"
 
 
-@pytest.mark.parametrize("width", [280, 360, 700, 1000, 1240])
-def test_nothing_sticks_out_at_any_width(show: Shown, page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 740})
+STATES = ("#panels=lab&pass=1&as=DeepSeek-V3&text=100000&users=512", "#panels=story&pass=4")
+
+
+def test_nothing_sticks_out_at_any_width(show: Shown, page: Page) -> None:
     view = show("lab", "#pass=2&as=gpt-oss-120b")
     view.locator(".wid-more summary").click()
     expect(view).to_contain_text("A token uses 4 of 128 experts")
-    for address in ("#panels=lab&pass=1&as=DeepSeek-V3&text=100000&users=512", "#panels=story&pass=4"):
+    for width, address in product((280, 360, 700, 1000, 1240), STATES):
+        page.set_viewport_size({"width": width, "height": 740})
         page.evaluate("(hash) => { location.hash = hash; }", address)
         page.wait_for_timeout(50)
+        view.locator(".wid-more").evaluate_all("all => all.forEach((fold) => { fold.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         out = view.evaluate(
             "box => [...box.querySelectorAll(':scope > :not(.wid-unseen) *')]"
@@ -196,7 +201,7 @@ def test_nothing_sticks_out_at_any_width(show: Shown, page: Page, width: int) ->
             ".filter(x => x.getBoundingClientRect().right > box.getBoundingClientRect().right + 1)"
             ".map(x => x.outerHTML.slice(0, 80))"
         )
-        assert out == [], address
+        assert out == [], (width, address)
 
 
 def test_a_touch_beside_a_full_stop_chooses_it(show: Shown, page: Page) -> None:

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from helpers.stepper import StepTime
+from tests.browser.conftest import page_of
 from tests.browser.lab import Lab, open_notebook, run_all
 
 pytestmark = pytest.mark.browser
@@ -35,7 +36,7 @@ def says(page: Page, **case: Any) -> None:
 
 @pytest.fixture
 def opened(page: Page, tmp_path: Path) -> str:
-    StepTime().save_html(tmp_path / "step.html")
+    (tmp_path / "step.html").write_text(page_of(StepTime()), encoding="utf-8")
     address = (tmp_path / "step.html").as_uri()
     page.goto(address)
     return address
