@@ -18,7 +18,6 @@ from helpers.plots.batches import FILLS
 
 # GiB of a card, as vLLM said in December 2024: https://github.com/vllm-project/vllm/pull/10511
 TOTAL, USABLE, WEIGHTS, LIBRARIES, PASS, ROWS = 79.22, 71.29, 14.96, 1.79, 1.26, 53.29
-PAPER = {1: TOTAL, 2: 2 * TOTAL}  # by cards, for weights and rows together
 ENGINE = {1: WEIGHTS + ROWS, 2: 2 * (7.48 + 58.97)}  # its second log: each of two cards
 
 
