@@ -85,9 +85,8 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
 
 
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
-CHOICES = {
-    (slots, budget): (9e3 if slots < 8 else 30.0, budget / 9) for slots in n16.SLOTS for budget in n16.BUDGETS
-}
+WAITS = {budget: (9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
+CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
 TRIED = [n20.Tried(12, "a", 280.0, 8.0), n20.Tried(10, "b", 900.0, 8.0), n20.Tried(8, "c", 290.0, 200.0)]
 
 

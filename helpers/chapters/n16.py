@@ -24,7 +24,7 @@ from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.simulation import simulate
 
-SLOTS, BUDGETS = (4, 8, 16, 64), (64, 256, 512, 1024, 4096)
+SLOTS, BUDGETS = (8, 16, 64), (64, 256, 512, 1024, 4096)
 REACHED = 0.7  # of the card's bandwidth and compute, as others have measured
 N, GROWS = 150, 5000  # requests; ms: who waits this long stands in a line that grows as long as people come
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot

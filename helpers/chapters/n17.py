@@ -147,8 +147,7 @@ def bill(client: Client, service: Service, shortest: int = 1024, page: int = 16)
             cached = page * (max(found, default=0) // page)
             marks = [length(text[:end]) for end in at]
             last = max((mark for mark in marks if mark >= shortest), default=0)
-            ends = [length(one) for one in entries if shared(text, one) == length(one)]
-            read = max((end for end in ends if end <= last), default=0)
+            read = max((length(one) for one in entries if shared(text, one) == length(one)), default=0)
             entries += [text[:end] for end, mark in zip(at, marks, strict=True) if mark >= shortest]
             texts.append([*text, *reply(service, chat, n)])
             turns.append(Turn(named(text, client), marks, cached, read, last - read, total - last))
