@@ -192,7 +192,7 @@ def test_a_match_computes_what_it_writes() -> None:
     assert {"−2·3 + 0.5·(−1) = ", "−6.5", "7.39", "(3, −1)", "1.000", "(2, 9)"} <= {*words_of(page.figure)}
     assert "a, key (3, −1): −2·3 + 0.5·(−1) = −6.5, e^score 0, weight 0.000, value (7, 1)" in page.alt
     for query, average in (([0, 0], "(4.5, 5)"), ([1e4, 0], "(7, 1)")):
-        assert n01.one_match("in", query, *two).alt.endswith(f"The average of the values is {average}.")
+        assert n01.one_match("in", query, *two).alt.endswith(f"the average of the values {average}.")
 
 
 def test_triangle_counts_and_does_not_compute() -> None:

@@ -80,19 +80,18 @@ def one_match(
     scores = k @ q
     weights = softmax(scores)
     sums = [f"{_product(q[0], a)} {_product(q[1], b, 'then')} = " for a, b in k]
-    exps = [number(e) for e in np.exp(np.minimum(scores, 700))]
+    powers = np.exp(np.minimum(scores, 700))
+    exps, total = [number(e) for e in powers], f"{powers.sum():.4g}"
     output = _pair(weights @ v)
 
     def draw(sheet: Sheet) -> None:
-        name, key, score, exp, bar, weight, value = (
-            (10, 64, 146, 0, 158, 270, 284) if sheet.narrow else (18, 90, 286, 366, 392, 590, 630)
+        name, key, score, exp, weight, value = (
+            (10, 64, 146, 216, 270, 284) if sheet.narrow else (18, 90, 286, 366, 590, 630)
         )
-        longest = weight - bar - 46
         sheet.text(18, 20, asks, colour="query", bold=True)
         sheet.text(28 + 10 * len(asks), 20, f"has the query {_pair(q)}", colour="query")
         heads = [(name, "word", "left"), (key, "key", "left"), (score, "score", "right")]
-        heads += [(weight, "weight", "right"), (value, "value", "left")]
-        heads += [] if sheet.narrow else [(exp, "e^score", "right")]
+        heads += [(exp, "e^score", "right"), (weight, "weight", "right"), (value, "value", "left")]
         for x, head, at in heads:
             sheet.note(x, 54, head, at=at)
         for n, word in enumerate(words):
@@ -100,18 +99,21 @@ def one_match(
             sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="faint")
             sheet.note(name, y, word, colour="ink", bold=n == int(np.argmax(weights)))
             sheet.note(key, y, _pair(k[n]), colour="key")
-            at = number(scores[n]).replace("-", "−")
-            if not sheet.narrow:
-                sheet.note(score - 34, y, sums[n], at="right")
-                sheet.note(exp, y, exps[n], at="right")
+            at, share = number(scores[n]).replace("-", "−"), float(weights[n])
             sheet.note(score, y, at, at="right", colour="ink", bold=True)
-            sheet.box(bar, y - 9, max(1.0, longest * float(weights[n])), 18, fill="query", radius=0)
+            sheet.note(exp, y, exps[n], at="right")
+            if sheet.narrow:  # the bar lies below the numbers
+                sheet.box(name, y + 10, max(1.0, (sheet.width - 20) * share), 4, fill="query", radius=0)
+            else:
+                sheet.note(score - 34, y, sums[n], at="right")
+                sheet.box(exp + 26, y - 9, max(1.0, 152 * share), 18, fill="query", radius=0)
             sheet.note(weight, y, f"{weights[n]:.3f}", at="right", colour="ink")
             sheet.note(value, y, _pair(v[n]), colour="value")
         y = 84 + 34 * len(words)
         sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="line")
-        sheet.note(name, y, "the average of the values", colour="ink")
-        sheet.text(sheet.width - 10, y, output, at="right", colour="value", bold=True)
+        sheet.note(exp, y, f"sum {total}", at="right")
+        sheet.note(name, y + 30, "the average of the values", colour="ink")
+        sheet.text(sheet.width - 10, y + 30, output, at="right", colour="value", bold=True)
 
     lines = [
         f"{word}, key {_pair(k[n])}: {sums[n]}{number(scores[n]).replace('-', '−')}, e^score {exps[n]}, "
@@ -119,7 +121,9 @@ def one_match(
         for n, word in enumerate(words)
     ]
     return Picture(
-        draw, f"{asks} has the query {_pair(q)}. {'; '.join(lines)}. The average of the values is {output}."
+        draw,
+        f"{asks} has the query {_pair(q)}. {'; '.join(lines)}. The sum of e^score is {total}, "
+        f"the average of the values {output}.",
     )
 
 
