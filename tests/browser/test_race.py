@@ -172,9 +172,13 @@ def test_play_stops_with_its_node(race: Show) -> None:
     page.wait_for_function("() => drawn > 5")
     page.evaluate("document.querySelector('.wid-race').remove()")
     page.evaluate("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
-    page.evaluate("drawn = 0")
-    page.wait_for_timeout(200)
-    assert page.evaluate("drawn") == 0
+    asked = """() => new Promise((later) => {
+      let frames = 0;
+      const ask = requestAnimationFrame;
+      window.requestAnimationFrame = (draw) => (frames++, ask(draw));
+      setTimeout(() => later(frames), 200);
+    })"""
+    assert page.evaluate(asked) == 0
 
 
 def test_what_is_said_and_what_colours_mean(race: Show) -> None:
