@@ -69,9 +69,9 @@ def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def run(words: Sequence[str], rows: toy.KVCache) -> np.ndarray:
-    """Run T new words behind the rows of a cache; return the logits of each, (T, V)."""
-    weights, T = load(), len(words)
+def run(words: Sequence[str], rows: toy.KVCache | None) -> np.ndarray:
+    """Run T new words behind the rows of a cache, or behind none; return the logits of each, (T, V)."""
+    weights, T, rows = load(), len(words), Rows() if rows is None else rows
     positions, mask = rows.positions(T) - 1, rows.mask(T)  # the model counts from 0
     x = weights.embed_tokens[[weights.words.index(word) for word in words]]  # (T, 128)
     for layer, part in enumerate(weights.layers):
@@ -174,17 +174,14 @@ def first_wrong(words: Sequence[str], right: Sequence[str]) -> int | None:
     return next((n for n, (one, other) in enumerate(pairs, 1) if one != other), None)
 
 
-def differences() -> Table:
-    """Compare three caches with a pass that keeps nothing, over the same words: those of the right reply."""
-    prompt, right = words_of(PROMPT), replies()[RIGHT]
-    expected = run([*prompt, *right[:-1]], Rows())[len(prompt) - 1 :]
-    names = {"kept right": RIGHT, "positions stand still": STILL, "positions one too high": UNSEEN}
-    lines = []
-    for name in names.values():
-        rows = BROKEN[name]()
-        logits = [run(new, rows)[-1] for new in [prompt, *([word] for word in right[:-1])]]
-        lines.append([first_wrong(replies()[name], right) or "none", np.abs(logits - expected).max()])
-    return Table(lines, [*names], ["first wrong word", "largest difference of a logit"], corner="the cache")
+def differences(largest_difference: Callable[..., float]) -> Table:
+    """Compare each cache of BROKEN with a pass that keeps nothing, over the words of the right reply."""
+    right, lines = replies()[RIGHT], list[list[Any]]()
+    for name, kind in BROKEN.items():
+        off = largest_difference(run, kind(), words_of(PROMPT), right[:-1])
+        lines.append([first_wrong(replies()[name], right) or "none", off if off > 0.01 else f"{off:.0e}"])
+    heads = ["first wrong word", f"largest difference of a logit, {len(right)} words"]
+    return Table(lines, [name.partition(",")[0] for name in BROKEN], heads, corner="the cache")
 
 
 def marked(words: Sequence[str], right: Sequence[str]) -> tuple[list[str], int | None]:
@@ -259,34 +256,6 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
     return Picture(draw, f"{listed(new)} come behind {listed(stored)}: {'; '.join(seen)}.")
 
 
-def beside(
-    right: dict[str, list[str]], exercise: Exercise, answer: object, by: Callable[[], list[str]]
-) -> Replies:
-    """Return replies, and under them what is written with a reader's answer, once there is one."""
-    if exercise(answer).state == "not solved yet":
-        return Replies(right)
-    try:
-        with time_limit(LONGEST_CALL):
-            return Replies(right | {"With yours": by()})
-    except (Exception, NotBackError) as error:  # the check says what is wrong with it
-        name = f"With yours, {type(error).__name__}: see the check above"
-        return Replies(right | {name: []})
-
-
-def write_with_mask(mask_of: Callable[..., Any]) -> Replies:
-    """Return what is written with a mask (T, S) in the cache, the prompt run in two passes."""
-
-    class Masked(Rows):
-        def mask(self, T: int) -> np.ndarray:
-            return np.asarray(mask_of(T, self.length + T), dtype=bool)
-
-    words = words_of(PROMPT)
-    right = write(Rows(), words[:12], words[12:])
-    return beside(
-        {"With the right mask": right}, mask, mask_of, lambda: write(Masked(), words[:12], words[12:])
-    )
-
-
 def write_behind(n: int) -> list[str]:
     """Write behind NEW with the first n rows of OLD used again; the last word always runs."""
     rows, new = Rows(), words_of(NEW)
@@ -303,7 +272,14 @@ def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
         f"{right} rows used again: the shared prefix": write_behind(right),
         f"{most} rows used again: all but the last": write_behind(most),
     }
-    return beside(drawn, reusable, reusable_of, lambda: write_behind(reusable_of(old, new)))
+    if reusable(reusable_of).state == "not solved yet":
+        return Replies(drawn)
+    try:
+        with time_limit(LONGEST_CALL):
+            return Replies(drawn | {"With yours": write_behind(reusable_of(old, new))})
+    except (Exception, NotBackError) as error:  # the check says what is wrong with it
+        name = f"With yours, {type(error).__name__}: see the check above"
+        return Replies(drawn | {name: []})
 
 
 def common(old: Sequence[str], new: Sequence[str]) -> int:
