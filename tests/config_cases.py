@@ -52,7 +52,7 @@ def write_configs(folder: Path) -> None:
     ]
     cases: list[Any] = [[wrong, [], line_or_refusal(wrong)] for wrong in WRONG if not isinstance(wrong, str)]
     for name, config in CONFIGS.items():
-        for n in range(50):
+        for n in range(150):
             changes = [[rng.choice(keys), rng.choice(WRONG)] for _ in range(n % 4)]
             if n % 5 == 4:  # four layers of any kinds
                 lists = [

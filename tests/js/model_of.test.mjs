@@ -22,5 +22,5 @@ test("a config gives the line, or the refusal, that it gives in Python", () => {
     if (typeof expected === "string") assert.throws(() => modelOf(config), { message: expected }, what);
     else assert.deepEqual(modelOf(config), expected, what);
   }
-  assert.ok(counted.lines > 200 && counted.refusals > 200, JSON.stringify(counted));
+  assert.ok(counted.lines > 500 && counted.refusals > 500, JSON.stringify(counted));
 });
