@@ -139,3 +139,8 @@ def test_what_comes_close_is_told_without_a_listed_reason(
     assert result.state == "not right yet", result
     assert message in result.message
     assert result.reason not in [wrong.reason for wrong in checker.wrong]
+
+
+def test_the_stale_values_are_those_of_the_changed_token_and_all_behind_it() -> None:
+    assert n04.stale_values([2, 3, 4, 5]).right
+    assert not n04.stale_values([2]).right

@@ -1,4 +1,4 @@
-"""What notebook 04, the KV cache, uses beside the toy: the check of its exercise."""
+"""What notebook 04, the KV cache, uses beside the toy: the check of its exercise, and of a guess."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from helpers import toy
 from helpers.check.exercise import Case, Exercise
+from helpers.check.guess import Guess
 from helpers.sampling import softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
@@ -78,3 +79,10 @@ decode_step = Exercise(
     ],
     success="12.5, 14, 10, 10 in one layer, 12.69, 11.62, 7.5, 10.97 in two; the rows are right, too.",
 )
+
+
+def stale_values(guess: Any) -> Guess:
+    """Compare a guess with the rows, from 1, whose V in layer 2 is another one if *weather* carries 8."""
+    changed = [10, 8, 1, 5, 14], [10, 20, 1, 5, 14]
+    before, after = (toy.prefill_matrix(numbers).mean(axis=1) for numbers in changed)
+    return Guess(guess, {*(np.flatnonzero(before != after) + 1).tolist()})
