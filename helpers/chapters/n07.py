@@ -116,9 +116,9 @@ who_moves = Exercise(
 
 
 def where_tokens_meet(guess: Any, model: Any) -> Guess:
-    """Compare a guess with how many learned numbers stand in `attend`, in all layers."""
+    """Compare a guess with how many learned numbers stand in `self.core`, in all layers."""
     learned = sum(p.numel() for layer in model.layers for p in layer.self_attn.core.parameters())
-    return Guess(guess, learned, "attend has no matrix: those of attention stand before it and after it.")
+    return Guess(guess, learned, "that line has no matrix: those of attention stand before it and after it.")
 
 
 def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
