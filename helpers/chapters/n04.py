@@ -85,4 +85,4 @@ def stale_values(guess: Any) -> Guess:
     """Compare a guess with the rows, from 1, whose V in layer 2 is another one if *weather* carries 8."""
     changed = [10, 8, 1, 5, 14], [10, 20, 1, 5, 14]
     before, after = (toy.prefill_matrix(numbers).mean(axis=1) for numbers in changed)
-    return Guess(guess, {*(np.flatnonzero(before != after) + 1).tolist()})
+    return Guess(guess, (np.flatnonzero(before != after) + 1).tolist())
