@@ -116,7 +116,8 @@ def test_the_picture_has_the_numbers_and_the_letters(name: str) -> None:
     assert widths == pytest.approx([one * rows / view.trace.page_size for rows in filled])
     for what, label in VIEW["pool"]["counts"].items():
         now, so_far = view.count(view.drawn, what)
-        shown = f"{now:,}" + f" of {len(pages)}" * (what == "used")
+        most = {"used": len(pages), "run": view.trace.budget}.get(what)
+        shown = f"{now} of {most}" if most else f"{now:,}"
         until = f"{so_far:,} so far" if what in ("run", "found") else f"at most {so_far:,}"
         cells = "".join(f'<td style="text-align:right">{cell}</td>' for cell in (shown, until))
         assert f">{label}</th>{cells}" in still.numbers

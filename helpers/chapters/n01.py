@@ -61,6 +61,10 @@ def checked(query: Any, n_words: int, keys: Any, values: Any) -> list[np.ndarray
     return parts
 
 
+MATCHED = [(head, "left") for head in ("word", "key")]  # heads of a match, and where they are set
+MATCHED += [(head, "right") for head in ("score", "e^score", "weight")] + [("value", "left")]
+
+
 def one_match(
     asks: str, query: Sequence[float], words: Sequence[str], keys: np.ndarray, values: np.ndarray
 ) -> Picture:
@@ -82,31 +86,27 @@ def one_match(
     sums = [f"{_product(q[0], a)} {_product(q[1], b, 'then')} = " for a, b in k]
     powers = np.exp(np.minimum(scores, 700))
     exps, total = [number(e) for e in powers], f"{powers.sum():.4g}"
+    written = [number(one).replace("-", "−") for one in scores]
     output = _pair(weights @ v)
 
     def draw(sheet: Sheet) -> None:
-        name, key, score, exp, weight, value = (
-            (10, 64, 146, 216, 270, 284) if sheet.narrow else (18, 90, 286, 366, 590, 630)
-        )
+        places = (10, 64, 146, 216, 270, 284) if sheet.narrow else (18, 90, 286, 366, 590, 630)
+        name, key, score, exp, weight, value = places
         sheet.text(18, 20, asks, colour="query", bold=True)
         sheet.text(28 + 10 * len(asks), 20, f"has the query {_pair(q)}", colour="query")
-        heads = [(name, "word", "left"), (key, "key", "left"), (score, "score", "right")]
-        heads += [(exp, "e^score", "right"), (weight, "weight", "right"), (value, "value", "left")]
-        for x, head, at in heads:
+        for x, (head, at) in zip(places, MATCHED, strict=True):
             sheet.note(x, 54, head, at=at)
         for n, word in enumerate(words):
             y = 84 + 34 * n
             sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="faint")
             sheet.note(name, y, word, colour="ink", bold=n == int(np.argmax(weights)))
             sheet.note(key, y, _pair(k[n]), colour="key")
-            at, share = number(scores[n]).replace("-", "−"), float(weights[n])
-            sheet.note(score, y, at, at="right", colour="ink", bold=True)
+            sheet.note(score, y, written[n], at="right", colour="ink", bold=True)
             sheet.note(exp, y, exps[n], at="right")
-            if sheet.narrow:  # the bar lies below the numbers
-                sheet.box(name, y + 10, max(1.0, (sheet.width - 20) * share), 4, fill="query", radius=0)
-            else:
+            if not sheet.narrow:
                 sheet.note(score - 34, y, sums[n], at="right")
-                sheet.box(exp + 26, y - 9, max(1.0, 152 * share), 18, fill="query", radius=0)
+            bar = (name, 10, sheet.width - 20, 4) if sheet.narrow else (exp + 26, -9, 152, 18)
+            sheet.box(bar[0], y + bar[1], max(1.0, bar[2] * weights[n]), bar[3], fill="query", radius=0)
             sheet.note(weight, y, f"{weights[n]:.3f}", at="right", colour="ink")
             sheet.note(value, y, _pair(v[n]), colour="value")
         y = 84 + 34 * len(words)
@@ -116,7 +116,7 @@ def one_match(
         sheet.text(sheet.width - 10, y + 30, output, at="right", colour="value", bold=True)
 
     lines = [
-        f"{word}, key {_pair(k[n])}: {sums[n]}{number(scores[n]).replace('-', '−')}, e^score {exps[n]}, "
+        f"{word}, key {_pair(k[n])}: {sums[n]}{written[n]}, e^score {exps[n]}, "
         f"weight {weights[n]:.3f}, value {_pair(v[n])}"
         for n, word in enumerate(words)
     ]
