@@ -125,7 +125,7 @@ def shared(a: Text, b: Text) -> int:
     return n
 
 
-def bill(client: Client, service: Service, shortest: int = 1024, page: int = 16) -> list[Turn]:
+def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) -> list[Turn]:
     """Return what each turn of a chat takes, where another of its kind has been before it.
 
     An engine finds full pages of earlier texts, replies too, and leaves a token to run. A provider reads the
@@ -222,7 +222,9 @@ class Stairs:
     def _legend(self, sheet: Sheet) -> float:
         """Draw what the colours mean; return where it ends."""
         words = {"read": "read again", "written": "written", "plain": "plain input"}
-        keys = [(fill, f"{words[kind]}, {PRICES[kind]:.2f}") for kind, fill in FILLS.items()]
+        turns = [one for chat in self.chats.values() for one in chat]
+        kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
+        keys = [(fill, f"{words[kind]}, {PRICES[kind]:.2f}") for kind, fill in kinds.items()]
         x, y = 18.0, 16.0
         for fill, text in [*keys, ("ink", "clock, summary"), ("", "breakpoint")]:
             wide = 26 + text_width(text, SMALL)
@@ -281,7 +283,7 @@ class YourClient(Explorer):
         order.description = "the prompt"
         return {
             "parts": order,
-            "shortest": pick("shortest entry", (1024, 2048, 4096), 1024),
+            "shortest": pick("shortest entry", (512, 1024, 4096), 512),
             "shuffled": knob(
                 "SelectionSlider", "tools", options=[("same order", False), ("shuffled", True)], value=False
             ),
