@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -181,25 +180,14 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
     assert published.sayable(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
-    assert n10.merges(opened.tokenizer) == []
 
 
 def test_a_question_without_a_template_stays_as_it_is() -> None:
     library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
     tokenizer = Tokenizer(library)
     assert published.asking(tokenizer, "ab") == "ab"
-    assert n10.merges(tokenizer) == [("a", "b")]
 
 
 @pytest.mark.pypi
-def test_cutting_by_the_merges_is_what_the_library_does(ours: tuple[Transformer, Tokenizer]) -> None:
-    """Notebook 10 does it in ten lines."""
-    rank = {pair: n for n, pair in enumerate(n10.merges(ours[1]))}
-    message = "The assistants' strawberries, grüße and naïveté cost 2026 rupees:🙂! asassistantaaaa  so it IS"
-    for word in ours[1].pieces(message):
-        pieces = list(word)
-        while known := [pair for pair in itertools.pairwise(pieces) if pair in rank]:
-            at = list(itertools.pairwise(pieces)).index(min(known, key=rank.__getitem__))
-            pieces[at : at + 2] = ["".join(pieces[at : at + 2])]
-        assert pieces == [token.value for token in ours[1].library.model.tokenize(word)]
+def test_the_model_is_asked_in_its_own_form(ours: tuple[Transformer, Tokenizer]) -> None:
     assert published.asking(ours[1], "Hi").endswith("assistant\n")

@@ -1,8 +1,7 @@
-"""What notebook 10, your own model, uses: a model as `transformers` opens it, joins, and its exercise."""
+"""What notebook 10, your own model, uses: a model as `transformers` opens it, and its exercise."""
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from IPython.utils.capture import capture_output
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.cost.models import MODELS
-from helpers.tokenizer import Tokenizer
 
 COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
 COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
@@ -60,12 +58,6 @@ def small_model(family: str) -> Any:
         for numbers in model.parameters():  # or every norm's were 1, and every bias 0
             numbers.add_(0.3 * torch.randn_like(numbers))
     return model
-
-
-def merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
-    """Return the pairs of pieces that a tokenizer joins, first learned first; none if it has whole words."""
-    pairs = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
-    return [(first, second) for first, second in pairs]
 
 
 def pieces_of_strawberry(guess: Any) -> Guess:
