@@ -187,7 +187,7 @@ class Stairs:
     """
 
     chats: Mapping[str, Sequence[Turn]]
-    high: float = 6
+    high: float = 4
     note: str = ""
 
     def draw(self, sheet: Sheet) -> None:
@@ -217,7 +217,7 @@ class Stairs:
                 if part not in EDITED and text_width(part, SMALL) + 12 < unit * n:
                     sheet.note(x + unit * n / 2, y + 8, part, at="center")
                 x += unit * n
-            y += 38
+            y += 34
 
     def _legend(self, sheet: Sheet) -> float:
         """Draw what the colours mean; return where it ends."""

@@ -53,6 +53,7 @@ def pool(show: Show) -> Show:
 def expected(view: Pool, n: int) -> dict[str, Any]:
     """What a step has to show."""
     pages, counts = view.pages(n), {what: view.count(n, what) for what in POOL["counts"]}
+    most = {"used": len(pages), "run": view.trace.budget}
     states = {
         (True, False): "findable",
         (False, False): "free",
@@ -61,7 +62,9 @@ def expected(view: Pool, n: int) -> dict[str, Any]:
         "step": n + 1,
         "sentence": view.sentence(n),
         "spoken": f"step {n + 1} of {len(view.trace.steps)}",
-        "counts": [f"{now:,}" + f" of {len(pages)}" * (what == "used") for what, (now, _) in counts.items()],
+        "counts": [
+            f"{now} of {most[what]}" if most.get(what) else f"{now:,}" for what, (now, _) in counts.items()
+        ],
         "soFar": [
             f"{all_:,} so far" if what in ("run", "found") else f"at most {all_:,}"
             for what, (_, all_) in counts.items()
