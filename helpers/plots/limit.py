@@ -21,7 +21,8 @@ def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str
     most = max(_end(parts, measured) for parts, measured in steps.values())
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
     known = [name for name in names if name != "rest"]
-    colours = dict(zip(known, ("generated", "key", "value", "query"), strict=False))
+    first = known[:1] == ["reading"]  # which has its colour without launches before it, too
+    colours = dict(zip(known, ("generated", "key", "value", "query")[first:], strict=False))
     colours |= {name: "soft" for name in names if name not in colours}
 
     def draw(sheet: Sheet) -> None:
