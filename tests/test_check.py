@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -192,6 +193,24 @@ def test_an_interrupt_ends_without_our_frames(capsys: pytest.CaptureFixture[str]
     shell.user_ns |= {"double": double, "f": in_a_cell("def f(x):\n    raise KeyboardInterrupt")}
     assert isinstance(shell.run_cell("double(f)").error_in_exec, KeyboardInterrupt)
     assert capsys.readouterr().out == "Interrupted. In line 2 of its cell: raise KeyboardInterrupt\n"
+
+
+def test_a_limit_of_time_leaves_nothing_behind_that_traces_in_a_loop() -> None:
+    code = """
+import sys
+from helpers.check.reader import NotBackError, time_limit
+def lines(): return 1
+for seconds in (9, 0.01):
+    try:
+        with time_limit(seconds):
+            while seconds < 1: pass
+    except NotBackError:
+        print("ended")
+sys.settrace(lambda *_: None)
+print(lines())
+"""
+    run = [sys.executable, "-c", code]
+    assert subprocess.run(run, capture_output=True, timeout=60, text=True, check=True).stdout == "ended\n1\n"
 
 
 def test_a_call_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
