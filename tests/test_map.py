@@ -40,6 +40,12 @@ def test_the_recipe_leads_to_a_filled_box() -> None:
         assert (step(SERVICE.model, SERVICE.card, texts).total <= SERVICE.itl_slo) == fits
 
 
+def test_beside_the_slots_that_fit_all_idle_chats_have_room() -> None:
+    slots = n16.slots_that_fit(SERVICE, True)
+    fit = map(SERVICE.idle_chats_that_fit, (slots, slots + 1))
+    assert [n >= SERVICE.idle_chats for n in fit] == [True, False]
+
+
 def test_published_steps_are_within_their_bound() -> None:
     for (users, *_), (tokens, bound, ms, share) in zip(n16.PUBLISHED, n16.published(), strict=True):
         assert tokens == 1152

@@ -80,11 +80,9 @@ def nearest(guess: Any, options: Sequence[float], measured: float, why: str = ""
 
 
 def _plain(x: Any) -> Any:
-    """Write an array or a tuple as a list, and True as no number, so that `==` compares all alike."""
+    """Write an array or a tuple as a list, and text in one way, so that `==` compares all alike."""
     if hasattr(x, "tolist"):
         x = x.tolist()
     if isinstance(x, list | tuple | range):
         return [_plain(part) for part in x]
-    if isinstance(x, bool):
-        return str(x)
     return x.strip().lower() if isinstance(x, str) else x
