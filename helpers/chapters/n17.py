@@ -60,7 +60,7 @@ class Client:
         if self.shuffled:
             random.Random(100 * chat + turn).shuffle(order)
         each = service.tools // TOOLS
-        earlier = [piece for n in range(turn) for piece in self.said(service, chat, n)]
+        earlier = [piece for n in range(turn) for piece in self.exchange(service, chat, n)]
         pieces: dict[str, Text] = {
             "tools": [(("tools", n), each if n else service.tools - each * (TOOLS - 1)) for n in order],
             "system": [(("system",), service.system)],
@@ -77,7 +77,7 @@ class Client:
                 text += pieces[part]
         return text, marks
 
-    def said(self, service: Service, chat: int, turn: int) -> Text:
+    def exchange(self, service: Service, chat: int, turn: int) -> Text:
         """Return a question and its reply as they stand in the turns after it."""
         return [(("question", chat, turn), service.message), *reply(service, chat, turn)[self.dropped :]]
 

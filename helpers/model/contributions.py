@@ -74,7 +74,7 @@ def contributions(
 
 def name_bars(model: Transformer, tokenizer: Tokenizer, prompt: str, name: str) -> Bars:
     """Return what a model says after a prompt, and what each part adds to a name over the 49 other names."""
-    said, p = next_words(model, tokenizer, prompt, 1)[0]
+    likeliest, p = next_words(model, tokenizer, prompt, 1)[0]
     word, *others = tokenizer.encode(" ".join([name, *(other for other in corpus.NAMES if other != name)]))
     parts = added(model, torch.tensor([tokenizer.encode(prompt)]))
-    return Bars(f"{said} ({p:.2f})", contributions(model, parts, word, others))
+    return Bars(f"{likeliest} ({p:.2f})", contributions(model, parts, word, others))
