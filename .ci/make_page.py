@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import launch  # noqa: E402
+import nbformat  # noqa: E402
 from make_card import TABLE_STYLE, card, phases  # noqa: E402
 from make_class import FIGURES, slides, teaching  # noqa: E402
 from make_sheets import sheets  # noqa: E402
@@ -58,8 +59,8 @@ LINE = re.compile(
     re.MULTILINE,
 )
 ASKED = re.compile(
-    r"^\| (?P<question>[^|]+\?) \| "
-    r"(?:\[(?P<name>.+?)\]\((?P<path>\S+)\.ipynb(?P<cell>#\S+)\)|not written yet) \|$",
+    r"^\| (?P<question>[^|[]+\?)(?: \(\[[^|]+\))? \| (?P<answer>[^|]+) \| "
+    r"\[\w+\]\((?P<path>\w+)\.ipynb(?P<cell>[^)]*)\) \|$",
     re.MULTILINE,
 )
 SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questions that people ask.")
@@ -76,7 +77,7 @@ WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
 
 def readme() -> str:
-    """The README, where the notebooks, the ways and the questions stand."""
+    """The README, where the notebooks and the ways stand."""
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -89,20 +90,24 @@ def notebooks() -> list[Link]:
 
 
 def questions() -> list[Link]:
-    """The questions that people ask, each with the cell that answers it."""
+    """The questions that people ask, each with its answer, and the cell or page that shows it."""
+    cells = nbformat.read(ROOT / "notebooks" / "questions.ipynb", as_version=4).cells
     return [
-        Link(question, f"{path}.html{cell}", name)
-        for question, name, path, cell in ASKED.findall(readme())
-        if path
+        Link(question, f"notebooks/{path}.html{cell}", answer)
+        for question, answer, path, cell in ASKED.findall("\n\n".join(cell.source for cell in cells))
     ]
+
+
+def by_question() -> Link:
+    """Where the questions stand."""
+    text = f"“{CATCHING}” and {len(questions()) - 1} more."
+    return Link("By your question", "notebooks/questions.html", text)
 
 
 def ways() -> str:
     """The page of the three ways through."""
-    text = readme()
-    time = dict(WAY.findall(text))
+    time = dict(WAY.findall(readme()))
     short = [link for link in notebooks() if Path(link.address).name.startswith(SHORT)]
-    open_questions = [question for question, _, path, _ in ASKED.findall(text) if not path]
     parts = [
         Section(links=[SEARCH]),
         Section(
@@ -118,14 +123,10 @@ def ways() -> str:
             links=notebooks(),
         ),
         Section(
-            "Each question leads to the cell that answers it.",
-            heading="By your question",
+            "What people ask, each with its answer in a sentence, and the cell that shows it.",
+            heading="The third way",
             name="question",
-            links=questions(),
-        ),
-        Section(
-            ("Asked, and not answered in these notebooks yet:", " ".join(open_questions)),
-            links=[Link(TITLE, "index.html", "Let it write, take the steps, change a word.")],
+            links=[by_question(), Link(TITLE, "index.html", "Let it write, take the steps, change a word.")],
         ),
     ]
     return build("Three ways through", parts, QUESTION)
@@ -214,7 +215,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
     more = (
         Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
         Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
-        Link("By your question", "ways.html#question", f"“{CATCHING}” and {len(questions()) - 1} more."),
+        by_question(),
         SEARCH,
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
@@ -395,8 +396,7 @@ def main() -> None:
 
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             pages[f"notebooks/{path.stem}.html"] = render(path)
-        asked = {link.text: link.address for link in questions()}
-        pages["search.html"] = search(pages, asked, ROOT / "notebooks")
+        pages["search.html"] = search(pages, questions(), ROOT / "notebooks")
         pages |= led_on()
     for file in filter(None, (PREVIEW, published)):
         shutil.copy(file, ROOT / "build")

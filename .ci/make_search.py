@@ -1,6 +1,6 @@
 """The page that searches the site, with all that it finds inside; make_page.py writes it.
 
-A place is what stands under a heading of a notebook, a question of the README, a word, or another page.
+A place is what stands under a heading of a notebook, a question that people ask, a word, or another page.
 What is folded, such as an answer, is not found, nor what a cell printed.
 """
 
@@ -15,14 +15,14 @@ import make_words
 from bs4 import BeautifulSoup, Tag
 
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import assemble, data_text
+from helpers.stepper.page import Link, assemble, data_text
 
 SAID = VIEW["page"]["search"]
 IMPORT = re.compile(r"^(?:from \S+ )?import .*$", re.MULTILINE)
 SCRIPT = Path(__file__).with_name("search_bundle.js")
 HEADINGS = ["h1", "h2", "h3"]
 NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
-LEFT_OUT = ("ways.html", "notebooks/words.html")  # lists of what is found itself
+LEFT_OUT = ("ways.html", "notebooks/words.html", "notebooks/questions.html")  # lists of what is found itself
 STYLE = """
 #query { box-sizing: border-box; width: 100%; max-width: 34em; padding: 9px 12px;
   border: 1px solid var(--soft); border-radius: 6px; background: var(--paper); color: var(--ink);
@@ -69,8 +69,8 @@ def words(folder: Path) -> Iterator[dict[str, str]]:
             yield {"address": address, "heading": heading, "text": meaning}
 
 
-def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> list[dict[str, str]]:
-    """All that can be found in pages, by their names; first the questions, with the addresses of answers."""
+def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
+    """All that can be found in pages, by their names; first the questions, with their answers."""
     found: list[dict[str, str]] = []
     titles: dict[str, str] = {}
     for name, text in pages.items():
@@ -86,8 +86,7 @@ def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> li
             found += (place for place in under_headings(name, soup) if place["text"])
         else:
             found.append({"address": name, "page": "", "heading": titles[name], "text": plain(soup.body)})
-    read = {place["address"]: place["text"] for place in reversed(found)}
-    asked = [{"address": at, "heading": question, "text": read[at]} for question, at in questions.items()]
+    asked = [{"address": one.address, "heading": one.text, "text": one.note} for one in questions]
     led = [
         {**place, "page": titles[page]}
         for place in (*asked, *words(folder))
@@ -96,7 +95,7 @@ def places(pages: dict[str, str], questions: dict[str, str], folder: Path) -> li
     return [*led, *found]
 
 
-def search(pages: dict[str, str], questions: dict[str, str], folder: Path) -> str:
+def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
     """The page that finds places in these pages; arguments as in `places`."""
     found = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
     data = data_text(json.dumps({"places": found, "said": SAID}, ensure_ascii=False))

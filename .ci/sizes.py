@@ -37,7 +37,8 @@ from run_notebooks import pick
 MOST = {"words": 1200, "paragraph": 60, "cells": 20, "longest": 12, "exercises": 2, "tables": 2}
 UNCUT = {**MOST, "words": 1950, "cells": 27, "exercises": 3}  # of pages that are still to be cut
 CUT = tuple("00 01 02 03 04 05 06 07 08 09 10 11 12 13 16 17 20".split())  # those that are
-EXEMPT = "24", "A1", "A2", "words", "questions", "one_page"  # by the beginnings of their names
+LOOKED_UP = "words", "questions"  # not read through
+EXEMPT = "24", "A1", "A2", "one_page", *LOOKED_UP  # by the beginnings of their names
 LINES_OF_A_TABLE = 4
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NOT_READ = re.compile(rf"{FENCED.pattern}|\$\$.*?\$\$|!\[.*?\]\(\S+\)|<[^>]+>", re.MULTILINE | re.DOTALL)
@@ -218,7 +219,7 @@ def with_minutes(first: str, found: Sizes) -> str:
 
 def minutes() -> dict[str, tuple[int, int]]:
     """The minutes of every notebook of the way, by name: reading, and exercises."""
-    books = {path.stem: nbformat.read(path, as_version=4) for path in pick([]) if path.stem != "words"}
+    books = {path.stem: nbformat.read(path, as_version=4) for path in pick([]) if path.stem not in LOOKED_UP}
     return {name: sizes(book).minutes for name, book in books.items()}
 
 
@@ -274,7 +275,7 @@ def main() -> None:
     wanted = parser.parse_args()
     names = ["words", "paragraph", "cells", "lines", "longest", "exercises", "tables", "shown"]
     print(" ".join(f"{name:>9}" for name in names))
-    paths = [path for path in pick(wanted.names) if path.stem != "words"]  # looked up, not read through
+    paths = [path for path in pick(wanted.names) if path.stem not in LOOKED_UP]
     for path in paths:
         found = sizes(nbformat.read(path, as_version=4))
         row = " ".join(f"{getattr(found, name):>9,}" for name in names)

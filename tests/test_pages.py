@@ -18,7 +18,7 @@ from helpers.recording.diary import load_diary
 from helpers.stepper import Live
 from helpers.stepper.page import Link, Section, build, file_script
 from helpers.trace import Trace
-from tests.machine import NOTEBOOKS, ROOT
+from tests.machine import NOTEBOOKS, ROOT, prose_of
 from tests.made_traces import record_toy
 
 MOST = 450_000  # bytes of a page that is sent, the lab and StepTime in it
@@ -68,21 +68,25 @@ def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
     assert pages["ways.html"].count('09_pause_and_drip.html"') == 2, "in the short way, and in the whole"
 
 
-def test_the_questions_are_the_readmes(pages: dict[str, str]) -> None:
+def test_a_question_stands_once_with_one_sentence_and_twelve_stand_in_the_readme(
+    pages: dict[str, str],
+) -> None:
     asked = make_page.questions()
-    assert len(asked) >= 15
-    assert f"[{len(asked)} questions that people ask]" in make_page.readme()
-    assert make_page.CATCHING in {link.text for link in asked}
-    assert f" and {len(asked) - 1} more." in pages["index.html"]
-    names = {link.address: link.text for link in make_page.notebooks()}
+    text = prose_of(ROOT / "notebooks" / "questions.ipynb")
+    lines = [line for line in text.splitlines() if line.startswith("| ") and "| you ask |" not in line]
+    assert len(asked) == len(lines), "all are read"
+    assert len({link.text for link in asked}) == len(asked)
     for link in asked:
-        assert link.note == names[link.address.partition("#")[0]]
-        assert f'<a href="{link.address}">{html.escape(link.text)}</a>' in pages["ways.html"]
-    for question in re.findall(r"^\| (.+\?) \| not written yet \|$", make_page.readme(), re.MULTILINE):
-        assert question in pages["ways.html"]
-    lines = re.search(r"^\| you ask .*?\n\n", make_page.readme(), re.MULTILINE | re.DOTALL)
-    assert lines is not None
-    assert len(lines[0].splitlines()) - 3 == len(make_page.ASKED.findall(make_page.readme())), "all are read"
+        assert re.fullmatch(r"[A-Z]([^.]|\.(?! ))*\.", link.note), link.text
+        assert len(link.note.split()) <= 32, link.text
+    few = re.findall(r"^\| (.+\?) \| \[.+\]\((\S+)\.ipynb(#\S+)\) \|$", make_page.readme(), re.MULTILINE)
+    assert len(few) == 12
+    assert {(q, f"{page}.html{cell}") for q, page, cell in few} <= {(one.text, one.address) for one in asked}
+    for words in (make_page.readme(), text):
+        assert f"{len(asked)} questions that people ask" in words
+    assert f"[All {len(asked)} questions]" in make_page.readme()
+    assert f"“{make_page.CATCHING}” and {len(asked) - 1} more." in pages["index.html"]
+    assert make_page.CATCHING in {link.text for link in asked}
 
 
 def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:

@@ -14,6 +14,7 @@ from check_notebooks import faults
 from launch import badges, bootstrap
 from packaging.requirements import Requirement
 from packaging.version import Version
+from sizes import LOOKED_UP
 from stamp import stale, stamp, texts
 
 from conftest import LONGEST
@@ -155,7 +156,9 @@ def test_the_last_cells_lead_on_and_back(before: Path, page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [path for path in NOTEBOOKS if path.stem not in ("words", HOME.stem)], ids=lambda path: path.stem
+    "page",
+    [path for path in NOTEBOOKS if path.stem not in (*LOOKED_UP, HOME.stem)],
+    ids=lambda path: path.stem,
 )
 def test_the_last_cell_leads_home(page: Path) -> None:
     assert HOME.name in ways_out(page)

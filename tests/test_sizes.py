@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from sizes import (
+    LOOKED_UP,
     MAPPED,
     MOST,
     README,
@@ -26,7 +27,7 @@ from sizes import (
 from tests.machine import NOTEBOOKS, prose_of
 
 new = nbformat.v4
-READ = [path for path in NOTEBOOKS if path.stem != "words"]  # that is looked up, not read through
+READ = [path for path in NOTEBOOKS if path.stem not in LOOKED_UP]
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)

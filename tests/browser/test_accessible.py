@@ -106,7 +106,7 @@ def pages() -> dict[str, str]:
     sheets = make_sheets.sheets()
     result |= {name: sheets[f"{name}-answers.html"] for name in ("memory", "slots")}
     result |= {"walk": make_worksheet.worksheet(True), "notebook": render_notebooks.render(BOOK)}
-    search = make_search.search({"notebooks/17.html": result["notebook"]}, {}, BOOK.parent)
+    search = make_search.search({"notebooks/17.html": result["notebook"]}, [], BOOK.parent)
     return {**result, "search": search}
 
 

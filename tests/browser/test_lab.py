@@ -6,9 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
-import make_words
 import pytest
 from playwright.sync_api import Page, expect
+from sizes import LOOKED_UP
 
 from tests.browser.lab import Lab, open_notebook, run_all, save, wrong_outputs
 from tests.machine import ROOT, project_files
@@ -41,16 +41,18 @@ def test_what_jupyterlab_says_of_a_lost_kernel_is_no_problem_of_ours(page: Page,
     assert "ours" in problems[0]
 
 
-def test_a_word_leads_to_the_cell_that_introduces_it(lab: Lab, page: Page) -> None:
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_a_link_leads_to_its_cell(name: str, lab: Lab, page: Page) -> None:
     """With its own settings JupyterLab goes there at once; with ours, once the notebook is open."""
-    words = lab.put(make_words.PAGE)
-    notebook, cell = CELL.findall(make_words.PAGE.read_text(encoding="utf-8"))[-1]
-    shutil.copy(make_words.PAGE.with_name(f"{notebook}.ipynb"), (lab.root / words).parent)
-    open_notebook(page, lab, words)
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    book = lab.put(path)
+    notebook, cell = CELL.findall(path.read_text(encoding="utf-8"))[-1]
+    shutil.copy(path.with_name(f"{notebook}.ipynb"), (lab.root / book).parent)
+    open_notebook(page, lab, book)
     link = page.locator(f'a[href*="cell-id={cell}"]').first
     link.click()
     page.wait_for_function("() => window.jupyterapp.shell.currentWidget.context.path.includes('_')")
-    page.locator(".lm-TabBar-tab", has_text="words.ipynb").first.click()
+    page.locator(".lm-TabBar-tab", has_text=path.name).first.click()
     link.click()
     page.wait_for_function(
         """(id) => {

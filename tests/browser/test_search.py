@@ -38,8 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cell.get("outputs", []).clear()
         nbformat.write(book, root / path.name)
         pages[f"notebooks/{path.stem}.html"] = render_notebooks.render(root / path.name)
-    questions = {link.text: link.address for link in make_page.questions()}
-    pages["search.html"] = make_search.search(pages, questions, NOTEBOOKS[0].parent)
+    pages["search.html"] = make_search.search(pages, make_page.questions(), NOTEBOOKS[0].parent)
     (root / SITE / "notebooks").mkdir(parents=True)
     for name, text in pages.items():
         (root / SITE / name).write_text(text, encoding="utf-8")
