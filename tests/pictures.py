@@ -7,6 +7,7 @@ import io
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -33,6 +34,7 @@ class _Listener(Renderer):
     def draw_markers(self, *args: Any, **kwargs: Any) -> None: ...
 
 
+@lru_cache(8)  # a figure is drawn to find them, and asked for them several times in a row
 def texts(figure: Figure) -> list[Text]:
     """Return what is written in a figure."""
     listener = _Listener(*figure.get_size_inches() * 72)

@@ -56,7 +56,7 @@ def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedM
         experts = n("E"), chosen
         others = sparse * (n("E") - chosen) * n("expert")
         active = total - (not n("tied")) * n("V") * n("C") - others
-    made = {kind: sizes.layer(kind) for kind in kinds}
+    made = {kind: sizes.layer(kind) for kind in dict.fromkeys(kinds)}
     path, kind = (x if isinstance(x, str) else "" for x in (outer.get("_name_or_path"), sizes.type))
     size = f"{billions(total)}B" if total >= 1e9 else f"{floor(total / 1e6 + 0.5)}M"
     return PublishedModel(
