@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from helpers.model.adapter import with_adapter
 from helpers.model.transformer import Transformer
 from helpers.museum.runner import Prompt, Repair, Runner
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Trace, compare
+from helpers.trace import Trace, compare, spread
 
 Serve = Callable[[Runner, Prompt, bool], None]
 EXHIBITS: dict[str, Exhibit] = {}
@@ -76,7 +77,7 @@ class Fingerprint(NamedTuple):
     """Where two runs of the same words differ.
 
     Attributes:
-        ink: largest difference of a context, as a share of the largest number there, (L, passes).
+        ink: largest difference of a context, as a share of the largest number there in either, (L, passes).
         first: the first place that differs by more than rounding in its format; None if there is none.
     """
 
@@ -84,20 +85,38 @@ class Fingerprint(NamedTuple):
     first: Place | None
 
 
-def fingerprint(right: Trace, wrong: Trace, tolerance: float = TOLERANCE) -> Fingerprint:
-    """Compare what each head made of each new token, pass by pass and layer by layer."""
-    passes = [[event.parts[0] for event in trace.runs[0].passes] for trace in (right, wrong)]
-    L, H = right.model.n_layers, right.model.n_heads
-    ink, first = np.zeros((L, len(passes[0]))), None
-    for number, (a, b) in enumerate(zip(*passes, strict=True)):
-        for layer in range(L):
-            x, y = (np.array([part.contexts[f"{layer}.{head}"] for head in range(H)]) for part in (a, b))
-            off = np.abs(x - y).max(-1) / np.abs(x).max()  # (H, T)
-            ink[layer, number] = off.max()
+def fingerprint(right: Trace, wrong: Trace, tolerance: float = TOLERANCE, pads: int = 0) -> Fingerprint:
+    """Compare what each head made of each token, by the passes and layers of the second run.
+
+    Args:
+        right, wrong: runs of the same words, in any passes; `wrong` begins with so many pads more.
+        tolerance: the largest share that is rounding.
+    """
+    known = {token: x for of_pass in contexts(right) for token, x in of_pass.items()}
+    passes = contexts(wrong)
+    ink, first = np.zeros((wrong.model.n_layers, len(passes))), None
+    for number, of_pass in enumerate(passes):
+        tokens = [token for token in of_pass if token >= pads]
+        if tokens:
+            x = np.stack([known[token - pads] for token in tokens], 2)  # (L, H, T, D)
+            y = np.stack([of_pass[token] for token in tokens], 2)
+            off = np.abs(x - y).max(-1) / np.maximum(np.abs(x), np.abs(y)).max((1, 2, 3))[:, None, None]
+            ink[:, number] = off.max((1, 2))  # of (L, H, T)
             if first is None and off.max() > tolerance:
-                head, token = np.argwhere(off > tolerance)[0].tolist()
-                first = Place(number, layer, head, a.new[0][0] + token)
+                layer, head, token = np.argwhere(off > tolerance)[0].tolist()
+                first = Place(number, layer, head, tokens[token])
     return Fingerprint(ink, first)
+
+
+def contexts(trace: Trace) -> list[dict[int, np.ndarray]]:
+    """Return what each head made of each new token, (L, H, D), by the token's place, pass by pass."""
+    L, H = trace.model.n_layers, trace.model.n_heads
+    passes = []
+    for event in trace.runs[0].passes:
+        [part] = event.parts
+        x = np.array([[part.contexts[f"{layer}.{head}"] for head in range(H)] for layer in range(L)])
+        passes.append(dict(zip(spread(part.new), np.moveaxis(x, 2, 0), strict=True)))
+    return passes
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,9 +191,11 @@ class Exhibit:
         return fingerprint(repaired.trace, shipped.trace, COARSE if self.model == "bfloat16" else TOLERANCE)
 
     def first_difference(self, prompt: Prompt | None = None) -> str:
-        """Return the first difference of the two traces, as `compare` words it, or "equal"."""
+        """Return the first difference of the two traces, as `compare` words it but from 1, or "equal"."""
         repaired, shipped = self.pair(prompt or self.shows)
-        return str(compare(repaired.trace, shipped.trace)).removeprefix("reply, ").split(": [")[0]
+        where = str(compare(repaired.trace, shipped.trace)).removeprefix("reply, ").split(": [")[0]
+        from_1 = re.sub(r"\b(pass|layer|head|position) (\d+)", lambda n: f"{n[1]} {int(n[2]) + 1}", where)
+        return from_1.replace("position", "token")
 
     def question(self) -> Label:
         """Return what users saw and the three causes, without the words and where the traces part."""

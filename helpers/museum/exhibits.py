@@ -57,53 +57,12 @@ def prefilled(runner: Runner, text: str, cache: Cache) -> None:
     run(runner.model, torch.tensor([runner.ids(text)]), cache)
 
 
-@exhibit(
-    reported="huggingface/transformers PR #30414",
-    users="gibberish, the sooner the more tokens were allowed for the reply",
-    causes=(
-        "the prompt was cut off at its end",
-        "rows that nobody has written are looked at",
-        "rows were written in the wrong order",
-    ),
-    cause=1,
-    shows=Prompt(
-        "Emma writes from Cairo . Emma likes the bread in Cairo . Emma saw a bird in the library "
-        ". Emma waited for the thunder in Cairo . Sunday was rainy . Signed"
-    ),
-    hides=Prompt(JONAS),
-)
-def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = StaticCache(runner.model.config, max_len=ROOM)
-    append, mask = cache.append, cache.mask
-    if shipped:
-        plant(
-            cache,
-            append=lambda layer, *new: (append(layer, *new), (cache.k[layer], cache.v[layer]))[1],
-            mask=lambda T, layer=0: F.pad(mask(T), (0, ROOM - cache.length - T), value=True),
-        )
-    runner.reply(runner.ids(prompt.text), cache)
-
-
-@exhibit(
-    reported="huggingface/transformers PR #48809",
-    users="a cache that served one prompt, was reset, and answers a second prompt wrongly",
-    causes=(
-        "the rows were set to zero and the length was kept",
-        "the positions go on from those of the first prompt",
-        "the rows of the reply are not stored",
-    ),
-    cause=0,
-    shows=Prompt(MIA, CARLA),
-    hides=Prompt(MIA),
-)
-def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = StaticCache(runner.model.config)
-    if prompt.before:
-        prefilled(runner, prompt.before, cache)
-        cache.k.zero_()
-        cache.v.zero_()
-        if not shipped:
-            cache.reset()
+def in_window(runner: Runner, prompt: Prompt, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
+    """Serve with a window, the next position given by `wrong` or by the reader."""
+    repair = runner.repair
+    next_position = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
+    if next_position:
+        turned_at(cache, lambda T: next_position() + torch.arange(T))
     runner.reply(runner.ids(prompt.text), cache)
 
 
@@ -158,15 +117,6 @@ def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> 
     runner.reply([*runner.model.config.eos_ids] * pads + ids, cache)
 
 
-def in_window(runner: Runner, prompt: Prompt, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
-    """Serve with a window, the next position given by `wrong` or by the reader."""
-    repair = runner.repair
-    next_position = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
-    if next_position:
-        turned_at(cache, lambda T: next_position() + torch.arange(T))
-    runner.reply(runner.ids(prompt.text), cache)
-
-
 @exhibit(
     reported="rajveer43/VeloxQuant-MLX #389",
     users="right until the cache let go of its first row, worse with each further one",
@@ -185,11 +135,142 @@ def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) 
 
 
 @exhibit(
+    reported="sgl-project/sglang PR #31486",
+    users="wrong output after a hit in the prefix cache",
+    causes=(
+        "the sampler mixes up the two requests",
+        "a page is given away while its rows are still offered",
+        "the rows that were found belong to other words",
+    ),
+    cause=1,
+    shows=Prompt(
+        CARLA,
+        "This is the diary of Jonas from Lima . Jonas waited for the thunder in Lima . Jonas walked to "
+        "the sea .",
+        "from pass 4",
+    ),
+    hides=Prompt(CARLA),
+)
+def page_given_away_while_offered(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    config, ids = runner.model.config, runner.ids(prompt.text)
+    pool, found = PagePool(config, 12, PAGE), (len(ids) - 1) // PAGE * PAGE
+    cache = PagedCache(config, pool=pool, tables=[[*range(8)]])
+    run(runner.model, torch.tensor([ids[:found]]), cache)  # somebody asked the same before, and left
+
+    def another_comes(n: int) -> None:
+        if prompt.before and n == 3:  # now the other one comes and is given pages
+            tables = [[0, 8, 9] if shipped else [8, 9, 10]]
+            prefilled(runner, prompt.before, PagedCache(config, pool=pool, tables=tables))
+
+    runner.before_step = another_comes
+    runner.reply(ids, cache, n_cached=found)
+
+
+@exhibit(
+    model="sharing",
+    reported="ml-explore/mlx-lm #1674",
+    users="training and scoring differ from the replies of the same model",
+    causes=(
+        "the cached run reads stale rows",
+        "the difference is rounding",
+        "without a cache a layer does not share rows as it was trained to",
+    ),
+    cause=2,
+    shows=Prompt(MIA),
+    hides=Prompt(CARLA),
+)
+def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = GrowingCache(runner.model.config)
+    append = cache.append
+
+    def shared(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        rows = append(layer, k, v)
+        return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else rows
+
+    plant(cache, append=shared)
+    runner.reply(runner.ids(prompt.text), None if shipped else cache)
+
+
+@exhibit(
+    model="bfloat16",
+    reported="vllm-project/vllm #39146",
+    users="other words at temperature 0 beside other requests, filed as corrupted blocks",
+    causes=(
+        "nothing is wrong: sums in another order",
+        "a block of rows is overwritten",
+        "two requests share a block",
+    ),
+    cause=0,
+    shows=Prompt(
+        "David writes from Dakar . David swam in the lake . The evening in Dakar was snowy . "
+        "David likes the cake in Dakar . David saw a cat in the garden . We ate rice in the "
+        "harbor ."
+    ),
+    hides=Prompt(ROME),
+)
+def sums_in_another_order(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    for part in runner.model.modules():
+        if isinstance(part, Rounded):
+            part.pieces = 2 if shipped else 1
+    runner.reply(runner.ids(prompt.text), runner.model.new_cache())
+
+
+@exhibit(
+    reported="huggingface/transformers PR #30414",
+    users="gibberish, the sooner the more tokens were allowed for the reply",
+    causes=(
+        "the prompt was cut off at its end",
+        "rows that nobody has written are looked at",
+        "rows were written in the wrong order",
+    ),
+    cause=1,
+    shows=Prompt(
+        "Emma writes from Cairo . Emma likes the bread in Cairo . Emma saw a bird in the library "
+        ". Emma waited for the thunder in Cairo . Sunday was rainy . Signed"
+    ),
+    hides=Prompt(JONAS),
+)
+def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = StaticCache(runner.model.config, max_len=ROOM)
+    append, mask = cache.append, cache.mask
+    if shipped:
+        plant(
+            cache,
+            append=lambda layer, *new: (append(layer, *new), (cache.k[layer], cache.v[layer]))[1],
+            mask=lambda T, layer=0: F.pad(mask(T), (0, ROOM - cache.length - T), value=True),
+        )
+    runner.reply(runner.ids(prompt.text), cache)
+
+
+@exhibit(
+    reported="huggingface/transformers PR #48809",
+    users="a cache that served one prompt, was reset, and answers a second prompt wrongly",
+    causes=(
+        "the rows were set to zero and the length was kept",
+        "the positions go on from those of the first prompt, and nothing else",
+        "the rows of the reply are not stored",
+    ),
+    cause=0,
+    shows=Prompt(MIA, CARLA),
+    hides=Prompt(MIA),
+)
+def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+    cache = StaticCache(runner.model.config)
+    if prompt.before:
+        prefilled(runner, prompt.before, cache)
+        cache.k.zero_()
+        cache.v.zero_()
+        if not shipped:
+            cache.reset()
+    runner.reply(runner.ids(prompt.text), cache)
+
+
+@exhibit(
     reported="huggingface/transformers PR #38156",
     users="incoherent text as soon as the text is longer than the window",
     causes=(
         "the layers that see all rows are cut to the window, too",
-        "the length is asked of layer 0, which keeps a window",
+        "the length is asked of layer 1, which keeps a window",
         "the prompt is cut to the newest 28 tokens",
     ),
     cause=1,
@@ -220,38 +301,6 @@ def rows_reused_without_the_adapter(runner: Runner, prompt: Prompt, shipped: boo
     found = [*(a == b for a, b in pairs), False].index(False)
     if found:
         run(model_of("diary")[0] if shipped else runner.model, torch.tensor([ids[:found]]), cache)
-    runner.reply(ids, cache, n_cached=found)
-
-
-@exhibit(
-    reported="sgl-project/sglang PR #31486",
-    users="wrong output after a hit in the prefix cache",
-    causes=(
-        "the sampler mixes up the two requests",
-        "a page is given away while its rows are still offered",
-        "the rows that were found belong to other words",
-    ),
-    cause=1,
-    shows=Prompt(
-        CARLA,
-        "This is the diary of Jonas from Lima . Jonas waited for the thunder in Lima . Jonas walked to "
-        "the sea .",
-        "from pass 3",
-    ),
-    hides=Prompt(CARLA),
-)
-def page_given_away_while_offered(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    config, ids = runner.model.config, runner.ids(prompt.text)
-    pool, found = PagePool(config, 12, PAGE), (len(ids) - 1) // PAGE * PAGE
-    cache = PagedCache(config, pool=pool, tables=[[*range(8)]])
-    run(runner.model, torch.tensor([ids[:found]]), cache)  # somebody asked the same before, and left
-
-    def another_comes(n: int) -> None:
-        if prompt.before and n == 3:  # now the other one comes and is given pages
-            tables = [[0, 8, 9] if shipped else [8, 9, 10]]
-            prefilled(runner, prompt.before, PagedCache(config, pool=pool, tables=tables))
-
-    runner.before_step = another_comes
     runner.reply(ids, cache, n_cached=found)
 
 
@@ -316,52 +365,3 @@ def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
 
     runner.before_step = draft
     runner.reply(runner.ids(prompt.text), cache)
-
-
-@exhibit(
-    model="sharing",
-    reported="ml-explore/mlx-lm #1674",
-    users="training and scoring differ from the replies of the same model",
-    causes=(
-        "the cached run reads stale rows",
-        "the difference is rounding",
-        "without a cache a layer does not share rows as it was trained to",
-    ),
-    cause=2,
-    shows=Prompt(MIA),
-    hides=Prompt(CARLA),
-)
-def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = GrowingCache(runner.model.config)
-    append = cache.append
-
-    def shared(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        rows = append(layer, k, v)
-        return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else rows
-
-    plant(cache, append=shared)
-    runner.reply(runner.ids(prompt.text), None if shipped else cache)
-
-
-@exhibit(
-    model="bfloat16",
-    reported="vllm-project/vllm #39146",
-    users="other words at temperature 0 beside other requests, filed as corrupted blocks",
-    causes=(
-        "nothing is wrong: sums in another order",
-        "a block of rows is overwritten",
-        "two requests share a block",
-    ),
-    cause=0,
-    shows=Prompt(
-        "David writes from Dakar . David swam in the lake . The evening in Dakar was snowy . "
-        "David likes the cake in Dakar . David saw a cat in the garden . We ate rice in the "
-        "harbor ."
-    ),
-    hides=Prompt(ROME),
-)
-def sums_in_another_order(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    for part in runner.model.modules():
-        if isinstance(part, Rounded):
-            part.pieces = 2 if shipped else 1
-    runner.reply(runner.ids(prompt.text), runner.model.new_cache())

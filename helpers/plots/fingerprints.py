@@ -1,4 +1,4 @@
-"""Figure of notebook 22: where two runs of the same words differ, pass by pass and layer by layer."""
+"""Figure of notebooks 22 and A2: where two runs of the same words differ, pass by pass and layer by layer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fingerprints(prints: Mapping[str, Print], title: str = "Fingerprint") -> Pic
 
     def draw(sheet: Sheet) -> None:
         sheet.heading(title)
-        sheet.note(18, 38, "across: passes, from 0 · down: layers, from 0")
+        sheet.note(18, 38, "across: passes · down: layers")
         top = _legend(sheet, 57) + 28
         across = 2 if sheet.narrow else 4 if len(prints) > 3 else len(prints)
         wide, n_layers = (sheet.width - 18) / across, max(len(one.ink) for one in prints.values())
@@ -73,13 +73,13 @@ def _grid(sheet: Sheet, x: float, y: float, size: float, one: Print) -> None:
 
 
 def _short(one: Print) -> str:
-    return f"pass {one.first[0]}, layer {one.first[1]}" if one.first else "no ring"
+    return f"pass {one.first[0] + 1}, layer {one.first[1] + 1}" if one.first else "no ring"
 
 
 def _said(one: Print) -> str:
     shape = f"{counted(one.ink.shape[1], 'pass')}, {counted(len(one.ink), 'layer')}"
     if not one.first:
         return f"{shape}, no more than rounding"
-    number, layer, head, position = one.first
+    number, layer, head, token = (n + 1 for n in one.first)
     spread = f"{np.mean(one.ink > 1e-3):.0%} of the cells differ"
-    return f"{shape}, first in pass {number}, layer {layer}, head {head}, position {position}; {spread}"
+    return f"{shape}, first in pass {number}, layer {layer}, head {head}, token {token}; {spread}"

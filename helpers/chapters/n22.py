@@ -1,8 +1,8 @@
-"""Exercises and guesses of notebook 22, the museum: `from helpers.check import n22 as check`."""
+"""What notebook 22, the museum, uses: its letters and exercises."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.museum import EXHIBITS, Exhibit, Prompt
 
-# Texts that the notebook does not show.
+# Texts that no notebook shows.
 HIDDEN = (
     "Tomas lives in Berlin . Saturday is windy in Berlin . Tomas saw a bird in the garden . "
     "Tomas swam in the river . A cat slept in the harbor . Signed",
@@ -55,8 +55,8 @@ visible = Exercise(
     todo="let visible return a tensor of bools, (T, length + T).",
     cases=[
         *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
-        Case(("mask_is_aligned_top_left", HIDDEN[0]), "the repaired room 3, asked what you have not seen,"),
-        Case(("padding_is_seen_in_decode", HIDDEN[1]), "the repaired room 4, asked what you have not seen,"),
+        Case(("mask_is_aligned_top_left", HIDDEN[0]), "the repaired room 1, asked what you have not seen,"),
+        Case(("padding_is_seen_in_decode", HIDDEN[1]), "the repaired room 2, asked what you have not seen,"),
     ],
     right=mask,
     run=run_in_room,
@@ -74,45 +74,6 @@ visible = Exercise(
 )
 
 
-def newest(at: Sequence[Sequence[int]]) -> int:
-    """Return where the next token stands."""
-    return max((layer[-1] + 1 for layer in at if len(layer)), default=0)
-
-
-next_position = Exercise(
-    name="next_position",
-    todo="let next_position return a whole number.",
-    cases=[
-        Case(([[0, 1, 2], [0, 1, 2]],)),
-        Case(([[3, 4, 5], [0, 1, 2, 3, 4, 5]],)),
-        Case(([[0, 1, 2, 3, 4, 5, 6], [4, 5, 6]],)),
-        Case(([[3, 4, 5], [3, 4, 5]],)),
-        Case(([[0, 1, 7, 8, 9], [0, 1, 7, 8, 9]],)),
-        Case(([[], []],), trap="an empty cache keeps no row: the first token stands at 0."),
-        Case(
-            ("rows_kept_taken_for_position", HIDDEN[0]), "the repaired room 5, asked what you have not seen,"
-        ),
-        Case(
-            ("length_asked_of_the_window_layer", HIDDEN[1]),
-            "the repaired room 6, asked what you have not seen,",
-        ),
-    ],
-    right=newest,
-    run=run_in_room,
-    wrong=[
-        "layer 0 was asked how many rows it keeps; it keeps a window.",
-        lambda at: len(at[0]),
-        "rows were counted; where all layers let rows go, no layer's count is the position.",
-        lambda at: max(map(len, at)),
-        "where the newest token stands; the next one stands one further.",
-        lambda at: max((layer[-1] for layer in at if len(layer)), default=0),
-        "rows were counted from the oldest on; between two rows others may have left.",
-        lambda at: at[0][0] + len(at[0]) if len(at[0]) else 0,
-    ],
-    success="the newest row knows where it stands, however many others have left.",
-)
-
-
 def which(text: str) -> str:
     """Say which of two exhibits goes wrong on a text."""
     rooms = [EXHIBITS[name] for name in ("padding_is_seen_in_decode", "rows_kept_taken_for_position")]
@@ -123,7 +84,7 @@ def which(text: str) -> str:
 second = Exercise(
     name="second",
     todo="write a text of words that the model knows.",
-    cases=[Case((), "rooms 4 and 5: of the two")],
+    cases=[Case((), "rooms 2 and 3: of the two")],
     right="Today weather is so",
     run=which,
     wrong=[
