@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import IPython.display
@@ -47,8 +48,11 @@ def test_beside_the_slots_that_fit_all_idle_chats_have_room() -> None:
 
 
 def test_published_steps_are_within_their_bound() -> None:
-    for (users, *_), (tokens, bound, ms, share) in zip(n16.PUBLISHED, n16.published(), strict=True):
-        assert tokens == 1152
+    for (users, *_), (name, line) in zip(
+        n16.PUBLISHED, n16.steps_measured(Path("none")).items(), strict=True
+    ):
+        tokens, bound, ms, share = line
+        assert (name, tokens) == (str(users), 1152)
         assert bound == pytest.approx(1000 * (13.21e9 + users * 1152 * 2**19) / 2.039e12, rel=1e-3)
         assert 0.6 < share == bound / ms < 0.9
 

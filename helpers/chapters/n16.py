@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
@@ -30,18 +32,29 @@ N, GROWS = 150, 5000  # requests; ms: who waits this long stands in a line that 
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
 Waits = Mapping[tuple[int, int], tuple[float, float]]
 
+RECORDED = Path(__file__).parent  # card_*.json, by .ci/record_card.py
+
 # A decode step of Llama-2-7B on an A100 80 GB in 16 bits, the median of all in a run, by users and tokens of
 # prompt and reply: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
 PUBLISHED = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
 
 
-def published() -> list[list[float]]:
-    """Return for each published step: tokens of a user half way, the bound in ms, ms, and their ratio."""
-    lines = []
+def steps_measured(folder: Path = RECORDED) -> dict[str, list[float]]:
+    """Return by users, of each published step: tokens of a user half way, the bound in ms, ms, their ratio.
+
+    Behind them, if there are any, those that .ci/record_card.py has recorded with 1,000 tokens each.
+    """
+    lines = {}
     for (users, prompt, reply), ms in PUBLISHED.items():
         tokens = prompt + reply // 2
         bound = 1000 * step_time(MODELS["Llama-2-7B"], CARDS["A100"], tokens, users).total
-        lines.append([tokens, bound, ms, bound / ms])
+        lines[str(users)] = [tokens, bound, ms, bound / ms]
+    for path in sorted(folder.glob("card_*.json")):
+        card = json.loads(path.read_text(encoding="utf-8"))
+        for one in card["steps"]:
+            if one["tokens"] == 1000 and one["ms"]:
+                name = f"{one['users']}, {card['model']} on {card['device']}"
+                lines[name] = [1000, one["predicted"], one["ms"], one["predicted"] / one["ms"]]
     return lines
 
 

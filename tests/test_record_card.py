@@ -1,0 +1,70 @@
+"""A card is recorded: the steps that were asked for, beside their predictions, and notebook 16 shows them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import record_card
+import torch
+
+from helpers.chapters import n16
+from helpers.cost.models import MODELS
+from helpers.model import shipped
+from helpers.model.cache import Cache, StaticCache
+from helpers.model.generate import run
+from helpers.model.transformer import Transformer
+from tests.tiny import same, tiny, tokens
+
+
+def test_each_pair_that_fits_is_timed_and_shown_beside_its_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = set()
+
+    def watched(model: Transformer, newest: torch.Tensor, cache: Cache) -> torch.Tensor:
+        ran.add((len(newest), cache.length))
+        return run(model, newest, cache)
+
+    a_token = 2048  # bytes of the shipped model's rows, in float32
+    gib = 2 * 1001 * a_token / 2**30
+    changes = {"run": watched, "RECORDED": tmp_path, "USERS": (1, 2, 3), "TOKENS": (500, 1000)}
+    for name, value in changes.items():
+        monkeypatch.setattr(record_card, name, value)
+    monkeypatch.setattr(record_card, "DEVICE", "cpu")
+    monkeypatch.setattr(sys, "argv", ["", "gqa", "--card", "H100", "--dtype", "float32", "--gib", str(gib)])
+    record_card.main()
+    card = json.loads(next(tmp_path.glob("card_*.json")).read_text(encoding="utf-8"))
+    fits = {(1, 500), (1, 1000), (2, 500), (2, 1000), (3, 500)}
+    assert ran == fits
+    assert {(one["users"], one["tokens"]) for one in card["steps"] if one["ms"]} == fits
+    assert [one["ms"] for one in card["steps"]][-1] is None
+    for one in card["steps"]:
+        nbytes = 4 * shipped.CONFIG.n_parameters + one["users"] * (one["tokens"] + 1) * a_token
+        assert one["predicted"] == pytest.approx(1000 * nbytes / 3.35e12, rel=1e-3)
+    shown = n16.steps_measured(tmp_path)
+    assert [name for name in shown if "gqa" in name] == [f"{n}, gqa on {card['device']}" for n in (1, 2)]
+    one = card["steps"][1]
+    assert shown[f"1, gqa on {card['device']}"][:3] == [1000, one["predicted"], one["ms"]]
+
+
+def test_without_a_mask_the_newest_token_sees_the_same() -> None:
+    model, newest = tiny(dtype=torch.float64), tokens(2, 1)
+    plain = StaticCache(model.config, 2, dtype=torch.float64)
+    run(model, tokens(2, 3), plain)
+    rows = record_card.Rows(model.config, 2, dtype=torch.float64)
+    rows.k.copy_(plain.k)
+    rows.v.copy_(plain.v)
+    rows.advance(3)
+    same(run(model, newest, rows), run(model, newest, plain))
+
+
+def test_a_name_is_that_of_sizes() -> None:
+    assert record_card.config_of("mqa") is shipped.VARIANTS["mqa"]
+    assert record_card.config_of("Llama-3.1-8B").n_parameters == MODELS["Llama-3.1-8B"].n_parameters
+    assert record_card.config_of(str(shipped.FOLDER / "config.json")).n_kv_heads == 2
+    assert not {"gpt-oss-20b", "Mistral-7B v0.1", "DeepSeek-V3"} & {*record_card.DENSE}
+    roof = record_card.measured(torch.float32)
+    assert min(roof.bytes_per_second, roof.flops_per_second) > 1e8
