@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n17
-from helpers.check import n14, n18, n19, n24
+from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n14, n17
+from helpers.check import n18, n19, n24
 from helpers.check.exercise import Exercise
 from helpers.check.guess import nearest
 
@@ -121,7 +121,7 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
     (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
     (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
-    (n14.kept_rows, lambda n, w, s: n14.kept(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
+    (n14.kept_rows, lambda n, w, s: n14.positions(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
     (n17.shared_pages, ends_alike, "'axcdefg', 3), a letter a token gives 2; expected 0"),
     (n18.accept, lambda d, c: [*takewhile(c.__contains__, d)], "accept("),
     (n19.merge, merges_as_one_head, "merge for"),

@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n11, n16, n17, n20
+from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n20
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
 from helpers.drawing import canvas
 from helpers.model import shipped
 from helpers.plots import measured
-from helpers.plots.smaller import flags
-from helpers.recording.kept import Kept
 from tests.pictures import boxes, check_form, check_words, texts, words
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
@@ -50,19 +48,19 @@ STEPS: dict[str, tuple[dict[str, tuple[float, float]], float]] = {
         2.0,
     ),
 }
-VARIANTS: dict[str, tuple[float, float, float]] = {
-    "all rows": (2048, 0.71, 20),
-    "8 bits": (651, 0.71, 20),
-    "window of 64": (131, 0.82, 0),
-    "16, 4 sinks": (41, 0.9, 16),
-    "16 in layers 2 to 4": (537, 1.26, 20),
-    "2 bits": (270, 0.71, 20),
-    "yours": (543, 0.83, 19),
-    "window of 16": (33, 1.49, 0),
+VARIANTS: dict[str, tuple[float, int, float]] = {
+    "all rows": (205.3, 20, 0.71),
+    "8 bits": (77.7, 20, 0.71),
+    "2 bits": (42.9, 20, 0.71),
+    "window of 64": (128, 0, 0.82),
+    "window of 16": (32, 0, 1.49),
+    "window of 16, 4 sinks": (40, 16, 0.9),
+    "window of 16 in layers 2 to 4": (75.3, 20, 1.26),
+    "yours": (81.3, 19, 0.83),
 }
 CACHES = {
-    "all": Kept({0: 1.0, 1: 0.0, 2: 0.0}, "Mia from Oslo"),
-    "w" * 90: Kept({1: 0.92, 2: 0.08}, "Ines" * 30),
+    "all": n14.Kept({0: 1.0, 1: 0.0, 2: 0.0}, "Mia from Oslo"),
+    "w" * 90: n14.Kept({1: 0.92, 2: 0.08}, "Ines" * 30),
 }
 HEADS: dict[str, Any] = {
     name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
@@ -120,14 +118,14 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "card, 1": lambda: n11.squares({"weights": 1}),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
-    "kept": lambda: plots.kept_rows(["Mia", "w" * 20, "by"], CACHES),
+    "kept": lambda: n14.rows_left(["Mia", "w" * 20, "by"], CACHES),
     "heads": lambda: plots.who_reads(HEADS, 4),
     "orders": lambda: plots.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
     "parts": lambda: plots.two_parts(32, 24, 32),
     "turned rows": lambda: plots.turned_rows(1000, 32, 24),
-    "variants": lambda: plots.variants(VARIANTS, 20, "yours"),
-    "variants, one": lambda: plots.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
+    "variants": lambda: n14.variants(VARIANTS, 20, "yours"),
+    "variants, one": lambda: n14.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: n16.slots({"static": IDLE, "continuous": FULL}, 2),
     "slots, one step": lambda: n16.slots({"w" * 80: [{}]}, 1),
     "slots, twenty": lambda: n16.slots({"long": [{3: "A" * 30}] * 20}, 5),
@@ -255,7 +253,7 @@ def test_both_orders_are_counted() -> None:
 def test_no_pole_crosses_a_name() -> None:
     """A name begins at its pole, so only the poles of dots right of it could cross it: they end below."""
     dots = {str(n): (100.0 + 12 * n, 300.0 - 40 * (n % 3)) for n in range(12)}
-    found = flags(dots, right=600)
+    found = n14.flags(dots, right=600)
     for one, (start, y) in found.items():
         for other, (x, foot) in dots.items():
             if start < x < start + 20:

@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from helpers import corpus
-from helpers.chapters import n08
+from helpers.chapters import n08, n14
 from helpers.model import evaluate, shipped
 from helpers.model.cache import Cache, GrowingCache, StateCache, WindowCache
 from helpers.model.config import ModelConfig
 from helpers.model.contributions import name_bars
 from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
-from helpers.recording.kept import kept
 from helpers.recording.model import record_model
 from helpers.tokenizer import Tokenizer
 
@@ -168,7 +167,7 @@ def test_what_a_cache_has_left_and_what_is_made_of_it(loaded: tuple[Transformer,
     """Without the row of Mia the head that finds names looks at Oslo, and another name comes out."""
     model, tokenizer = loaded
     text = "Mia writes from Oslo . Monday is sunny . Signed by"
-    read = {n: kept(model, tokenizer, text, partial(WindowCache, window=n)) for n in (11, 10)}
+    read = {n: n14.kept(model, tokenizer, text, partial(WindowCache, window=n)) for n in (11, 10)}
     assert [[*one.weights] for one in read.values()] == [[*range(11)], [*range(1, 11)]]
     assert [max(one.weights, key=lambda at: one.weights[at]) for one in read.values()] == [0, 3]
     assert [one.says for one in read.values()] == ["Mia from Oslo", "Ines from Oslo"]

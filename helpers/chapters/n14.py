@@ -1,0 +1,185 @@
+"""What notebook 14, fewer rows and fewer bits, uses: what a cache has left, its figures and its exercise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from helpers.check.exercise import Exercise
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, plain, shorten, text_width
+from helpers.model.cache import Cache
+from helpers.model.config import ModelConfig
+from helpers.model.generate import generate, prefill
+from helpers.model.shipped import FINDS_NAMES
+from helpers.model.transformer import Transformer
+from helpers.plots.measured import log_axes
+from helpers.recording.model import as_array, cores_of
+from helpers.recording.recorder import attention_weights
+from helpers.tokenizer import Tokenizer
+
+LEAST = 0.1  # weight that is written
+HIGH, ROOM, LONGEST = 210, 17, 200  # px of the plot, from one line of names to the next, and of a name
+Point = tuple[float, float]
+
+
+class Kept(NamedTuple):
+    """What is left of a text: {place of a row, from 0: weight that the newest token gives it}; the reply."""
+
+    weights: dict[int, float]
+    says: str
+
+
+def kept(
+    model: Transformer, tokenizer: Tokenizer, text: str, make_cache: Callable[[ModelConfig], Cache]
+) -> Kept:
+    """Run a text into an empty cache, then three words more; the weights are those of `FINDS_NAMES`."""
+    ids, cache, (layer, head) = tokenizer.encode(text), make_cache(model.config), FINDS_NAMES
+    core, given = cores_of(model)[layer], list[Tensor]()
+    with core.register_forward_pre_hook(lambda core, taken: given.extend(taken)):
+        prefill(model, ids, cache)
+    q, k, _, mask = map(as_array, given)
+    k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+    weights = attention_weights(q @ k.swapaxes(-1, -2) * core.scale, mask)[0, head, -1]
+    output = generate(model, ids, 3, cache=make_cache(model.config))
+    return Kept({place: float(weights[place]) for place in cache.kept()}, tokenizer.decode([*output]))
+
+
+def rows_left(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, float], str]]) -> Picture:
+    """Draw a text once for each cache: filled boxes where rows are left, the weights on them, the reply.
+
+    Args:
+        words: the text.
+        caches: by its name, the places of the rows that each has left with their weights, and the reply, as
+            `kept` gives them. A weight of LEAST and more is written.
+    """
+
+    def draw(sheet: Sheet) -> None:
+        y = 18.0
+        for name, (weights, says) in caches.items():
+            sheet.text(8, y, shorten(name, sheet.width - 16, bold=True), bold=True)
+            x, y = 8.0, y + 16
+            for at, word in enumerate(words):
+                wide = text_width(word, SMALL) + 12
+                if x + wide > sheet.width - 8:
+                    x, y = 8.0, y + 46
+                if at in weights:
+                    sheet.box(x, y, wide, 26, fill="value fill", edge="value")
+                else:
+                    sheet.box(x, y, wide, 26, edge="line", dashed=True)
+                sheet.note(x + wide / 2, y + 13, word, at="center", colour="ink" if at in weights else "soft")
+                if weights.get(at, 0) >= LEAST:
+                    sheet.note(
+                        x + wide / 2, y + 36, f"{weights[at]:.2f}", at="center", colour="query", bold=True
+                    )
+                x += wide + 4
+            sheet.arrow(8, y + 62, 34, y + 62, "soft")
+            sheet.text(42, y + 62, shorten(says, sheet.width - 50, bold=True), bold=True, colour="generated")
+            y += 104
+
+    sentences = []
+    for name, (weights, says) in caches.items():
+        gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
+        looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= LEAST)
+        sentences.append(
+            f"{plain(name)}: {gone} is gone, {words[-1]} looks at {looks}; the model says {says}"
+        )
+    return Picture(draw, f"{' '.join(words)}. {'. '.join(sentences)}.")
+
+
+def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Picture:
+    """Draw the loss against the KiB of a text, one named dot a variant, hollow if it does not sign them all.
+
+    Args:
+        dots: KiB, texts signed right, and loss of each variant, by its name. A name that begins with "window"
+            has its colour.
+        most: texts there are.
+        own: the reader's variant, in a colour of its own.
+    """
+    sizes, _, losses = zip(*dots.values(), strict=True)
+
+    def draw(sheet: Sheet) -> None:
+        left, right = 44.0, sheet.width - 20.0
+        fewest, widest = min(sizes) / 1.1, max(sizes) * 1.1
+        low, high = min(losses) - 0.06, max(losses) + 0.1
+        across, up = (right - left) / math.log(widest / fewest), HIGH / (high - low)
+        dots_at = {
+            name: (left + across * math.log(size / fewest), up * (high - loss))
+            for name, (size, _, loss) in dots.items()
+        }
+        names_at = flags(dots_at, right)
+        top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may stand above the plot
+        sheet.heading(f"loss; a filled dot signs all {most}")
+        axes = sheet.plot(left, top, right, top + HIGH, "KiB a diary")
+        log_axes(axes.xaxis, base=2)
+        axes.set(xlim=(fewest, widest), ylim=(low, high))
+        for name, (x, y) in names_at.items():
+            pole, foot = dots_at[name]
+            sheet.line((pole, top + foot), (pole, top + y + (9 if x < pole else -6)), colour="line", width=1)
+            sheet.note(x, top + y, shorten(name, LONGEST, SMALL), colour=_colour(name, own))
+        for name, (x, y) in dots_at.items():
+            colour = _colour(name, own)
+            sheet.disc(x, top + y, 5, colour if dots[name][1] == most else "paper", colour)
+
+    sentence = "; ".join(
+        f"{plain(name)}: {size:.0f} KiB, loss {loss:.2f}, {signed:g} signed"
+        for name, (size, signed, loss) in sorted(dots.items(), key=lambda item: [*item[1]])
+    )
+    return Picture(draw, f"The loss against the KiB of a diary; signed right, of {most}. {sentence}.")
+
+
+def _colour(name: str, own: str) -> str:
+    return "generated" if name == own else "key" if name.startswith("window") else "query"
+
+
+def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
+    """Return where each name begins: at the right of a pole on its dot, which no other name crosses."""
+    found: dict[str, Point] = {}
+    for name in sorted(dots, key=lambda name: (-dots[name][0], dots[name][1])):
+        x, y = dots[name]
+        wide = min(text_width(name, SMALL), LONGEST)
+        start = min(x + 4, right - wide)
+        y -= ROOM
+        reached = sorted(
+            (dots[one][1], found[one][1])
+            for one in found
+            if min(dots[one][0], found[one][0]) < start + wide + 6
+        )
+        for foot, top in reversed(reached):  # from the lowest up
+            y = top - ROOM if top - ROOM < y < foot + ROOM else y
+        found[name] = start, y
+    return found
+
+
+def positions(length: int, window: int, sinks: int) -> list[int]:
+    """Return the positions that are sinks or among the newest."""
+    return [at for at in range(length) if at < sinks or at >= length - window]
+
+
+kept_rows = Exercise(
+    name="kept_rows",
+    todo="let kept_rows return the positions of the rows that stay, as a list.",
+    cases=[
+        *[(10, 4, 0), (10, 4, 2), (4, 4, 0), (5, 4, 0), (6, 4, 1)],
+        *[(3, 4, 0), (5, 4, 2), (1, 4, 2), (100, 1, 1)],
+    ],
+    right=positions,
+    wrong=[
+        "counted anew from 0: a row keeps the position at which its key was turned.",
+        lambda *args: [*range(len(positions(*args)))],
+        "the sinks are counted inside the window: they come on top of it.",
+        lambda length, window, sinks: positions(length, max(window - sinks, 0), sinks),
+        lambda length, window, sinks: positions(length, window - sinks, sinks),
+        "off by one: the newest `window` rows are those from length - window on.",
+        lambda length, window, sinks: positions(length, window - 1, sinks),
+        lambda length, window, sinks: positions(length, window + 1, sinks),
+        "a position twice: where the text is short, a sink is in the window too.",
+        lambda length, window, sinks: [*range(sinks), *positions(length, window, 0)],
+        lambda length, window, sinks: [*range(min(sinks, length)), *positions(length, window, 0)],
+    ],
+    success="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
+)
