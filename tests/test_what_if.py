@@ -40,7 +40,7 @@ def test_the_picture_says_which_rows_are_stale() -> None:
 
 def test_the_picture_of_a_word_put_in_of_many_and_of_hostile_ones() -> None:
     moved = WhatIf(["Today", "so"], changed=(["Oslo", "Today", "so"], [8, 10, 5])).still()
-    assert "K, layer 1: Oslo no · 1 (new), Today yes · 2 (was no · 1), so no · 3 (was yes · 2)." in moved.alt
+    assert "K, layer 1: Oslo 0 · 1 (new), Today 1 · 2 (was 0 · 1), so 0 · 3 (was 1 · 2)." in moved.alt
     assert "V, layer 1: Oslo 8 (new), Today 10, so 5." in moved.alt
     dashed = [box for box in moved.figure().findobj(FancyBboxPatch) if box.get_linestyle() != "-"]
     assert [to_hex(box.get_edgecolor()) for box in dashed] == [PALETTE["generated"][0]] * 5, (

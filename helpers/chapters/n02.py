@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, 
 from helpers.plots.probabilities import whole_percent
 from helpers.recording.diary import load_diary, load_lines
 from helpers.sampling import softmax
+from helpers.tables import Table
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
@@ -202,9 +204,21 @@ change_future = Exercise(
 )
 
 
+CHANGED = [*NUMBERS[:2], 100.0, *NUMBERS[3:]]  # *is* carries 100
+
+
+def another_result() -> Table:
+    """Return which tokens have another result once *is* carries 100, layer by layer, and without the mask."""
+    prefills: dict[str, Prefill] = {
+        "layer 1": toy.prefill_matrix,
+        "layer 2": partial(toy.run_pass, n_layers=2),
+        "layer 1, without the mask": PREFILLS["a prefill that has no causal mask"],
+    }
+    lines = [(run(CHANGED) != run(NUMBERS)).any(axis=1) for run in prefills.values()]
+    return Table(lines, [*prefills], toy.PROMPT, corner="another result?")
+
+
 def lines_changed(guess: Any) -> Guess:
     """Compare a guess with the lines, from 1, that change in layer 2 when *is* carries 100."""
-    changed, before = (
-        toy.run_pass(numbers, n_layers=2) for numbers in ([*NUMBERS[:2], 100.0, *NUMBERS[3:]], NUMBERS)
-    )
+    changed, before = (toy.run_pass(numbers, n_layers=2) for numbers in (CHANGED, NUMBERS))
     return Guess(guess, [int(t) for t in np.flatnonzero((changed != before).any(axis=1)) + 1])

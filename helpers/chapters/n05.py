@@ -180,7 +180,7 @@ def differences(largest_difference: Callable[..., float]) -> Table:
     for name, kind in BROKEN.items():
         off = largest_difference(run, kind(), words_of(PROMPT), right[:-1])
         lines.append([first_wrong(replies()[name], right) or "none", off if off > 0.01 else f"{off:.0e}"])
-    heads = ["first wrong word", f"largest difference of a logit, {len(right)} words"]
+    heads = ["first wrong word", "largest difference of a logit"]
     return Table(lines, [name.partition(",")[0] for name in BROKEN], heads, corner="the cache")
 
 

@@ -1,6 +1,8 @@
-"""What one_page.ipynb uses beside NumPy: the check of its exercise."""
+"""What one_page.ipynb uses beside NumPy: its exercise."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -41,3 +43,8 @@ forget = Exercise(
     success="3 of 5 rows are left when 2 are forgotten.",
     difference=lambda got, expected: f"leaves tokens {tokens_of(got)}; expected {tokens_of(expected)}",
 )
+
+
+def yours_or_ours(answer: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return the reader's `forget` if it is right, and else ours."""
+    return answer if forget(answer).solved else without_first

@@ -20,8 +20,6 @@ HEAD, LINE, ROW = 24, 20, 20  # heights of a word over its column, a line of the
 LEAST, NAMES, ASIDE = 32, 84, 96  # widths: of a column at least, of words at the left and the right at most
 LATEST = 4  # lines of a long text that a step with the cache shows
 CONTEXT = "context"
-# Lines of a table by name, a cell for each pass; the table's corner; and sentences on how all is counted.
-Counted = tuple[dict[str, list[Any]], str, list[str]]
 
 
 def _wide(text: str, bold: bool = False) -> int:
@@ -67,8 +65,7 @@ class Board:
         """What stands in a token's rows of K and V."""
         if not self.moment.row(token):
             return "", ""
-        parts = VIEW["keys"].get(self.moment.trace.model.name, [])
-        k = key_text(self.k[token], parts) if self.k and "keys" in self.panels else ""
+        k = key_text(self.k[token]) if self.k and "keys" in self.panels else ""
         return k, number(self.v[token][0]) if self.v and "values" in self.panels else ""
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
@@ -247,18 +244,14 @@ def _legend(sheet: Sheet, boards: list[Board], y: float) -> None:
         x += wide
 
 
-def still(moments: list[Moment], panels: set[str], counted: Counted | None = None) -> Still:
-    """Return pictures of passes, their numbers in a table, sentences, and the weights of one in words.
-
-    `counted` stands in place of what the recorder counted.
-    """
+def still(moments: list[Moment], panels: set[str]) -> Still:
+    """Return pictures of passes, their numbers in a table, sentences, and the weights of one in words."""
     first = next((n for n, moment in enumerate(moments) if moment.part.target is None), 0)
     boards = [Board(moment, panels, n == first) for n, moment in enumerate(moments)]
     alt, shares = " ".join(map(_in_words, boards)), "prediction" in panels
-    lines, corner, how = counted or (_counted(moments), "", [])
-    lines = {**lines, "next word": [moment.outcome(shares) for moment in moments]}
-    table = Table([*lines.values()], [*lines], [moment.title for moment in moments], corner=corner)
-    return Still(partial(draw_boards, boards=boards), alt, [*how, *_beside(moments, shares)], table=table)
+    lines = {**_counted(moments), "next word": [moment.outcome(shares) for moment in moments]}
+    table = Table([*lines.values()], [*lines], [moment.title for moment in moments])
+    return Still(partial(draw_boards, boards=boards), alt, _beside(moments, shares), table=table)
 
 
 def _counted(moments: list[Moment]) -> dict[str, list[Any]]:

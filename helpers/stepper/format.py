@@ -80,8 +80,6 @@ def clipped(text: str, most: int) -> str:
     return whole if len(whole) <= most else whole[: most - 1] + "…"
 
 
-def key_text(numbers: list[float], parts: list[str]) -> str:
-    """A row of K; a part whose name is a question is answered."""
-    asked = [k < len(parts) and parts[k].endswith("?") for k in range(len(numbers))]
-    texts = [("yes" if x else "no") if ask else number(x) for x, ask in zip(numbers, asked, strict=True)]
-    return " · ".join(texts)
+def key_text(numbers: list[float]) -> str:
+    """A row of K."""
+    return " · ".join(map(number, numbers))

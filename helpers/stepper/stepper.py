@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers.arguments import is_whole
 from helpers.drawing.still import Still
-from helpers.stepper import board, lab
+from helpers.stepper import board
 from helpers.stepper.format import fill
 from helpers.stepper.machines import machines
 from helpers.stepper.moment import Moment, chosen
@@ -110,13 +110,13 @@ class Stepper(View):
     def still(self) -> Still:
         """Return pictures of prefill and of a step with the cache and without, with their numbers.
 
-        Of the lab: of training, prefill and a step with the cache, and what it counts at its own length.
+        Of the lab: of training, prefill and a step with the cache.
         """
         in_lab = "lab" in self.panels
         met = "weights" not in self.panels or "work" in self.panels  # else the reader has yet to meet it
         shown = chosen(self.trace, self.start, uncached=met, training=in_lab)
         moments = [Moment(self.trace, run, index, self.layer, self.head) for run, index in shown]
-        return board.still(moments, set(self.panels), lab.counted(moments) if in_lab else None)
+        return board.still(moments, set(self.panels))
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)

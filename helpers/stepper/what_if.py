@@ -126,7 +126,7 @@ def _origins(before: Tokens, now: Tokens) -> list[int | None]:
 
 
 def _written(row: Any) -> str:
-    return number(row) if isinstance(row, float) else key_text(row, VIEW["keys"]["toy"])
+    return number(row) if isinstance(row, float) else key_text(row)
 
 
 def _became(row: Any, was: Any, kept: bool) -> Row:

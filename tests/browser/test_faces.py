@@ -17,8 +17,8 @@ from helpers.cost.step import step_time
 from helpers.recording.diary import load_diary
 from helpers.stepper import Stepper
 from helpers.stepper.format import VIEW, unit
-from helpers.stepper.lab import accumulated, tokens_at, widest
 from tests.browser.conftest import page_of
+from tests.lab_cases import accumulated, tokens_at, widest
 
 pytestmark = pytest.mark.browser
 
@@ -67,6 +67,8 @@ def says_lab(
     answer = view.locator(".wid-panel .wid-sentence")
     expect(answer).to_contain_text(f"at least {unit(step.total, 's')}")
     expect(answer).to_contain_text(step.bound)
+    terms = view.locator(".wid-panel .wid-legend")
+    (expect(terms).to_contain_text if logits else expect(terms).not_to_contain_text)("rows")
     counts = accumulated(recorded, index, PROMPT, length, widest(model.layers))
     want = [[f"{n:,}" for n in both] for both in zip(*(vars(one).values() for one in counts), strict=True)]
     rows = view.locator(".wid-counts tbody tr")

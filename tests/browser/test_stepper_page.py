@@ -713,7 +713,7 @@ def test_legend_titles_and_what_is_heard(open_page: Show) -> None:
     places = ('slider "Pass"', 'list "Passes"', 'group "The text so far')
     for heard in (*switches, *places, "Only", "rows stored", "Attention weights of"):
         assert heard in tree
-    assert "no · 1" not in tree, "cells are drawings; the words beside them say the same"
+    assert "0 · 1" not in tree, "cells are drawings; the words beside them say the same"
 
 
 def test_a_run_with_fewer_passes(open_page: Show) -> None:

@@ -117,8 +117,8 @@ function checkSentence(got, before, now, stale, met) {
 test("a cell says in words what became of it", () => {
   assert.deepEqual(cellTexts({ now: 8, was: 20, state: "stale" }), ["8", "was 20"]);
   assert.deepEqual(cellTexts({ now: 16.2504, was: 16.25, state: "stale" }), ["16.25", "was a bit less"]);
-  assert.deepEqual(cellTexts({ now: [1, 2], was: [0, 1], state: "stale" }), ["yes · 2", "was no · 1"]);
-  assert.deepEqual(cellTexts({ now: [0, 1], was: null, state: "new" }), ["no · 1", "new"]);
+  assert.deepEqual(cellTexts({ now: [1, 2], was: [0, 1], state: "stale" }), ["1 · 2", "was 0 · 1"]);
+  assert.deepEqual(cellTexts({ now: [0, 1], was: null, state: "new" }), ["0 · 1", "new"]);
   assert.deepEqual(cellTexts({ now: -4, was: -4, state: "same" }), ["−4", ""]);
 });
 

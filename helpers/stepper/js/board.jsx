@@ -267,7 +267,7 @@ export class Board {
 
   /** @param {"k" | "v"} kind @param {Column} column */
   contentTexts(kind, column) {
-    if (kind === "k") return this.has("keys") ? keyTexts(this.frame.record.model.name, column.k) : [];
+    if (kind === "k") return this.has("keys") ? keyTexts(column.k) : [];
     if (!this.has("values") || !column.v || column.v.length > 1) return [];
     return [formatNumber(column.v[0])];
   }

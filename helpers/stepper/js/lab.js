@@ -1,5 +1,5 @@
 // What the lab counts: the recorded passes as if the prompt had another length, what has added up so far, and the shapes
-// of a chosen model's tensors. lab.py does the same; nothing here asks the page.
+// of a chosen model's tensors. tests/lab_cases.py does the same; nothing here asks the page.
 import VIEW from "../view.json" with { type: "json" };
 import { optionsOf } from "./case.js";
 import { pairsOf, tokensUntilCompute } from "./cost.js";

@@ -18,7 +18,8 @@ const written = (count) => count.toLocaleString("en");
 const shape = (lengths) => lengths.map(written).join(" × ");
 
 /** What bounds this pass, and what there is to learn from it. @param {{ frame: Frame, chosen: Case }} props */
-export function Bound({ frame: { event, run, record }, chosen }) {
+export function Bound({ frame: { event, run, record }, chosen: given }) {
+  const chosen = event.counted ? given : { ...given, rowBits: 0 }; // training keeps no rows
   const pass = passAt(event, record.prompt, chosen.tokens);
   const ran = { phase: event.phase, keeps: run.keeps, prompt: chosen.tokens ?? record.prompt };
   return (

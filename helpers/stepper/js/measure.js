@@ -49,7 +49,7 @@ function contentsOf(record, index, panels) {
   const rows = (kind, panel) =>
     panels.has(panel) ? record.values.map(({ layer }) => contentOf(record, kind, index, layer)) : [];
   return {
-    k: rows("k", "keys").map((row) => keyTexts(record.model.name, row)),
+    k: rows("k", "keys").map((row) => keyTexts(row)),
     v: rows("v", "values").flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : [])),
   };
 }

@@ -145,7 +145,7 @@ export function sayWhatIf(result) {
 /** A row's number or numbers, and under them what became of it, in words. @param {Cell} cell */
 export function cellTexts({ now, was, state }) {
   /** @param {number | number[]} row */
-  const write = (row) => (Array.isArray(row) ? keyTexts("toy", row).join(" · ") : formatNumber(row));
+  const write = (row) => (Array.isArray(row) ? keyTexts(row).join(" · ") : formatNumber(row));
   if (state !== "stale" || was === null) return [write(now), state === "new" ? WHAT.rows.new : ""];
   if (write(now) === write(was)) return [write(now), was < now ? WHAT.less : WHAT.more];
   return [write(now), fillText(WHAT.was, { was: write(was) })];

@@ -175,12 +175,8 @@ export function throughLayers({ record, layer }) {
 /** What the numbers of a K row mean. @param {string} model @returns {string[]} */
 export const keyNames = (model) => /** @type {Record<string, string[]>} */ (VIEW.keys)[model] ?? [];
 
-/** One row of K, number by number. @param {string} model @param {number[] | null} k */
-export function keyTexts(model, k) {
-  if (!k || k.length > 2) return [];
-  const names = keyNames(model);
-  return k.map((x, i) => (names[i]?.endsWith("?") ? (x ? "yes" : "no") : formatNumber(x)));
-}
+/** One row of K, number by number; of more than two, none. @param {number[] | null} k */
+export const keyTexts = (k) => (k && k.length <= 2 ? k.map(formatNumber) : []);
 
 const WORD = 24; // characters of a token's text in the pass in words
 const ROWS_SPELLED_OUT = 12;
