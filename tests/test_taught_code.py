@@ -161,7 +161,8 @@ def test_docstrings_and_annotations_do_not_matter_and_all_else_does() -> None:
     assert bare(other) != bare(HELPERS_FORM)
     assert bare(default) != bare(HELPERS_FORM)
     assert bare("def f(n):\n    check_whole('n', n)\n    return n") == bare("def f(n):\n    return n")
-    assert bare("def f(n):\n    self.check_rows(n)\n    return n") != bare("def f(n):\n    return n")
+    assert bare("def f(n):\n    self.check_rows(n)\n    return n") == bare("def f(n):\n    return n")
+    assert bare("def f(n):\n    self.append(n)\n    return n") != bare("def f(n):\n    return n")
     assert bare("class A(B):\n    x: int = 1") == bare("class A(B):\n    'doc'\n    x = 1")
     assert bare("class A:\n    x = 1") != bare("class A(B):\n    x = 1")
 
