@@ -25,12 +25,15 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache/numba"))
 for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
     os.environ.pop(name, None)
 
-# What takes more than some ten seconds, the longest first: begun first, and left out by `-m fast`.
+# What takes more than some ten seconds, the longest first: begun first, and left out by `-m fast`. So is what
+# compares with `transformers`, at the end, for each process would have to load it.
 LONGEST = """
     notebooks tests/browser tests/test_setup.py tests/test_published.py tests/test_live_gguf.py
     tests/test_speculate.py tests/test_model_fast.py tests/test_config.py tests/test_planted_bugs.py
     tests/test_model_bugs.py tests/test_parallel.py tests/test_benchmark_files.py tests/test_shipped.py
-    tests/test_live_decoder.py tests/test_serve_engine.py
+    tests/test_live_decoder.py tests/test_serve_engine.py tests/test_map.py tests/test_class.py
+    tests/test_model_equal.py tests/test_load.py tests/test_load_gguf.py tests/test_load_hub.py
+    tests/test_recording_hf.py tests/test_trace_places.py
 """.split()
 
 # The same examples in every run, as slow as a machine may be: no run fails by chance.

@@ -40,10 +40,10 @@ def pages() -> dict[str, str]:
 # ---- the page to send, and the gallery
 
 
-def test_a_published_model_is_fetched_from_beside_the_page(tmp_path: Path) -> None:
+def test_a_published_model_is_fetched_from_beside_the_page(pages: dict[str, str], tmp_path: Path) -> None:
     model = tmp_path / "a model.gguf"
     model.write_bytes(bytes(3))
-    plain, fetches = (make_page.index(load_diary(), path) for path in (None, model))
+    plain, fetches = pages["index.html"], make_page.index(load_diary(), model)
     assert '"published": {"file": "a model.gguf", "bytes": 3}' in fetches
     assert "connect-src 'self';" in fetches
     assert "connect-src" not in plain, "such a page can send nothing anywhere"

@@ -75,10 +75,13 @@ def png(figure: Figure) -> bytes:
 
     It is `EDGE` px wider at each side, and has a palette, which makes it small.
     """
+    dpi, face, packed = figure.dpi, figure.get_facecolor(), io.BytesIO()
     with mpl.rc_context(SETTINGS):
-        written = io.BytesIO()
-        FigureCanvasAgg(figure).print_figure(written, format="png", dpi=72 * SHARPNESS, facecolor="paper")
-    image, packed = Image.open(written).convert("RGB"), io.BytesIO()
+        figure.set(dpi=72 * SHARPNESS, facecolor="paper")
+        agg = FigureCanvasAgg(figure)
+        agg.draw()
+        image = Image.frombytes("RGBA", agg.get_width_height(), agg.buffer_rgba()).convert("RGB")
+        figure.set(dpi=dpi, facecolor=face)
     sheet = ImageOps.expand(image, EDGE * SHARPNESS, PALETTE["paper"][0])
     corners, within = Image.new("1", sheet.size, 1), (0, 0, sheet.width - 1, sheet.height - 1)
     ImageDraw.Draw(corners).rounded_rectangle(within, EDGE * SHARPNESS, fill=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
@@ -24,13 +25,18 @@ def plain(text: str) -> str:
     return shown if len(shown) <= 40 else shown[:39] + "…"
 
 
+@cache
+def _glyphs() -> set[int]:
+    return set(get_font(findfont(FONT)).get_charmap())
+
+
 def drawable(text: str) -> str:
     """Return text with what cannot be drawn as one line of glyphs as escapes or boxes."""
-    glyphs = get_font(findfont(FONT)).get_charmap()
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return "".join(c if ord(c) in glyphs else "□" for c in shown)
+    return "".join(c if ord(c) in _glyphs() else "□" for c in shown)
 
 
+@lru_cache(10_000)
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
     """Return how wide a text comes out, px."""
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")

@@ -94,10 +94,6 @@ class Section:
 
 def _section(section: Section, n: int) -> str:
     heading = f"<h2>{_escaped('heading', section.heading)}</h2>\n" if section.heading else ""
-    view = section.view
-    shown = (
-        f'<div class="view" id="view{n}"></div>\n<noscript>{view.still().html()}</noscript>' if view else ""
-    )
     before, after = (_paragraphs(name, getattr(section, name)) for name in ("before", "after"))
     lines = [
         f'<li><a href="{_escaped("address", link.address)}">{_escaped("text", link.text)}</a> '
@@ -111,6 +107,10 @@ def _section(section: Section, n: int) -> str:
     ]
     moments = f'<p class="moments">{" ".join(jumps)}</p>\n' if jumps else ""
     name = f' id="{_escaped("name", section.name)}"' if section.name else ""
+    view = section.view  # drawn last: a text that is none is refused at once
+    shown = (
+        f'<div class="view" id="view{n}"></div>\n<noscript>{view.still().html()}</noscript>' if view else ""
+    )
     return f"<section{name}>\n{heading}{before}\n{section.body}{shown}\n{moments}{after}\n{links}</section>"
 
 
@@ -130,6 +130,12 @@ def build(
     which is fetched when a reader comes near (`file_script` makes it). The style is
     CSS beside the page's own.
     """
+    named = [section for section in sections if section.name]
+    skips = "".join(
+        f'<a class="skip" href="#at={section.name}">{_escaped("heading", section.heading)}</a>\n'
+        for section in named
+    )
+    head = f"{skips}<h1>{_escaped('title', title)}</h1>"
     views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
     styles: dict[str, str] = {}  # tables say them in every cell, for notebooks; a page says them once
@@ -139,12 +145,6 @@ def build(
     live = {name: (v.data, {**options(v), "address": True}) for name, v in views.items()}
     files = [] if beside else [view.file for view in views.values() if view.file]
     style += "".join(f".{name} {{ {said} }}\n" for said, name in styles.items())
-    named = [section for section in sections if section.name]
-    skips = "".join(
-        f'<a class="skip" href="#at={section.name}">{_escaped("heading", section.heading)}</a>\n'
-        for section in named
-    )
-    head = f"{skips}<h1>{_escaped('title', title)}</h1>"
     return assemble(title, f"{head}\n{body}", live, summary, style, picture, files)
 
 
