@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n20
+from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n18, n20
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
@@ -141,14 +141,13 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         [2, 3, 5], {"w" * 30: [900.0, 60, 50], "b": [9e4, 90, 51]}, 200
     ),
     "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
-    "verified": lambda: plots.verified(
+    "verified": lambda: n18.verified(
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]
     ),
-    "verified, all accepted": lambda: plots.verified(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
-    "rounds": lambda: plots.rounds(
+    "verified, all accepted": lambda: n18.verified(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
+    "rounds": lambda: n18.rounds(
         {"prompt lookup": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
     ),
-    "read once": lambda: plots.read_once({"1 word": (4.0, 0.01), "w" * 20: (4.0, 8.0)}),
     "chosen": lambda: plots.chosen(["The", "w" * 90, "is", "calm", "."], [1, 3]),
     "automaton": lambda: plots.automaton(FORKED, ["The", "w" * 90, "is", "calm", "slept"]),
     "ahead": lambda: plots.ahead(
@@ -158,7 +157,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         [0, 1, 2, 3], ["so", "cold", "."], ["so", "calm"], {2: ["."], 3: ["The"]}
     ),
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
-    "laid over": lambda: plots.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
+    "laid over": lambda: n18.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "stairs": lambda: n17.stairs(
         {"a clock": n17.Client("clock tools | chat question |".split()), "w" * 12: n17.Client()}, Service()

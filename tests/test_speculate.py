@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.chapters import n18
 from helpers.model import shipped, speculate
 from helpers.model.cache import Cache, GrowingCache, PagedCache, RaggedCache, StaticCache, WindowCache
 from helpers.model.evaluate import held_out_diaries
@@ -22,7 +23,6 @@ from helpers.model.probe import hidden_states
 from helpers.model.speculate import Draft, Drafter, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, accept, accept_or_resample, draw, next_probabilities
-from helpers.serve import trials
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -166,7 +166,7 @@ def test_good_drafts_save_passes(k: int) -> None:
 
 def test_replies_are_counted_without_their_prefills() -> None:
     ways = {"word by word": None, "all right": (Says(SAID), 4)}
-    tried = trials.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
+    tried = n18.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
     assert [one.words for one in tried.values()] == [1, 5]
     assert [one.ran for one in tried.values()] == [[], [5, 5]]
     assert all(one.seconds > 0 for one in tried.values())
@@ -332,3 +332,13 @@ def test_four_diaries() -> None:
         result = [speculate.speculate(which, prompt, 40, drafter, 4) for prompt in prompts]
         assert [list(reply) for reply in result] == replies
         assert sum(map(len, replies)) / sum(len(reply.rounds) for reply in result) > 1.2
+
+
+def test_rounds_in_passes_of_one_word() -> None:
+    model, _ = shipped.load()
+    ways: dict[str, tuple[Drafter, int]] = {"": (PromptLookup(), 2), "1 layer": (EarlyExit(model, 1), 3)}
+    (lookup, _, _), (layer, words, gain) = n18.timed_rounds(model, [[5, 6, 7]], ways).values()
+    assert lookup[:2] == [0, 0]
+    assert len(layer) == 4
+    assert 0 < layer[0] < 1 <= words
+    assert min(lookup[2], layer[3], gain) > 0

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from helpers.cost.experts import experts_read
 from helpers.cost.layers import Full, State, Window
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roof
@@ -96,6 +98,16 @@ def test_experts_are_read_once_by_those_who_choose_them() -> None:
     )
     assert two - one == pytest.approx(4 * (28 / 32) * expert)  # 28 of 32 are not yet read
     assert many - one == pytest.approx(28 * expert)
+
+
+def test_the_experts_read_are_the_mean_over_all_choices() -> None:
+    pairs = list(itertools.combinations(range(4), 2))
+    for T in (0, 1, 2, 3):
+        read = [len({n for pair in chosen for n in pair}) for chosen in itertools.product(pairs, repeat=T)]
+        assert experts_read(4, 2, T) == pytest.approx(sum(read) / len(read))
+    assert experts_read(3, 3, 1) == 3
+    with pytest.raises(ValueError, match="n_chosen is 3; expected at most n_experts, 2"):
+        experts_read(2, 3, 1)
 
 
 @pytest.mark.parametrize(

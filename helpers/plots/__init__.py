@@ -4,7 +4,6 @@ from helpers.drawing.canvas import Drawn, Picture
 from helpers.plots.attention import name_weights
 from helpers.plots.batches import bars, batches
 from helpers.plots.contributions import contributions
-from helpers.plots.drafts import laid_over, read_once, rounds, verified
 from helpers.plots.fingerprints import fingerprints
 from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
 from helpers.plots.limit import waterfall

@@ -1,0 +1,332 @@
+"""What notebook 18, speculative decoding, uses: drafts tried on this machine, figures, exercises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers import sampling
+from helpers.check.exercise import Case, Exercise
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
+from helpers.measure.timing import in_turns
+from helpers.model.cache import StaticCache
+from helpers.model.generate import generate, prefill
+from helpers.model.speculate import Drafter, EarlyExit, Speculation, speculate
+from helpers.model.transformer import Transformer
+from helpers.plots.measured import curves
+
+BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
+
+
+def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
+    """Draw what one pass makes of drafted words: accepted, struck out, or dropped behind that.
+
+    Args:
+        text: the last words so far.
+        drafted: k words, up to 4.
+        chosen: what the model chooses in the place of each, and after the last: k + 1 words.
+    """
+    need(len(drafted) <= 4, f"{len(drafted)} words were drafted; expected at most 4 to draw")
+    output = sampling.accept(drafted, chosen)  # type: ignore[arg-type]
+    a = len(output) - 1
+    new = f"1 pass, {counted(len(output), 'new word')}"
+
+    def draw(sheet: Sheet) -> None:
+        step = min(WIDEST, (sheet.width - 36) / (len(drafted) + 1))
+        sheet.note(18, 18, shorten(f"… {' '.join(text)}", sheet.width - 36, SMALL), colour="ink")
+        for y, name, words in ((48, "guessed", drafted), (118, "the model, in one pass", chosen)):
+            sheet.note(18, y, name)
+            for n, word in enumerate(words):
+                own, rejected = (n == a and words is mine for mine in (chosen, drafted))
+                kind = "key" if n < a else "generated" if own else ""
+                word_box(sheet, 18 + step * n, y + 14, step - 6, word, kind, struck=rejected, soft=n > a)
+        sheet.text(18, 190, new, bold=True)
+
+    struck = (
+        f"{plain(drafted[a])} is struck out and {plain(chosen[a])} put in"
+        if a < len(drafted)
+        else "all accepted"
+    )
+    alt = (
+        f"Behind {' '.join(map(plain, text))}. Guessed: {' '.join(map(plain, drafted))}. "
+        f"The model, in one pass: {' '.join(map(plain, chosen))}. {a} accepted; {struck}. {new}."
+    )
+    return Picture(draw, alt)
+
+
+def word_box(
+    sheet: Sheet, x: float, y: float, wide: float, word: str, kind: str, struck: bool = False,
+    soft: bool = False,
+) -> None:  # fmt: skip
+    """Write a word in a box: filled where it has a kind, stronger where the model generated it."""
+    own, middle = kind == "generated", x + wide / 2
+    fill, edge = (f"{kind} fill", kind) if kind else ("none", "line")
+    sheet.box(x, y, wide, 30, fill=fill, edge=edge, line=2 if own else 1)
+    shown = shorten(word, wide - 6, SMALL, bold=own)
+    sheet.note(middle, y + 15, shown, at="center", colour="soft" if soft else "ink", bold=own)
+    if struck:
+        reach = text_width(shown, SMALL) / 2 + 5
+        sheet.line((middle - reach, y + 15), (middle + reach, y + 15), width=1.6)
+
+
+def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
+    """Draw a round of each way to scale, and below it the words that it gives, one by one.
+
+    Args:
+        ways: by name, the times of the drafts and, last, of the verification, where 1 is a pass of one
+            word; how many words a round gives; and how many times as fast a reply was.
+    """
+    kinds = {
+        "a round: its drafts,": "key",
+        "then the verification": "query",
+        "its words, a pass each": "generated",
+    }
+    lanes = {}
+    for name, (parts, words, measured) in ways.items():
+        colours = ["key"] * (len(parts) - 1) + ["query"]
+        ones = [1.0] * int(words) + [words % 1]
+        gain = f"{words / sum(parts):.2f} times as fast, measured {measured:.2f}"
+        takes, gives = f"takes {sum(parts):.2f}", f"gives {words:.2f} words"
+        spent, given = zip(parts, colours, strict=True), ((one, "generated") for one in ones)
+        lanes[name] = gain, {takes: [*spent], gives: [*given]}
+
+    def draw(sheet: Sheet) -> None:
+        y = key_lines(sheet, kinds)
+        scale = min(
+            (sheet.width - 44 - text_width(output, SMALL)) / sum(size for size, _ in lane)
+            for _, both in lanes.values()
+            for output, lane in both.items()
+        )
+        for name, (gain, both) in lanes.items():
+            y += 22
+            sheet.text(18, y, name, bold=True)
+            for output, lane in both.items():
+                x, y = 18.0, y + BAR
+                for size, colour in lane:
+                    if size:
+                        part(sheet, x, y - 10, scale * size, BAR - 4, colour)
+                    x += scale * size
+                sheet.note(x + 8, y, output)
+            y += BAR
+            sheet.note(18, y, f"so {gain}", colour="ink")
+            y += 10
+
+    each = "; ".join(f"{plain(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
+    return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {each}.")
+
+
+def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
+    """Draw the probabilities of model and draft over each other: what both give, and what is left over.
+
+    Args:
+        words: one for each probability.
+        p: the model's probabilities.
+        q: the draft's.
+    """
+    lines = [(word, a, b, min(a, b)) for word, a, b in zip(words, p, q, strict=True)]
+    kinds = {"both give: accepted": "key", "q over p: rejected": "", "p over q: left over": "generated"}
+
+    def draw(sheet: Sheet) -> None:
+        y = key_lines(sheet, kinds)
+        scale = (sheet.width - 36) / float(max(*p, *q)) * 0.94
+        for word, mine, drafted, both in lines:
+            y += 22
+            sheet.text(18, y, word, bold=True)
+            sheet.note(sheet.width - 18, y, f"p = {mine}, q = {drafted}", at="right")
+            wide, rest = scale * float(both), scale * float(abs(mine - drafted))
+            part(sheet, 18, y + 14, wide, BAR, "key")
+            if rest:
+                part(sheet, 18 + wide, y + 14, rest, BAR, "generated" if mine > drafted else "")
+            y += BAR + 20
+
+    each = "; ".join(
+        f"{plain(word)}: p {mine}, q {drafted}, both give {both}"
+        + (f", left over {mine - drafted}" if mine > drafted else "")
+        + (f", rejected {drafted - mine}" if mine < drafted else "")
+        for word, mine, drafted, both in lines
+    )
+    return Picture(draw, f"{each}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")
+
+
+def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:
+    """Say above a figure what each colour means; return where that ends."""
+    for n, (name, fill) in enumerate(kinds.items()):
+        part(sheet, 18, 14 + 22 * n, 12, 12, fill)
+        sheet.note(38, 20 + 22 * n, name, colour="ink")
+    return 20.0 + 22 * len(kinds)
+
+
+def part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:
+    """Draw a part of a bar in a colour's fill, or dashed where there is none."""
+    fill, edge = (f"{colour} fill", colour) if colour else ("none", "ink")
+    sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
+
+
+def pass_of(model: Transformer, T: int, context: int = 64) -> Callable[[], Tensor]:
+    """Return a task: one pass over T new tokens of a request, with the logits behind all of them."""
+    cache = StaticCache(model.config, max_len=context + T)
+    tokens = torch.ones(1, context + T, dtype=torch.int64)
+    prefill(model, tokens[:, :context], cache)
+
+    @torch.inference_mode()
+    def one_pass() -> Tensor:
+        cache.truncate(context)  # forget the rows of the call before
+        return model(tokens[:, context:], cache)
+
+    return one_pass
+
+
+class Drafted(NamedTuple):
+    """How replies went with drafts, prefills left out.
+
+    Attributes:
+        words: new words of a pass, on average.
+        seconds: of a new word, on average.
+        ran: words of each pass, the drafted ones among them; [] where nothing was drafted.
+    """
+
+    words: float
+    seconds: float
+    ran: list[int]
+
+
+def replies_with(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    ways: Mapping[str, tuple[Drafter, int] | None],
+    max_new: int = 40,
+    turns: int = 3,
+) -> dict[str, Drafted]:
+    """Go on with prompts in several ways, in turns; the best time of each word counts.
+
+    Args:
+        ways: a drafter and k, by name; None for word by word.
+    """
+    seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
+    ran: dict[str, list[int]] = {}
+    for name, way in [*ways.items()] * turns:
+        replies = [
+            speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts
+        ]
+        seconds[name].append([second for reply in replies if [*reply] for second in reply.seconds[1:]])
+        drafted = [reply.rounds[1:] for reply in replies if isinstance(reply, Speculation)]
+        ran[name] = [1 + one.n_drafted for rounds in drafted for one in rounds]
+    found = {}
+    for name, turn in seconds.items():
+        best = np.min(turn, axis=0)
+        found[name] = Drafted(len(best) / (len(ran[name]) or len(best)), best.mean(), ran[name])
+    return found
+
+
+def timed_rounds(
+    model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int]]
+) -> dict[str, tuple[list[float], float, float]]:
+    """Time drafts, verifications and whole replies on this machine; return what `rounds` draws.
+
+    A draft of `EarlyExit` takes as long as a pass of its layers over one word, prompt lookup no time.
+    """
+    tried, lengths = replies_with(model, prompts, {"": None, **ways}, turns=5), [1, 3, 5, 9]
+    passes = {f"{T} words": pass_of(model, T) for T in lengths}
+    drafters = {name: way[0] for name, way in ways.items()}
+    passes |= {name: pass_of(one.first, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)}
+    best = {name: timing.best for name, timing in in_turns(passes, turns=200, at_least=0).items()}
+    word, found = best["1 words"], {}
+    longer = [best[f"{T} words"] / word for T in lengths]
+    for name, (_, k) in ways.items():
+        verify = float(np.interp(tried[name].ran, lengths, longer).mean())
+        gain = tried[""].seconds / tried[name].seconds
+        found[name] = [best.get(name, 0.0) / word] * k + [verify], tried[name].words, gain
+    return found
+
+
+def pays(users: Sequence[int], longer: Mapping[str, Sequence[float]], words: float) -> Picture:
+    """Draw how many times as long as a step a verification takes, beside the words of a round.
+
+    Args:
+        users: at once, for each number of a line.
+        longer: lines by name. Beneath the words drafts pay.
+    """
+    lines = {**longer, "words of a round": [words] * len(users)}
+    return curves("verification, in steps", "", "users at once", users, lines, "x")
+
+
+def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
+    """Count the drafted words up to the first that the model would not have chosen."""
+    return len(sampling.accept(drafted, chosen)) - 1
+
+
+accept = Exercise(
+    name="accept",
+    todo="let accept return the new words: drafted ones that are accepted, and one of the model's own.",
+    cases=[
+        *[([5, 6, 7, 8], [5, 6, 1, 9, 2]), ([5, 6, 7], [5, 1, 7, 3])],
+        Case(
+            ([5, 6], [5, 6, 7]), trap="where every draft is accepted, the model's word comes after the last."
+        ),
+        *[([5, 6], [4, 6, 7]), ([5, 6], [6, 5, 7])],
+        Case(([], [3]), trap="without a draft the model's own word is all there is."),
+    ],
+    right=sampling.accept,
+    wrong=[
+        "the model's own word is missing: the pass has chosen it too, behind the last that agrees.",
+        lambda d, c: d[: agreeing(d, c)],
+        "words behind the first that differs are no use: they were chosen after another text.",
+        lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[agreeing(d, c)]],
+        lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
+        "the rejected draft was kept: the model's own word stands in its place.",
+        lambda d, c: [*d[: agreeing(d, c) + 1], c[agreeing(d, c)]],
+        lambda d, c: d[: agreeing(d, c) + 1],
+        "all drafts accepted is the best case: k words, and one more behind them.",
+        lambda d, c: [*d[: agreeing(d, c)], *c[agreeing(d, c) : len(d)][:1]],
+        lambda d, c: [*d[: -(len(d) - agreeing(d, c))], c[agreeing(d, c)]],
+    ],
+    success="of 4 drafts the first two agree: 3 new words. All of k accepted: k + 1.",
+)
+
+
+def rest(p: Any, q: Any) -> Any:
+    """Return what p has over q, unscaled."""
+    return np.maximum(p - q, 0)
+
+
+def refusing(instead: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a rule that takes a word with min(1, p / q), and otherwise gives what `instead` says."""
+    return lambda p, q, token, u: None if u * q[token] < p[token] else instead(p, q)
+
+
+def taking(takes: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
+    """Return a rule that takes a word by another test, and otherwise gives the scaled rest."""
+    return lambda p, q, token, u: None if takes(p, q, token, u) else rest(p, q) / rest(p, q).sum()
+
+
+accept_or_resample = Exercise(
+    name="accept_or_resample",
+    todo="let accept_or_resample return None, or the probabilities of the word to draw instead.",
+    cases=[
+        Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}")
+        for p, q, token, u in [
+            *[([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], *drawn) for drawn in [(0, 0.6), (0, 0.15), (2, 0.99)]],
+            *[([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5), ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15)],
+            ([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
+        ]
+    ],
+    right=sampling.accept_or_resample,
+    wrong=[
+        "no residual: drawing from p again gives words that were drafted often another chance.",
+        refusing(lambda p, q: p),
+        "the residual is not scaled: probabilities sum to 1.",
+        refusing(rest),
+        "upside down: a word that p likes more than q is always accepted, min(1, p / q).",
+        taking(lambda p, q, token, u: u * p[token] < q[token]),
+        "comparing with the best word of p is right for greedy replies; a drawn one gets biased.",
+        taking(lambda p, q, token, u: token == p.argmax()),
+        lambda p, q, token, u: None if token == p.argmax() else p,
+    ],
+    success="a word that p likes more is always accepted; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
+)
