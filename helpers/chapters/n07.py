@@ -131,13 +131,20 @@ def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
         "norm": block.input_layernorm,
         "projection": block.self_attn.q_proj,
         "rotation": lambda x: rotate(x[..., : config.head_dim], *cos_sin),
-        "attention": lambda x: block.self_attn(x, cos_sin, GrowingCache(config)),
+        "self.core": lambda x: heads_meet(block.self_attn, x, GrowingCache(config).mask(5)),
         "MLP": block.mlp,
         "adding": lambda x: x + brought,
         "LM head": model.lm_head,
     }
     with torch.no_grad():
         return {name: moves()(f, x) for name, f in parts.items()}
+
+
+def heads_meet(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
+    """Run the core alone: a token's numbers are its queries, and the first of them its keys and values."""
+    q = attention.split_heads(x)  # (1, H, T, D)
+    k = q[:, : attention.k_proj.out_features // attention.head_dim]  # (1, Hkv, T, D)
+    return attention.core(q, k, k, mask).transpose(1, 2).flatten(2)
 
 
 def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
