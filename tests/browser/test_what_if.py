@@ -53,7 +53,7 @@ def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, 
     _, old = run(PROMPT)
     _, new = run(now)
     rows = [row for layer in new["rows"] for kind in "kv" for row in layer[kind]]
-    texts = [f"{'yes' if r[0] else 'no'} · {r[1]:g}" if isinstance(r, list) else number(r) for r in rows]
+    texts = [f"{r[0]:g} · {r[1]:g}" if isinstance(r, list) else number(r) for r in rows]
     assert shown["now"] == texts
     assert shown["shares"][:8] == [percent(p) for says in (old, new) for p in says["probabilities"]]
     kept = wanted.pop("kept")
