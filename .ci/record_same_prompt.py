@@ -1,4 +1,4 @@
-"""Record how the same prompt says other words beside others: helpers/recording/same_prompt.json.
+"""Record how the same prompt says other words beside others: helpers/chapters/same_prompt.json.
 
     python .ci/record_same_prompt.py
 
@@ -26,29 +26,19 @@ if __name__ == "__main__":  # read when torch is imported
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from torch import Tensor  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
 
+from helpers.chapters.n21 import RECORDED, TEXTS, Reply, answer, differ, first_other  # noqa: E402
 from helpers.model import evaluate, shipped  # noqa: E402
 from helpers.model.attention import Core  # noqa: E402
-from helpers.model.cache import GrowingCache  # noqa: E402
-from helpers.model.one_shape import in_one_shape  # noqa: E402
+from helpers.model.cache import RaggedCache  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
-from helpers.recording.model import record_model  # noqa: E402
-from helpers.recording.same_prompt import (  # noqa: E402
-    AT_ONCE,
-    RECORDED,
-    TEXTS,
-    Reply,
-    answer,
-    differ,
-    first_other,
-    off_by_way,
-)
+from helpers.recording.hf import watch  # noqa: E402
 from helpers.tokenizer import Tokenizer  # noqa: E402
-from helpers.trace import Trace  # noqa: E402
+from helpers.trace import Said, places, said  # noqa: E402
 
 DIARIES, WORDS = 1000, 24
-EPS = {"bfloat16": 2.0**-7, "float32": 2.0**-23}  # from mark to mark, at 1
 
 
 def in_batches(model: Transformer, prompts: Sequence[Sequence[int]], n: int, batch: int) -> list[Reply]:
@@ -59,33 +49,50 @@ def in_batches(model: Transformer, prompts: Sequence[Sequence[int]], n: int, bat
 
 
 class HiddenKeys(Core):
-    """The core of attention, which some passes give keys that the mask hides."""
+    """The core of attention, which gets keys that the mask hides."""
 
-    def __init__(self, scale: float, hidden: int, where: Callable[[int], bool]) -> None:
+    def __init__(self, scale: float, hidden: int) -> None:
         super().__init__(scale)
-        self.hidden, self.where = hidden, where
+        self.hidden = hidden
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Return contexts, (B, H, T, Dv); see `attend`."""
-        if self.where(k.shape[2]):
-            k, v = (torch.cat([x, x[:, :, -1:].expand(-1, -1, self.hidden, -1)], dim=2) for x in (k, v))
-            mask = F.pad(mask, (0, self.hidden))
-        return super().forward(q, k, v, mask)
+        k, v = (torch.cat([x, x[:, :, -1:].expand(-1, -1, self.hidden, -1)], dim=2) for x in (k, v))
+        return super().forward(q, k, v, F.pad(mask, (0, self.hidden)))
 
 
-def with_hidden(model: Transformer, hidden: int, where: Callable[[int], bool]) -> Transformer:
-    """Return a copy of a model whose attention gets so many hidden keys where a pass has so many keys."""
+class MoreRows(nn.Module):
+    """A product whose left matrix gets rows of other texts, which are cut off behind it."""
+
+    def __init__(self, part: nn.Module, n: int) -> None:
+        super().__init__()
+        self.part, self.n = part, n
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, C) → (B, T, C')."""
+        rows = x.flatten(0, -2)
+        others = rows[-1:].flip(-1).expand(self.n, -1)
+        return self.part(torch.cat([rows, others]))[: len(rows)].unflatten(0, x.shape[:-1])
+
+
+def replaced(model: Transformer, kind: type[nn.Module], make: Callable[[Any], nn.Module]) -> Transformer:
+    """Return a copy of a model with other modules in the place of one kind."""
     copied = copy.deepcopy(model)
     for part in list(copied.modules()):
         for name, child in part.named_children():
-            if isinstance(child, Core):
-                setattr(part, name, HiddenKeys(child.scale, hidden, where))
+            if isinstance(child, kind):
+                setattr(part, name, make(child))
     return copied
 
 
-def fills_up(keys: int, hidden: int) -> bool:
-    """Return whether hidden keys make one more full group of keys that are worked on at once."""
-    return keys % AT_ONCE + hidden >= AT_ONCE
+def with_hidden(model: Transformer, hidden: int) -> Transformer:
+    """Return a copy of a model whose attention gets so many hidden keys, as in a padded batch."""
+    return replaced(model, Core, lambda core: HiddenKeys(core.scale, hidden))
+
+
+def with_rows(model: Transformer, n: int) -> Transformer:
+    """Return a copy whose products get n rows more, as where texts stand end to end."""
+    return replaced(model, nn.Linear, lambda part: MoreRows(part, n))
 
 
 def top_2(logits: Tensor) -> Tensor:
@@ -119,74 +126,83 @@ def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
     return Changes(texts, words, ties)
 
 
-class Overwritten(GrowingCache):
+class Overwritten(RaggedCache):
     """A cache with a bug: behind the prompt, the fourth token has another value in the third layer."""
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Hand out all rows, one of them wrong once the prompt has run; see `Cache.append`."""
         keys, values = super().append(layer, k, v)
-        if layer == 2 and self.length:
-            self.v[layer][:, :, 3] = self.v[layer][:, :, 4].flip(1)
+        if layer == 2 and self.lengths[0]:
+            values[:, :, 3] = values[:, :, 4].flip(1)
         return keys, values
 
 
-def three_suspects(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int) -> dict[str, list[Trace]]:
-    """Record a prompt twice, three times over: which of the pairs differ by rounding, which by a bug?"""
-    narrow = copy.deepcopy(model).bfloat16()
-    pairs: dict[str, list[tuple[Transformer, GrowingCache | None]]] = {
-        "A, bfloat16": [(narrow, None), (in_one_shape(narrow), None)],
-        "B, float32": [(model, None), (model, Overwritten(model.config))],
-        "C, float32": [(model, None), (in_one_shape(model), None)],
-    }
-    return {
-        name: [
-            record_model(one, prompt, tokenizer, max_new=n, cache=cache, training=False, uncached=False)
-            for one, cache in pair
+def in_transformers(model: Any, tokenizer: Tokenizer, ids: Sequence[int], forced: Sequence[int]) -> Reply:
+    """Run a prompt and a reply through a model of `transformers`."""
+    trace = watch(model, tokenizer, ids, reply=forced, n_top=model.config.vocab_size)
+    vocabulary = tokenizer.words([*range(model.config.vocab_size)])
+    logits = torch.tensor([[one.top[word] for word in vocabulary] for one in said(trace, trace.runs[0])])
+    return Reply(logits.argmax(-1).tolist(), logits)
+
+
+def evidence(tokenizer: Tokenizer, forced: Sequence[int], a: Reply, b: Reply) -> dict[str, Any]:
+    """Return what two runs of the same words say of each other: the largest logit, and each place."""
+    vocabulary, words = tokenizer.words([*range(a.logits.shape[1])]), tokenizer.words(forced)
+    sides = [
+        [
+            Said(word, dict(zip(vocabulary, row, strict=True)))
+            for word, row in zip(words, one.logits.tolist(), strict=True)
         ]
-        for name, pair in pairs.items()
+        for one in (a, b)
+    ]
+    found = places(*sides)
+    return {
+        "largest": float(a.logits.abs().max()),
+        "places": [[*place.words, place.margin, place.difference] for place in found],
     }
 
 
-def evidence(a: Trace, b: Trace, eps: float) -> tuple[str, float, float, float]:
-    """Return what two replies say of a bug, up to their first other word.
-
-    Args:
-        eps: from one mark of their format to the next, at 1.
+def suspects(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Run Carla's words through two engines, in two formats, and through a cache with a bug.
 
     Returns:
-        The first other word or "none"; the largest logit; from one mark to the next there, at most; the
-        largest difference of a logit that both have recorded.
+        Three pairs; and how far three runs in bfloat16 lie from one in float32.
     """
-    outs = [[event.parts[0].out[0] for event in trace.runs[0].passes] for trace in (a, b)]
-    words = [[t.sequences[0].tokens[out.chosen].text for out in o] for t, o in zip((a, b), outs, strict=True)]
-    n = first_other(*words)
-    largest, difference = 0.0, 0.0
-    for x, y in zip(*(each[: None if n is None else n + 1] for each in outs), strict=True):
-        logits = {word: logit for word, logit, _ in y.top}
-        both = [(logit, logits[word]) for word, logit, _ in x.top if word in logits]
-        largest = max(largest, *(abs(logit) for logit, _ in both))
-        difference = max(difference, *(abs(p - q) for p, q in both))
-    message = "none" if n is None else f"{words[0][n]} → {words[1][n]}"
-    return message, largest, eps * largest, difference
+    prompt = tokenizer.encode(TEXTS[0])
+    forced = answer(model, [prompt], WORDS)[0].tokens
+    [plain], [short], [bug], [short_bug] = (
+        answer(one, [prompt], WORDS, forced, kind)
+        for kind in (RaggedCache, Overwritten)
+        for one in (model, narrow)
+    )
+    theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
+    wide, other = (
+        in_transformers(one, tokenizer, prompt, forced) for one in (theirs, copy.deepcopy(theirs).bfloat16())
+    )
+    found = {"A, bfloat16": (short, other), "B, float32": (plain, bug), "C, float32": (plain, wide)}
+    runs = {"ours": short, "transformers": other, "ours, with the bug of B": short_bug}
+    off = {name: one.logits - wide.logits for name, one in runs.items()}
+    return {
+        "pairs": {name: evidence(tokenizer, forced, *pair) for name, pair in found.items()},
+        "off float32": {
+            name: {"largest": float(x.abs().max()), "mean": float(x.square().mean().sqrt())}
+            for name, x in off.items()
+        },
+    }
 
 
 def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Answer Carla alone and beside others; then alone, with hidden keys in some of her passes."""
+    """Answer Carla alone and beside others; then alone, with hidden keys or more rows in her passes."""
     prompts = [tokenizer.encode(text) for text in TEXTS]
     alone, beside = (answer(narrow, some, WORDS)[0] for some in (prompts[:1], prompts))
     other = first_other(alone.tokens, beside.tokens)
     assert other is not None, "no word changed"
     ids = [reply.tokens[other] for reply in (alone, beside)]
-    output, keys = alone.tokens, len(prompts[0])
+    keys = len(prompts[0])
     hidden = len(prompts[1]) - keys
-    fed = answer(narrow, prompts, WORDS, forced=output)[0]
-    filled = [n for n in range(keys, keys + WORDS) if fills_up(n, hidden)]
-    tried = [
-        answer(with_hidden(narrow, hidden, where), prompts[:1], WORDS, forced=output)[0]
-        for where in (lambda n: n in filled, lambda n: n not in filled)
-    ]
+    fed = answer(narrow, prompts, WORDS, alone.tokens)[0]
     return {
-        "alone": tokenizer.words(output),
+        "alone": tokenizer.words(alone.tokens),
         "beside seven": tokenizer.words(beside.tokens),
         "two words": tokenizer.words(ids),
         "their logits": {
@@ -195,14 +211,31 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
         },
         "exactly level": (top_2(alone.logits) == 0).tolist(),
         "logits that differ": (alone.logits != fed.logits).sum(-1).tolist(),
-        "ways": off_by_way([model, narrow], prompts, WORDS),
+        "apart": mechanisms([model, narrow], prompts, hidden),
         "keys": keys,
         "hidden": hidden,
-        "hidden keys in": {
-            "the purple passes, against beside seven": differ(tried[0], fed),
-            "the other passes, against alone": differ(tried[1], alone),
-        },
     }
+
+
+def mechanisms(
+    models: Sequence[Transformer], prompts: Sequence[Sequence[int]], hidden: int
+) -> dict[str, dict[str, tuple[int, float]]]:
+    """Count the logits that differ from those alone, and by how much at most, for each change and format."""
+    found: dict[str, dict[str, tuple[int, float]]] = {}
+    for model in models:
+        [alone] = answer(model, prompts[:1], WORDS)
+        ways = {
+            "with 4 hidden keys": answer(with_hidden(model, hidden), prompts[:1], WORDS, alone.tokens)[0],
+            "with 7 more rows in each product": answer(with_rows(model, 7), prompts[:1], WORDS, alone.tokens)[
+                0
+            ],
+            "in the batch of eight": answer(model, prompts, WORDS, alone.tokens)[0],
+        }
+        dtype = str(model.embed_tokens.weight.dtype).removeprefix("torch.")
+        for way, reply in ways.items():
+            off = float((reply.logits - alone.logits).abs().max())
+            found.setdefault(way, {})[dtype] = differ(reply, alone), off
+    return found
 
 
 def count(model: Transformer, prompts: list[list[int]]) -> dict[str, int]:
@@ -210,7 +243,7 @@ def count(model: Transformer, prompts: list[list[int]]) -> dict[str, int]:
     found = changes(*(in_batches(model, prompts, WORDS, size) for size in (1, 8)))
     return {
         "texts that changed": found.texts,
-        "words compared": found.words,
+        "words up to the first other one": found.words,
         "two words exactly level": found.ties,
     }
 
@@ -222,7 +255,6 @@ def main() -> None:
     torch.set_num_threads(1)
     model, tokenizer = shipped.load()
     narrow = copy.deepcopy(model).bfloat16()
-    pairs = three_suspects(model, tokenizer, TEXTS[0], WORDS)
     rng = random.Random(0)
     prompts = [
         tokenizer.encode(diary.text)[: rng.randrange(4, 12)]
@@ -230,7 +262,7 @@ def main() -> None:
     ]
     found = {
         "Carla": carla(model, narrow, tokenizer),
-        "pairs": {name: evidence(a, b, EPS[name.split(", ")[1]]) for name, (a, b) in pairs.items()},
+        **suspects(model, narrow, tokenizer),
         "diaries": {"float32": count(model, prompts), "bfloat16": count(narrow, prompts)},
     }
     RECORDED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

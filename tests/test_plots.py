@@ -58,8 +58,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "curves": lambda: curves(
         "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
     ),
-    "fading": lambda: plots.fading(0.97),
-    "fading, 1 token": lambda: plots.fading(0.5, 1),
     "probabilities": lambda: n02.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "not said": lambda: plots.words_not_said(load_diary()),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0]),

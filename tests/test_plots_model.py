@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n18, n20
+from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n18, n20, n21
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
 from helpers.drawing import canvas
 from helpers.model import shipped
 from helpers.plots import measured
+from helpers.trace import Place
 from tests.pictures import boxes, check_form, check_words, texts, words
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
@@ -83,6 +84,7 @@ def times(contexts: list[int], series: dict[str, list[float]], title: str) -> pl
 
 
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
+PLACES = [Place(0, ("a", "a"), 2.0, 1e-5), Place(1, ("a", "w" * 30), 0.0, 0.5)]
 WAITS = {budget: (9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
 CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
 TRIED = [n20.Tried(12, "a", 280.0, 8.0), n20.Tried(10, "b", 900.0, 8.0), n20.Tried(8, "c", 290.0, 200.0)]
@@ -111,9 +113,13 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "reply, eight": lambda: n09.reply_by_the_clock(LONG, LONG),
     "to scale": lambda: n09.reply_to_scale(55, 0.7, 100),
     "to scale, 2": lambda: n09.reply_to_scale(1e-3, 1e-3, 2),
-    "hidden keys": lambda: plots.hidden_keys(["to", "the"], 7, 4, 8, [27, 100], [True, False]),
-    "hidden keys, 11": lambda: plots.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
-    "tie": lambda: plots.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
+    "hidden keys": lambda: n21.hidden_keys(["to", "the"], 7, 4, 8, [27, 100], [True, False]),
+    "hidden keys, 11": lambda: n21.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
+    "tie": lambda: n21.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
+    "suspects": lambda: plots.suspects(
+        {"A": (PLACES, None), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
+    ),
+    "suspect": lambda: plots.suspect(PLACES, 1e-4),
     "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
     "card, 1": lambda: n11.squares({"weights": 1}),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),

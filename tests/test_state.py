@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from helpers.chapters import n23
 from helpers.cost.layers import Full, State, cache_nbytes, layers_of
 from helpers.model import generate as generating
 from helpers.model import state as module
 from helpers.model.cache import Cache, GrowingCache, StateCache, StaticCache
 from helpers.model.config import StateConfig
-from helpers.model.generate import generate
+from helpers.model.generate import decode_step, generate
 from helpers.model.load import load, save
 from helpers.model.speculate import PromptLookup, speculate
 from helpers.model.state import StateTransformer, in_chunk, step
-from tests.tiny import SIZES, enlarge, failing, in_passes, same, tokens
+from tests.tiny import SIZES, enlarge, failing, in_passes, same, tiny, tokens
 
 torch.set_num_threads(1)
 
@@ -241,3 +242,19 @@ def test_it_is_the_lightning_attention_of_minimax(split: list[int]) -> None:
     same(contexts.transpose(1, 2).flatten(2), torch.cat(seen, 1), bound=1e-7)
     same(state, cache.get_linear_cache(0), bound=1e-7)
     assert contexts.abs().max() > 0.1
+
+
+def test_each_step_by_the_clock_stands_behind_as_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What notebook 23 times: its own token is taken back, which rows allow and states do not."""
+    lengths: list[int] = []
+
+    def watched(model: Any, tokens: Any, cache: Cache) -> Tensor:
+        lengths.append(cache.length)
+        return decode_step(model, tokens, cache)
+
+    monkeypatch.setattr(n23, "decode_step", watched)
+    for model in (tiny_state().float(), tiny()):
+        step = n23.step_at(model, 40)
+        step()
+        step()
+    assert lengths == [40] * 4

@@ -29,7 +29,6 @@ TAUGHT = {
     "12_floor": ["step_time"],
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
-    "21_same_prompt": ["in_blocks"],
     "24_valid": ["left", "write"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train", "model.contributions")
@@ -40,7 +39,7 @@ ROOMS = {
     "14": (*MODEL, "model.cache.quantized"),
     "18": ("sampling",),
     "20": ("serve.fleet",),
-    "21": ("model.one_shape",),
+    "21": (),
     "22": (),
     "23": (),
     "24": ("grammar", "model.valid"),

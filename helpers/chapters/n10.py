@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from IPython.utils.capture import capture_output
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.cost.models import MODELS
+from helpers.recording.hf import in_transformers as in_transformers
 
 COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
 COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
@@ -33,17 +32,6 @@ FAMILIES = {
 }
 KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
 SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
-
-
-def in_transformers(path: Path) -> Any:
-    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32."""
-    from transformers import AutoModelForCausalLM
-
-    folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
-    with capture_output():  # its progress bars
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
-    model.config.name_or_path = path.name
-    return model
 
 
 def small_model(family: str) -> Any:

@@ -53,14 +53,6 @@ def put_in_blocks(module: nn.Module) -> None:
             put_in_blocks(part)
 
 
-def in_blocks(part: nn.Module, x: Tensor) -> Tensor:
-    """Call a part for 8 tokens at a time: (…, C) → (…, C'), each token by itself."""
-    rows = x.reshape(-1, x.shape[-1])  # (N, C)
-    padded = F.pad(rows, (0, 0, 0, -len(rows) % ROWS))
-    done = torch.cat([part(block) for block in padded.split(ROWS)])
-    return done[: len(rows)].view(*x.shape[:-1], -1)
-
-
 class InBlocks(nn.Module):
     """What works on each token alone, called for 8 tokens at a time."""
 
@@ -69,8 +61,11 @@ class InBlocks(nn.Module):
         self.part = part
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, C) → (…, C'), each token by itself."""
-        return in_blocks(self.part, x)
+        """(…, C) → (…, C'), each token by itself; zeros fill the last block up."""
+        rows = x.reshape(-1, x.shape[-1])  # (N, C)
+        padded = F.pad(rows, (0, 0, 0, -len(rows) % ROWS))
+        done = torch.cat([self.part(block) for block in padded.split(ROWS)])
+        return done[: len(rows)].view(*x.shape[:-1], -1)
 
 
 class CoreInBlocks(Core):

@@ -10,6 +10,5 @@ from helpers.plots.limit import waterfall
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle
 from helpers.plots.probabilities import words_not_said
-from helpers.plots.same_prompt import hidden_keys, suspect, tie
-from helpers.plots.smaller import fading
+from helpers.plots.suspect import suspect, suspects
 from helpers.plots.valid import ahead, automaton, chosen, two_ways

@@ -139,11 +139,14 @@ def ahead(
             kind = colours.get(state)
             sheet.disc(x, y, 15, f"{kind} fill" if kind else "paper", kind or "line")
             sheet.text(x, y, str(state), at="center", bold=bool(kind))
-        back, down = at[states[a]], y + 42
+        back, down, on = at[states[a]] - 5, y + 62, y + 28
         sheet.line((at[stays], y + 18), (at[stays], down), (back, down), colour=COLOURS[0], width=1.6)
         sheet.arrow(back, down, back, y + 17, COLOURS[0])
-        sheet.note(back, y + 58, shorten(sentence, sheet.width - back - 14, SMALL), colour="ink")
-        y += 92
+        sheet.line((back + 10, y + 17), (back + 10, on), (at[right], on), colour=COLOURS[0], width=1.6)
+        sheet.arrow(at[right], on, at[right], y + 17, COLOURS[0])
+        sheet.note(back + 16, on + 16, shorten(wrote[a], step - 8, SMALL), colour="ink")
+        sheet.note(back, y + 78, shorten(sentence, sheet.width - back - 14, SMALL), colour="ink")
+        y += 112
         for state, (head, follow) in ends.items():
             sheet.square(26, y, 12, colours[state])
             sheet.text(40, y, head)

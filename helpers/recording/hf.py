@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from IPython.utils.capture import capture_output
 from torch import Tensor
-from transformers import AttentionInterface, DynamicCache
+from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 
 from helpers.arguments import check_whole
 from helpers.recording.loop import Voice, record_run
@@ -36,6 +37,15 @@ from helpers.trace import Model, Token, Trace
 
 MOST = 16_000_000  # attention weights in a trace: a page of some 45 MB
 KINDS = {"recurrent_states": "state", "conv_states": "convolution"}  # what a layer keeps beside rows
+
+
+def in_transformers(path: Path) -> Any:
+    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32."""
+    folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
+    with capture_output():  # its progress bars
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+    model.config.name_or_path = path.name
+    return model
 
 
 def watch(

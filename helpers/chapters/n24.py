@@ -1,4 +1,4 @@
-"""Exercises of notebook 24, only valid words: `from helpers.check import n24 as check`."""
+"""What notebook 24, only valid words, uses: its predictions and its exercises."""
 
 from __future__ import annotations
 

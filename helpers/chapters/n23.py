@@ -1,12 +1,67 @@
-"""Exercises of notebook 23, a state instead of rows: `from helpers.check import n23 as check`."""
+"""What notebook 23, a state instead of rows, uses: a step by the clock, names behind a gap, the exercise."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
+
+from helpers import corpus
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
+from helpers.model.cache import StateCache, StaticCache
+from helpers.model.generate import decode_step, prefill
+from helpers.model.state import StateTransformer
+from helpers.model.transformer import Transformer
+from helpers.recording.clock import fastest
+from helpers.tokenizer import Tokenizer
+
+
+def step_at(model: Transformer, length: int) -> Any:
+    """Return a task: one decode step behind so many tokens, which takes its own back first.
+
+    The cache only says that they are in: rows and states of zeros take as long to read as others.
+    """
+    config = replace(model.config, max_seq_len=length + 2)
+    longer = type(model)(config).requires_grad_(False)
+    longer.load_state_dict(model.state_dict())
+    cache = (StateCache if isinstance(model, StateTransformer) else StaticCache)(config)
+    cache.advance(length)
+    before = cache.snapshot()
+
+    def step() -> None:
+        cache.restore(before)
+        decode_step(longer, [[1]], cache)
+
+    return step
+
+
+def step_times(models: Mapping[str, Transformer], lengths: Sequence[int]) -> dict[str, list[float]]:
+    """Return the milliseconds of a decode step of each model behind so many tokens each."""
+    tasks = {(name, n): step_at(model, n) for name, model in models.items() for n in lengths}
+    ms = fastest(tasks, turns=5)
+    return {name: [ms[name, n] for n in lengths] for name in models}
+
+
+def signed(model: Transformer, tokenizer: Tokenizer, gap: int, nearer: int = 0) -> int:
+    """Return how many of 20 diaries are signed right behind so many words without name or city.
+
+    Args:
+        nearer: by how much the words before the gap are said to stand nearer to its end.
+    """
+    right = 0
+    for rng in map(random.Random, range(20)):
+        name, city = rng.choice(corpus.pairs(held_out=True))
+        ids = tokenizer.encode(" ".join([*corpus.body(rng, name, city, gap), "Signed by"]))
+        places, cache = torch.arange(len(ids)), StateCache(model.config)
+        places[:-gap] += nearer
+        cache.positions = lambda T, places=places: places  # type: ignore[method-assign, misc]
+        right += tokenizer.words([int(prefill(model, ids, cache).argmax())])[0] == name
+    return right
 
 
 def newest_before(snapshots: list[int], to: int) -> int:

@@ -1,0 +1,342 @@
+"""What notebook 21, the same prompt, uses: one prompt alone and beside others, figures, and the exercises.
+
+same_prompt.json keeps what one processor did: `python .ci/record_same_prompt.py` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers.check.exercise import Exercise
+from helpers.check.guess import Guess
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import plain
+from helpers.model import shipped
+from helpers.model.cache import RaggedCache
+from helpers.model.generate import run
+from helpers.model.transformer import Transformer
+from helpers.recording.hf import in_transformers, watch
+from helpers.recording.model import record_model
+from helpers.tables import Table
+from helpers.trace import Place, Trace, rounding
+
+RECORDED = Path(__file__).with_name("same_prompt.json")
+AT_ONCE = 8  # keys on which the processor of the recording works at once
+TEXTS = (  # Carla's six words, Bram's ten, and six more
+    "Carla writes from Toronto . Carla",
+    "Bram lives in Kyiv . The afternoon in Kyiv was",
+    "Emma writes from Cairo",
+    "This is the diary of Chen from Oslo",
+    "It was",
+    "Leo lives in Rome",
+    "Layla writes from Lisbon . Layla swam in",
+    "This is the diary of Aisha from Beirut",
+)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Words that a model said, always the likeliest.
+
+    Attributes:
+        tokens: their ids, n of them.
+        logits: what each was chosen from, (n, V), in float32.
+    """
+
+    tokens: list[int]
+    logits: Tensor
+
+
+def answer(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    n: int,
+    forced: Sequence[int] = (),
+    kind: type[RaggedCache] = RaggedCache,
+) -> list[Reply]:
+    """Answer prompts of any lengths in one batch, n tokens each; `<eos>` ends none.
+
+    Args:
+        forced: what the first is made to say, so that its logits can be compared behind the same words.
+        kind: of the cache.
+    """
+    lengths = [*map(len, prompts)]
+    T = max(lengths)
+    cache = kind(model.config, len(prompts), T + n, dtype=model.embed_tokens.weight.dtype)
+    cache.expect(lengths)
+    ids, rows = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts]), []
+    for at in range(n):
+        rows.append(run(model, ids, cache).float())  # (B, V)
+        ids = rows[-1].argmax(-1, keepdim=True)
+        ids[0] = forced[at] if forced else ids[0]
+    logits = torch.stack(rows, dim=1)  # (B, n, V)
+    return [Reply(one.argmax(-1).tolist(), one) for one in logits]
+
+
+def differ(a: Reply, b: Reply) -> int:
+    """Return how many logits of two replies differ."""
+    return int((a.logits != b.logits).sum())
+
+
+def first_other(a: Sequence[Any], b: Sequence[Any]) -> int | None:
+    """Return the first place where two replies differ, from 0; None if they say the same."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
+
+
+def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return two replies by name as lines of text around their first other word, which stands in brackets."""
+    other, lines = first_other(*replies.values()), []
+    for name, words in replies.items():
+        if other is not None:
+            before, after = words[max(other - 1, 0) : other], words[other + 1 : other + 6]
+            words = ["…", *before, f"[{words[other]}]", *after]
+        lines += [f"{name}:", f"  {' '.join(words)}"]
+    return lines
+
+
+def recorded() -> dict[str, Any]:
+    """Return what `.ci/record_same_prompt.py` recorded: Carla, three pairs, distances, 1,000 diaries."""
+    found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return found
+
+
+def apart(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
+    """Return as a table how many of Carla's logits differ from those alone, and by how much at most.
+
+    Args:
+        found: of each change and format, the two numbers.
+    """
+    heads = [
+        f"{dtype}: {head}"
+        for dtype in ("float32", "bfloat16")
+        for head in ("logits that differ", "at most by")
+    ]
+    lines = [
+        [text for dtype in ("float32", "bfloat16") for n, off in [both[dtype]] for text in (n, f"{off:.3g}")]
+        for both in found.values()
+    ]
+    return Table(lines, [*found], heads, corner="Carla alone, but")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs of the same words.
+
+    Attributes:
+        places: the margin and the difference at each word.
+        line: the difference above which rounding cannot be the cause.
+    """
+
+    places: list[Place]
+    line: float
+
+
+def pairs() -> dict[str, Pair]:
+    """Return the three pairs that were recorded, by their names, of which the format is a part."""
+    return {
+        name: Pair(
+            [Place(n, (a, b), margin, off) for n, (a, b, margin, off) in enumerate(one["places"])],
+            rounding(one["largest"], 4, name.split(", ")[1]),
+        )
+        for name, one in recorded()["pairs"].items()
+    }
+
+
+def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
+    """Return what servers with our engine and with `transformers` would reply, the same words."""
+    model, tokenizer = shipped.load()
+    ours = record_model(model, text, tokenizer, max_new=n, training=False, uncached=False)
+    [one] = ours.sequences
+    theirs = in_transformers(shipped.FOLDER)
+    reply = [token.id or 0 for token in one.tokens[one.prompt :]]
+    return [*map(server_reply, (ours, watch(theirs, tokenizer, text, reply=reply, n_top=5)))]
+
+
+def server_reply(trace: Trace) -> dict[str, Any]:
+    """Return what a server gives for a run if it is asked for top_logprobs."""
+    content = []
+    for out in (out for event in trace.runs[0].steps for out in event.parts[0].out):
+        top = [{"token": word, "logprob": math.log(share)} for word, _, share in out.top]
+        content.append({"token": trace.sequences[0].tokens[out.chosen].text, "top_logprobs": top})
+    return {"object": "chat.completion", "choices": [{"logprobs": {"content": content}}]}
+
+
+def hidden_keys(
+    words: Sequence[str], keys: int, hidden: int, at_once: int, differ: Sequence[int], level: Sequence[bool]
+) -> Picture:
+    """Draw a line for each word: the keys of the pass that chose it, and the hidden ones behind them.
+
+    Keys are worked on so many at a time; where hidden keys fill up the last group, its keys are inked.
+
+    Args:
+        words: one a pass; the last says both words of two runs.
+        keys: of the first pass; each later one has a key more.
+        hidden: behind them.
+        differ: how many logits differ, for each word.
+        level: whether two words were exactly level there.
+    """
+    left = [(n % at_once if n % at_once + hidden >= at_once else 0) for n in range(keys, keys + len(words))]
+    widest = keys + len(words) - 1 + hidden
+
+    def draw(sheet: Sheet) -> None:
+        first, side = (100.0, 8.6) if sheet.narrow else (140.0, 23.0)
+        top, line = 74.0, 26.0
+        for x, fill, edge, label in (
+            (18.0, "query fill", "query", "Carla's keys"),
+            (18.0 + (sheet.width - 36) / 2, "none", "line", "hidden keys"),
+        ):
+            sheet.box(x, 12, 14, 14, fill=fill, edge=edge, radius=2)
+            sheet.note(x + 22, 19, label)
+        sheet.box(18, 34, 14, 14, fill="generated", edge="generated", radius=2)
+        sheet.note(40, 41, "alone one by one, beside Bram at once")
+        sheet.note(sheet.width - 18, 63, "differ", at="right")
+        for n, (word, tail) in enumerate(zip(words, left, strict=True)):
+            y, own = top + line * n, keys + n
+            sheet.note(18, y + 9, word, colour="ink", bold=level[n])
+            for i in range(own + hidden):
+                inked = own - tail <= i < own
+                fill = "generated" if inked else "query fill" if i < own else "none"
+                edge = "generated" if inked else "query" if i < own else "line"
+                sheet.box(first + side * i, y, side - 2, 18, fill=fill, edge=edge, radius=2)
+            sheet.note(sheet.width - 18, y + 9, str(differ[n]), at="right")
+        for at in range(at_once, widest + 1, at_once):
+            x = first + side * at - 1
+            sheet.line((x, top - 4), (x, top + line * len(words)), colour="ink", width=1.4)
+            sheet.note(x, 63, str(at), at="center")
+
+    sentence = "; ".join(
+        f"{plain(word)}: {keys + n} keys, {f'{tail} of them filled up' if tail else 'none filled up'}, "
+        f"{differ[n]} logits differ{', two words level' if level[n] else ''}"
+        for n, (word, tail) in enumerate(zip(words, left, strict=True))
+    )
+    return Picture(draw, f"{hidden} hidden keys behind Carla's, {at_once} keys at a time. {sentence}.")
+
+
+def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
+    """Draw the logits of two words on the ticks that bfloat16 has, a line for each run.
+
+    Args:
+        words: two.
+        runs: the logit of each, by the run's name.
+    """
+    logits = [logit for run in runs.values() for logit in run]
+    gap = 2.0 ** (math.floor(math.log2(max(map(abs, logits)))) - 7)
+    low, high = min(logits) - gap, max(logits) + gap
+
+    def draw(sheet: Sheet) -> None:
+        left, right, y = 40.0, sheet.width - 40, 20.0
+        unit = (right - left) / (high - low)
+        for word, x, colour in zip(words, (18.0, 138.0), ("query", "generated"), strict=True):
+            sheet.disc(x + 6, y, 6, colour)
+            sheet.text(x + 20, y, word)
+        for name, both in runs.items():
+            y += 30
+            sheet.note(18, y, name)
+            y += 30
+            sheet.line((left, y), (right, y), colour="line", width=1)
+            for n in range(round((high - low) / gap) + 1):
+                x = left + unit * gap * n
+                sheet.line((x, y - 5), (x, y + 5), colour="soft", width=1)
+                if name == [*runs][-1]:
+                    sheet.note(x, y + 24, f"{low + gap * n:g}", at="center")
+            for logit, dy, colour in zip(both, (-7, 7), ("query", "generated"), strict=True):
+                sheet.disc(left + unit * (logit - low), y + dy, 6, colour)
+
+    sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
+    return Picture(draw, f"Logits of {plain(words[0])} and {plain(words[1])} in bfloat16: {sentence}.")
+
+
+def lead(logits: Sequence[float]) -> float:
+    """Return the top-2 margin."""
+    last, best = sorted(logits)[-2:]
+    return best - last
+
+
+may_change = Exercise(
+    name="may_change",
+    todo="let may_change say whether another word can become the likeliest.",
+    cases=[
+        *[([10.3125, 10.25, 2.0], 0.0625), ([10.0, 9.9, 1.0], 0.06), ([10.0, 9.5, 1.0], 0.06)],
+        *[([9.625, 3.0, 9.625], 0.0625), ([1.0, 5.0, 4.75], 0.2), ([8.0, 7.5, 7.4], 0.1)],
+        ([4.0, 1.0, 3.99], 0.000001),
+    ],
+    right=lambda logits, difference: lead(logits) <= 2 * difference,
+    wrong=[
+        "both words may move: the first down and the second up, by the difference each.",
+        lambda logits, difference: lead(logits) <= difference,
+        "not only an exact tie: what is less than the two can move towards each other is enough.",
+        lambda logits, difference: lead(logits) == 0,
+        "it is the lead over the second likeliest that counts, wherever that stands in the list.",
+        lambda logits, difference: abs(logits[0] - logits[1]) <= 2 * difference,
+        lambda logits, difference: max(logits) - min(logits) <= 2 * difference,
+        "the wrong way round: a large lead is safe.",
+        lambda logits, difference: lead(logits) > 2 * difference,
+    ],
+    success="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
+)
+
+BUG, ROUNDING, CANNOT_TELL = "bug", "rounding", "cannot tell"
+
+
+def judge(
+    margin: float,
+    difference: float,
+    line: float,
+    suspicious: Callable[[float, float, float], bool] = lambda margin, difference, line: difference > line,
+    harmless: Callable[[float, float, float], bool] = lambda margin, difference, line: line < margin / 2,
+) -> str:
+    """Return what two runs say of each other at one word."""
+    if suspicious(margin, difference, line):
+        return BUG
+    return ROUNDING if harmless(margin, difference, line) else CANNOT_TELL
+
+
+verdict = Exercise(
+    name="verdict",
+    todo="let verdict return one of three words.",
+    cases=[
+        *[(0.5, 0.125, 2.2), (12.0, 0.125, 2.2), (12.0, 3.0, 2.2), (0.5, 0.125, 3.4e-5)],
+        *[(0.01, 4e-6, 3.4e-5), (3.0, 0.0, 2.2), (5e-5, 0.0, 3.4e-5), (0.0, 1e-6, 3.4e-5)],
+    ],
+    right=judge,
+    wrong=[
+        "above the line it is a bug, however large the margin: that it changes no word here is luck.",
+        partial(judge, suspicious=lambda margin, difference, line: difference > max(line, margin / 2)),
+        "half of the margin only says whether a word can change; the line says why.",
+        partial(judge, suspicious=lambda margin, difference, line: difference >= margin / 2),
+        "a bug as large as the line would pass unseen: could it make another word?",
+        partial(judge, harmless=lambda margin, difference, line: True),
+        partial(judge, harmless=lambda margin, difference, line: difference < margin / 2),
+        "half of the margin counts, because the two likeliest words may move towards each other.",
+        partial(judge, harmless=lambda margin, difference, line: line < margin),
+    ],
+    success="0.125 is a bug above a line of 3.4e-5; below one of 2.2 it is rounding if the margin is 12.",
+)
+
+
+def verdicts(pairs: Mapping[str, Pair]) -> Table:
+    """Return as a table how many words of each pair get which verdict, and the pair's line."""
+    kinds = BUG, ROUNDING, CANNOT_TELL
+    lines = [
+        [
+            f"{pair.line:.2g}",
+            *map([judge(p.margin, p.difference, pair.line) for p in pair.places].count, kinds),
+        ]
+        for pair in pairs.values()
+    ]
+    return Table(lines, [*pairs], ["line", *kinds], corner="pair")
+
+
+def suspect(guess: Any) -> Guess:
+    """Compare a guess with the pair of runs that has a bug."""
+    why = "Its differences are thousands of times what rounding makes in float32."
+    return Guess(guess, "B", why, options=["A", "B", "C"])
