@@ -46,7 +46,7 @@ ADDRESS = re.compile(r"https?://([\w-]+(?:\.[\w-]+)+)")
 KNOWN_HOSTS = """
     arxiv.org colab.research.google.com creativecommons.org docs.pytorch.org docs.sglang.io docs.vllm.ai
     download.pytorch.org github.com horace.io jalammar.github.io jax-ml.github.io json-schema.org
-    karpathy.github.io machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io
+    karpathy.github.io lmsys.org machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io
     platform.claude.com someone.github.io thinkingmachines.ai www.w3.org 127.0.0.1
 """.split()
 
