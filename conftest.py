@@ -35,6 +35,11 @@ LONGEST = """
     tests/test_model_equal.py tests/test_load.py tests/test_load_gguf.py tests/test_load_hub.py
     tests/test_recording_hf.py tests/test_trace_places.py
 """.split()
+# Of those that are left the longest, begun first as well.
+LONGEST_FAST = """
+    tests/test_code_quality.py tests/test_front_end.py tests/test_pages.py tests/test_stepper.py
+    tests/test_exercises.py tests/test_plots_model.py tests/test_plots.py tests/test_repository.py
+""".split()
 
 # The same examples in every run, as slow as a machine may be: no run fails by chance.
 settings.register_profile("same-everywhere", derandomize=True, deadline=None, database=None)
@@ -81,10 +86,10 @@ def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.path
 
 
-def place_of(path: Path) -> int:
+def place_of(path: Path, among: list[str] = LONGEST) -> int:
     """Return where a file stands among those that take long; behind them where it takes no time."""
     name = Path(os.path.relpath(path, ROOT)).as_posix()
-    return next((n for n, long in enumerate(LONGEST) if f"{name}/".startswith(f"{long}/")), len(LONGEST))
+    return next((n for n, long in enumerate(among) if f"{name}/".startswith(f"{long}/")), len(among))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -98,7 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if place_of(item.path) == len(LONGEST):
             item.add_marker("fast")
-    items.sort(key=lambda item: place_of(item.path))
+    items.sort(key=lambda item: (place_of(item.path), place_of(item.path, LONGEST_FAST)))
 
 
 @pytest.hookimpl(wrapper=True)
