@@ -167,15 +167,6 @@ def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest
     ]
 
 
-def test_strips_show_weights_by_area_and_the_contexts() -> None:
-    picture = picture_of("strips")
-    weights = np.concatenate([NORMAL.attention_weights(3, 0, head) for head in range(4)])
-    for figure in (picture.figure, picture.narrow):
-        areas = np.array([box.get_width() ** 2 for box in boxes(figure, "query")])
-        assert areas / areas.max() == pytest.approx(weights[weights > 0.0005], abs=1e-4)
-        assert {"12.5", "5", "10", "9", "= (20 + 5) / 2", "= (10 + 20 + 1 + 5) / 4"} <= {*words_of(figure)}
-
-
 @pytest.mark.parametrize(("word", "n_lines", "n_boxes"), [("Today", 2, 3), ("is", 9, 7), ("so", 14, 9)])
 def test_two_layers_mark_what_is_needed(word: str, n_lines: int, n_boxes: int) -> None:
     picture = n02.two_layers(word)

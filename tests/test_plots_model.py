@@ -190,15 +190,6 @@ def test_it_is_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 
-def test_a_bar_of_a_part_is_as_long_as_it_adds_and_less_than_nothing_goes_left() -> None:
-    for figure in both("contributions"):
-        (attention,), (first, second) = boxes(figure, "query"), boxes(figure, "ink")  # and none of 0.0
-        zero, unit = first.get_x(), first.get_width() / 10.5
-        assert (attention.get_x(), attention.get_width()) == pytest.approx((zero, 0.66 * unit))
-        assert (second.get_x(), second.get_width()) == pytest.approx((zero - 2.3 * unit, 2.3 * unit))
-        assert "+8.9" in words(figure)  # together
-
-
 def test_who_moves_shows_a_planted_fault_where_it_is() -> None:
     moved = OWN.copy()
     moved[0, 4] = True  # the last token reaches the first row
@@ -244,17 +235,6 @@ def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
         assert {"7.20 ms", "2.50 ms", "2.00 ms", "rest", *STEPS} <= set(words(figure))
 
 
-def test_both_orders_are_counted() -> None:
-    for figure in both("orders"):
-        assert {"800,000 multiplications", "24,768 multiplications"} <= set(words(figure))
-    for (T, S, D, rank), name in {
-        (1, 1000, 32, 24): "orders",
-        (1, 100_000, 128, 512): "orders, DeepSeek-V3",
-    }.items():
-        for count in (S * rank * D + T * S * D, T * D * rank + T * S * rank):
-            assert f" {count:,} multiplications" in picture_of(name).alt
-
-
 def test_no_pole_crosses_a_name() -> None:
     """A name begins at its pole, so only the poles of dots right of it could cross it: they end below."""
     dots = {str(n): (100.0 + 12 * n, 300.0 - 40 * (n % 3)) for n in range(12)}
@@ -263,15 +243,6 @@ def test_no_pole_crosses_a_name() -> None:
         for other, (x, foot) in dots.items():
             if start < x < start + 20:
                 assert not found[other][1] - 6 <= y <= foot, (one, other)
-
-
-def test_a_block_for_each_request_and_each_idle_stretch() -> None:
-    assert n16.stretches(IDLE, 0) == [("A", 0, 1), ("", 1, 3), ("C", 3, 4)]
-    picture = picture_of("slots")
-    assert "static: 4 steps, 2 of 8 places idle, slot 1 A 1 idle 2 C 1, slot 2 B 3 D 1" in picture.alt
-    assert "continuous: 3 steps, 0 of 6 places idle" in picture.alt
-    for figure in both("slots"):
-        assert [sum(word == who for word in words(figure)) for who in "ABCD"] == [2, 2, 2, 2]
 
 
 def test_of_two_lines_that_end_on_one_spot_the_first_is_named_above() -> None:
@@ -295,16 +266,3 @@ def test_a_round_is_to_scale_with_its_words() -> None:
 def test_a_run_too_long_to_draw_is_refused() -> None:
     with pytest.raises(ValueError, match="21 steps in the longest run; expected at most 20"):
         n16.slots({"a": [{}] * 21}, 2)
-
-
-def test_a_choice_is_filled_where_both_waits_are_short_and_all_rows_fit() -> None:
-    assert picture_of("choices").alt.endswith("9 slots fit. Short enough: 8 slots with 64.")
-
-
-def test_the_fewest_cards_of_those_that_meet_both_targets() -> None:
-    assert [n20.fewest(TRIED, first, gap) for first, gap in ((300, 9), (300, 300), (1000, 9), (200, 9))] == [
-        *(TRIED[n] for n in (0, 2, 1)),
-        None,
-    ]
-    assert "300 and 9: 12 or –; 300 and 300: 12 or 8;" in picture_of("targets").alt
-    assert "takes fewer in 2 of 4. b: " in picture_of("targets").alt

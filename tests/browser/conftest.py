@@ -27,6 +27,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from helpers.recording.diary import load_diary
 from helpers.stepper.page import assemble, options
 from helpers.stepper.view import View
 from tests.browser.lab import FLAGS, Lab, close_all
@@ -79,6 +80,17 @@ def page_of(view: View) -> str:
     files = [view.file] if view.file else []
     shown = {"view0": (view.data, {**options(view), "address": True})}
     return assemble("A view", '<div class="view" id="view0"></div>', shown, files=files)
+
+
+@pytest.fixture(scope="package")
+def published() -> dict[str, str]:
+    """The page to send, the gallery, and pages without a view of their own, by their files' names."""
+    import make_page  # with all that is published
+
+    diary = load_diary()
+    pages = {"index.html": make_page.index(diary), **make_page.gallery(diary)}
+    plain = (make_page.ways, make_page.museum, make_page.card, make_page.teaching, make_page.slides)
+    return pages | {f"{make.__name__}.html": make() for make in plain}
 
 
 @pytest.fixture

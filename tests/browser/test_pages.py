@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import make_page
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -25,14 +24,10 @@ SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the th
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page to send, the gallery, and pages without a view of their own."""
+def folder(published: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what is published, but for the notebooks."""
     result = tmp_path_factory.mktemp("pages")
-    diary = load_diary()
-    pages = {"index.html": make_page.index(diary), **make_page.gallery(diary)}
-    for make in (make_page.ways, make_page.museum, make_page.card, make_page.teaching, make_page.slides):
-        pages[f"{make.__name__}.html"] = make()
-    for name, text in pages.items():
+    for name, text in published.items():
         (result / name).write_text(text, encoding="utf-8")
     return result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -47,11 +46,12 @@ def in_sight(page: Page) -> list[str]:
 def test_the_four_states_of_a_notebook(lab: Lab, page: Page, problems: list[str]) -> None:
     """Run; opened again with its kernel alive; after a restart; somebody else's, not trusted and not run."""
     notebook = lab.write(CELL)
-    open_notebook(page, lab, notebook)
+    open_notebook(page, lab, notebook, dark=True)
     run_all(page)
     expect(live(page)).to_be_visible()
     assert in_sight(page) == ["live"]
     assert wrong_outputs(page) == []
+    follow_theme_and_width(page)
     reopen(page, lab, notebook, restarted=False)
     expect(live(page)).to_be_visible()
     assert in_sight(page) == ["live"]
@@ -76,6 +76,27 @@ def test_the_four_states_of_a_notebook(lab: Lab, page: Page, problems: list[str]
     run_all(page)
     expect(live(page)).to_be_visible()
     assert in_sight(page) == ["live"]
+
+
+def follow_theme_and_width(page: Page) -> None:
+    """Made under a dark theme, it follows when the theme is changed, and fits into 284 px."""
+    expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
+    background = "(node) => getComputedStyle(node).backgroundColor"
+    dark = live(page).evaluate(background)
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' })")
+    expect(page.locator(".wid-stepper:not(.wid-dark)")).to_be_visible()
+    assert live(page).evaluate(background) != dark
+    assert page.evaluate(CONTRAST) == []
+    page.set_viewport_size({"width": 400, "height": 900})
+    narrow = "node => 250 < node.getBoundingClientRect().width && node.getBoundingClientRect().width < 300"
+    page.wait_for_function(f"() => ({narrow})(document.querySelector('.wid-stepper'))")
+    room = page.locator(".jp-CodeCell .jp-OutputArea").evaluate(
+        "node => [node.scrollWidth, node.clientWidth]"
+    )
+    assert room[0] <= room[1]
+    assert page.locator(".wid-contexts").is_visible()
+    page.set_viewport_size({"width": 1200, "height": 900})
 
 
 def test_each_keeps_its_own_state_and_a_cell_run_again_starts_anew(
@@ -137,32 +158,4 @@ def test_keys_and_clicks_stay_in_the_stepper(lab: Lab, page: Page, problems: lis
         }"""
     )
     assert [kind for kind in sent if kind.startswith("comm")] == []
-    assert problems == []
-
-
-def test_themes_and_a_narrow_page(lab: Lab, page: Page, problems: list[str]) -> None:
-    """Made under a dark theme; it follows when the theme is changed, and fits into 284 px."""
-
-    def background() -> Any:
-        return live(page).evaluate("(node) => getComputedStyle(node).backgroundColor")
-
-    open_notebook(page, lab, lab.write(CELL.replace("toy())", "toy(n_layers=2), start=2)")), dark=True)
-    run_all(page)
-    expect(page.locator(".wid-stepper.wid-dark")).to_be_visible()
-    assert page.evaluate(CONTRAST) == []
-    dark = background()
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' })")
-    expect(page.locator(".wid-stepper:not(.wid-dark)")).to_be_visible()
-    assert background() != dark
-    assert page.evaluate(CONTRAST) == []
-    page.set_viewport_size({"width": 400, "height": 900})
-    narrow = "node => 250 < node.getBoundingClientRect().width && node.getBoundingClientRect().width < 300"
-    page.wait_for_function(f"() => ({narrow})(document.querySelector('.wid-stepper'))")
-    for _ in range(3):
-        sizes = page.locator(".jp-CodeCell .jp-OutputArea").evaluate(
-            "node => [node.scrollWidth, node.clientWidth]"
-        )
-        assert sizes[0] <= sizes[1]
-        live(page).press("ArrowLeft")
-    assert page.locator(".wid-contexts").is_visible()
     assert problems == []
