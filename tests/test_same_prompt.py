@@ -6,7 +6,7 @@ from math import sqrt
 
 import pytest
 import torch
-from record_same_prompt import changes, in_batches, suspects, with_hidden, with_rows
+from record_same_prompt import changes, in_batches, suspects, top_2, with_hidden, with_rows
 
 from helpers.chapters import n21
 from helpers.chapters.n21 import Reply, answer, differ, first_other, marked, recorded
@@ -93,3 +93,5 @@ def test_two_engines_reply_as_servers_do() -> None:
     found = places(plain, other)
     assert len(found) == 5
     assert max(place.difference for place in found) < 1e-4
+    [reply] = answer(MODEL, PROMPTS[2:], 5)
+    assert [place.margin for place in found] == pytest.approx(top_2(reply.logits).tolist(), abs=1e-4)

@@ -253,7 +253,7 @@ def test_each_step_by_the_clock_stands_behind_as_many_tokens(monkeypatch: pytest
         return decode_step(model, tokens, cache)
 
     monkeypatch.setattr(n23, "decode_step", watched)
-    for model in (tiny_state().float(), tiny()):
+    for model in (tiny_state((0, 1, 2)).float(), tiny()):
         step = n23.step_at(model, 40)
         step()
         step()

@@ -25,6 +25,10 @@ def step_at(model: Transformer, length: int) -> Any:
     """Return a task: one decode step behind so many tokens, which takes its own back first.
 
     The cache only says that they are in: rows and states of zeros take as long to read as others.
+
+    Args:
+        model: with rows in all layers, or states in all.
+        length: tokens behind which each step stands.
     """
     config = replace(model.config, max_seq_len=length + 2)
     longer = type(model)(config).requires_grad_(False)
@@ -43,7 +47,7 @@ def step_at(model: Transformer, length: int) -> Any:
 def step_times(models: Mapping[str, Transformer], lengths: Sequence[int]) -> dict[str, list[float]]:
     """Return the milliseconds of a decode step of each model behind so many tokens each."""
     tasks = {(name, n): step_at(model, n) for name, model in models.items() for n in lengths}
-    ms = fastest(tasks, turns=5)
+    ms = fastest(tasks, turns=15)
     return {name: [ms[name, n] for n in lengths] for name in models}
 
 
