@@ -88,6 +88,5 @@ RIGHT: dict[str, list[Any]] = {
             [[pads <= key <= length + query for key in range(length + T)] for query in range(T)]
         )
     ],
-    "next_position": [lambda at: 1 + max([-1, *(row for layer in at for row in layer)])],
     "second": ["Mia writes from Oslo . " * 20],
 }

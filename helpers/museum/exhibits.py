@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,12 +57,15 @@ def prefilled(runner: Runner, text: str, cache: Cache) -> None:
     run(runner.model, torch.tensor([runner.ids(text)]), cache)
 
 
+def shared(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return with how many tokens both texts begin."""
+    return [*(x == y for x, y in zip(a, b, strict=False)), False].index(False)
+
+
 def in_window(runner: Runner, prompt: Prompt, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
-    """Serve with a window, the next position given by `wrong` or by the reader."""
-    repair = runner.repair
-    next_position = (lambda: repair([at.tolist() for at in cache.at])) if repair else wrong
-    if next_position:
-        turned_at(cache, lambda T: next_position() + torch.arange(T))
+    """Serve with a window; `wrong` gives another next position."""
+    if wrong:
+        turned_at(cache, lambda T: wrong() + torch.arange(T))
     runner.reply(runner.ids(prompt.text), cache)
 
 
@@ -297,9 +300,7 @@ def length_asked_of_the_window_layer(runner: Runner, prompt: Prompt, shipped: bo
 )
 def rows_reused_without_the_adapter(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     ids, cache = runner.ids(prompt.text), StaticCache(runner.model.config)
-    pairs = zip(ids[:-1], runner.ids(prompt.before), strict=False)
-    found = [*(a == b for a, b in pairs), False].index(False)
-    if found:
+    if found := shared(ids[:-1], runner.ids(prompt.before)):
         run(model_of("diary")[0] if shipped else runner.model, torch.tensor([ids[:found]]), cache)
     runner.reply(ids, cache, n_cached=found)
 
