@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n14, n17, n18, n24
-from helpers.check import n19
+from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n14, n17, n18, n19, n24
 from helpers.check.exercise import Exercise
 from helpers.check.guess import nearest
 

@@ -31,7 +31,6 @@ from helpers.parallel.handover import handover
 from helpers.parallel.heads import heads_of_rank, share_config, tensor_parallel
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.rows import RowsOfRank, attend_own_rows, context_parallel, merged
-from helpers.parallel.wire import Report, typical_word
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
@@ -207,14 +206,7 @@ def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
     }
     assert [one.rows for one in (heads, kept, *others)] == [rows // 2] * 4
     assert here.rows == 17 * 2048
-    assert all((one.tpot_seconds or 0) > 0 for one in (heads, kept, *others))
     assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
-
-
-def test_a_typical_word_is_its_own_work_and_its_sums() -> None:
-    """Four words of two sums; the first does not count, and one late sum does not move the median."""
-    sums = [(0, 9), (10, 11), (12, 13), (15, 16), (18, 20), (24, 25), (26, 27), (29, 99)]
-    assert typical_word(Report([], 0, 0, {}, sums=sums), 4) == [3 + 0, 3]
 
 
 def test_latent_rows_are_handed_over_and_lie_apart(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n18, n20, n21
+from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n18, n19, n20, n21
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
@@ -163,6 +163,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         [0, 1, 2, 3], ["so", "cold", "."], ["so", "calm"], {2: ["."], 3: ["The"]}
     ),
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
+    "cut MLP": lambda: n19.cut_mlp(128, 352),
     "laid over": lambda: n18.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "stairs": lambda: n17.stairs(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from helpers.chapters import n19
 from helpers.cost.experts import experts_read
 from helpers.cost.layers import Full, State, Window
 from helpers.cost.models import CARDS, MODELS
@@ -147,3 +148,13 @@ def test_the_series_model_is_the_shipped_one() -> None:
     sizes = {name: size for name, size in vars(shipped.CONFIG).items() if hasattr(OURS, name)}
     assert {name: getattr(OURS, name) for name in sizes} == sizes
     assert OURS.n_parameters == shipped.CONFIG.n_parameters
+
+
+def test_llama_2_70b_over_eight_cards_whose_lm_heads_are_whole() -> None:
+    parts, measured = n19.over_cards(1e-3, 2e-6)["Llama-2-70B, 8 cards"]
+    table, rows = 32_000 * 8192, 101 * 80 * 2 * 8 * 128
+    reading = 2 * ((68_976_648_192 - 2 * table + rows) / 8 + table) / 1.7e9
+    ends = [0, reading, reading + 2.5, reading + 2.5 + 160 * 0.002]  # ms: 80 layers, two sums in each
+    assert [end for _, end in parts.values()] == pytest.approx(ends[1:])
+    assert [start for start, _ in parts.values()] == pytest.approx(ends[:-1])
+    assert measured == 1000 / 62.5

@@ -104,5 +104,4 @@ def tensor_parallel(wire: Wire, folder: Path, prompt: list[int], max_new: int) -
     model = load_share(folder, wire)
     rows = len(prompt) + max_new - 1
     cache = StaticCache(model.config, max_len=rows, dtype=model.embed_tokens.weight.dtype)
-    reply = generate(model, prompt, max_new, cache=cache)
-    return wire.report(list(reply), model, cache, reply.tpot_seconds)
+    return wire.report(list(generate(model, prompt, max_new, cache=cache)), model, cache)

@@ -99,5 +99,4 @@ def context_parallel(wire: Wire, folder: Path, prompt: list[int], max_new: int) 
     """Say a reply together, each rank with its share of the rows and all of the weights."""
     model = load_merging(folder, wire)
     cache = RowsOfRank(model.config, wire.rank, wire.world, dtype=model.embed_tokens.weight.dtype)
-    reply = generate(model, prompt, max_new, cache=cache)
-    return wire.report(list(reply), model, cache, reply.tpot_seconds)
+    return wire.report(list(generate(model, prompt, max_new, cache=cache)), model, cache)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,16 +21,12 @@ class Report:
         words: ids that it says.
         weights, rows: bytes that it holds.
         sent: bytes that it handed over, by what they are for.
-        tpot_seconds: time per output token after the first, or None.
-        sums: when each sum began and ended, in seconds of one clock.
     """
 
     words: list[int]
     weights: int
     rows: int
     sent: dict[str, int]
-    tpot_seconds: float | None = None
-    sums: Sequence[tuple[float, float]] = ()
 
 
 class Wire:
@@ -43,13 +37,11 @@ class Wire:
         sent: bytes that this rank has handed over, by what they are for. With two ranks that is what leaves
             it, but for some 100 bytes a message; in a sum of n ranks each sends 2 (n - 1) / n times as much
             if they stand in a ring, more by other algorithms; and to gather, n - 1 times.
-        sums: when each sum began and ended.
     """
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.sent: Counter[str] = Counter()
-        self.sums: list[tuple[float, float]] = []
 
     def send(self, x: Tensor, to: int, what: str) -> None:
         """Send a tensor to a rank, and wait until it takes it."""
@@ -64,9 +56,7 @@ class Wire:
     def all_reduce(self, x: Tensor, what: str) -> Tensor:
         """Return the sum of what all ranks bring."""
         x = self.counted(x, what).clone()
-        begun = time.perf_counter()
         dist.all_reduce(x)
-        self.sums.append((begun, time.perf_counter()))
         return x
 
     def all_gather(self, x: Tensor, what: str) -> Tensor:
@@ -76,27 +66,12 @@ class Wire:
         dist.all_gather(everyone, x)
         return torch.stack(everyone)
 
-    def report(
-        self, words: list[int], model: Transformer, cache: Cache, tpot_seconds: float | None = None
-    ) -> Report:
+    def report(self, words: list[int], model: Transformer, cache: Cache) -> Report:
         """Return what this rank did."""
         weights = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
-        return Report(words, weights, cache.nbytes, dict(self.sent), tpot_seconds, self.sums)
+        return Report(words, weights, cache.nbytes, dict(self.sent))
 
     def counted(self, x: Tensor, what: str) -> Tensor:
         """Count a tensor, and return it as one block of memory."""
         self.sent[what] += x.nbytes
         return x.contiguous()
-
-
-def typical_word(report: Report, n_words: int) -> list[float]:
-    """Return the seconds of a rank's own work and of its sums in one word: medians, the first left out.
-
-    Args:
-        report: of a rank; a sum takes from when its part is ready until the sum is there.
-        n_words: of its reply: as many passes, with equally many sums in each.
-    """
-    n = len(report.sums) // n_words
-    begun, over = torch.tensor(report.sums, dtype=torch.float64).T
-    own, added = begun[n:] - over[n - 1 : -1], over[n:] - begun[n:]
-    return [float(times.view(-1, n).sum(1).median()) for times in (own, added)]
