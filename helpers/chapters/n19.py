@@ -33,11 +33,11 @@ def over_cards(fixed: float, collective: float) -> dict[str, tuple[dict[str, tup
         collective: seconds of an all-reduce.
     """
     card, bars = CARDS["A100"], {}
-    reached = {"bandwidth_reached": BANDWIDTH / card.bytes_per_second, "collective": collective}
+    reached = BANDWIDTH / card.bytes_per_second
     for model, speeds in SPEEDS:
         head = 2 * model.vocab_size * model.hidden_size / BANDWIDTH
         for n, speed in speeds.items():
-            step = step_time(model, card, 100, cards=n, **reached)
+            step = step_time(model, card, 100, bandwidth_reached=reached, cards=n, collective=collective)
             reading = step.rows + step.weights + head * (1 - 1 / n)
             seconds = reading, fixed * model.n_layers / 32, step.collectives
             ends = pairwise(1000 * end for end in accumulate(seconds, initial=0.0))
