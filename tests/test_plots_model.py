@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n11, n14, n16, n17, n18, n19, n20, n21
+from helpers.chapters import n07, n08, n09, n11, n14, n15, n16, n17, n18, n19, n20, n21
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
@@ -125,11 +125,10 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "waterfall, one": lambda: plots.waterfall({"w" * 90: ({}, 2.0)}, "w" * 200),
     "kept": lambda: n14.rows_left(["Mia", "w" * 20, "by"], CACHES),
-    "heads": lambda: plots.who_reads(HEADS, 4),
-    "orders": lambda: plots.two_orders(1000, 32, 24),
-    "orders, DeepSeek-V3": lambda: plots.two_orders(100_000, 128, 512),
-    "parts": lambda: plots.two_parts(32, 24, 32),
-    "turned rows": lambda: plots.turned_rows(1000, 32, 24),
+    "heads": lambda: n15.who_reads(HEADS, 4),
+    "orders": lambda: n15.two_orders(1000, 32, 24),
+    "orders, DeepSeek-V3": lambda: n15.two_orders(100_000, 128, 512),
+    "turned rows": lambda: n15.turned_rows(1000, 32, 24),
     "variants": lambda: n14.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: n14.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: n16.slots({"static": IDLE, "continuous": FULL}, 2),

@@ -5,7 +5,6 @@ from helpers.plots.attention import name_weights
 from helpers.plots.batches import bars, batches
 from helpers.plots.contributions import contributions
 from helpers.plots.fingerprints import fingerprints
-from helpers.plots.heads import turned_rows, two_orders, two_parts, who_reads
 from helpers.plots.limit import waterfall
 from helpers.plots.pages import pages
 from helpers.plots.passes import triangle

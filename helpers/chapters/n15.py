@@ -1,11 +1,14 @@
-"""The figures of notebook 15: which query head reads which row, a product in two orders, and turns in it."""
+"""What notebook 15, fewer heads, uses: its figures and its prediction."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
+from helpers.check.guess import Guess
 from helpers.cost.layers import Full, Latent
+from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import listed, plain
 
@@ -17,6 +20,12 @@ Shape = tuple[str, int, int, str]  # a matrix: its name, rows, columns, colour
 LARGEST = 45.0  # px of the longer of a query and a latent
 EACH = 0.5  # px a number of a row
 HEAD, STEP = 24, 34  # px: a query head, and from one to the next
+
+
+def operations_a_byte(guess: Any) -> Guess:
+    """Compare the guess how many operations a byte attention does in Llama-3.1-8B, in a decode step."""
+    model = MODELS["Llama-3.1-8B"]
+    return Guess(guess, model.n_heads // model.n_kv_heads, "A row that is read serves four heads.")
 
 
 def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
@@ -76,41 +85,6 @@ def _reads(
     for h, head in enumerate(heads):
         sheet.chip(head, top + 46, str(h + 1), width=HEAD, fill="query fill", edge="query")
     sheet.note(middle, top + 182, f"{kind.row} numbers", at="center", colour="ink")
-
-
-def two_parts(D: int, rank: int, rope_dim: int) -> Picture:
-    """Draw latent attention's query and row, each in two parts: the one without position, the turned one.
-
-    Args:
-        D, rope_dim: numbers of a head's query that are not turned, and turned.
-        rank: numbers of a latent.
-    """
-    sides = [
-        ((D, *QUERY), (rank, *LATENT), "c", "not turned", "no position"),
-        ((rope_dim, *QUERY), (rope_dim, *KEY), "K", "turned", "with position"),
-    ]
-
-    def draw(sheet: Sheet) -> None:
-        sheet.text(8, 18, "the query of one head", bold=True)
-        for n, (above, below, letter, kind, says) in enumerate(sides):
-            x = 8 + n * (sheet.width - 16) / 2
-            sheet.line((x + 36, 62), (x + 36, 112), colour="query")
-            for y, name, (numbers, fill, edge) in ((36, "", above), (142, f"{letter}: ", below)):
-                sheet.box(x, y, 2.5 * numbers, 26, fill=fill, edge=edge, radius=2)
-                sheet.note(x + 1.25 * numbers, y + 13, f"{name}{numbers}", at="center", colour="ink")
-                sheet.note(x + 2.5 * numbers + 6, y + 13, kind)
-            sheet.note(x, 198, f"product: {says}", colour="ink")
-        sheet.chip(44, 88, "M", width=26, fill="panel", edge="ink")
-        sheet.note(64, 88, "each head its own")
-        sheet.text(8, 126, "the row, for all heads", bold=True)
-        sheet.text(8, 230, "score: the sum of both products", bold=True)
-
-    return Picture(
-        draw,
-        f"A query of one head has {D} numbers that are not turned, for the latent c of {rank} through the "
-        f"head's M, and {rope_dim} turned ones, for the turned key K of {rope_dim}. c and K are the row, for "
-        "all heads. The score is the sum of both products.",
-    )
 
 
 def two_orders(S: int, D: int, rank: int) -> Picture:
