@@ -1,4 +1,4 @@
-"""Watch a head turn to the name in training: `python .ci/record_training.py` (two minutes).
+"""Watch a head turn to the name in training: `python .ci/record_training.py` (five minutes).
 
 Trains the shipped model as train.py does, stops after the last batch of LOOKS, and writes
 helpers/chapters/training.json.
@@ -21,13 +21,14 @@ from train import STEPS  # noqa: E402
 
 from helpers.chapters import n08  # noqa: E402
 from helpers.model import evaluate, shipped  # noqa: E402
-from helpers.model.contributions import name_bars  # noqa: E402
+from helpers.model.contributions import Bars, name_bars  # noqa: E402
+from helpers.model.probe import without_heads  # noqa: E402
 from helpers.model.train import batches, train  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
 from helpers.recording.model import record_model  # noqa: E402
 from helpers.tokenizer import Tokenizer  # noqa: E402
 
-LOOKS, NAME = (100, 200, 300, 400, 500, 600), "Mia"
+LOOKS, NAME = tuple(range(25, 601, 25)), "Mia"
 
 
 class SeenEnoughError(Exception):
@@ -41,15 +42,20 @@ def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
     weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
     words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
     output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
-    bars = name_bars(model, tokenizer, shipped.DIARY, NAME)
+    off = without_heads(model, [shipped.FINDS_NAMES])
     return n08.Look(
         batches=batches,
         weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
-        says=bars.says,
         probability=round(words[NAME], 3),
         right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
-        adds={part: round(value, 2) for part, value in bars.adds.items()},
+        bars=rounded(name_bars(model, tokenizer, shipped.DIARY, NAME)),
+        off=rounded(name_bars(off, tokenizer, shipped.DIARY, NAME)),
     )
+
+
+def rounded(bars: Bars) -> Bars:
+    """Return the bars with two decimals."""
+    return bars._replace(adds={part: round(value, 2) for part, value in bars.adds.items()})
 
 
 def main() -> None:
@@ -71,7 +77,8 @@ def main() -> None:
 
     with suppress(SeenEnoughError):
         train(model, watched(), STEPS, bar=False)
-    n08.WATCHED.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps(one) for one in seen)
+    n08.WATCHED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

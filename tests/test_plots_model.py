@@ -102,6 +102,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "moves": lambda: n07.draw_moves(MOVES),
     "moves, 6": lambda: n07.draw_moves({f"operation {n}": CAUSAL for n in range(6)}),
     "moves, 1 token": lambda: n07.draw_moves({"norm": np.eye(1), "nothing": np.zeros((1, 1))}),
+    "looks, says": lambda: n08.looks_then_says(n08.training_watched()),
     "loss": lambda: n08.loss_curve(LOSSES, level=math.log(185)),
     "loss, rises": lambda: n08.loss_curve([0.0, 0.0, 3.0, 4.0, 5.0], level=1.0),
     "time": lambda: times(CONTEXTS, TIMES, "one more token"),

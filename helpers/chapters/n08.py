@@ -1,4 +1,4 @@
-"""What notebook 08, trained here, uses alone: the curve of a loss, and what was seen of a training."""
+"""What notebook 08, trained here, uses alone: what was seen of a training, and the curve of a loss."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import digits
+from helpers.model.contributions import Bars
 
 WATCHED = Path(__file__).with_name("training.json")
 
@@ -20,15 +21,35 @@ class Look(NamedTuple):
 
     batches: int
     weight: float  # that the head `shipped.FINDS_NAMES` gives to the name
-    says: str  # the likeliest next word and its probability
     probability: float  # of the name
     right: int  # held-out diaries of 50 that are signed with the right name
-    adds: dict[str, float]  # to the logit of the name over the mean of the others, by part
+    bars: Bars
+    off: Bars  # with that head off
 
 
 def training_watched() -> list[Look]:
     """Return what `.ci/record_training.py` saw of the shipped model's training, in its order."""
-    return [Look(**one) for one in json.loads(WATCHED.read_text(encoding="utf-8"))]
+    seen = json.loads(WATCHED.read_text(encoding="utf-8"))
+    return [Look(**one | {"bars": Bars(*one["bars"]), "off": Bars(*one["off"])}) for one in seen]
+
+
+def looks_then_says(seen: Sequence[Look]) -> Picture:
+    """Draw, by batch, the head's weight on the name, and the share of 50 diaries that are signed right."""
+    batches = [one.batches for one in seen]
+    curves = {
+        "it looks: weight of head 3 on Mia": ([one.weight for one in seen], "query"),
+        "it says: share of 50 names right": ([one.right / 50 for one in seen], "generated"),
+    }
+
+    def draw(sheet: Sheet) -> None:
+        axes = sheet.plot(52, 70, sheet.width - 24, 282, "batches of training")
+        axes.set(xlim=(0, batches[-1]), ylim=(0, 1.05))
+        for n, (name, (ys, colour)) in enumerate(curves.items()):
+            sheet.text(18, 20 + 24 * n, name, colour=colour, bold=True)
+            axes.plot(batches, ys, color=colour, lw=2.4, marker="o", ms=4)
+
+    points = "; ".join(f"{one.batches}: {one.weight} and {one.right}" for one in seen)
+    return Picture(draw, f"Weight of head 3 on Mia, and names right of 50, by batches of training. {points}.")
 
 
 def moving_median(values: Sequence[float], each_side: int) -> list[float]:
