@@ -35,8 +35,6 @@ from nbformat import NotebookNode
 from run_notebooks import pick
 
 MOST = {"words": 1200, "paragraph": 60, "cells": 20, "longest": 12, "exercises": 2, "tables": 2}
-UNCUT = {**MOST, "words": 1950, "cells": 27, "exercises": 3}  # of pages that are still to be cut
-CUT = tuple("00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23".split())  # are cut
 LOOKED_UP = "words", "questions"  # not read through
 EXEMPT = "24", "A1", "A2", "one_page", *LOOKED_UP  # by the beginnings of their names
 LINES_OF_A_TABLE = 4
@@ -64,8 +62,6 @@ def limits(name: str) -> dict[str, int]:
     """The limits of a notebook of this name; a page of the short way has one exercise at most."""
     if name.startswith(EXEMPT):
         return {"paragraph": MOST["paragraph"]}
-    if not name.startswith(CUT):
-        return UNCUT
     return {**MOST, "exercises": 1} if name.startswith(SHORT) else MOST
 
 

@@ -12,7 +12,6 @@ from sizes import (
     MAPPED,
     MOST,
     README,
-    UNCUT,
     Taken,
     limits,
     minutes,
@@ -44,13 +43,11 @@ def test_the_first_cell_says_the_computed_minutes(path: Path) -> None:
     assert rewritten(path) == book
 
 
-def test_which_limits_a_page_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sizes.CUT", ("01", "05"))
-    found = [limits(name) for name in ("01_a", "05_b", "06_c", "24_d", "words")]
-    assert [one.get("exercises") for one in found] == [1, 2, 3, None, None]
+def test_which_limits_a_page_has() -> None:
+    found = [limits(name) for name in ("01_a", "05_b", "24_d", "words")]
+    assert [one.get("exercises") for one in found] == [1, 2, None, None]
     assert found[1] == MOST
-    assert found[2] == UNCUT
-    assert "words" not in found[3]
+    assert "words" not in found[2]
 
 
 def test_the_readme_says_the_minutes_of_each_notebook_and_of_the_ways() -> None:
