@@ -236,6 +236,16 @@ def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
         assert {"7.20 ms", "2.50 ms", "2.00 ms", "rest", *STEPS} <= set(words(figure))
 
 
+def test_windows_bits_and_ones_own_variant_differ_in_colour() -> None:
+    for figure in both("variants"):
+        inks = {text.get_text(): text.get_color() for text in texts(figure)}
+        found = [
+            inks[name] for name in ("window of 64", "window of 16, 4 sinks", "2 bits", "all rows", "yours")
+        ]
+        assert found[0] == found[1] != found[2] == found[3]
+        assert len({*found}) == 3
+
+
 def test_no_pole_crosses_a_name() -> None:
     """A name begins at its pole, so only the poles of dots right of it could cross it: they end below."""
     dots = {str(n): (100.0 + 12 * n, 300.0 - 40 * (n % 3)) for n in range(12)}
