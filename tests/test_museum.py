@@ -84,7 +84,10 @@ def test_the_poster_marks_the_first_place_of_each() -> None:
     check_form(picture)
     for name, one in prints.items():
         sentence = picture.alt.partition(f"{name}: ")[2].partition(".")[0]
-        assert ("no more than rounding" in sentence) is (one.first is None)
+        place = (
+            f"first in pass {one.first.number + 1}, layer {one.first.layer + 1}," if one.first else "rounding"
+        )
+        assert place in sentence
 
 
 def test_a_notebook_links_each_thread(room: Exhibit) -> None:
