@@ -21,7 +21,7 @@ from launch import GITHUB, bootstrap, repository, tag
 from release import obstacles
 from run_notebooks import execute
 
-from tests.machine import NOTEBOOKS, ROOT, find_python, project_files
+from tests.machine import NOTEBOOKS, ROOT, find_chromium, find_python, lacking, project_files
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -64,18 +64,16 @@ def test_ci_runs_the_command_of_the_readme(tmp_path: Path) -> None:
     assert done.returncode == 7
 
 
-@pytest.mark.parametrize(
-    ("ci", "outcome"), [({}, "skipped"), ({"CI": "true"}, "error")], ids=["on a reader's machine", "in CI"]
-)
-def test_without_chromium(ci: dict[str, str], outcome: str, tmp_path: Path) -> None:
-    """Browser tests say what is missing: skipped on a reader's machine, a failure in CI."""
-    env = without(os.environ, "CI") | {"PATH": "", "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)} | ci
-    command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-o", "addopts=-ra"]
-    command += ["--import-mode=importlib", "tests/browser/test_lab.py::test_reports_errors_and_stderr"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert f"1 {outcome}" in done.stdout.splitlines()[-1]
-    assert "no Chromium here: install chromium" in done.stdout
-    assert done.returncode == (1 if ci else 0)
+def test_without_chromium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What browser tests lack is said: they are skipped on a reader's machine, and fail in CI."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    assert find_chromium.__wrapped__() is None
+    for ci, outcome in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
+        monkeypatch.setenv("CI", ci)
+        with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="no Chromium") as raised:
+            lacking("no Chromium here")
+        assert raised.type is outcome
 
 
 def test_binder_image() -> None:
