@@ -43,6 +43,68 @@ def in_sight(page: Page) -> list[str]:
     )
 
 
+def test_keys_and_clicks_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> None:
+    """Whatever in it has the focus, JupyterLab's keys delete no cell, and the kernel hears nothing."""
+    page.set_viewport_size({"width": 560, "height": 900})
+    stepper = "Stepper(record_toy(ban_eos=True, max_new=30), 'lab', start='prefill')"
+    open_notebook(page, lab, lab.write(CELL, stepper, "1 + 1"))
+    run_all(page)
+    live(page).click(position={"x": 8, "y": 8})
+    for key in ("d", "d", "x", "ArrowRight", "a", "b", "m", "c"):
+        page.keyboard.press(key)
+    assert page.locator(".jp-CodeCell").count() == 3
+    assert read(page)["at"][:2] == ["2", "off"]
+    page.locator(".wid-stepper .wid-more").evaluate("(fold) => { fold.open = true; }")
+    controls = page.locator(".wid-stepper :is(button, input, select, summary, textarea, [tabindex])")
+    kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
+    assert kinds == ["button", "div", "input", "select", "summary", "textarea"]
+    for k in range(controls.count()):
+        controls.nth(k).focus()
+        page.keyboard.press("d")
+        page.keyboard.press("d")
+    assert page.locator(".jp-CodeCell").count() == 3
+    sent = page.evaluate(
+        """() => {
+          const sent = [];
+          const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+          kernel.anyMessage.connect((_, message) => {
+            if (message.direction === 'send') sent.push(message.msg.header.msg_type);
+          });
+          const [back, next] = document.querySelectorAll('.wid-buttons button');
+          for (let i = 0; i < 200; i++) (i % 3 ? next : back).click();
+          return new Promise((done) => setTimeout(() => done(sent), 500));
+        }"""
+    )
+    assert [kind for kind in sent if kind.startswith("comm")] == []
+    assert problems == []
+
+
+def test_each_keeps_its_own_state_and_a_cell_run_again_starts_anew(
+    lab: Lab, page: Page, problems: list[str]
+) -> None:
+    open_notebook(page, lab, lab.write(CELL, "stepper", "Stepper(record_toy(ban_eos=True), start=0)"))
+    run_all(page)
+    expect(page.locator(".wid-stepper")).to_have_count(3)
+    live(page, 0).get_by_role("button", name="Next").click()
+    live(page, 2).get_by_role("group", name="KV cache").get_by_role("button", name="off").click()
+    states = [
+        (live(page, n).get_attribute("data-event"), live(page, n).get_attribute("data-cache"))
+        for n in range(3)
+    ]
+    assert states == [("2", "on"), ("1", "on"), ("0", "off")]
+    run_all(page)
+    expect(page.locator(".wid-stepper")).to_have_count(3)
+    expect(live(page)).to_have_attribute("data-event", "1")
+    assert problems == []
+    lab.lost = True
+    page.evaluate("async () => { await jupyterapp.shell.currentWidget.sessionContext.restartKernel(); }")
+    live(page).get_by_role("button", name="Next").click()
+    assert grid(read(page), 5) == expected_marks(record_toy(), "cached", 2), "it needs no kernel"
+    run_all(page)
+    expect(live(page)).to_have_attribute("data-event", "1")
+    assert but_gone(problems) == []
+
+
 def test_the_four_states_of_a_notebook(lab: Lab, page: Page, problems: list[str]) -> None:
     """Run; opened again with its kernel alive; after a restart; somebody else's, not trusted and not run."""
     notebook = lab.write(CELL)
@@ -97,65 +159,3 @@ def follow_theme_and_width(page: Page) -> None:
     assert room[0] <= room[1]
     assert page.locator(".wid-contexts").is_visible()
     page.set_viewport_size({"width": 1200, "height": 900})
-
-
-def test_each_keeps_its_own_state_and_a_cell_run_again_starts_anew(
-    lab: Lab, page: Page, problems: list[str]
-) -> None:
-    open_notebook(page, lab, lab.write(CELL, "stepper", "Stepper(record_toy(ban_eos=True), start=0)"))
-    run_all(page)
-    expect(page.locator(".wid-stepper")).to_have_count(3)
-    live(page, 0).get_by_role("button", name="Next").click()
-    live(page, 2).get_by_role("group", name="KV cache").get_by_role("button", name="off").click()
-    states = [
-        (live(page, n).get_attribute("data-event"), live(page, n).get_attribute("data-cache"))
-        for n in range(3)
-    ]
-    assert states == [("2", "on"), ("1", "on"), ("0", "off")]
-    run_all(page)
-    expect(page.locator(".wid-stepper")).to_have_count(3)
-    expect(live(page)).to_have_attribute("data-event", "1")
-    assert problems == []
-    lab.lost = True
-    page.evaluate("async () => { await jupyterapp.shell.currentWidget.sessionContext.restartKernel(); }")
-    live(page).get_by_role("button", name="Next").click()
-    assert grid(read(page), 5) == expected_marks(record_toy(), "cached", 2), "it needs no kernel"
-    run_all(page)
-    expect(live(page)).to_have_attribute("data-event", "1")
-    assert but_gone(problems) == []
-
-
-def test_keys_and_clicks_stay_in_the_stepper(lab: Lab, page: Page, problems: list[str]) -> None:
-    """Whatever in it has the focus, JupyterLab's keys delete no cell, and the kernel hears nothing."""
-    page.set_viewport_size({"width": 560, "height": 900})
-    stepper = "Stepper(record_toy(ban_eos=True, max_new=30), 'lab', start='prefill')"
-    open_notebook(page, lab, lab.write(CELL, stepper, "1 + 1"))
-    run_all(page)
-    live(page).click(position={"x": 8, "y": 8})
-    for key in ("d", "d", "x", "ArrowRight", "a", "b", "m", "c"):
-        page.keyboard.press(key)
-    assert page.locator(".jp-CodeCell").count() == 3
-    assert read(page)["at"][:2] == ["2", "off"]
-    page.locator(".wid-stepper .wid-more").evaluate("(fold) => { fold.open = true; }")
-    controls = page.locator(".wid-stepper :is(button, input, select, summary, textarea, [tabindex])")
-    kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
-    assert kinds == ["button", "div", "input", "select", "summary", "textarea"]
-    for k in range(controls.count()):
-        controls.nth(k).focus()
-        page.keyboard.press("d")
-        page.keyboard.press("d")
-    assert page.locator(".jp-CodeCell").count() == 3
-    sent = page.evaluate(
-        """() => {
-          const sent = [];
-          const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-          kernel.anyMessage.connect((_, message) => {
-            if (message.direction === 'send') sent.push(message.msg.header.msg_type);
-          });
-          const [back, next] = document.querySelectorAll('.wid-buttons button');
-          for (let i = 0; i < 200; i++) (i % 3 ? next : back).click();
-          return new Promise((done) => setTimeout(() => done(sent), 500));
-        }"""
-    )
-    assert [kind for kind in sent if kind.startswith("comm")] == []
-    assert problems == []
