@@ -24,8 +24,7 @@ SMALL: dict[str, Any] = {
 SMALL |= {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
 SMALL |= {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 FAMILIES = {
-    "llama": "",
-    "mistral": "",
+    "mistral": "a window, which these 40 tokens do not fill",
     "qwen2": "biases of Q, K and V",
     "qwen3": "a norm of each query and key",
     "smollm3": "no rotation in every fourth layer",
