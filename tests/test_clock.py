@@ -41,19 +41,22 @@ def test_the_fastest_call_counts_and_the_first_of_a_turn_warms_up(monkeypatch: p
 
 def test_a_ledger_measures_what_differs_and_takes_the_steps_as_they_were_measured() -> None:
     ledger = n09.ledger_of_step(MODEL, [2, 9, 30], [1.0, 2.0, 3.0], turns=1)
-    assert (ledger.short, ledger.long) == (1, 3)
-    assert 0 < abs(ledger.attention) < 1
+    assert ledger.steps == {2: 1, 30: 3}
+    assert [0 < ms < 1 for parts in ledger.parts.values() for ms in parts.values()] == [True] * 4
     assert 0 < abs(ledger.copies) < 1
 
 
 def test_what_no_part_explains_is_the_rest_and_copies_come_on_top() -> None:
-    (short, _), (long, ms), (growing, most) = n09.Ledger((8, 90), 1.0, 0.5, 0.1, 2.0, 1.5).bars().values()
-    assert short == {"as behind 8 rows": (0, 1)}
-    assert [*long.values()] == [(0, 1), (1, 1.5), (1.5, 1.6), (1.6, 2)]
+    parts = {8: {"attention": 0.25, "matrices": 0.5}, 90: {"attention": 1.25, "matrices": 0.5}}
+    ledger = n09.Ledger({8: 1.0, 90: 2.0}, parts, 1.5)
+    (short, _), (long, ms), (growing, most) = ledger.bars().values()
+    assert [*short.values()] == [(0, 0.25), (0.25, 0.75), (0.75, 1)]
+    assert [*long.values()] == [(0, 1.25), (1.25, 1.75), (1.75, 2)]
     assert (ms, most, growing.pop("copies")) == (2, 3.5, (2, 3.5))
     assert growing == long
-    over = n09.Ledger((8, 90), 1.0, 1.5, -0.1, 2.0, -0.1).bars()["with a growing cache"][0]
-    assert [*over.values()] == [(0, 1), (1, 2.5), (2.5, 2.5), (2.5, 2.5), (2, 2)]
+    assert (ledger.growth("attention"), ledger.growth("matrices")) == (1, 0)
+    over = n09.Ledger({8: 1.0, 90: 1.5}, parts, -0.1).bars()["with a growing cache"][0]
+    assert [*over.values()] == [(0, 1.25), (1.25, 1.75), (1.75, 1.75), (1.5, 1.5)]
 
 
 def test_each_kind_is_timed_and_no_clock_stays() -> None:

@@ -24,32 +24,31 @@ from helpers.tokenizer import Tokenizer
 class Ledger(NamedTuple):
     """What a decode step takes behind a few rows and behind many, in milliseconds."""
 
-    rows: tuple[int, int]
-    short: float  # the step behind a few rows
-    attention: float  # by how much longer attention takes behind many: scores, softmax, averages
-    matrices: float  # and the products with the learned matrices
-    long: float  # the step behind many rows, as measured
-    copies: float  # and what it takes longer where the cache copies all rows to append one
+    steps: dict[int, float]  # by rows, as measured
+    parts: dict[int, dict[str, float]]  # and in it: the products with the learned matrices, and attention
+    copies: float  # what the longer step takes more where the cache copies all rows to append one
+
+    def growth(self, kind: str) -> float:
+        """Return by how much longer a part takes behind many rows."""
+        few, many = (parts[kind] for parts in self.parts.values())
+        return many - few
 
     def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return the steps as `plots.waterfall` takes them; what no part explains is the rest."""
-        ends = [*accumulate([self.short, max(0, self.attention), max(0, self.matrices)])]
-        few, many = (f"behind {n:,} rows" for n in self.rows)
-        names = f"as {few}", "more for attention", "more for the matrices"
-        parts = dict(zip(names, zip([0.0, *ends], ends, strict=False), strict=True))
-        rest = {"rest": (ends[-1], max(ends[-1], self.long))}
-        growing = self.long + max(0, self.copies)
-        return {
-            few: ({names[0]: (0.0, self.short)}, self.short),
-            many: (parts | rest, self.long),
-            "with a growing cache": (parts | rest | {"copies": (self.long, growing)}, growing),
-        }
+        """Return the steps as `plots.waterfall` takes them; what is in no part is the rest."""
+        bars = {}
+        for n, ms in self.steps.items():
+            ends = [*accumulate(self.parts[n][kind] for kind in KINDS)]
+            parts = dict(zip(KINDS, zip([0.0, *ends], ends, strict=False), strict=True))
+            bars[f"behind {n:,} rows"] = parts | {"rest": (ends[-1], max(ends[-1], ms))}, ms
+        growing = ms + max(0, self.copies)
+        bars["with a growing cache"] = bars[f"behind {n:,} rows"][0] | {"copies": (ms, growing)}, growing
+        return bars
 
 
 def ledger_of_step(
     model: Transformer, lengths: Sequence[int], ms: Sequence[float], turns: int = 15
 ) -> Ledger:
-    """Account for what a decode step behind the longest prompt takes over one behind the shortest.
+    """Account for what a decode step takes behind the shortest prompt, and behind the longest.
 
     Args:
         lengths: tokens of the prompts, the shortest first, the longest last.
@@ -58,10 +57,9 @@ def ledger_of_step(
     """
     short, *_, long = lengths
     parts = parts_of_steps(model, {n: step_behind(model, n) for n in (short, long)}, turns)
-    more = {kind: parts[long][kind] - parts[short][kind] for kind in KINDS}
     kinds = {kind: step_behind(model, long, kind=kind) for kind in (StaticCache, GrowingCache)}
     static, growing = fastest(kinds, turns).values()
-    return Ledger((short, long), ms[0], **more, long=ms[-1], copies=growing - static)
+    return Ledger({short: ms[0], long: ms[-1]}, parts, growing - static)
 
 
 @dataclass(frozen=True)
