@@ -52,8 +52,9 @@ def current(path: Path, text: str, root: Path) -> str:
         book = nbformat.reads(text, as_version=4)
         for first in code_cells(book)[:1]:
             first.source = bootstrap(root)
+        ours = badges(f"notebooks/{path.name}", root)
         for cell in book.cells:
-            cell.source = BADGES.sub(badges(f"notebooks/{path.name}", root), cell.source)
+            cell.source = BADGES.sub(ours, cell.source)
         return nbformat.writes(book) + "\n"
     if path.suffix == ".cff":
         return CITED.sub(f"version: {about(root)['version']}", text)

@@ -371,7 +371,7 @@ def come_and_go(scheduler: Scheduler, rng: random.Random, coming: list[Any], can
         yield
 
 
-@drawn(1500, prompts, st.integers(1, 7))
+@drawn(1000, prompts, st.integers(1, 7))
 def test_each_says_what_it_says_alone(
     asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
 ) -> None:
