@@ -31,13 +31,14 @@ LONGEST = """
     notebooks tests/browser tests/test_setup.py tests/test_published.py tests/test_live_gguf.py
     tests/test_speculate.py tests/test_model_fast.py tests/test_config.py tests/test_planted_bugs.py
     tests/test_model_bugs.py tests/test_parallel.py tests/test_benchmark_files.py tests/test_shipped.py
-    tests/test_live_decoder.py tests/test_serve_engine.py tests/test_map.py tests/test_class.py
+    tests/test_live_decoder.py tests/test_serve_engine.py tests/test_sealed.py tests/test_pages.py
+    tests/test_map.py tests/test_class.py
     tests/test_model_equal.py tests/test_load.py tests/test_load_gguf.py tests/test_load_hub.py
     tests/test_recording_hf.py tests/test_trace_places.py
 """.split()
 # Of those that are left the longest, begun first as well.
 LONGEST_FAST = """
-    tests/test_code_quality.py tests/test_front_end.py tests/test_pages.py tests/test_stepper.py
+    tests/test_code_quality.py tests/test_front_end.py tests/test_stepper.py
     tests/test_exercises.py tests/test_plots_model.py tests/test_plots.py tests/test_repository.py
 """.split()
 

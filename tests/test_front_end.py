@@ -41,15 +41,16 @@ def looks_at(trace: Trace) -> list[Any]:
 
 def write_traces(folder: Path) -> None:
     """Write what the tests in JavaScript read: traces, and what each look at them has to show."""
-    for name, make in TRACES.items():
-        (folder / f"{name}.json").write_text(make().to_json(), encoding="utf-8")
-    walked = {name: looks_at(make()) for name, make in {**WALKED, "kinds": kinds}.items()}
+    traces = {name: make() for name, make in TRACES.items()}
+    for name, trace in traces.items():
+        (folder / f"{name}.json").write_text(trace.to_json(), encoding="utf-8")
+    walked = {name: looks_at(traces[name]) for name in [*WALKED, "kinds"]}
     (folder / "expected.json").write_text(json.dumps(walked), encoding="utf-8")
     write_cases(folder)
     write_work(folder)
     write_pools(folder)
     write_configs(folder)
-    write_lab(folder, {name: TRACES[name]() for name in ("two", "long run", "diary")})
+    write_lab(folder, {name: traces[name] for name in ("two", "long run", "diary")})
 
 
 def test_javascript(node: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import { readTrace } from "../../helpers/stepper/js/trace.js";
 
 const folder = process.env.WATCH_IT_DECODE_TRACES;
 if (!folder)
-  throw new Error("run these by `python -m pytest tests/test_stepper.py`, which records the traces first");
+  throw new Error("run these by `python -m pytest tests/test_front_end.py`, which records the traces first");
 
 export function load(name) {
   return JSON.parse(readFileSync(join(folder, `${name}.json`), "utf8"));
