@@ -80,9 +80,9 @@ def test_a_fleet_is_tried_in_each_way() -> None:
     tried = [*n20.in_chunks(machine, asked, [3]), *n20.whole(machine, asked, [3])]
     assert [one.how for one in tried] == ["256 tokens", "512 tokens", "1,024 tokens", "whole prompts"]
     for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
-        times = fleet.together(replace(machine, budget=budget), asked, 3, watched=1)
+        times = fleet.together(replace(machine, budget=budget), asked, 3)
         assert [one.first, one.gap] == pytest.approx(fleet.slowest(times)[::2])
     divided = [*n20.disaggregated(machine, asked, [6])]
     assert [one.how for one in divided] == ["3 + 3", "4 + 2", "5 + 1"]
-    times = fleet.disaggregated(machine, asked, 4, 2, watched=1)
+    times = fleet.disaggregated(machine, asked, 4, 2)
     assert divided[1] == n20.tried(6, "4 + 2", times)

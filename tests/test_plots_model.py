@@ -140,9 +140,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "bars": lambda: plots.bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
-    "targets": lambda: n20.targets(
-        {"w" * 60: (TRIED[:2], TRIED[1:]), "b": (TRIED, [])}, [300, 1000], [9, 300]
-    ),
+    "targets": lambda: n20.targets("w" * 60, TRIED[:2], TRIED[1:], [300, 1000], [9, 300]),
     "to a first word": lambda: n20.to_first_word(
         [2, 3, 5], {"w" * 30: [900.0, 60, 50], "b": [9e4, 90, 51]}, 200
     ),

@@ -330,14 +330,6 @@ def test_the_turns_of_a_service() -> None:
     assert not any(one.found for one in cold)
 
 
-def test_a_few_machines_of_a_fleet_are_watched() -> None:
-    asked = [(n / 9, Request(n, [0] * 50, 2)) for n in range(9)]
-    few = [together(MACHINE, asked, 3, watched=1), disaggregated(MACHINE, asked, 2, 3, watched=1)]
-    every = [together(MACHINE, asked, 3), disaggregated(MACHINE, asked, 2, 3)]
-    assert [(len(some), len(all_)) for some, all_ in zip(few, every, strict=True)] == [(3, 9)] * 2
-    assert all(one in all_ for some, all_ in zip(few, every, strict=True) for one in some)
-
-
 assert hash(-1) == hash(-2), "so that hashes of pages collide"
 prompts = st.lists(st.integers(-2, -1), min_size=1, max_size=9)
 

@@ -34,29 +34,29 @@ def tried(cards: int, how: str, times: list[fleet.Times]) -> Tried:
 
 
 def whole(machine: fleet.Machine, arrivals: fleet.Arrivals, cards: Sequence[int] = CARDS) -> Iterator[Tried]:
-    """Try cards that run each prompt in one step, beside the replies; one card is watched."""
+    """Try cards that run each prompt in one step, beside the replies."""
     for n in cards:
-        times = fleet.together(replace(machine, budget=10**6), arrivals, n, watched=1)
+        times = fleet.together(replace(machine, budget=10**6), arrivals, n)
         yield tried(n, "whole prompts", times)
 
 
 def in_chunks(
     machine: fleet.Machine, arrivals: fleet.Arrivals, cards: Sequence[int] = CARDS
 ) -> Iterator[Tried]:
-    """Try cards that run prompts in chunks beside the replies, with each budget; one card is watched."""
+    """Try cards that run prompts in chunks beside the replies, with each budget."""
     for n in cards:
         for budget in BUDGETS:
-            times = fleet.together(replace(machine, budget=budget), arrivals, n, watched=1)
+            times = fleet.together(replace(machine, budget=budget), arrivals, n)
             yield tried(n, f"{budget:,} tokens", times)
 
 
 def disaggregated(
     machine: fleet.Machine, arrivals: fleet.Arrivals, cards: Sequence[int] = CARDS
 ) -> Iterator[Tried]:
-    """Try cards for prompts beside cards for replies, half of them or up to two more; one is watched."""
+    """Try cards for prompts beside cards for replies, half of them or up to two more."""
     for n in cards:
         for prefill in range(n // 2, n // 2 + 3):
-            times = fleet.disaggregated(machine, arrivals, prefill, n - prefill, watched=1)
+            times = fleet.disaggregated(machine, arrivals, prefill, n - prefill)
             yield tried(n, f"{prefill} + {n - prefill}", times)
 
 
@@ -66,51 +66,49 @@ def fewest(found: Sequence[Tried], first: float, gap: float) -> Tried | None:
     return min(fine, key=lambda one: (one.cards, one.first), default=None)
 
 
+def wins(one: Sequence[Tried], other: Sequence[Tried], firsts: Sequence[float], gaps: Sequence[float]) -> int:
+    """Return with how many pairs of SLOs, ms, the other way takes fewer cards."""
+    return sum(cards_of(fewest(other, a, b)) < cards_of(fewest(one, a, b)) for a in firsts for b in gaps)
+
+
 def targets(
-    pairs: Mapping[str, tuple[Sequence[Tried], Sequence[Tried]]],
+    name: str,
+    one: Sequence[Tried],
+    other: Sequence[Tried],
     firsts: Sequence[float],
     gaps: Sequence[float],
 ) -> Picture:
     """Draw the fewest cards of two ways, by both SLOs; filled where the second way takes fewer.
 
     Args:
-        pairs: what was tried of both ways, by what is written above.
+        name: of both ways, in their order.
+        one, other: what was tried of each.
         firsts, gaps: SLOs, ms: to a first word, and between two.
     """
-    boxes = {
-        name: {(a, b): tuple(cards_of(fewest(found, a, b)) for found in ways) for a in firsts for b in gaps}
-        for name, ways in pairs.items()
-    }
+    cards = {(a, b): [cards_of(fewest(found, a, b)) for found in (one, other)] for a in firsts for b in gaps}
 
     def draw(sheet: Sheet) -> None:
-        beside = 1 if sheet.width < 600 else len(pairs)
-        room = (sheet.width - 18) / beside
-        for n, (name, each) in enumerate(boxes.items()):
-            x, y = 12 + room * (n % beside), 20 + (n // beside) * (112 + 34 * len(gaps))
-            sheet.text(x, y, shorten(name, room - 10, bold=True), bold=True)
-            sheet.note(x + 46, y + 26, "ms to a first word")
-            sheet.note(x, y + 48, "between")
-            wide = (room - 62) / len(firsts)
+        sheet.text(12, 20, shorten(name, sheet.width - 28, bold=True), bold=True)
+        sheet.note(58, 46, "ms to a first word")
+        sheet.note(12, 68, "between")
+        wide = (sheet.width - 80) / len(firsts)
+        for k, a in enumerate(firsts):
+            sheet.note(66 + wide * (k + 0.5), 68, f"{a:,}", at="center", colour="ink")
+        for m, b in enumerate(gaps):
+            top = 84 + 34 * m
+            sheet.note(58, top + 17, f"{b:,}", at="right", colour="ink")
             for k, a in enumerate(firsts):
-                sheet.note(x + 54 + wide * (k + 0.5), y + 48, f"{a:,}", at="center", colour="ink")
-            for m, b in enumerate(gaps):
-                top = y + 64 + 34 * m
-                sheet.note(x + 46, top + 17, f"{b:,}", at="right", colour="ink")
-                for k, a in enumerate(firsts):
-                    one, other = each[a, b]
-                    wins = other < one
-                    fill, edge = ("generated fill", "generated") if wins else ("none", "line")
-                    left = x + 54 + wide * k
-                    sheet.box(left + 1, top + 1, wide - 2, 32, fill=fill, edge=edge)
-                    text = f"{shown(one)} : {shown(other)}"
-                    sheet.note(left + wide / 2, top + 17, text, at="center", colour="ink", bold=wins)
+                first, second = cards[a, b]
+                fewer = second < first
+                fill, edge = ("generated fill", "generated") if fewer else ("none", "line")
+                left = 66 + wide * k
+                sheet.box(left + 1, top + 1, wide - 2, 32, fill=fill, edge=edge)
+                text = f"{shown(first)} : {shown(second)}"
+                sheet.note(left + wide / 2, top + 17, text, at="center", colour="ink", bold=fewer)
 
-    sentences = []
-    for name, each in boxes.items():
-        lines = [f"{a:,} and {b:,}: {shown(one)} or {shown(other)}" for (a, b), (one, other) in each.items()]
-        wins = sum(other < one for one, other in each.values())
-        sentences.append(f"{name}: {'; '.join(lines)}. The second takes fewer in {wins} of {len(each)}.")
-    return Picture(draw, f"Fewest cards by ms to a first word and between two. {' '.join(sentences)}")
+    told = "; ".join(f"{a:,} and {b:,}: {shown(n)} or {shown(m)}" for (a, b), (n, m) in cards.items())
+    fewer = f"The second takes fewer in {wins(one, other, firsts, gaps)} of {len(cards)}"
+    return Picture(draw, f"Fewest cards by ms to a first word and between two. {name}: {told}. {fewer}.")
 
 
 def cards_of(one: Tried | None) -> float:

@@ -71,12 +71,12 @@ class Machine:
             compute_reached=self.speed,
         )
 
-    def serve(self, arrivals: Arrivals, n: int, watched: int | None = None) -> dict[Hashable, Times]:
-        """Deal requests out to n machines like this; return the times of all, or of those on a few."""
+    def serve(self, arrivals: Arrivals, n: int) -> dict[Hashable, Times]:
+        """Deal requests out to n machines like this; return the times of all."""
         check_whole("machines", n)
         longest_text = max(len(request.prompt) + request.max_new for _, request in arrivals)
         times: dict[Hashable, Times] = {}
-        for first in range(min(n, watched or n)):
+        for first in range(n):
             pages = PageManager(self.slots, longest_text, sharing=False)  # room for every slot
             times |= simulate(Scheduler(pages, self.slots, self.budget), arrivals[first::n], self.step)
         return times
@@ -103,20 +103,15 @@ def turns(service: Service, n: int, seed: int, per_second: float, hits: bool = T
     return poisson(n, per_second, seed, turn)
 
 
-def together(machine: Machine, arrivals: Arrivals, n: int, watched: int | None = None) -> list[Times]:
-    """Serve requests by n machines, each of which runs prompts and replies; see `disaggregated`."""
-    return list(machine.serve(arrivals, n, watched).values())
+def together(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
+    """Serve requests by n machines, each of which runs prompts and replies."""
+    return list(machine.serve(arrivals, n).values())
 
 
-def disaggregated(
-    machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int, watched: int | None = None
-) -> list[Times]:
+def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[Times]:
     """Serve requests by machines that run prompts whole, and others that go on from their rows.
 
     A first word is said where the rows have come: the machine that gets them runs the last token again.
-
-    Args:
-        watched: simulate so many of those that say replies, and no more; all are alike.
     """
     prompts = [(arrived, replace(request, max_new=1)) for arrived, request in arrivals]
     first = replace(machine, budget=10**9).serve(prompts, n_prefill)
@@ -126,8 +121,8 @@ def disaggregated(
         there = first[request.id].tokens[0] + length * row / machine.link
         handed.append((there, Turn(request.id, [0], request.max_new, found=length - 1)))
     handed.sort(key=lambda pair: pair[0])
-    later = machine.serve(handed, n_decode, watched)
-    return [Times(one.arrived, later[id].tokens) for id, one in first.items() if id in later]
+    later = machine.serve(handed, n_decode)
+    return [Times(one.arrived, later[id].tokens) for id, one in first.items()]
 
 
 def slowest(times: Sequence[Times], of: float = 0.99) -> list[float]:
