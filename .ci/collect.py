@@ -8,6 +8,7 @@ A pupil is a folder (homework/ann/04_kv_cache.ipynb) or a file (homework/ben_04.
 column an exercise: `solved`, `not yet`, `error` (no Python, no end in time, or an end of Python), or nothing
 where no such notebook was handed in; of several copies the best counts. For an exercise only the cells run
 that it needs, in a fresh kernel and an empty folder, and then its own check, not the pupil's copy of it.
+`noted` is what only the pupil's `solved.txt` says, the file that the checks write beside the notebooks.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from helpers.check.reader import SOLVED  # noqa: E402
 from tests.exercises import asked  # noqa: E402
 
 CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import ([an]\d+) as check$", re.MULTILINE)
-BEST = ("", "error", "not yet", "solved")  # the last counts most
+BEST = ("", "error", "not yet", "noted", "solved")  # the last counts most
 STATES = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not yet"}
 
 
@@ -107,15 +109,25 @@ def state(cells: Sequence[str], exercise: str, check: str, seconds: int, ours: C
 def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
     """A line for each pupil: the name, and what became of each exercise."""
     series = {checker(sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+    columns = {
+        f"{module.removeprefix('n')} {name}": f"{path.name[:2]} {name}"
+        for module, path in series.items()
+        for name in asked(path)
+    }
     lines: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.rglob("*.ipynb")):
+    for path in sorted([*folder.glob(f"*/**/{SOLVED}"), *folder.rglob("*.ipynb")]):
         pupil = path.relative_to(folder).parts[0].removesuffix(".ipynb")
         if ".ipynb_checkpoints" in path.parts:
             continue
         line = lines.setdefault(pupil, {"pupil": pupil})
         try:
+            if path.name == SOLVED:
+                noted = path.read_text(encoding="utf-8").splitlines()
+                names = [columns[text] for text in noted if text in columns]
+                line |= {name: max(line.get(name, ""), "noted", key=BEST.index) for name in names}
+                continue
             cells = sources(path)
-        except Exception as error:  # no notebook, whatever its name says
+        except Exception as error:  # it is not what its name says
             print(f"{path}: cannot be read: {error}", file=sys.stderr)
             continue
         if not (module := checker(cells)) or module not in series:

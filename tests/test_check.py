@@ -6,6 +6,7 @@ import linecache
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +16,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from helpers import toy
-from helpers.chapters import n01, n03, n04
+from helpers.chapters import n01, n02, n03, n04
 from helpers.check.exercise import Case, Exercise, same
 from helpers.check.guess import WRITE_ONE, Guess
+from helpers.check.reader import SOLVED
 from helpers.check.result import Result, describe, show
 
 double = Exercise(
@@ -235,6 +237,26 @@ def test_after_a_syntax_error_the_last_definition_is_judged(monkeypatch: pytest.
     assert repr(double(...)) == f"Not solved yet: let double return twice the number.\n{note}"
     cells.append("double = lambda x: 2 * x")
     assert double(lambda x: x).note == ""
+
+
+def test_what_is_solved_is_kept_beside_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shell = SimpleNamespace(user_ns={"In": [], "check": n02})
+    assert n02.change_future(n02.change_future.right).solved
+    assert not Path(SOLVED).exists(), "no notebook runs"
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    n02.change_future(...)
+    assert not Path(SOLVED).exists(), "it is not solved"
+    for _ in range(2):
+        n02.change_future(n02.change_future.right)
+    assert Path(SOLVED).read_text() == "02 change_future\n"
+    Path(SOLVED).write_bytes(b"\xff")
+    assert n02.change_future(n02.change_future.right).solved, "what stands there cannot be read"
+    Path(SOLVED).unlink()
+    Path(SOLVED).mkdir()
+    assert n02.change_future(n02.change_future.right).solved, "it cannot be written"
+    shell.user_ns["check"] = 1
+    assert n02.change_future(n02.change_future.right).solved, "the reader has written over `check`"
 
 
 def test_what_a_reader_redefines_is_not_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 from helpers.chapters import n17
+from helpers.check.reader import SOLVED
 from helpers.cost.models import MODELS
 from tests.exercises import DETAILS, FENCE, asked
 from tests.machine import ROOT
@@ -146,10 +147,14 @@ def test_who_solved_what(tmp_path: Path) -> None:
             new.new_notebook(cells=list(map(new.new_code_cell, cells))), tmp_path / f"{pupil}.ipynb"
         )
     (tmp_path / "dot.ipynb").write_text("no notebook")
+    for pupil, noted in {"ann": "05 mask\n05 none", "flo": "02 change_future\n05 mask"}.items():
+        (tmp_path / pupil).mkdir(exist_ok=True)
+        (tmp_path / pupil / SOLVED).write_text(noted)
     lines = {line.pop("pupil"): line for line in collect.collect(tmp_path, seconds=3)}
     states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
     states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
     assert lines.pop("dot") == {}
+    assert lines.pop("flo") == {"02 change_future": "noted", "05 mask": "noted"}
     assert {pupil: (line["05 mask"], line["05 reusable"]) for pupil, line in lines.items()} == states
 
 

@@ -35,7 +35,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from helpers.check.reader import NotBackError, StoppedError, fails_to_compile, line_of, time_limit
+from helpers.check.reader import (
+    NotBackError,
+    StoppedError,
+    fails_to_compile,
+    keep_solved,
+    line_of,
+    time_limit,
+)
 from helpers.check.result import (
     TOLERANCE,
     NotRightError,
@@ -111,11 +118,13 @@ class Exercise:
         self.expected = [self.observe(right, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
-        """Check an answer; never raises (but Ctrl-C gets through, without our frames) and never warns."""
+        """Check an answer, keep what is right; never raises (but Ctrl-C, without our frames), never warns."""
         try:
             result = self.judged(answers)
         except KeyboardInterrupt as stop:
             raise StoppedError(line_of(stop)) from None
+        if result.solved:
+            keep_solved(self)
         note = LAST_THAT_RAN.format(self.name) if fails_to_compile(self.name) else ""
         return replace(result, note=note)
 
