@@ -1,11 +1,16 @@
 """How JupyterLab is started here: `python -m jupyterlab --config=.ci/lab.py notebooks/00_start_here.ipynb`.
 
 It serves the whole repository. A notebook that was only opened and saved stays as git knows it: JupyterLab
-would write into it which Python has opened it.
+would write into it which Python has opened it. How the notebooks came is kept in `fresh/`, to be read only.
 """
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parent))
+from reset import keep
 
 
 def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
@@ -17,3 +22,5 @@ def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 c.ServerApp.root_dir = str(Path(__file__).resolve().parents[1])
 c.ContentsManager.pre_save_hook = keep_what_git_knows
+with suppress(OSError):  # where this folder cannot be written Lab starts all the same
+    keep()

@@ -20,7 +20,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Made here or there, part of no copy of the project; `.git` is a file in a second worktree.
 MADE = re.compile(
     r"\.git|build|dist|node_modules|__pycache__|\.DS_Store|\.venv.*|.*\.egg-info|.*_cache"
-    r"|\.(hypothesis|ipynb_checkpoints|jupyter)|solved\.txt"
+    r"|\.(hypothesis|ipynb_checkpoints|jupyter)|solved\.txt|fresh"
 )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import collect
 import make_class
@@ -11,6 +14,7 @@ import make_sheets
 import make_worksheet
 import nbformat
 import pytest
+import reset
 
 from helpers.chapters import n17
 from helpers.check.reader import SOLVED
@@ -147,7 +151,7 @@ def test_who_solved_what(tmp_path: Path) -> None:
             new.new_notebook(cells=list(map(new.new_code_cell, cells))), tmp_path / f"{pupil}.ipynb"
         )
     (tmp_path / "dot.ipynb").write_text("no notebook")
-    for pupil, noted in {"ann": "05 mask\n05 none", "flo": "02 change_future\n05 mask"}.items():
+    for pupil, noted in {"ann": "05 mask", "flo": "02 change_future\n05 none\n05 mask"}.items():
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / SOLVED).write_text(noted)
     lines = {line.pop("pupil"): line for line in collect.collect(tmp_path, seconds=3)}
@@ -173,3 +177,42 @@ def test_only_cells_run_that_an_exercise_needs() -> None:
     cells = ["import os\nn = 1", "def f(x):\n    y = g(x)", "def g(x): return n", "y = 1 / 0", "f = 3"]
     assert collect.needed(cells, "check.f(f)", at=4) == cells[:3]
     assert collect.names_of("def f(:")[0] == {"def", "f"}
+
+
+@pytest.mark.parametrize("git", [False, True])
+def test_a_notebook_as_it_came(tmp_path: Path, git: bool) -> None:
+    """Whatever a reader, or Lab's next start, does to a page: it comes back, and the reader's own stays."""
+    page = tmp_path / "notebooks/03_decode.ipynb"
+    page.parent.mkdir()
+    page.write_text("came")
+    with pytest.raises(FileNotFoundError, match="no copy is kept"):
+        reset.reset("03", tmp_path)
+    if git:
+        names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for command in (["init", "-q"], ["add", "."], [*names, "commit", "-qm", "came"]):
+            subprocess.run(["git", *command], cwd=tmp_path, check=True)
+        page.write_text("mine, before Lab was started")
+    reset.keep(tmp_path)
+    page.write_text("mine")
+    reset.keep(tmp_path)
+    (said,) = reset.reset("03", tmp_path)
+    assert page.read_text() == "came"
+    assert (page.parent / said.split("Yours is ")[1].split(";")[0]).read_text() == "mine"
+    assert [path.stat().st_mode & 0o222 > 0 for path in (page, tmp_path / "fresh" / page.name)] == [
+        True,
+        False,
+    ]
+    assert reset.reset("03", tmp_path) == ["03_decode.ipynb is as it came."]
+    page.unlink()
+    reset.reset("", tmp_path)
+    assert page.read_text() == "came"
+    with pytest.raises(FileNotFoundError, match=r"there are: .*03_decode"):
+        reset.reset("77", tmp_path)
+
+
+def test_lab_keeps_how_the_notebooks_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    config = SimpleNamespace(ServerApp=SimpleNamespace(), ContentsManager=SimpleNamespace())
+    monkeypatch.setattr(reset, "keep", lambda: calls.append(1))
+    runpy.run_path(str(ROOT / ".ci/lab.py"), {"get_config": lambda: config})
+    assert calls == [1]
