@@ -22,7 +22,10 @@ from helpers.cost.models import MODELS
 from tests.exercises import DETAILS, FENCE, asked
 from tests.machine import ROOT
 
-LESSONS = re.findall(r"^## (Lesson \d: .+?)$(.+?)(?=^## )", make_class.text(), re.MULTILINE | re.DOTALL)
+PARTS = re.findall(
+    r"^## ((?:Lesson \d|In pairs): .+?)$(.+?)(?=^## )", make_class.text(), re.MULTILINE | re.DOTALL
+)
+LESSONS = [part for part in PARTS if part[0].startswith("Lesson")]
 ROWS = re.compile(r"^\| (\d+) \| .+ \| (\d\d): (.+) \|$", re.MULTILINE)
 new = nbformat.v4
 
@@ -58,14 +61,14 @@ def text_of(path: str) -> str:
     return "\n".join([cell.source for cell in cells] + shown)
 
 
-def test_numbers_of_answers_are_the_notebooks() -> None:
-    for _, text in LESSONS:
-        here = "\n".join(
-            text_of(path) for path in {found["path"] for found in make_class.LINK.finditer(text)}
-        )
-        questions = text.partition("**Questions**")[2].partition("**What goes wrong")[0]
-        for number in re.findall(r"(?<![\w.,])\d[\d,.]*\d(?!\w)", questions):
-            assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d])", here), number
+@pytest.mark.parametrize(("name", "text"), PARTS)
+def test_numbers_are_the_notebooks(name: str, text: str) -> None:
+    links = list(make_class.LINK.finditer(text))
+    assert all(make_class.cell_of(link) for link in links)
+    here = "\n".join(text_of(path) for path in {link["path"] for link in links})
+    said = make_class.LINK.sub("", text.partition("**Questions**")[2] or text)
+    for number in re.findall(r"(?<![\w.,])\d[\d,.]*\d(?!\w)", said):
+        assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d])", here), number
 
 
 def test_slides_show_the_stored_pictures() -> None:
