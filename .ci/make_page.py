@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 import launch  # noqa: E402
 import nbformat  # noqa: E402
+from film import FILMS, LENGTH, film  # noqa: E402
 from make_card import TABLE_STYLE, card, phases  # noqa: E402
 from make_class import FIGURES, slides, teaching  # noqa: E402
 from make_sheets import sheets  # noqa: E402
@@ -217,6 +218,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
         Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
         by_question(),
         SEARCH,
+        Link("Film", "film.html", f"{LENGTH:.0f} seconds without a voice."),
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
@@ -388,6 +390,7 @@ def main() -> None:
     pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
     pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
     pages["museum.html"] = museum()
+    pages["film.html"] = film()
     pages |= {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
@@ -398,7 +401,7 @@ def main() -> None:
             pages[f"notebooks/{path.stem}.html"] = render(path)
         pages["search.html"] = search(pages, questions(), ROOT / "notebooks")
         pages |= led_on()
-    for file in filter(None, (PREVIEW, published)):
+    for file in filter(None, (PREVIEW, *FILMS, published)):
         shutil.copy(file, ROOT / "build")
     name, text = file_script(Live.file)
     pages[name] = text

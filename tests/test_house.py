@@ -65,8 +65,11 @@ def forbidden(path: Path) -> Iterator[str]:
     yield from (f"an unknown host: {host}" for host in sorted(set(ADDRESS.findall(text)) - known_hosts()))
 
 
+BINARY = {".png", ".jpg", ".gif", ".safetensors", ".webm", ".mp4"}
+
+
 def test_no_file_says_what_it_should_not() -> None:
-    texts = [path for path in project_files() if path.suffix not in {".png", ".jpg", ".gif", ".safetensors"}]
+    texts = [path for path in project_files() if path.suffix not in BINARY]
     assert len(texts) > 20
     here = Path(__file__)
     found = [f"{p.relative_to(ROOT)}: {fault}" for p in texts if p != here for fault in forbidden(p)]

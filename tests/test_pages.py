@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import film
 import make_card
 import make_page
 import nbformat
@@ -55,7 +56,8 @@ def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> N
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
         for address in re.findall(r'href="([^"#]*\.html)[#"]', text):
             assert (
-                address in {*pages, "worksheet.html", "card.html", "teaching.html", "search.html"}
+                address
+                in {*pages, "worksheet.html", "card.html", "teaching.html", "search.html", "film.html"}
                 or (ROOT / address.replace(".html", ".ipynb")).is_file()
             )
 
@@ -93,6 +95,21 @@ def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:
     address = "https://OWNER.github.io/race.png"
     assert f'<meta property="og:image" content="{address}">' in build("Title", [], picture=address)
     assert "og:image" not in build("Title", [])
+
+
+def test_the_films_transcript_is_what_it_shows() -> None:
+    """To make it again: python .ci/make_film.py."""
+    page = film.film()
+    lines = re.findall(r"<li>([^<]+)</li>", page)
+    assert tuple(map(html.unescape, lines)) == film.CAPTIONS
+    assert 60 <= sum(2.5 + 0.3 * len(line.split()) for line in lines) <= 90
+    assert re.findall(r'<source src="([^"]+)"', page) == ["film.webm", "film.mp4"]
+    assert '<video controls muted preload="none"' in page
+    assert f"a film** of {film.LENGTH:.0f} seconds" in make_page.readme()
+    webm, mp4 = (file.read_bytes() for file in film.FILMS)
+    assert (webm[:4], mp4[4:8]) == (b"\x1aE\xdf\xa3", b"ftyp")
+    assert max(len(webm), len(mp4)) < 6_000_000
+    assert mp4.index(b"moov") < mp4.index(b"mdat"), "it begins before all of it is there"
 
 
 def test_old_addresses_lead_to_notebooks_that_are_there() -> None:

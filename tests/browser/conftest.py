@@ -85,11 +85,19 @@ def page_of(view: View) -> str:
 @pytest.fixture(scope="package")
 def published() -> dict[str, str]:
     """The page to send, the gallery, and pages without a view of their own, by their files' names."""
+    import film
     import make_page  # with all that is published
 
     diary = load_diary()
     pages = {"index.html": make_page.index(diary), **make_page.gallery(diary)}
-    plain = (make_page.ways, make_page.museum, make_page.card, make_page.teaching, make_page.slides)
+    plain = (
+        make_page.ways,
+        make_page.museum,
+        make_page.card,
+        make_page.teaching,
+        make_page.slides,
+        film.film,
+    )
     return pages | {f"{make.__name__}.html": make() for make in plain}
 
 

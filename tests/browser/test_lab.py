@@ -96,7 +96,7 @@ def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -
             expect(page.get_by_text(shown).locator("visible=true").first).to_be_in_viewport(timeout=20_000)
         page.wait_for_function(
             """() => [...jupyterapp.shell.currentWidget.node.querySelectorAll("img[src*=pictures]")]
-              .filter((picture) => picture.naturalWidth).length === 2"""
+              .filter((picture) => picture.naturalWidth).length === 3"""
         )
     finally:
         page.goto("about:blank")
