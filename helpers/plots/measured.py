@@ -16,12 +16,14 @@ STYLES: list[tuple[str, Any]] = [
     ("ink", "-"), ("paper", (0, (5, 2.5))), ("ink", (0, (1.5, 1.5))), ("paper", (0, (6, 2, 1.5, 2)))
 ]  # fmt: skip
 
+BESIDE = 116  # px: names up to this width fit at the ends of lines on a narrow sheet
+
 
 def curves(
     title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
     log: str = "",
 ) -> Picture:  # fmt: skip
-    """Draw a line for each series, named at its end; where the sheet is narrow, named above.
+    """Draw a line for each series, named at its end; long names stand above a narrow sheet's lines.
 
     Args:
         log: the axes that are logarithmic, "x", "y" or "xy"; those have values over 0.
@@ -31,8 +33,10 @@ def curves(
     lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
 
     def draw(sheet: Sheet) -> None:
-        top = 62.0 + 22 * len(lines) * sheet.narrow  # narrow: names in lines of their own
-        room = max(80, 22 + max(text_width(last, TEXT, bold=True) for last in lasts))
+        widest = max(text_width(name, SMALL) for name in lines)
+        above = sheet.narrow and widest > BESIDE  # names in lines of their own
+        top = 62.0 + 22 * len(lines) * above
+        room = max(58, widest * (not above), *(text_width(last, TEXT, bold=True) for last in lasts)) + 22
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226
         sheet.heading(title)
         axes = sheet.plot(66, top, right, base, across)
@@ -44,13 +48,13 @@ def curves(
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
         if max(ends) - min(ends) <= 4:  # px: on one spot, so in the order in which they came
             ends = [ends[0]] * len(ends)
-        places = apart(ends, 20 if sheet.narrow else 42, top - 20, base - 10)
+        places = apart(ends, 20 if above else 42, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
             fill, dashes = STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
             axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
-            again = sheet.narrow and lasts[k] in lasts[:k]  # where no name stands beside it, once is enough
-            _name_line(sheet, right, place, k, name, "" if again else lasts[k])
+            again = above and lasts[k] in lasts[:k]  # where no name stands beside it, once is enough
+            _name_line(sheet, right, place, k, name, "" if again else lasts[k], above)
 
     sentence = "; ".join(
         f"{plain(name)}: {', '.join(f'{digits(t, 2)} at {x:,.12g}' for x, t in zip(xs, y, strict=True))}"
@@ -59,8 +63,8 @@ def curves(
     return Picture(draw, f"{plain(title)} against {across}. {sentence}.")
 
 
-def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str) -> None:
-    if not sheet.narrow:
+def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str, above: bool) -> None:
+    if not above:
         sheet.note(right + 12, y - 9, shorten(name, 186, SMALL), colour="ink")
         return sheet.text(right + 12, y + 10, last, bold=True)
     sheet.text(right + 8, y, last, bold=True)
