@@ -214,7 +214,7 @@ class Stairs:
                 sheet.line((18 + unit * mark, y), (18 + unit * mark, y + 8), width=2)
             x = 18.0
             for part, n in turns[-1].parts:
-                if part not in EDITED and text_width(part, SMALL) + 12 < unit * n:
+                if part not in EDITED and text_width(part, SMALL) + 4 < unit * n:
                     sheet.note(x + unit * n / 2, y + 8, part, at="center")
                 x += unit * n
             y += 34
@@ -224,7 +224,7 @@ class Stairs:
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
         kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
-        keys = [(fill, f"{words[kind]}, {PRICES[kind]:.2f}") for kind, fill in kinds.items()]
+        keys = [(fill, f"{words[kind]}, {PRICES[kind]:.2f} dollars a million") for kind, fill in kinds.items()]
         x, y = 18.0, 16.0
         for fill, text in [*keys, ("ink", "clock, summary"), ("", "breakpoint")]:
             wide = 26 + text_width(text, SMALL)
