@@ -63,31 +63,13 @@ def in_products(model: Transformer, step: Task, launch: float, turns: int) -> fl
     return inside["matrices"] - 1000 * n_products(model) * launch
 
 
-def seconds_of_loop(bits: int, n_lines: int = 1024, cores: int = 1) -> float:
-    """Return the seconds of our loop: one token times a matrix of so many lines of 1,024 numbers."""
-    matrix, scale = narrowed(np.ones((n_lines, 1024), np.float32), bits)
+def rate_of_loop(n_lines: int = 1024) -> float:
+    """Return the numbers a second that a core multiplies with one token's by our loop, in its own cache."""
+    matrix, scale = narrowed(np.ones((n_lines, 1024), np.float32), bits=8)
     loop = NarrowLinear(matrix, scale, np.zeros(n_lines, np.float32))
     with machine.threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
-        numba.set_num_threads(cores)
-        return fastest({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"] / 1000
-
-
-def rate_of_loop(bits: int = 8) -> float:
-    """Return the numbers a second that a core multiplies with one token's, in its own cache."""
-    return 2**20 / seconds_of_loop(bits)
-
-
-def loop_and_its_parts(bits: int, cores: int = CORES, n_lines: int = 15_360) -> list[float]:
-    """Return the milliseconds of our loop over as many numbers as the model of 16 million has.
-
-    Returns:
-        Reading the matrix alone, multiplying alone, and the loop, which does both.
-    """
-    nbytes = n_lines * 128 * bits
-    with machine.threads(cores):
-        reading = nbytes / machine.bandwidth(nbytes)
-    multiplying = n_lines * 1024 / (cores * rate_of_loop())
-    return [1000 * seconds for seconds in (reading, multiplying, seconds_of_loop(bits, n_lines, cores))]
+        numba.set_num_threads(1)
+        return 1000 * matrix.size / fastest({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
 
 
 @dataclass(frozen=True)
@@ -139,6 +121,11 @@ class Ladder:
     def lower_bound(self, way: str) -> float:
         """Return the lower bound of a step, in milliseconds."""
         return 1000 * self.step(way).total
+
+    def in_turn(self, way: str) -> float:
+        """Return the milliseconds of a step whose reading and arithmetic do not overlap at all."""
+        step = self.step(way)
+        return 1000 * (step.launch + step.rows + step.weights + step.products)
 
     def spans(self, way: str) -> dict[str, tuple[float, float]]:
         """Return what a step does from which millisecond to which: arithmetic goes on beside the reading.
@@ -197,9 +184,8 @@ class Ladder:
             return "Python has only one core"
         for way, ms in self.measured.items():
             if ms < self.lower_bound(way):
-                return (
-                    f"a step, {way}, took {ms:.2f} ms, under its lower bound of {self.lower_bound(way):.2f}"
-                )
+                least = f"where the prices measured here say {self.lower_bound(way):.2f} at least"
+                return f"a step, {way}, took {ms:.2f} ms, {least}, so one of them was measured too high"
         return ""
 
 
@@ -281,7 +267,7 @@ def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> floa
     """Return how many bytes a second come to one core or all of a step that reads so many."""
     rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
     with machine.threads(cores if shared else 1):
-        return machine.bandwidth(int(4 * rows + bits / 8 * weights), turns=2)
+        return machine.bandwidth(int(4 * rows + bits / 8 * weights))
 
 
 def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
