@@ -224,7 +224,8 @@ class Stairs:
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
         kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
-        keys = [(fill, f"{words[kind]}, {PRICES[kind]:.2f} dollars a million") for kind, fill in kinds.items()]
+        price = "{}, {:.2f} dollars a million".format
+        keys = [(fill, price(words[kind], PRICES[kind])) for kind, fill in kinds.items()]
         x, y = 18.0, 16.0
         for fill, text in [*keys, ("ink", "clock, summary"), ("", "breakpoint")]:
             wide = 26 + text_width(text, SMALL)

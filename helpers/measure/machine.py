@@ -46,7 +46,8 @@ def bandwidth(nbytes: int, turns: int = 5) -> float:
     """
     check_whole("nbytes", nbytes, 2**12)
     probes = reading(nbytes)
-    times = in_turns({name: task for name, (task, _) in probes.items()}, turns, at_least=0.001)  # a mean of many calls is rarely undisturbed
+    tasks = {name: task for name, (task, _) in probes.items()}
+    times = in_turns(tasks, turns, at_least=0.001)  # a mean of many calls is rarely undisturbed
     return max(n / times[name].best for name, (_, n) in probes.items())
 
 
