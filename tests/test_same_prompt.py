@@ -62,6 +62,8 @@ def test_what_was_recorded_is_what_the_page_says() -> None:
     texts, words, level = diaries["bfloat16"].values()
     assert texts > 200
     assert level > words / 6
+    ours, theirs, bug = (one["mean"] for one in found["off float32"].values())
+    assert f"{bug / ours:.1f} {bug / theirs:.1f} {hidden['bfloat16'][0] / 4440:.0%}" == "2.5 2.5 44%"
 
 
 def test_one_of_three_pairs_has_a_bug_and_no_word_shows_it() -> None:
