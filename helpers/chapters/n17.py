@@ -224,7 +224,7 @@ class Stairs:
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
         kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
-        price = "{}, {:.2f} dollars a million".format
+        price = "{}, ${:.2f} a million".format
         keys = [(fill, price(words[kind], PRICES[kind])) for kind, fill in kinds.items()]
         x, y = 18.0, 16.0
         for fill, text in [*keys, ("ink", "clock, summary"), ("", "breakpoint")]:
