@@ -18,7 +18,7 @@ def suspect(places: Sequence[Place], line: float | None = None) -> Picture:
 
     Args:
         places: of `compare(plain, suspect)`, or of two servers' logprobs.
-        line: a difference above which rounding cannot be the cause, as `rounding` gives it.
+        line: a difference above which a bug is to be suspected, as `rounding` gives it.
     """
     return suspects({"": (places, line)})
 
@@ -41,7 +41,7 @@ def suspects(pairs: Mapping[str, tuple[Sequence[Place], float | None]]) -> Pictu
             sheet.note(48, 48 + 22 * n, name)
         if lined:
             sheet.line((18, 92), (42, 92), **DASHES)
-            sheet.note(48, 92, "above it rounding is not the cause")
+            sheet.note(48, 92, "above it suspect a bug")
         top, gap = 124.0 if lined else 102.0, 14.0
         n_side = 1 if sheet.narrow else len(pairs)
         wide, high = (
