@@ -8,7 +8,7 @@ import torch
 from helpers import corpus
 from helpers.model import shipped
 from helpers.model.contributions import added, contributions, name_bars
-from helpers.model.probe import hidden_states, without_heads, without_mlp
+from helpers.model.probe import without_heads, without_mlp
 from helpers.recording.diary import load_diary
 from tests.tiny import tiny, tokens
 
@@ -18,8 +18,8 @@ def test_the_parts_sum_to_the_stream_and_the_bars_to_the_difference_of_the_logit
     model, ids = tiny(dtype=torch.float64, tied=tied), tokens(1, 7)
     parts = added(model, ids)
     assert [*parts][:3] + [*parts][-1:] == ["embedding", "attention 1", "MLP 1", "MLP 3"]
-    assert torch.allclose(torch.stack([*parts.values()]).sum(0), hidden_states(model, ids)[-1][-1])
     adds, logits = contributions(model, parts, 3, [1, 5, 7]), model(ids)[0, -1]
+    assert torch.allclose(model.lm_head(model.norm(sum(parts.values()))), logits)
     difference = logits[3] - logits[[1, 5, 7]].mean()
     assert sum(adds.values()) == pytest.approx(difference.item(), abs=1e-12)
     assert min(map(abs, adds.values())) > 1e-4

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from helpers.chapters import n18
 from helpers.model import shipped, speculate
 from helpers.model.cache import Cache, GrowingCache, PagedCache, RaggedCache, StaticCache, WindowCache
+from helpers.model.contributions import added
 from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
-from helpers.model.probe import hidden_states
 from helpers.model.speculate import Draft, Drafter, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling, accept, accept_or_resample, draw, next_probabilities
@@ -130,8 +130,10 @@ def test_a_round_that_fails_leaves_the_cache_as_it_was(
 
 def test_first_layers_are_the_first() -> None:
     ids = torch.tensor([PROMPT])
-    for n, state in enumerate(hidden_states(MODEL, ids)[:-1], 1):
-        output = speculate.first_layers(MODEL, n)(ids)[0]
+    parts = [*added(MODEL, ids).values()]  # of the embedding, and two of each layer
+    for n in range(1, MODEL.config.n_layers):
+        output = speculate.first_layers(MODEL, n)(ids)[0, -1]
+        state = torch.stack(parts[: 1 + 2 * n]).sum(0)
         torch.testing.assert_close(output, MODEL.lm_head(MODEL.norm(state)), rtol=0, atol=1e-9)
 
 

@@ -65,7 +65,9 @@ def number(x: float) -> str:
 
 
 def digits(x: float, n: int = 3) -> str:
-    """Write a number with n digits, with commas and without an exponent: 0.0123, 1.5, 39.1, 2,070."""
+    """Write a number with n digits, with commas, without an exponent: 0.0123, 39.1, 2,070; a count whole."""
+    if isinstance(x, int):
+        return f"{x:,}"
     if x == 0 or not math.isfinite(x):
         return f"{x:g}"
     return f"{x:,.{max(0, n - 1 - math.floor(math.log10(abs(x))))}f}"

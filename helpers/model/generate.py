@@ -103,11 +103,6 @@ class Generation:
     def __next__(self) -> int:
         return next(self._stream)
 
-    @property
-    def tpot_seconds(self) -> float | None:
-        """Time per output token after the first: the mean of the decode steps. None before the second."""
-        return sum(self.seconds[1:]) / (len(self.seconds) - 1) if len(self.seconds) > 1 else None
-
     def __repr__(self) -> str:
         return f"Generation({len(self.tokens)} tokens, {self.stop_reason or 'going on'})"
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers.model.cache import Cache
 from helpers.model.transformer import Transformer
 
 
@@ -31,16 +30,3 @@ def without_mlp(model: Transformer, layer: int) -> Transformer:
 
     copied.get_submodule(f"layers.{layer}.mlp").register_forward_hook(nothing)
     return copied
-
-
-def hidden_states(model: Transformer, tokens: Tensor, cache: Cache | None = None) -> list[Tensor]:
-    """Run ids (1, T), behind a cache's rows if there is one; return what each layer gave, (T, C) each."""
-    states: list[Tensor] = []
-    hooks = [layer.register_forward_hook(lambda _, __, out: states.append(out[0])) for layer in model.layers]
-    try:
-        with torch.no_grad():
-            model(tokens, cache, last_only=True)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return states
