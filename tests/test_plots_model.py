@@ -118,7 +118,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "hidden keys, 11": lambda: n21.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
     "tie": lambda: n21.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
     "suspects": lambda: plots.suspects(
-        {"A": (PLACES, None), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
+        {"A": (PLACES, 1e-3), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
     ),
     "suspect": lambda: plots.suspect(PLACES, 1e-4),
     "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),

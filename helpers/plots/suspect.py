@@ -13,7 +13,7 @@ from helpers.trace import Place
 HALF, OFF = "half the margin", "difference"
 
 
-def suspect(places: Sequence[Place], line: float | None = None) -> Picture:
+def suspect(places: Sequence[Place], line: float) -> Picture:
     """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
 
     Args:
@@ -23,26 +23,24 @@ def suspect(places: Sequence[Place], line: float | None = None) -> Picture:
     return suspects({"": (places, line)})
 
 
-def suspects(pairs: Mapping[str, tuple[Sequence[Place], float | None]]) -> Picture:
+def suspects(pairs: Mapping[str, tuple[Sequence[Place], float]]) -> Picture:
     """Draw `suspect` for several pairs of runs beside each other, at one scale.
 
     Args:
         pairs: the places and the line of each, by its name.
     """
     sizes = [x for places, line in pairs.values() for p in places for x in (p.margin / 2, p.difference)]
-    sizes = [x for x in (*sizes, *(line or 0 for _, line in pairs.values())) if x > 0] or [1.0]
+    sizes = [x for x in (*sizes, *(line for _, line in pairs.values())) if x > 0] or [1.0]
     scale = min(sizes) / 3, max(sizes) * 3  # what is 0 lies on the axis
-    lined = any(line is not None for _, line in pairs.values())
 
     def draw(sheet: Sheet) -> None:
         sheet.heading("difference, and half the margin")
         for n, (name, fill) in enumerate(((HALF, "paper"), (OFF, "generated"))):
             sheet.disc(30, 48 + 22 * n, 5, fill, "ink" if fill == "paper" else "none", 1.2)
             sheet.note(48, 48 + 22 * n, name)
-        if lined:
-            sheet.line((18, 92), (42, 92), **DASHES)
-            sheet.note(48, 92, "above it suspect a bug")
-        top, gap = 124.0 if lined else 102.0, 14.0
+        sheet.line((18, 92), (42, 92), **DASHES)
+        sheet.note(48, 92, "above it suspect a bug")
+        top, gap = 124.0, 14.0
         n_side = 1 if sheet.narrow else len(pairs)
         wide, high = (
             (sheet.width - 92 + gap) / n_side - gap,
@@ -63,7 +61,7 @@ DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
 
 def _panel(
     sheet: Sheet, corner: tuple[float, float], wide: float, high: float, name: str, places: Sequence[Place],
-    line: float | None, scale: tuple[float, float], labelled: bool,
+    line: float, scale: tuple[float, float], labelled: bool,
 ) -> None:  # fmt: skip
     """One pair of runs."""
     (left, top), radius = corner, 4.5 if wide > 300 or len(places) < 13 else 3.0
@@ -74,9 +72,8 @@ def _panel(
     if not labelled:
         axes.yaxis.set_major_formatter("")
     axes.set(xlim=(0.4, len(places) + 0.6), ylim=scale)
-    if line is not None:
-        y = sheet.at(axes, 1, line)[1]
-        sheet.line((left, y), (left + wide, y), **DASHES)
+    y = sheet.at(axes, 1, line)[1]
+    sheet.line((left, y), (left + wide, y), **DASHES)
     xs = [*range(1, len(places) + 1)]
     both = [[max(x, scale[0]) for x in (p.margin / 2, p.difference)] for p in places]
     for x, pair in zip(xs, both, strict=True):
@@ -94,13 +91,12 @@ def _panel(
                 free = at + half + 6
 
 
-def _in_words(name: str, places: Sequence[Place], line: float | None) -> str:
+def _in_words(name: str, places: Sequence[Place], line: float) -> str:
     """Say what a panel shows."""
     most = max(p.difference for p in places)
+    above = sum(p.difference > line for p in places)
     sentence = f"{counted(len(places), 'word')}: the logits differ by {digits(most, 2)} at most"
-    if line is not None:
-        above = sum(p.difference > line for p in places)
-        sentence += f"; rounding explains {digits(line, 2)}, above it lie {above or 'none'}"
+    sentence += f"; rounding explains {digits(line, 2)}, above it lie {above or 'none'}"
     changed = [f"{plain(p.words[0])} becomes {plain(p.words[1])}" for p in places if p.words[0] != p.words[1]]
     sentence = f"Half the margin and the difference at {sentence}. {'; '.join(changed) or 'No word changes'}."
     return f"{plain(name)}. {sentence}" if name else sentence
