@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,13 +63,16 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield "timings in the metadata of its cells"
     if book.metadata.get("kernelspec", {}).get("name") != "python3":
         yield "no kernelspec named python3 (JupyterLab would ask the reader for a kernel)"
+    prose = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+    headings = re.findall(r"^#+ .*", prose, re.MULTILINE)
+    if twice := {one for one in headings if headings.count(one) > 1}:
+        yield f"a heading that stands twice: {', '.join(sorted(twice))}"
     if not cells:
         return  # a page to read: nothing to launch
     if cells[0].source != bootstrap(root):
         yield "its first code cell is not the one that .ci/launch.py writes"
     elif not cells[0].metadata.get("jupyter", {}).get("source_hidden"):
         yield "its first code cell is not folded (in JupyterLab: View, Collapse Selected Code)"
-    prose = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     if badges(f"notebooks/{path.name}", root) not in prose:
         yield "no badges, or not those that .ci/launch.py writes"
 

@@ -54,6 +54,7 @@ SPOILT: dict[str, Spoil] = {
     "folded": lambda book: book.cells[1].metadata.pop("jupyter"),
     "badges": lambda book: book.cells[0].update(source="# No badges"),
     "kernel": lambda book: book.metadata.pop("kernelspec"),
+    "twice": lambda book: book.cells.append(nbformat.v4.new_markdown_cell("# Made")),
 }
 
 
