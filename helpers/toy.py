@@ -10,12 +10,11 @@ Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its 
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from helpers.arguments import check_whole, is_number, is_utf8, is_whole
+from helpers.arguments import check_whole, is_number, is_whole
 from helpers.sampling import greedy, softmax
 
 PROMPT = ("Today", "weather", "is", "so")
@@ -105,7 +104,7 @@ def lm_head(contexts: np.ndarray) -> np.ndarray:
 
 def look_up(words: Sequence[str]) -> np.ndarray:
     """Return the numbers that known words carry, (T,). ValueError as in `check_prompt`."""
-    return check_prompt(words, limit=None)[1]
+    return check_prompt(words)[1]
 
 
 def step(words: Sequence[str]) -> np.ndarray:
@@ -154,9 +153,7 @@ def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
     return queries, keys, numbers
 
 
-def attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, sink: np.ndarray = SINK
-) -> np.ndarray:
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Dot products, mask, softmax with the sink score, average.
 
     Args:
@@ -164,19 +161,18 @@ def attention(
         k: (S, 2).
         v: (S,).
         mask: (T, S), True where the query may look.
-        sink: (H,), added to each row of the softmax and dropped after it.
 
     Returns:
         Contexts, (T, H).
     """
     scores = np.where(mask, q @ k.T, -np.inf)
-    extra = np.broadcast_to(sink[:, None, None], (*scores.shape[:2], 1))
+    extra = np.broadcast_to(SINK[:, None, None], (*scores.shape[:2], 1))
     weights = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
     return (weights @ v).T
 
 
 class CacheBase:
-    """What every cache needs beside its rows: a mask, refusing, forgetting, counting."""
+    """What every cache needs beside its rows: room, a mask, forgetting."""
 
     k: list[np.ndarray]
     v: list[np.ndarray]
@@ -184,19 +180,12 @@ class CacheBase:
     max_len: int
 
     def check_room(self, T: int) -> None:
-        """Raise ValueError if T is no whole number of rows, or they do not fit."""
-        check_whole("T", T, least=0)
+        """Raise ValueError if T rows more do not fit."""
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new rows after {self.length} make {self.length + T}; expected at most {self.max_len}: "
                 "make a KVCache with a larger max_len, or stop here. Nothing was written."
             )
-
-    def check_rows(self, k: np.ndarray, v: np.ndarray) -> None:
-        """Raise ValueError if new rows do not fit, or are not k (T, 2) and v (T,)."""
-        if v.ndim != 1 or k.shape != (len(v), 2):
-            raise ValueError(f"k {k.shape} and v {v.shape} came in; expected (T, 2) and (T,) with the same T")
-        self.check_room(len(v))
 
     def mask(self, T: int) -> np.ndarray:
         """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
@@ -210,32 +199,18 @@ class CacheBase:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the rows stored")
         self.length = int(length)
 
-    def reset(self) -> None:
-        """Forget every row: one cache serves one generation."""
-        self.truncate(0)
-
     @property
     def n_layers(self) -> int:
         """Layers it has room for."""
         return len(self.k)
 
-    @property
-    def n_kept(self) -> int:
-        """Rows stored."""
-        return self.length
-
     def kept(self, b: int = 0) -> range:
         """Return where the tokens stand, from 1, whose rows are stored; there is one sequence, 0."""
         return range(1, self.length + 1)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows stored: 8 for each number, 3 numbers a row and layer."""
-        return sum(rows[: self.length].nbytes for rows in [*self.k, *self.v])
-
     def __repr__(self) -> str:
         layers = "1 layer" if self.n_layers == 1 else f"{self.n_layers} layers"
-        return f"{type(self).__name__}({self.length} of {self.max_len} rows, {layers}, {self.nbytes} bytes)"
+        return f"{type(self).__name__}({self.length} of {self.max_len} rows, {layers})"
 
 
 class KVCache(CacheBase):
@@ -244,14 +219,9 @@ class KVCache(CacheBase):
     Args:
         n_layers: how many layers append to it.
         max_len: rows it takes, 1,024 unless told otherwise.
-
-    Raises:
-        ValueError: one of them is no whole number over 0.
     """
 
     def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
-        check_whole("n_layers", n_layers)
-        check_whole("max_len", max_len)
         self.max_len = max_len
         self.length = 0
         self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
@@ -263,31 +233,14 @@ class KVCache(CacheBase):
         return np.arange(self.length + 1, self.length + T + 1)
 
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far.
-
-        Raises:
-            ValueError: they do not fit, or k and v are of other shapes; nothing has been written.
-            IndexError: there is no such layer.
-        """
-        self.check_rows(k, v)
+        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far."""
         self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
         self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
         return self.k[layer], self.v[layer]
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored; called once a pass, after the last layer. Errors: `check_advance`."""
-        check_advance(self, T)
+        """Count T tokens as stored; called once a pass, after the last layer."""
         self.length += T
-
-
-def check_advance(cache: CacheBase, T: int) -> None:
-    """Raise ValueError if T tokens do not fit, or the layers have not stored equally many rows."""
-    cache.check_room(T)
-    rows = [len(v) for v in cache.v]
-    if len(set(rows)) > 1:
-        raise ValueError(
-            f"the layers hold {rows} rows; expected equally many: append to every layer, then advance once"
-        )
 
 
 Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -300,7 +253,8 @@ def run_pass(
 
     Args:
         numbers: what the new tokens carry, T of them.
-        cache: holds the earlier rows and takes the new ones; without one, these tokens are all there is.
+        cache: holds the earlier rows and takes the new ones, of as many layers; without one, these tokens
+            are all there is.
         n_layers: layers to run.
         attention: the core, from queries, keys, values and mask to contexts (T, H).
 
@@ -308,17 +262,10 @@ def run_pass(
         The last layer's contexts of the new tokens, (T, H).
 
     Raises:
-        ValueError: no numbers or a wrong one, the cache was made for another number of layers, or is full;
-            nothing has been written.
+        ValueError: no numbers or a wrong one, or the cache is full; nothing has been written.
     """
     x = check_numbers(numbers)
-    check_whole("n_layers", n_layers)
     kept = KVCache(n_layers, len(x)) if cache is None else cache
-    if kept.n_layers != n_layers:
-        raise ValueError(
-            f"this cache has rows for {kept.n_layers} layers, the toy runs {n_layers}; expected the same: "
-            f"make KVCache(n_layers={n_layers})"
-        )
     positions, mask = kept.positions(len(x)), kept.mask(len(x))
     for layer in range(n_layers):
         q, k, v = make_qkv(positions, x)
@@ -330,14 +277,14 @@ def run_pass(
 
 
 def check_prompt(
-    tokens: Sequence[str], numbers: Sequence[float] | None = None, limit: int | None = MAX_PROMPT
+    tokens: Sequence[str], numbers: Sequence[float] | None = None, limit: int = MAX_PROMPT
 ) -> tuple[list[str], np.ndarray]:
     """Return the prompt as (words, the numbers they carry).
 
     Args:
         tokens: text of each token.
         numbers: one for each token; None looks them up in NUMBERS.
-        limit: tokens at most; None for no limit.
+        limit: tokens at most.
 
     Raises:
         ValueError: one text, empty, too long, a token that is no text or has no number, unequal counts, or
@@ -350,11 +297,11 @@ def check_prompt(
     words = list(tokens)
     if not words:
         raise ValueError(f"the prompt is empty; expected at least one token, such as {list(PROMPT)}")
-    if limit is not None and len(words) > limit:
+    if len(words) > limit:
         raise ValueError(f"the prompt has {len(words)} tokens; expected at most {limit}: leave some out")
     for n, word in enumerate(words, 1):
-        if not isinstance(word, str) or not word or not is_utf8(word):
-            raise ValueError(f"token {n} is {word!r}; expected text of one or more whole characters")
+        if not isinstance(word, str) or not word:
+            raise ValueError(f"token {n} is {word!r}; expected text")
         if numbers is None and word not in NUMBERS:
             raise ValueError(
                 f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, "
@@ -375,6 +322,7 @@ def check_numbers(numbers: Numbers) -> np.ndarray:
         raise ValueError("there are no numbers; expected one for each token, and at least one")
     for n, number in enumerate(carried, 1):
         if not is_number(number) or abs(number) > MAX_NUMBER:
-            message = f"number {n} is {reprlib.repr(number)}"
-            raise ValueError(f"{message}; expected a finite number of at most a billion either way")
+            raise ValueError(
+                f"number {n} is {number!r}; expected a finite number of at most a billion either way"
+            )
     return np.array(carried, dtype=float)

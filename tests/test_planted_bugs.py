@@ -19,11 +19,11 @@ quiet = np.errstate(divide="ignore", invalid="ignore")
 # --- the toy's cache: masks and positions ---
 
 CACHED, DECODE = test_toy.test_cached_equals_uncached, test_toy.test_a_decode_step
-MASK = INTERFACE = APPEND = test_toy.test_the_interface_of_the_cache
+MASK = APPEND = test_toy.test_the_interface_of_the_cache
 PROMPT = LATER = test_toy.test_contexts_of_the_prompt
 NICE = test_toy.test_it_says_nice_and_stops
 FAILS, FULL = test_toy.test_what_fails_leaves_the_cache_as_it_was, DECODE
-TRUNCATE = RESET = test_toy.test_truncate_and_go_on_elsewhere
+TRUNCATE = test_toy.test_truncate_and_go_on_elsewhere
 NOTHING = test_toy.test_attend_masks_before_the_softmax
 NONE = test_sampling.test_softmax_gives_zeros_for_a_row_with_nothing_to_pick
 TOP_P = test_sampling.test_top_p_keeps_the_fewest_that_reach_p
@@ -58,15 +58,12 @@ planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Base.c
 planted("full a row too late", [FULL, FAILS], "transformers #37574", of=Base.check_room)(
     lambda old, self, T: old(self, T - 1 if T else T)
 )
-planted("reset does nothing", [RESET], "candle-vllm #6", of=Base.reset)(lambda old, self: None)
-
-
 planted("truncate does not forget", [TRUNCATE, FULL], "mlx-lm PR#1109", of=Base.truncate)(
     lambda old, self, length: old(self, self.length)
 )
 
 
-@planted("rejected rows left in the buffer", [TRUNCATE, RESET], "mlx-lm PR#1109", of=Cache.append)
+@planted("rejected rows left in the buffer", [TRUNCATE], "mlx-lm PR#1109", of=Cache.append)
 def _(old: Any, self: Any, layer: int, k: np.ndarray, v: np.ndarray) -> Any:
     self.k[layer], self.v[layer] = np.concatenate([self.k[layer], k]), np.concatenate([self.v[layer], v])
     return self.k[layer][: self.length + len(v)], self.v[layer][: self.length + len(v)]
@@ -106,10 +103,6 @@ def _(old: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, *more: Any) -> np.n
     v *= 0.999
     return contexts
 
-
-planted("memory of every query head", [INTERFACE], "SnapKV #16", of=Base.nbytes)(
-    lambda old, self: len(toy.HEADS) * old(self)
-)
 
 # --- softmax, sampling ---
 

@@ -114,16 +114,6 @@ def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
     assert [p.counts["positions"] for p in trace.run("uncached").passes] == expected
 
 
-def test_the_long_run() -> None:
-    trace = record_toy(max_new=8, ban_eos=True, training=False)
-    cached, uncached = trace.run("cached").passes, trace.run("uncached").passes
-    assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice"] * 8
-    assert (len(cached), len(uncached)) == (8, 8)
-    assert cached[-1].parts[0].kept == (10, 11)
-    assert [sum(p.counts["positions"] for p in run) for run in (uncached, cached)] == [60, 11]
-    assert [sum(p.counts["pairs"] for p in run) for run in (uncached, cached)] == [276, 66]
-
-
 def test_the_two_layer_toy_says_what_it_says_on_paper() -> None:
     trace = record_toy(n_layers=2, training=False)
     at_so, at_nice = [p.parts[0].out[0].top for p in trace.run("uncached").passes]
@@ -134,31 +124,12 @@ def test_the_two_layer_toy_says_what_it_says_on_paper() -> None:
     assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice", "<eos>"]
 
 
-def test_the_sink_score_gives_even_something_to_spend_on() -> None:
-    q, k, v = toy.make_qkv(np.arange(1, 5), np.array([10.0, 20, 1, 5]))
-    mask = toy.causal_mask(4)
-    without = toy.attention(q, k, v, mask, sink=np.full(4, -np.inf))
-    assert without[0, 0] == 10  # softmax must spend its 1 on Today
-    close(toy.attention(q, k, v, mask)[0, 0], 0, 20 * SUMS)
-    close(without[1:], CONTEXTS[1:], 20 * SUMS)  # all else stays
-
-
 def test_dots_weigh_exactly_as_the_rules() -> None:
     """To the last bit, at every position that a cache has room for: row t is the end of a prompt of t."""
     T = 1024
     q, k, _ = toy.make_qkv(np.arange(1, T + 1), np.zeros(T))
     weights = toy.attention(q, k, np.eye(T), toy.causal_mask(T)).T  # each token carries a 1 of its own
     assert np.array_equal(weights, toy.attend(toy.rule_scores(T), np.eye(T)))
-
-
-def test_dots_and_rules_say_the_same_word() -> None:
-    """Every prompt of 1 to 4 known words; in 27 of them two words tie, and a hair's difference would show."""
-    for T in (1, 2, 3, 4):
-        for words in itertools.product(toy.NUMBERS, repeat=T):
-            numbers, cache = toy.look_up(words), toy.KVCache()
-            one_by_one = [toy.run_pass([number], cache)[-1] for number in numbers]
-            for output in (toy.run_pass(numbers)[-1], one_by_one[-1]):
-                assert sampling.greedy(toy.lm_head(output)) == sampling.greedy(toy.step(words)), words
 
 
 def test_the_rules_as_scores() -> None:
@@ -194,12 +165,11 @@ def test_cached_equals_uncached(numbers: list[float], n_layers: int, data: Any) 
     allowed = n_layers * SUMS * max(1, *map(abs, numbers))
     close(np.concatenate(rows), run(numbers, n_layers=n_layers), allowed)
     close(np.concatenate(rows), by_hand_layers(numbers, n_layers), allowed)
-    assert cache.n_kept == cache.max_len
+    assert cache.length == cache.max_len
 
 
 def snapshot(cache: Any) -> tuple[Any, ...]:
-    rows = [part[: cache.length].tolist() for part in (*cache.k, *cache.v)]
-    return cache.length, cache.n_kept, cache.nbytes, cache.max_len, repr(cache), rows
+    return cache.length, repr(cache), [part[: cache.length].tolist() for part in (*cache.k, *cache.v)]
 
 
 def filled(n_layers: int = 1, max_len: int = 1024) -> Any:
@@ -210,22 +180,19 @@ def filled(n_layers: int = 1, max_len: int = 1024) -> Any:
 
 def test_the_interface_of_the_cache() -> None:
     cache = toy.KVCache(n_layers=2, max_len=6)
-    assert (cache.length, cache.n_kept, cache.n_layers, cache.nbytes, cache.max_len) == (0, 0, 2, 0, 6)
     for kept, T in ((0, 4), (4, 1), (4, 2)):
         if kept > cache.length:
             toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
         assert cache.positions(T).tolist() == [*range(kept + 1, kept + T + 1)]
         assert np.array_equal(cache.mask(T), np.tri(T, kept + T, kept))
-    assert repr(cache) == "KVCache(4 of 6 rows, 2 layers, 192 bytes)"
+    assert repr(cache) == "KVCache(4 of 6 rows, 2 layers)"
     k, v = cache.append(0, np.array([[0.0, 5]]), np.array([14.0]))
     assert k.tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
     assert v.tolist() == [10, 20, 1, 5, 14]
-    with pytest.raises(ValueError, match=r"hold \[5, 4\] rows; expected equally many: append to every"):
-        cache.advance(1)
     cache.append(1, np.array([[0.0, 5]]), np.array([11.625]))
     assert cache.length == 4  # not before the pass is over
     cache.advance(1)
-    assert (cache.length, cache.n_kept, cache.nbytes) == (5, 5, 5 * 2 * 24)
+    assert (cache.length, cache.kept()) == (5, range(1, 6))
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
@@ -245,21 +212,12 @@ def test_a_decode_step(n_layers: int) -> None:
         cache.truncate(4)
 
 
-def test_two_caches_do_not_mix() -> None:
-    a, b = toy.KVCache(2), toy.KVCache(2)
-    first, second = [10.0, 20, 1, 5, 14], [-4.0, 7, 3, 3, 90]
-    rows = [(run([x], a, 2)[0], run([y], b, 2)[0]) for x, y in zip(first, second, strict=True)]
-    close([x for x, _ in rows], by_hand_layers(first, 2), 60 * SUMS)
-    close([y for _, y in rows], by_hand_layers(second, 2), 180 * SUMS)
-
-
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("length", [0, 2, 4])
 def test_truncate_and_go_on_elsewhere(n_layers: int, length: int) -> None:
     """Rejected rows are gone: what follows sees the first ones and its own, as in a fresh cache."""
     cache = filled(n_layers)
-    cache.truncate(length) if length else cache.reset()
-    assert (cache.n_kept, cache.nbytes) == (length, length * n_layers * 24)
+    cache.truncate(length)
     numbers: list[float] = [*[10, 20, 1, 5][:length], 7, 9]
     close(run([7, 9], cache, n_layers), by_hand_layers(numbers, n_layers)[length:], 60 * SUMS)
     assert cache.v[0].tolist() == numbers
@@ -277,22 +235,16 @@ def breaking(*given: np.ndarray) -> np.ndarray:
     [
         (lambda c: run([1] * 5, c, 2), "5 new rows after 4 make 9; expected at most 8: make a KVCache"),
         (lambda c: run([1, math.nan], c, 2), "number 2 is nan; expected a finite number"),
-        (lambda c: run([1], c, 1), "rows for 2 layers, the toy runs 1; expected the same: make KVCache"),
         (lambda c: toy.run_pass([98], c, n_layers=2, attention=breaking), "out of memory"),
-        (lambda c: c.append(0, np.zeros((1, 3)), np.zeros(1)), "expected (T, 2) and (T,) with the same T"),
-        (lambda c: c.append(1, np.zeros((5, 2)), np.zeros(5)), "5 new rows after 4 make 9"),
-        (lambda c: c.append(2, np.zeros((1, 2)), np.zeros(1)), "list index out of range"),
         (lambda c: c.truncate(5), "length is 5; expected 0 to 4"),
         (lambda c: c.truncate(-1), "length is -1; expected 0 to 4"),
         (lambda c: c.mask(5), "5 new rows after 4 make 9"),
-        (lambda c: c.advance(-1), "T is -1; expected a whole number, 0 or more"),
-        (lambda c: c.advance(5), "5 new rows after 4 make 9; expected at most 8"),
     ],
 )
 def test_what_fails_leaves_the_cache_as_it_was(spoil: Callable[[Any], Any], says: str) -> None:
     cache = filled(2, max_len=8)
     before = snapshot(cache)
-    with pytest.raises((ValueError, IndexError), match=re.escape(says)):
+    with pytest.raises(ValueError, match=re.escape(says)):
         spoil(cache)
     assert snapshot(cache) == before
     close(run([14], cache, 2), by_hand_layers([10, 20, 1, 5, 14], 2)[4:], 60 * SUMS)
@@ -307,41 +259,25 @@ record: Any = record_toy  # so that the type checker lets wrong types through
         (lambda: record([]), "the prompt is empty; expected at least one token, such as ['Today'"),
         (lambda: record("Today is"), "one text, 'Today is'; expected a list of tokens: split it, ['Today',"),
         (lambda: record(["a", "b"], [1]), "2 tokens and 1 numbers; expected one number for each"),
-        (lambda: record(["a"], [-1.1e9]), "number 1 is -1100000000"),
         (lambda: record(["Today", 3]), "token 2 is 3; expected text"),
-        (lambda: record(["\ud83d"], [1]), "token 1 is '\\ud83d'; expected text of one or more whole"),
         (lambda: record(["Today", "Oslo"]), "token 2, 'Oslo', has no number; expected one of"),
         (lambda: record(["so"] * 513), "513 tokens; expected at most 512: leave some out"),
         (lambda: toy.generate(toy.step, toy.PROMPT, 0), "max_new is 0; expected a whole number, 1 or more"),
-        (lambda: toy.run_pass([1], n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
-        (lambda: toy.KVCache(max_len=0), "max_len is 0; expected a whole number, 1 or more"),
+        (lambda: record(n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
         (lambda: record(sampling=Sampling(1.0, 5)), "top_k is 5; expected at most 4"),
+        (
+            lambda: record(max_new=1022, ban_eos=True),
+            "1025 new rows after 0 make 1025; expected at most",
+        ),
+        (lambda: toy.run_pass([]), "there are no numbers; expected one for each token"),
+        (lambda: toy.prefill_matrix([1, math.nan]), "number 2 is nan; expected a finite number"),
+        (lambda: toy.prefill_matrix(["1"]), "number 1 is '1'; expected a finite number"),  # type: ignore[list-item]
+        (lambda: toy.run_pass([True]), "number 1 is True; expected a finite number"),
     ],
 )
 def test_bad_input(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         call()
-
-
-@pytest.mark.parametrize("form", ["matrix", "dots"])
-@pytest.mark.parametrize(
-    ("numbers", "says"),
-    [
-        ([], "there are no numbers; expected one for each token"),
-        ([1, math.nan], "number 2 is nan; expected a finite number"),
-        (["1"], "number 1 is '1'; expected a finite number"),
-        ([True], "number 1 is True; expected a finite number"),
-    ],
-)
-def test_wrong_numbers(form: str, numbers: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(says)):
-        FORMS[form](numbers)
-
-
-def test_a_reply_that_would_not_fit_fails_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toy, "run_pass", lambda *given, **named: pytest.fail("it began"))
-    with pytest.raises(ValueError, match="1025 new rows after 0 make 1025; expected at most 1024"):
-        record_toy(max_new=1022, ban_eos=True)
 
 
 def test_sampling_with_a_seed_reproduces() -> None:

@@ -109,10 +109,6 @@ class Rows(toy.KVCache):
         super().__init__(N_LAYERS)
         self.k, self.v = ([np.zeros((0, 2, 32))] * N_LAYERS for _ in "kv")
 
-    def check_rows(self, k: np.ndarray, v: np.ndarray) -> None:
-        """Raise ValueError if new rows do not fit."""
-        self.check_room(len(v))
-
 
 class TopLeft(Rows):
     def mask(self, T: int) -> np.ndarray:
