@@ -9,6 +9,7 @@ with another variant's weights: all those that both have.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from helpers.model.load import save
 from helpers.model.state import StateTransformer
 from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
-from helpers.tokenizer import Tokenizer
+from helpers.tokenizer import FILE, Tokenizer
 
 STEPS = 2400
 DIARIES = 200  # that the report is made on
@@ -70,7 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
     report(model, tokenizer)
     save(model, folder)
     if options.variant == "gqa":
-        tokenizer.save(folder)
+        text = json.dumps(json.loads(tokenizer.library.to_str()), indent=1)
+        (folder / FILE).write_text(text + "\n", encoding="utf-8")
         halve.main(folder)
 
 

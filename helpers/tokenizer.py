@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,8 +18,18 @@ class Tokenizer:
     """Text to token ids and back: one id a word for this project's model, pieces of words for others."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer of the `tokenizers` library. ValueError for a kind that `check_kind` refuses."""
-        check_kind(library)
+        """Wrap a tokenizer of the `tokenizers` library.
+
+        Raises:
+            ValueError: it is of a kind of which `check_known` could not tell what it does not know.
+        """
+        model = library.model
+        words, pieces = isinstance(model, models.WordLevel), isinstance(model, models.BPE)
+        if not words and (not pieces or model.continuing_subword_prefix or model.end_of_word_suffix):
+            raise ValueError(
+                f"this {type(model).__name__} tokenizer is not supported; expected WordLevel, or BPE that, "
+                "as in the Llamas, marks no parts of words"
+            )
         self.library = library
         self.eos: str | None = EOS
         self.bos: str | None = None  # a checkpoint may name both, and have a chat template
@@ -35,12 +44,7 @@ class Tokenizer:
 
         Args:
             words: the vocabulary, `<eos>` in it. Text is cut at blanks and around full stops.
-
-        Raises:
-            ValueError: `<eos>` is missing, or a word stands twice or has a blank or a full stop in it.
         """
-        words = list(words)
-        check_words(words)
         library = tokenizers.Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}))
         stop = pre_tokenizers.Split(".", "isolated")
         library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), stop])
@@ -51,11 +55,6 @@ class Tokenizer:
     def load(cls, folder: str | Path) -> Tokenizer:
         """Read `tokenizer.json` from a folder. ValueError if it is missing, damaged or of another kind."""
         return cls(read_library(folder))
-
-    def save(self, folder: str | Path) -> None:
-        """Write `tokenizer.json` into a folder that is there."""
-        text = json.dumps(json.loads(self.library.to_str()), indent=1)
-        (Path(folder) / FILE).write_text(text + "\n", encoding="utf-8")
 
     @property
     def vocab_size(self) -> int:
@@ -116,13 +115,8 @@ class Tokenizer:
 
     def nearest(self, word: str) -> list[str]:
         """Return the three words of the vocabulary that look most like this one, whatever their capitals."""
-        likeness = difflib.SequenceMatcher(b=word.casefold())
-
-        def unlike(known: str) -> float:
-            likeness.set_seq1(known.casefold())
-            return -likeness.ratio()
-
-        return sorted(sorted(self.vocabulary, key=lambda known: self.vocabulary[known]), key=unlike)[:3]
+        words = {known.casefold(): known for known in self.vocabulary}
+        return [words[found] for found in difflib.get_close_matches(word.casefold(), words, cutoff=0)]
 
     def __repr__(self) -> str:
         return f"Tokenizer({type(self.library.model).__name__}, {self.vocab_size} ids)"
@@ -143,26 +137,3 @@ def read_library(folder: str | Path) -> tokenizers.Tokenizer:
     if isinstance(library.model, models.BPE):
         library.model.dropout = None
     return library
-
-
-def check_kind(library: tokenizers.Tokenizer) -> None:
-    """Raise ValueError for a kind of which `check_known` could not tell what it does not know."""
-    model = library.model
-    if isinstance(model, models.WordLevel):
-        return
-    if not isinstance(model, models.BPE) or model.continuing_subword_prefix or model.end_of_word_suffix:
-        raise ValueError(
-            f"this {type(model).__name__} tokenizer is not supported; expected WordLevel, or BPE that, as "
-            "in the Llamas, marks no parts of words"
-        )
-
-
-def check_words(words: Sequence[str]) -> None:
-    """Raise ValueError unless every word can be told from the others in a text."""
-    if EOS not in words:
-        raise ValueError(f"the vocabulary lacks {EOS!r}, which ends a text")
-    if double := {word for word in words if words.count(word) > 1}:
-        raise ValueError(f"words that stand twice in the vocabulary: {', '.join(sorted(double))}")
-    for word in words:
-        if word != "." and ("." in word or word.split() != [word]):
-            raise ValueError(f"{word!r} is cut when it stands in a text; expected no blanks or full stops")

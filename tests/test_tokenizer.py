@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from helpers import corpus
+from helpers.model import shipped
 from helpers.tokenizer import EOS, Tokenizer
 
 WORDS = corpus.vocabulary()
@@ -52,7 +53,6 @@ def test_unknown_words_are_named_with_the_nearest() -> None:
     assert message.count("whether") == 1
     assert message.count(",") == 6  # three words each
     assert "'Today'" not in message
-    assert Tokenizer.of_words([*"hgfedcba", EOS]).nearest("x") == ["h", "g", "f"], "equally far: by id"
 
 
 @pytest.mark.parametrize("ids", [[-1], [0, 1, len(WORDS)]])
@@ -62,31 +62,8 @@ def test_ids_out_of_range_are_named(ids: list[int]) -> None:
             refused(ids)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["Mia"], "lacks '<eos>'"),
-        ([EOS, "Mia", "Mia"], "stand twice in the vocabulary: Mia"),
-        ([EOS, "New York"], "'New York' is cut"),
-        ([EOS, "St.Ives"], "'St.Ives' is cut"),
-    ],
-)
-def test_a_vocabulary_that_cannot_work_is_refused(words: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Tokenizer.of_words(words)
-
-
-def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
-    TOKENIZER.save(tmp_path)
-    file, text = tmp_path / "tokenizer.json", "Mia writes from Oslo . <eos>"
-    once, loaded = file.read_bytes(), Tokenizer.load(tmp_path)
-    assert loaded.vocabulary == TOKENIZER.vocabulary
-    assert loaded.encode(text) == TOKENIZER.encode(text)
-    # The library reads the same file without our wrapper, and it is JSON that a person can read.
-    assert tokenizers.Tokenizer.from_file(str(file)).encode(text).ids == TOKENIZER.encode(text)
-    assert b'\n "model": {\n  "type": "WordLevel"' in once
-    loaded.save(tmp_path)
-    assert file.read_bytes() == once
+def test_the_shipped_file_is_a_tokenizer_of_the_corpus_s_words() -> None:
+    assert Tokenizer.load(shipped.FOLDER).library.to_str() == TOKENIZER.library.to_str()
 
 
 def of_bytes() -> tokenizers.Tokenizer:
