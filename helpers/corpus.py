@@ -174,13 +174,11 @@ def vocabulary() -> list[str]:
 Rules = dict[str, list[tuple[str, ...]]]
 
 
-def blanks(name: str, city: str) -> Rules:
-    """Return what may fill each blank of a diary of this name and city, as rules of `helpers.grammar`."""
-    words = SLOTS | {"name": [name], "city": [city]}
-    return {f"{{{slot}}}": [(word,) for word in dict.fromkeys(choices)] for slot, choices in words.items()}
-
-
 def week_rules(name: str, city: str) -> Rules:
     """Return the rules of "{week}": the weather of seven days, signed. No diary has ever been one."""
+    words = SLOTS | {"name": [name], "city": [city]}
     days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in SLOTS["day"])
-    return blanks(name, city) | {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}
+    rules: Rules = {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}
+    return rules | {
+        f"{{{slot}}}": [(word,) for word in dict.fromkeys(choices)] for slot, choices in words.items()
+    }

@@ -90,7 +90,11 @@ def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
                 f"the grammar has over {MOST} states; expected fewer: it nests, or counts too far"
             )
     table = np.array(lines)
-    check_ends(table)
+    ends = (table == NONE).all(axis=1)
+    for _ in table:  # from which states an end can be reached
+        ends |= (ends[table] & (table != NONE)).any(axis=1)
+    if not ends.all():
+        raise ValueError("a text of this grammar may never end; expected a way to the end from every state")
     return table
 
 
@@ -110,15 +114,6 @@ def lifted(table: np.ndarray, characters: Sequence[str], pieces: Sequence[str]) 
             states = np.where(states == NONE, NONE, to.get(character, nowhere)[states])
         columns.append(states)
     return np.stack(columns, axis=1)
-
-
-def check_ends(table: np.ndarray) -> None:
-    """Raise ValueError unless from every state some words lead to a state that has no next."""
-    ends = (table == NONE).all(axis=1)
-    for _ in table:
-        ends |= (ends[table] & (table != NONE)).any(axis=1)
-    if not ends.all():
-        raise ValueError("a text of this grammar may never end; expected a way to the end from every state")
 
 
 def forced(table: np.ndarray, state: int) -> list[int]:

@@ -125,20 +125,6 @@ def next_probabilities(
     return softmax(logits)
 
 
-def sample(
-    logits: np.ndarray,
-    rng: np.random.Generator,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-) -> int:
-    """Draw the index of the next token; `np.random.default_rng(seed)` draws the same ones each time.
-
-    Other arguments and errors as in `next_probabilities`.
-    """
-    return draw(next_probabilities(logits, temperature, top_k, top_p), rng)
-
-
 def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
     """Keep the drafted tokens up to the first that a model would not have chosen, and put its own there.
 
