@@ -137,10 +137,6 @@ class Run:
         """Return one of the counts, such as "positions", of each step."""
         return [event.counts[what] for event in self.steps]
 
-    def newest_context(self, layer: int, head: int) -> list[float]:
-        """Return what one head makes of the newest token in each step: the toy's one number, from 0 both."""
-        return [event.parts[0].contexts[f"{layer}.{head}"][-1][0] for event in self.steps]
-
 
 @dataclass
 class Values:
