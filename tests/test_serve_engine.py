@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from helpers.model.cache import PagedCache
 from helpers.model.config import StateConfig
 from helpers.model.generate import generate
-from helpers.model.speculate import Draft, PromptLookup, speculate
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.sampling import Sampling
 from helpers.serve.engine import Engine
-from tests.planted import Bug, Planted
+from helpers.serve.pages import PageManager
+from tests.planted import Bug, Planted, instead
 from tests.test_serve_scheduler import come_and_go, drawn
 from tests.tiny import SIZES, failing, tiny
 
@@ -29,8 +29,6 @@ torch.set_num_threads(1)
 planted = Planted()
 
 MODEL = tiny(dtype=torch.float64, eos_ids=(3, 15)).requires_grad_(False)
-TEXTS = [[5, 6, 7] * 3 + [5], [7, 7], [6, 5, 6, 5, 6], [5] * 9, [7, 6, 5, 7, 6], [6, 7, 7]]
-WHOLE = [[*text, *generate(MODEL, text, 18, eos_ids=())] for text in TEXTS]
 SAMPLED = [Sampling(), Sampling(0.8, seed=5), Sampling(1.5, 7, 0.9, seed=6)]
 
 
@@ -83,7 +81,6 @@ STATE = StateTransformer(StateConfig(**SIZES, state_layers=(1, 2)))
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"),
     ({"page_size": 10**12}, "GiB"),
-    ({"drafter": "text"}, r"the drafter is 'text'; expected PromptLookup\(\)"),
     ({"eos_ids": [19]}, "eos id 19 is out of range"),
     ({"model": STATE}, r"layers \(1, 2\) of the model keep a recurrent state"),
     ({"id": "a"}, "id 'a' is taken"),
@@ -93,10 +90,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [[1], [2]]}, "2 sequences came in; expected one"),
     ({"prompt": [1] * 30, "max_new": 12}, "may run 41 tokens; the model reads 40"),
     ({"sampling": Sampling(1.0, 20)}, "top_k is 20"),
-    ({"adapter": "c"}, r"no adapter 'c'; expected one of \[None\]"),
 ]
 ONE: dict[str, Any] = {"id": "c", "prompt": [1], "max_new": 1}
-ADDED = {*ONE, "sampling", "adapter"}
+ADDED = {*ONE, "sampling"}
 
 
 def test_what_cannot_be_served_is_refused_and_harms_nobody() -> None:
@@ -158,13 +154,13 @@ def test_it_keeps_to_its_budget_and_slots() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_ctrl_c_changes_neither_replies_nor_steps(seed: int) -> None:
-    """Drawn tokens with drafts; pages are few, so that somebody is preempted and drafts are cut.
+    """Drawn tokens; pages are few, so that somebody is preempted.
 
     `python -m tests.benchmarks.stress --kind interrupted` draws lines as long as you like.
     """
     output = []
     for stop in (0, 1 / 150):
-        engine = Disturbed(MODEL, 2, 6, n_pages=5, page_size=4, drafter=PromptLookup(), k=2, eos_ids=())
+        engine = Disturbed(MODEL, 2, 6, n_pages=5, page_size=4, eos_ids=())
         engine.rng, engine.stop = random.Random(seed), stop
         for id, chance in enumerate([*SAMPLED[:2]] * 2):
             engine.add(id, [5, 6, 7] * 3 if id % 2 else [5, 6, 7, 5, 6], 6, chance)
@@ -210,19 +206,14 @@ prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
 
 @drawn(60, prompts, st.integers(1, 9), st.sampled_from(SAMPLED))
 def test_each_says_what_it_says_alone(
-    asked: Any, size: int, extra: int, slots: int, spare: int | None, kind: Any, seed: int
+    asked: Any, size: int, extra: int, slots: int, spare: int | None, seed: int
 ) -> None:
-    """Random arrivals, lengths, budgets, pages, pools, cancellations, Ctrl-C; greedy and sampled.
-
-    Half of the greedy ones with drafts: of drawn ones the draws depend on what there is room for.
-    """
+    """Random arrivals, lengths, budgets, pages, pools, cancellations, Ctrl-C; greedy and sampled."""
     n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n, _ in asked)
     budget = None if spare is None else slots + spare
     ends = None if seed % 3 else ()
     pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
-    if seed % 2 and not any(chance.temperature for _, _, chance in asked):
-        pool |= {"drafter": PromptLookup(), "k": 1 + seed % 5}
-    engine = Disturbed(MODEL, slots, budget, kind=kind, eos_ids=ends, **pool)
+    engine = Disturbed(MODEL, slots, budget, eos_ids=ends, **pool)
     engine.rng = random.Random(seed)
     coming = [partial(engine.add, id, *request) for id, request in enumerate(asked)]
     cancelled: list[Any] = []
@@ -241,45 +232,6 @@ def test_each_says_what_it_says_alone(
     assert engine.scheduler.pages.owners == [0] * n_pages
 
 
-class Knowing(PromptLookup):
-    """Drafts what the model says, behind an end as well; now and then the last token is wrong."""
-
-    def propose(self, text: Any, k: int, *_: Any) -> Draft:
-        (draft,) = (whole[len(text) :][:k] for whole in WHOLE if whole[: len(text)] == text)
-        return Draft(draft if len(text) % 3 else [*draft[:-1], draft[-1] ^ 1])
-
-
-@pytest.mark.parametrize("spare", [None, 0, 3])
-@pytest.mark.parametrize("n_pages", [40, 14])
-def test_with_drafts_each_says_what_it_says_alone(n_pages: int, spare: int | None) -> None:
-    """Several at once, each with its own number of drafts and of those taken; with too few pages, too."""
-    budget = None if spare is None else 3 + spare
-    engine = Disturbed(MODEL, 3, budget, n_pages=n_pages, page_size=3, drafter=Knowing(), k=3)
-    for id, text in enumerate(TEXTS):
-        engine.add(id, text, 18)
-    output_ids = engine.run_all()
-    assert output_ids == {id: list(generate(MODEL, text, 18)) for id, text in enumerate(TEXTS)}
-    assert all(len(one.times.tokens) == len(one.reply) for one in engine.sequences.values())
-    assert engine.scheduler.pages.owners == [0] * n_pages
-    steps = [n for one in engine.sequences.values() for n in one.steps]
-    words = sum(map(len, output_ids.values()))
-    assert (len(steps) < words) == (spare != 0)  # all of a budget without room goes to the newest tokens
-    if budget:
-        assert max(steps) <= budget
-
-
-def test_drawn_drafts_are_those_of_one_alone() -> None:
-    engine = engine_of(n_pages=40, drafter=PromptLookup(), k=3, eos_ids=())
-    asked = {"a": ([5, 6, 7, 5, 6], Sampling(0.7, seed=3)), "b": ([7, 7, 7], Sampling(0.5, seed=4))}
-    for id, (prompt, chance) in asked.items():
-        engine.add(id, prompt, 20, chance)
-    output_ids = engine.run_all()
-    for id, (prompt, chance) in asked.items():
-        alone = speculate(MODEL, prompt, 20, PromptLookup(), 3, eos_ids=(), sampling=chance)
-        assert output_ids[id] == list(alone)
-        assert len(engine.sequences[id].steps) == len(alone.rounds)
-
-
 EACH = test_each_says_what_it_says_alone
 
 
@@ -288,16 +240,11 @@ def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
     old(*given, lengths=lengths and [max(lengths)] * len(lengths), **named)
 
 
-DRAFTED = test_with_drafts_each_says_what_it_says_alone
-
-
-@planted("drafts of one request are verified by another's logits", [DRAFTED], of=Engine.run)
-def _(old: Any, self: Any, part: Any) -> Any:
-    rows = old(self, part)
-    if any(one.draft_tokens for one in rows):
-        alike = [one for one in rows if len(one.draft_tokens) == len(next(iter(rows)).draft_tokens)]
-        return rows | {one: rows[other] for one, other in zip(alike, alike[1:] + alike[:1], strict=True)}
-    return rows
+KEY = test_rows_of_old_weights_are_not_found
+planted("a key of tokens alone", [KEY], "vllm #44701")(
+    instead(PageManager.match_prefix, lambda old, self, tokens, *_: old(self, tokens)),
+    instead(PageManager.publish, lambda old, *given: old(*given[:5])),
+)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers.arguments import check_whole
 from helpers.model.cache import PagedCache, PagePool
 from helpers.model.config import check_eos
 from helpers.model.generate import Tokens, as_tokens
-from helpers.model.speculate import Draft, PromptLookup, Sampler
+from helpers.model.speculate import Sampler
 from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling
 from helpers.serve.pages import PageManager
@@ -27,20 +26,15 @@ from helpers.serve.sequence import Request, Sequence, Times
 class Engine:
     """Serves requests with one model.
 
-    In a step, those that have one token to run are one pass, (B, 1), for each adapter, and each longer text
-    is a pass of its own, (1, T). Engines on a GPU put all into one. With a drafter the first is (B, 1 + d),
-    d the most drafts of any, and each takes its own number of them.
+    In a step, those that have one token to run are one pass, (B, 1), and each longer text is a pass of its
+    own, (1, T). Engines on a GPU put all into one.
 
     Args:
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most; None for no limit.
         n_pages, page_size: the pool. The scheduler decides whose they are.
         sharing: whether pages that hold the same beginning are shared.
-        kind: `Scheduler`, or `Static`.
         eos_ids: tokens that end a reply; None takes the config's.
-        adapters: models of the same config, by name, such as `with_adapter` makes.
-        drafter: drafts from the text alone; None for token by token.
-        k: tokens drafted for a pass, at most.
 
     Attributes:
         sequences: every request that came, by its id: its reply, times, steps and error.
@@ -50,7 +44,7 @@ class Engine:
     change went through `.data`, which PyTorch does not count.
 
     Raises:
-        ValueError: a model that keeps a recurrent state, another drafter, or a pool over half of the memory.
+        ValueError: a model that keeps a recurrent state, or a pool over half of the memory.
     """
 
     def __init__(
@@ -62,36 +56,22 @@ class Engine:
         n_pages: int = 256,
         page_size: int = 16,
         sharing: bool = True,
-        kind: type[Scheduler] = Scheduler,
         eos_ids: Collection[int] | None = None,
-        adapters: Mapping[Hashable, Transformer] | None = None,
-        drafter: PromptLookup | None = None,
-        k: int = 4,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
         if states := getattr(config, "state_layers", ()):
             wrong = f"layers {states} of the model keep a recurrent state, and pages hold rows"
             raise ValueError(f"{wrong}; expected a model without: `generate` runs this one")
-        if not isinstance(drafter, PromptLookup | None):
-            raise ValueError(f"the drafter is {drafter!r}; expected PromptLookup(), or None for no drafts")
         ends = config.eos_ids if eos_ids is None else eos_ids
         check_eos(ends, config.vocab_size)
-        self.model, self.drafter, self.k = model, drafter, check_whole("k", k)
-        self.models = {**(adapters or {}), None: model}
+        self.model = model
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         pages = PageManager(n_pages, page_size, sharing=sharing)
-        self.scheduler = kind(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
+        self.scheduler = Scheduler(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.sequences: dict[Hashable, Sequence] = {}
         self.weights, self.version = list[tuple[int, int]](), 0
 
-    def add(
-        self,
-        id: Hashable,
-        prompt: Tokens,
-        max_new: int,
-        sampling: Sampling = GREEDY,
-        adapter: Hashable = None,
-    ) -> None:
+    def add(self, id: Hashable, prompt: Tokens, max_new: int, sampling: Sampling = GREEDY) -> None:
         """Let a request wait; nothing runs yet.
 
         Args:
@@ -99,19 +79,16 @@ class Engine:
             prompt: token ids.
             max_new: tokens at most.
             sampling: how its tokens are chosen.
-            adapter: the name of one of the engine's; None for the model alone.
 
         Raises:
             ValueError: an id that is taken, a prompt that is empty or no row of ids in range, a top_k over
-                the vocabulary, no such adapter, or a text that can get too long for the model or the pool.
+                the vocabulary, or a text that can get too long for the model or the pool.
         """
-        if adapter not in self.models:
-            raise ValueError(f"no adapter {adapter!r}; expected one of {[*self.models]}")
         V = self.model.config.vocab_size
         tokens = as_tokens(prompt, V)
         if len(tokens) != 1:
             raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
-        request = Request(id, tokens[0].tolist(), max_new, sampling, adapter)
+        request = Request(id, tokens[0].tolist(), max_new, sampling)
         sampler = Sampler(sampling, V)
         with self.all_or_nothing():
             one = self.scheduler.add(request)
@@ -131,7 +108,7 @@ class Engine:
         """
         self.note_weights()
         with self.all_or_nothing():
-            plan = self.scheduler.schedule(self.draft)
+            plan = self.scheduler.schedule()
         logits = self.run(plan)  # until the end nobody counts what it writes
         with self.all_or_nothing():
             now, newest = time.perf_counter(), dict[Sequence, int]()
@@ -144,11 +121,8 @@ class Engine:
                 one.steps.append(n)
                 if n < one.n_left:
                     continue  # a chunk: more of the text has to run
-                new = one.sampler.verify(Draft(one.draft_tokens, one.draft_q), logits[one])
-                ends = (i for i, token in enumerate(new) if token in self.scheduler.eos_ids)
-                one.n_accepted = next(ends, len(new) - 1)  # nothing follows an end
-                newest[one] = new[one.n_accepted]
-                one.times = Times(one.times.arrived, one.times.tokens + [now] * (one.n_accepted + 1))
+                newest[one], _ = one.sampler.pick(logits[one])
+                one.times = Times(one.times.arrived, [*one.times.tokens, now])
             self.scheduler.ran([pair for pair in plan if not pair[0].error], newest)
         return {one.request.id: token for one, token in newest.items()}
 
@@ -174,43 +148,30 @@ class Engine:
     def note_weights(self) -> None:
         """Give those that wait a key of the weights as they are now."""
         if self.scheduler.waiting:
-            tensors = (x for model in self.models.values() for x in (*model.parameters(), *model.buffers()))
+            tensors = *self.model.parameters(), *self.model.buffers()
             weights = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
             if weights != self.weights:
                 self.weights, self.version = weights, self.version + 1
             for one in self.scheduler.waiting:
-                one.rows_of = one.request.adapter, self.version
-
-    def draft(self, one: Sequence) -> list[int]:
-        """Return what may follow the newest token if that is all that has to run."""
-        room = min(self.k, one.request.max_new - len(one.reply) - 1)  # a pass gives a token more than drafted
-        if self.drafter is None or one.n_left > 1 or not room:
-            return []
-        draft = self.drafter.propose(one.tokens, room, None, one.sampler)
-        one.draft_q = draft.q
-        return draft.tokens
+                one.rows_of = self.version
 
     def run(self, plan: Plan) -> dict[Sequence, np.ndarray]:
-        """Run a plan in passes; return the logits of each sequence, (d + 1, V): the last ones, for d drafts.
+        """Run a plan in passes; return the newest logits of each sequence, (V,).
 
         Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
         """
-        passes: dict[tuple[Hashable, Sequence | None], Plan] = {}
+        passes: dict[Sequence | None, Plan] = {}
         for one, n in plan:
-            alone = n > 1 + len(one.draft_tokens)
-            passes.setdefault((one.request.adapter, one if alone else None), []).append((one, n))
+            passes.setdefault(one if n > 1 else None, []).append((one, n))
         logits = dict[Sequence, np.ndarray]()
-        for (name, _), part in passes.items():
+        for part in passes.values():
             ones = [one for one, _ in part]
-            new = [(one.tokens + one.draft_tokens)[one.n_computed : one.n_computed + n] for one, n in part]
-            T, d = max(map(len, new)), max(len(one.draft_tokens) for one in ones)
             tables, lengths = [one.table for one in ones], [one.n_computed for one in ones]
             cache = PagedCache(self.model.config, len(ones), pool=self.pool, tables=tables, lengths=lengths)
-            cache.expect([*map(len, new)])
-            tokens = torch.tensor([[0] * (T - len(its)) + its for its in new], device=cache.device)
+            new = [one.tokens[one.n_computed : one.n_computed + n] for one, n in part]
             with torch.inference_mode():
-                rows = self.models[name](tokens, cache, last_only=not d)[:, -1 - d :].float().cpu().numpy()
-            logits |= {one: its[d - len(one.draft_tokens) :] for one, its in zip(ones, rows, strict=True)}
+                rows = self.model(torch.tensor(new, device=cache.device), cache, last_only=True)
+            logits |= zip(ones, rows[:, -1].float().cpu().numpy(), strict=True)
         return logits
 
     @property

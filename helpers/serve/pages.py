@@ -19,8 +19,8 @@ class PageManager:
     both are compared. So that no text is compared twice, a text that fills its pages has a number, the same
     for equal texts. Nobody writes to a full page, so it never has to be copied.
 
-    Rows depend on more than tokens. What else they depend on, such as an adapter, stands before every text:
-    equal tokens with another adapter are another text.
+    Rows depend on more than tokens. What else they depend on, `rows_of`, such as an adapter or the version of
+    the weights, stands before every text: equal tokens with another adapter are another text.
 
     Engines such as vLLM call it a block manager, a page a block, and the table of a sequence its block table.
 
@@ -37,19 +37,20 @@ class PageManager:
         self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
         self.found: dict[Key, int] = {}  # a page by what it holds
         self.holds: dict[int, tuple[Key, int]] = {}  # by page, and the number of the text to its end
-        self.numbers = count(1)  # of texts; an empty one has (adapter,)
+        self.numbers = count(1)  # of texts; an empty one has (rows_of,)
 
     def needed(self, n_tokens: int) -> int:
         """Return how many pages so many tokens take."""
         return -(-n_tokens // self.page_size)
 
-    def match_prefix(self, tokens: Sequence[int], adapter: Hashable = None) -> list[int]:
+    def match_prefix(self, tokens: Sequence[int], rows_of: Hashable = None) -> list[int]:
         """Return the pages that hold the beginning of a text, full pages only.
 
         The last token is left to run, as a page holds rows and no logits: of a text that fills its pages the
         last page is not among them.
         """
-        table, text = list[int](), self.prefix_key(adapter)
+        table = list[int]()
+        text: Hashable = (rows_of,)
         for end in range(self.page_size, len(tokens), self.page_size):
             page = self.found.get((text, tuple(tokens[end - self.page_size : end])))
             if page is None:
@@ -58,9 +59,9 @@ class PageManager:
             text = self.holds[page][1]
         return table
 
-    def fits(self, tokens: Sequence[int], adapter: Hashable = None) -> bool:
+    def fits(self, tokens: Sequence[int], rows_of: Hashable = None) -> bool:
         """Whether there are pages for a text: of those found, the ones with an owner need not be free."""
-        owned = sum(self.owners[page] > 0 for page in self.match_prefix(tokens, adapter))
+        owned = sum(self.owners[page] > 0 for page in self.match_prefix(tokens, rows_of))
         return self.needed(len(tokens)) - owned <= len(self.free)
 
     def take(self) -> int:
@@ -86,17 +87,13 @@ class PageManager:
             if not self.owners[page]:
                 self.free[page] = None
 
-    def prefix_key(self, adapter: Hashable) -> Hashable:
-        """Return what stands before the first page of a text: all that rows depend on beside its tokens."""
-        return (adapter,)
-
     def publish(
-        self, table: Sequence[int], tokens: Sequence[int], start: int, end: int, adapter: Hashable = None
+        self, table: Sequence[int], tokens: Sequence[int], start: int, end: int, rows_of: Hashable = None
     ) -> None:
         """Let the pages of a text be found that its tokens from `start` up to `end`, now run, have filled."""
         size = self.page_size
         for i in range(start // size, end // size) if self.sharing else ():
-            text = self.holds[table[i - 1]][1] if i else self.prefix_key(adapter)
+            text = self.holds[table[i - 1]][1] if i else (rows_of,)
             key = text, tuple(tokens[i * size : (i + 1) * size])
             page = self.found.setdefault(key, table[i])  # of equal pages the first is found
             self.holds[table[i]] = key, next(self.numbers) if page == table[i] else self.holds[page][1]

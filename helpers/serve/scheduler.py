@@ -9,7 +9,6 @@ A request *waits* until there is a slot and room for its text, then it *runs* un
     Later it takes a page whenever its newest token needs one.
 4.  Where no page is free, the youngest running request goes back to wait, first in line. Its pages are
     free, its tokens are kept: prompt and reply so far run again as a prompt when it comes back.
-5.  What is then left of the budget goes to drafts, oldest request first, as far as pages are free.
 
 So the oldest request always gets on, and nobody overtakes.
 """
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Protocol
 
 from helpers.arguments import check_whole
@@ -26,7 +25,6 @@ from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
 
 Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
-Draft = Callable[[Sequence], list[int]]  # tokens that may follow the newest one
 
 
 class Watcher(Protocol):
@@ -100,7 +98,7 @@ class Scheduler:
                 f"{request.id!r} may run {n_rows} tokens, which take {needed} pages of {pages.page_size}; "
                 f"the pool has {pages.n_pages}: ask for less, or lay out more"
             )
-        self.waiting.append(Sequence(request, list(request.prompt), rows_of=request.adapter))
+        self.waiting.append(Sequence(request, list(request.prompt)))
         return self.waiting[-1]
 
     def cancel(self, id: Hashable) -> None:
@@ -110,7 +108,7 @@ class Scheduler:
                 return self.leave(one)
         raise ValueError(f"nobody with id {id!r} waits or runs; expected the id of a request that does")
 
-    def schedule(self, draft: Draft | None = None) -> Plan:
+    def schedule(self) -> Plan:
         """Return who runs in the next step, and how many tokens; empty if nobody waits or runs.
 
         A plan that is not run may be given up: scheduled again, those who run have their pages already.
@@ -126,23 +124,9 @@ class Scheduler:
             n = int(min(one.n_left, left))
             plan.append((one, n))
             left -= n
-        if draft:
-            for at, (one, n) in enumerate(plan):
-                one.draft_tokens = draft(one)
-                self.trim(one, left)
-                plan[at] = one, n + len(one.draft_tokens)
-                left -= len(one.draft_tokens)
         if self.watcher:
             self.watcher.scheduled(plan)
         return plan
-
-    def trim(self, one: Sequence, most: float) -> None:
-        """Keep the first of its drafts, so many at most, and those only that free pages have room for."""
-        needed = self.pages.needed(one.n_computed + 1 + int(min(most, len(one.draft_tokens))))
-        while one.draft_tokens and self.pages.free and len(one.table) < needed:
-            one.table.append(self.pages.take())
-        room = len(one.table) * self.pages.page_size - one.n_computed - 1
-        del one.draft_tokens[int(min(most, room)) :]
 
     def make_room(self, one: Sequence) -> bool:
         """Take a page if the newest token needs one; return whether it still runs."""
@@ -155,11 +139,9 @@ class Scheduler:
 
     def can_admit(self) -> bool:
         """Whether the first that waits can run: there is a slot, and pages for all of its text."""
-        return bool(self.waiting) and len(self.running) < self.slots and self.has_pages(self.waiting[0])
-
-    def has_pages(self, one: Sequence) -> bool:
-        """Whether there are pages for all of its text."""
-        return self.pages.fits(one.tokens, one.rows_of)
+        if not self.waiting or len(self.running) == self.slots:
+            return False
+        return self.pages.fits(self.waiting[0].tokens, self.waiting[0].rows_of)
 
     def admit(self) -> Sequence:
         """Let the first that waits run, in pages that hold its beginning already and in free ones."""
@@ -175,40 +157,29 @@ class Scheduler:
         self.running.append(one)
         return one
 
-    def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> list[Sequence]:
-        """Count what has run, and return those whose reply has ended.
+    def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> None:
+        """Count what has run, and let those go whose reply has ended.
 
         Args:
-            plan: what `schedule` returned. Until this is called nothing of it counts; of draft tokens only
-                those that were accepted do.
+            plan: what `schedule` returned. Until this is called nothing of it counts.
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
-            if one.draft_tokens:
-                n -= len(one.draft_tokens) - one.n_accepted
-                one.tokens += one.draft_tokens[: one.n_accepted]
-                one.draft_tokens, one.n_accepted = [], 0
             self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
             one.n_computed += n
         for one, token in chosen.items():
             one.tokens.append(token)
-        over = [one for one in chosen if self.has_ended(one)]
-        for one in over:
-            self.leave(one)
+            if token in self.eos_ids or len(one.reply) == one.request.max_new:
+                self.leave(one)
         if self.watcher:
             self.watcher.ran(chosen)
         self.preempted = []
-        return over
-
-    def has_ended(self, one: Sequence) -> bool:
-        """Whether a reply has come to its end."""
-        return one.tokens[-1] in self.eos_ids or one.n_new == one.request.max_new
 
     def leave(self, one: Sequence) -> None:
         """Free the pages and the slot of a request, or its place in line."""
         self.pages.release(one.table)
         self.waiting.remove(one) if one.slot is None else self.running.remove(one)
-        one.slot, one.n_computed, one.draft_tokens = None, 0, []
+        one.slot, one.n_computed = None, 0
 
     def preempt(self, one: Sequence) -> None:
         """Let a running request wait again, first in line."""
@@ -221,10 +192,10 @@ class Scheduler:
 class Static(Scheduler):
     """Batches as servers had them first: those that begin together, and nobody else until all have ended."""
 
-    def schedule(self, draft: Draft | None = None) -> Plan:
+    def schedule(self) -> Plan:
         """Return who runs in the next step; see `Scheduler.schedule`."""
         self.closed = bool(self.running)
-        return super().schedule(draft)
+        return super().schedule()
 
     def can_admit(self) -> bool:
         """Whether the first that waits can run: nobody ran before this step, and there is room."""

@@ -18,14 +18,12 @@ class Request:
         prompt: token ids, at least one.
         max_new: tokens of the reply at most.
         sampling: how its tokens are chosen.
-        adapter: whose rows its are, by name, where an engine has adapters; None for the model alone.
     """
 
     id: abc.Hashable
     prompt: abc.Sequence[int]
     max_new: int
     sampling: Sampling = GREEDY
-    adapter: abc.Hashable = None
 
 
 @dataclass
@@ -69,11 +67,8 @@ class Sequence:
         table: the pages, in the order of the text.
         slot: where it runs; None while it waits.
         n_cached: tokens whose rows were there when it began: they did not run.
-        draft_tokens: tokens that may follow, and run behind the newest one in this step.
-        n_accepted: how many of them the model's own choice has confirmed.
-        rows_of: what rows depend on beside the tokens: the adapter, in an engine the version of its weights.
-        draft_q: the probabilities that they were drawn with, as `Draft.q`; in an engine alone, as the rest.
-        sampler: chooses its tokens.
+        rows_of: what rows depend on beside the tokens: in an engine the version of its weights.
+        sampler: chooses its tokens; in an engine alone, as the rest.
         times: when it and its tokens came, by the engine's clock.
         steps: tokens that were processed in each of its steps.
         error: why it ended without an end; None if nothing is wrong.
@@ -85,10 +80,7 @@ class Sequence:
     table: list[int] = field(default_factory=list)
     slot: int | None = None
     n_cached: int = 0
-    draft_tokens: list[int] = field(default_factory=list)
-    n_accepted: int = 0
     rows_of: abc.Hashable = None
-    draft_q: Any = None
     sampler: Any = None
     times: Times = field(default_factory=Times)
     steps: list[int] = field(default_factory=list)
@@ -98,11 +90,6 @@ class Sequence:
     def n_left(self) -> int:
         """Tokens that are known and have not been run: the prompt at first, then the newest alone."""
         return len(self.tokens) - self.n_computed
-
-    @property
-    def n_new(self) -> int:
-        """How many tokens the reply has so far."""
-        return len(self.tokens) - len(self.request.prompt)
 
     @property
     def reply(self) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Sequence
 
-from helpers.arguments import is_number
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Times
@@ -23,12 +22,7 @@ def simulate(
 
     Returns:
         The times of each request, by its id.
-
-    Raises:
-        ValueError: an arrival or a step whose seconds are no finite number, 0 or more.
     """
-    for arrived, _ in arrivals:
-        check_seconds("a request arrives at", arrived)
     now, times, coming = 0.0, {}, list(reversed(arrivals))
     while coming or scheduler.waiting or scheduler.running:
         if not (scheduler.waiting or scheduler.running):
@@ -38,19 +32,12 @@ def simulate(
             times[request.id] = Times(arrived)
             scheduler.add(request)
         plan = scheduler.schedule()
-        now += check_seconds("a step takes", seconds_of(plan))
+        now += seconds_of(plan)
         done = [one for one, n in plan if n == one.n_left]
         for one in done:
             times[one.request.id].tokens.append(now)
         scheduler.ran(plan, dict.fromkeys(done, -1))  # a token that ends nothing
     return times
-
-
-def check_seconds(what: str, seconds: float) -> float:
-    """Return the seconds. ValueError unless they are a finite number, 0 or more."""
-    if not is_number(seconds) or seconds < 0:
-        raise ValueError(f"{what} {seconds!r}; expected finite seconds, 0 or more")
-    return seconds
 
 
 def fill(

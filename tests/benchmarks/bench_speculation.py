@@ -1,4 +1,4 @@
-"""Speculation: words a pass and speed-up at k = 1 … 8, beside `transformers`; the engine with drafts.
+"""Speculation: words a pass and speed-up at k = 1 … 8, beside `transformers`.
 
     python -m tests.benchmarks.bench_speculation             # about four minutes
     python -m tests.benchmarks.bench_speculation --diaries 4 # fewer diaries
@@ -11,12 +11,10 @@ speed-up is over word by word on the same path. Not part of the test run.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from helpers.measure import in_turns
@@ -26,7 +24,6 @@ from helpers.model.fast import speed_up
 from helpers.model.generate import generate
 from helpers.model.speculate import Drafter, EarlyExit, PromptLookup, speculate
 from helpers.model.transformer import Transformer
-from helpers.serve.engine import Engine
 from tests.benchmarks import common
 
 KS, NEW = range(1, 9), 40
@@ -93,44 +90,6 @@ def seconds_by_k(ways: Mapping[str, Way], prompts: list[Text], turns: int) -> di
     return {name: [times[f"{name} {k}"].median for k in (0, *KS)] for name in ways}
 
 
-def throughput(
-    model: Transformer,
-    prompts: list[Text],
-    slots: int,
-    drafter: PromptLookup | None,
-    turns: int,
-) -> tuple[float, int, dict[Hashable, list[int]]]:
-    """Serve requests that come at once, several times; return seconds, steps, and the replies.
-
-    The best time of each step counts, so that a busy neighbour costs little.
-    """
-    seconds = list[list[float]]()
-    for _ in range(turns):
-        engine = Engine(model, slots, drafter=drafter, n_pages=1024, sharing=False)
-        for n, prompt in enumerate(prompts):
-            engine.add(n, prompt, NEW)
-        seconds.append([])
-        while engine.busy:
-            begun = time.perf_counter()
-            engine.step()
-            seconds[-1].append(time.perf_counter() - begun)
-    return float(np.min(seconds, axis=0).sum()), len(seconds[0]), engine.run_all()
-
-
-def bench_engine(model: Transformer, prompts: list[Text], turns: int) -> None:
-    """Print words a second of the engine with look-ups and without, at 1, 8 and 32 requests at once."""
-    prompts, rows = (prompts * 32)[:32], []
-    for slots in (1, 8, 32):
-        runs = [throughput(model, prompts, slots, how, turns) for how in (None, PromptLookup())]
-        (plain, _, replies), (drafted, _, same) = runs
-        if replies != same:
-            raise SystemExit(f"{slots} at once: a reply differs with drafts")
-        words = NEW * len(prompts)
-        rows.append([slots, f"{words / plain:.0f}", f"{words / drafted:.0f}", f"{plain / drafted:.2f}"])
-    heads = ["at once", "word by word", "look-up, k = 4", "times"]
-    common.table("Engine, words a second", heads, rows)
-
-
 def main() -> None:
     options = common.options(__doc__, turns=5, diaries=10)
     model, tokenizer = shipped.load()
@@ -153,7 +112,6 @@ def main() -> None:
     common.table("Times as fast as word by word", heads, rows)
     rows = [[name, *(f"{NEW * len(prompts) / x:.0f}" for x in s)] for name, s in seconds.items()]
     common.table("Words a second", heads, rows)
-    bench_engine(model, prompts, options.turns)
 
 
 if __name__ == "__main__":

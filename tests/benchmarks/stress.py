@@ -25,7 +25,6 @@ from torch import Tensor
 
 from helpers.model.cache import Cache
 from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack
-from helpers.serve.scheduler import Scheduler, Static
 from tests import test_model_ragged as ragged
 from tests import test_one_shape as ordered
 from tests import test_serve_engine as served
@@ -57,7 +56,6 @@ def asked(rng: random.Random, size: int, prompts: list[int], longest: int) -> di
         "extra": rng.randint(0, 3 * size),  # pages beside those that the longest text takes
         "slots": rng.randint(1, size),
         "spare": rng.choice([None, rng.randint(0, 2 * size)]),  # of the budget
-        "kind": rng.choice([Scheduler, Scheduler, Static]),
         "seed": rng.randrange(10**6),
     }
 
@@ -72,13 +70,6 @@ def engine(rng: random.Random, size: int) -> None:
     case = asked(rng, size, [5, 6, 7], ROOM)
     case["asked"] = [(*request, rng.choice(served.SAMPLED)) for request in case["asked"]]
     inner(served.test_each_says_what_it_says_alone)(**case)
-
-
-def drafts(rng: random.Random, size: int) -> None:
-    """Greedy requests on an engine with drafts: every word as said alone."""
-    case = asked(rng, size, [5, 6, 7], ROOM)
-    case["asked"] = [(*request, served.SAMPLED[0]) for request in case["asked"]]
-    inner(served.test_each_says_what_it_says_alone)(**case | {"seed": 2 * case["seed"] + 1})
 
 
 def fixed(rng: random.Random, size: int) -> None:
@@ -162,7 +153,7 @@ def known(name: str, text: Tensor, split: list[int]) -> Tensor:
 
 
 def interrupted(rng: random.Random, size: int) -> None:
-    """Drawn replies with drafts, Ctrl-C now and then: the same replies in the same steps."""
+    """Drawn replies, Ctrl-C now and then: the same replies in the same steps."""
     served.test_ctrl_c_changes_neither_replies_nor_steps(rng.randrange(10**6))
 
 
@@ -183,7 +174,7 @@ def rounding(rng: random.Random, size: int) -> None:
 
 CASES = {
     case.__name__: case
-    for case in (scheduler, engine, drafts, fixed, unequal, caches, speculation, rounding, interrupted)
+    for case in (scheduler, engine, fixed, unequal, caches, speculation, rounding, interrupted)
 }
 
 
