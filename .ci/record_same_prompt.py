@@ -32,7 +32,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 from helpers.chapters.n21 import RECORDED, TEXTS, Reply, answer, differ, first_other  # noqa: E402
 from helpers.model import evaluate, shipped  # noqa: E402
 from helpers.model.attention import Core  # noqa: E402
-from helpers.model.cache import RaggedCache  # noqa: E402
+from helpers.model.cache import PagedCache  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
 from helpers.recording.hf import watch  # noqa: E402
 from helpers.tokenizer import Tokenizer  # noqa: E402
@@ -126,7 +126,7 @@ def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
     return Changes(texts, words, ties)
 
 
-class Overwritten(RaggedCache):
+class Overwritten(PagedCache):
     """A cache with a bug: behind the prompt, the fourth token has another value in the third layer."""
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,7 +172,7 @@ def suspects(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> d
     forced = answer(model, [prompt], WORDS)[0].tokens
     [plain], [short], [bug], [short_bug] = (
         answer(one, [prompt], WORDS, forced, kind)
-        for kind in (RaggedCache, Overwritten)
+        for kind in (PagedCache, Overwritten)
         for one in (model, narrow)
     )
     theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)

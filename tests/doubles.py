@@ -14,7 +14,6 @@ from helpers.model.cache import (
     GrowingCache,
     PagedCache,
     QuantizedCache,
-    RaggedCache,
     StateCache,
     StaticCache,
     WindowCache,
@@ -30,7 +29,6 @@ EXACT: dict[str, Callable[..., Cache]] = {
     "growing": GrowingCache,
     "state": StateCache,  # over a model of rows alone; states: test_state
     "static": StaticCache,
-    "ragged": RaggedCache,
     "paged": partial(PagedCache, page_size=3),
 }
 LOSSY: dict[str, Callable[..., Cache]] = {

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from helpers import sampling
 from helpers.model import attention, generate, speculate
 from helpers.model.attention import Attention, attend
-from helpers.model.cache import Cache, GrowingCache, RaggedCache, StaticCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
 from helpers.model.latent import LatentAttention
 from helpers.model.load import config
 from helpers.model.transformer import Transformer
@@ -25,7 +25,7 @@ from tests import test_model_attention as parts
 from tests import test_model_cache as caches
 from tests import test_model_equal as equal
 from tests import test_model_generate as replies
-from tests import test_model_ragged as ragged
+from tests import test_model_paged as paged
 from tests import test_model_smaller as smaller
 from tests import test_speculate as drafts
 from tests.planted import Bug, Planted, instead
@@ -196,13 +196,13 @@ planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914"
 planted("rows of the last pass stay", [BACK], "mlx-lm PR#1109", of=WindowCache.truncate)(
     lambda old, self, length: Cache.truncate(self, length)
 )
-EACH = ragged.test_each_says_what_it_says_alone
-planted("one position for all sequences", [EACH], "unsloth #3699", of=RaggedCache.positions)(
+EACH = paged.test_each_says_what_it_says_alone
+planted("one position for all sequences", [EACH], "unsloth #3699", of=PagedCache.positions)(
     lambda old, self, T: old(self, T)[:1].expand(self.batch, -1)
 )
 
 
-@planted("rows behind the end are read", [EACH], "tt-metal #41215", of=RaggedCache.planned)
+@planted("rows behind the end are read", [EACH], "tt-metal #41215", of=PagedCache.planned)
 def _(old: Any, self: Any, T: int) -> Any:
     found = old(self, T)
     return replace(found, shown=self.slots()[..., : found.mask.shape[-1]].flatten())

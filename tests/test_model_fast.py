@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.model import fast
-from helpers.model.cache import GrowingCache, PagedCache, PagePool, RaggedCache, StaticCache
+from helpers.model.cache import GrowingCache, PagedCache, PagePool, StaticCache
 from helpers.model.config import QKNormConfig
 from helpers.model.fast import FastTransformer, speed_up
 from helpers.model.generate import generate
@@ -108,7 +108,7 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
     right = in_passes(MODEL, ids, [15], GrowingCache(MODEL.config, 3))
     pool = PagePool(MODEL.config, 20, page_size=3)
     tables = torch.arange(15).flip(0).view(5, 3).T.tolist()
-    for cache in (PagedCache(MODEL.config, 3, pool=pool, tables=tables), RaggedCache(MODEL.config, 3, 15)):
+    for cache in (PagedCache(MODEL.config, 3, pool=pool, tables=tables), PagedCache(MODEL.config, 3, 15)):
         cache.k.fill_(1e9)
         cache.v.fill_(1e9)
         for new in split:
@@ -246,7 +246,7 @@ def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads(
         import contextlib
         import torch
         from helpers.model import fast, kernels
-        from helpers.model.cache import GrowingCache, PagedCache, RaggedCache, StaticCache
+        from helpers.model.cache import GrowingCache, PagedCache, StaticCache
         from helpers.model.speculate import first_layers
         from tests.tiny import in_passes, tiny, tokens
 
@@ -263,7 +263,7 @@ def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads(
         fast.FileLock, before, model = lock, compiled(), tiny()
         for bits in fast.BITS:
             twin = fast.speed_up(model, bits=bits, threads=None if bits == 32 else 1)
-            for kind in (StaticCache, RaggedCache, PagedCache, GrowingCache):
+            for kind in (StaticCache, PagedCache, GrowingCache):
                 in_passes(twin, tokens(2, 40), [1, 34, 5], kind(model.config, 2))
             in_passes(first_layers(twin, 1), tokens(1, 40), [2, 38], StaticCache(model.config))
             assert compiled() == before and max(before) > 0

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from helpers.model import shipped
-from helpers.model.cache import GrowingCache, PagedCache, RaggedCache
+from helpers.model.cache import GrowingCache, PagedCache
 from helpers.model.config import StateConfig
 from helpers.model.generate import generate
 from helpers.model.one_shape import CoreInBlocks, InBlocks, in_one_shape
@@ -41,8 +41,7 @@ def small(dtype: torch.dtype, sizes: str = "GQA") -> Transformer:
 
 def all_logits(model: Transformer, texts: list[list[int]], rng: random.Random) -> list[Tensor]:
     """Run texts together, some tokens of each in each pass, and padding; the logits of each, (T, V)."""
-    kind = rng.choice([RaggedCache, PagedCache])
-    cache = kind(model.config, len(texts), dtype=model.embed_tokens.weight.dtype)
+    cache = PagedCache(model.config, len(texts), dtype=model.embed_tokens.weight.dtype)
     output: list[list[Tensor]] = [[] for _ in texts]
     while left := [len(text) - n for text, n in zip(texts, cache.lengths, strict=True)]:
         if not any(left):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from helpers.chapters import n18
 from helpers.model import shipped, speculate
-from helpers.model.cache import Cache, GrowingCache, PagedCache, RaggedCache, StaticCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
 from helpers.model.contributions import added
 from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
@@ -281,7 +281,7 @@ def test_the_share_that_is_taken() -> None:
     ends=st.lists(st.integers(0, 18), max_size=2),
     name=st.sampled_from([*DRAFTERS]),
     k=st.integers(1, 6),
-    kind=st.sampled_from([GrowingCache, StaticCache, RaggedCache, PagedCache]),
+    kind=st.sampled_from([GrowingCache, StaticCache, PagedCache]),
 )
 def test_it_says_what_generate_says_and_leaves_the_same_rows(
     prompt: list[int], max_new: int, max_len: int, ends: list[int], name: str, k: int, kind: type[Cache]

@@ -21,7 +21,7 @@ from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import plain
 from helpers.model import shipped
-from helpers.model.cache import RaggedCache
+from helpers.model.cache import PagedCache
 from helpers.model.generate import run
 from helpers.model.transformer import Transformer
 from helpers.recording.hf import in_transformers, watch
@@ -61,7 +61,7 @@ def answer(
     prompts: Sequence[Sequence[int]],
     n: int,
     forced: Sequence[int] = (),
-    kind: type[RaggedCache] = RaggedCache,
+    kind: type[PagedCache] = PagedCache,
 ) -> list[Reply]:
     """Answer prompts of any lengths in one batch, n tokens each; `<eos>` ends none.
 

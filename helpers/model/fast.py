@@ -28,13 +28,13 @@ from torch import Tensor, nn
 from helpers.arguments import is_whole
 from helpers.measure import Timing, in_turns
 from helpers.model import kernels
-from helpers.model.cache import Cache, PagedCache, RaggedCache, StaticCache
+from helpers.model.cache import Cache, PagedCache, StaticCache
 from helpers.model.transformer import Block, Transformer, check_cache, check_tokens
 
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
 PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention beats PyTorch's
-IN_PAGES = (StaticCache, RaggedCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
+IN_PAGES = (StaticCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
 
 
 def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
@@ -192,7 +192,7 @@ def stacked(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrice
 
 def whereabouts(cache: Any, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the pages of each sequence (B, …), its rows so far and its new tokens (B,), for `kernels`."""
-    if isinstance(cache, RaggedCache):
+    if isinstance(cache, PagedCache):
         return cache.in_table(), np.array(cache.lengths), np.array(cache.n_new(T))
     B = cache.batch  # a page of max_len rows for each
     return np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)

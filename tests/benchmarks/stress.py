@@ -25,7 +25,7 @@ from torch import Tensor
 
 from helpers.model.cache import Cache
 from helpers.model.cache.quantized import BITS, dequantize, pack, quantize, unpack
-from tests import test_model_ragged as ragged
+from tests import test_model_paged as paged
 from tests import test_one_shape as ordered
 from tests import test_serve_engine as served
 from tests import test_serve_scheduler as scheduled
@@ -81,10 +81,10 @@ def fixed(rng: random.Random, size: int) -> None:
 
 def unequal(rng: random.Random, size: int) -> None:
     """Sequences of unequal length in one cache, in passes of any counts and padding, cut back on the way."""
-    counts, kind = [[rng.randint(0, 7) for _ in range(3)] for _ in range(size)], rng.choice(ragged.KINDS)
+    counts = [[rng.randint(0, 7) for _ in range(3)] for _ in range(size)]
     passes = [(each, rng.randint(0, 2), rng.randint(0, 18)) for each in counts]
     cut = [rng.randint(0, 9) for _ in range(3)]
-    inner(ragged.test_each_says_what_it_says_alone)(kind, passes, cut, rng.randint(1, 11))
+    inner(paged.test_each_says_what_it_says_alone)(passes, cut, rng.randint(1, 11))
 
 
 def speculation(rng: random.Random, size: int) -> None:

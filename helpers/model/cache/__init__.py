@@ -4,7 +4,6 @@ from helpers.model.cache.base import Cache, Sizes
 from helpers.model.cache.growing import GrowingCache
 from helpers.model.cache.paged import PagedCache, PagePool
 from helpers.model.cache.quantized import QuantizedCache
-from helpers.model.cache.ragged import RaggedCache
 from helpers.model.cache.state import StateCache
 from helpers.model.cache.static import StaticCache
 from helpers.model.cache.window import WindowCache

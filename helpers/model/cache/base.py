@@ -265,15 +265,8 @@ class Cache:
                 f"{self.lost_lengths.stop} to {self.length}, or reset() and run the text again"
             )
 
-    def check_new(self, T: int) -> None:
-        """Raise ValueError unless T is a number of new tokens."""
-        if not is_whole(T) or T < 0:
-            message = f"{T!r} new tokens; expected a whole number, 0 or more"
-            raise ValueError(f"{message}: truncate(length) takes tokens away")
-
     def check_room(self, T: int) -> None:
         """Raise ValueError if T new tokens do not fit."""
-        self.check_new(T)
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new tokens after {self.length} make {self.length + T}; expected at most "
