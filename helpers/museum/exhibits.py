@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.model.cache import Cache, GrowingCache, PagedCache, StateCache, StaticCache, WindowCache
-from helpers.model.cache.paged import PagePool
+from helpers.model.cache import GrowingCache, StateCache, StaticCache, WindowCache
 from helpers.model.generate import run
+from helpers.museum import engine
+from helpers.museum.engine import Engine, Probe, plant, shared, turned_at
 from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
 from helpers.museum.runner import Prompt, Runner
 
-CHUNK, WIDTH, PAGE, ROOM = 16, 64, 8, 512  # tokens of a chunk, of a padded prompt, of a page, of a buffer
+CHUNK, WIDTH, ROOM = 16, 64, 512  # tokens of a chunk, of a padded prompt, of a buffer
 
 SHORT = "Today weather is so"
 MIA = f"Mia writes from Oslo . Monday is sunny in Oslo . {SHORT}"
@@ -34,39 +32,9 @@ ROME = (
 )
 
 
-def plant(cache: Cache, **methods: Callable[..., Any]) -> None:
-    """Put other methods into one cache."""
-    vars(cache).update(methods)
-
-
-def turned_at(cache: Cache, where: Callable[[int], Tensor]) -> None:
-    """Let keys and queries be turned by other positions; what the cache keeps and shows stays right."""
-    right = cache.positions
-
-    def rightly(call: Callable[..., Any], *args: Any) -> Any:
-        plant(cache, positions=right)
-        result = call(*args)
-        plant(cache, positions=where)
-        return result
-
-    plant(cache, positions=where, mask=partial(rightly, cache.mask), advance=partial(rightly, cache.advance))
-
-
-def prefilled(runner: Runner, text: str, cache: Cache) -> None:
-    """Run a text that nobody watches."""
-    run(runner.model, torch.tensor([runner.ids(text)]), cache)
-
-
-def shared(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return with how many tokens both texts begin."""
-    return [*(x == y for x, y in zip(a, b, strict=False)), False].index(False)
-
-
-def in_window(runner: Runner, prompt: Prompt, cache: WindowCache, wrong: Callable[[], int] | None) -> None:
-    """Serve with a window; `wrong` gives another next position."""
-    if wrong:
-        turned_at(cache, lambda T: wrong() + torch.arange(T))
-    runner.reply(runner.ids(prompt.text), cache)
+def served(runner: Runner, kind: type[Engine], text: str, **probe: Any) -> None:
+    """Serve with an engine whose layers keep all rows."""
+    kind(runner, Probe(text, **probe), [None] * runner.model.config.n_layers).serve()
 
 
 @exhibit(
@@ -82,14 +50,7 @@ def in_window(runner: Runner, prompt: Prompt, cache: WindowCache, wrong: Callabl
     hides=Prompt(SHORT),
 )
 def mask_is_aligned_top_left(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = GrowingCache(runner.model.config)
-    mask = cache.mask
-    if shipped:
-        square = torch.ones(ROOM, ROOM, dtype=torch.bool).tril()
-        plant(cache, mask=lambda T, layer=0: square[:T, : cache.length + T] if T > 1 else mask(T))
-    if repair := runner.repair:
-        plant(cache, mask=lambda T, layer=0: repair(T, cache.length, 0))
-    runner.reply(runner.ids(prompt.text), cache, CHUNK)
+    served(runner, engine.MaskAtTheCorner if shipped else Engine, prompt.text, chunk=CHUNK)
 
 
 @exhibit(
@@ -107,17 +68,8 @@ def mask_is_aligned_top_left(runner: Runner, prompt: Prompt, shipped: bool) -> N
     ),
 )
 def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache, ids = GrowingCache(runner.model.config), runner.ids(prompt.text)
-    pads, mask = max(0, WIDTH - len(ids)), cache.mask
-
-    def hidden(T: int, layer: int = 0) -> Tensor:
-        seen = mask(T)
-        return seen if T == 1 and shipped else seen & (torch.arange(seen.shape[1]) >= pads)
-
-    plant(cache, mask=hidden)
-    if repair := runner.repair:
-        plant(cache, mask=lambda T, layer=0: repair(T, cache.length, pads))
-    runner.reply([*runner.model.config.eos_ids] * pads + ids, cache)
+    pads = max(0, WIDTH - len(runner.ids(prompt.text)))
+    served(runner, engine.PaddingSeen if shipped else Engine, prompt.text, pads=pads)
 
 
 @exhibit(
@@ -134,7 +86,9 @@ def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> 
 )
 def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     cache = WindowCache(runner.model.config, 20, 4, dtype=runner.model.embed_tokens.weight.dtype)
-    in_window(runner, prompt, cache, (lambda: cache.n_kept) if shipped else None)
+    if shipped:
+        turned_at(cache, lambda T: cache.n_kept + torch.arange(T))
+    runner.reply(runner.ids(prompt.text), cache)
 
 
 @exhibit(
@@ -155,18 +109,8 @@ def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) 
     hides=Prompt(CARLA),
 )
 def page_given_away_while_offered(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    config, ids = runner.model.config, runner.ids(prompt.text)
-    pool, found = PagePool(config, 12, PAGE), (len(ids) - 1) // PAGE * PAGE
-    cache = PagedCache(config, pool=pool, tables=[[*range(8)]])
-    run(runner.model, torch.tensor([ids[:found]]), cache)  # somebody asked the same before, and left
-
-    def another_comes(n: int) -> None:
-        if prompt.before and n == 3:  # now the other one comes and is given pages
-            tables = [[0, 8, 9] if shipped else [8, 9, 10]]
-            prefilled(runner, prompt.before, PagedCache(config, pool=pool, tables=tables))
-
-    runner.before_step = another_comes
-    runner.reply(ids, cache, n_cached=found)
+    others = {"before": prompt.text, "beside": prompt.before}  # somebody asked the same before, and left
+    served(runner, engine.PageGivenAway if shipped else Engine, prompt.text, **others)
 
 
 @exhibit(
@@ -186,11 +130,11 @@ def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool)
     cache = GrowingCache(runner.model.config)
     append = cache.append
 
-    def shared(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def its_neighbours(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         rows = append(layer, k, v)
         return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else rows
 
-    plant(cache, append=shared)
+    plant(cache, append=its_neighbours)
     runner.reply(runner.ids(prompt.text), None if shipped else cache)
 
 
@@ -234,15 +178,7 @@ def sums_in_another_order(runner: Runner, prompt: Prompt, shipped: bool) -> None
     hides=Prompt(JONAS),
 )
 def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = StaticCache(runner.model.config, max_len=ROOM)
-    append, mask = cache.append, cache.mask
-    if shipped:
-        plant(
-            cache,
-            append=lambda layer, *new: (append(layer, *new), (cache.k[layer], cache.v[layer]))[1],
-            mask=lambda T, layer=0: F.pad(mask(T), (0, ROOM - cache.length - T), value=True),
-        )
-    runner.reply(runner.ids(prompt.text), cache)
+    served(runner, engine.UnwrittenSeen if shipped else Engine, prompt.text, chunk=ROOM)
 
 
 @exhibit(
@@ -258,14 +194,7 @@ def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> No
     hides=Prompt(MIA),
 )
 def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = StaticCache(runner.model.config)
-    if prompt.before:
-        prefilled(runner, prompt.before, cache)
-        cache.k.zero_()
-        cache.v.zero_()
-        if not shipped:
-            cache.reset()
-    runner.reply(runner.ids(prompt.text), cache)
+    served(runner, engine.LengthKept if shipped else Engine, prompt.text, before=prompt.before)
 
 
 @exhibit(
@@ -281,8 +210,7 @@ def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> Non
     hides=Prompt(SHORT),
 )
 def length_asked_of_the_window_layer(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    cache = WindowCache(runner.model.config, [28, None, None, None])
-    in_window(runner, prompt, cache, (lambda: cache.rows_of(0)) if shipped else None)
+    (engine.RowsCounted if shipped else Engine)(runner, Probe(prompt.text)).serve()
 
 
 @exhibit(
@@ -358,7 +286,7 @@ def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     def draft(n: int) -> None:
         before = cache.snapshot()
         if n == 1 and prompt.before:
-            prefilled(runner, prompt.before, cache)  # and it is rejected
+            run(runner.model, torch.tensor([runner.ids(prompt.before)]), cache)  # and it is rejected
         if shipped:
             cache.length = before.length
         else:
