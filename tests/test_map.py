@@ -74,15 +74,21 @@ def test_turning_a_knob_turns_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "692" in picture.value
 
 
-def test_a_fleet_is_tried_in_each_way() -> None:
+def test_a_fleet_is_tried_in_each_way_until_both_promises_are_kept() -> None:
     machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, budget=64)
     asked = fleet.turns(SERVICE, 24, 0, 2.0, hits=False)
-    tried = [*n20.in_chunks(machine, asked, [3]), *n20.whole(machine, asked, [3])]
+    tried = n20.in_chunks(machine, asked, 3, [*n20.BUDGETS, n20.WHOLE])
     assert [one.how for one in tried] == ["256 tokens", "512 tokens", "1,024 tokens", "whole prompts"]
     for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
         times = fleet.together(replace(machine, budget=budget), asked, 3)
         assert [one.first, one.gap] == pytest.approx(fleet.slowest(times)[::2])
-    divided = [*n20.disaggregated(machine, asked, [6])]
-    assert [one.how for one in divided] == ["3 + 3", "4 + 2", "5 + 1"]
-    times = fleet.disaggregated(machine, asked, 4, 2)
-    assert divided[1] == n20.tried(6, "4 + 2", times)
+    divided = n20.disaggregated(machine, asked, 7)
+    assert [one.how for one in divided] == ["4 + 3"]
+    assert divided == [n20.tried(7, "4 + 3", fleet.disaggregated(machine, asked, 4, 3))]
+
+    def way(machine: fleet.Machine, asked: fleet.Arrivals, cards: int) -> list[n20.Tried]:
+        return [n20.Tried(cards, how, first / cards, 20.0) for how, first in (("a", 900.0), ("b", 880.0))]
+
+    assert n20.fewest(way, machine, asked, 1, first=300, gap=20) == n20.Tried(3, "b", 880 / 3, 20.0)
+    assert n20.fewest(way, machine, asked, 4, first=300, gap=20).cards == 4
+    assert n20.fewest(n20.disaggregated, machine, asked, 7, first=1e9, gap=1e9) == divided[0]

@@ -87,7 +87,7 @@ ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PLACES = [Place(0, ("a", "a"), 2.0, 1e-5), Place(1, ("a", "w" * 30), 0.0, 0.5)]
 WAITS = {budget: (9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
 CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
-TRIED = [n20.Tried(12, "a", 280.0, 8.0), n20.Tried(10, "b", 900.0, 8.0), n20.Tried(8, "c", 290.0, 200.0)]
+TRIED = [n20.Tried(11, "256 tokens", 410.0, 9.8), n20.Tried(11, "whole prompts", 284.0, 279.0)]
 
 
 def drawn_by(one: Any) -> plots.Picture:
@@ -114,8 +114,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "reply, eight": lambda: n09.reply_by_the_clock(LONG, LONG),
     "to scale": lambda: n09.reply_to_scale(55, 0.7, 100),
     "to scale, 2": lambda: n09.reply_to_scale(1e-3, 1e-3, 2),
-    "hidden keys": lambda: n21.hidden_keys(["to", "the"], 7, 4, 8, [27, 100], [True, False]),
-    "hidden keys, 11": lambda: n21.hidden_keys(["Toronto"] * 11, 6, 4, 8, [185] * 11, [True] * 11),
     "tie": lambda: n21.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
     "suspects": lambda: plots.suspects(
         {"A": (PLACES, 1e-3), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
@@ -129,7 +127,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "heads": lambda: n15.who_reads(HEADS, 4),
     "orders": lambda: n15.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: n15.two_orders(100_000, 128, 512),
-    "turned rows": lambda: n15.turned_rows(1000, 32, 24),
     "variants": lambda: n14.variants(VARIANTS, 20, "yours"),
     "variants, one": lambda: n14.variants({"w" * 90: (1, 1, 1)}, 20, "yours"),
     "slots": lambda: n16.slots({"static": IDLE, "continuous": FULL}, 2),
@@ -140,10 +137,8 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "bars": lambda: plots.bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
-    "targets": lambda: n20.targets("w" * 60, TRIED[:2], TRIED[1:], [300, 1000], [9, 300]),
-    "to a first word": lambda: n20.to_first_word(
-        [2, 3, 5], {"w" * 30: [900.0, 60, 50], "b": [9e4, 90, 51]}, 200
-    ),
+    "waits": lambda: n20.waits({"a": TRIED, "b": [n20.Tried(11, "8 + 3", 534.0, 30.7)]}, 500, 25),
+    "waits, promise far off": lambda: n20.waits({"a": TRIED[:1], "b": TRIED[1:]}, 900, 400),
     "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
     "verified": lambda: n18.verified(
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]

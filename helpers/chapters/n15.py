@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +47,7 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
         serves = [listed([str(h + 1) for h in _group(g, parts, n_heads)]) for g in range(parts)]
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
-            what = f"all {n_heads} heads read one list"
+            what = f"all {n_heads} heads read one latent c, and one K"
         output.append(f"{plain(name)}: {what}; a row has {kind.row} numbers")
     return Picture(draw, ". ".join(output) + ".")
 
@@ -56,7 +55,7 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
 def _parts(kind: Full | Latent) -> list[dict[str, tuple[int, tuple[str, str]]]]:
     """The boxes of a row, those together that the same heads read: by name, their numbers and colours."""
     if isinstance(kind, Latent):
-        return [{"list": (kind.row, LATENT)}]
+        return [{"c": (kind.rank, LATENT), "K": (kind.rope_dim, KEY)}]
     return [{"K": (kind.k_dim, KEY), "V": (kind.v_dim, VALUE)}] * kind.n_kv_heads
 
 
@@ -117,57 +116,6 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
         for name, (first, then) in orders.items()
     ]
     return Picture(draw, f"The scores of one query with {S:,} latents. {'. '.join(output)}.")
-
-
-def turned_rows(S: int, D: int, rank: int) -> Picture:
-    """Draw the absorbed order without a turn, and with a turn for each row, and count the multiplications.
-
-    Those of the turn itself are left out. Arguments as in `two_orders`.
-    """
-    ways = {
-        "no turn: once for all rows": (["₁₂₃"], D * rank + S * rank),
-        "turned: anew for every row": (list("₁₂₃"), S * (D * rank + rank)),
-    }
-
-    def draw(sheet: Sheet) -> None:
-        x, y = 8.0, 18.0
-        for name, (rows, count) in ways.items():
-            sheet.text(x, y, name, bold=True)
-            for n, row in enumerate(rows, start=1):
-                _turned(sheet, x, y + n * (LARGEST + 20) - 14, LARGEST / max(D, rank), D, rank, row)
-            below = y + len(rows) * (LARGEST + 20) + 40
-            sheet.note(x, below, f"{count:,} multiplications", colour="ink", bold=True)
-            x, y = (x, below + 40) if sheet.narrow else (x + sheet.width / 2, y)
-
-    once, anew = (f"{count:,} multiplications" for _, count in ways.values())
-    return Picture(
-        draw,
-        f"The absorbed order for {S:,} rows. No turn: query times M once, then times c₁, c₂, c₃ and so on: "
-        f"{once}. Turned: between query and M stands a turn of the row's own: query, R₁ and M for c₁; query, "
-        f"R₂ and M for c₂; query, R₃ and M for c₃; and so on: {anew}.",
-    )
-
-
-def _turned(sheet: Sheet, x: float, y: float, unit: float, D: int, rank: int, rows: str) -> None:
-    """Query and M, a line under them, and the latents of these rows; of a single row its turn as well."""
-    high, wide, (fill, edge) = unit * D, unit * rank, LATENT
-    sheet.note(x, y - 14, "query", colour="ink")
-    sheet.box(x, y - 3, high, 6, fill=QUERY[0], edge=QUERY[1], radius=2)
-    sheet.box(x + 142, y - high / 2, wide, high, fill=fill, edge=edge, radius=2)
-    sheet.note(x + 142 + wide / 2, y, "M", at="center", colour="ink")
-    sheet.line((x, y + 30), (x + 142 + wide, y + 30), width=3)
-    for row in rows:
-        n = "₁₂₃".index(row)
-        sheet.box(x + 212 + 34 * n, y - wide / 2, 24, wide, fill=fill, edge=edge, radius=2)
-        sheet.note(x + 224 + 34 * n, y, f"c{row}", at="center", colour="ink")
-        if len(rows) == 1:
-            angle = math.pi * (3 - n) / 4
-            sheet.disc(x + 80, y, 14, *KEY)
-            hand = x + 80 + 12 * math.sin(angle), y - 12 * math.cos(angle)
-            sheet.line((x + 80, y), hand, colour="key", width=2)
-            sheet.note(x + 100, y, f"R{row}", colour="ink")
-    if rows.endswith("₃"):
-        sheet.note(x + 314, y, "…")
 
 
 def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Shape], marked: list[Shape]) -> None:
