@@ -13,28 +13,34 @@ What counts:
 - cells: those with code, the folded first one too; its lines do not count.
 - lines: those with something on them.
 - longest: a cell that is one class or function that helpers have too may be long.
-- tables: those of more than four lines, in the text or as an output. Two stand in a row if no picture, view,
-  prediction or exercise parts them.
+- tables: those of more than four lines, in the text or as an output; and how often two stand in a row, with
+  no picture, view, prediction or exercise between.
 - shown: pictures, views and predictions.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
-from launch import ROOT
+from launch import ROOT, parser
 from nbformat import NotebookNode
 from run_notebooks import pick
 
-MOST = {"words": 1200, "paragraph": 60, "cells": 20, "longest": 12, "exercises": 2, "tables": 2}
+MOST = {
+    "words": 1200,
+    "paragraph": 60,
+    "cells": 20,
+    "longest": 12,
+    "exercises": 2,
+    "tables": 2,
+    "paired": 0,
+}
 LOOKED_UP = "words", "questions"  # not read through
 EXEMPT = "24", "A1", "A2", "one_page", *LOOKED_UP  # by the beginnings of their names
 LINES_OF_A_TABLE = 4
@@ -61,17 +67,22 @@ HEADER = re.compile(
 def limits(name: str) -> dict[str, int]:
     """The limits of a notebook of this name; a page of the short way has one exercise at most."""
     if name.startswith(EXEMPT):
-        return {"paragraph": MOST["paragraph"]}
+        return {name: MOST[name] for name in ("paragraph", "paired")}
     return {**MOST, "exercises": 1} if name.startswith(SHORT) else MOST
 
 
-class Taken(NamedTuple):
-    """What takes a reader's time."""
+class Sizes(NamedTuple):
+    """The sizes of one notebook."""
 
-    words: int
-    lines: int
-    shown: int
-    exercises: int
+    words: int = 0
+    paragraph: int = 0
+    cells: int = 0
+    lines: int = 0
+    longest: int = 0
+    exercises: int = 0
+    tables: int = 0
+    shown: int = 0
+    paired: int = 0
 
     @property
     def minutes(self) -> tuple[int, int]:
@@ -83,38 +94,16 @@ class Taken(NamedTuple):
         reading, exercises = (5 * round(each / 5) for each in exact)
         return max(5, reading), exercises
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of one notebook."""
-
-    words: int
-    paragraph: int
-    cells: int
-    lines: int
-    longest: int
-    exercises: int
-    tables: int
-    in_a_row: bool
-    shown: int
-
-    @property
-    def minutes(self) -> tuple[int, int]:
-        """The minutes that it takes, reading and exercises."""
-        return Taken(self.words, self.lines, self.shown, self.exercises).minutes
-
     def over(self, limits: dict[str, int] = MOST) -> Iterator[str]:
         """Name each limit that is exceeded."""
         for name, most in limits.items():
             if (n := getattr(self, name)) > most:
                 yield f"{name}: {n:,}, at most {most:,}"
-        if self.in_a_row:
-            yield "two long tables in a row"
 
 
-def tags(cell: NotebookNode, beginning: str) -> bool:
-    """Whether a tag of the cell begins so."""
-    return any(tag.startswith(beginning) for tag in cell.metadata.get("tags", []))
+def asks(cell: NotebookNode) -> bool:
+    """Whether the cell is an exercise's."""
+    return any(tag.startswith("exercise-") for tag in cell.metadata.get("tags", []))
 
 
 def words(markdown: str) -> int:
@@ -137,31 +126,21 @@ def sentences(cell: NotebookNode) -> Iterator[str]:
         yield from re.findall(r"<p\b[^>]*>(.*?)</p>", str(output.get("data", {}).get("text/html", "")))
 
 
-def paragraphs(markdown: str) -> list[str]:
-    """The paragraphs of a text."""
-    return [part for part in markdown.split("\n\n") if not NO_PARAGRAPH.match(part)]
-
-
 def lines(code: str) -> list[str]:
     """The lines with something on them."""
     return [line for line in code.splitlines() if line.strip()]
 
 
 @cache
-def taught() -> set[str]:
-    """The names of the classes and functions that stand in helpers."""
-    found = re.compile(r"^\s*(?:class|def) (\w+)", re.MULTILINE)
-    return {
-        name
-        for path in (ROOT / "helpers").rglob("*.py")
-        for name in found.findall(path.read_text(encoding="utf-8"))
-    }
+def helpers() -> str:
+    """All that stands in helpers."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "helpers").rglob("*.py"))
 
 
 def is_taught(code: str) -> bool:
     """Whether the cell is one class or function that later notebooks import: it may be long."""
-    body = ast.parse(code).body
-    return len(body) == 1 and isinstance(body[0], ast.ClassDef | ast.FunctionDef) and body[0].name in taught()
+    begins = re.match(r"(?:class|def) \w+", code)
+    return bool(begins and len(ast.parse(code).body) == 1 and re.search(rf"\b{begins[0]}\b", helpers()))
 
 
 def pictures(cell: NotebookNode) -> bool:
@@ -183,24 +162,24 @@ def sizes(book: NotebookNode) -> Sizes:
     """Measure a notebook."""
     text = [c for c in book.cells if c.cell_type == "markdown"]
     read = [HEADER.sub(r"\g<needed>", c.source) for c in text]
+    paragraphs = [one for t in read for one in t.split("\n\n") if not NO_PARAGRAPH.match(one)]
     cells = [c for c in book.cells if c.cell_type == "code"]
     code = [c for c in cells if not c.metadata.get("jupyter", {})]
     shown = [sentence for c in cells for sentence in sentences(c)]
     fenced = [line for c in text for block in FENCED.findall(c.source) for line in lines(block)[1:-1]]
     parts = [
-        "table" * long_tables(c)
-        or "other" * (pictures(c) or tags(c, "exercise-") or bool(PREDICT.search(c.source)))
+        "table" * long_tables(c) or "other" * (pictures(c) or asks(c) or bool(PREDICT.search(c.source)))
         for c in book.cells
     ]
     return Sizes(
         words=sum(map(words, [*read, *shown])),
-        paragraph=max((words(one) for markdown in read for one in paragraphs(markdown)), default=0),
+        paragraph=max(map(words, paragraphs), default=0),
         cells=len(cells),
         lines=sum(len(lines(c.source)) for c in code) + len(fenced),
         longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),
-        exercises=sum(tags(c, "exercise-") for c in book.cells),
+        exercises=sum(asks(c) for c in book.cells),
         tables=sum(long_tables(c) for c in book.cells),
-        in_a_row="tabletable" in "".join(parts),
+        paired="".join(parts).count("tabletable"),
         shown=sum(pictures(c) for c in code) + sum(len(PREDICT.findall(c.source)) for c in text),
     )
 
@@ -213,16 +192,10 @@ def with_minutes(first: str, found: Sizes) -> str:
     return HEADER.sub(lambda found: found.expand(rf"\g<needed> · {both}\g<badges>"), first, count=1)
 
 
-def minutes() -> dict[str, tuple[int, int]]:
-    """The minutes of every notebook of the way, by name: reading, and exercises."""
-    books = {path.stem: nbformat.read(path, as_version=4) for path in pick([]) if path.stem not in LOOKED_UP}
-    return {name: sizes(book).minutes for name, book in books.items()}
-
-
 def with_all_minutes(text: str, each: dict[str, tuple[int, int]]) -> str:
     """A text with these minutes in its map and beside its ways: those of the ways are added up."""
     numbered = {name: pair for name, pair in each.items() if name[:2].isdigit()}
-    text = MAPPED.sub(lambda found: f"{found['line']}{in_map(each.get(found['name']))} |", text)
+    text = MAPPED.sub(lambda found: f"{found['line']}{in_map(each.get(found['name'], ()))} |", text)
     for way, its, unit, size in (("short", SHORT, "minutes", 1), ("whole", "", "hours", 60)):
         pairs = [pair for name, pair in numbered.items() if name.startswith(its)]
         reading, both = round(sum(a for a, _ in pairs) / size), round(sum(map(sum, pairs)) / size)
@@ -231,53 +204,39 @@ def with_all_minutes(text: str, each: dict[str, tuple[int, int]]) -> str:
     return text
 
 
-def with_contents(text: str) -> str:
-    """A text of 00 with the README's map as its table of contents."""
-    (table,) = MAP.findall(README.read_text(encoding="utf-8"))
-    return MAP.sub(lambda _: table.replace("](notebooks/", "]("), text)
-
-
-def in_map(pair: tuple[int, int] | None) -> str:
+def in_map(minutes: Iterable[int]) -> str:
     """Minutes as a map has them: 35, or 35 + 10."""
-    return " + ".join(str(n) for n in pair or () if n)
+    return " + ".join(str(n) for n in minutes if n)
 
 
-def rewritten(path: Path) -> NotebookNode:
-    """The notebook with its computed minutes; if it says the ways, with theirs, and with the contents."""
-    book = nbformat.read(path, as_version=4)
-    for cell in book.cells:
-        if "**The short way**" in cell.source:
-            cell.source = with_all_minutes(with_contents(cell.source), minutes())
-    book.cells[0].source = with_minutes(book.cells[0].source, sizes(book))
-    return book
-
-
-def write(paths: list[Path]) -> None:
-    """Write the minutes into the notebooks and the README."""
-    for path in paths:
-        if (book := rewritten(path)) != nbformat.read(path, as_version=4):
-            nbformat.write(book, path)
-    text = README.read_text(encoding="utf-8")
-    README.write_text(with_all_minutes(text, minutes()), encoding="utf-8")
+def rewritten() -> dict[Path, str]:
+    """The README and the notebooks as they have to be: with their minutes, 00 with the README's map."""
+    books = {path: nbformat.read(path, as_version=4) for path in pick([]) if path.stem not in LOOKED_UP}
+    minutes = {path.stem: sizes(book).minutes for path, book in books.items()}
+    readme = with_all_minutes(README.read_text(encoding="utf-8"), minutes)
+    (table,) = MAP.findall(readme.replace("](notebooks/", "]("))
+    for book in books.values():
+        for cell in book.cells:
+            if "**The short way**" in cell.source:
+                cell.source = with_all_minutes(MAP.sub(lambda _: table, cell.source), minutes)
+        book.cells[0].source = with_minutes(book.cells[0].source, sizes(book))
+    return {README: readme} | {path: nbformat.writes(book) + "\n" for path, book in books.items()}
 
 
 def main() -> None:
     """Print the table, and write the minutes if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
-    parser.add_argument("--write", action="store_true", help="put the minutes where they are said")
-    wanted = parser.parse_args()
-    names = ["words", "paragraph", "cells", "lines", "longest", "exercises", "tables", "shown"]
+    arguments = parser(__doc__)
+    arguments.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
+    arguments.add_argument("--write", action="store_true", help="put the minutes where they are said")
+    wanted = arguments.parse_args()
+    names = Sizes._fields
     print(" ".join(f"{name:>9}" for name in names))
-    paths = [path for path in pick(wanted.names) if path.stem not in LOOKED_UP]
-    for path in paths:
+    for path in (path for path in pick(wanted.names) if path.stem not in LOOKED_UP):
         found = sizes(nbformat.read(path, as_version=4))
         row = " ".join(f"{getattr(found, name):>9,}" for name in names)
         print(row, in_map(found.minutes), path.stem, "|", "; ".join(found.over(limits(path.stem))))
-    if wanted.write:
-        write(paths)
+    for path, text in rewritten().items() if wanted.write else ():
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,11 @@ from sizes import (
     MAPPED,
     MOST,
     README,
-    Taken,
+    Sizes,
     limits,
-    minutes,
     rewritten,
     sizes,
     with_all_minutes,
-    with_contents,
     with_minutes,
     words,
 )
@@ -31,39 +29,19 @@ READ = [path for path in NOTEBOOKS if path.stem not in LOOKED_UP]
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
 def test_a_notebook_is_within_the_limits(path: Path) -> None:
-    over = list(sizes(nbformat.read(path, as_version=4)).over(limits(path.stem)))
-    assert not over
+    assert list(sizes(nbformat.read(path, as_version=4)).over(limits(path.stem))) == []
 
 
-@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
-def test_the_first_cell_says_the_computed_minutes(path: Path) -> None:
+def test_minutes_and_contents_are_as_they_are_computed() -> None:
     """To write them: python .ci/sizes.py --write."""
-    book = nbformat.read(path, as_version=4)
-    assert f" · {sizes(book).minutes[0]} minutes" in book.cells[0].source
-    assert rewritten(path) == book
-
-
-def test_which_limits_a_page_has() -> None:
-    found = [limits(name) for name in ("01_a", "05_b", "24_d", "words")]
-    assert [one.get("exercises") for one in found] == [1, 2, None, None]
-    assert found[1] == MOST
-    assert "words" not in found[2]
-
-
-def test_the_readme_says_the_minutes_of_each_notebook_and_of_the_ways() -> None:
-    """To write them: python .ci/sizes.py --write."""
-    text = README.read_text(encoding="utf-8")
-    assert with_all_minutes(text, minutes()) == text
-    assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
-    assert re.search(r"\*\*The short way\*\*, \d+ minutes, \d+ with the exercises:", text)
-    assert re.search(r"\*\*The whole way\*\*, \d+ hours, \d+ with the exercises:", text)
-
-
-def test_the_contents_of_00_are_the_readmes_map() -> None:
-    """To write them: python .ci/sizes.py --write."""
-    text = prose_of(NOTEBOOKS[0])
-    assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
-    assert with_contents(text) == text
+    written = rewritten()
+    assert {*written} == {README, *READ}
+    assert [path.name for path, text in written.items() if path.read_text(encoding="utf-8") != text] == []
+    for text in map(prose_of, (README, NOTEBOOKS[0])):
+        assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
+        assert re.search(r"\*\*The short way\*\*, \d+ minutes, \d+ with the exercises:", text)
+        assert re.search(r"\*\*The whole way\*\*, \d+ hours, \d+ with the exercises:", text)
+    assert all(" minutes" in prose_of(path).partition(" · run it in")[0] for path in READ)
 
 
 def test_minutes_of_a_way_are_added_up() -> None:
@@ -118,50 +96,36 @@ def test_the_sizes_of_a_made_notebook() -> None:
     found = sizes(made())
     counted = found.cells, found.lines, found.longest, found.exercises, found.tables, found.shown
     assert counted == (7, 21 + 31 + 3 + 1 + 1 + 1 + 3, 21, 1, 2, 2)
+    assert found.paragraph == 3 + 2 + 5 * 2  # up to a blank line
     # headings and table cells are words; signs are none
     assert found.words == (2 + 4) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2) + 2 + 6 + 3
-    assert found.in_a_row
-    assert list(found.over()) == ["longest: 21, at most 12", "two long tables in a row"]
+    assert found.paired == 1
+    assert list(found.over()) == ["longest: 21, at most 12", "paired: 1, at most 0"]
 
 
 def test_something_parts_two_tables() -> None:
     book = made()
     book.cells.insert(7, picture("show()"))
-    assert not sizes(book).in_a_row
+    assert not sizes(book).paired
     assert sizes(book).tables == 2
-
-
-def code(source: str, *tags: str) -> nbformat.NotebookNode:
-    return new.new_code_cell(source, metadata={"tags": list(tags)})
 
 
 @pytest.mark.parametrize("name", MOST)
 def test_one_too_many_is_said(name: str) -> None:
-    cells = {
-        "words": [new.new_markdown_cell("a word\n\n" * 600 + "word")],
-        "paragraph": [new.new_markdown_cell("- word\n" * 70 + "\n" + "word " * 61)],
-        "cells": [code("1") for _ in range(21)],
-        "longest": [code("1\n" * 13)],
-        "exercises": [code("1", f"exercise-{n}") for n in range(3)],
-        "tables": [new.new_markdown_cell(table(5)) for _ in range(3)],
-    }
-    if name == "tables":
-        cells[name][1:1] = [picture("show()")]
-        cells[name][3:3] = [picture("show()")]
-    (over,) = sizes(new.new_notebook(cells=cells[name])).over()
+    assert not list(Sizes(**MOST).over())
+    (over,) = Sizes(**MOST | {name: MOST[name] + 1}).over()
     assert over.startswith(name)
 
 
 def test_minutes() -> None:
-    assert Taken(words=0, lines=0, shown=0, exercises=0).minutes == (5, 0)
-    assert Taken(words=1800, lines=0, shown=0, exercises=0).minutes == (15, 0)
-    assert Taken(words=1800, lines=150, shown=6, exercises=2).minutes == (40, 25)
+    assert Sizes().minutes == (5, 0)
+    assert Sizes(words=1800).minutes == (15, 0)
+    assert Sizes(words=1800, lines=150, shown=6, exercises=2).minutes == (40, 25)
 
 
 def test_the_header_is_written_in_one_form() -> None:
     badges = "run it in [Colab](a) or [Binder](b)"
-    cells = [code("1", f"exercise-{n}") for n in range(2)]
-    none, one, two = (sizes(new.new_notebook(cells=cells[:n])) for n in range(3))
+    none, one, two = (Sizes(exercises=n) for n in range(3))
     assert with_minutes(f"# A\n\nYou need x · {badges}\n\nmore", none) == (
         f"# A\n\nYou need x · 5 minutes · {badges}\n\nmore"
     )
