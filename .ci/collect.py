@@ -13,7 +13,6 @@ that it needs, in a fresh kernel and an empty folder, and then its own check, no
 
 from __future__ import annotations
 
-import argparse
 import csv
 import os
 import re
@@ -21,19 +20,17 @@ import subprocess
 import symtable
 import sys
 import tempfile
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
+from launch import ROOT, parser
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from helpers.check.reader import SOLVED  # noqa: E402
-from tests.exercises import asked  # noqa: E402
+from helpers.check.reader import SOLVED
+from tests.exercises import asked
 
 CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import ([an]\d+) as check$", re.MULTILINE)
 BEST = ("", "error", "not yet", "noted", "solved")  # the last counts most
@@ -78,20 +75,22 @@ def needed(cells: Sequence[str], check: str, at: int) -> list[str]:
     return [cells[n] for n in sorted(chosen)]
 
 
-def state(cells: Sequence[str], exercise: str, check: str, seconds: int, ours: Container[str]) -> str:
+def state(cells: Sequence[str], exercise: str, check: str, seconds: int, ours: Sequence[str]) -> str:
     """Run what an exercise needs, and its check, in a fresh kernel; say what became of it.
 
-    `ours` are cells that the pupil has not changed: imports may take longer on a busy machine.
+    The first line of `check` imports the checker. It runs first, and it and `ours`, the cells that the pupil
+    has not changed, may take longer: on a busy machine imports do.
     """
+    begin = check.partition("\n")[0]
     places = [n for n, cell in enumerate(cells) if f"check.{exercise}(" in cell]
     wanted = needed(cells, check, places[-1] if places else len(cells))
     if not wanted:  # it was deleted
         return "not yet"
-    book = new_notebook(cells=[new_code_cell(source) for source in (*wanted, check)])
+    book = new_notebook(cells=[new_code_cell(source) for source in (begin, *wanted, check)])
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             book,
-            timeout_func=lambda cell: 10 * seconds if cell.source in ours else seconds,
+            timeout_func=lambda cell: 10 * seconds if cell.source in (begin, *ours) else seconds,
             allow_errors=True,
             kernel_name="python3",
             shutdown_kernel="immediate",
@@ -146,14 +145,12 @@ def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
 
 def main() -> None:
     """Write the lines."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=int, default=30, help="a cell may take, at most")
-    given = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--seconds", type=int, default=30, help="a cell may take, at most")
+    given = arguments.parse_args()
     if not given.folder.is_dir():
-        parser.error(f"there is no folder {given.folder}")
+        arguments.error(f"there is no folder {given.folder}")
     lines = collect(given.folder, given.seconds)
     columns = sorted({name for line in lines for name in line} - {"pupil"})
     table = csv.DictWriter(sys.stdout, ["pupil", *columns], restval="", lineterminator="\n")
