@@ -8,7 +8,6 @@ Run from top to bottom, nothing on stderr, no state of widgets, no timings, curr
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-from launch import ROOT, badges, bootstrap
+from launch import ROOT, badges, bootstrap, parser
 from nbformat import NotebookNode
 
 
@@ -36,12 +35,6 @@ def bad_outputs(book: NotebookNode) -> Iterator[str]:
                 yield f"code cell {number} wrote to stderr: {output.text.strip()[:200]}"
 
 
-def has_pieces(cell: NotebookNode) -> bool:
-    """Whether two of a code cell's outputs that follow each other are printed text."""
-    kinds = [output.output_type for output in cell.outputs]
-    return ("stream", "stream") in itertools.pairwise(kinds)
-
-
 def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
     """Name everything that keeps the notebook from being committed."""
     book = nbformat.read(path, as_version=4)
@@ -51,7 +44,8 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield f"not run from top to bottom in a fresh kernel: the execution counts are {counts}"
     if [cell for cell in book.cells if cell.cell_type == "code" and not cell.source.strip()]:
         yield "an empty code cell"
-    if any(has_pieces(cell) for cell in cells):
+    kinds = [[output.output_type for output in cell.outputs] for cell in cells]
+    if any(("stream", "stream") in itertools.pairwise(each) for each in kinds):
         yield "printed text in several pieces, as of a progress bar (GitHub shows a line for each)"
     yield from bad_outputs(book)
     shown = [output.get("data", {}) for cell in cells for output in cell.outputs]
@@ -78,15 +72,10 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("notebooks", nargs="*", type=Path, help="files (default: all in notebooks/)")
-    paths = parser.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
-    found = [f"{path.name}: {fault}" for path in paths for fault in faults(path)]
-    if not paths:
-        found = ["there is no notebook in notebooks/"]
-    if found:
+    arguments = parser(__doc__)
+    arguments.add_argument("notebooks", nargs="*", type=Path, help="files (default: all in notebooks/)")
+    paths = arguments.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
+    if found := [f"{path.name}: {fault}" for path in paths for fault in faults(path)]:
         sys.exit("\n".join([*found, "To run the notebooks again: python .ci/run_notebooks.py"]))
 
 

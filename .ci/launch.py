@@ -6,11 +6,14 @@ writes these texts wherever they are used. Colab gets notebook and helpers of on
 
 from __future__ import annotations
 
+import argparse
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # a command runs the helpers that stand beside it
 GITHUB = "https://github.com/"
 FIRST = "notebooks/00_start_here.ipynb"
 
@@ -29,6 +32,11 @@ except ImportError:
     importlib.invalidate_caches()
     sys.modules.pop("helpers", None)
     import helpers.stepper  # if this fails: rename your own helpers.py, which comes first, and restart"""
+
+
+def parser(message: str | None) -> argparse.ArgumentParser:
+    """Return what reads a command's arguments; its help is the command's docstring, line by line."""
+    return argparse.ArgumentParser(description=message, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def about(root: Path = ROOT) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import re
 from html import escape
 
 import nbformat
-from make_worksheet import ROOT, STYLE
+from launch import ROOT
+from make_worksheet import STYLE
 
 NOTEBOOK = ROOT / "notebooks" / "09_pause_and_drip.ipynb"
 FOUND = re.compile(

@@ -14,22 +14,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from film import CAPTIONS, FILMS, FOLDER, POSTER, seconds
 from make_page import index
-from make_picture import COMPUTED
+from make_picture import COMPUTED, chromium, opened
+from playwright.sync_api import Page
 
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live
 from helpers.stepper.format import VIEW
 from helpers.stepper.page import file_script
-from tests.machine import find_chromium
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 START, PAUSE, ROWS, DRIP, WRITTEN, RACE, RACED, KEPT, *STALE = range(len(CAPTIONS))
 CODECS = {
@@ -109,24 +103,15 @@ def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
 
 def main() -> None:
     """Make the film and say where it is."""
-    from playwright.sync_api import sync_playwright
-
-    chromium, ffmpeg = find_chromium(), shutil.which("ffmpeg")
-    if chromium is None or ffmpeg is None:
-        lacking = "Chromium" if chromium is None else "ffmpeg"
-        sys.exit(f"no {lacking} here: `python -m playwright install chromium`, `apt install ffmpeg`")
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    if (ffmpeg := shutil.which("ffmpeg")) is None:
+        sys.exit("no ffmpeg here: `apt install ffmpeg`")
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         for file, text in (file_script(Live.file), ("index.html", index(load_diary()))):
             (folder / file).write_text(text, encoding="utf-8")
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=SCALE)
-        page.clock.install(time=0)
-        page.goto((folder / "index.html").as_uri())
-        page.clock.pause_at(60_000)
+        page = opened(browser, folder / "index.html", WIDTH, HEIGHT, SCALE)
         page.locator(".wid-what_if").wait_for(state="attached")
         drawn = draw(page, folder)
-        browser.close()
         held = "".join(f"file {path.name}\nduration {time:.4f}\n" for path, time in drawn)
         (folder / "frames.txt").write_text(f"{held}file {drawn[-1][0].name}\n")
         shutil.copy(drawn[0][0], POSTER)

@@ -10,30 +10,27 @@ All of it opens from disk, with no network and no kernel.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import launch
+import nbformat
+from film import FILMS, LENGTH, film
+from launch import ROOT
+from make_card import TABLE_STYLE, card, phases
+from make_class import FIGURES, slides, teaching
+from make_sheets import sheets
+from make_worksheet import worksheet
+from sizes import SHORT
 
-import launch  # noqa: E402
-import nbformat  # noqa: E402
-from film import FILMS, LENGTH, film  # noqa: E402
-from make_card import TABLE_STYLE, card, phases  # noqa: E402
-from make_class import FIGURES, slides, teaching  # noqa: E402
-from make_sheets import sheets  # noqa: E402
-from make_worksheet import worksheet  # noqa: E402
-from sizes import SHORT  # noqa: E402
-
-from helpers.recording.diary import load_diary  # noqa: E402
-from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf  # noqa: E402
-from helpers.stepper.page import Link, Section, build, file_script  # noqa: E402
-from helpers.trace import EngineTrace, Trace, write_whole  # noqa: E402
+from helpers.recording.diary import load_diary
+from helpers.recording.toy import record_toy
+from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf
+from helpers.stepper.page import Link, Section, build, file_script
+from helpers.stepper.view import View
+from helpers.trace import EngineTrace, Trace, write_whole
 
 TITLE = "Watch it decode"
 QUESTION = (
@@ -41,19 +38,6 @@ QUESTION = (
     "what is kept in between?"
 )
 PREVIEW = ROOT / "notebooks" / "pictures" / "race.png"  # what a messenger shows beside the page's address
-# What stood at other addresses before; who has one of them is led on.
-MOVED = {
-    "05_projections": "06_learned_heads",
-    "06_transformer": "07_transformer",
-    "07_prefill_decode": "09_pause_and_drip",
-    "08_your_model": "10_your_model",
-    "09_memory": "11_memory",
-    "10_limit": "12_floor",
-    "11_smaller_caches": "14_forget",
-    "12_serving": "16_serving",
-    "13_speculation": "18_speculation",
-    "14_two_machines": "19_two_machines",
-}
 LINE = re.compile(
     r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| "
     r"(?P<minutes>[\d +]*?) *\|$",
@@ -64,6 +48,7 @@ ASKED = re.compile(
     r"\[\w+\]\((?P<path>\w+)\.ipynb(?P<cell>[^)]*)\) \|$",
     re.MULTILINE,
 )
+HOME = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
 SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questions that people ask.")
 STEP = (
     "The models above are small, and your browser runs them. Here one equation says how long a decode step "
@@ -127,7 +112,7 @@ def ways() -> str:
             "What people ask, each with its answer in a sentence, and the cell that shows it.",
             heading="The third way",
             name="question",
-            links=[by_question(), Link(TITLE, "index.html", "Let it write, take the steps, change a word.")],
+            links=[by_question(), HOME],
         ),
     ]
     return build("Three ways through", parts, QUESTION)
@@ -274,58 +259,47 @@ def six_diaries() -> EngineTrace:
 
 def gallery(diary: Trace) -> dict[str, str]:
     """Pages of single runs, by file name, and the one that leads to them."""
-    toy, published = record_toy(n_layers=2), Trace.load(Path(__file__).with_name("smollm2.json"))
-    layers, heads = (sorted({pair[n] + 1 for pair in published.recorded}) for n in (0, 1))
-    size = published.model
-    shown = {
-        "toy.html": (
+    published = Trace.load(Path(__file__).with_name("smollm2.json"))
+    shown: dict[str, tuple[str, View, str]] = {
+        "toy": (
             "A toy of two layers",
-            toy,
+            Stepper(record_toy(n_layers=2)),
             "Four heads that you can follow by hand, in two layers, on “Today weather is so”.",
         ),
-        "diary.html": (
+        "diary": (
             "A signed diary",
-            diary,
+            Stepper(diary),
             "A model that the series trains goes on with a diary. It signs with the name that it read "
             "before: in layer 1, head 3 of “by” looks at the second Mia.",
         ),
-        "smollm2.html": (
+        "smollm2": (
             "SmolLM2 on the weather",
-            published,
-            f"{size.name} goes on with “Today's weather is so”. It has {size.n_layers} layers of "
-            f"{size.n_heads} heads, with {size.n_kv_heads} heads of K and V. Shown are heads {_and(heads)} "
-            f"of layers {_and(layers)}; the others ran too, and were left out to keep the page small. In "
-            f"layer {layers[-1]} nearly all of the weight lies on the first token: heads that find nothing "
-            "rest there.",
+            Stepper(published, layer=min(layer for layer, _ in published.recorded)),
+            f"{published.model.name} goes on with “Today's weather is so”. It has 30 layers of 9 heads, with "
+            "3 heads of K and V. Shown are heads 1, 3 and 9 of layers 2, 17 and 24; the others ran too, and "
+            "were left out to keep the page small. In layer 24 nearly all of the weight lies on the first "
+            "token: heads that find nothing rest there.",
+        ),
+        "pool": (
+            "Six diaries, twelve pages",
+            Pool(six_diaries()),
+            "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E "
+            "begin alike and share pages. Where no page is free, the youngest is preempted, and comes again.",
+        ),
+        "step": (
+            "What a step takes",
+            StepTime(),
+            "A model, a card, users of your choice, and one equation.",
         ),
     }
-    pages = {}
-    for name, (title, trace, output) in shown.items():
-        stepper = Stepper(trace, layer=min(layer for layer, _ in trace.recorded))
-        pages[name] = build(
-            title, [Section(output, stepper), Section(links=[Link("Gallery", "gallery.html")])], output
-        )
-    links = [Link(title, name, output) for name, (title, _, output) in shown.items()]
-    title, output = (
-        "Six diaries, twelve pages",
-        "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E begin "
-        "alike and share pages. Where no page is free, the youngest is preempted, and comes again.",
-    )
-    pool = Pool(six_diaries())
-    pages["pool.html"] = build(
-        title, [Section(output, pool), Section(links=[Link("Gallery", "gallery.html")])], output
-    )
-    links.append(Link(title, "pool.html", output))
-    title, output = "What a step takes", "A model, a card, users of your choice, and one equation."
-    case = StepTime()
-    pages["step.html"] = build(
-        title, [Section(STEP[1:], case), Section(links=[Link("Gallery", "gallery.html")])], output
-    )
-    links.append(Link(title, "step.html", output))
+    back, pages = Section(links=[Link("Gallery", "gallery.html")]), {}
+    for name, (title, view, output) in shown.items():
+        before = STEP[1:] if name == "step" else output
+        pages[f"{name}.html"] = build(title, [Section(before, view), back], output)
+    links = [Link(title, f"{name}.html", output) for name, (title, _, output) in shown.items()]
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
-    back = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
-    all_runs = Section(f"{len(links)} pages: recorded runs, and one equation.", links=[*links, back])
-    return {**pages, "gallery.html": build("Gallery", [all_runs])}
+    text = f"{len(links)} pages: recorded runs, and one equation."
+    return {**pages, "gallery.html": build("Gallery", [Section(text, links=[*links, HOME])])}
 
 
 def museum() -> str:
@@ -351,41 +325,16 @@ def museum() -> str:
     return build("Fingerprints", sections, message, style=dark)
 
 
-def led_on() -> dict[str, str]:
-    """A page at each address of MOVED, by file name, that leads to the new one."""
-    to = '<!DOCTYPE html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">{0}</a>\n'
-    return {f"notebooks/{old}.html": to.format(f"{new}.html") for old, new in MOVED.items()}
-
-
-def model_file(named: str) -> Path | None:
-    """The file that was named, or the published one, kept or fetched; None where it cannot be had."""
-    if named:
-        return Path(named)
-    from helpers.model import published  # with PyTorch: takes a second
-
-    found = published.gguf()
-    return found.path if found else None
-
-
-def _and(numbers: list[int]) -> str:
-    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-
-
 def main() -> None:
     """Write the files and say where they are."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = launch.parser(__doc__)
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
-    parser.add_argument(
-        "--model",
-        nargs="?",
-        const="",
-        metavar="FILE",
-        help="a GGUF file to lay beside the page; without FILE the published one",
-    )
-    wanted = parser.parse_args()
-    published = None if wanted.model is None else model_file(wanted.model)
+    parser.add_argument("--model", action="store_true", help="a published model beside the page")
+    wanted, published = parser.parse_args(), None
+    if wanted.model:
+        from helpers.model.published import gguf  # with PyTorch: takes a second
+
+        published = found.path if (found := gguf()) else None
     diary = load_diary()
     pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
     pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
@@ -400,7 +349,6 @@ def main() -> None:
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             pages[f"notebooks/{path.stem}.html"] = render(path)
         pages["search.html"] = search(pages, questions(), ROOT / "notebooks")
-        pages |= led_on()
     for file in filter(None, (PREVIEW, *FILMS, published)):
         shutil.copy(file, ROOT / "build")
     name, text = file_script(Live.file)

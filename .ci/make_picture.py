@@ -11,28 +11,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from launch import ROOT
 from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from helpers.recording.toy import record_toy  # noqa: E402
-from helpers.stepper import Live, Stepper  # noqa: E402
-from helpers.stepper.view import View  # noqa: E402
-from tests.machine import find_chromium  # noqa: E402
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator
+from helpers.recording.toy import record_toy
+from helpers.stepper import Live, Stepper
+from helpers.stepper.view import View
+from tests.machine import find_chromium
 
 FOLDER = ROOT / "notebooks" / "pictures"
 WIDTH = 760
-FRAME, READ, REST = (
-    80,
-    1200,
-    4000,
-)  # milliseconds: from frame to frame, to read what was written, and at the end
+FRAME, READ, REST = 80, 1200, 4000  # ms: from frame to frame, to read what was written, at the end
 RACE_PACE = 3  # so many times faster than the view is the race shown
 COMPUTED = 15_000  # milliseconds after which the model has run: the page's clock stands still meanwhile
 COLOURS = 48
@@ -46,15 +37,32 @@ PLAIN = """
 
 
 @contextmanager
+def chromium() -> Iterator[Browser]:
+    """A running Chromium; without one the command ends."""
+    if (path := find_chromium()) is None:
+        sys.exit("no Chromium here: install chromium, or run `python -m playwright install chromium`")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+def opened(browser: Browser, path: Path, width: int, height: int, scale: float) -> Page:
+    """A file as a page whose clock stands still."""
+    page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
+    page.clock.install(time=0)
+    page.goto(path.as_uri())
+    page.clock.pause_at(60_000)
+    return page
+
+
+@contextmanager
 def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
     """A view on a page of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
         view.save_html(path)
-        page = browser.new_page(viewport={"width": width, "height": 900}, device_scale_factor=2)
-        page.clock.install(time=0)
-        page.goto(path.as_uri())
-        page.clock.pause_at(60_000)
+        page = opened(browser, path, width, 900, 2)
         yield page.locator(".wid-view")
         page.close()
 
@@ -94,20 +102,10 @@ def draw_live(browser: Browser) -> None:
 
 def main() -> None:
     """Draw the pictures and say where they are."""
-    from playwright.sync_api import sync_playwright
-
-    chromium = find_chromium()
-    if chromium is None:
-        sys.exit(
-            "no Chromium here: install chromium or google-chrome, "
-            "or run `python -m playwright install chromium`"
-        )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         with shown(browser, Stepper(record_toy()), 940) as view:
             view.screenshot(path=FOLDER / "stepper.png", omit_background=True)
         draw_live(browser)
-        browser.close()
     for name in ("stepper.png", "race.png", "race.gif"):
         print(f"{FOLDER / name}, {(FOLDER / name).stat().st_size / 1000:.0f} kB")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from make_worksheet import STYLE  # first: it lets helpers be found
+from make_worksheet import STYLE
 from nbconvert.filters import markdown2html
 
 from helpers.cost.layers import GIB, cache_nbytes, nbytes_of, users_that_fit

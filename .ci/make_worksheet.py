@@ -6,15 +6,10 @@ hand. The tokens, numbers and heads are the toy's, and so are the answers.
 
 from __future__ import annotations
 
-import sys
 from html import escape
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from helpers import toy  # noqa: E402
-from helpers.cost.counts import whole_reply  # noqa: E402
+from helpers import toy
+from helpers.cost.counts import whole_reply
 
 REPLY, NEW = 8, "nice"  # tokens of the long run; what comes out first
 RULES = {

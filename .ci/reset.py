@@ -6,7 +6,6 @@ Lab: as git has them or, where there is no git, as they stood when Lab was first
 
 from __future__ import annotations
 
-import argparse
 import io
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import zipfile
 from datetime import datetime
 from pathlib import Path
 
-from launch import GITHUB, ROOT, repository, tag
+from launch import GITHUB, ROOT, parser, repository, tag
 
 
 def keep(root: Path = ROOT, as_they_stand: bool = True) -> None:
@@ -67,11 +66,9 @@ def reset(name: str, root: Path = ROOT) -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("name", help="the beginning of the notebook's file name")
+    arguments = parser(__doc__)
+    arguments.add_argument("name", help="the beginning of the notebook's file name")
     try:
-        print("\n".join(reset(parser.parse_args().name)))
+        print("\n".join(reset(arguments.parse_args().name)))
     except FileNotFoundError as error:
         sys.exit(str(error))

@@ -9,7 +9,6 @@ Python), so that a second run changes nothing. A notebook that raises or writes 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import nbformat
 from check_notebooks import bad_outputs
-from launch import ROOT
+from launch import ROOT, parser
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert.filters import strip_ansi
@@ -89,12 +88,10 @@ def pick(names: list[str]) -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
+    arguments = parser(__doc__)
+    arguments.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
     failed = False
-    for path in pick(parser.parse_args().names):
+    for path in pick(arguments.parse_args().names):
         start = time.monotonic()
         found = run(path)
         print(

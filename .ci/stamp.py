@@ -10,7 +10,6 @@ first code cell of the notebooks.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 from check_notebooks import code_cells
-from launch import ROOT, about, badges, bootstrap, page, readme_badges, repository
+from launch import ROOT, about, badges, bootstrap, page, parser, readme_badges, repository
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+")
 STAMPED = ["pyproject.toml", "*.md", "CITATION.cff", ".github/**/*.md", "notebooks/*.ipynb"]
@@ -91,15 +90,13 @@ def stale(root: Path = ROOT) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    what = parser.add_mutually_exclusive_group()
+    arguments = parser(__doc__)
+    what = arguments.add_mutually_exclusive_group()
     what.add_argument("repository", nargs="?", default=repository(), help="OWNER/NAME on GitHub")
     what.add_argument("--check", action="store_true", help="change nothing; fail if something is stale")
-    given = parser.parse_args()
+    given = arguments.parse_args()
     if not NAME.fullmatch(given.repository):
-        parser.error(f"{given.repository!r} is no OWNER/NAME, such as octocat/watch-it-decode")
+        arguments.error(f"{given.repository!r} is no OWNER/NAME, such as octocat/watch-it-decode")
     for path in [] if given.check else stamp(given.repository):
         print(f"stamped {path.relative_to(ROOT)}")
     if found := list(stale()):
