@@ -62,12 +62,11 @@ def speculate_round(
         ends: tokens that nothing follows.
 
     Raises:
-        ValueError: a draft that cannot be verified, or NaN or infinity in the logits; the cache is as before.
+        ValueError: NaN or infinity in the logits; the cache is as before.
     """
     with rollback_on_error(cache):
         # Draft: quickly, maybe wrongly.
         draft = drafter.propose(text, k, cache, sampler) if k else Draft([])
-        check_draft(draft, k, sampler)
 
         # Verify: one pass runs the newest token, or the whole prompt, and the drafted ones behind it.
         new = [*text[cache.length :], *draft.tokens]
@@ -126,15 +125,16 @@ def speculate(
 
     Raises:
         ValueError: as in `generate`; or a drafter that does not fit, or a cache that cannot truncate.
-            While it runs: a draft without the probabilities it was drawn with.
     """
     check_whole("k", k)
     ids, cache, ends = check_request(model, prompt, max_new, cache, eos_ids)
     sampler, max_len = Sampler(sampling, model.config.vocab_size), len(ids) + max_new
-    cache.check_can_truncate()
+    if not cache.can_truncate:
+        raise ValueError(f"a {type(cache).__name__} came in, which cannot truncate; expected a StaticCache")
     if isinstance(drafter, type) or not isinstance(drafter, Drafter):
         raise ValueError(f"the drafter is {drafter!r}; expected one that drafts, such as PromptLookup()")
-    drafter.check_fits(model, cache)
+    if isinstance(drafter, EarlyExit) and drafter.whole is not model:
+        raise ValueError("these first layers are another model's; expected EarlyExit(model, n) of this")
 
     def next_tokens(ids: list[int]) -> list[int]:
         # A round may add one token more than were drafted. The prefill has no draft.
@@ -177,9 +177,6 @@ class Sampler:
 class Drafter(Protocol):
     """Proposes what may come next. The text of the next round shows it which tokens were accepted."""
 
-    def check_fits(self, model: Transformer, cache: Cache) -> None:
-        """Raise ValueError unless it can draft for this model and cache."""
-
     def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
         """Return k tokens or fewer that may follow.
 
@@ -204,11 +201,7 @@ class PromptLookup:
     def __post_init__(self) -> None:
         check_whole("longest", self.longest)
 
-    def check_fits(self, model: Transformer, cache: Cache) -> None:
-        """Any model and any cache will do."""
-
     def propose(self, text: Sequence[int], k: int, cache: object, sampler: Sampler) -> Draft:
-        """See `Drafter.propose`."""
         tokens = prompt_lookup(text, self.longest)[:k]
         if sampler.greedy:
             return Draft(tokens)
@@ -238,13 +231,7 @@ class EarlyExit:
     def __init__(self, model: Transformer, n: int) -> None:
         self.whole, self.first = model, first_layers(model, n)
 
-    def check_fits(self, model: Transformer, cache: Cache) -> None:
-        """It needs the model it was made of."""
-        if model is not self.whole:
-            raise ValueError("these first layers are another model's; expected EarlyExit(model, n) of this")
-
     def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
-        """See `Drafter.propose`."""
         length, ids, q = cache.length, [*text], list[np.ndarray | None]()
         for _ in range(k):
             token, probabilities = sampler.pick(last_logits(self.first, ids[cache.length :], 1, cache)[0])
@@ -268,20 +255,3 @@ def last_logits(model: Transformer, new: Sequence[int], n: int, cache: Cache) ->
     with torch.inference_mode():
         tokens = torch.tensor([new], device=model.embed_tokens.weight.device)
         return to_numpy(model(tokens, cache, last_only=n == 1)[:, -n:])
-
-
-def check_draft(draft: Draft, k: int, sampler: Sampler) -> None:
-    """Raise ValueError unless it has k tokens at most and, where they are drawn, what each was drawn with."""
-    d = len(draft.tokens)
-    if d > k:
-        raise ValueError(f"{d} tokens were drafted; expected {k} at most")
-    if sampler.greedy or not d:
-        return
-    q, wanted = np.asarray(draft.q, dtype=float), (d, sampler.vocab_size)
-    # To 1e-4: float32 comes no nearer to 1 over a large vocabulary.
-    fits = q.shape == wanted and (q >= 0).all() and np.allclose(q.sum(axis=-1), 1, rtol=0, atol=1e-4)
-    if not fits or not (q[np.arange(d), draft.tokens] > 0).all():
-        raise ValueError(
-            f"the draft's q, of shape {q.shape}, is not what its tokens were drawn with; expected {wanted}: "
-            "probabilities that sum to 1 in each row, over 0 for its token, 1 where it could be no other"
-        )

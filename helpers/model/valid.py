@@ -99,7 +99,6 @@ class StaysAhead(GrammarSampler):
         self.wrong = list[tuple[list[int], list[int], list[int]]]()
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """See `Sampler.verify`."""
         states = [self.state, *walk(self.table, self.state, draft.tokens)]
         output = super().verify(draft, logits)
         right, ahead = self.state, [state for state in states if state != NONE][-1]
