@@ -98,8 +98,6 @@ def test_the_cache_holds_the_rows_and_nothing_else() -> None:
     [
         ({"rank": 0}, "rank is 0; expected a whole number, 1 or more"),
         ({"rope_dim": 3}, "rope_dim is 3; expected an even number"),
-        ({"n_kv_heads": 2}, "n_kv_heads is 2 and qkv_bias False; expected 1 and False"),
-        ({"qkv_bias": True}, "n_kv_heads is 1 and qkv_bias True"),
     ],
 )
 def test_sizes_that_do_not_fit(changed: dict[str, Any], message: str) -> None:

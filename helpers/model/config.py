@@ -131,11 +131,6 @@ class LatentConfig(ModelConfig):
             object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         if self.rope_dim % 2:
             raise ValueError(f"rope_dim is {self.rope_dim}; expected an even number: RoPE turns pairs")
-        if self.n_kv_heads != 1 or self.qkv_bias:
-            message = f"n_kv_heads is {self.n_kv_heads} and qkv_bias {self.qkv_bias}"
-            raise ValueError(
-                f"{message}; expected 1 and False: all heads share one row, and nothing is added"
-            )
 
     @property
     def k_dim(self) -> int:

@@ -74,7 +74,10 @@ def train(
         ValueError: there are fewer batches than steps.
         ArithmeticError: the loss is no number any more; the model is spoiled: make a new one.
     """
-    optimizer = torch.optim.AdamW(groups(model), lr=lr, betas=(0.9, 0.95))
+    matrices = [p for p in model.parameters() if p.ndim > 1]  # these decay
+    scales = [p for p in model.parameters() if p.ndim < 2]  # of norms, and biases: they do not
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
     losses: list[float] = []
     model.train()
     with tqdm(total=steps, disable=not bar, file=sys.stdout, mininterval=0.5, unit="step") as progress:
@@ -88,14 +91,6 @@ def train(
     if len(losses) < steps:
         raise ValueError(f"only {len(losses)} batches; expected one for each of {steps} steps")
     return losses
-
-
-def groups(model: nn.Module) -> list[dict]:
-    """Sort the parameters into matrices, which decay, and the scales of norms and biases, which do not."""
-    parameters = list(model.parameters())
-    matrices = [parameter for parameter in parameters if parameter.ndim > 1]
-    scales = [parameter for parameter in parameters if parameter.ndim < 2]
-    return [{"params": matrices, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
 
 
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:

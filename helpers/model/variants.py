@@ -23,7 +23,6 @@ class QKNormAttention(Attention):
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = rotate(self.q_norm(q), *cos_sin), rotate(self.k_norm(k), *cos_sin)
         keys, values = cache.append(self.layer, k, v)  # (B, Hkv, S, D)
@@ -35,7 +34,6 @@ class NoPEAttention(Attention):
     """`Attention` that turns nothing: of positions it knows only what the mask and other layers tell."""
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
         cos, sin = cos_sin
         return super().forward(x, (torch.ones_like(cos), torch.zeros_like(sin)), cache)
 
