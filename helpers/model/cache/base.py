@@ -142,7 +142,6 @@ class Cache:
 
         Raises:
             ValueError: the rows do not fit, or have another shape or dtype; nothing has been written.
-            IndexError: there is no such layer.
 
         Source: grouped KV heads, Ainslie et al. 2023, arXiv:2305.13245.
         """
@@ -150,12 +149,11 @@ class Cache:
 
     def state(self, layer: int) -> Tensor:
         """Return what the tokens so far have left in a layer that keeps a state, (B, H, D, Dv)."""
-        message = f"a {type(self).__name__} keeps rows in layer {layer}, where a state is asked for"
-        raise ValueError(f"{message}; expected a StateCache(model.config)")
+        raise NotImplementedError
 
     def keep_state(self, layer: int, state: Tensor) -> None:
         """Take the state after the new tokens, (B, H, D, Dv); it counts from `advance` on."""
-        self.state(layer)
+        raise NotImplementedError
 
     def advance(self, T: int) -> None:
         """Count T tokens as stored; the model calls it once a pass, after the last layer."""
@@ -225,7 +223,7 @@ class Cache:
 
     @property
     def lost_lengths(self) -> range:
-        """Lengths to go back to at which the next token would miss rows: they have left, or are rounded."""
+        """Lengths to go back to at which the next token would miss rows or see too much in a state."""
         return range(0)
 
     def n_new(self, T: int) -> list[int]:
@@ -249,20 +247,14 @@ class Cache:
         B, Hkv = self.batch, self.sizes.n_kv_heads
         return (B, Hkv, T, self.sizes.k_dim), (B, Hkv, T, self.sizes.v_dim)
 
-    def check_can_truncate(self) -> None:
-        """Raise ValueError if rows that are needed after a step back may be gone."""
-        if not self.can_truncate:
-            message = f"a {type(self).__name__} came in, whose rows leave or are rounded"
-            raise ValueError(f"{message}; expected such as a StaticCache")
-
     def check_length(self, length: int) -> None:
         """Raise ValueError unless it can go back to so many tokens."""
         if not is_whole(length) or not 0 <= length <= self.length:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
         if length in self.lost_lengths:
             raise ValueError(
-                f"length is {length}, and rows that its next token sees have left or are rounded; expected "
-                f"{self.lost_lengths.stop} to {self.length}, or reset() and run the text again"
+                f"length is {length}, and rows that its next token sees have left, are rounded or are in a "
+                f"state; expected {self.lost_lengths.stop} to {self.length}, or reset() and a new run"
             )
 
     def check_room(self, T: int) -> None:
@@ -274,12 +266,7 @@ class Cache:
             )
 
     def check_rows(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Raise unless these are new rows of a layer that is there, of this cache's shape and dtype, and fit.
-
-        IndexError for the layer (Python would take -1 for the last), ValueError for the rest.
-        """
-        if layer not in range(self.n_layers):
-            raise IndexError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
+        """Raise ValueError unless these are new rows of this cache's shape and dtype, and fit."""
         expected = self.shapes(k.shape[-2])
         if (k.shape, v.shape) != expected:
             message = f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in"
@@ -293,16 +280,13 @@ class Cache:
         names = ("n_layers", "n_kv_heads", "k_dim", "v_dim")
         pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.sizes, n), getattr(sizes, n)) for n in names}
         pairs |= {"batch": (self.batch, batch), "dtype": (self.dtype, dtype), "device": (self.device, device)}
+        pairs["state_layers"] = self.state_layers, tuple(getattr(sizes, "state_layers", ()))
         for name, (mine, theirs) in pairs.items():
             if mine != theirs:
                 raise ValueError(
                     f"this cache was made for {name} {mine}, the pass has {name} {theirs}; expected the "
-                    "same: make a cache with the model's config, dtype and device, and the batch's size"
+                    "same: model.new_cache(batch=B) makes one"
                 )
-        wanted = tuple(getattr(sizes, "state_layers", ()))
-        if self.state_layers != wanted:
-            message = f"a {type(self).__name__} with states in layers {self.state_layers} came in"
-            raise ValueError(f"{message}; expected them in {wanted}: make a StateCache(model.config)")
         self.check_longest(sizes)
 
     def check_longest(self, sizes: Sizes) -> None:

@@ -12,7 +12,6 @@ class GrowingCache(Cache):
     """Every append copies all rows into new, longer tensors: easy to see through, S rows moved a step."""
 
     def allocate(self) -> None:
-        """Start without rows."""
         self.k, self.v = map(list, self.empty_rows(0))
 
     def rows_of(self, layer: int) -> int:

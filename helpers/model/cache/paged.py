@@ -117,7 +117,6 @@ class PagedCache(StaticCache):
         self._expected: list[int] | None = None
 
     def allocate(self) -> None:
-        """Use the pool's rows."""
         self.k, self.v = self.pool.k, self.pool.v
 
     def expect(self, new: Sequence[int]) -> None:
@@ -212,7 +211,6 @@ class PagedCache(StaticCache):
         return keys.view(k_shape), values.view(v_shape)  # copies, in order
 
     def advance(self, T: int) -> None:
-        """Count the new tokens of each sequence; the model calls it once a pass."""
         self.check_room(T)
         lengths = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
         self.update(max(lengths), lengths=lengths, _expected=None, _memo=(None, None))
@@ -226,12 +224,10 @@ class PagedCache(StaticCache):
         self.cut(max(each), min(each), lengths=each, _expected=None, _memo=(None, None))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to where a snapshot was taken, of each sequence; see `Cache.restore`."""
         self.check_own(snapshot)
         self.truncate(snapshot.lengths)
 
     def check_room(self, T: int) -> None:
-        """Raise ValueError if the new tokens of a sequence do not fit."""
         for b, (length, n) in enumerate(zip(self.lengths, self.n_new(T), strict=True)):
             room = min(self.max_len, len(self.tables[b]) * self.page_size)
             if length + n > room:

@@ -97,7 +97,6 @@ class QuantizedCache(GrowingCache):
         super().__init__(sizes, *args, **rest)
 
     def allocate(self) -> None:
-        """Start without rows."""
         super().allocate()
         self.n_rounded = 0  # rows
         self.rounded = self.none_rounded()
@@ -151,7 +150,6 @@ class QuantizedCache(GrowingCache):
         return range(1, self.n_rounded)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens; see `Cache.truncate`."""
         self.check_length(length)
         n, rounded = (self.n_rounded, self.rounded) if length else (0, self.none_rounded())
         self.cut(int(length), n_rounded=n, rounded=rounded)

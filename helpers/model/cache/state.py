@@ -36,7 +36,6 @@ class StateCache(GrowingCache):
     """
 
     def allocate(self) -> None:
-        """Start without rows, and with states of zeros."""
         super().allocate()
         self.state_layers = tuple(getattr(self.sizes, "state_layers", ()))
         self.can_truncate = not self.state_layers
@@ -49,27 +48,12 @@ class StateCache(GrowingCache):
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def rows_of(self, layer: int) -> int:
-        """Rows kept."""
         return 0 if layer in self.states else self.length
 
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new rows of a layer that keeps them; see `Cache.append`."""
-        if layer in self.states:
-            raise ValueError(
-                f"rows came in for layer {layer}, which keeps a state; expected keep_state(layer, state)"
-            )
-        return super().append(layer, k, v)
-
     def state(self, layer: int) -> Tensor:
-        """Return the state that the tokens so far have left; see `Cache.state`."""
-        return self.states[layer] if layer in self.states else super().state(layer)
+        return self.states[layer]
 
     def keep_state(self, layer: int, state: Tensor) -> None:
-        """Take the state after the new tokens; it counts from `advance` on."""
-        old = self.state(layer)
-        if (state.shape, state.dtype) != (old.shape, old.dtype):
-            message = f"a state {tuple(state.shape)} of {state.dtype} came in"
-            raise ValueError(f"{message}; expected {tuple(old.shape)} of {old.dtype}")
         self._new[layer] = state
 
     def advance(self, T: int) -> None:
@@ -90,48 +74,20 @@ class StateCache(GrowingCache):
         )
 
     def restore(self, snapshot: Any) -> None:
-        """Hold what a cache of this config and batch held when the snapshot was taken.
-
-        Raises:
-            ValueError: its states have other layers or shapes.
-        """
-        came, wanted = (
-            {layer: tuple(state.shape) for layer, state in held.states.items()} for held in (snapshot, self)
-        )
-        if came != wanted:
-            raise ValueError(
-                f"a snapshot of states {came} came in; expected {wanted}: the same config and batch"
-            )
+        """Hold what a cache of this config and batch held when the snapshot was taken."""
         k, v = map(list, snapshot.rows)
         self.cut(snapshot.length, states=dict(snapshot.states), _new={}, k=k, v=v)
 
-    def check_can_truncate(self) -> None:
-        """Raise ValueError if a layer keeps a state."""
-        if not self.can_truncate:
-            raise ValueError(f"a {type(self).__name__} came in; {self.cannot_truncate}")
-
-    def check_length(self, length: int) -> None:
-        """Raise ValueError unless it can go back to so many tokens."""
-        super().check_length(length)
-        if not self.can_truncate and length not in (0, self.length):
-            raise ValueError(f"length is {length}, {self.length} tokens are in; {self.cannot_truncate}")
-
     @property
-    def cannot_truncate(self) -> str:
-        """Why it cannot truncate, and what to do."""
-        layers = ", ".join(map(str, self.state_layers))
-        return (
-            f"layers {layers} keep a state, a sum that no token can be taken out of; expected all of them or "
-            "none, or restore(snapshot) of a snapshot() taken there"
-        )
+    def lost_lengths(self) -> range:
+        """All but 0 and the present one, where a layer keeps a state."""
+        return range(1, self.length if self.states else 1)
 
     @property
     def n_kept(self) -> int:
-        """Rows stored, in the layers that keep any."""
         return max(map(self.rows_of, range(self.n_layers)))
 
     def kept(self, b: int = 0) -> range:
-        """Return where the tokens stand whose rows are stored, in the first layer."""
         return range(self.rows_of(0))
 
     @property

@@ -11,7 +11,6 @@ class StaticCache(Cache):
     """All rows are preallocated; an append writes the new ones and returns views. Not for training."""
 
     def allocate(self) -> None:
-        """Allocate all rows of all layers."""
         self.k, self.v = self.empty_rows(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

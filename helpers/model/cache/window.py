@@ -47,12 +47,10 @@ class WindowCache(GrowingCache):
         super().__init__(sizes, *args, **rest)
 
     def allocate(self) -> None:
-        """Start without rows."""
         super().allocate()
         self.at = [torch.empty(0, dtype=torch.int64, device=self.device)] * self.n_layers
 
     def rows_of(self, layer: int) -> int:
-        """Rows kept."""
         return len(self.at[layer])
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
@@ -78,7 +76,6 @@ class WindowCache(GrowingCache):
         return {"at": [x[n] for x, n in zip(at, rows, strict=True)], "k": k, "v": v}
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens; see `Cache.truncate`."""
         self.check_length(length)
         self.cut(int(length), **self.some(self.at, [at < length for at in self.at]))
 
@@ -95,10 +92,8 @@ class WindowCache(GrowingCache):
         return int(at[self.sinks]) + window - 1
 
     def kept(self, b: int = 0) -> Sequence[int]:
-        """Return where the tokens stand whose rows are stored, in the first layer."""
         return self.at[0].tolist()
 
     @property
     def n_kept(self) -> int:
-        """Rows stored, in the layer that keeps most of them."""
         return max(map(len, self.at))
