@@ -25,6 +25,11 @@ def check(trace: Trace) -> None:
         _check_run(trace, run)
 
 
+def work(trace: Trace) -> list[Any]:
+    """Return the counts and shapes of each pass."""
+    return [[(event.counts, event.shapes) for event in run.passes] for run in trace.runs]
+
+
 def _check_run(trace: Trace, run: Run) -> None:
     rows: list[int] = []  # in the cache
     ran: set[int] = set()

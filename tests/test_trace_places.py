@@ -26,8 +26,7 @@ from transformers import AutoModelForCausalLM
 from helpers import plots
 from helpers.model import shipped
 from helpers.recording.hf import watch
-from helpers.recording.toy import record_toy
-from helpers.trace import Said, Trace, compare, logprobs, places, rounding
+from helpers.trace import Said, Trace, compare, logprobs, places, rounding, said
 from tests.machine import ROOT
 from tests.pictures import misplaced
 
@@ -93,17 +92,18 @@ def test_rounding_stays_below_the_line_and_a_bug_does_not() -> None:
         "bfloat16": run(narrow, trace),
         "wrong": run(wrong, trace),
     }
-    found = {name: compare(trace, other) for name, other in others.items()}
-    most = {name: max(p.difference for p in one.places) / one.rounding for name, one in found.items()}
-    assert all(len(one.places) == 12 for one in found.values())
+    found = {name: places(*(said(t, t.runs[0]) for t in (trace, other))) for name, other in others.items()}
+    largest = max(abs(logit) for one in said(trace, trace.runs[0]) for logit in one.top.values())
+    lines = {name: rounding(largest, 4, name if name == "bfloat16" else "float32") for name in others}
+    most = {name: max(p.difference for p in found[name]) / line for name, line in lines.items()}
+    assert all(len(one) == 12 for one in found.values())
     assert most["sdpa"] < 0.5
     assert most["bfloat16"] < 0.5
     assert most["wrong"] > 10
-    assert found["sdpa"]
-    assert str(found["wrong"]).startswith("cached, pass 0 (prefill): layer 3, head 0, position ")
-    assert found["bfloat16"].rounding == 2**16 * found["sdpa"].rounding
-    picture = plots.suspect(found["wrong"].places, found["wrong"].rounding)
-    above = sum(p.difference > found["wrong"].rounding for p in found["wrong"].places)
+    assert compare(trace, others["sdpa"]) == "equal"
+    assert compare(trace, others["wrong"]).startswith("cached, pass 0 (prefill): layer 3, head 0, position ")
+    picture = plots.suspect(found["wrong"], lines["wrong"])
+    above = sum(p.difference > lines["wrong"] for p in found["wrong"])
     assert f"above it lie {above}" in picture.alt
     assert misplaced(picture.figure) == misplaced(picture.narrow) == []
 
@@ -111,11 +111,3 @@ def test_rounding_stays_below_the_line_and_a_bug_does_not() -> None:
 def test_the_line_is_that_of_notebook_21_for_its_four_layers() -> None:
     assert rounding(17.75, 4, "bfloat16") == 16 * 17.75 * 2**-7
     assert rounding(-20, 32) == pytest.approx(8 * math.sqrt(32) * 20 * 2**-23)
-
-
-def test_runs_of_the_toy_have_places_too() -> None:
-    trace = record_toy(max_new=3, ban_eos=True)
-    equal = compare(trace.only("cached"), trace.only("uncached"))
-    assert [p.words for p in equal.places] == [("nice", "nice")] + [("<eos>", "<eos>")] * 2
-    assert max(p.difference for p in equal.places) < equal.rounding < 1e-12
-    assert "No word changes" in plots.suspect(equal.places, equal.rounding).alt

@@ -193,7 +193,7 @@ class Exhibit:
     def first_difference(self, prompt: Prompt | None = None) -> str:
         """Return the first difference of the two traces, as `compare` words it but from 1, or "equal"."""
         repaired, shipped = self.pair(prompt or self.shows)
-        where = str(compare(repaired.trace, shipped.trace)).removeprefix("reply, ").split(": [")[0]
+        where = compare(repaired.trace, shipped.trace).removeprefix("reply, ").split(": [")[0]
         from_1 = re.sub(r"\b(pass|layer|head|position) (\d+)", lambda n: f"{n[1]} {int(n[2]) + 1}", where)
         return from_1.replace("position", "token")
 

@@ -17,7 +17,7 @@ def suspect(places: Sequence[Place], line: float) -> Picture:
     """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
 
     Args:
-        places: of `compare(plain, suspect)`, or of two servers' logprobs.
+        places: of two runs, plain and suspect, such as those of two servers' logprobs.
         line: a difference above which a bug is to be suspected, as `rounding` gives it.
     """
     return suspects({"": (places, line)})

@@ -2,84 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from helpers.trace.places import Place, places, rounding_of, said
 from helpers.trace.record import FULL, Pass, Run, Trace, spread, weight_key
 
 Field = tuple[str, Any]  # a place in words, and what stands there: an array is compared with a tolerance
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """True if two traces are equal; as text "equal", or the place of the first difference, and what it is.
+def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
+    """Return "equal", or the first pass, layer, head, position and field that differ, and how.
 
-    Attributes:
-        places: the margin and the difference of the logits at each word, up to the first that differs.
-        rounding: the difference above which rounding cannot be the cause.
-    """
-
-    where: str = "equal"
-    places: tuple[Place, ...] = ()
-    rounding: float = 0.0
-
-    def __bool__(self) -> bool:
-        return self.where == "equal"
-
-    def __repr__(self) -> str:
-        return self.where
-
-
-def compare(a: Trace, b: Trace, what: str = "result", tolerance: float = 1e-4) -> Comparison:
-    """Compare two traces; the result names the first pass, layer, head, position and field that differ.
+    Compared are, of the new rows, their tokens and targets, who may look at whom, attention weights and
+    contexts, and the logits and choices. Contexts are left out if one trace has none at all.
 
     Args:
-        what: "result" compares, of the new rows, their tokens and targets, who may look at whom, attention
-            weights and contexts, and the logits and choices; "work" compares counts and shapes. Contexts are
-            left out if one trace has none at all.
         tolerance: largest difference of a weight, and of a context or logit relative to max(1, its size).
 
     Raises:
-        ValueError: `what` is neither, or the traces do not have the same number of runs.
+        ValueError: the traces do not have the same number of runs.
     """
-    if what not in ("result", "work"):
-        raise ValueError(f"what is {what!r}; expected 'result' or 'work'")
     if len(a.runs) != len(b.runs):
         raise ValueError(f"{len(a.runs)} and {len(b.runs)} runs came in; pick one of each with .only(name)")
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
     heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
     passes = [event for trace in (a, b) for run in trace.runs for event in run.passes]
     layers = a.layers if any(event.others for event in passes) else []  # else all see what the part says
-    result = partial(_result, heads=heads, contexts=contexts, layers=layers)
-    message = result if what == "result" else _work
-    logits = tuple(places(said(a, a.runs[0]), said(b, b.runs[0]))), rounding_of(a, b)
+    fields = partial(_fields, heads=heads, contexts=contexts, layers=layers)
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
-        both = (_fields(trace, run, message) for trace, run in ((a, run_a), (b, run_b)))
+        both = fields(a, run_a), fields(b, run_b)
         for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
             if place != other or not _alike(x, y, tolerance):
                 there = "" if place == other else f"{other}: "
-                where = f"{run_a.name}, {place}: {_short(x)} against {there}{_short(y)}"
-                return Comparison(where, *logits)
-    return Comparison("equal", *logits)
+                return f"{run_a.name}, {place}: {_short(x)} against {there}{_short(y)}"
+    return "equal"
 
 
-def _fields(trace: Trace, run: Run, message: Callable[..., Iterable[Field]]) -> Iterator[Field]:
+def _fields(trace: Trace, run: Run, **which: Any) -> Iterator[Field]:
     """Yield all that is compared of a run, in order: the first field that differs is where two runs part."""
     for number, event in enumerate(run.passes):
-        yield from ((f"pass {number} ({event.phase}): {place}", x) for place, x in message(trace, event))
-
-
-def _work(trace: Trace, event: Pass) -> Iterable[Field]:
-    sentence = {"positions": "tokens processed"}  # a key of the record, by its name
-    yield from ((f"counts {sentence.get(name, name)}", count) for name, count in event.counts.items())
-    for shape in event.shapes:
-        yield from ((f"layer {shape['layer']}, shape of {name}", size) for name, size in shape.items())
+        for place, x in _result(trace, event, **which):
+            yield f"pass {number} ({event.phase}): {place}", x
 
 
 def _result(

@@ -117,10 +117,3 @@ def rounding(largest: float, n_layers: int, dtype: str = "float32") -> float:
         dtype: of the coarser of the two runs.
     """
     return MARKS * math.sqrt(n_layers) * EPS[dtype] * abs(largest)
-
-
-def rounding_of(a: Trace, b: Trace) -> float:
-    """Return what `rounding` gives for two traces, of which the coarser counts; two bytes are bfloat16's."""
-    dtype = {8: "float64", 4: "float32"}.get(min(a.model.element_bytes, b.model.element_bytes), "bfloat16")
-    logits = [abs(logit) for one in said(a, a.runs[0]) for logit in one.top.values()]
-    return rounding(max(logits, default=0), a.model.n_layers, dtype)
