@@ -30,7 +30,7 @@ from helpers.recording.toy import record_toy
 from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf
 from helpers.stepper.page import Link, Section, build, file_script
 from helpers.stepper.view import View
-from helpers.trace import EngineTrace, Trace, write_whole
+from helpers.trace import EngineTrace, Trace
 
 TITLE = "Watch it decode"
 QUESTION = (
@@ -334,7 +334,7 @@ def main() -> None:
     if wanted.model:
         from helpers.model.published import gguf  # with PyTorch: takes a second
 
-        published = found.path if (found := gguf()) else None
+        published = gguf()
     diary = load_diary()
     pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
     pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
@@ -356,7 +356,7 @@ def main() -> None:
     if wanted.notebooks:
         pages[f"notebooks/{name}"] = text
     for name, text in pages.items():
-        write_whole(ROOT / "build" / name, text)
+        (ROOT / "build" / name).write_text(text, encoding="utf-8")
         print(ROOT / "build" / name, f"{len(text.encode()) / 1000:,.0f} kB")
 
 

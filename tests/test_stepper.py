@@ -326,12 +326,6 @@ def test_addresses_around_a_saved_page_can_be_followed(run: Trace, tmp_path: Pat
     assert 'onclick="' not in page.split("<script")[0]
 
 
-def test_saved_page_into_a_folder_that_is_not_there(run: Trace, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere.*make it first"):
-        Stepper(run).save_html(tmp_path / "nowhere" / "index.html")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("name", ["", ".", "folder"])
 def test_saved_page_under_the_name_of_a_folder(
     run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -51,32 +51,10 @@ def test_any_run_of_the_toy_fits_itself_and_comes_back_from_json(
     assert replace(back, weights={}) == replace(trace, weights={})
 
 
-@pytest.mark.parametrize("n_layers", [1, 2])
-def test_a_run_fits_itself(n_layers: int) -> None:
-    oracle.check(record_toy(max_new=3, ban_eos=True, n_layers=n_layers))
-
-
 def test_saved_and_loaded(tmp_path: Path) -> None:
     trace = a_trace()
     trace.save(tmp_path / "trace.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
     assert Trace.load(tmp_path / "trace.json").to_json() == trace.to_json()
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        trace.save(tmp_path / "nowhere" / "trace.json")
-
-
-def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("old")
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="no space left"):
-        a_trace().save(path)
-    assert [p.name for p in tmp_path.iterdir()] == ["trace.json"]
-    assert path.read_text() == "old"
 
 
 def test_unknown_keys_are_ignored() -> None:
@@ -85,39 +63,6 @@ def test_unknown_keys_are_ignored() -> None:
     for place in (data, data["model"], passes[0], passes[0]["parts"][0]):
         place["later"] = {"any": [1]}
     assert Trace.from_json(json.dumps(data)).to_json() == a_trace().to_json()
-
-
-MISSING = object()
-PART = ("runs", 0, "passes", 1, "parts", 0)
-DAMAGED: list[tuple[tuple[Any, ...], Any, str]] = [
-    (("version",), 1, "'watch-it-decode-trace', 1]; expected ['watch-it-decode-trace', 3]: record it again"),
-    (("model",), MISSING, "trace: got no field 'model'; expected Trace: save or record it again"),
-    (("sequences", 0, "tokens", 3, "origin"), MISSING, "trace.sequences[0].tokens[3]: got no field 'origin'"),
-    (("weights",), {}, "trace.weights: got no field 'rows'; expected dict"),
-    (("weights", "rows", "0.0.0.0"), "%%", "trace.weights['0.0.0.0']: got %% (Only base64 data is allowed)"),
-    (("sequences", 0, "tokens", 0, "position"), "1", "tokens[0].position: got 1 (a str); expected int"),
-    (("model", "n_layers"), True, "trace.model.n_layers: got True (a bool)"),
-    ((*PART, "kept"), [4], "parts[0].kept: got [4] "),
-    ((*PART, "kept"), [4, "x" * 99], f"parts[0].kept[1]: got {'x' * 80} (a str)"),
-    ((*PART, "visible", 0), {}, "parts[0].visible[0]: got {} (a dict)"),
-    (PART, 3, "trace.runs[0].passes[1].parts[0]: got 3"),
-]
-
-
-@pytest.mark.parametrize(("path", "value", "says"), DAMAGED)
-def test_a_field_that_is_missing_or_of_another_kind_is_named(
-    path: tuple[Any, ...], value: Any, says: str
-) -> None:
-    data = place = json.loads(a_trace().to_json())
-    for key in path[:-1]:
-        place = place[key]
-    if value is MISSING:
-        del place[path[-1]]
-    else:
-        place[path[-1]] = value
-    with pytest.raises(TraceError, match=re.escape(says)):
-        Trace.from_json(json.dumps(data))
-    assert not SCHEMA.is_valid(data)
 
 
 def test_the_schema_holds_for_every_trace_that_is_shipped_and_any_other() -> None:
@@ -153,19 +98,16 @@ def test_the_example_on_the_page_is_what_is_recorded() -> None:
     assert oracle.work(Trace.from_json(example)) == oracle.work(recorded)
 
 
-def test_a_whole_number_may_stand_for_a_float() -> None:
-    assert Trace.from_json(a_trace().to_json().replace('"scale":1.0', '"scale":1')).model.scale == 1
-
-
-CUT_OFF = a_trace().to_json()[:999].encode()
+WHOLE = a_trace().to_json().encode()
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (CUT_OFF, "no complete JSON .*expected a trace: if cut off, save it again"),
-        (b"[" * 100_000, "no complete JSON"),
+        (WHOLE[:999], "no complete JSON .*expected a trace: if cut off, save it again"),
         (b"[1]", r"got format and version \[\]; expected"),
+        (WHOLE.replace(b":3,", b":1,", 1), r"'watch-it-decode-trace', 1\]; expected .* 3\]: record it again"),
+        (WHOLE.replace(b'"scale"', b'"scales"'), "a field is missing or of another kind .*'scale'"),
         (b"\xff\xfe\x00", "can't decode byte 0xff"),
     ],
 )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from helpers.arguments import is_utf8
 from helpers.stepper import script
 from helpers.stepper.format import HERE, VIEW
-from helpers.trace import write_whole
 
 if TYPE_CHECKING:
     from helpers.drawing.still import Still
@@ -223,10 +222,10 @@ def assemble(
 
 
 def save(path: str | Path, title: str, sections: Sequence[Section]) -> None:
-    """Write a page, whole or not at all; errors as in `View.save_html`."""
+    """Write a page; errors as in `View.save_html`."""
     if Path(path).is_dir():  # "" is the folder that we are in
         raise IsADirectoryError(
             f"got path={str(path)!r}, a folder; expected the name of a file, "
             f"such as {str(Path(path) / 'stepper.html')!r}"
         )
-    write_whole(path, build(title, sections))
+    Path(path).write_text(build(title, sections), encoding="utf-8")

@@ -178,9 +178,9 @@ class Trace(Document):
         """Return this trace with one of its runs, so that two runs can be compared."""
         return replace(self, runs=[self.run(name)])
 
-    def attention_weights(self, token: int, layer: int, head: int, sequence: int = 0) -> np.ndarray:
+    def attention_weights(self, token: int, layer: int, head: int) -> np.ndarray:
         """Return one query's weights over the tokens it may look at; KeyError if they were not recorded."""
-        key = weight_key(sequence, token, layer, head)
+        key = weight_key(0, token, layer, head)
         if key not in self.weights:
             raise KeyError(f"no row of token {token}, layer {layer}, head {head}; recorded: {self.recorded}")
         return self.weights[key].astype(float) / FULL
