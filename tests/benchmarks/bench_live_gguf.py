@@ -62,11 +62,11 @@ def main() -> None:
     prompts = PROMPTS[: common.options(__doc__, prompts=len(PROMPTS)).prompts]
     if (found := published.find()) is None:
         raise SystemExit("the published model cannot be had here")
-    model, tokenizer = load(found.path), load_tokenizer(found.path)
+    model, tokenizer = load(found), load_tokenizer(found)
     with sync_playwright() as playwright:
         page = playwright.chromium.launch(executable_path=find_chromium()).new_page()
         page.set_content(f"<script>{script.bundle()}</script><input type=file>")
-        page.set_input_files("input", found.path)
+        page.set_input_files("input", found)
         page.evaluate(START)
         before = memory()
         loaded = page.evaluate("asked({ do: 'load', kind: 'gguf' })")[-1]

@@ -11,7 +11,7 @@ from helpers.model.load.safetensors import INDEX, WEIGHTS
 
 FETCHED = [CONFIG_FILE, GENERATION_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
 FETCHED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
-TIMEOUT = 10.0  # seconds that the Hub has to answer at all
+TIMEOUT = 5.0  # seconds that the Hub has to answer at all
 
 
 def find(source: str | Path) -> Path:
@@ -38,20 +38,15 @@ def inside(folder: Path) -> Path:
     return files[0] if len(files) == 1 and not (folder / CONFIG_FILE).exists() else folder
 
 
-def download(name: str, timeout: float = TIMEOUT) -> Path:
-    """Fetch a checkpoint from the Hub, with a progress bar; what is here already is not fetched again.
-
-    Args:
-        name: owner/name.
-        timeout: seconds that the Hub has to answer; where it does not, what was fetched before serves.
-    """
+def download(name: str) -> Path:
+    """Fetch a checkpoint from the Hub, with a progress bar; what is here already is not fetched again."""
     from huggingface_hub import HfApi, errors, snapshot_download
 
     offline: Exception | None = None
     unknown = (errors.RepositoryNotFoundError, errors.HFValidationError)
     try:
         try:
-            HfApi().model_info(name, timeout=timeout)  # snapshot_download itself would wait for minutes
+            HfApi().model_info(name, timeout=TIMEOUT)  # snapshot_download itself would wait for minutes
         except unknown:
             raise
         except Exception as error:
