@@ -12,7 +12,7 @@ A hook on a part of the twin asks for the modules, too. The rows of the cache st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from helpers.arguments import is_whole
-from helpers.measure import Timing, in_turns
 from helpers.model import kernels
 from helpers.model.cache import Cache, PagedCache, StaticCache
 from helpers.model.transformer import Block, Transformer, check_cache, check_tokens
@@ -37,7 +36,7 @@ PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention 
 IN_PAGES = (StaticCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
 
 
-def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
+def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTransformer:
     """Return a twin of a model, for inference on a CPU, batch times new tokens up to 32 at its best.
 
     Args:
@@ -46,7 +45,7 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
         bits: of a weight in memory. 32 differs from the model by rounding only. 16 rounds each weight to
             float16, a part in 2,048 at most. 8 rounds it to one of 255 steps of its row's largest: lossy.
             What is computed is float32 with all of them.
-        threads: cores that share a matrix; None tries one and all, and takes what is faster now.
+        threads: cores that share a matrix.
 
     Raises:
         ValueError: another number of bits or threads, a model that is not a plain Transformer of float32 on
@@ -55,8 +54,8 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
     if not is_whole(bits) or bits not in BITS:
         raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    if threads is not None and not (is_whole(threads) and 1 <= threads <= most):
-        raise ValueError(f"threads is {threads!r}; expected 1 to {most}, or None to let it choose")
+    if not (is_whole(threads) and 1 <= threads <= most):
+        raise ValueError(f"threads is {threads!r}; expected 1 to {most}")
     check_known(model)
     if bits == 16 and llvm.get_host_cpu_features().get("f16c") is False:
         raise ValueError("this processor cannot widen 16-bit numbers; expected bits=32 or bits=8 here")
@@ -65,7 +64,7 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
     torch.set_num_threads(of_torch)
     twin = FastTransformer(model, bits)
     compile_kernels(twin)
-    twin.threads = faster_threads(twin, most) if threads is None else threads
+    twin.threads = threads
     return twin
 
 
@@ -75,13 +74,7 @@ def compile_kernels(twin: FastTransformer) -> None:
     In one process at a time: where two write that cache at once, what one compiled may come to lie under the
     other's types, and the next process crashes: https://github.com/numba/numba/issues/4807.
     """
-    with FileLock(Path(kernels.product.stats.cache_path) / "kernels.lock"):
-        run_step(twin)
-
-
-def run_step(twin: FastTransformer) -> None:
-    """Run one token on an empty cache."""
-    with torch.inference_mode():
+    with FileLock(Path(kernels.product.stats.cache_path) / "kernels.lock"), torch.inference_mode():
         twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
 
 
@@ -109,23 +102,6 @@ def check_known(model: Transformer) -> None:
             "the model's logits are not those of its config and weights; expected one whose parts, settings "
             "and hooks nobody has changed: use it as it is, or hook the twin"
         )
-
-
-def faster_threads(twin: FastTransformer, most: int) -> int:
-    """Return how many threads make a decode step faster now, 1 or all: beside busy programs all may wait.
-
-    A turn is 20 ms or longer, so that it sees a neighbour take the core away.
-    """
-
-    def step(threads: int) -> Callable[[], Any]:
-        def run() -> None:
-            twin.threads = threads
-            run_step(twin)
-
-        return run
-
-    timings: dict[str, Timing] = in_turns({str(n): step(n) for n in sorted({1, most})}, turns=9)
-    return int(min(timings, key=lambda n: timings[n].median))
 
 
 def narrowed(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
