@@ -20,6 +20,8 @@ class Tokenizer:
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the `tokenizers` library.
 
+        What it may ask for in training is put off: cutting long texts, filling up short ones, chance.
+
         Raises:
             ValueError: it is of a kind of which `check_known` could not tell what it does not know.
         """
@@ -30,6 +32,10 @@ class Tokenizer:
                 f"this {type(model).__name__} tokenizer is not supported; expected WordLevel, or BPE that, "
                 "as in the Llamas, marks no parts of words"
             )
+        library.no_truncation()
+        library.no_padding()
+        if pieces:
+            model.dropout = None
         self.library = library
         self.eos: str | None = EOS
         self.bos: str | None = None  # a checkpoint may name both, and have a chat template
@@ -54,7 +60,12 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizer:
         """Read `tokenizer.json` from a folder. ValueError if it is missing, damaged or of another kind."""
-        return cls(read_library(folder))
+        path = Path(folder) / FILE
+        try:
+            library = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception
+            raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
+        return cls(library)
 
     @property
     def vocab_size(self) -> int:
@@ -120,20 +131,3 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({type(self.library.model).__name__}, {self.vocab_size} ids)"
-
-
-def read_library(folder: str | Path) -> tokenizers.Tokenizer:
-    """Read `tokenizer.json` from a folder; errors as in `Tokenizer.load`.
-
-    What a file may ask for in training is put off: cutting long texts, filling up short ones, chance.
-    """
-    path = Path(folder) / FILE
-    try:
-        library = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
-    library.no_truncation()
-    library.no_padding()
-    if isinstance(library.model, models.BPE):
-        library.model.dropout = None
-    return library

@@ -57,8 +57,6 @@ DEFAULTS: dict[str, Any] = dict.fromkeys([*SIZES, *LATENT_SIZES]) | {
     "tie_word_embeddings": False,
     "use_sliding_window": False,
     "sliding_window": None,
-    "no_rope_layers": None,
-    "no_rope_layer_interval": 4,
 }
 DEFAULTS_OF: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": 4096},
@@ -108,16 +106,18 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
     rope, kept = rope_of(data), dict[str, Any]()
     if kind == "watch_it_decode":
-        kept["state_layers"] = states_of(data)
+        kinds = enumerate(data["layer_types"])
+        kept["state_layers"] = tuple(layer for layer, kind in kinds if kind == STATE)
     if kind == "smollm3":
-        kept["nope_layers"] = nope_of(data)
+        turning = [data["no_rope_layers"][layer] for layer in range(sizes["n_layers"])]  # 1 where it rotates
+        kept["nope_layers"] = tuple(layer for layer, turns in enumerate(turning) if not turns)
     config = kind_of_config(
         **sizes,
         **kept,
         rope_theta=in_range("rope_theta", rope["rope_theta"]),
         rope_scaling=scaling_of(rope),
         norm_eps=in_range("rms_norm_eps", data.get("rms_norm_eps")),
-        tied=flag(data, "tie_word_embeddings"),
+        tied=data["tie_word_embeddings"],
         qkv_bias=kind == "qwen2",
         eos_ids=eos_of(data),
     )
@@ -129,18 +129,23 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
 def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     """Return config.json for a model."""
     kinds, rope = {of: kind for kind, (of, _) in KINDS.items()}, None
+    more, layers = dict[str, Any](), range(config.n_layers)
     kind = kinds.get(type(config), "qwen2" if config.qkv_bias else "llama")
     _, keys = KINDS.get(kind, (ModelConfig, SIZES))
     if config.rope_scaling is not None:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
         rope[ORIGINAL] = rope.pop("original_max_seq_len")
+    if isinstance(config, LatentConfig):
+        more = fixed_by(config)
+    if isinstance(config, StateConfig):
+        more["layer_types"] = [STATE if layer in config.state_layers else ROWS for layer in layers]
+    if isinstance(config, NoPEConfig):
+        more["no_rope_layers"] = [int(layer not in config.nope_layers) for layer in layers]
     return {
         "architectures": [ARCHITECTURES[kind]],
         "model_type": kind,
         **{theirs: getattr(config, ours) for theirs, ours in keys.items()},
-        **(fixed_by(config) if isinstance(config, LatentConfig) else {}),
-        **({"layer_types": types_of(config)} if isinstance(config, StateConfig) else {}),
-        **({"no_rope_layers": turning_of(config)} if isinstance(config, NoPEConfig) else {}),
+        **more,
         "rope_theta": config.rope_theta,
         "rope_scaling": rope,
         "rms_norm_eps": config.norm_eps,
@@ -165,35 +170,6 @@ def fixed_by(config: LatentConfig) -> dict[str, Any]:
     }
 
 
-def types_of(config: StateConfig) -> list[str]:
-    """Return what config.json calls each layer."""
-    return [STATE if layer in config.state_layers else ROWS for layer in range(config.n_layers)]
-
-
-def states_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the layers that keep a state; ValueError if config.json does not say it of each."""
-    kinds = data.get("layer_types")
-    if not isinstance(kinds, list) or len(kinds) != data["num_hidden_layers"] or {*kinds} - {ROWS, STATE}:
-        raise ValueError(f"layer_types is {kinds!r}; expected {ROWS} or {STATE} of each layer")
-    return tuple(layer for layer, kind in enumerate(kinds) if kind == STATE)
-
-
-def turning_of(config: NoPEConfig) -> list[int]:
-    """Return what config.json says of each layer: 1 where it rotates, 0 where not."""
-    return [int(layer not in config.nope_layers) for layer in range(config.n_layers)]
-
-
-def nope_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the layers that do not rotate; ValueError where a list says it, but not of each layer."""
-    layers, turning = range(size(data, "num_hidden_layers")), data["no_rope_layers"]
-    if turning is None:
-        interval = size(data, "no_rope_layer_interval")
-        return tuple(layers[interval - 1 :: interval])
-    if not isinstance(turning, list) or len(turning) < len(layers) or {*turning} - {0, 1}:
-        raise ValueError(f"no_rope_layers is {turning!r}; expected 0 or 1 of each of {len(layers)} layers")
-    return tuple(layer for layer in layers if not turning[layer])
-
-
 def refuse_unequal(data: dict[str, Any], expected: dict[str, Any]) -> None:
     """Raise ValueError for a key that is missing or has another value."""
     for key, value in expected.items():
@@ -205,9 +181,8 @@ def refuse_unequal(data: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def size(data: dict[str, Any], key: str, default: int | None = None) -> int:
-    """Return a whole number over 0 of config.json, 64.0 for 64 among them; `default` in place of null."""
-    value = default if data[key] is None else data[key]
-    return check_whole(key, int(value) if isinstance(value, float) and value.is_integer() else value)
+    """Return a whole number over 0 of config.json; `default` in place of null."""
+    return check_whole(key, default if data[key] is None else data[key])
 
 
 def in_range(key: str, value: Any) -> float:
@@ -217,13 +192,6 @@ def in_range(key: str, value: Any) -> float:
         got = "missing" if value is None else reprlib.repr(value)
         raise ValueError(f"{key} is {got}; expected {low:g} to {high:g}: fetch the file again or correct it")
     return value
-
-
-def flag(data: dict[str, Any], key: str) -> bool:
-    """Return a yes or no of config.json."""
-    if not isinstance(data[key], bool):
-        raise ValueError(f"{key} is {data[key]!r}; expected true or false")
-    return data[key]
 
 
 def eos_of(data: dict[str, Any]) -> tuple[int, ...]:
@@ -239,10 +207,6 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
     """
     key = "rope_scaling" if data.get("rope_scaling") else "rope_parameters"
     given = data.get(key) or {}
-    if not isinstance(given, dict):
-        raise ValueError(f"{key} is {given!r}; expected an object or null")
-    if nested := [name for name, value in given.items() if isinstance(value, dict)]:
-        raise unsupported(f"{key} differs by kind of layer ({nested[0]}); expected one for all")
     rope = {"rope_type": given.get("type", "default"), "rope_theta": data.get("rope_theta")} | given
     if rope["rope_type"] not in ("default", "llama3"):
         raise unsupported(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
@@ -298,7 +262,7 @@ def reasons(data: dict[str, Any]) -> dict[str, str]:
 
 def window_of(data: dict[str, Any]) -> int | None:
     """Return how many tokens a layer with a sliding window sees; None where no layer is said to have one."""
-    if data["model_type"] != "mistral" and not flag(data, "use_sliding_window"):
+    if data["model_type"] != "mistral" and not data["use_sliding_window"]:
         return None
     return None if data["sliding_window"] is None else size(data, "sliding_window")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,17 +30,9 @@ def reading(path: Path, message: str = "") -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; CheckpointError if that is not what it holds, or a key stands twice."""
+    """Read a JSON object from a file; CheckpointError if that is not what it holds."""
     with reading(path):
-        data = json.loads(path.read_bytes(), object_pairs_hook=without_doubles)
+        data = json.loads(path.read_bytes())
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")
     return data
-
-
-def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs as a dict; ValueError for a key that stands twice, of which Python takes the last."""
-    counted = Counter(key for key, _ in pairs)
-    if double := [key for key, n in counted.items() if n > 1]:
-        raise ValueError(f"the key {double[0]!r} stands twice")
-    return dict(pairs)

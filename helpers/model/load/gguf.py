@@ -19,7 +19,7 @@ from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig, NoPEConfig, QKNormConfig
 from helpers.model.load.config import context, in_range
-from helpers.model.load.files import CheckpointError, reading, unsupported, without_doubles
+from helpers.model.load.files import CheckpointError, reading, unsupported
 from helpers.model.load.weights import converted
 
 ARCHITECTURES: dict[str, Any] = {
@@ -84,9 +84,9 @@ class Gguf:
             if (begins := self.take("8s")[0]) not in BEGINNINGS:
                 raise ValueError(f"it begins with {begins!r}; expected {BEGINNINGS[0]!r}")
             n_tensors, n_keys = self.take("2Q")
-            self.metadata = without_doubles([(self.text(), self.value()) for _ in range(n_keys)])
-            message = [(self.text(), self.take(f"{self.take('I')[0]}QIQ")) for _ in range(n_tensors)]
-            self.tensors = dict(self.placed(without_doubles(message)))
+            self.metadata = {self.text(): self.value() for _ in range(n_keys)}
+            message = {self.text(): self.take(f"{self.take('I')[0]}QIQ") for _ in range(n_tensors)}
+            self.tensors = dict(self.placed(message))
         if self.metadata.get("split.count", 1) != 1:
             raise CheckpointError(f"{path} is one of {self.metadata['split.count']} parts; expected one file")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from pathlib import Path
 
 import torch
@@ -12,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save as as_bytes
 from torch import Tensor
 
-from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, config_to_json
+from helpers.model.load.config import CONFIG_FILE, config_to_json
 from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.weights import EMBEDDING, LM_HEAD, converted
 from helpers.model.transformer import Transformer
@@ -29,33 +27,16 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
             f"{folder} holds {len(found)} of {WEIGHTS} and {INDEX}; expected one of the two: a pickle "
             "(.bin, .pt, .pth) is not read, as it may run code"
         )
-    if (folder / "adapter_config.json").exists():
-        raise CheckpointError(f"{folder} holds an adapter (adapter_config.json); expected a whole model")
-    if found == [WEIGHTS]:
-        return read_files(folder, found, dtype)
-    places = read_json(folder / INDEX).get("weight_map")
-    if not isinstance(places, dict) or not places:
-        raise CheckpointError(f"{INDEX} has no weight_map; expected the file of each tensor")
-    for tensor, file in places.items():
-        if not re.fullmatch(r"\w[\w.-]*\.safetensors", str(file)):
-            raise CheckpointError(
-                f"{INDEX} puts {tensor} into {file!r}; expected a .safetensors file in the same folder"
-            )
-    return read_files(folder, sorted(set(places.values())), dtype)
-
-
-def read_files(folder: Path, files: list[str], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """Read every tensor of these files, wherever an index says that it is."""
+    if found == [INDEX]:
+        with reading(folder / INDEX):
+            found = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
     weights: dict[str, Tensor] = {}
-    for file in files:
+    for file in found:
         path = folder / file
         with reading(path, " is missing, damaged or cut off"), safe_open(path, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - it is no dict
-                ours = name.removeprefix(PREFIX)
-                if ours in weights:
-                    raise CheckpointError(f"the tensor {name} stands twice; expected it once")
                 if not name.endswith("rotary_emb.inv_freq"):  # in old files; it follows from config.json
-                    weights[ours] = converted(name, opened.get_tensor(name), dtype)
+                    weights[name.removeprefix(PREFIX)] = converted(name, opened.get_tensor(name), dtype)
     return weights
 
 
@@ -65,29 +46,13 @@ def save(model: Transformer, folder: str | Path) -> None:
     (Except where hidden_size is no multiple of n_heads: it refuses such a Llama.)
 
     Raises:
-        CheckpointError: the folder holds what would be read with it, weights share memory, or a tied model
-            has an LM head of its own; nothing is written.
-        OSError: the files cannot be written. What was there is as before, or is without its config.json.
+        CheckpointError: a tied model has an LM head of its own; nothing is written.
     """
-    folder = Path(folder)
-    for other in (INDEX, GENERATION_FILE):
-        if (folder / other).exists():
-            raise CheckpointError(f"{folder} holds {other}, of another checkpoint; expected another folder")
+    folder, weights = Path(folder), stored(model)
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
-    weights = stored(model)
-    result = folder / ".partial"  # where a run that is killed leaves what it wrote, and the next removes it
-    result.mkdir(parents=True, exist_ok=True)
-    try:
-        (result / WEIGHTS).write_bytes(as_bytes(weights, metadata={"format": "pt"}))
-        text = json.dumps(config, indent=2, default=lambda number: number.item())  # NumPy's numbers
-        (result / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
-        (folder / CONFIG_FILE).unlink(missing_ok=True)  # new weights with an old config are another model
-        for name in (WEIGHTS, CONFIG_FILE):
-            (result / name).replace(folder / name)
-    except RuntimeError as error:
-        raise CheckpointError(f"the weights cannot be saved: {error}") from None
-    finally:
-        shutil.rmtree(result)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / WEIGHTS).write_bytes(as_bytes(weights, metadata={"format": "pt"}))
+    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def stored(model: Transformer) -> dict[str, Tensor]:

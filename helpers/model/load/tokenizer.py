@@ -14,14 +14,10 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from helpers.model.load import render
-from helpers.model.load.config import flag
-from helpers.model.load.files import CheckpointError, read_json, reading
+from helpers.model.load.files import CheckpointError, reading
 from helpers.model.load.hub import find
-from helpers.tokenizer import FILE, Tokenizer, read_library
+from helpers.tokenizer import FILE, Tokenizer
 
-SETTINGS, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
-OLD_SETTINGS = "special_tokens_map.json"
-ROLES = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
 WHOLE = (3, 4)  # kinds of token in a GGUF file that are never cut: control tokens, and a user's
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
 LIKE_LLAMA3 = (*LLAMA3, "smaug-bpe")  # and SmolLM3's, which puts nothing before a text
@@ -46,46 +42,18 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
 
 
 def from_folder(folder: Path) -> Tokenizer:
-    """Read tokenizer.json, and what stands beside it about tokens, ends and chats."""
-    library, settings = read_library(folder), optional(folder / SETTINGS)
-    if "added_tokens_decoder" not in settings:
-        settings |= optional(folder / OLD_SETTINGS)
-    named = {role: token_of(settings[role]) for role in ROLES if role in settings}
-    more = [token_of(token) for token in settings.get("additional_special_tokens", [])]
-    add_tokens(library, settings.get("added_tokens_decoder", {}), [*named.values(), *more])
-    tokenizer = Tokenizer(library)
-    tokenizer.bos, tokenizer.eos = (
-        named[x].content if x in named else None for x in ("bos_token", "eos_token")
-    )
-    tokenizer.chat_template = settings.get("chat_template")
-    if (folder / TEMPLATE).exists():
-        tokenizer.chat_template = (folder / TEMPLATE).read_text(encoding="utf-8")
+    """Read tokenizer.json, and what stands beside it about tokens, ends and chats, as `transformers` does."""
+    from transformers import PreTrainedTokenizerFast  # takes seconds, and few need it
+
+    if not (folder / FILE).exists():
+        raise CheckpointError(
+            f"{folder} holds no {FILE}; expected one, as the `tokenizers` library writes it"
+        )
+    theirs = PreTrainedTokenizerFast.from_pretrained(folder)
+    tokenizer = Tokenizer(theirs.backend_tokenizer)
+    tokenizer.bos, tokenizer.eos = theirs.bos_token, theirs.eos_token
+    tokenizer.chat_template = theirs.chat_template
     return tokenizer
-
-
-def optional(path: Path) -> dict[str, Any]:
-    """Read what a file says, where there is one; null says nothing."""
-    data = read_json(path) if path.exists() else {}
-    return {key: value for key, value in data.items() if value is not None}
-
-
-def token_of(value: Any) -> AddedToken:
-    """Return a token that settings tell of: a text, or an object with it and how it is found in others."""
-    message = value if isinstance(value, dict) else {"content": value, "special": True}
-    if not isinstance(message.get("content"), str):
-        raise CheckpointError(f"a token is {value!r}; expected a text, or an object with its content")
-    return AddedToken(**{key: x for key, x in message.items() if key != "__type"})
-
-
-def add_tokens(library: tokenizers.Tokenizer, numbered: dict[str, Any], named: Sequence[AddedToken]) -> None:
-    """Add tokens that tokenizer.json lacks, as `transformers` does: they would be cut into pieces."""
-    added = {int(number): token_of(numbered[number]) for number in sorted(numbered, key=int)}
-    library.add_tokens(list(added.values()))
-    known = {token.content for token in library.get_added_tokens_decoder().values()}
-    library.add_special_tokens([token for token in named if token.content not in known])
-    for number, token in added.items():
-        if (other := library.token_to_id(token.content)) != number:
-            raise CheckpointError(f"{SETTINGS} says {number} for {token.content!r}, {FILE} {other}")
 
 
 def from_gguf(file: Any) -> Tokenizer:
@@ -101,13 +69,10 @@ def from_gguf(file: Any) -> Tokenizer:
     library.pre_tokenizer, library.decoder = cutter(cut), decoders.ByteLevel()
     kinds = zip(tokens, file.get("tokenizer.ggml.token_type", []), strict=False)
     library.add_tokens([AddedToken(token, normalized=False) for token, kind in kinds if kind in WHOLE])
-    bos, eos = (named(file, tokens, end) for end in ("bos", "eos"))
-    asked = {
-        "tokenizer.ggml.add_bos_token": cut in LLAMA3,
-        "tokenizer.ggml.add_eos_token": False,
-    } | file.metadata
-    first = bos if flag(asked, "tokenizer.ggml.add_bos_token") else None
-    last = eos if flag(asked, "tokenizer.ggml.add_eos_token") else None
+    ids = [file.get(f"tokenizer.ggml.{end}_token_id", None) for end in ("bos", "eos")]
+    bos, eos = (None if number is None else tokens[number] for number in ids)
+    first = bos if file.get("tokenizer.ggml.add_bos_token", cut in LLAMA3) else None
+    last = eos if file.get("tokenizer.ggml.add_eos_token", False) else None
     if around := [(token, vocabulary[token]) for token in (first, last) if token]:
         single = [token for token in (first, "$A", last) if token]
         library.post_processor = processors.TemplateProcessing(single=single, special_tokens=around)
@@ -115,14 +80,6 @@ def from_gguf(file: Any) -> Tokenizer:
     tokenizer.bos, tokenizer.eos = bos, eos
     tokenizer.chat_template = file.get("tokenizer.chat_template", None)
     return tokenizer
-
-
-def named(file: Any, tokens: Sequence[str], end: str) -> str | None:
-    """Return the token that begins or ends a text; None where the file names none."""
-    number = file.get(f"tokenizer.ggml.{end}_token_id", None)
-    if number is not None and number not in range(len(tokens)):
-        raise CheckpointError(f"{end}_token_id is {number}; expected 0 to {len(tokens) - 1}")
-    return None if number is None else tokens[number]
 
 
 def cutter(kind: str) -> pre_tokenizers.PreTokenizer:

@@ -27,14 +27,12 @@ def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     if tensor.dtype not in DTYPES:
         raise CheckpointError(f"the tensor {name} is {tensor.dtype}; expected a float of 16 bits or more")
     cast = tensor.to(dtype or tensor.dtype, copy=True)
-    if torch.isfinite(cast).all():
-        return cast
-    if torch.isfinite(tensor).all():
+    if not torch.isfinite(cast).all():
         raise CheckpointError(
-            f"the tensor {name} holds {tensor.abs().max():.3g}, over the largest {dtype}; expected a wider "
-            "type, such as torch.float32"
+            f"the tensor {name} holds NaN, infinity or what is over the largest {cast.dtype}; expected "
+            "numbers: choose a wider type, such as torch.float32, or fetch the file again"
         )
-    raise CheckpointError(f"the tensor {name} holds NaN or infinity: the file is damaged; fetch it again")
+    return cast
 
 
 def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
