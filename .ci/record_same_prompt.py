@@ -27,16 +27,15 @@ if __name__ == "__main__":  # read when torch is imported
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers import AutoModelForCausalLM, DynamicCache  # noqa: E402
 
 from helpers.chapters.n21 import RECORDED, TEXTS, Reply, answer, differ, first_other  # noqa: E402
 from helpers.model import evaluate, shipped  # noqa: E402
 from helpers.model.attention import Core  # noqa: E402
 from helpers.model.cache import PagedCache  # noqa: E402
 from helpers.model.transformer import Transformer  # noqa: E402
-from helpers.recording.hf import watch  # noqa: E402
 from helpers.tokenizer import Tokenizer  # noqa: E402
-from helpers.trace import Said, places, said  # noqa: E402
+from helpers.trace import Said, places  # noqa: E402
 
 DIARIES, WORDS = 1000, 24
 
@@ -137,11 +136,13 @@ class Overwritten(PagedCache):
         return keys, values
 
 
-def in_transformers(model: Any, tokenizer: Tokenizer, ids: Sequence[int], forced: Sequence[int]) -> Reply:
-    """Run a prompt and a reply through a model of `transformers`."""
-    trace = watch(model, tokenizer, ids, reply=forced, n_top=model.config.vocab_size)
-    vocabulary = tokenizer.words([*range(model.config.vocab_size)])
-    logits = torch.tensor([[one.top[word] for word in vocabulary] for one in said(trace, trace.runs[0])])
+@torch.inference_mode()
+def in_transformers(model: Any, ids: Sequence[int], forced: Sequence[int]) -> Reply:
+    """Run a prompt, and then a reply word by word, through a model of `transformers`."""
+    cache, rows = DynamicCache(config=model.config), []
+    for given in (ids, *([token] for token in forced[:-1])):
+        rows.append(model(torch.tensor([given]), past_key_values=cache).logits[0, -1].float())
+    logits = torch.stack(rows)
     return Reply(logits.argmax(-1).tolist(), logits)
 
 
@@ -175,10 +176,8 @@ def suspects(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> d
         for kind in (PagedCache, Overwritten)
         for one in (model, narrow)
     )
-    theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
-    wide, other = (
-        in_transformers(one, tokenizer, prompt, forced) for one in (theirs, copy.deepcopy(theirs).bfloat16())
-    )
+    theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER, attn_implementation="eager")
+    wide, other = (in_transformers(one, prompt, forced) for one in (theirs, copy.deepcopy(theirs).bfloat16()))
     found = {"A, bfloat16": (short, other), "B, float32": (plain, bug), "C, float32": (plain, wide)}
     runs = {"ours": short, "transformers": other, "ours, with the bug of B": short_bug}
     off = {name: one.logits - wide.logits for name, one in runs.items()}

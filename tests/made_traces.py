@@ -100,15 +100,11 @@ class _Maker:
         for phase, start, stop in plan:
             self.one_pass(phase, list(range(start, stop)), cached and phase != "training")
 
-    def kept(self) -> list[int]:
-        """The rows that a cache keeps, for the recorder."""
-        return self.rows
-
     def one_pass(self, phase: str, fresh: list[int], keeps: bool) -> None:
         training = phase == "training"
         columns = fresh if training else [*self.rows, *fresh]
         tokens = fresh if keeps else columns
-        self.recorder.open_pass(phase, tokens, self if keeps else None)
+        self.recorder.open_pass(phase, tokens, keeps)
         for layer in range(self.recorder.trace.model.n_layers):
             if layer in self.states:
                 self.recorder.state(layer, self.states[layer])

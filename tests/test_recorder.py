@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,6 @@ from tests import oracle
 
 # All sizes distinct: equal ones hide transposes. Two layers, 6 query heads, 3 KV heads, widths 8 and 4.
 GQA = Model("test", 2, 6, 3, 8, 4, 8**-0.5, None, 4)
-
-
-@dataclass
-class Rows:
-    """A cache as the recorder sees it."""
-
-    n_kept: int = 0
-
-    def kept(self) -> range:
-        return range(self.n_kept)
 
 
 def tensors(layer: int, tokens: Sequence[int], model: Model = GQA) -> list[np.ndarray]:
@@ -59,17 +49,16 @@ Change = Callable[[int, dict[str, Any]], Any]
 def a_pass(
     recorder: Recorder,
     tokens: Sequence[int],
-    cache: Rows | None,
+    keeps: bool = True,
     phase: str = "prefill",
     *,
     sink: np.ndarray | None = None,
     change: Change = lambda layer, seen: None,
-    advance: int | None = None,
     says: str | None = None,
 ) -> None:
     """Run a pass of the stand-in model; `change` may spoil what a layer hands over."""
-    model, rows, T = recorder.trace.model, list(range(cache.n_kept)) if cache else [], len(tokens)
-    recorder.open_pass(phase, tokens, cache)
+    model, rows, T = recorder.trace.model, recorder._rows if keeps else [], len(tokens)
+    recorder.open_pass(phase, tokens, keeps)
     for layer in range(model.n_layers):
         _, k, v = tensors(layer, [*rows, *tokens], model)
         S = k.shape[2]
@@ -80,8 +69,6 @@ def a_pass(
             seen["output"] = exactly(seen)[1].astype(np.float32)
         for _ in range(seen.pop("times", 1)):
             recorder.attention(**seen)
-    if cache:
-        cache.n_kept += T if advance is None else advance
     recorder.close_pass()
     if says is not None:
         recorder.say([(says, 1.0, 1.0)], Token(says, 9, tokens[-1] + 1, "generated"))
@@ -109,11 +96,11 @@ def test_contents_and_contexts_of_the_toy() -> None:
 def test_grouped_heads(with_sink: bool) -> None:
     """Against attention in float64; a prompt in two chunks, and new tokens after stored ones."""
     sink = np.linspace(-1, 1, 6).astype(np.float32) if with_sink else None
-    recorder, cache = begun(), Rows()
-    a_pass(recorder, [0, 1], cache, sink=sink)
-    a_pass(recorder, [2, 3, 4], cache, sink=sink, says="a")
-    a_pass(recorder, [5], cache, "decode", sink=sink, says="b")
-    a_pass(recorder, [6], cache, "decode", sink=sink, says="c")
+    recorder = begun()
+    a_pass(recorder, [0, 1], sink=sink)
+    a_pass(recorder, [2, 3, 4], sink=sink, says="a")
+    a_pass(recorder, [5], phase="decode", sink=sink, says="b")
+    a_pass(recorder, [6], phase="decode", sink=sink, says="c")
     trace = recorder.trace
     for layer in range(2):
         q, k, v = tensors(layer, range(7))
@@ -171,9 +158,9 @@ def test_rounding_passes_and_a_small_lie_does_not(dtype: torch.dtype, lie: float
         return change
 
     model = replace(GQA, element_bytes=dtype.itemsize)
-    a_pass(begun(model), range(5), Rows(), change=in_dtype(0))
+    a_pass(begun(model), range(5), change=in_dtype(0))
     with pytest.raises(TraceError, match="layer 0, head 3, query 4: attention weights times V differ"):
-        a_pass(begun(model), range(5), Rows(), change=in_dtype(lie))
+        a_pass(begun(model), range(5), change=in_dtype(lie))
 
 
 def in_layer_1(**spoiled: Callable[[Any], Any]) -> Change:
@@ -217,25 +204,16 @@ def test_refuses(name: str) -> None:
     change, says = REFUSED[name]
     recorder = begun()
     with pytest.raises(TraceError, match=re.escape(says)):
-        a_pass(recorder, range(5), Rows(), change=change)
+        a_pass(recorder, range(5), change=change)
     assert recorder.trace.run("cached").passes == []  # nothing of the pass was written
-
-
-def test_refuses_a_cache_that_was_not_reset_or_not_advanced_once() -> None:
-    for advance in (0, 10, 4):
-        says = f"the cache keeps {advance} rows, 5 were recorded; expected the same"
-        with pytest.raises(TraceError, match=says):
-            a_pass(begun(), range(5), Rows(), advance=advance)
-    with pytest.raises(TraceError, match="the cache keeps 3 rows, 0 were recorded"):
-        a_pass(begun(), range(5), Rows(n_kept=3))
 
 
 def test_refuses_a_second_run_that_does_not_repeat_the_first() -> None:
     recorder = begun()
-    a_pass(recorder, range(5), Rows())
+    a_pass(recorder, range(5))
     recorder.begin_run("uncached", "none")
     with pytest.raises(TraceError, match="token 1, layer 1, head 0: run again, it got other weights"):
-        a_pass(recorder, range(5), None, change=in_layer_1(q=lambda q: q * 2))
+        a_pass(recorder, range(5), False, change=in_layer_1(q=lambda q: q * 2))
     two = np.tri(5) > np.tri(5, k=-2)  # rows that a query sees
     with pytest.raises(TraceError, match="token 2, layer 0, head 0: run again, it got other weights"):
-        a_pass(recorder, range(5), None, change=lambda layer, seen: seen.update(mask=two))
+        a_pass(recorder, range(5), False, change=lambda layer, seen: seen.update(mask=two))

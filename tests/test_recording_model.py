@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 import torch
 from record_diary import record, record_lines
 
-from helpers.model.cache import Cache, GrowingCache, StaticCache, WindowCache
 from helpers.model.generate import generate
 from helpers.recording import model as recording
 from helpers.recording.diary import load_diary, load_lines
@@ -30,15 +30,15 @@ MODEL = tiny(dtype=torch.float64).requires_grad_(False)
 WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split()
 
 
-@pytest.mark.parametrize(("kind", "n_kv_heads"), [(None, 1), (GrowingCache, 3), (StaticCache, 6)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_a_real_run(kind: type[Cache] | None, dtype: torch.dtype, n_kv_heads: int) -> None:
+@pytest.mark.parametrize(
+    ("n_kv_heads", "dtype"), [(1, torch.float64), (3, torch.float32), (6, torch.bfloat16)]
+)
+def test_a_real_run(n_kv_heads: int, dtype: torch.dtype) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
-    cache = None if kind is None else kind(model.config, dtype=dtype)
-    trace = record_model(model, PROMPT, max_new=7, cache=cache)
+    trace = record_model(model, PROMPT, max_new=7)
     oracle.check(trace)
     assert Trace.from_json(trace.to_json()).to_json() == trace.to_json()
-    assert [run.cache for run in trace.runs] == ["static" if kind is StaticCache else "growing", "none"]
+    assert [run.cache for run in trace.runs] == ["growing", "none"]
     assert [token.id for token in trace.sequences[0].tokens[5:]] == list(generate(model, PROMPT, 7))
     assert [token.position for token in trace.sequences[0].tokens] == list(range(12))
     assert trace.recorded == [(layer, head) for layer in range(3) for head in range(6)]
@@ -49,8 +49,8 @@ def test_a_real_run(kind: type[Cache] | None, dtype: torch.dtype, n_kv_heads: in
     assert compare(trace.only("cached"), trace.only("uncached"), tolerance) == "equal"
 
 
-@pytest.mark.parametrize("recorded", [[(0, 0)], [(2, 5), (0, 3)], [(layer, 1) for layer in range(3)]])
-def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
+def test_any_layers_and_heads() -> None:
+    recorded = [(2, 5), (0, 3)]
     everything = record_model(tiny(), PROMPT, max_new=4)
     some = record_model(tiny(), PROMPT, max_new=4, recorded=recorded, training=False, uncached=False)
     assert some.recorded == recorded
@@ -65,24 +65,24 @@ def test_any_layers_and_heads(recorded: list[tuple[int, int]]) -> None:
 
 def test_words_and_candidates() -> None:
     tokenizer = Tokenizer.of_words(WORDS)
-    trace = record_model(tiny(), "today the soup is so", tokenizer, max_new=3, n_top=4, name="tiny")
+    trace = record_model(tiny(), "today the soup is so", tokenizer, max_new=3, name="tiny")
     texts = [token.text for token in trace.sequences[0].tokens]
     assert texts[:5] == ["today", "the", "soup", "is", "so"]
     assert set(texts) <= set(WORDS)
     out = trace.run("cached").passes[1].parts[0].out[0]
-    assert len(out.top) == 4
+    assert len(out.top) == 5
     assert [logit for _, logit, _ in out.top] == sorted((logit for _, logit, _ in out.top), reverse=True)
     assert out.top[0][0] == texts[5]
     assert trace.model.name == "tiny"
 
 
 def test_a_chosen_token_takes_the_last_place_of_the_candidates_and_the_likeliest_stays() -> None:
-    voice = recording.voice_of(tiny(), None, 2, Sampling())
+    voice = replace(recording.voice_of(tiny(), None), n_top=2)
     assert [text for text, _, _ in voice.top(np.array([1.0, 3.0, 2.0]), 0)] == ["<1>", "<0>"]
 
 
 def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
-    trace = record_model(tiny(), PROMPT, max_new=10, n_top=1, sampling=Sampling(3.0, seed=4))
+    trace = record_model(tiny(), PROMPT, max_new=10, sampling=Sampling(3.0, seed=4))
     output_ids = [token.id for token in trace.sequences[0].tokens[5:]]
     assert output_ids == list(generate(tiny(), PROMPT, 10, sampling=Sampling(3.0, seed=4)))
     assert output_ids != list(generate(tiny(), PROMPT, 10))
@@ -97,7 +97,7 @@ def test_stops_at_eos_and_when_full() -> None:
     assert [token.id for token in ends.sequences[0].tokens[5:]] == output_ids[
         : output_ids.index(output_ids[3]) + 1
     ]
-    full = record_model(model, PROMPT, max_new=8, cache=StaticCache(model.config, max_len=7))
+    full = record_model(tiny(max_seq_len=7), PROMPT, max_new=8)
     assert [token.id for token in full.sequences[0].tokens[5:]] == output_ids[:3]
     assert [len(run.passes) for run in full.runs] == [4, 4]
 
@@ -110,15 +110,8 @@ def test_stops_at_eos_and_when_full() -> None:
         ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
         ({"prompt": [1] * 41}, "41 new tokens after 0 make 41"),
         ({"max_new": 0}, "max_new is 0"),
-        ({"n_top": 0}, "n_top is 0"),
         ({"recorded": [(3, 0)]}, r"recorded has \(3, 0\); expected each pair once, layers 0 to 2"),
-        ({"recorded": [(0, -1)]}, "heads 0 to 5"),
         ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
-        ({"cache": GrowingCache(tiny(n_layers=2).config)}, "made for n_layers 2, the pass has n_layers 3"),
-        (
-            {"cache": WindowCache(tiny().config, 4)},
-            "WindowCache.* came in; expected one that keeps every",
-        ),
     ],
 )
 def test_bad_input(changed: dict[str, Any], message: str) -> None:
@@ -132,7 +125,6 @@ def test_recording_changes_nothing_and_the_stepper_plays_it() -> None:
     before = model(torch.tensor([PROMPT])).detach()
     trace = record_model(model, PROMPT)
     assert (trace.model.name, len(trace.sequences[0].tokens)) == ("model", 5 + 8)
-    assert [len(event.parts[0].out[0].top) for event in trace.run("cached").steps] == [5] * 8
     assert torch.equal(model(torch.tensor([PROMPT])).detach(), before)
     assert not any(module._forward_hooks for module in model.modules())
     assert "<table" in Stepper(trace).still().numbers

@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM
 from helpers import plots
 from helpers.model import shipped
 from helpers.recording.hf import watch
-from helpers.trace import Said, Trace, compare, logprobs, places, rounding, said
+from helpers.trace import Said, Trace, compare, logprobs, places, rounding
 from tests.machine import ROOT
 from tests.pictures import misplaced
 
@@ -75,32 +75,39 @@ def shipped_in(dtype: torch.dtype) -> Any:
     return AutoModelForCausalLM.from_pretrained(shipped.FOLDER).to(dtype)
 
 
-def run(model: Any, like: Trace | None = None, **settings: Any) -> Trace:
+def run(model: Any, like: Trace | None = None) -> Trace:
     tokenizer, text = shipped.load()[1], "This is the diary of Chen from Oslo . The afternoon in Oslo was"
     reply = [token.id or 0 for token in like.sequences[0].tokens[like.sequences[0].prompt :]] if like else ()
-    return watch(model, tokenizer, text, max_new=12, n_top=10, reply=reply, **settings)
+    return watch(model, tokenizer, text, max_new=12, reply=reply)
+
+
+def said(trace: Trace) -> list[Said]:
+    """The words of a run, and the logits of their candidates."""
+    outs = [event.parts[0].out[0] for event in trace.runs[0].passes]
+    texts = [token.text for token in trace.sequences[0].tokens]
+    return [Said(texts[out.chosen], {word: logit for word, logit, _ in out.top}) for out in outs]
 
 
 def test_rounding_stays_below_the_line_and_a_bug_does_not() -> None:
-    """Two functions and two formats of one model are no suspects; a twentieth off one row of V is."""
+    """Three formats of one model are no suspects; a twentieth off one row of V is."""
     plain, narrow = shipped_in(torch.float32), shipped_in(torch.bfloat16)
     wrong = copy.deepcopy(plain)
     wrong.model.layers[2].self_attn.v_proj.weight.data[3] *= 0.95
     trace = run(plain)
     others = {
-        "sdpa": run(plain, trace, attention="sdpa"),
+        "float64": run(shipped_in(torch.float64), trace),
         "bfloat16": run(narrow, trace),
         "wrong": run(wrong, trace),
     }
-    found = {name: places(*(said(t, t.runs[0]) for t in (trace, other))) for name, other in others.items()}
-    largest = max(abs(logit) for one in said(trace, trace.runs[0]) for logit in one.top.values())
+    found = {name: places(said(trace), said(other)) for name, other in others.items()}
+    largest = max(abs(logit) for one in said(trace) for logit in one.top.values())
     lines = {name: rounding(largest, 4, name if name == "bfloat16" else "float32") for name in others}
     most = {name: max(p.difference for p in found[name]) / line for name, line in lines.items()}
     assert all(len(one) == 12 for one in found.values())
-    assert most["sdpa"] < 0.5
+    assert most["float64"] < 0.5
     assert most["bfloat16"] < 0.5
     assert most["wrong"] > 10
-    assert compare(trace, others["sdpa"]) == "equal"
+    assert compare(trace, others["float64"]) == "equal"
     assert compare(trace, others["wrong"]).startswith("cached, pass 0 (prefill): layer 3, head 0, position ")
     picture = plots.suspect(found["wrong"], lines["wrong"])
     above = sum(p.difference > lines["wrong"] for p in found["wrong"])

@@ -158,7 +158,7 @@ def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
     [one] = ours.sequences
     theirs = in_transformers(shipped.FOLDER)
     reply = [token.id or 0 for token in one.tokens[one.prompt :]]
-    return [*map(server_reply, (ours, watch(theirs, tokenizer, text, reply=reply, n_top=5)))]
+    return [*map(server_reply, (ours, watch(theirs, tokenizer, text, reply=reply)))]
 
 
 def server_reply(trace: Trace) -> dict[str, Any]:

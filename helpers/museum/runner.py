@@ -16,7 +16,6 @@ from helpers.model.generate import run, to_numpy
 from helpers.model.transformer import Transformer
 from helpers.recording.model import as_array, describe, tokens_of, voice_of
 from helpers.recording.recorder import attention_weights
-from helpers.sampling import GREEDY
 from helpers.tokenizer import Tokenizer
 from helpers.trace import FULL, Output, Part, Pass, Run, TokenSequence, Trace, gather, weight_key
 
@@ -63,7 +62,7 @@ class Runner:
         repair: Repair = None,
     ) -> None:
         self.model, self.tokenizer, self.n, self.forced, self.repair = model, tokenizer, n, forced, repair
-        self.voice, self.tokens = voice_of(model, tokenizer, 5, GREEDY), TokenSequence(0, [])
+        self.voice, self.tokens = voice_of(model, tokenizer), TokenSequence(0, [])
         layers, heads = range(model.config.n_layers), range(model.config.n_heads)
         recorded = [(layer, head) for layer in layers for head in heads]
         self.trace = Trace(describe(model), recorded, [self.tokens], [Run("reply", "museum", [])])

@@ -32,7 +32,7 @@ from helpers.arguments import check_whole
 from helpers.recording.loop import Voice, record_run
 from helpers.recording.model import as_array, text_of
 from helpers.recording.recorder import Recorder
-from helpers.sampling import GREEDY, Sampling, chooser
+from helpers.sampling import GREEDY, chooser
 from helpers.trace import Model, Token, Trace
 
 MOST = 16_000_000  # attention weights in a trace: a page of some 45 MB
@@ -57,14 +57,11 @@ def watch(
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     reply: Sequence[int] = (),
-    attention: str = "eager",
     uncached: bool = False,
-    n_top: int = 5,
-    sampling: Sampling = GREEDY,
 ) -> Trace:
     """Run a prompt through a decoder of `transformers`, word by word, and return the record.
 
-    No logit changes, and the model is left as it was, after an error too.
+    It attends in the way called "eager", no logit changes, and it is left as it was, after an error too.
 
     Args:
         model: a causal language model in evaluation mode, on any device, in any dtype.
@@ -73,10 +70,7 @@ def watch(
         max_new: tokens at most; it stops earlier at the end of a text.
         layers, heads: from 0, whose attention weights are kept; None keeps all.
         reply: ids to run in place of those that it would choose, such as another run's.
-        attention: which of its functions runs, "eager" or "sdpa"; the weights are those of eager in any case.
         uncached: run all tokens again for each word, too.
-        n_top: candidates kept of each row of logits.
-        sampling: how tokens are chosen.
 
     Raises:
         ValueError: a model that does not call attention through the interface; a wrong setting; more than 16
@@ -84,11 +78,14 @@ def watch(
         TraceError: a layer has not one row of K and V a token, or not as many heads as the others.
     """
     ids = tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
-    described, attending, states = probe(model, attention, ids[:1])
+    described, attending, states = probe(model, ids[:1])
     layers = attending if layers is None else layers
     heads = range(described.n_heads) if heads is None else heads
     check_size(len(layers) * len(heads), len(ids) + (len(reply) or check_whole("max_new", max_new)))
-    voice = voice_of(model, tokenizer, n_top, sampling)
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    ends = {*(ends if isinstance(ends, list) else [ends])} - {None}
+    choose = chooser(GREEDY, model.config.get_text_config().vocab_size)
+    voice = Voice(partial(text_of, tokenizer), choose, str(GREEDY), ends, n_top=5)
     tokens = [Token(voice.text_of(i), i, n, "prompt") for n, i in enumerate(ids)]
     recorder = Recorder(described, tokens, recorded=[(layer, head) for layer in layers for head in heads])
     recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(ids))]
@@ -99,7 +96,7 @@ def watch(
             arrays: dict[str, Any] = dict(zip(names, map(as_array, given), strict=True))
             recorder.attention(**arrays, layer=layer, n_kept=cache.rows(layer) if cache else 0)
 
-        with watched(model, attention, show):
+        with watched(model, show):
             logits = forward(model, [token.id or 0 for token in tokens], cache)
         for layer, shapes in states.items():
             recorder.state(layer, shapes)
@@ -108,14 +105,6 @@ def watch(
     for cache in (Rows(model), None) if uncached else (Rows(model),):
         record_run(recorder, run, voice, cache, "dynamic", max_new, training=False)
     return recorder.trace
-
-
-def voice_of(model: Any, tokenizer: Any, n_top: int, sampling: Sampling) -> Voice:
-    """Return how a model chooses its tokens; the n_top likeliest are candidates."""
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    ends = {*(ends if isinstance(ends, list) else [ends])} - {None}
-    choose = chooser(sampling, model.config.get_text_config().vocab_size)
-    return Voice(partial(text_of, tokenizer), choose, str(sampling), ends, n_top)
 
 
 class Rows:
@@ -130,10 +119,6 @@ class Rows:
     def length(self) -> int:
         """Tokens seen; a layer with a window keeps fewer rows."""
         return int(self.cache.get_seq_length())
-
-    def kept(self) -> range:
-        """Positions of the rows in layers that keep all."""
-        return range(self.length)
 
     def rows(self, layer: int) -> int:
         """Rows that one layer keeps."""
@@ -150,55 +135,35 @@ class Rows:
 
 
 @contextmanager
-def watched(model: Any, attention: str, show: Callable[..., object]) -> Iterator[None]:
+def watched(model: Any, show: Callable[..., object]) -> Iterator[None]:
     """While it is open, show each attention: layer, scale, q, k, v, who may look, weights, output."""
-    if attention not in ("eager", "sdpa"):
-        raise ValueError(f"attention is {attention!r}; expected 'eager' or 'sdpa'")
     if model.training:
         raise ValueError(
             "the model is in training mode, which drops numbers at random: call model.eval() first"
         )
-    inner = AttentionInterface().get(attention, own_eager)
+    inner = AttentionInterface().get("eager", own_eager)
 
     def attend(
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
     ) -> Any:
         output, weights = inner(module, query, key, value, attention_mask, **more)
         seen = may_look(attention_mask, query.shape[2], key.shape[2])
-        if weights is None:
-            hidden = torch.zeros_like(seen, dtype=query.dtype).masked_fill(
-                ~seen, torch.finfo(query.dtype).min
-            )
-            _, weights = own_eager(module, query, key, value, hidden, **more)
         show(module.layer_idx, more.get("scaling"), query, key, value, seen, weights, output.transpose(1, 2))
         return output, weights
 
-    before = [(config, config._attn_implementation) for config in configs_of(model)]
-    AttentionInterface.register(attention, attend)
+    before = model.config._attn_implementation
+    AttentionInterface.register("eager", attend)
     try:
-        model.set_attn_implementation(attention)
+        model.set_attn_implementation("eager")
         yield
     finally:
-        AttentionInterface.register(attention, inner)
-        for config, name in before:
-            config._attn_implementation_internal = name
+        AttentionInterface.register("eager", inner)
+        model.set_attn_implementation(before)
 
 
 def own_eager(module: Any, *given: Any, **more: Any) -> Any:
     """Attend as a model's own file does: its sinks and soft caps are there."""
     return sys.modules[type(module).__module__].eager_attention_forward(module, *given, **more)
-
-
-def configs_of(model: Any) -> list[Any]:
-    """Return the configs of a model, its parts, and of parts of these, each once."""
-    found: dict[int, Any] = {}
-    todo = [module.config for module in model.modules() if hasattr(module, "config")]
-    while todo:
-        config = todo.pop()
-        if id(config) not in found:
-            found[id(config)] = config
-            todo += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
-    return [*found.values()]
 
 
 def may_look(mask: Tensor | None, T: int, S: int) -> Tensor:
@@ -209,9 +174,7 @@ def may_look(mask: Tensor | None, T: int, S: int) -> Tensor:
     return seen.any(dim=1, keepdim=True)  # in any head
 
 
-def probe(
-    model: Any, attention: str, token: Sequence[int]
-) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
+def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
     """Run one token. Return sizes, the layers that attend, and what each layer keeps beside rows.
 
     Raises:
@@ -219,7 +182,7 @@ def probe(
     """
     calls: dict[int, tuple[Any, ...]] = {}
     cache = Rows(model)
-    with watched(model, attention, lambda layer, *given: calls.setdefault(layer, given)):
+    with watched(model, lambda layer, *given: calls.setdefault(layer, given)):
         forward(model, token, cache)
     if not calls or None in calls:
         raise ValueError(

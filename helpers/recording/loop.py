@@ -73,7 +73,7 @@ def record_run(
     is_over, emitted = False, 0
     while not is_over:
         first = len(tokens) - 1 if emitted and cache is not None else 0
-        recorder.open_pass("decode" if emitted else "prefill", range(first, len(tokens)), cache)
+        recorder.open_pass("decode" if emitted else "prefill", range(first, len(tokens)), cache is not None)
         logits = run(tokens[first:], cache)
         recorder.close_pass()
         chosen = None if replayed else voice.choose(logits)

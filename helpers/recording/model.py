@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from copy import deepcopy
 from functools import partial
 
 import numpy as np
@@ -13,8 +12,8 @@ from torch import Tensor
 
 from helpers.arguments import check_whole
 from helpers.model.attention import Core
-from helpers.model.cache import Cache, WindowCache
-from helpers.model.generate import as_tokens, check_empty, run
+from helpers.model.cache import Cache
+from helpers.model.generate import as_tokens, run
 from helpers.model.transformer import Transformer
 from helpers.recording.loop import Voice, record_run
 from helpers.recording.recorder import Recorder
@@ -30,12 +29,9 @@ def record_model(
     *,
     max_new: int = 8,
     recorded: Sequence[tuple[int, int]] | None = None,
-    cache: Cache | None = None,
     training: bool = True,
     uncached: bool = True,
-    n_top: int = 5,
     sampling: Sampling = GREEDY,
-    reply: Sequence[int] = (),
     name: str = "model",
 ) -> Trace:
     """Run a prompt with the cache, then its tokens again without, and return the record of both runs.
@@ -46,39 +42,30 @@ def record_model(
         tokenizer: gives the ids of a text and the text of an id.
         max_new: tokens at most; it stops earlier at `<eos>` and when the cache is full.
         recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
-        cache: an empty one to run with, no WindowCache; None makes a growing one. The run without runs a copy
-            that it drops.
         training: begin each run with the training reference, as pass 0.
         uncached: run without the cache too.
-        n_top: candidates kept of each row of logits, the chosen one among them.
         sampling: how tokens are chosen.
-        reply: ids to run in place of those that it would choose, such as another run's.
         name: the model's, in the trace.
 
     Raises:
-        ValueError: a wrong prompt or setting, or a cache that is in use or does not fit. A cache that came in
-            keeps the passes that ran before an error: reset() it.
+        ValueError: a wrong prompt or setting.
     """
     check_whole("max_new", max_new)
-    check_whole("n_top", n_top)
-    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, n_top, sampling)
-    cache = model.new_cache() if cache is None else cache
-    check_empty(model, cache, len(tokens))
-    if isinstance(cache, WindowCache):
-        raise ValueError(f"{cache!r} came in; expected one that keeps every row: in a trace no row leaves")
+    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, sampling)
+    cache = model.new_cache()
+    cache.check_room(len(tokens))
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
-    recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(tokens))]
-    run = partial(run_model, recorder, model, deepcopy(cache))
+    run = partial(run_model, recorder, model)
     for one in (cache, None) if uncached else (cache,):
-        record_run(recorder, run, voice, one, kind_of(cache), max_new, training)
+        record_run(recorder, run, voice, one, "growing", max_new, training)
     return recorder.trace
 
 
 def run_model(
-    recorder: Recorder, model: Transformer, empty: Cache, tokens: Sequence[Token], cache: Cache | None
+    recorder: Recorder, model: Transformer, tokens: Sequence[Token], cache: Cache | None
 ) -> np.ndarray:
-    """Run tokens through all layers; without a cache through a copy of the empty one. Logits, (V,)."""
-    kept = deepcopy(empty) if cache is None else cache
+    """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
+    kept = model.new_cache() if cache is None else cache
     with ExitStack() as hooks:
         for core in cores_of(model):
             hooks.enter_context(core.register_forward_hook(partial(attended, recorder)))
@@ -96,21 +83,16 @@ def attended(recorder: Recorder, core: Core, given: tuple[Tensor, ...], contexts
     recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
 
-def voice_of(model: Transformer, tokenizer: Tokenizer | None, n_top: int, sampling: Sampling) -> Voice:
-    """Return how a model chooses its tokens; the n_top likeliest are candidates."""
+def voice_of(model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY) -> Voice:
+    """Return how a model chooses its tokens; the five likeliest are candidates."""
     choose = chooser(sampling, model.config.vocab_size)
-    return Voice(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top)
+    return Voice(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5)
 
 
 def as_array(x: Tensor) -> np.ndarray:
     """Return a tensor as NumPy array; NumPy has no bfloat16, so that narrow floats come out as float32."""
     wide = x.float() if x.is_floating_point() and x.element_size() < 4 else x
     return wide.detach().cpu().numpy()
-
-
-def kind_of(cache: Cache) -> str:
-    """Return what a trace calls a cache: of a GrowingCache, "growing"."""
-    return type(cache).__name__.removesuffix("Cache").lower()
 
 
 def describe(model: Transformer, name: str = "model") -> Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class Recorder:
     The watcher: `attention` for what attention was given and gave, layer by layer, and `state` for a layer
                  that keeps something else, or nothing. It looks on from outside: the decoder knows nothing
                  of it.
-    The cache is asked which rows it keeps: all that were recorded. Token indices and layers are from 0.
+    A cache keeps all rows that were recorded. Token indices and layers are from 0.
 
     Args:
         model: what runs.
@@ -78,17 +77,16 @@ class Recorder:
         self._rows: list[int] = []  # which tokens' rows the cache keeps
         self._seen: set[int] = set()  # processed so far, training aside
 
-    def open_pass(self, phase: str, tokens: Sequence[int], cache: Any = None) -> None:
+    def open_pass(self, phase: str, tokens: Sequence[int], keeps: bool = False) -> None:
         """Announce a pass.
 
         Args:
             phase: training, prefill or decode. In training each token should predict the next.
             tokens: those that run.
-            cache: what keeps the rows, and says of which positions: `kept`; None where none stays.
+            keeps: whether a cache keeps their rows, as it did those before.
         """
-        self._tokens, self._cache = [*tokens], cache
-        self._check_cache(self._rows)
-        self._columns = [*(self._rows if cache is not None else []), *tokens]  # whose rows attention sees
+        self._tokens, self._keeps = [*tokens], keeps
+        self._columns = [*(self._rows if keeps else []), *tokens]  # whose rows attention sees
         self._kinds: list[tuple[np.ndarray, int, Kept]] = []  # of layers, by mask and rows kept
         part = Part(
             sequence=0,
@@ -164,7 +162,7 @@ class Recorder:
         self._pass.shapes.append({"layer": layer, **dict.fromkeys(("q", "k", "v", "scores")), **shapes})
 
     def close_pass(self) -> None:
-        """Finish the pass. TraceError if a layer did not come once, or the cache kept no new rows."""
+        """Finish the pass. TraceError if a layer did not come once."""
         self._pass.shapes.sort(key=lambda shape: shape["layer"])
         layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
         if layers != [*range(expected)]:
@@ -174,8 +172,7 @@ class Recorder:
         self._part.visible, self._part.read, self._part.written = most.visible, most.read, most.written
         self._part.kept, self._pass.counts = most.kept, most.counts
         self._pass.others = [kind for kind in kinds if kind is not most]
-        self._check_cache(self._columns)
-        if self._cache is not None:
+        if self._keeps:
             self._rows = self._columns
         self.trace.runs[-1].passes.append(self._pass)
         if self._pass.phase != "training":
@@ -194,17 +191,6 @@ class Recorder:
             tokens.append(chosen)
         self._part.out.append(Output(query, list(top), query + 1, how))
 
-    def _check_cache(self, rows: Sequence[int]) -> None:
-        """The cache must keep the rows of these tokens, and no others."""
-        if self._cache is None:
-            return
-        kept, tokens = [*self._cache.kept()], self.trace.sequences[0].tokens
-        if kept != [tokens[token].position for token in rows]:
-            raise TraceError(
-                f"the cache keeps {len(kept)} rows, {len(rows)} were recorded; expected the same: "
-                "was it reset before, and advanced once, after the last layer?"
-            )
-
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
         """Weights · v must be what the run used, within the rounding of its elements."""
         values = _per_query_head(v, weights.shape[1])
@@ -220,7 +206,7 @@ class Recorder:
 
     def _look(self, layer: int, mask: np.ndarray, columns: Sequence[int], n_kept: int) -> None:
         """Write down who looks at whom and which rows are kept, once for all layers that do the same."""
-        (T, S), n_kept = mask.shape, n_kept if self._cache is not None else 0
+        (T, S), n_kept = mask.shape, n_kept if self._keeps else 0
         for known, n, kind in self._kinds:
             if n == n_kept and np.array_equal(mask, known):
                 kind.layers.append(layer)

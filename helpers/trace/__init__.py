@@ -5,9 +5,9 @@ two of them part. `FORMAT.md` is the page on how they are written.
 """
 
 from helpers.trace.compare import compare
-from helpers.trace.document import TraceError, write_whole
+from helpers.trace.document import TraceError
 from helpers.trace.engine import EngineTrace, RequestTrace, Share, Step
-from helpers.trace.places import Place, Said, logprobs, places, rounding, said
+from helpers.trace.places import Place, Said, logprobs, places, rounding
 from helpers.trace.record import (
     FULL,
     Kept,

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.trace.record import Run, Trace
-
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # a mark, at 1
 # Of one layer; 16 of four. Two right runs (eager and sdpa, float32 and bfloat16, transformers 5.23 on a CPU)
 # were an eighth of the line apart at most in trained models, half of it in random ones.
@@ -69,15 +67,6 @@ def places(a: Sequence[Said], b: Sequence[Said]) -> list[Place]:
         if one.word != other.word:
             break
     return found
-
-
-def said(trace: Trace, run: Run) -> list[Said]:
-    """Return the words of a run, and the logits of their candidates."""
-    outs = [out for event in run.steps for out in event.parts[0].out]
-    words = [trace.sequences[0].tokens[out.chosen].text for out in outs]
-    return [
-        Said(word, {text: logit for text, logit, _ in out.top}) for word, out in zip(words, outs, strict=True)
-    ]
 
 
 def logprobs(reply: Mapping[str, Any]) -> list[Said]:
