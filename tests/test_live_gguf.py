@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from helpers.tokenizer import Tokenizer
 from tests.gguf_file import write
 from tests.machine import ROOT
 from tests.test_live_decoder import WRITE, answers, check_logits
-from tests.test_load_gguf import ONE_BY_ONE, ONES, SMOLLM3, TEXTS, byte_level, factors, vocabulary
+from tests.test_load_gguf import ONES, SMOLLM3, TEXTS, byte_level, factors, vocabulary
 from tests.test_load_gguf import SIZES as TINY
 from tests.tiny import tiny
 
@@ -158,7 +157,7 @@ def written(folder: Path, number: int, changed: dict[str, Any]) -> Path:
     return write(folder / f"{number}.gguf", tiny(**SIZES), metadata=WORDS | keys, tensors=tensors)
 
 
-NAN, INFINITY = float("nan"), float("inf")
+NAN = float("nan")
 Q2_K = (blocks(GGMLQuantizationType.Q2_K, 160, 256, 0), GGMLQuantizationType.Q2_K)
 BASE, EPS = "llama.rope.freq_base", "llama.attention.layer_norm_rms_epsilon"
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -167,82 +166,37 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "architecture is “qwen3moe”; expected one of llama, qwen2, qwen3, smollm3",
     ),
     ({EPS: ...}, f"{EPS} is missing; expected a number from 1e-12 to 0.01"),
-    ({EPS: 3.0}, f"{EPS} is 3; expected a number from 1e-12 to 0.01"),
-    ({BASE: ...}, f"{BASE} is missing; expected a number from 10 to 1,000,000,000,000"),
-    *(({BASE: x}, f"{BASE} is {text}; expected") for x, text in ((INFINITY, "Infinity"), (NAN, "NaN"))),
-    ({BASE: [1e4]}, f"{BASE} is [10000]; expected a number from 10"),
+    ({BASE: NAN}, f"{BASE} is NaN; expected a number from 10 to 1,000,000,000,000"),
     ({"llama.embedding_length": ...}, "llama.embedding_length is missing; expected a whole number over 0"),
     ({"llama.attention.head_count_kv": [2, 2, 1]}, "attention.head_count_kv is [2, 2, 1]; expected a whole"),
     ({"llama.attention.head_count_kv": 3}, "4 heads of 24 numbers on 3 KV heads"),
     ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count is 8; expected 24"),
-    ({"llama.attention.value_length": 8}, "llama.attention.value_length is 8; expected 24"),
     (
         {"llama.rope.scaling.type": "yarn"},
         "llama.rope.scaling.type is “yarn”, which is not supported; expected none",
     ),
     ({"llama.expert_count": 8}, "llama.expert_count is 8, which is not supported; expected 0"),
-    (
-        {"llama.attention.causal": False},
-        "llama.attention.causal is false, which is not supported; expected true",
-    ),
     ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5, which is not supported; expected no such key"),
-    (
-        {"llama.rope.dimension_sections": [8] * 9},
-        "sections is [8, 8, 8, 8, …], which is not supported; expected no such",
-    ),
     ({"eos_token_id": 330}, "tokenizer.ggml.eos_token_id is 330; expected a token's id, 0 to 329"),
     ({"split.count": 2}, "it is one of 2 parts; expected a model in one file"),
     (
         {"blk.0.ffn_up.weight": Q2_K},
         "ffn_up.weight is of kind Q2_K, which is not supported; expected one of F32",
     ),
-    ({"output_norm.weight": np.ones(64, np.int32)}, "output_norm.weight is of kind 26, which is not"),
     (
         {"layers.0.q_proj.weight": ONES},
         "the tensor layers.0.q_proj.weight; expected only those of a llama of 3 layers",
-    ),
-    (
-        {"blk.0.attn_q.bias": ONES[:, 0]},
-        "it holds the tensor blk.0.attn_q.bias; expected only those of a llama of",
     ),
     (
         {"blk.0.attn_q.weight": None},
         "the tensor blk.0.attn_q.weight is missing; expected one of shape (96, 64)",
     ),
     ({"blk.1.ffn_norm.weight": ONES[0, :32]}, "blk.1.ffn_norm.weight is of shape (32); expected (64)"),
-    ({"blk.0.ffn_up.weight": np.ones((2, 3, 4), np.float32)}, "shape (2, 3, 4); expected one axis or two"),
     ({"blk.0.ffn_up.weight": np.full((160, 64), NAN, np.float32)}, "blk.0.ffn_up.weight holds NaN or inf"),
-    ({"output_norm.weight": np.full(64, np.inf, np.float32)}, "output_norm.weight holds NaN or infinity"),
     ({"model": "llama"}, "tokenizer.ggml.model is “llama”; expected gpt2, a tokenizer of byte-level BPE"),
     ({"pre": "tekken"}, "how a text is cut into words, is “tekken”; expected gpt-2, smollm"),
-    ({"pre": "constructor"}, "how a text is cut into words, is “constructor”; expected"),
     ({"merges": ["x y"]}, "tokenizer.ggml.merges joins “x y”; expected a token of"),
-    ({"merges": ...}, "tokenizer.ggml.merges is missing; expected a list of texts"),
-    (
-        {"add_bos_token": True, "bos_token_id": 330},
-        "tokenizer.ggml.bos_token_id is 330; expected a token's id",
-    ),
 ]
-VALUES = ["x", 7, 0.5, True, ["x"], [7]]
-TYPES: list[tuple[list[Any], str]] = [  # what a key may be, and keys of that kind
-    (["x"], "general.name general.architecture tokenizer.chat_template tokenizer.ggml.model"),
-    (["x"], "tokenizer.ggml.pre"),
-    ([7], "llama.block_count llama.attention.head_count llama.attention.head_count_kv llama.vocab_size"),
-    ([7], "llama.attention.key_length llama.embedding_length llama.feed_forward_length split.count"),
-    ([7], "llama.context_length llama.attention.sliding_window llama.rope.dimension_count"),
-    ([7], "tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id tokenizer.ggml.eot_token_id"),
-    ([7, 0.5], f"{BASE} {EPS}"),
-    ([True], "tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token"),
-    ([["x"]], "tokenizer.ggml.tokens tokenizer.ggml.merges"),
-    ([[7]], "tokenizer.ggml.token_type"),
-]
-
-
-def test_a_value_of_another_kind_goes_no_further(tmp_path: Path, ask: Ask) -> None:
-    wrong = [(key, x) for right, keys in TYPES for key in keys.split() for x in VALUES if x not in right]
-    files = [written(tmp_path, number, {key: x}) for number, (key, x) in enumerate(wrong)]
-    for got, (key, x) in zip(ask(*({"file": file} for file in files)), wrong, strict=True):
-        assert re.search(rf"read: {key} is .*; expected ", got.get("failed", "")), (key, x, got)
 
 
 def test_refused_by_name(tmp_path: Path, ask: Ask) -> None:
@@ -263,34 +217,16 @@ def test_what_a_file_may_leave_out(tmp_path: Path, ask: Ask) -> None:
 
 
 def test_cut_off_damaged_another_file_or_too_large(tmp_path: Path, ask: Ask) -> None:
-    """Each tensor begins where the one before it ends; no list is longer than the file, nor tried to be."""
-    lists = {"a.list": [1, 2, 3], "a.texts": ["x", "yz"]}
-    whole = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS | lists).read_bytes()
+    """Each tensor begins where the one before it ends."""
+    whole = write(tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS).read_bytes()
     cases = [(whole[:n], f"it has {n} bytes; expected at least 24, the beginning") for n in (0, 3, 23)]
-    cases.append((whole[:2000], "or further; expected at most byte 2,000, where the file ends"))
-    long = whole.replace(b"a.list", b"a.text").replace(
-        struct.pack("<IIQ", 9, 5, 3), struct.pack("<IQ", 8, 1 << 24)
-    )
-    cases.append(
-        (long + bytes(1 << 24), "or further; expected at most byte 16,777,216, as far as this page reads")
-    )
-    twice = whole.replace(b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight")
-    cases.append((twice, "the key “blk.0.ffn_up.weight” stands twice"))
     cases += [
+        (whole[:2000], "or further; expected at most byte 2,000, where the file ends"),
         (whole[:-40], f"bytes; expected {len(whole):,}, where its"),
         (whole + bytes(32), ", where its last tensor ends"),
+        (b"GGML" + bytes(60), 'expected "GGUF": it is a file of another kind'),
+        (b"GGUF\1" + bytes(60), "its GGUF is of version 1; expected 2 or 3"),
     ]
-    cases += [
-        (start + bytes(60), 'expected "GGUF": it is a file of another kind') for start in (b"GGML", b"PK")
-    ]
-    cases.append((b"GGUF\1" + bytes(60), "its GGUF is of version 1; expected 2 or 3"))
-    after = {name: whole.rindex(name.encode()) + len(name) for name in (*lists, *ONE_BY_ONE)}
-    places = [(after[name] + 8, 8) for name in lists]  # behind two kinds: how long the list is
-    places += [(after[name] + 4 + 8 * n, 12) for name, n in ONE_BY_ONE.items()]  # behind the shape
-    for at, bit in [(at, bit) for at, nbytes in places for bit in range(8 * nbytes)]:
-        damaged = bytearray(whole)
-        damaged[at + bit // 8] ^= 1 << bit % 8
-        cases.append((bytes(damaged), ""))
     files = [tmp_path / str(number) for number in range(len(cases))]
     for file, (data, _) in zip(files, cases, strict=True):
         file.write_bytes(data)

@@ -17,9 +17,7 @@ from torch import Tensor, nn
 from helpers.model import fast
 from helpers.model.cache import GrowingCache, PagedCache, PagePool, StaticCache
 from helpers.model.config import QKNormConfig
-from helpers.model.fast import FastTransformer, speed_up
-from helpers.model.generate import generate
-from helpers.model.shipped import load as load_shipped
+from helpers.model.fast import speed_up
 from helpers.model.speculate import first_layers
 from helpers.model.transformer import Transformer
 from tests.doubles import KINDS as KINDS_OF_CACHE
@@ -173,26 +171,6 @@ def test_scores_that_lie_far_apart() -> None:
     )
 
 
-def test_one_call_for_small_passes_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which way a pass goes: by tokens, and by tokens times rows."""
-    calls = []
-
-    def in_one_call(*_: Any) -> Any:
-        calls.append("one")
-        return fast.np.zeros((1, 1, 30), "float32")
-
-    monkeypatch.setattr(FastTransformer, "in_one_call", in_one_call)
-    monkeypatch.setattr(fast, "PAIRS", 32 * 33)
-    model = tiny(max_seq_len=80)
-    twin = speed_up(model)
-    for rows, T, one in ((0, 32, True), (1, 32, True), (2, 32, False), (0, 33, False), (79, 1, True)):
-        calls.clear()
-        cache = StaticCache(model.config)
-        cache.length = rows
-        twin(tokens(1, T), cache, last_only=True)
-        assert bool(calls) == one
-
-
 def test_last_only_and_a_pass_that_fails() -> None:
     ids, cache = tokens(2, 6), StaticCache(MODEL.config, 2, max_len=8)
     every, last = TWIN(ids, StaticCache(MODEL.config, 2)), TWIN(ids, cache, last_only=True)
@@ -219,13 +197,6 @@ def test_the_model_stays_whole() -> None:
             for weight in layer.parameters():
                 weight.zero_()
     assert torch.equal(twin(ids), output)  # and the twin's layers are copies
-
-
-def test_the_shipped_model_says_the_same_diary() -> None:
-    model, tokenizer = load_shipped()
-    prompt = tokenizer.encode("Today weather is so")
-    output_ids = [list(generate(speed_up(model, bits=bits), prompt, 40)) for bits in (32, 16)]
-    assert output_ids == [list(generate(model, prompt, 40))] * 2
 
 
 def test_threads_are_those_that_were_asked_for() -> None:

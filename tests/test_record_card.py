@@ -11,7 +11,6 @@ import record_card
 import torch
 
 from helpers.chapters import n16
-from helpers.cost.models import MODELS
 from helpers.model import shipped
 from helpers.model.cache import Cache, StaticCache
 from helpers.model.generate import run
@@ -59,12 +58,3 @@ def test_without_a_mask_the_newest_token_sees_the_same() -> None:
     rows.v.copy_(plain.v)
     rows.advance(3)
     same(run(model, newest, rows), run(model, newest, plain))
-
-
-def test_a_name_is_that_of_sizes() -> None:
-    assert record_card.config_of("mqa") is shipped.VARIANTS["mqa"]
-    assert record_card.config_of("Llama-3.1-8B").n_parameters == MODELS["Llama-3.1-8B"].n_parameters
-    assert record_card.config_of(str(shipped.FOLDER / "config.json")).n_kv_heads == 2
-    assert not {"gpt-oss-20b", "Mistral-7B v0.1", "DeepSeek-V3"} & {*record_card.DENSE}
-    roof = record_card.measured(torch.float32)
-    assert min(roof.bytes_per_second, roof.flops_per_second) > 1e8
