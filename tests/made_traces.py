@@ -47,16 +47,9 @@ def made(
 ) -> Trace:
     """Record two runs of a stand-in for a model, with a cache that goes by the plan and without one.
 
-    Args:
-        texts: a token each.
-        prompt: how many of them are the prompt.
-        plan: the passes.
-        recorded: the heads of each recorded layer; every weight, key and value differs between them.
-        names: of all heads; None for a model whose heads have none.
-        kv_heads: of several, K and V are not kept, as in the record of a model.
-        seed: another one gives other numbers.
-        windows: layers that see and keep so many rows, the newest.
-        states: layers that keep something else, and its shapes.
+    The first `prompt` texts are the prompt; `recorded` has the heads of each recorded layer, `windows` how
+    many of the newest rows a layer sees, `states` the shapes of what a layer keeps in place of rows. Of
+    several `kv_heads` K and V are not kept, as in the record of a model.
     """
     tokens = [Token(text, None, i, "prompt" if i < prompt else "generated") for i, text in enumerate(texts)]
     n_heads = 1 + max(head for heads in recorded.values() for head in heads)
@@ -123,7 +116,6 @@ class _Maker:
     def attended(
         self, layer: int, tokens: list[int], columns: list[int], window: int = 1000
     ) -> dict[str, Any]:
-        """What goes into attention, and contexts."""
         q, k, v = (
             self.q[layer][None, :, tokens],
             self.k[layer][None, :, columns],

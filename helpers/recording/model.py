@@ -66,21 +66,20 @@ def run_model(
 ) -> np.ndarray:
     """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
     kept = model.new_cache() if cache is None else cache
+
+    def attended(core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
+        q, k, v, mask = map(as_array, given)
+        recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
+
     with ExitStack() as hooks:
         for core in cores_of(model):
-            hooks.enter_context(core.register_forward_hook(partial(attended, recorder)))
+            hooks.enter_context(core.register_forward_hook(attended))
         return as_array(run(model, torch.tensor([[token.id for token in tokens]]), kept)[0])
 
 
 def cores_of(model: Transformer) -> list[Core]:
     """Return the core of attention of each layer."""
     return [module for module in model.modules() if isinstance(module, Core)]
-
-
-def attended(recorder: Recorder, core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
-    """Show the recorder what went into the core of attention and what came out."""
-    q, k, v, mask = map(as_array, given)
-    recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
 
 def voice_of(model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY) -> Voice:

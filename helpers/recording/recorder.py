@@ -147,7 +147,10 @@ class Recorder:
         self._check_output(layer, weights, v, output)
         self._look(layer, seen, columns, S if n_kept is None else n_kept)
         self._keep_rows(layer, seen, weights, output)
-        self._keep_contents(layer, k, v)
+        if self.trace.values is not None:  # row i is token i's, because the toy drops none
+            for name, array in {"k": k, "v": v}.items():
+                stored = getattr(self.trace.values[layer], name)
+                stored += array[0, 0, len(stored) :].tolist()
         arrays = {"q": q, "k": k, "v": v, "scores": weights}
         shapes = {name: list(array.shape) for name, array in arrays.items()}
         self._pass.shapes.append({"layer": layer, **shapes})
@@ -238,14 +241,6 @@ class Recorder:
                     )
             if self.trace.values is not None:
                 self._part.contexts[f"{layer}.{head}"] = output[0, head, new].tolist()
-
-    def _keep_contents(self, layer: int, k: np.ndarray, v: np.ndarray) -> None:
-        """Keep new rows of K and V, if that was asked for; row i is token i's, because the toy drops none."""
-        if self.trace.values is not None:
-            kept = self.trace.values[layer]
-            for name, array in {"k": k, "v": v}.items():
-                stored = getattr(kept, name)
-                stored += array[0, 0, len(stored) :].tolist()
 
 
 def _per_query_head(rows: np.ndarray, n_heads: int) -> np.ndarray:

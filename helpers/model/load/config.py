@@ -103,8 +103,12 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
     kind_of_config, keys = KINDS.get(kind, (ModelConfig, SIZES))
     sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
-    sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
+    windowed = (kind == "mistral" or data["use_sliding_window"]) and data["sliding_window"] is not None
+    window = size(data, "sliding_window") if windowed else None
+    sizes["max_seq_len"] = context(sizes["max_seq_len"], window, max_seq_len)
     rope, kept = rope_of(data), dict[str, Any]()
+    scaling: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
+    scaling["original_max_seq_len"] = rope.get(ORIGINAL)
     if kind == "watch_it_decode":
         kinds = enumerate(data["layer_types"])
         kept["state_layers"] = tuple(layer for layer, kind in kinds if kind == STATE)
@@ -115,14 +119,18 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
         **sizes,
         **kept,
         rope_theta=in_range("rope_theta", rope["rope_theta"]),
-        rope_scaling=scaling_of(rope),
+        rope_scaling=Llama3Scaling(**scaling) if rope["rope_type"] == "llama3" else None,
         norm_eps=in_range("rms_norm_eps", data.get("rms_norm_eps")),
         tied=data["tie_word_embeddings"],
         qkv_bias=kind == "qwen2",
         eos_ids=eos_of(data),
     )
-    if isinstance(config, LatentConfig):
-        refuse_unequal(data, fixed_by(config))
+    fixed = fixed_by(config) if isinstance(config, LatentConfig) else {}
+    if wrong := {key: data.get(key, "missing") for key in fixed if data.get(key, "missing") != fixed[key]}:
+        raise unsupported(
+            f"{wrong} is not supported; expected {fixed}: no mixture of experts, queries not compressed, "
+            "values as wide as keys, RoPE's pairs as in Llama"
+        )
     return config
 
 
@@ -170,16 +178,6 @@ def fixed_by(config: LatentConfig) -> dict[str, Any]:
     }
 
 
-def refuse_unequal(data: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Raise ValueError for a key that is missing or has another value."""
-    for key, value in expected.items():
-        if data.get(key, "missing") != value:
-            raise unsupported(
-                f"{key} {data.get(key, 'missing')!r} is not supported; expected {value!r}: no mixture of "
-                "experts, queries not compressed, values as wide as keys, RoPE's pairs as in Llama"
-            )
-
-
 def size(data: dict[str, Any], key: str, default: int | None = None) -> int:
     """Return a whole number over 0 of config.json; `default` in place of null."""
     return check_whole(key, default if data[key] is None else data[key])
@@ -211,16 +209,7 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
     if rope["rope_type"] not in ("default", "llama3"):
         raise unsupported(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
     refuse_other(given)
-    original = {ORIGINAL: data[ORIGINAL]} if ORIGINAL in data else {}
-    return rope | original
-
-
-def scaling_of(rope: dict[str, Any]) -> Llama3Scaling | None:
-    """Return llama3 scaling, or None for plain RoPE."""
-    if rope["rope_type"] == "default":
-        return None
-    factors: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
-    return Llama3Scaling(**factors | {"original_max_seq_len": rope.get(ORIGINAL)})
+    return rope | {key: data[key] for key in (ORIGINAL,) if key in data}
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:
@@ -230,13 +219,11 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
         because = ", ".join(f"{reason} ({key})" for reason, key in reasons(data).items())
         got = f"model_type {kind!r}" + (because and f" with {because}")
         raise unsupported(f"{got} is not supported; expected one of {', '.join(ARCHITECTURES)}")
-    if not isinstance(message, list) or any(name != ARCHITECTURES[kind] for name in message):
+    if any(name != ARCHITECTURES[kind] for name in message):
         raise unsupported(f"architectures {message!r} are not supported; expected {ARCHITECTURES[kind]!r}")
-    kinds = data.get("layer_types") or []
-    if kind == "watch_it_decode":  # says it of each layer
-        kinds = [name for name in kinds if name != STATE]
-    if not isinstance(kinds, list) or any(x not in ("full_attention", "sliding_attention") for x in kinds):
-        raise unsupported(f"layer_types {kinds!r} are not supported; expected full_attention")
+    kinds = {*(data.get("layer_types") or [])} - ({STATE} if kind == "watch_it_decode" else set())
+    if kinds - {ROWS, "sliding_attention"}:
+        raise unsupported(f"layer_types {sorted(kinds)} are not supported; expected {ROWS}")
     refuse_other(data)
 
 
@@ -244,9 +231,8 @@ def refuse_other(data: dict[str, Any]) -> None:
     """Raise ValueError for a key that makes another function of the model."""
     for key in HARMLESS.keys() & data.keys():
         if data[key] not in HARMLESS[key]:
-            without = f", no {REASONS[key]}" if key in REASONS else ""
             got = f"{key} {reprlib.repr(data[key])}"
-            raise unsupported(f"{got} is not supported; expected {HARMLESS[key][0]!r}{without}")
+            raise unsupported(f"{got} is not supported; expected {HARMLESS[key][0]!r}")
 
 
 def reasons(data: dict[str, Any]) -> dict[str, str]:
@@ -258,13 +244,6 @@ def reasons(data: dict[str, Any]) -> dict[str, str]:
         elif isinstance(value, dict):
             found |= reasons(value)
     return found
-
-
-def window_of(data: dict[str, Any]) -> int | None:
-    """Return how many tokens a layer with a sliding window sees; None where no layer is said to have one."""
-    if data["model_type"] != "mistral" and not data["use_sliding_window"]:
-        return None
-    return None if data["sliding_window"] is None else size(data, "sliding_window")
 
 
 def context(longest: int, window: int | None, wanted: int | None) -> int:

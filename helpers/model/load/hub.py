@@ -22,7 +22,8 @@ def find(source: str | Path) -> Path:
     """
     path = Path(source)
     if path.is_dir():
-        return inside(path)
+        files = [*path.glob("*.gguf")]
+        return files[0] if len(files) == 1 and not (path / CONFIG_FILE).exists() else path
     if path.suffix == ".gguf":
         return path
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(source)):
@@ -30,12 +31,6 @@ def find(source: str | Path) -> Path:
             f"there is no folder {str(source)!r}; expected one, a .gguf file, or a Hub name: owner/name"
         )
     return download(str(source))
-
-
-def inside(folder: Path) -> Path:
-    """Return the one GGUF file in a folder that has no config.json, otherwise the folder."""
-    files = list(folder.glob("*.gguf"))
-    return files[0] if len(files) == 1 and not (folder / CONFIG_FILE).exists() else folder
 
 
 def download(name: str) -> Path:
