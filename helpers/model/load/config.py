@@ -103,9 +103,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
     kind_of_config, keys = KINDS.get(kind, (ModelConfig, SIZES))
     sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
-    windowed = (kind == "mistral" or data["use_sliding_window"]) and data["sliding_window"] is not None
-    window = size(data, "sliding_window") if windowed else None
-    sizes["max_seq_len"] = context(sizes["max_seq_len"], window, max_seq_len)
+    sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
     rope, kept = rope_of(data), dict[str, Any]()
     scaling: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
     scaling["original_max_seq_len"] = rope.get(ORIGINAL)
@@ -244,6 +242,13 @@ def reasons(data: dict[str, Any]) -> dict[str, str]:
         elif isinstance(value, dict):
             found |= reasons(value)
     return found
+
+
+def window_of(data: dict[str, Any]) -> int | None:
+    """Return how many tokens a layer with a sliding window sees; None where no layer is said to have one."""
+    if data["model_type"] != "mistral" and not data["use_sliding_window"]:
+        return None
+    return None if data["sliding_window"] is None else size(data, "sliding_window")
 
 
 def context(longest: int, window: int | None, wanted: int | None) -> int:
