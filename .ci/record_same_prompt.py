@@ -197,9 +197,6 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
     other = first_other(alone.tokens, beside.tokens)
     assert other is not None, "no word changed"
     ids = [reply.tokens[other] for reply in (alone, beside)]
-    keys = len(prompts[0])
-    hidden = len(prompts[1]) - keys
-    fed = answer(narrow, prompts, WORDS, alone.tokens)[0]
     return {
         "alone": tokenizer.words(alone.tokens),
         "beside seven": tokenizer.words(beside.tokens),
@@ -208,19 +205,15 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
             name: [float(reply.logits[other, i]) for i in ids]
             for name, reply in {"alone": alone, "beside seven": beside}.items()
         },
-        "exactly level": (top_2(alone.logits) == 0).tolist(),
-        "logits that differ": (alone.logits != fed.logits).sum(-1).tolist(),
-        "apart": mechanisms([model, narrow], prompts, hidden),
-        "keys": keys,
-        "hidden": hidden,
+        "apart": mechanisms([model, narrow], prompts, len(prompts[1]) - len(prompts[0])),
     }
 
 
 def mechanisms(
     models: Sequence[Transformer], prompts: Sequence[Sequence[int]], hidden: int
-) -> dict[str, dict[str, tuple[int, float]]]:
-    """Count the logits that differ from those alone, and by how much at most, for each change and format."""
-    found: dict[str, dict[str, tuple[int, float]]] = {}
+) -> dict[str, dict[str, int]]:
+    """Count the logits that differ from those alone, for each change and format."""
+    found: dict[str, dict[str, int]] = {}
     for model in models:
         [alone] = answer(model, prompts[:1], WORDS)
         ways = {
@@ -232,8 +225,7 @@ def mechanisms(
         }
         dtype = str(model.embed_tokens.weight.dtype).removeprefix("torch.")
         for way, reply in ways.items():
-            off = float((reply.logits - alone.logits).abs().max())
-            found.setdefault(way, {})[dtype] = differ(reply, alone), off
+            found.setdefault(way, {})[dtype] = differ(reply, alone)
     return found
 
 

@@ -78,11 +78,6 @@ RIGHT: dict[str, list[Any]] = {
         lambda logits, following: [x if to >= 0 else -np.inf for x, to in zip(logits, following, strict=True)]
     ],
     "must_come": [run_by_counting],
-    "verdict": [
-        lambda margin, difference, line: (
-            np.str_("bug") if difference > line else "cannot tell" if margin <= 2 * line else "rounding"
-        )
-    ],
     "visible": [
         lambda T, length, pads: torch.tensor(
             [[pads <= key <= length + query for key in range(length + T)] for query in range(T)]

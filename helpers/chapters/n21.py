@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,9 @@ from helpers.model.generate import run
 from helpers.model.transformer import Transformer
 from helpers.recording.hf import in_transformers, watch
 from helpers.recording.model import record_model
-from helpers.tables import Table
 from helpers.trace import Place, Trace, rounding
 
 RECORDED = Path(__file__).with_name("same_prompt.json")
-AT_ONCE = 8  # keys on which the processor of the recording works at once
 TEXTS = (  # Carla's six words, Bram's ten, and six more
     "Carla writes from Toronto . Carla",
     "Bram lives in Kyiv . The afternoon in Kyiv was",
@@ -109,24 +106,6 @@ def recorded() -> dict[str, Any]:
     return found
 
 
-def apart(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """Return as a table how many of Carla's logits differ from those alone, and by how much at most.
-
-    Args:
-        found: of each change and format, the two numbers.
-    """
-    heads = [
-        f"{dtype}: {head}"
-        for dtype in ("float32", "bfloat16")
-        for head in ("logits that differ", "at most by")
-    ]
-    lines = [
-        [text for dtype in ("float32", "bfloat16") for n, off in [both[dtype]] for text in (n, f"{off:.3g}")]
-        for both in found.values()
-    ]
-    return Table(lines, [*found], heads, corner="Carla alone, but")
-
-
 @dataclass(frozen=True)
 class Pair:
     """Two runs of the same words.
@@ -168,57 +147,6 @@ def server_reply(trace: Trace) -> dict[str, Any]:
         top = [{"token": word, "logprob": math.log(share)} for word, _, share in out.top]
         content.append({"token": trace.sequences[0].tokens[out.chosen].text, "top_logprobs": top})
     return {"object": "chat.completion", "choices": [{"logprobs": {"content": content}}]}
-
-
-def hidden_keys(
-    words: Sequence[str], keys: int, hidden: int, at_once: int, differ: Sequence[int], level: Sequence[bool]
-) -> Picture:
-    """Draw a line for each word: the keys of the pass that chose it, and the hidden ones behind them.
-
-    Keys are worked on so many at a time; where hidden keys fill up the last group, its keys are inked.
-
-    Args:
-        words: one a pass; the last says both words of two runs.
-        keys: of the first pass; each later one has a key more.
-        hidden: behind them.
-        differ: how many logits differ, for each word.
-        level: whether two words were exactly level there.
-    """
-    left = [(n % at_once if n % at_once + hidden >= at_once else 0) for n in range(keys, keys + len(words))]
-    widest = keys + len(words) - 1 + hidden
-
-    def draw(sheet: Sheet) -> None:
-        first, side = (100.0, 8.6) if sheet.narrow else (140.0, 23.0)
-        top, line = 74.0, 26.0
-        for x, fill, edge, label in (
-            (18.0, "query fill", "query", "Carla's keys"),
-            (18.0 + (sheet.width - 36) / 2, "none", "line", "hidden keys"),
-        ):
-            sheet.box(x, 12, 14, 14, fill=fill, edge=edge, radius=2)
-            sheet.note(x + 22, 19, label)
-        sheet.box(18, 34, 14, 14, fill="generated", edge="generated", radius=2)
-        sheet.note(40, 41, "alone one by one, beside Bram at once")
-        sheet.note(sheet.width - 18, 63, "differ", at="right")
-        for n, (word, tail) in enumerate(zip(words, left, strict=True)):
-            y, own = top + line * n, keys + n
-            sheet.note(18, y + 9, word, colour="ink", bold=level[n])
-            for i in range(own + hidden):
-                inked = own - tail <= i < own
-                fill = "generated" if inked else "query fill" if i < own else "none"
-                edge = "generated" if inked else "query" if i < own else "line"
-                sheet.box(first + side * i, y, side - 2, 18, fill=fill, edge=edge, radius=2)
-            sheet.note(sheet.width - 18, y + 9, str(differ[n]), at="right")
-        for at in range(at_once, widest + 1, at_once):
-            x = first + side * at - 1
-            sheet.line((x, top - 4), (x, top + line * len(words)), colour="ink", width=1.4)
-            sheet.note(x, 63, str(at), at="center")
-
-    sentence = "; ".join(
-        f"{plain(word)}: {keys + n} keys, {f'{tail} of them filled up' if tail else 'none filled up'}, "
-        f"{differ[n]} logits differ{', two words level' if level[n] else ''}"
-        for n, (word, tail) in enumerate(zip(words, left, strict=True))
-    )
-    return Picture(draw, f"{hidden} hidden keys behind Carla's, {at_once} keys at a time. {sentence}.")
 
 
 def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
@@ -283,57 +211,6 @@ may_change = Exercise(
     ],
     success="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
 )
-
-BUG, ROUNDING, CANNOT_TELL = "bug", "rounding", "cannot tell"
-
-
-def judge(
-    margin: float,
-    difference: float,
-    line: float,
-    suspicious: Callable[[float, float, float], bool] = lambda margin, difference, line: difference > line,
-    harmless: Callable[[float, float, float], bool] = lambda margin, difference, line: line < margin / 2,
-) -> str:
-    """Return what two runs say of each other at one word."""
-    if suspicious(margin, difference, line):
-        return BUG
-    return ROUNDING if harmless(margin, difference, line) else CANNOT_TELL
-
-
-verdict = Exercise(
-    name="verdict",
-    todo="let verdict return one of three words.",
-    cases=[
-        *[(0.5, 0.125, 2.2), (12.0, 0.125, 2.2), (12.0, 3.0, 2.2), (0.5, 0.125, 3.4e-5)],
-        *[(0.01, 4e-6, 3.4e-5), (3.0, 0.0, 2.2), (5e-5, 0.0, 3.4e-5), (0.0, 1e-6, 3.4e-5)],
-    ],
-    right=judge,
-    wrong=[
-        "above the line it is a bug, however large the margin: that it changes no word here is luck.",
-        partial(judge, suspicious=lambda margin, difference, line: difference > max(line, margin / 2)),
-        "half of the margin only says whether a word can change; the line says why.",
-        partial(judge, suspicious=lambda margin, difference, line: difference >= margin / 2),
-        "a bug as large as the line would pass unseen: could it make another word?",
-        partial(judge, harmless=lambda margin, difference, line: True),
-        partial(judge, harmless=lambda margin, difference, line: difference < margin / 2),
-        "half of the margin counts, because the two likeliest words may move towards each other.",
-        partial(judge, harmless=lambda margin, difference, line: line < margin),
-    ],
-    success="0.125 is a bug above a line of 3.4e-5; below one of 2.2 it is rounding if the margin is 12.",
-)
-
-
-def verdicts(pairs: Mapping[str, Pair]) -> Table:
-    """Return as a table how many words of each pair get which verdict, and the pair's line."""
-    kinds = BUG, ROUNDING, CANNOT_TELL
-    lines = [
-        [
-            f"{pair.line:.2g}",
-            *map([judge(p.margin, p.difference, pair.line) for p in pair.places].count, kinds),
-        ]
-        for pair in pairs.values()
-    ]
-    return Table(lines, [*pairs], ["line", *kinds], corner="pair")
 
 
 def suspect(guess: Any) -> Guess:

@@ -10,7 +10,7 @@ from helpers.drawing.words import SMALL, counted, digits, plain, shorten, text_w
 from helpers.plots.measured import log_axes
 from helpers.trace import Place
 
-HALF, OFF = "half the margin", "difference"
+HALF, OFF = "half the margin: what another word takes", "difference of the two runs"
 
 
 def suspect(places: Sequence[Place], line: float) -> Picture:
@@ -34,7 +34,7 @@ def suspects(pairs: Mapping[str, tuple[Sequence[Place], float]]) -> Picture:
     scale = min(sizes) / 3, max(sizes) * 3  # what is 0 lies on the axis
 
     def draw(sheet: Sheet) -> None:
-        sheet.heading("difference, and half the margin")
+        sheet.heading("two runs, word by word")
         for n, (name, fill) in enumerate(((HALF, "paper"), (OFF, "generated"))):
             sheet.disc(30, 48 + 22 * n, 5, fill, "ink" if fill == "paper" else "none", 1.2)
             sheet.note(48, 48 + 22 * n, name)
