@@ -8,14 +8,7 @@ from helpers.trace import Trace
 
 
 def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:
-    """Draw where one head looked when a word ran, and the word that came out.
-
-    Args:
-        trace: has the word once.
-        word: the query.
-        layer: from 0, as head.
-        head: whose weights are drawn.
-    """
+    """Draw where one head, layer and head from 0, looked when a word ran, and the word that came out."""
     words = [token.text for token in trace.sequences[0].tokens]
     at = words.index(word)
     return name_weights(words[: at + 1], trace.attention_weights(at, layer, head), then=words[at + 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,55 +12,12 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, listed, need, number, plain, shorten
-from helpers.plots.attention import name_asking, words_over_weights
+from helpers.drawing.words import SMALL, listed, need, number, shorten
 from helpers.sampling import softmax
 
 CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
 T = len(CARRIED)
 NOTHING = "none"  # what a head finds that has nothing to pick
-
-
-def looks(texts: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw short texts that end with one query and the word that came of it; under the words its weights.
-
-    Args:
-        texts: words with blanks between them, the last one the word that came; with the weights of the word
-            before it, one for every word but the last.
-    """
-    each = [(text.split(), row) for text, row in texts.items()]
-
-    def draw(sheet: Sheet) -> None:
-        y = 52.0
-        name_asking(sheet, each[0][0][-2])
-        for words, row in each:
-            y = words_over_weights(sheet, words[:-1], row, words[-1], y) + 34
-
-    most = [int(np.argmax(row)) for _, row in each]
-    output = [
-        f"{' '.join(map(plain, words[:-1]))}: {row[at]:.2f} on {plain(words[at])}, word {at + 1}; then "
-        f"comes {plain(words[-1])}."
-        for (words, row), at in zip(each, most, strict=True)
-    ]
-    return Picture(
-        draw, f"Attention weights of {plain(each[0][0][-2])} in {len(each)} texts. {' '.join(output)}"
-    )
-
-
-def checked(query: Any, n_words: int, keys: Any, values: Any) -> list[np.ndarray]:
-    """Return query, keys and values as arrays; errors as in `one_match`."""
-    q, k, v = parts = [np.asarray(part, dtype=float) for part in (query, keys, values)]
-    need(
-        q.shape == (2,) and bool(np.isfinite(q).all()),
-        f"the query is {query!r}; expected a list of two numbers, such as [2, -1]",
-    )
-    need(
-        k.shape == v.shape == (n_words, 2),
-        f"keys {k.shape} and values {v.shape} came with {n_words} words; expected two numbers a word",
-    )
-    return parts
-
-
 MATCHED = [(head, "left") for head in ("word", "key")]  # heads of a match, and where they are set
 MATCHED += [(head, "right") for head in ("score", "e^score", "weight")] + [("value", "left")]
 
@@ -72,15 +29,13 @@ def one_match(
 
     Args:
         asks: the word that has the query.
-        query: two numbers.
+        query: two numbers, or ValueError.
         words: those that it looks at, one line each.
-        keys: two numbers for each word, (S, 2).
-        values: two others, (S, 2).
-
-    Raises:
-        ValueError: these are other numbers than two for the query, and two for each word.
+        keys, values: two numbers each for a word, (S, 2).
     """
-    q, k, v = checked(query, len(words), keys, values)
+    q, k, v = (np.asarray(part, dtype=float) for part in (query, keys, values))
+    finite = q.shape == (2,) and bool(np.isfinite(q).all())
+    need(finite, f"the query is {query!r}; expected a list of two numbers, such as [2, -1]")
     scores = k @ q
     weights = softmax(scores)
     sums = [f"{_product(q[0], a)} {_product(q[1], b, 'then')} = " for a, b in k]
@@ -120,11 +75,8 @@ def one_match(
         f"weight {weights[n]:.3f}, value {_pair(v[n])}"
         for n, word in enumerate(words)
     ]
-    return Picture(
-        draw,
-        f"{asks} has the query {_pair(q)}. {'; '.join(lines)}. The sum of e^score is {total}, "
-        f"the average of the values {output}.",
-    )
+    alt = f"{asks} has the query {_pair(q)}. {'; '.join(lines)}. The sum of e^score is {total}, "
+    return Picture(draw, f"{alt}the average of the values {output}.")
 
 
 def _pair(two: Any) -> str:
@@ -140,13 +92,9 @@ def _product(a: float, b: float, place: str = "first") -> str:
 
 
 def strips(position: int) -> Picture:
-    """Draw the toy's attention weights from one position of its prompt, a strip for each head.
+    """Draw each head's attention weights from one position, from 1, of the toy's prompt, and its context.
 
-    Args:
-        position: of the token that asks, from 1.
-
-    Returns:
-        Squares whose area is the weight, above one strip of values; each head's context at the right.
+    The area of a square is the weight.
     """
     words, v = toy.PROMPT[:position], CARRIED[:position]
     weights = softmax(toy.rule_scores(position))[:, -1]  # the last line sees all that is there
@@ -183,9 +131,8 @@ def strips(position: int) -> Picture:
         sheet.text(left - 8, foot + 20, "value", at="right", colour="value", bold=True)
         for j, word in enumerate(words):
             x = left + cell * (j + 0.5)
-            sheet.note(
-                x, 60, shorten(word, cell, SMALL), at="center", colour="query" if j == position - 1 else "ink"
-            )
+            colour = "query" if j == position - 1 else "ink"
+            sheet.note(x, 60, shorten(word, cell, SMALL), at="center", colour=colour)
             sheet.box(x - cell / 2 + 3, foot + 4, cell - 6, 32, fill="value fill", edge="value")
             sheet.text(x, foot + 20, number(v[j]), at="center")
 
@@ -195,9 +142,8 @@ def strips(position: int) -> Picture:
         f"context {context}"
         for name, row, context in zip(toy.HEADS, weights, contexts, strict=True)
     ]
-    return Picture(
-        draw, f"Attention weights of {words[-1]} over the values of {carried}. {'; '.join(output)}."
-    )
+    alt = f"Attention weights of {words[-1]} over the values of {carried}. {'; '.join(output)}."
+    return Picture(draw, alt)
 
 
 def newest_at_weather(guess: Any) -> Guess:

@@ -10,44 +10,43 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
 
 
-def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str = "") -> Picture:
-    """Draw one row of attention weights under the words that it weighs, the large ones with their numbers.
+def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str) -> Picture:
+    """Draw `looks` of one text: the tokens that a query sees, itself last, and the word that came out."""
+    return looks([([*words, then], weights)])
+
+
+def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -> Picture:
+    """Draw rows of attention weights as bars under the words that they weigh, the large ones with numbers.
 
     Args:
-        words: the tokens that the query sees, itself last; up to 80.
-        weights: of one head, one a word, summing to 1.
-        then: the word that came out, if it is to be shown.
-
-    Returns:
-        The text in lines, under each word a bar whose height is its weight.
+        texts: the tokens of each, up to 80: what the query sees, itself, which is the same in all texts, and
+            the word that came out; with the weights of one head, summing to 1, on all but the last.
     """
-    row = [float(w) for w in weights]
 
     def draw(sheet: Sheet) -> None:
-        name_asking(sheet, words[-1])
-        words_over_weights(sheet, words, row, then, 52)
+        asks, y = texts[0][0][-2], 52.0
+        sheet.note(18, 20, "bar: the attention weight of")
+        sheet.note(222, 20, shorten(asks, 100, SMALL, bold=True), colour="query", bold=True)
+        for words, row in texts:
+            y = _words_over_weights(sheet, words[:-1], row, words[-1], y) + 34
 
-    most = int(np.argmax(row))
-    alt = (
-        f"Attention weights of {plain(words[-1])} over {len(row)} words: {' '.join(map(plain, words))}. "
-        f"The largest, {digits(row[most], 2)}, is on {plain(words[most])}, word {most + 1}."
-        + (f" Then comes {plain(then)}." if then else "")
-    )
-    return Picture(draw, alt)
+    alt = []
+    for (*words, then), row in texts:
+        most = int(np.argmax(row))
+        alt.append(
+            f"Attention weights of {plain(words[-1])} over {len(row)} words: {' '.join(map(plain, words))}. "
+            f"The largest, {digits(float(row[most]), 2)}, is on {plain(words[most])}, word {most + 1}. "
+            f"Then comes {plain(then)}."
+        )
+    return Picture(draw, " ".join(alt))
 
 
-def name_asking(sheet: Sheet, word: str) -> None:
-    """Write whose weights the bars are."""
-    sheet.note(18, 20, "bar: the attention weight of")
-    sheet.note(222, 20, shorten(word, 100, SMALL, bold=True), colour="query", bold=True)
-
-
-def words_over_weights(
-    sheet: Sheet, words: Sequence[str], row: Sequence[float], then: str, y: float
+def _words_over_weights(
+    sheet: Sheet, words: Sequence[str], row: Sequence[float] | np.ndarray, then: str, y: float
 ) -> float:
     """Write a text from height y on, its last word the query, a bar under each word; return where it ends."""
     most, x, deep = int(np.argmax(row)), 18.0, 0.0
-    for n, (word, weight) in enumerate(zip(words, row, strict=True)):
+    for n, (word, weight) in enumerate(zip(words, map(float, row), strict=True)):
         shown, bold = shorten(word, sheet.width - 40, bold=True), n in (most, len(row) - 1)
         width = max(14.0, text_width(shown, bold=bold))
         if x + width > sheet.width - 14:
@@ -60,8 +59,7 @@ def words_over_weights(
         if n == most or weight >= 0.1:
             sheet.note(x + width / 2, y + 24 + 30 * weight, f"{weight:.2f}", at="center", colour="ink")
         x += width + 8
-    if then:
-        width = text_width(shorten(then, 120)) + 16
-        x, y, deep = (x, y, deep) if x + width <= sheet.width - 14 else (18.0, y + 40 + deep, 0.0)
-        sheet.chip(x + width / 2, y, then, width=width, fill="generated fill", edge="generated")
+    width = text_width(shorten(then, 120)) + 16
+    x, y, deep = (x, y, deep) if x + width <= sheet.width - 14 else (18.0, y + 40 + deep, 0.0)
+    sheet.chip(x + width / 2, y, then, width=width, fill="generated fill", edge="generated")
     return y + 12 + deep

@@ -18,9 +18,6 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
     Args:
         name: whose logit it is.
         models: by name, one to four: what the model says, and what each part adds, the same parts in each.
-
-    Returns:
-        A column of bars for each model, all to one scale, with their sum below.
     """
     parts = list(next(iter(models.values()))[1])
     values = [value for _, adds in models.values() for value in adds.values()]
@@ -42,9 +39,10 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
             for part, value in adds.items():
                 if n % a_line == 0:
                     sheet.note(left - 8, y, part, at="right", colour="ink")
+                fill = "query" if part.startswith("attention") else "ink"  # as in every figure
                 start, wide = zero + unit * min(0.0, value), unit * abs(value)
                 if abs(value) >= SHOWN:
-                    sheet.box(start, y - 7, wide, 14, fill=colour_of(part), radius=0)
+                    sheet.box(start, y - 7, wide, 14, fill=fill, radius=0)
                 sheet.note(zero + unit * max(0.0, value) + 6, y, signed(value), colour="ink")
                 y += ROW
             sheet.line((zero, y - ROW * len(parts) - 11), (zero, y - 11), colour="line")
@@ -59,15 +57,8 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
         f"together {signed(sum(adds.values()))}"
         for title, (says, adds) in models.items()
     ]
-    return Picture(
-        draw,
-        f"{TITLE.capitalize()} {plain(name)} over the mean of the other names. {'. '.join(output)}.",
-    )
-
-
-def colour_of(part: str) -> str:
-    """The colour of a part: attention's is that of queries, as in every figure."""
-    return "query" if part.startswith("attention") else "ink"
+    title = f"{TITLE.capitalize()} {plain(name)} over the mean of the other names"
+    return Picture(draw, f"{title}. {'. '.join(output)}.")
 
 
 def signed(value: float) -> str:

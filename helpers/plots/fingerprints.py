@@ -3,63 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import counted, need
+from helpers.drawing.words import counted
+
+if TYPE_CHECKING:  # it needs PyTorch
+    from helpers.museum.exhibit import Fingerprint
 
 CELL = 19.0  # px
 
 
-class Print(Protocol):
-    """What is drawn: a `museum.Fingerprint`."""
-
-    @property
-    def ink(self) -> np.ndarray: ...
-    @property
-    def first(self) -> tuple[int, int, int, int] | None: ...
-
-
-def fingerprints(prints: Mapping[str, Print], title: str = "Fingerprint") -> Picture:
+def fingerprints(prints: Mapping[str, Fingerprint], title: str = "Fingerprint") -> Picture:
     """Draw a grid for each: a column a pass, a line a layer, the difference as ink; the first has a ring.
 
     Args:
         prints: by name; a difference as large as the numbers themselves is full ink.
         title: what is written at the top, above how to read it.
     """
-    need(len(prints) > 0, "there are no fingerprints; expected at least one")
 
     def draw(sheet: Sheet) -> None:
         sheet.heading(title)
         sheet.note(18, 38, "across: passes · down: layers")
-        top = _legend(sheet, 57) + 28
+        for n, share in enumerate((0.01, 0.1, 1.0)):
+            x = 18.0 + 58 * n
+            sheet.box(x, 50, 14, 14, fill="query", radius=0, share=share**0.5)
+            sheet.note(x + 19, 57, f"{share:.0%} apart" if share == 1 else f"{share:.0%}")
+        sheet.disc(25, 75, 6, "paper", "key", 2.2)
+        sheet.note(37, 75, "the first difference")
         across = 2 if sheet.narrow else 4 if len(prints) > 3 else len(prints)
         wide, n_layers = (sheet.width - 18) / across, max(len(one.ink) for one in prints.values())
         size = min(CELL, (wide - 12) / max(one.ink.shape[1] for one in prints.values()))
         for n, (name, one) in enumerate(prints.items()):
-            x, y = 18 + wide * (n % across), top + (n_layers * size + 64) * (n // across)
+            x, y = 18 + wide * (n % across), 103 + (n_layers * size + 64) * (n // across)
             sheet.text(x, y, name, bold=True)
             _grid(sheet, x, y + 16, size, one)
-            sheet.note(x, y + 30 + n_layers * size, _short(one))
+            place = f"pass {one.first[0] + 1}, layer {one.first[1] + 1}" if one.first else "no ring"
+            sheet.note(x, y + 30 + n_layers * size, place)
 
     return Picture(draw, " ".join(f"{name}: {_said(one)}." for name, one in prints.items()))
 
 
-def _legend(sheet: Sheet, y: float) -> float:
-    x = 18.0
-    for share in (0.01, 0.1, 1.0):
-        sheet.box(x, y - 7, 14, 14, fill="query", radius=0, share=share**0.5)
-        sheet.note(x + 19, y, f"{share:.0%} apart" if share == 1 else f"{share:.0%}")
-        x += 58
-    y += 18
-    sheet.disc(25, y, 6, "paper", "key", 2.2)
-    sheet.note(37, y, "the first difference")
-    return y
-
-
-def _grid(sheet: Sheet, x: float, y: float, size: float, one: Print) -> None:
+def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> None:
     n_layers, passes = one.ink.shape
     sheet.box(x, y, size * passes - 1, size * n_layers - 1, fill="panel", radius=0)
     for (layer, number), off in np.ndenumerate(one.ink):
@@ -72,11 +59,7 @@ def _grid(sheet: Sheet, x: float, y: float, size: float, one: Print) -> None:
         sheet.disc(*middle, 6, "paper", "key", 2.2)
 
 
-def _short(one: Print) -> str:
-    return f"pass {one.first[0] + 1}, layer {one.first[1] + 1}" if one.first else "no ring"
-
-
-def _said(one: Print) -> str:
+def _said(one: Fingerprint) -> str:
     shape = f"{counted(one.ink.shape[1], 'pass')}, {counted(len(one.ink), 'layer')}"
     if not one.first:
         return f"{shape}, no more than rounding"

@@ -38,16 +38,14 @@ def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str
                 sheet.note(left - 12, y + 12, shorten(name, left - 24, SMALL), at="right", colour="ink")
             for part, (start, end) in (parts or {"": (0.0, measured)}).items():
                 down, high = _lane(part, parts)
-                wide = (end - start) * scale
-                sheet.box(
-                    left + start * scale, y + down, wide, high, fill=colours.get(part, "query"), radius=0
-                )
+                x, fill = left + start * scale, colours.get(part, "query")
+                sheet.box(x, y + down, (end - start) * scale, high, fill=fill, radius=0)
             ms = f"{digits(measured)} ms"
             sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
 
     sentence = "; ".join(
         f"{plain(name)}: "
-        + "".join(f"{_in_words(part, *parts[part])}, " for part in parts)
+        + "".join(f"{part} {digits(start)} to {digits(end)}, " for part, (start, end) in parts.items())
         + f"measured {digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
@@ -75,7 +73,3 @@ def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
         sheet.note(x + 18, y, name)
         x += 36 + text_width(name, SMALL)
     return y + 24
-
-
-def _in_words(part: str, start: float, end: float) -> str:
-    return f"{part} {digits(start)} to {digits(end)}"

@@ -16,8 +16,6 @@ STYLES: list[tuple[str, Any]] = [
     ("ink", "-"), ("paper", (0, (5, 2.5))), ("ink", (0, (1.5, 1.5))), ("paper", (0, (6, 2, 1.5, 2)))
 ]  # fmt: skip
 
-BESIDE = 116  # px: names up to this width fit at the ends of lines on a narrow sheet
-
 
 def curves(
     title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
@@ -34,7 +32,7 @@ def curves(
 
     def draw(sheet: Sheet) -> None:
         widest = max(text_width(name, SMALL) for name in lines)
-        above = sheet.narrow and widest > BESIDE  # names in lines of their own
+        above = sheet.narrow and widest > 116  # px: names in lines of their own
         top = 62.0 + 22 * len(lines) * above
         room = max(58, widest * (not above), *(text_width(last, TEXT, bold=True) for last in lasts)) + 22
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, listed, need
+from helpers.drawing.words import SMALL, counted, listed
 from helpers.plots.batches import FILLS
 
 SIDE = 4  # rows of a page are drawn in lines of four
@@ -17,11 +17,9 @@ def pages(
     """Draw the pages of a pool, a square for each row: filled with a text's row, blank, or of nobody's page.
 
     Args:
-        lengths, tables: rows and pages of each text, by its letter.
-        n_pages: pages in the pool, from 0.
+        lengths, tables: rows and pages, from 0, of each text, by its letter.
         size: rows in a page, a multiple of 4, up to 16.
     """
-    need(size % SIDE == 0 and size <= 16, f"pages of {size} rows came in; expected 4, 8, 12 or 16")
     rows_in: dict[int, tuple[str, int]] = {}  # by page, whose it is and how many rows of it are filled
     for name, table in tables.items():
         for n, page in enumerate(table):
@@ -44,11 +42,14 @@ def pages(
             name, filled = rows_in.get(page, ("", 0))
             x, top = 18 + wide * (page % line), y + 14 + high * (page // line)
             sheet.text(x, top + 4, str(page), size=SMALL, bold=bool(name), colour="ink" if name else "soft")
-            _rows(sheet, x, top + 16, cell, size, filled, colours.get(name, "faint"))
+            colour = colours.get(name, "faint")
+            for row in range(size):
+                left, down = x + cell * (row % SIDE), top + 16 + cell * (row // SIDE)
+                fill = colour if row < filled else "none"
+                sheet.box(left, down, cell - 2, cell - 2, fill=fill, edge=colour, radius=2)
         below = y + 14 + high * -(-n_pages // line)
-        sheet.text(
-            18, below, f"{counted(len(rows_in), 'page')} taken, {blank} of their rows blank", bold=True
-        )
+        taken = f"{counted(len(rows_in), 'page')} taken, {blank} of their rows blank"
+        sheet.text(18, below, taken, bold=True)
 
     message = (
         f"{name}: {counted(lengths[name], 'token')} in pages {listed([*map(str, t)])}"
@@ -56,11 +57,3 @@ def pages(
     )
     alt = f"{counted(n_pages, 'page')} of {size} rows. {'; '.join(message)}. {len(rows_in)} are taken, "
     return Picture(draw, f"{alt}{blank} of their rows are blank.")
-
-
-def _rows(sheet: Sheet, x: float, top: float, cell: float, size: int, filled: int, colour: str) -> None:
-    """The rows of one page, the first of them filled."""
-    for row in range(size):
-        left, down = x + cell * (row % SIDE), top + cell * (row // SIDE)
-        fill = colour if row < filled else "none"
-        sheet.box(left, down, cell - 2, cell - 2, fill=fill, edge=colour, radius=2)

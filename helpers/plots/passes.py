@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import LARGE, SMALL, counted, need, numbered, plain, shorten
-from helpers.trace import Pass, Run, Trace, spread
-
-
-def pass_names(passes: list[Pass]) -> list[str]:
-    """Name the passes of a reply: prefill, decode 1, decode 2, …"""
-    names, decoded = [], 0
-    for p in passes:
-        decoded += p.phase == "decode"
-        names.append(f"decode {decoded}" if p.phase == "decode" else p.phase)
-    return names
+from helpers.trace import Run, Trace, spread
 
 
 def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
@@ -28,18 +19,11 @@ def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
 
 
 def triangle(trace: Trace, run: str = "uncached") -> Picture:
-    """Draw who looks at whom over a whole reply, each cell holding how often it was scored.
+    """Draw how often each query of a line and key of a column were scored over a whole reply.
 
     Args:
-        trace: of one sequence; up to 12 tokens that ran.
-        run: "uncached" shades by count; "cached" shades by pass.
-
-    Returns:
-        A triangle, lines are queries, columns keys; the total is counted cell by cell.
-
-    Raises:
-        ValueError: there are too many tokens to draw.
-        KeyError: there is no such run.
+        trace: of one sequence; ValueError if over 12 tokens ran.
+        run: "uncached" shades by count; "cached" shades by pass, the first of which is the prefill.
     """
     chosen = trace.run(run)
     n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
@@ -47,14 +31,22 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     times = times_scored(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
     words = numbered([token.text for token in trace.sequences[0].tokens[:n]])
+    again = [f"{distinct} cells, so {total - distinct}", "were scored again"]
+    again = ["each cell once"] if total == distinct else again
     labels = ["once" if row[0] == 1 else f"{row[0]} times" for row in times]
     if chosen.cache != "none":
-        labels = [pass_names(chosen.steps)[first_pass(chosen, i)] for i in range(n)]
+        labels = [f"decode {at}" if at else "prefill" for at in (first_pass(chosen, i) for i in range(n))]
 
     def draw(sheet: Sheet) -> None:
         left, top = (72.0, 92.0) if sheet.narrow else (90.0, 40.0)
         cell = (190 if sheet.narrow else 380) / max(n, 6)
-        _triangle_total(sheet, total, distinct)
+        right = sheet.width - 14
+        sheet.text(right, 24, str(total), at="right", size=LARGE, bold=True)
+        lines = ["pairs scored in all", *again]
+        if sheet.narrow:
+            right, lines = right - 70, [lines[0], " ".join(again)]
+        for n_line, text in enumerate(lines):
+            sheet.note(right, (24 if sheet.narrow else 50) + 22 * n_line, text, at="right")
         sheet.note(left - 10, top - 15, "looks at", at="right")
         for i, row in enumerate(times):
             y = top + cell * (i + 0.5)
@@ -68,35 +60,19 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
                 sheet.box(*place, fill="query", share=share, edge="query", radius=3, line=0.8)
                 sheet.note(place[0] + cell / 2 - 1, y, str(count), at="center", colour=ink)
 
-    return Picture(draw, _triangle_in_words(trace, run, times, words))
+    sentence = "; ".join(f"line {i + 1} ({plain(words[i])}): {row[0]}" for i, row in enumerate(times))
+    once = ": each cell once" if total == distinct else f", {total - distinct} of them again"
+    return Picture(
+        draw,
+        f"A triangle of {n} queries by {n} keys, the {run} run of {counted(len(chosen.steps), 'pass')}. "
+        f"How often each cell of a line was scored: {sentence}. "
+        f"Total {total} pairs over {distinct} cells{once}.",
+    )
 
 
 def first_pass(run: Run, token: int) -> int:
     """Return which pass of the reply, from 0, ran a token first."""
     return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
-
-
-def _triangle_total(sheet: Sheet, total: int, distinct: int) -> None:
-    right = sheet.width - 14
-    sheet.text(right, 24, str(total), at="right", size=LARGE, bold=True)
-    again = [f"{distinct} cells, so {total - distinct}", "were scored again"]
-    lines = ["pairs scored in all", *(["each cell once"] if total == distinct else again)]
-    if sheet.narrow:
-        right, lines = right - 70, [lines[0], " ".join(lines[1:])]
-    for line, text in enumerate(lines):
-        sheet.note(right, (24 if sheet.narrow else 50) + 22 * line, text, at="right")
-
-
-def _triangle_in_words(trace: Trace, run: str, times: list[list[int]], words: list[str]) -> str:
-    total, distinct = sum(map(sum, times)), sum(map(len, times))
-    sentence = "; ".join(f"line {i + 1} ({plain(words[i])}): {row[0]}" for i, row in enumerate(times))
-    once = ": each cell once." if total == distinct else f", {total - distinct} of them again."
-    return (
-        f"A triangle of {len(times)} queries by {len(times)} keys, the {run} run of "
-        f"{counted(len(trace.run(run).steps), 'pass')}. "
-        f"How often each cell of a line was scored: {sentence}. "
-        f"Total {total} pairs over {distinct} cells{once}"
-    )
 
 
 def _shade(run: Run, query: int, count: int) -> tuple[float, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, listed, plain, shorten
 from helpers.trace import Trace
@@ -12,28 +14,30 @@ def whole_percent(p: float) -> str:
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
-def words_not_said(trace: Trace, n: int = 7) -> Picture:
-    """Draw the first words of a reply, each among the likeliest others that might have stood in its place.
+def words_not_said(trace: Trace) -> Picture:
+    """Draw the first 7 words of a reply, each among the likeliest others that might have stood in its place.
 
     Args:
         trace: with a run "cached", its candidates recorded.
-        n: words.
-
-    Returns:
-        A column for each word: it, filled, and the likeliest others, with their probabilities as bars.
     """
-    outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:n]]
+    outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:7]]
     output = [trace.sequences[0].tokens[out.chosen].text for out in outs]
 
     def draw(sheet: Sheet) -> None:
-        a_line = 3 if sheet.narrow else n
+        a_line = 3 if sheet.narrow else 7
         pitch = (sheet.width - 36) / a_line
         for k, (out, word) in enumerate(zip(outs, output, strict=True)):
             x, y = 18 + pitch * (k % a_line), 18.0 + 190 * (k // a_line)
             sheet.note(x, y, f"word {k + 1}")
             for text, _, p in out.top:
                 y += 32
-                _candidate(sheet, x, y, pitch - 12, text, p, came=text == word)
+                came, wide = text == word, pitch - 12
+                colour = "generated" if came else "ink" if p >= 0.005 else "soft"
+                style: dict[str, Any] = {"colour": colour, "bold": came}
+                sheet.note(x, y, shorten(text, wide - 26, SMALL, bold=came), **style)
+                sheet.note(x + wide, y, whole_percent(p), at="right", **style)
+                sheet.box(x, y + 9, wide, 5, fill="faint", radius=1)
+                sheet.box(x, y + 9, wide * p, 5, fill="generated" if came else "soft", radius=1)
 
     sentences = [
         f"word {k}, {plain(word)}: "
@@ -41,16 +45,7 @@ def words_not_said(trace: Trace, n: int = 7) -> Picture:
         for k, (out, word) in enumerate(zip(outs, output, strict=True), 1)
     ]
     alt = (
-        f"The first {n} words of the reply, {listed([plain(word) for word in output])}, each among the "
+        f"The first 7 words of the reply, {listed([plain(word) for word in output])}, each among the "
         f"likeliest others, with their probabilities in percent. {'; '.join(sentences)}."
     )
     return Picture(draw, alt)
-
-
-def _candidate(sheet: Sheet, x: float, y: float, width: float, text: str, p: float, *, came: bool) -> None:
-    number = whole_percent(p)
-    colour = "generated" if came else "ink" if p >= 0.005 else "soft"
-    sheet.text(x, y, shorten(text, width - 26, SMALL, bold=came), size=SMALL, bold=came, colour=colour)
-    sheet.text(x + width, y, number, at="right", size=SMALL, colour=colour, bold=came)
-    sheet.box(x, y + 9, width, 5, fill="faint", radius=1)
-    sheet.box(x, y + 9, width * p, 5, fill="generated" if came else "soft", radius=1)

@@ -11,23 +11,20 @@ from helpers.plots.measured import log_axes
 from helpers.trace import Place
 
 HALF, OFF = "half the margin: what another word takes", "difference of the two runs"
+DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
 
 
 def suspect(places: Sequence[Place], line: float) -> Picture:
-    """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
-
-    Args:
-        places: of two runs, plain and suspect, such as those of two servers' logprobs.
-        line: a difference above which a bug is to be suspected, as `rounding` gives it.
-    """
+    """Draw `suspects` of one pair of runs, plain and suspect, such as two servers' logprobs."""
     return suspects({"": (places, line)})
 
 
 def suspects(pairs: Mapping[str, tuple[Sequence[Place], float]]) -> Picture:
-    """Draw `suspect` for several pairs of runs beside each other, at one scale.
+    """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
 
     Args:
-        pairs: the places and the line of each, by its name.
+        pairs: by name, each beside the other at one scale: its places, and the difference above which a bug
+            is to be suspected, as `rounding` gives it.
     """
     sizes = [x for places, line in pairs.values() for p in places for x in (p.margin / 2, p.difference)]
     sizes = [x for x in (*sizes, *(line for _, line in pairs.values())) if x > 0] or [1.0]
@@ -42,31 +39,25 @@ def suspects(pairs: Mapping[str, tuple[Sequence[Place], float]]) -> Picture:
         sheet.note(48, 92, "above it suspect a bug")
         top, gap = 124.0, 14.0
         n_side = 1 if sheet.narrow else len(pairs)
-        wide, high = (
-            (sheet.width - 92 + gap) / n_side - gap,
-            220.0 if len(pairs) == 1 or n_side > 1 else 150.0,
-        )
+        wide = (sheet.width - 92 + gap) / n_side - gap
+        high = 220.0 if len(pairs) == 1 or n_side > 1 else 150.0
         for n, (name, (places, line)) in enumerate(pairs.items()):
-            left = 74 + (wide + gap) * (n % n_side)
-            _panel(
-                sheet, (left, top + 24 * bool(name)), wide, high, name, places, line, scale, n % n_side == 0
-            )
+            left, first = 74 + (wide + gap) * (n % n_side), n % n_side == 0
+            if name:
+                sheet.note(left, top, shorten(name, wide, SMALL, bold=True), colour="ink", bold=True)
+            _panel(sheet, (left, top + 24 * bool(name), wide, high), places, line, scale, first)
             top += (high + 92) * (n_side == 1)
 
     return Picture(draw, " ".join(_in_words(name, *pair) for name, pair in pairs.items()))
 
 
-DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
-
-
 def _panel(
-    sheet: Sheet, corner: tuple[float, float], wide: float, high: float, name: str, places: Sequence[Place],
-    line: float, scale: tuple[float, float], labelled: bool,
+    sheet: Sheet, box: tuple[float, float, float, float], places: Sequence[Place], line: float,
+    scale: tuple[float, float], labelled: bool,
 ) -> None:  # fmt: skip
     """One pair of runs."""
-    (left, top), radius = corner, 4.5 if wide > 300 or len(places) < 13 else 3.0
-    if name:
-        sheet.note(left, top - 24, shorten(name, wide, SMALL, bold=True), colour="ink", bold=True)
+    left, top, wide, high = box
+    radius = 4.5 if wide > 300 or len(places) < 13 else 3.0
     axes = sheet.plot(left, top, left + wide, top + high, "word of the reply")
     log_axes(axes.yaxis)
     if not labelled:
@@ -92,7 +83,6 @@ def _panel(
 
 
 def _in_words(name: str, places: Sequence[Place], line: float) -> str:
-    """Say what a panel shows."""
     most = max(p.difference for p in places)
     above = sum(p.difference > line for p in places)
     sentence = f"{counted(len(places), 'word')}: the logits differ by {digits(most, 2)} at most"

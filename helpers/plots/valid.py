@@ -14,13 +14,7 @@ COLOURS = ("generated", "query")  # of two ways
 
 
 def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
-    """Draw a text of a grammar: the chosen words in boxes, the others, which had to come, plain.
-
-    Args:
-        words: the text, up to 120 words.
-        places: where the chosen ones stand, from 0.
-    """
-    need(len(words) <= 120, f"{len(words)} words came; expected at most 120 to draw")
+    """Draw a text of a grammar: the words at `places`, from 0, were chosen; the others had to come."""
     n = len(places)
     heads = f"{counted(n, 'word')} chosen", f"{len(words) - n} had to come"
 
@@ -61,45 +55,40 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
         return [[state, *way] for to in steps[state] for way in ways(to)] or [[state]]
 
     def endings(state: int) -> list[str]:
-        behind = (
-            (word, end) for to, sentence in steps[state].items() for word in sentence for end in endings(to)
-        )
+        behind = [(word, end) for to in steps[state] for word in steps[state][to] for end in endings(to)]
         return [f"{word} {end}".strip() for word, end in behind] or [""]
 
     through = ways(0)
     need(len(through) <= 2, f"{len(through)} ways lead through the states; expected at most 2 to draw")
     reached = sorted({state for way in through for state in way})
     left = {state: [end or "nothing is left" for end in endings(state)] for state in reached}
+    lanes = {state: [n for n, way in enumerate(through) if state in way] for state in reached}
+    depth = {state: max(way.index(state) for way in through if state in way) for state in reached}
+    high = {state: LINE * len(lines) + 12 for state, lines in left.items()}
+    tops = [18]
+    for n in range(max(depth.values())):
+        tops.append(tops[n] + max(high[state] for state in reached if depth[state] == n) + 32)
+
+    def draw(sheet: Sheet) -> None:
+        pitch = min(190, (sheet.width - 24) / len(through))
+        for state, lines in left.items():  # a box as wide as the ways that lead through it
+            x, y, wide = 18 + pitch * lanes[state][0], tops[depth[state]], pitch * len(lanes[state]) - 12
+            sheet.box(x, y, wide, high[state], fill="panel", edge="line")
+            sheet.note(x + wide - 10, y + 16, str(state), at="right", bold=True)
+            for n, text in enumerate(lines):
+                sheet.text(x + 10, y + 16 + LINE * n, shorten(text, wide - 40))
+            for to, output in steps[state].items():
+                x, below = 44 + pitch * min({*lanes[state]} & {*lanes[to]}), y + high[state]
+                sheet.arrow(x, below, x, tops[depth[to]], "ink")
+                text = shorten(" or ".join(output), pitch - 50, bold=True)
+                sheet.text(x + 10, below + 14, text, bold=True)
+
     sentence = (
         f"State {n}, left: {' | '.join(map(plain, lines))}"
-        + "".join(f"; {plain(' or '.join(sentence))} leads to {to}" for to, sentence in steps[n].items())
+        + "".join(f"; {plain(' or '.join(output))} leads to {to}" for to, output in steps[n].items())
         for n, lines in left.items()
     )
-    return Picture(lambda sheet: boxes_and_arrows(sheet, steps, through, left), f"{'. '.join(sentence)}.")
-
-
-def boxes_and_arrows(
-    sheet: Sheet, steps: Sequence[Mapping[int, Sequence[str]]], ways: Sequence[Sequence[int]],
-    left: Mapping[int, Sequence[str]],
-) -> None:  # fmt: skip
-    """Draw each state as a box, as wide as the ways that lead through it, and the words between two."""
-    lanes = {state: [n for n, way in enumerate(ways) if state in way] for state in left}
-    depth = {state: max(way.index(state) for way in ways if state in way) for state in left}
-    high = {state: LINE * len(lines) + 12 for state, lines in left.items()}
-    tops, pitch = [18], min(190, (sheet.width - 24) / len(ways))
-    for n in range(max(depth.values())):
-        tops.append(tops[n] + max(high[state] for state in left if depth[state] == n) + 32)
-    for state, lines in left.items():
-        x, y, wide = 18 + pitch * lanes[state][0], tops[depth[state]], pitch * len(lanes[state]) - 12
-        sheet.box(x, y, wide, high[state], fill="panel", edge="line")
-        sheet.note(x + wide - 10, y + 16, str(state), at="right", bold=True)
-        for n, text in enumerate(lines):
-            sheet.text(x + 10, y + 16 + LINE * n, shorten(text, wide - 40))
-        for to, output in steps[state].items():
-            x, below = 44 + pitch * min({*lanes[state]} & {*lanes[to]}), y + high[state]
-            sheet.arrow(x, below, x, tops[depth[to]], "ink")
-            text = shorten(" or ".join(output), pitch - 50, bold=True)
-            sheet.text(x + 10, below + 14, text, bold=True)
+    return Picture(draw, f"{'. '.join(sentence)}.")
 
 
 def ahead(
@@ -111,12 +100,10 @@ def ahead(
         states: before the draft, and after each of its words, up to 4.
         drafted: these words.
         wrote: what the model wrote: the words that it took, then one in place of the next.
-        must: by the right state and by that of the bug, the words that must come there.
+        must: by the right state and by that of the bug, two of `states`: the words that must come there.
     """
-    need(len(drafted) <= 4, f"{len(drafted)} words were drafted; expected at most 4 to draw")
     a = len(wrote) - 1
     right, stays = must
-    need({right, stays} <= {*states}, f"states {right} and {stays}; expected two of {[*states]}")
     sentence = f"back to {states[a]}, then {plain(wrote[a])} leads to {right}"
     ends = {
         state: (f"{name}: in {state}, and next come", " ".join(map(plain, must[state])))
@@ -159,12 +146,7 @@ def ahead(
 
 
 def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) -> Picture:
-    """Draw the probability of each text in two ways to write it, one bar over the other.
-
-    Args:
-        texts: both probabilities, by the text.
-        ways: their names.
-    """
+    """Draw the probability of each text in two ways to write it, named `ways`, one bar over the other."""
 
     def draw(sheet: Sheet) -> None:
         y, longest = 20.0, (sheet.width - 36 - text_width("100.0%", SMALL, bold=True) - 12)
