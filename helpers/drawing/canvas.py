@@ -245,7 +245,7 @@ class Sheet:
         size = TEXT if text_width(drawable(text[:100]), TEXT) <= width - 8 else SMALL
         self.text(x, y, shorten(text, width - 8, size), at="center", size=size)
 
-    def plot(self, left: float, top: float, right: float, base: float, across: str = "") -> Axes:
+    def plot(self, left: float, top: float, right: float, base: float, across: str) -> Axes:
         """Return linear axes between these edges, with a few round numbers left of them and below.
 
         What runs across is written below the numbers.
@@ -256,8 +256,7 @@ class Sheet:
             axis.set_major_locator(MaxNLocator(max(2, int(room)), steps=[1, 2, 5, 10]))
             axis.set_major_formatter("{x:,.12g}")
         self.bottom = max(self.bottom, base + 22)
-        if across:
-            self.note(right, base + 42, across, at="right")
+        self.note(right, base + 42, across, at="right")
         return axes
 
     def at(self, axes: Axes, x: float, y: float) -> tuple[float, float]:

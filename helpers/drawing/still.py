@@ -19,21 +19,13 @@ WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smalles
 
 @dataclass(frozen=True)
 class Still:
-    """A picture of a view, for a notebook that is not run, and for a page without scripts.
-
-    Attributes:
-        draw: draws it on a sheet.
-        alt: what it says, for readers who do not see it; plain text.
-        sentences: sentences beneath it, with the numbers that it shows; plain text.
-        table: a table of more numbers, over the sentences.
-        width: of the sheet, CSS px.
-    """
+    """A picture of a view, for a notebook that is not run, and for a page without scripts."""
 
     draw: Callable[[Sheet], None]
-    alt: str
-    sentences: Sequence[str]
-    width: int = WIDTH
-    table: Table | None = None
+    alt: str  # what it says, for readers who do not see it; plain text
+    sentences: Sequence[str]  # beneath it, with the numbers that it shows; plain text
+    width: int = WIDTH  # of the sheet, CSS px
+    table: Table | None = None  # of more numbers, over the sentences
 
     def figure(self) -> Figure:
         """Return the picture as a figure of matplotlib's."""
@@ -59,10 +51,7 @@ class Still:
     def show(self, widget: Any, text: str, invitation: str = "") -> None:
         """Emit the outputs of a cell: the picture, what stands under it, and the widget in their place.
 
-        Args:
-            widget: the live form, of ipywidgets or anywidget.
-            text: the plain text form, the same in every run.
-            invitation: what to do where the widget is not running yet; plain text.
+        The plain `text` is the same in every run; `invitation` says what to do where no widget runs yet.
         """
         asked = f"<p>{html.escape(invitation)}</p>" if invitation else ""
         picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}

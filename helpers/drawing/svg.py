@@ -29,10 +29,7 @@ def figure_svg(figure: Figure) -> str:
     """Write a figure as one `<svg>`, without ids, so that several stand in one page.
 
     Args:
-        figure: at 72 dots an inch, so that a point is a CSS pixel; colours of PALETTE only.
-
-    Raises:
-        ValueError: something has a colour that no theme knows.
+        figure: at 72 dots an inch, so that a point is a CSS pixel; colours of PALETTE only, or KeyError.
     """
     width, height = figure.get_size_inches() * 72
     renderer = Renderer(width, height)
@@ -74,11 +71,8 @@ def _short(x: float) -> str:
 
 
 def _colour(kind: str, rgba: Any, opacity: float) -> str:
-    colour = to_hex(rgba[:3])
-    if colour not in _VARIABLES:
-        raise ValueError(f"a {kind} of {colour}; expected a colour of PALETTE, which themes can change")
     faded = "" if opacity == 1 else f' {kind}-opacity="{opacity:.2g}"'
-    return f' {kind}="{_VARIABLES[colour]}"{faded}'
+    return f' {kind}="{_VARIABLES[to_hex(rgba[:3])]}"{faded}'
 
 
 class Renderer(RendererBase):
