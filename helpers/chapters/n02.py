@@ -23,13 +23,7 @@ T = len(NUMBERS)
 
 
 def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
-    """Draw a text with a bar under each word but the first: how likely the model held it to be.
-
-    Args:
-        words: the text, up to 80 words.
-        given: the probability of each word but the first, seen from the word before.
-    """
-    need(len(words) == len(given) + 1, f"{len(given)} probabilities came with {len(words)} words")
+    """Draw a text with a bar under each word but the first: how likely it was, seen from the word before."""
 
     def draw(sheet: Sheet) -> None:
         x, y = 18.0, 20.0
@@ -56,15 +50,8 @@ def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
 def two_layers(word: str) -> Picture:
     """Draw which results of layer 1, and which tokens, the result of one token in layer 2 is made from.
 
-    Args:
-        word: a token of the toy's prompt.
-
-    Returns:
-        The tokens and below them their results in both layers. Each link leads from what is read down to
-        what is made of it; boxes and links that the word needs are filled and dark.
-
-    Raises:
-        ValueError: the prompt has no such token.
+    Each link leads from what is read down to what is made of it; boxes and links that the word, one of the
+    toy's prompt, needs are filled and dark. ValueError for another word.
     """
     words, sees = toy.PROMPT, toy.causal_mask(T)
     need(word in words, f"the word is {word!r}; expected one of {listed(words)}")
@@ -91,21 +78,17 @@ def two_layers(word: str) -> Picture:
     tokens, results = (
         listed([text for text, dark in zip(words, level, strict=True) if dark]) for level in needed[:2]
     )
-    return Picture(
-        draw,
+    alt = (
         f"Two layers over {listed(words)}; links lead down from what is read to what is made of it, and none "
         f"leads to the left. {word} in layer 2 is made from the results of {results} in layer 1, and these "
-        f"from the tokens {tokens}.",
+        f"from the tokens {tokens}."
     )
+    return Picture(draw, alt)
 
 
 def picked_and_seen(head: str) -> Picture:
-    """Draw who looks at whom as two grids: what a rule of the toy picks, and what the causal mask lets see.
-
-    Args:
-        head: a name of the toy's HEADS.
-    """
-    words, T = toy.PROMPT, len(toy.PROMPT)
+    """Draw who looks at whom as two grids: what a head of the toy's HEADS picks, and what the mask allows."""
+    words = toy.PROMPT
     picks = toy.rule_scores(T)[toy.HEADS.index(head)] == 0
     grids = {f"{head} picks": picks, "the mask lets see": toy.causal_mask(T)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -151,65 +152,47 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
     Args:
-        matrices: (T, T) bool by name, True at [i, j] if a change of token j changes the output at token i;
-            up to 8 tokens.
-
-    Returns:
-        A grid for each operation, cells off the diagonal in the colour of attention; the count below.
+        matrices: (T, T) bool by name, True at [i, j] if a change of token j changes the output at token i.
     """
-    grids = {name: np.asarray(m, dtype=bool) for name, m in matrices.items()}
-    T = len(next(iter(grids.values())))
+    T, cell = len(next(iter(matrices.values()))), 20.0
 
     def draw(sheet: Sheet) -> None:
-        a_line, left, cell = (2 if sheet.narrow else 4), 40.0, min(20.0, 104 / T)
+        a_line, left = (2 if sheet.narrow else 4), 40.0
         pitch, deep = (sheet.width - left) / a_line, cell * T + 96
         filled = ["Filled: a change of the column's token", "changes the line's token."]
         for n, line in enumerate(filled if sheet.narrow else [" ".join(filled)]):
             sheet.note(18, 18 + 19 * n, line)
             y = 42.0 + 19 * n
-        for x, name, colour in ((24, "its own line", "soft"), (142, "another token's line", "query")):
+        for x, name, colour in ((24.0, "its own line", "soft"), (142.0, "another token's line", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
-        for n, (name, moved) in enumerate(grids.items()):
-            place = (left + pitch * (n % a_line), y + 70 + deep * (n // a_line), cell, pitch)
-            _moved(sheet, name, moved, place, above=n < a_line, beside=n % a_line == 0)
+        for n, (name, moved) in enumerate(matrices.items()):
+            x, top = left + pitch * (n % a_line), y + 70 + deep * (n // a_line)
+            middle, base = x + cell * T / 2, top + cell * T
+            others = bool((moved & ~np.eye(T, dtype=bool)).any())
+            style: dict[str, Any] = {"at": "center", "colour": "query" if others else "ink"}
+            above, beside = n < a_line, n % a_line == 0  # where the numbers of tokens stand
+            shown = shorten(name, min(pitch - 6, 2 * (middle - 14)), bold=others)
+            sheet.text(middle, top - (36 if above else 16), shown, bold=others, **style)
+            for i, j in np.ndindex(T, T):
+                fill = "panel" if not moved[i, j] else "soft" if i == j else "query"
+                edge, place = ("line" if not moved[i, j] else fill), (x + cell * j + 1, top + cell * i + 1)
+                sheet.box(*place, cell - 2, cell - 2, fill=fill, edge=edge, radius=2)
+            for j in range(T if above else 0):
+                sheet.note(x + cell * (j + 0.5), top - 12, str(j + 1), at="center")
+            for i in range(T if beside else 0):
+                sheet.note(x - 8, top + cell * (i + 0.5), str(i + 1), at="right")
+            sheet.text(middle, base + 16, str(moved.sum()), bold=True, **style)
+            sentence = "other lines too" if others else "own line only" if moved.any() else "nothing"
+            sheet.note(max(middle, x + 26), base + 36, sentence, **style)
 
-    sentence = "; ".join(f"{plain(name)} {_moves_in_words(m)}" for name, m in grids.items())
+    shapes = {" (the diagonal only)": np.eye(T) > 0, " (the triangle up to the diagonal)": np.tri(T) > 0}
+    sentences = []
+    for name, moved in matrices.items():
+        where = [shape for shape, cells in shapes.items() if np.array_equal(moved, cells)]
+        sentences.append(f"{plain(name)} {moved.sum()}{''.join(where)}")
     title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
-    return Picture(draw, f"{title}: {sentence}.")
-
-
-def _moves_in_words(moved: np.ndarray) -> str:
-    """Count the filled cells and say where they lie."""
-    T = len(moved)
-    named = {"the diagonal only": np.eye(T), "the triangle up to the diagonal": np.tri(T)}
-    where = [f" ({name})" for name, cells in named.items() if np.array_equal(moved, cells > 0)]
-    return f"{moved.sum()}{where[0] if where else ''}"
-
-
-def _moved(
-    sheet: Sheet, name: str, moved: np.ndarray, place: tuple[float, float, float, float], *, above: bool,
-    beside: bool,
-) -> None:  # fmt: skip
-    """One operation's grid, its name above and its count below; numbers of tokens above it and beside it."""
-    left, top, cell, pitch = place
-    T, others = len(moved), int((moved & ~np.eye(len(moved), dtype=bool)).sum())
-    middle, colour = left + cell * T / 2, "query" if others else "ink"
-    width = min(pitch - 6, 2 * (middle - 14))
-    shown = shorten(name, width, bold=others > 0)
-    sheet.text(middle, top - (36 if above else 16), shown, at="center", bold=others > 0, colour=colour)
-    for i, j in np.ndindex(T, T):
-        fill = "panel" if not moved[i, j] else "soft" if i == j else "query"
-        edge = "line" if not moved[i, j] else fill
-        sheet.box(left + cell * j + 1, top + cell * i + 1, cell - 2, cell - 2, fill=fill, edge=edge, radius=2)
-    for j in range(T if above else 0):
-        sheet.note(left + cell * (j + 0.5), top - 12, str(j + 1), at="center")
-    for i in range(T if beside else 0):
-        sheet.note(left - 8, top + cell * (i + 0.5), str(i + 1), at="right")
-    base = top + cell * T
-    sheet.text(middle, base + 16, str(moved.sum()), at="center", bold=True, colour=colour)
-    sentence = "other lines too" if others else "own line only" if moved.any() else "nothing"
-    sheet.note(max(middle, left + 26), base + 36, sentence, at="center", colour=colour)
+    return Picture(draw, f"{title}: {'; '.join(sentences)}.")
 
 
 def every_name(model: Any, tokenizer: Tokenizer) -> dict[str, Bars]:
@@ -231,32 +214,29 @@ def largest(bars: Mapping[str, Bars]) -> dict[str, int]:
     return dict(Counter(max(one.adds, key=lambda part: one.adds[part]) for one in bars.values()))
 
 
+TAKEN_OUT = ("nothing", "attention", "norm", "MLP", "adding")
+
+
 def without(part: str) -> Transformer:
-    """Return the shipped model without a part in all of its blocks: attention, norm, MLP or adding.
+    """Return the shipped model without a part of TAKEN_OUT in all of its blocks.
 
     What attention or the MLP would add is 0; a norm hands on what it gets; without adding each of the two
     hands on its own numbers in place of the sum.
     """
     model, _ = shipped.load()
-    for block in model.layers:
-        TAKEN_OUT[part](block)
+    blocks: Any = model.layers
+    for block in blocks:
+        if part == "attention":
+            block.self_attn.o_proj.weight.data.zero_()
+        elif part == "norm":
+            block.input_layernorm = block.post_attention_layernorm = nn.Identity()
+        elif part == "MLP":
+            block.mlp.down_proj.weight.data.zero_()
+        elif part == "adding":
+            block.forward = partial(no_adding, block)
     return model
 
 
-def no_norm(block: Any) -> None:
-    block.input_layernorm = block.post_attention_layernorm = nn.Identity()
-
-
-def no_adding(block: Any) -> None:
-    block.forward = lambda x, cos_sin, cache: block.mlp(
-        block.post_attention_layernorm(block.self_attn(block.input_layernorm(x), cos_sin, cache))
-    )
-
-
-TAKEN_OUT: dict[str, Callable[[Any], Any]] = {
-    "nothing": lambda block: None,
-    "attention": lambda block: block.self_attn.o_proj.weight.data.zero_(),
-    "norm": no_norm,
-    "MLP": lambda block: block.mlp.down_proj.weight.data.zero_(),
-    "adding": no_adding,
-}
+def no_adding(block: Any, x: Tensor, cos_sin: Any, cache: Any) -> Tensor:
+    attended = block.self_attn(block.input_layernorm(x), cos_sin, cache)
+    return block.mlp(block.post_attention_layernorm(attended))

@@ -59,15 +59,9 @@ def moving_median(values: Sequence[float], each_side: int) -> list[float]:
 
 
 def loss_curve(losses: Sequence[float], level: float) -> Picture:
-    """Draw the loss of a training run against its steps.
+    """Draw the moving median of the losses of a training run, over a pale band of a few steps' extremes.
 
-    Args:
-        losses: one for each step, at least 2.
-        level: where a model that knows nothing stands, ln V.
-
-    Returns:
-        The moving median of the losses over a pale band from the lowest to the highest of a few steps, and
-        the median of the last few (20 at most) as a number.
+    The number at its end is the median of the last few; `level` is where a model that knows nothing stands.
     """
     raw, steps = np.asarray(losses, dtype=float), len(losses)
     smooth = moving_median(raw.tolist(), min(12, steps // 24))

@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import LARGE, SMALL, counted, digits, need, plain, text_width
+from helpers.drawing.words import LARGE, SMALL, counted, digits, plain, text_width
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.transformer import Transformer
@@ -53,7 +53,6 @@ def ledger_of_step(
     Args:
         lengths: tokens of the prompts, the shortest first, the longest last.
         ms: what the step behind each was measured to take, milliseconds.
-        turns: how often each part takes its turn.
     """
     short, *_, long = lengths
     parts = parts_of_steps(model, {n: step_behind(model, n) for n in (short, long)}, turns)
@@ -100,16 +99,7 @@ def time_replies(
 
 
 def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequence[float]) -> Picture:
-    """Draw for each prompt how long its prefill takes, and a decode step behind it.
-
-    Args:
-        lengths: tokens of the prompts, at most 6.
-        pause, step: milliseconds for each.
-
-    Returns:
-        Two bars a prompt, on one scale from 0.
-    """
-    need(0 < len(lengths) <= 6, f"{len(lengths)} prompts came in; expected 1 to 6")
+    """Draw for prompts of so many tokens the milliseconds of a prefill, and of a decode step behind it."""
     most = max(*pause, *step)
 
     def draw(sheet: Sheet) -> None:
@@ -136,17 +126,7 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
 
 
 def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
-    """Draw a reply on one axis of milliseconds, with its rows kept and with all tokens processed again.
-
-    Args:
-        kept: with a cache; 2 to 8 words.
-        again: the same words, and no rows kept.
-
-    Returns:
-        Two lanes, a block for each pass with its word at the end, and under the first the rows.
-    """
-    need(2 <= len(kept.words) <= 8, f"{len(kept.words)} words came in; expected 2 to 8")
-    need(kept.words == again.words, f"{again.words} came in beside {kept.words}; expected the same words")
+    """Draw a reply of 2 to 8 words on one axis of milliseconds, with its rows kept, and again with none."""
     lanes = [("rows kept", kept), ("nothing kept", again)]
     totals = [sum(reply.ms) for _, reply in lanes]
     most, P = max(totals), kept.rows[0]
@@ -180,16 +160,7 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
 
 
 def reply_to_scale(pause: float, step: float, n: int) -> Picture:
-    """Draw what n words take, from two times alone: a pause and n - 1 steps, and below it n pauses.
-
-    Args:
-        pause, step: milliseconds of a prefill, and of a decode step behind it.
-        n: words, at most 200.
-
-    Returns:
-        Two lanes on one scale from 0: the pause and the drip, and under them pause after pause.
-    """
-    need(1 < n <= 200, f"{n} words came in; expected 2 to 200")
+    """Draw the milliseconds of 2 to 200 words: a pause and n - 1 steps, and below it n pauses."""
     drip = (n - 1) * step
     kept, again = _in_words(pause + drip), _in_words(n * pause)
 
@@ -285,9 +256,7 @@ Clock = Callable[[int], float]  # from tokens to milliseconds
 
 
 def times(
-    steps: int = -1,
-    one_pause: bool = False,
-    one_step: bool = False,
+    steps: int = -1, one_pause: bool = False, one_step: bool = False
 ) -> Callable[..., tuple[float, float]]:
     """Return a `reply_ms`: steps over n, and what never changes."""
 

@@ -13,7 +13,7 @@ from helpers.check.guess import Guess
 from helpers.cost.layers import GIB
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import listed, need, text_width
+from helpers.drawing.words import listed, text_width
 from helpers.plots.batches import FILLS
 
 # GiB of a card, as vLLM said in December 2024: https://github.com/vllm-project/vllm/pull/10511
@@ -22,12 +22,7 @@ ENGINE = {1: WEIGHTS + ROWS, 2: 2 * (7.48 + 58.97)}  # its second log: each of t
 
 
 def squares(parts: Mapping[str, float]) -> Picture:
-    """Draw a card as squares, one for each GiB, in the colour of what takes it.
-
-    Args:
-        parts: GiB, by what takes them, in the order of the squares, each rounded; at most four.
-    """
-    need(len(parts) <= len(FILLS), f"{len(parts)} parts came in; expected at most {len(FILLS)}")
+    """Draw a card as squares, one for each GiB, in the colour of what takes it: one to four `parts`."""
     counts = {name: round(gib) for name, gib in parts.items()}
     taken = [colour for n, colour in zip(counts.values(), FILLS, strict=False) for _ in range(n)]
 

@@ -34,9 +34,10 @@ from helpers.tables import Table
 RECORDED = Path(__file__).with_name("ladder.json")
 TOKENS = 256  # rows behind which each step stands
 CORES = torch.get_num_threads()  # PyTorch takes a thread for each core
-WAYS: dict[str, tuple[bool, int] | None] = {
-    "as it is": None,
-    "compiled, its own products": (False, 32),  # all cores or one, bits of a weight
+AS_IT_IS = "as it is"
+WAYS = {  # whether all cores read, and the bits of a weight
+    AS_IT_IS: (False, 32),
+    "compiled, its own products": (False, 32),
     "all cores share each matrix": (True, 32),
     "half the bytes": (True, 16),
     "a quarter of the bytes": (True, 8),
@@ -52,15 +53,10 @@ def launch_overhead() -> float:
     return machine.launch_overhead(steps)
 
 
-def n_products(model: Transformer) -> int:
-    """Return how many matrices a step multiplies with, each by an operator of its own."""
-    return sum(isinstance(part, torch.nn.Linear) for part in model.modules())
-
-
 def in_products(model: Transformer, step: Task, launch: float, turns: int) -> float:
     """Return the milliseconds of a step inside its products with the matrices, without launching them."""
-    inside = parts_of_steps(model, {"step": step}, turns)["step"]
-    return inside["matrices"] - 1000 * n_products(model) * launch
+    n_products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
+    return parts_of_steps(model, {"step": step}, turns)["step"]["matrices"] - 1000 * n_products * launch
 
 
 def rate_of_loop(n_lines: int = 1024) -> float:
@@ -74,28 +70,16 @@ def rate_of_loop(n_lines: int = 1024) -> float:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A model's decode step as it is and after each change of WAYS: counts, prices, and the clock.
+    """A model's decode step as it is and after each change of WAYS: counts, prices, and the clock."""
 
-    Attributes:
-        size: of `model.sizes.CONFIGS`.
-        cores: that share a matrix from the second change on.
-        launch: seconds of launch overhead, of an operator.
-        rate: numbers a second that one core widens and multiplies.
-        operators: of a step, by way.
-        bandwidths: bytes a second that come to its cores, by way.
-        products: milliseconds of the step as it is inside PyTorch's products, without their launches.
-        measured: milliseconds of a step, by way.
-        source: where the numbers come from.
-    """
-
-    size: str
-    cores: int
-    launch: float
-    rate: float
-    operators: Mapping[str, int]
-    bandwidths: Mapping[str, float]
-    products: float
-    measured: Mapping[str, float]
+    size: str  # of `model.sizes.CONFIGS`
+    cores: int  # that share a matrix from the second change on
+    launch: float  # seconds of launch overhead, of an operator
+    rate: float  # numbers a second that one core widens and multiplies
+    operators: Mapping[str, int]  # of a step, by way
+    bandwidths: Mapping[str, float]  # bytes a second that come to its cores, by way
+    products: float  # milliseconds of the step as it is inside PyTorch's products, without their launches
+    measured: Mapping[str, float]  # milliseconds of a step, by way
     source: str = "measured on this machine"
 
     def step(self, way: str) -> StepSeconds:
@@ -105,9 +89,8 @@ class Ladder:
         """
         card = Roof(2 * self.products_per_second(way), self.bandwidths[way])  # multiplied, and added
         launch = self.operators[way] * self.launch
-        step = step_time(
-            CONFIGS[self.size], card, TOKENS, weight_bits=bits_of(way), row_bits=32, launch=launch
-        )
+        config, bits = CONFIGS[self.size], WAYS[way][1]
+        step = step_time(config, card, TOKENS, weight_bits=bits, row_bits=32, launch=launch)
         return replace(step, attention=0.0)
 
     def products_per_second(self, way: str) -> float:
@@ -140,7 +123,7 @@ class Ladder:
             "arithmetic": (rows, rows + 1000 * step.products),
         }
         known = self.lower_bound(way)
-        if WAYS[way] is None:
+        if way == AS_IT_IS:
             slower = max(0.0, self.products - 1000 * max(step.weights, step.products))
             spans["slow products"] = (known, known + slower)
             known += slower
@@ -190,19 +173,13 @@ class Ladder:
 
 
 def ladder(size: str, cores: int = CORES) -> Ladder:
-    """Return a ladder measured here, or a recorded one where that is of no use: one core, a busy machine.
-
-    Args:
-        size: of `model.sizes.CONFIGS`.
-        cores: that share a matrix from the second change on.
-    """
+    """Return a ladder measured here, or a recorded one where that is of no use: one core, a busy machine."""
     found = climb(size, cores) if cores > 1 else recorded(size, cores=1)
     if not (why := found.flaw()):
         return found
     kept = recorded(size)
-    return replace(
-        kept, source=f"The numbers are those of {kept.source}. Here they cannot be measured: {why}."
-    )
+    source = f"The numbers are those of {kept.source}. Here they cannot be measured: {why}."
+    return replace(kept, source=source)
 
 
 def recorded(size: str, **changes: Any) -> Ladder:
@@ -214,15 +191,17 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
     """Measure the step of a model with random weights after each change; steps and prices take turns."""
     model = Transformer(CONFIGS[size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
-    steps = {way: _step(model if WAYS[way] is None else twins[bits_of(way)], way, cores) for way in WAYS}
+    steps = {
+        way: _step(model if way == AS_IT_IS else twins[bits], way, cores) for way, (_, bits) in WAYS.items()
+    }
     launches, rates, read, timed, products = [], [], [], [], []
     with machine.threads(1):  # the step as it is runs on one core
         for _ in range(rounds):
             launches.append(launch_overhead())
             rates.append(rate_of_loop())
-            read.append({one: _bandwidth(model.config, *one, cores) for one in map(setting_of, WAYS)})
+            read.append({one: _bandwidth(model.config, *one, cores) for one in WAYS.values()})
             timed.append(fastest(steps, turns=5))
-            products.append(in_products(model, steps["as it is"], launches[-1], turns=1))
+            products.append(in_products(model, steps[AS_IT_IS], launches[-1], turns=1))
         operators = {way: record_of(step).n_operators for way, step in steps.items()}
     return Ladder(
         size,
@@ -230,29 +209,18 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
         launch=median(launches),  # a slope, so the least is no better than the others
         rate=max(rates),
         operators=operators,
-        bandwidths={way: max(one[setting_of(way)] for one in read) for way in WAYS},
+        bandwidths={way: max(one[both] for one in read) for way, both in WAYS.items()},
         products=min(products),
         measured={way: min(one[way] for one in timed) for way in WAYS},
     )
 
 
-def setting_of(way: str) -> tuple[bool, int]:
-    """Return whether all cores read after a change, and the bits of a weight."""
-    return WAYS[way] or (False, 32)
-
-
-def bits_of(way: str) -> int:
-    """Return the bits of a weight after a change."""
-    return setting_of(way)[1]
-
-
 def cores_of(way: str, cores: int) -> int:
     """Return how many of the cores share a matrix after a change."""
-    return cores if setting_of(way)[0] else 1
+    return cores if WAYS[way][0] else 1
 
 
 def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
-    """Return one decode step of a model or a twin, to be called again and again."""
     step = step_behind(model, TOKENS)
 
     def run() -> None:
@@ -264,7 +232,6 @@ def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
 
 
 def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
-    """Return how many bytes a second come to one core or all of a step that reads so many."""
     rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
     with machine.threads(cores if shared else 1):
         return machine.bandwidth(int(4 * rows + bits / 8 * weights))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -49,14 +49,8 @@ def kept(
     return Kept({place: float(weights[place]) for place in cache.kept()}, tokenizer.decode([*output]))
 
 
-def rows_left(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, float], str]]) -> Picture:
-    """Draw a text once for each cache: filled boxes where rows are left, the weights on them, the reply.
-
-    Args:
-        words: the text.
-        caches: by its name, the places of the rows that each has left with their weights, and the reply, as
-            `kept` gives them. A weight of LEAST and more is written.
-    """
+def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
+    """Draw a text once for each cache: filled boxes where rows are left, large weights, the reply."""
 
     def draw(sheet: Sheet) -> None:
         y = 18.0
@@ -72,10 +66,9 @@ def rows_left(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, floa
                 else:
                     sheet.box(x, y, wide, 26, edge="line", dashed=True)
                 sheet.note(x + wide / 2, y + 13, word, at="center", colour="ink" if at in weights else "soft")
-                if weights.get(at, 0) >= LEAST:
-                    sheet.note(
-                        x + wide / 2, y + 36, f"{weights[at]:.2f}", at="center", colour="query", bold=True
-                    )
+                if (weight := weights.get(at, 0)) >= LEAST:
+                    style: dict[str, Any] = {"at": "center", "colour": "query", "bold": True}
+                    sheet.note(x + wide / 2, y + 36, f"{weight:.2f}", **style)
                 x += wide + 4
             sheet.arrow(8, y + 62, 34, y + 62, "soft")
             sheet.text(42, y + 62, shorten(says, sheet.width - 50, bold=True), bold=True, colour="generated")
@@ -85,9 +78,8 @@ def rows_left(words: Sequence[str], caches: Mapping[str, tuple[Mapping[int, floa
     for name, (weights, says) in caches.items():
         gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
         looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= LEAST)
-        sentences.append(
-            f"{plain(name)}: {gone} is gone, {words[-1]} looks at {looks}; the model says {says}"
-        )
+        output = f"{words[-1]} looks at {looks}; the model says {says}"
+        sentences.append(f"{plain(name)}: {gone} is gone, {output}")
     return Picture(draw, f"{' '.join(words)}. {'. '.join(sentences)}.")
 
 
@@ -95,10 +87,8 @@ def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Pictur
     """Draw the loss against the KiB of a text, one named dot a variant, hollow if it does not sign them all.
 
     Args:
-        dots: KiB, texts signed right, and loss of each variant, by its name. A name that begins with "window"
-            has its colour.
-        most: texts there are.
-        own: the reader's variant, in a colour of its own.
+        dots: KiB, texts signed right of `most`, and loss of each variant, by its name.
+        own: the reader's variant, in a colour of its own, as windows have.
     """
     sizes, _, losses = zip(*dots.values(), strict=True)
 

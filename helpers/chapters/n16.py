@@ -9,6 +9,7 @@ from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,6 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
     """Return the ms that 99 of 100 wait for a first word, and between two, by slots and budget.
 
     A choice of slots that is never used up changes nothing: it has the waits of the one above it.
-
-    Args:
-        per_second: requests that come.
-        hits: as in `fleet.turns`.
     """
     waits: dict[tuple[int, int], tuple[float, float]] = {}
     arrivals = fleet.turns(service, N, 0, per_second, hits)
@@ -125,18 +122,11 @@ def recipe(service: Service) -> list[tuple[str, str, int]]:
 
 @dataclass(frozen=True)
 class Choices:
-    """What each choice of slots and budget lets people wait, drawn; filled where both waits are short enough.
+    """What each choice of slots and budget lets people wait, drawn; filled where both are short enough."""
 
-    Args:
-        waits: as of `choices`.
-        most: ms that each may take.
-        fit: slots that fit into the memory.
-        note: stands beneath the static form.
-    """
-
-    waits: Waits
-    most: tuple[float, float]
-    fit: int
+    waits: Waits  # as of `choices`
+    most: tuple[float, float]  # ms that each may take
+    fit: int  # slots that fit into the memory
     note: str = "For 99 of 100, ms: above to the first word, below between two words."
 
     @property
@@ -156,26 +146,21 @@ class Choices:
         sheet.note(12, 42, "slots", colour="ink")
         for n, budget in enumerate(BUDGETS):
             sheet.text(left + wide * (n + 0.5), 42, f"{budget:,}", at="center", size=SMALL, bold=True)
-        y, crossed = top, False
+        y, too_many = top, [slots for slots in SLOTS if slots > self.fit]
         for slots in SLOTS:
-            if slots > self.fit and not crossed:
-                crossed = True
+            if [slots] == too_many[:1]:
                 sheet.line((12, y + 3), (sheet.width - 12, y + 3), dashes=(0, (5, 4)))
                 sheet.note(12, y + 16, f"below: more than {self.fit} do not fit into memory", colour="ink")
                 y += 28
             sheet.text(12, y + high / 2, str(slots), bold=True)
             for n, budget in enumerate(BUDGETS):
-                self._box(sheet, (slots, budget), left + wide * n, y, wide, high)
+                x, fine = left + wide * n, (slots, budget) in self.fine
+                fill, edge = ("generated fill", "generated") if fine else ("none", "line")
+                sheet.box(x + 2, y + 2, wide - 4, high - 4, fill=fill, edge=edge)
+                for at, ms, limit in zip((16, 37), self.waits[slots, budget], self.most, strict=True):
+                    style: dict[str, Any] = {"colour": "soft" if ms > limit else "ink", "bold": ms <= limit}
+                    sheet.note(x + wide / 2, y + at, short_ms(ms), at="center", **style)
             y += high
-
-    def _box(self, sheet: Sheet, pair: tuple[int, int], x: float, y: float, wide: float, high: float) -> None:
-        """One choice: its two waits."""
-        fill, edge = ("generated fill", "generated") if pair in self.fine else ("none", "line")
-        sheet.box(x + 2, y + 2, wide - 4, high - 4, fill=fill, edge=edge)
-        for at, ms, limit in zip((16, 37), self.waits[pair], self.most, strict=True):
-            late = ms > limit
-            colour = "soft" if late else "ink"
-            sheet.note(x + wide / 2, y + at, short_ms(ms), at="center", colour=colour, bold=not late)
 
     def in_words(self) -> str:
         """Say what the map shows."""
@@ -253,11 +238,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
     """Draw slots against numbered steps, a block for each request, one run over the other; idle is hatched.
 
     Args:
-        runs: steps of each run, by its name: who has which slot, from 0.
-        n_slots: rows.
-
-    Raises:
-        ValueError: a run has over 20 steps.
+        runs: up to 20 steps of each run, by its name: who has which slot, from 0.
     """
     longest = max(map(len, runs.values()))
     need(longest <= 20, f"{longest} steps in the longest run; expected at most 20 to draw")
@@ -275,7 +256,13 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
                 if not sheet.narrow:
                     sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
                 for who, begin, end in stretches(steps, slot):
-                    _block(sheet, who, left + wide * begin, y, wide * (end - begin), high, wide)
+                    place = left + wide * begin + 1.5, y + 1.5, wide * (end - begin) - 3, high - 3
+                    if not who:
+                        _hatched(sheet, *place)
+                        continue
+                    sheet.box(*place, fill="generated fill", edge="generated")
+                    name = shorten(who, wide - 4)
+                    sheet.text(left + wide * (begin + 0.5), y + high / 2, name, at="center")
             for n in range(len(steps)):
                 x = left + wide * (n + 1)
                 sheet.line((x, begin_y), (x, begin_y + high * n_slots + 4), colour="line", width=1)
@@ -298,21 +285,13 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
 def stretches(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
     """Return who has a slot from which step to which; "" for nobody."""
     found: list[tuple[str, int, int]] = []
-    for n, step in enumerate(steps):
-        who = step.get(slot, "")
-        if found and found[-1][0] == who:
-            found[-1] = (who, found[-1][1], n + 1)
-        else:
-            found.append((who, n, n + 1))
+    for who, each in groupby(step.get(slot, "") for step in steps):
+        begin = found[-1][2] if found else 0
+        found.append((who, begin, begin + len([*each])))
     return found
 
 
-def _block(sheet: Sheet, who: str, x: float, y: float, wide: float, high: float, step: float) -> None:
-    """A request as a filled box, named in its first step, or idle steps as a hatched one."""
-    x, y, wide, high = x + 1.5, y + 1.5, wide - 3, high - 3
-    if who:
-        sheet.box(x, y, wide, high, fill="generated fill", edge="generated")
-        return sheet.text(x + step / 2 - 1.5, y + high / 2, shorten(who, step - 4), at="center")
+def _hatched(sheet: Sheet, x: float, y: float, wide: float, high: float) -> None:
     sheet.box(x, y, wide, high, edge="line")
     for n in range(1, int((wide + high) / 9)):
         low, far = 9.0 * n - high, 9.0 * n

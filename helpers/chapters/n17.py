@@ -6,7 +6,7 @@ import random
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
@@ -23,36 +23,25 @@ Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
 BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # in a list, on a tag, of a request at most
 TOOLS, CLOCK, SUMMARY = 5, 8, 200  # how many; tokens
-PRICES = {
-    "read": 0.50,
-    "written": 6.25,
-    "plain": 5.00,
-}  # dollars for a million tokens: Claude Opus 5, 2026-11
+PRICES = {"read": 0.50, "written": 6.25, "plain": 5.00}  # dollars a million tokens: Claude Opus 5, 2026-11
 FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
 EDITED = ("clock", "summary")  # parts that are another text in each turn
 
 
 @dataclass(frozen=True)
 class Client:
-    """What a client sends in each turn.
-
-    Args:
-        parts: names of PARTS and breakpoints, first to last. ValueError for others, or too many breakpoints.
-        shuffled: the tools come in another order each time.
-        dropped: the thoughts of earlier replies are left out.
-    """
+    """What a client sends in each turn: names of PARTS, and at most MOST breakpoints, or ValueError."""
 
     parts: Sequence[str] = ("tools", "|", "system", "|", "chat", "question", "|")
-    shuffled: bool = False
-    dropped: bool = False
+    shuffled: bool = False  # the tools come in another order each time
+    dropped: bool = False  # the thoughts of earlier replies are left out
 
     def __post_init__(self) -> None:
         unknown, n = {*self.parts} - {*PARTS, BREAKPOINT}, [*self.parts].count(BREAKPOINT)
         if unknown or n > MOST:
-            got = f"{', '.join(sorted(unknown))}" if unknown else f"{n} breakpoints"
-            raise ValueError(
-                f"got {got}; expected {', '.join(PARTS)}, and at most {MOST} breakpoints {BREAKPOINT}"
-            )
+            got = ", ".join(sorted(unknown)) or f"{n} breakpoints"
+            wanted = f"{', '.join(PARTS)}, and at most {MOST} breakpoints {BREAKPOINT}"
+            raise ValueError(f"got {got}; expected {wanted}")
 
     def prompt(self, service: Service, chat: int, turn: int) -> tuple[Text, list[int]]:
         """Return what is sent in a turn, and how many pieces stand before each breakpoint."""
@@ -60,7 +49,9 @@ class Client:
         if self.shuffled:
             random.Random(100 * chat + turn).shuffle(order)
         each = service.tools // TOOLS
-        earlier = [piece for n in range(turn) for piece in self.exchange(service, chat, n)]
+        earlier = Text()
+        for n in range(turn):
+            earlier += [(("question", chat, n), service.message), *reply(service, chat, n)[self.dropped :]]
         pieces: dict[str, Text] = {
             "tools": [(("tools", n), each if n else service.tools - each * (TOOLS - 1)) for n in order],
             "system": [(("system",), service.system)],
@@ -77,10 +68,6 @@ class Client:
                 text += pieces[part]
         return text, marks
 
-    def exchange(self, service: Service, chat: int, turn: int) -> Text:
-        """Return a question and its reply as they stand in the turns after it."""
-        return [(("question", chat, turn), service.message), *reply(service, chat, turn)[self.dropped :]]
-
 
 def reply(service: Service, chat: int, turn: int) -> Text:
     """Return a reply: thoughts, two fifths of it, and what is said."""
@@ -89,18 +76,11 @@ def reply(service: Service, chat: int, turn: int) -> Text:
 
 
 class Turn(NamedTuple):
-    """What a turn took, in tokens.
+    """What a turn took, in tokens; read, written and plain are as a provider bills the prompt."""
 
-    Attributes:
-        parts: of its prompt, by name, in order.
-        marks: before each breakpoint.
-        cached: found in the pages of an engine.
-        read, written, plain: as a provider bills the prompt.
-    """
-
-    parts: list[tuple[str, int]]
-    marks: list[int]
-    cached: int
+    parts: list[tuple[str, int]]  # of its prompt, by name, in order
+    marks: list[int]  # before each breakpoint
+    cached: int  # found in the pages of an engine
     read: int
     written: int
     plain: int
@@ -117,12 +97,8 @@ def length(text: Text) -> int:
 
 def shared(a: Text, b: Text) -> int:
     """Count the tokens of the prefix that two texts share."""
-    n = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
-            break
-        n += one[1]
-    return n
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
+    return sum(n for (_, n), _ in alike)
 
 
 def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) -> list[Turn]:
@@ -141,9 +117,8 @@ def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) 
         for n in range(service.turns):
             text, at = client.prompt(service, chat, n)
             total = length(text)
-            found = (
-                min(shared(text, old), length(old) - 1, total - 1) for old in texts
-            )  # the newest has no row
+            # The newest token has no row.
+            found = (min(shared(text, old), length(old) - 1, total - 1) for old in texts)
             cached = page * (max(found, default=0) // page)
             marks = [length(text[:end]) for end in at]
             last = max((mark for mark in marks if mark >= shortest), default=0)
@@ -161,14 +136,14 @@ def named(text: Text, client: Client) -> list[tuple[str, int]]:
     return [(name, sum(n for _, n in those)) for name, those in groupby(pieces, lambda one: one[0])]
 
 
-def dollars(turns: Sequence[Turn], prices: Mapping[str, float] = PRICES) -> float:
+def dollars(turns: Sequence[Turn]) -> float:
     """Return what the prompts of a thousand such chats cost."""
-    return sum(getattr(one, kind) * price for one in turns for kind, price in prices.items()) / 1000
+    return sum(getattr(one, kind) * price for one in turns for kind, price in PRICES.items()) / 1000
 
 
-def uncached(turns: Sequence[Turn], prices: Mapping[str, float] = PRICES) -> float:
+def uncached(turns: Sequence[Turn]) -> float:
     """Return what they cost without a breakpoint."""
-    return sum(one.prompt for one in turns) * prices["plain"] / 1000
+    return sum(one.prompt for one in turns) * PRICES["plain"] / 1000
 
 
 def processed(turns: Sequence[Turn]) -> int:
@@ -178,17 +153,11 @@ def processed(turns: Sequence[Turn]) -> int:
 
 @dataclass(frozen=True)
 class Stairs:
-    """Chats as a provider bills them: a strip for each turn, one under the other, to scale.
+    """Chats as a provider bills them: a strip for each turn, one under the other, to scale."""
 
-    Args:
-        chats: what each turn took, by the client's name.
-        high: px of a strip.
-        note: stands beneath the static form.
-    """
-
-    chats: Mapping[str, Sequence[Turn]]
-    high: float = 4
-    note: str = ""
+    chats: Mapping[str, Sequence[Turn]]  # by the client's name
+    high: float = 4  # px of a strip
+    note: str = ""  # beneath the static form
 
     def draw(self, sheet: Sheet) -> None:
         """Draw them on a sheet."""
@@ -262,35 +231,27 @@ def stairs(clients: Mapping[str, Client], service: Service) -> Picture:
 
 
 class YourClient(Explorer):
-    """One client's bill, with the parts of its prompt to drag, and the provider's rules to turn.
-
-    Args:
-        service: tokens of a chat.
-        parts: as in `Client`; those at first.
-    """
+    """One client's bill, with the parts of its prompt to drag, and the provider's rules to turn."""
 
     title = "Explorer: what a chat costs, by the order of its parts"
 
-    def __init__(self, service: Service, parts: Sequence[str] = Client.parts) -> None:
-        self.service, self.parts = service, parts
+    def __init__(self, service: Service) -> None:
+        self.service = service
 
     def knobs(self) -> dict[str, Any]:
         """Make the knobs; ipywidgets 7 has no tags to drag, so there the parts are typed."""
         if hasattr(widgets, "TagsInput"):
-            first = [TAG if part == BREAKPOINT else part for part in self.parts]
+            first = [TAG if part == BREAKPOINT else part for part in Client.parts]
             order: Any = widgets.TagsInput(value=first, allowed_tags=[*PARTS, TAG], allow_duplicates=True)
         else:
-            order = widgets.Text(value=" ".join(self.parts), continuous_update=False)
+            order = widgets.Text(value=" ".join(Client.parts), continuous_update=False)
         order.description = "the prompt"
+        tools, thoughts = [("same order", False), ("shuffled", True)], [("kept", False), ("left out", True)]
         return {
             "parts": order,
             "shortest": pick("shortest entry", (512, 1024, 4096), 512),
-            "shuffled": knob(
-                "SelectionSlider", "tools", options=[("same order", False), ("shuffled", True)], value=False
-            ),
-            "dropped": knob(
-                "SelectionSlider", "thoughts", options=[("kept", False), ("left out", True)], value=False
-            ),
+            "shuffled": knob("SelectionSlider", "tools", options=tools, value=False),
+            "dropped": knob("SelectionSlider", "thoughts", options=thoughts, value=False),
         }
 
     def turns(self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool) -> list[Turn]:
@@ -317,7 +278,7 @@ class YourClient(Explorer):
         try:
             turns = self.turns(**settings)
         except ValueError:
-            turns = bill(Client(self.parts), self.service)
+            turns = bill(Client(), self.service)
         return Stairs({"your client": turns}, high=12, note=note)
 
 

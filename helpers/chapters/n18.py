@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers import sampling
 from helpers.check.exercise import Case, Exercise
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
+from helpers.drawing.words import SMALL, counted, plain, shorten, text_width
 from helpers.measure.timing import in_turns
 from helpers.model.cache import StaticCache
 from helpers.model.generate import generate, prefill
@@ -25,14 +25,10 @@ BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
 
 
 def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
-    """Draw what one pass makes of drafted words: accepted, struck out, or dropped behind that.
+    """Draw what one pass makes of up to 4 drafted words: accepted, struck out, or dropped behind that.
 
-    Args:
-        text: the last words so far.
-        drafted: k words, up to 4.
-        chosen: what the model chooses in the place of each, and after the last: k + 1 words.
+    The model has chosen a word in the place of each, and one after the last.
     """
-    need(len(drafted) <= 4, f"{len(drafted)} words were drafted; expected at most 4 to draw")
     output = sampling.accept(drafted, chosen)  # type: ignore[arg-type]
     a = len(output) - 1
     new = f"1 pass, {counted(len(output), 'new word')}"
@@ -44,35 +40,26 @@ def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str])
             sheet.note(18, y, name)
             for n, word in enumerate(words):
                 own, rejected = (n == a and words is mine for mine in (chosen, drafted))
+                x, wide, middle = 18 + step * n, step - 6, y + 29
                 kind = "key" if n < a else "generated" if own else ""
-                word_box(sheet, 18 + step * n, y + 14, step - 6, word, kind, struck=rejected, soft=n > a)
+                fill, edge = (f"{kind} fill", kind) if kind else ("none", "line")
+                sheet.box(x, y + 14, wide, 30, fill=fill, edge=edge, line=2 if own else 1)
+                shown, colour = shorten(word, wide - 6, SMALL, bold=own), "soft" if n > a else "ink"
+                sheet.note(x + wide / 2, middle, shown, at="center", colour=colour, bold=own)
+                if rejected:
+                    reach = text_width(shown, SMALL) / 2 + 5
+                    ends = (x + wide / 2 - reach, middle), (x + wide / 2 + reach, middle)
+                    sheet.line(*ends, width=1.6)
         sheet.text(18, 190, new, bold=True)
 
-    struck = (
-        f"{plain(drafted[a])} is struck out and {plain(chosen[a])} put in"
-        if a < len(drafted)
-        else "all accepted"
-    )
+    struck = "all accepted"
+    if a < len(drafted):
+        struck = f"{plain(drafted[a])} is struck out and {plain(chosen[a])} put in"
     alt = (
         f"Behind {' '.join(map(plain, text))}. Guessed: {' '.join(map(plain, drafted))}. "
         f"The model, in one pass: {' '.join(map(plain, chosen))}. {a} accepted; {struck}. {new}."
     )
     return Picture(draw, alt)
-
-
-def word_box(
-    sheet: Sheet, x: float, y: float, wide: float, word: str, kind: str, struck: bool = False,
-    soft: bool = False,
-) -> None:  # fmt: skip
-    """Write a word in a box: filled where it has a kind, stronger where the model generated it."""
-    own, middle = kind == "generated", x + wide / 2
-    fill, edge = (f"{kind} fill", kind) if kind else ("none", "line")
-    sheet.box(x, y, wide, 30, fill=fill, edge=edge, line=2 if own else 1)
-    shown = shorten(word, wide - 6, SMALL, bold=own)
-    sheet.note(middle, y + 15, shown, at="center", colour="soft" if soft else "ink", bold=own)
-    if struck:
-        reach = text_width(shown, SMALL) / 2 + 5
-        sheet.line((middle - reach, y + 15), (middle + reach, y + 15), width=1.6)
 
 
 def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
@@ -82,11 +69,8 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
         ways: by name, the times of the drafts and, last, of the verification, where 1 is a pass of one
             word; how many words a round gives; and how many times as fast a reply was.
     """
-    kinds = {
-        "a round: its drafts,": "key",
-        "then the verification": "query",
-        "its words, a pass each": "generated",
-    }
+    kinds = {"a round: its drafts,": "key", "then the verification": "query"}
+    kinds["its words, a pass each"] = "generated"
     lanes = {}
     for name, (parts, words, measured) in ways.items():
         colours = ["key"] * (len(parts) - 1) + ["query"]
@@ -122,13 +106,7 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
 
 
 def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
-    """Draw the probabilities of model and draft over each other: what both give, and what is left over.
-
-    Args:
-        words: one for each probability.
-        p: the model's probabilities.
-        q: the draft's.
-    """
+    """Draw the probabilities p of the model, and q of the draft: what both give, and what is left over."""
     lines = [(word, a, b, min(a, b)) for word, a, b in zip(words, p, q, strict=True)]
     kinds = {"both give: accepted": "key", "q over p: rejected": "", "p over q: left over": "generated"}
 
@@ -183,31 +161,18 @@ def pass_of(model: Transformer, T: int, context: int = 64) -> Callable[[], Tenso
 
 
 class Drafted(NamedTuple):
-    """How replies went with drafts, prefills left out.
+    """How replies went with drafts, prefills left out."""
 
-    Attributes:
-        words: new words of a pass, on average.
-        seconds: of a new word, on average.
-        ran: words of each pass, the drafted ones among them; [] where nothing was drafted.
-    """
-
-    words: float
-    seconds: float
-    ran: list[int]
+    words: float  # new ones of a pass, on average
+    seconds: float  # of a new word, on average
+    ran: list[int]  # words of each pass, the drafted ones among them; [] where nothing was drafted
 
 
 def replies_with(
-    model: Transformer,
-    prompts: Sequence[Sequence[int]],
-    ways: Mapping[str, tuple[Drafter, int] | None],
-    max_new: int = 40,
-    turns: int = 3,
-) -> dict[str, Drafted]:
-    """Go on with prompts in several ways, in turns; the best time of each word counts.
-
-    Args:
-        ways: a drafter and k, by name; None for word by word.
-    """
+    model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int] | None],
+    max_new: int = 40, turns: int = 5,
+) -> dict[str, Drafted]:  # fmt: skip
+    """Go on with prompts by drafter and k, or (None) word by word; of a word its best time counts."""
     seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
     ran: dict[str, list[int]] = {}
     for name, way in [*ways.items()] * turns:
@@ -231,7 +196,7 @@ def timed_rounds(
 
     A draft of `EarlyExit` takes as long as a pass of its layers over one word, prompt lookup no time.
     """
-    tried, lengths = replies_with(model, prompts, {"": None, **ways}, turns=5), [1, 3, 5, 9]
+    tried, lengths = replies_with(model, prompts, {"": None, **ways}), [1, 3, 5, 9]
     passes = {f"{T} words": pass_of(model, T) for T in lengths}
     drafters = {name: way[0] for name, way in ways.items()}
     passes |= {name: pass_of(one.first, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)}
@@ -246,11 +211,9 @@ def timed_rounds(
 
 
 def pays(users: Sequence[int], longer: Mapping[str, Sequence[float]], words: float) -> Picture:
-    """Draw how many times as long as a step a verification takes, beside the words of a round.
+    """Draw how many times as long as a step a verification takes, by users, beside the words of a round.
 
-    Args:
-        users: at once, for each number of a line.
-        longer: lines by name. Beneath the words drafts pay.
+    Beneath the words drafts pay.
     """
     lines = {**longer, "words of a round": [words] * len(users)}
     return curves("verification, in steps", "", "users at once", users, lines, "x")

@@ -25,10 +25,6 @@ def step_at(model: Transformer, length: int) -> Any:
     """Return a task: one decode step behind so many tokens, which takes its own back first.
 
     The cache only says that they are in: rows and states of zeros take as long to read as others.
-
-    Args:
-        model: with rows in all layers, or states in all.
-        length: tokens behind which each step stands.
     """
     config = replace(model.config, max_seq_len=length + 2)
     longer = type(model)(config).requires_grad_(False)
@@ -54,8 +50,7 @@ def step_times(models: Mapping[str, Transformer], lengths: Sequence[int]) -> dic
 def signed(model: Transformer, tokenizer: Tokenizer, gap: int, nearer: int = 0) -> int:
     """Return how many of 20 diaries are signed right behind so many words without name or city.
 
-    Args:
-        nearer: by how much the words before the gap are said to stand nearer to its end.
+    The words before the gap are said to stand `nearer` to its end.
     """
     right = 0
     for rng in map(random.Random, range(20)):
