@@ -51,11 +51,6 @@ def boxes(figure: Figure, fill: str) -> list[FancyBboxPatch]:
     return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == PALETTE[fill][0] + "ff"]
 
 
-def curves(figure: Figure) -> list[Any]:
-    """Return the lines of a figure's plot."""
-    return list(figure.axes[0].child_axes[0].lines)
-
-
 def misplaced(figure: Figure) -> list[str]:
     """Name the words that leave the sheet, and those that lie on another."""
     width, height = figure.get_size_inches() * 72

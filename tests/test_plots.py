@@ -34,16 +34,8 @@ from tests.pictures import check_form, check_words
 from tests.pictures import words as words_of
 
 NORMAL, LONG = record_toy(), record_toy(ban_eos=True)
-ODD = [
-    "<img src=x onerror=alert(1)>",
-    "$x_1^2$",
-    "שלום",
-    "a\u200bb\nc",
-    "\U0001f600",
-    "w" * 200,
-    "'\"&",
-    "\\frac",
-]
+ODD = ["<img src=x onerror=alert(1)>", "$x_1^2$", "שלום", "a\u200bb\nc", "\U0001f600"]
+ODD += ["w" * 200, "'\"&", "\\frac"]
 ODD_TRACE = record_toy(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], max_new=2, ban_eos=True)
 DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Grandmother . Found by".split()
 

@@ -60,7 +60,6 @@ FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 SAID = ["Mia", "from", "Dublin", ".", "<eos>"]
 KEPT = TimedReply(SAID, [6.0, 0.8, 0.8, 0.7, 0.7], [194, 195, 196, 197, 198])
 AGAIN = TimedReply(SAID, [6.0, 6.1, 6.2, 6.3, 6.4], [0] * 5)
-LONG = TimedReply(["w" * 12] * 8, [6.0] * 8, [*range(1000, 1008)])
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PLACES = [Place(0, ("a", "a"), 2.0, 1e-5), Place(1, ("a", "w" * 30), 0.0, 0.5)]
 WAITS = {budget: (9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
@@ -84,7 +83,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "time, equal ends": lambda: measured.curves("w" * 200, "", "w", [1, 2], dict.fromkeys("abcd", (1, 1))),
     "pause": lambda: n09.pause_beside_step([8, 64, 1024], [1e-3, 2.1, 1e3], [0.66, 0.67, 1e3]),
     "reply": lambda: n09.reply_by_the_clock(KEPT, AGAIN),
-    "reply, eight": lambda: n09.reply_by_the_clock(LONG, LONG),
     "to scale": lambda: n09.reply_to_scale(55, 0.7, 100),
     "tie": lambda: n21.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
     "suspects": lambda: plots.suspects(

@@ -200,9 +200,7 @@ def _blocks(sheet: Sheet, left: float, ends: list[float], y: float, *, dripping:
 
 def _words(sheet: Sheet, left: float, ends: list[float], words: list[str], y: float) -> None:
     """Each word over the end of its pass, or fanned out to the right where the passes are thin."""
-    widths, room = [text_width(word[:100]) + 16 for word in words], sheet.width - 8 - left
-    if sum(widths) + 5 * len(words) > room:
-        widths = [min(width, room / len(words) - 5) for width in widths]
+    widths = [text_width(word) + 16 for word in words]
     starts: list[float] = []
     free: float = left
     for end, width in zip(ends, widths, strict=True):
@@ -226,11 +224,7 @@ def _rows(sheet: Sheet, ends: list[float], rows: list[int], y: float) -> None:
     first = f"{rows[0]:,} rows"
     if ends[0] > text_width(first, SMALL) + 8:
         sheet.note(ends[0] - 6, y + 13, first, at="right", colour="ink")
-    last = f"{rows[-1]:,} rows in each layer"
-    if to + 6 + text_width(last, SMALL) < sheet.width:
-        sheet.note(to + 6, y + 13, last, colour="ink")
-    else:
-        sheet.note(to, y + 39, last, at="right", colour="ink")
+    sheet.note(to + 6, y + 13, f"{rows[-1]:,} rows in each layer", colour="ink")
 
 
 def _run_again(sheet: Sheet, left: float, ends: list[float], P: int, y: float) -> None:

@@ -44,8 +44,6 @@ def curves(
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log else (low, xs[-1] * 1.03))
         ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
-        if max(ends) - min(ends) <= 4:  # px: on one spot, so in the order in which they came
-            ends = [ends[0]] * len(ends)
         places = apart(ends, 20 if above else 42, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
             fill, dashes = STYLES[k]
