@@ -64,21 +64,6 @@ def find_chromium() -> str | None:
 
 
 @functools.cache
-def find_python(version: str) -> str:
-    """Path of a Python of this version (such as 3.13): on the PATH, else pyenv's, else the running one."""
-    pyenv = sorted((Path.home() / ".pyenv/versions").glob(f"{version}*/bin/python"))
-    ask = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
-    for path in [shutil.which(f"python{version}"), *map(str, pyenv)]:
-        # A shim can stand on the PATH for a Python that is not switched on.
-        if (
-            path
-            and subprocess.run([path, "-c", ask], capture_output=True, text=True).stdout.strip() == version
-        ):
-            return path
-    return sys.executable
-
-
-@functools.cache
 def find_node() -> str | None:
     """Path of node: the machine's, otherwise the one inside playwright's wheel."""
     if (path := shutil.which("node")) or not (wheel := importlib.util.find_spec("playwright")):

@@ -123,6 +123,7 @@ def test_blank_sheets_hold_no_answer() -> None:
         assert ("answers" in name) == ('class="solved"' in page)
         if "answers" not in name:
             assert not re.search(r"<td>.|<u>.", page.replace("<td></td>", "").replace("<u></u>", ""))
+    assert not re.search(r'<td>.|"solved">[^<]', make_worksheet.worksheet().replace("<td></td>", ""))
     walk = make_worksheet.worksheet(True)
     assert [int(n) for n in re.findall(r'<i class="solved">(\d+)</i>', walk)] == [60, 276, 0, 11, 66, 11]
     assert '<td class="solved">12.5</td><td class="solved">5</td>' in walk

@@ -26,13 +26,6 @@ def test_notebook_is_fit_to_commit(notebook: Path) -> None:
     assert list(faults(notebook)) == []
 
 
-@pytest.mark.parametrize("notebook", [n for n in NOTEBOOKS if n.name < "05"], ids=lambda path: path.stem)
-def test_notebook_of_part_one_imports_no_torch(notebook: Path) -> None:
-    book = nbformat.read(notebook, as_version=4)
-    code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
-    assert not re.search(r"^\s*(import|from)\s+torch\b", code, re.MULTILINE)
-
-
 Spoil = Callable[[nbformat.NotebookNode], object]
 
 
@@ -149,21 +142,12 @@ def ways_out(path: Path) -> list[str]:
     return re.findall(r"\]\((\w+\.ipynb)\)", nbformat.read(path, as_version=4).cells[-1].source)
 
 
-@pytest.mark.parametrize(
-    ("before", "page"), [*itertools.pairwise([HOME, *PAGES])], ids=lambda path: path.stem
-)
-def test_the_last_cells_lead_on_and_back(before: Path, page: Path) -> None:
-    assert page.name in ways_out(before)
-    assert before.name in ways_out(page)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [path for path in NOTEBOOKS if path.stem not in (*LOOKED_UP, HOME.stem)],
-    ids=lambda path: path.stem,
-)
-def test_the_last_cell_leads_home(page: Path) -> None:
-    assert HOME.name in ways_out(page)
+def test_the_last_cells_lead_on_and_back_and_home() -> None:
+    for before, page in itertools.pairwise([HOME, *PAGES]):
+        assert page.name in ways_out(before)
+        assert before.name in ways_out(page)
+    for page in NOTEBOOKS:
+        assert page.stem in (*LOOKED_UP, HOME.stem) or HOME.name in ways_out(page)
 
 
 def pins(path: Path) -> dict[str, str]:

@@ -138,15 +138,6 @@ def test_a_banned_word_stays_banned_and_the_logits_that_came_in_are_left_alone()
         assert logits.tolist() == [1, -np.inf, 0.5]
 
 
-def test_frequencies_follow_the_probabilities() -> None:
-    """10,000 draws: within 4 standard errors of sqrt(p (1 - p) / 10000), which a right sampler leaves for
-    one token in 16,000. The seed is fixed: it passes always or never."""
-    logits, rng, n = np.array([6.9, 5.9, 0.85, 2.5]) / 3, np.random.default_rng(3), 10_000
-    expected = sampling.next_probabilities(logits, 0.5, 3)
-    drawn = np.bincount([sampling.draw(expected, rng) for _ in range(n)], minlength=4) / n
-    assert (np.abs(drawn - expected) <= 4 * np.sqrt(expected * (1 - expected) / n)).all()
-
-
 def test_a_chooser_draws_on_and_on_from_one_generator() -> None:
     logits, rng = np.array([1.0, 0.5, 0.2, -1]), np.random.default_rng(5)
     choose = sampling.chooser(Sampling(1.3, 3, 0.75, seed=5), 4)

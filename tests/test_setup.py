@@ -21,7 +21,7 @@ from launch import GITHUB, bootstrap, repository, tag
 from release import obstacles
 from run_notebooks import execute
 
-from tests.machine import NOTEBOOKS, ROOT, find_chromium, find_python, lacking, project_files
+from tests.machine import NOTEBOOKS, ROOT, find_chromium, lacking, project_files
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -150,7 +150,7 @@ def use_kernel(python: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.pypi
 def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only 00's file arrives; its first cell, unchanged, fetches the helpers, and every cell runs."""
-    python = environment(tmp_path / "colab", find_python("3.13"), "-r", str(ROOT / "tests/colab.txt"))
+    python = environment(tmp_path / "colab", sys.executable, "-r", str(ROOT / "tests/colab.txt"))
     content = tmp_path / "content"
     content.mkdir()
     shutil.copy(NOTEBOOKS[0], content)

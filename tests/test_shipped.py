@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers import corpus
-from helpers.chapters import n08, n14
+from helpers.chapters import n08
 from helpers.model import evaluate, shipped
 from helpers.model.cache import Cache, GrowingCache, StateCache, WindowCache
 from helpers.model.config import ModelConfig
@@ -161,16 +161,6 @@ def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer])
 def test_how_far_back_name_and_city_stand() -> None:
     words = "Mia writes from Oslo . Mia swam . Signed by Mia from Oslo . <eos>"
     assert evaluate.tokens_back(corpus.Diary("Mia", "Oslo", tuple(words.split()))) == 9  # from "from" to Oslo
-
-
-def test_what_a_cache_has_left_and_what_is_made_of_it(loaded: tuple[Transformer, Tokenizer]) -> None:
-    """Without the row of Mia the head that finds names looks at Oslo, and another name comes out."""
-    model, tokenizer = loaded
-    text = "Mia writes from Oslo . Monday is sunny . Signed by"
-    read = {n: n14.kept(model, tokenizer, text, partial(WindowCache, window=n)) for n in (11, 10)}
-    assert [[*one.weights] for one in read.values()] == [[*range(11)], [*range(1, 11)]]
-    assert [max(one.weights, key=lambda at: one.weights[at]) for one in read.values()] == [0, 3]
-    assert [one.says for one in read.values()] == ["Mia from Oslo", "Ines from Oslo"]
 
 
 def test_training_was_watched_until_the_head_had_turned() -> None:

@@ -170,13 +170,11 @@ def test_docstrings_and_annotations_do_not_matter_and_all_else_does() -> None:
     ("one", "found"),
     [
         (cell(HELPERS_FORM), ["lm_head"]),
-        (cell("%matplotlib inline\n" + HELPERS_FORM), ["lm_head"]),
         (cell(HELPERS_FORM, "exercise-lm_head"), []),
         (cell(HELPERS_FORM, "not-helpers"), []),
         (cell(HELPERS_FORM, kind="markdown"), []),
         (cell(f"<details>\n\n```python{FOUR}```\n", "solution-four_heads", kind="markdown"), ["four_heads"]),
         (cell(f"<details>\n\n```python{HELPERS_FORM}```\n", "solution-lm_head", kind="markdown"), []),
-        (cell("def of_the_notebook(): pass"), []),
         (cell("def greedy(): pass"), ["greedy"]),  # of sampling, though toy imports it
     ],
 )

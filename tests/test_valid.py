@@ -14,13 +14,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import grammar, toy
+from helpers import grammar
 from helpers.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tabulate, walk
 from helpers.model import valid
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
 from helpers.model.speculate import Draft, PromptLookup
-from helpers.sampling import Sampling, chooser, greedy, softmax
+from helpers.sampling import Sampling, chooser, greedy
 from tests.planted import Planted
 from tests.tiny import tiny
 
@@ -142,26 +142,6 @@ def test_only_the_grammar_ends_a_text_and_a_sampler_starts_anew(eos_ids: tuple[i
         assert (whole(table, ids), passes < len(ids), len(ids)) == (True, True, 4)
     with pytest.raises(ValueError, match="expected an empty one"):
         valid.write_with_drafts(model, PROMPT, sampler, PromptLookup(), cache)
-
-
-def test_the_mask_word_by_word_gives_other_probabilities_than_asking_again() -> None:
-    """By enumeration on the toy: each text of two words; the mask draws with its probabilities."""
-    words = [i for i, word in enumerate(toy.VOCABULARY) if word != toy.EOS]
-    rules: grammar.Rules = {
-        "{text}": [("{word}", "{word}", toy.EOS)],
-        "{word}": [(toy.VOCABULARY[i],) for i in words],
-    }
-    table, by_mask, free = tabulate(rules, "{text}", toy.VOCABULARY), {}, {}
-    for pair in product(words, repeat=2):
-        text, p, q = [*pair, toy.VOCABULARY.index(toy.EOS)], 1.0, 1.0
-        for n, state in enumerate([0, *walk(table, 0, text)][:-1]):
-            logits = toy.step([*toy.PROMPT, *(toy.VOCABULARY[i] for i in text[:n])])
-            p *= softmax(masked(logits, table[state]))[text[n]]
-            q *= softmax(logits)[text[n]]
-        by_mask[pair], free[pair] = p, q
-    again = {pair: q / sum(free.values()) for pair, q in free.items()}
-    assert sum(by_mask.values()) == pytest.approx(1)
-    assert max(abs(by_mask[pair] - again[pair]) for pair in free) > 0.15
 
 
 @pytest.mark.parametrize(
