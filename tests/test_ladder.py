@@ -12,7 +12,6 @@ import torch
 
 from helpers.chapters import n13
 from helpers.cost import numbers_used
-from helpers.measure import Record
 from helpers.model import shipped
 from helpers.model.sizes import narrow
 from helpers.model.transformer import Transformer
@@ -41,7 +40,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> n13.Ladder:
     monkeypatch.setattr(n13.machine, "launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
     monkeypatch.setattr(n13.machine, "bandwidth", bandwidth)
     monkeypatch.setattr(n13, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
-    monkeypatch.setattr(n13, "record_of", lambda step: step() or Record(90 - next(steps), 0))
+    monkeypatch.setattr(n13, "count_operators", lambda step: step() or 90 - next(steps))
     monkeypatch.setattr(n13, "fastest", fastest)
     monkeypatch.setattr(
         n13,

@@ -22,7 +22,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.cost.roofline import Roof
 from helpers.cost.step import StepSeconds, step_time, work_of
-from helpers.measure import machine, record_of
+from helpers.measure import count_operators, machine
 from helpers.measure.timing import Task
 from helpers.model.config import ModelConfig
 from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
@@ -202,7 +202,7 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
             read.append({one: _bandwidth(model.config, *one, cores) for one in WAYS.values()})
             timed.append(fastest(steps, turns=5))
             products.append(in_products(model, steps[AS_IT_IS], launches[-1], turns=1))
-        operators = {way: record_of(step).n_operators for way, step in steps.items()}
+        operators = {way: count_operators(step) for way, step in steps.items()}
     return Ladder(
         size,
         cores,
