@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,6 @@ def decode_by_layers(cache: list[Any], number: float) -> list[float]:
     return lines
 
 
-def run_by_counting(table: np.ndarray, state: int) -> list[Any]:
-    """Follow the largest entry of a line for as long as it is the only one that is no NONE."""
-    run: list[Any] = []
-    while (table[state] >= 0).sum() == 1:
-        run.append(table[state].argmax())
-        state = table[state].max()
-    return run
-
-
 def who_by_negating(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]]:
     """Turn a token around, compare with a tolerance, and give lists."""
     columns = []
@@ -45,12 +35,6 @@ def who_by_negating(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]
         changed[:, j] = -changed[:, j].flip(-1)
         columns.append(~np.isclose(f(changed)[0], f(x)[0], atol=1e-6).all(axis=1))
     return np.array(columns).T.tolist()
-
-
-def accept_by_takewhile(drafted: list[int], chosen: list[int]) -> np.ndarray:
-    """Take pairs while they agree."""
-    taken = [x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(drafted, chosen, strict=False))]
-    return np.array([*taken, chosen[len(taken)]])
 
 
 # By the name that the notebook's tags have.
@@ -68,16 +52,7 @@ RIGHT: dict[str, list[Any]] = {
         lambda prefill: np.array_equal(prefill([10, 20, 1, 5]), prefill([10, 20, 1, 5, 14])[:4]),
     ],
     "decode_step": [decode_by_layers],
-    "mask": [lambda T, S: [[k <= q for k in range(S)] for q in range(S - T, S)]],
     "who_moves": [who_by_negating],
-    "kept_rows": [lambda length, window, sinks: sorted({*range(length)[-window:], *range(length)[:sinks]})],
-    "accept": [accept_by_takewhile],
-    "may_change": [lambda logits, difference: bool(np.diff(np.sort(logits))[-1] - 2 * difference <= 0)],
-    "left": [lambda rows, word: [list(row)[1:] for row in rows if list(row)[:1] == [word]]],
-    "only_valid": [
-        lambda logits, following: [x if to >= 0 else -np.inf for x, to in zip(logits, following, strict=True)]
-    ],
-    "must_come": [run_by_counting],
     "visible": [
         lambda T, length, pads: torch.tensor(
             [[pads <= key <= length + query for key in range(length + T)] for query in range(T)]

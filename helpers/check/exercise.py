@@ -29,20 +29,13 @@ import operator
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from helpers.check.reader import (
-    NotBackError,
-    StoppedError,
-    fails_to_compile,
-    keep_solved,
-    line_of,
-    time_limit,
-)
+from helpers.check.reader import NotBackError, keep_solved, line_of, time_limit
 from helpers.check.result import (
     TOLERANCE,
     NotRightError,
@@ -58,7 +51,6 @@ EMPTY_HANDED = (ArithmeticError, LookupError, ValueError, StopIteration)  # by a
 LONGEST_LIST = 10_000  # of what a generator gives
 LONGEST_CALL = 10  # seconds
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
-LAST_THAT_RAN = "The cell of `{}` has a syntax error: what is judged is the last definition that ran."
 NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
 
 
@@ -118,18 +110,7 @@ class Exercise:
         self.expected = [self.observe(right, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
-        """Check an answer, keep what is right; never raises (but Ctrl-C, without our frames), never warns."""
-        try:
-            result = self.judged(answers)
-        except KeyboardInterrupt as stop:
-            raise StoppedError(line_of(stop)) from None
-        if result.solved:
-            keep_solved(self)
-        note = LAST_THAT_RAN.format(self.name) if fails_to_compile(self.name) else ""
-        return replace(result, note=note)
-
-    def judged(self, answers: tuple[Any, ...]) -> Result:
-        """Return what is said of an answer; only KeyboardInterrupt is raised."""
+        """Check an answer, and keep what is right; never raises, but Ctrl-C, and never warns."""
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -142,6 +123,7 @@ class Exercise:
             raise
         except BaseException as error:  # an answer so odd that it cannot even be looked at
             return Result("not right yet", f"this answer cannot be checked: {raised(error)}.{line_of(error)}")
+        keep_solved(self)
         return Result("right", self.success)
 
     def check(self, answer: Any) -> None:

@@ -1,11 +1,9 @@
-"""The reader's own cells: which line raised, which did not compile, what they solved, a call without end."""
+"""The reader's own cells: which line raised, what they solved, a call without end."""
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import linecache
-import re
 import sys
 import threading
 import traceback
@@ -25,14 +23,6 @@ class NotBackError(BaseException):
     """A call has not come back in time. No `except Exception` of a reader's catches it."""
 
 
-class StoppedError(KeyboardInterrupt):
-    """The reader has interrupted a call; a notebook shows where that was, and none of our frames."""
-
-    def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows of it."""
-        return [f"Interrupted.{self}"]
-
-
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise NotBackError in what stands inside, at its next line of Python, when it takes longer."""
@@ -45,10 +35,10 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        for _ in range(
-            2
-        ):  # what is still to be raised is raised here: taken back, it would leave Python 3.11
-            pass  # waiting for it for good, and whoever traces (a debugger) in an endless loop
+        # What is still to be raised is raised in these lines: taken back, it would leave Python 3.11 waiting
+        # for it for good, and whoever traces (a debugger) in an endless loop.
+        for _ in range(2):
+            pass
 
 
 def line_of(error: BaseException) -> str:
@@ -61,14 +51,9 @@ def line_of(error: BaseException) -> str:
     return f" In line {number} of its cell: {clip(linecache.getline(cells[0], number))}"
 
 
-def notebook() -> Any:
-    """Return IPython's shell, or None where no notebook runs."""
-    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-
-
 def keep_solved(exercise: object) -> None:
     """Write into SOLVED, once, that an exercise of `check` is solved; pass over it where that cannot be."""
-    shell = notebook()
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     checker = shell.user_ns.get("check") if shell else None
     if not ismodule(checker):
         return
@@ -78,15 +63,3 @@ def keep_solved(exercise: object) -> None:
             file.seek(0)
             if line not in file.read().splitlines():
                 print(line, file=file)
-
-
-def fails_to_compile(name: str) -> bool:
-    """Whether the newest cell that writes this name has a syntax error: what it wrote before stands."""
-    shell = notebook()
-    writes = re.compile(rf"^(?:def|class) +{re.escape(name)}\b|^{re.escape(name)} *=", re.MULTILINE)
-    sources = reversed(shell.user_ns["In"] if shell else [])
-    try:
-        compile(next(filter(writes.search, sources), ""), name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    except SyntaxError:
-        return True
-    return False

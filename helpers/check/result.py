@@ -22,7 +22,6 @@ class Result:
     state: str  # "right", "not right yet" or "not solved yet"
     message: str  # what showed it
     reason: str = ""  # of a wrong answer, where it is known
-    note: str = ""  # on what was judged
 
     @property
     def solved(self) -> bool:
@@ -30,8 +29,8 @@ class Result:
         return self.state == "right"
 
     def __repr__(self) -> str:
-        reason = f"Likely reason: {self.reason}" * bool(self.reason)
-        return "\n".join(filter(None, [f"{self.state.capitalize()}: {self.message}", reason, self.note]))
+        reason = f"\nLikely reason: {self.reason}" * bool(self.reason)
+        return f"{self.state.capitalize()}: {self.message}{reason}"
 
     def _repr_html_(self) -> str | None:
         return None if self.state == "not solved yet" else marked(self.solved, repr(self))
