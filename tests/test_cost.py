@@ -14,8 +14,8 @@ WORDS = list(toy.NUMBERS)
 
 
 def test_the_long_run() -> None:
-    assert whole_reply(4, 8, cached=False) == Counts(tokens_processed=60, pairs=276, rows_read=0, rows_kept=0)
-    assert whole_reply(4, 8) == Counts(tokens_processed=11, pairs=66, rows_read=49, rows_kept=11)
+    assert whole_reply(4, 8, cached=False) == Counts(tokens_processed=60, pairs=276, rows_kept=0)
+    assert whole_reply(4, 8) == Counts(tokens_processed=11, pairs=66, rows_kept=11)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", None])
@@ -31,8 +31,6 @@ def test_a_reply_costs_what_was_counted(prompt: int, reply: int, n_layers: int) 
     words = [WORDS[n % len(WORDS)] for n in range(prompt)]
     trace = record_toy(words, max_new=reply, ban_eos=True, training=False, n_layers=n_layers)
     for run, cached in zip(trace.runs, (True, False), strict=True):
-        tokens_processed, pairs, rows_read = (
-            sum(run.counted(name)) for name in ("positions", "pairs", "rows_read")
-        )
-        counted = Counts(tokens_processed, pairs, rows_read, run.passes[-1].parts[0].kept[1])
+        tokens_processed, pairs = (sum(run.counted(name)) for name in ("positions", "pairs"))
+        counted = Counts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
         assert whole_reply(prompt, reply, cached) == counted

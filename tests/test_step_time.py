@@ -24,9 +24,7 @@ from tests.work_cases import tokens_until_compute
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
 W, R = 15_009_849_344 / 3.35e12, 131_072 / 3.35e12  # seconds to read the weights, and a token's rows
-P = (
-    15_009_849_344 / 989.4e12
-)  # to compute with all weights, for one token: 2 operations, and 2 bytes a number
+P = 15_009_849_344 / 989.4e12  # to compute with all, for one token: 2 operations, and 2 bytes a number
 HEAD = 2 * 128_256 * 4096 / 989.4e12  # of it, the LM head
 PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all heads and layers
 
@@ -46,13 +44,7 @@ PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all hea
         (1, 512, {"compute_reached": 0.5}, 512 * (2 * R + 2 * P), "compute-bound"),
         (100, 1, {"cards": 4, "collective": 1e-5}, (101 * R + W) / 4 + 64e-5, "memory-bound"),
         (100, 1, {"collective": 1e-5}, 101 * R + W, "memory-bound"),  # nothing to add up on one card
-        (
-            [(0, 300), (100, 1)],
-            1,
-            {},
-            (45_150 + 101) * PAIR + W,
-            "memory-bound",
-        ),  # a chunk beside a decode step
+        ([(0, 300), (100, 1)], 1, {}, 45_251 * PAIR + W, "memory-bound"),  # a chunk beside a decode step
     ],
 )
 def test_the_equation_by_hand(tokens: Any, users: int, more: Any, total: float, bound: str) -> None:
@@ -117,10 +109,7 @@ def test_the_experts_read_are_the_mean_over_all_choices() -> None:
         ({"users": 0}, "users is 0"),
         ({"new_tokens": 0}, "new_tokens is 0"),
         ({"cards": 1.5}, "cards is 1.5"),
-        (
-            {"bandwidth_reached": 1.2},
-            "bandwidth_reached is 1.2; expected a finite number, over 0 and at most 1",
-        ),
+        ({"bandwidth_reached": 1.2}, "bandwidth_reached is 1.2; expected a finite number, over 0 and at"),
         ({"compute_reached": 0}, "compute_reached is 0"),
         ({"row_bits": 0}, "row_bits is 0"),
         ({"launch": -1}, "launch is -1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 
 from helpers.arguments import check_whole
 
@@ -14,13 +15,11 @@ class Counts:
     Attributes:
         tokens_processed: tokens put through the model, counted again if put through again.
         pairs: visible (query, key) pairs of one head and one layer.
-        rows_read: rows read from the cache, of one layer; a row is one token's K and V.
-        rows_kept: rows in the cache when it has ended, of one layer.
+        rows_kept: rows in the cache when it has ended, of one layer; a row is one token's K and V.
     """
 
     tokens_processed: int
     pairs: int
-    rows_read: int
     rows_kept: int
 
 
@@ -34,17 +33,6 @@ def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
     check_whole("reply", reply)
     last = prompt + reply - 1  # tokens that have run when the reply ends
     if cached:
-        rows_read = _triangular(last - 1) - _triangular(prompt - 1)
-        return Counts(last, _triangular(last), rows_read, last)
-    tokens_processed = _triangular(last) - _triangular(prompt - 1)
-    return Counts(tokens_processed, _tetrahedral(last) - _tetrahedral(prompt - 1), 0, 0)
-
-
-def _triangular(n: int) -> int:
-    """1 + 2 + … + n"""
-    return n * (n + 1) // 2
-
-
-def _tetrahedral(n: int) -> int:
-    """1 + 3 + 6 + …, n triangles"""
-    return n * (n + 1) * (n + 2) // 6
+        return Counts(last, comb(last + 1, 2), last)  # 1 + 2 + … + last, a triangle
+    tokens_processed = comb(last + 1, 2) - comb(prompt, 2)
+    return Counts(tokens_processed, comb(last + 2, 3) - comb(prompt + 1, 3), 0)

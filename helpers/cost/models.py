@@ -55,14 +55,6 @@ class PublishedModel:
         full = Full(self.n_kv_heads, self.head_dim, self.head_dim)
         object.__setattr__(self, "layers", self.layers or (full,) * self.n_layers)
 
-    @property
-    def n_read(self) -> int:
-        """Numbers in the weights that a step of a dense model reads: all but an embedding that it looks up.
-
-        A tied embedding is the LM head, too.
-        """
-        return self.n_parameters - (not self.tied) * self.vocab_size * self.hidden_size
-
     def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
         """Bytes of one token's rows. ValueError for windows or states: there it depends on the tokens."""
         if kinds := {type(kind) for kind in self.layers} & {Window, State}:

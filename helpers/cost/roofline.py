@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from helpers.arguments import is_number
 from helpers.cost.models import Card
 
 
@@ -17,11 +16,6 @@ class Roof:
 
     flops_per_second: float
     bytes_per_second: float
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not is_number(value) or value <= 0:
-                raise ValueError(f"{name} is {value!r}; expected a finite number over 0")
 
 
 Limits = Roof | Card  # of a machine, measured or published
