@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,9 +20,6 @@ from helpers.parallel import handover, heads, rows
 from helpers.parallel.rows import RowsOfRank
 from helpers.parallel.wire import Wire
 from tests.tiny import in_passes
-
-if sys.platform == "linux":
-    import fcntl
 
 Job = tuple[Callable[..., Any], tuple[Any, ...], str]
 
@@ -117,15 +112,8 @@ def fail(wire: Wire, how: str, folder: Path) -> Any:
 
 
 def stay(wire: Wire, port: int) -> None:
-    """Call at a port; then rank 0 computes for a minute, rank 1 is stopped, and rank 2 waits for them."""
-    line = socket.create_connection(("127.0.0.1", port))
-    linux = sys.platform == "linux"  # elsewhere a rank that is stopped stays until it is continued
-    if linux and wire.rank != 1:
-        parent: Any = multiprocessing.parent_process()
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, 0)  # no signal: who can run has to see for itself
-    line.send(b"!")
-    if linux and wire.rank == 1:
-        os.kill(os.getpid(), signal.SIGSTOP)
+    """Call at a port; then rank 0 computes for a minute, and rank 1 waits for it."""
+    socket.create_connection(("127.0.0.1", port)).send(b"!")
     end = time.monotonic() + 60
     while wire.rank == 0 and time.monotonic() < end:
         pass

@@ -12,7 +12,6 @@ import torch
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.load import load
-from helpers.model.transformer import Transformer
 from helpers.parallel.wire import Report, Wire
 
 
@@ -27,30 +26,19 @@ def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Repor
             f"handover in {wire.world} ranks; expected 2: one runs the prompt, the other goes on"
         )
     model = load(folder)
+    config, dtype, n = model.config, model.embed_tokens.weight.dtype, len(prompt)
+    cache = StaticCache(config, max_len=n + wire.rank * (max_new - 1), dtype=dtype)
     if wire.rank == 0:
-        return prefill_here(wire, model, prompt)
-    return decode_there(wire, model, len(prompt), max_new)
-
-
-def prefill_here(wire: Wire, model: Transformer, prompt: list[int]) -> Report:
-    """Run the prompt; send the first word of the reply and, layer by layer, the rows."""
-    cache = StaticCache(model.config, max_len=len(prompt), dtype=model.embed_tokens.weight.dtype)
-    first = prefill(model, prompt, cache).argmax()
-    wire.send(first, 1, "first word")
-    for k, v in zip(cache.k, cache.v, strict=True):
-        wire.send(torch.cat([k, v], dim=-1), 1, "rows")
-    return wire.report([int(first)], model, cache)
-
-
-def decode_there(wire: Wire, model: Transformer, n_prompt: int, max_new: int) -> Report:
-    """Receive the first word, and the rows of a prompt that was never run here; say the other words."""
-    config, dtype = model.config, model.embed_tokens.weight.dtype
-    cache = StaticCache(config, max_len=n_prompt + max_new - 1, dtype=dtype)
+        first = prefill(model, prompt, cache).argmax()
+        wire.send(first, 1, "first word")
+        for k, v in zip(cache.k, cache.v, strict=True):
+            wire.send(torch.cat([k, v], dim=-1), 1, "rows")
+        return wire.report([int(first)], model, cache)
     words = [int(wire.receive((), torch.int64, 0))]
-    for layer in range(cache.n_layers):
-        rows = wire.receive((1, config.n_kv_heads, n_prompt, config.k_dim + config.v_dim), dtype, 0)
+    for layer in range(cache.n_layers):  # rows of a prompt that was never run here
+        rows = wire.receive((1, config.n_kv_heads, n, config.k_dim + config.v_dim), dtype, 0)
         cache.append(layer, *rows.split([config.k_dim, config.v_dim], dim=-1))
-    cache.advance(n_prompt)
+    cache.advance(n)
     while len(words) < max_new and words[-1] not in config.eos_ids:
         words.append(int(decode_step(model, words[-1:], cache).argmax()))
     return wire.report(words[1:], model, cache)

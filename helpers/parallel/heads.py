@@ -17,7 +17,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from helpers.model.cache import StaticCache
-from helpers.model.config import LatentConfig, ModelConfig
+from helpers.model.config import ModelConfig
 from helpers.model.generate import generate
 from helpers.model.load.config import read_config
 from helpers.model.load.safetensors import PREFIX, WEIGHTS
@@ -44,13 +44,8 @@ def share_of(weights: Mapping[str, Any], config: ModelConfig, rank: int, world: 
     D, width = config.head_dim, config.intermediate_size // world
     q, kv = (slice(heads[0] * D, (heads[-1] + 1) * D) for heads in (queries, kv_heads))
     mlp = slice(rank * width, (rank + 1) * width)
-    rows_taken = {
-        "q_proj": q,
-        "k_proj": kv,
-        "v_proj": kv,
-        "gate_proj": mlp,
-        "up_proj": mlp,
-    }  # rows: what comes out
+    # Rows of these: what comes out.
+    rows_taken = {"q_proj": q, "k_proj": kv, "v_proj": kv, "gate_proj": mlp, "up_proj": mlp}
     taken = {"o_proj": q, "down_proj": mlp}  # columns: what goes in
     share = {}
     for name, weight in weights.items():
@@ -63,10 +58,8 @@ def share_config(config: ModelConfig, rank: int, world: int) -> ModelConfig:
     """Return the sizes of a rank's model.
 
     Raises:
-        ValueError: heads or MLP cannot be shared out evenly among so many ranks, or the rows are latent.
+        ValueError: heads or MLP cannot be shared out evenly among so many ranks.
     """
-    if isinstance(config, LatentConfig):
-        raise ValueError("latent rows serve all heads; expected a model with KV heads, or context parallel")
     sizes = {"n_heads": config.n_heads, "intermediate_size": config.intermediate_size}
     for name, size in sizes.items():
         if size % world:

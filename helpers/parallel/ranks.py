@@ -29,9 +29,6 @@ import torch.distributed as dist
 from helpers.arguments import check_whole, is_number
 from helpers.parallel.wire import Wire
 
-if sys.platform == "linux":
-    import fcntl
-
 HOST = "127.0.0.1"
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 GRACE = 1.0  # seconds for the others to say what they saw, once a rank has failed
@@ -136,14 +133,9 @@ def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any
 
 def end_with_parent() -> None:
     """Let this process end when the one that started it ends, which closes a pipe even where it is killed."""
-    parent: Any = multiprocessing.parent_process()
-    if sys.platform == "linux":  # a thread of a stopped process does not run, and a signal ends that, too
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
 
     def wait_for_it() -> None:
-        parent.join()
+        multiprocessing.parent_process().join()  # type: ignore[union-attr]
         os._exit(1)
 
     threading.Thread(target=wait_for_it, daemon=True).start()
