@@ -20,8 +20,6 @@ torch.set_num_threads(1)
 NO_BUG = "sums_in_another_order"
 # With the prompt that hides it, the words are the same, and the numbers are not.
 NUMBERS_DIFFER = ("unwritten_rows_are_seen", "state_is_not_rewound", "uncached_layer_shares_no_rows", NO_BUG)
-SHORT = Prompt("Today weather is so")
-PADDING, SHIFT = EXHIBITS["padding_is_seen_in_decode"], EXHIBITS["rows_kept_taken_for_position"]
 
 
 @pytest.fixture(params=EXHIBITS)
@@ -58,13 +56,6 @@ def test_the_traces_part_in_the_pass_that_the_fingerprint_marks(room: Exhibit) -
         number, layer, head, token = (n + 1 for n in first)
         assert where.startswith(f"pass {number} ")
         assert f"layer {layer}, head {head}, token {token}," in where or "visible tokens" in where
-
-
-def test_two_have_one_fingerprint_and_a_text_tells_them_apart() -> None:
-    places = [room.fingerprint().first for room in (PADDING, SHIFT)]
-    assert {place[:2] for place in places if place} == {(1, 0)}
-    assert SHIFT.first_difference(SHORT) == "equal"
-    assert PADDING.first_difference(SHORT) != "equal"
 
 
 def test_a_runner_writes_the_same_trace_with_a_cache_and_without() -> None:

@@ -21,22 +21,19 @@ WORDS, ARRIVES = 8, 3  # tokens of a reply; of them, those that are there when s
 WINDOWS = (28, None, None, None)  # rows that each layer keeps; None for all
 
 
-def plant(cache: Cache, **methods: Callable[..., Any]) -> None:
-    """Put other methods into one cache."""
-    vars(cache).update(methods)
-
-
 def turned_at(cache: Cache, where: Callable[[int], Tensor]) -> None:
     """Let keys and queries be turned by other positions; what the cache keeps and shows stays right."""
     right = cache.positions
 
     def rightly(call: Callable[..., Any], *args: Any) -> Any:
-        plant(cache, positions=right)
+        vars(cache).update(positions=right)
         result = call(*args)
-        plant(cache, positions=where)
+        vars(cache).update(positions=where)
         return result
 
-    plant(cache, positions=where, mask=partial(rightly, cache.mask), advance=partial(rightly, cache.advance))
+    vars(cache).update(
+        positions=where, mask=partial(rightly, cache.mask), advance=partial(rightly, cache.advance)
+    )
 
 
 def shared(a: Sequence[int], b: Sequence[int]) -> int:

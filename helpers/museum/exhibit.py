@@ -199,8 +199,7 @@ class Exhibit:
 
     def question(self) -> Label:
         """Return what users saw and the three causes, without the words and where the traces part."""
-        lines = [("users saw", self.users), *zip("abc", self.causes, strict=True)]
-        return Label([line for line in lines if line[1]])
+        return Label([("users saw", self.users), *zip("abc", self.causes, strict=True)])
 
     def counted(self, text: str) -> str:
         """Return a text and how many tokens it has; nothing for no text."""
@@ -224,7 +223,7 @@ class Exhibit:
             ("repaired", f"… {right}"),
             ("shipped", f"… {wrong}"),
             ("they part", self.first_difference()),
-            ("not here", self.reported and self.harmless()),
+            ("not here", self.harmless()),
         ]
         *users, a, b, c = self.question().lines
         return Label([*users, *(line for line in lines if line[1]), a, b, c])

@@ -10,7 +10,7 @@ from torch import Tensor
 from helpers.model.cache import GrowingCache, StateCache, StaticCache, WindowCache
 from helpers.model.generate import run
 from helpers.museum import engine
-from helpers.museum.engine import Engine, Probe, plant, shared, turned_at
+from helpers.museum.engine import Engine, Probe, shared, turned_at
 from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
 from helpers.museum.runner import Prompt, Runner
 
@@ -134,7 +134,7 @@ def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool)
         rows = append(layer, k, v)
         return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else rows
 
-    plant(cache, append=its_neighbours)
+    vars(cache).update(append=its_neighbours)
     runner.reply(runner.ids(prompt.text), None if shipped else cache)
 
 
@@ -259,8 +259,7 @@ def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bo
         return positions(T)
 
     if shipped:
-        plant(
-            cache,
+        vars(cache).update(
             positions=counted,
             state=lambda layer: cache.zeros() if lengths[-1] > 1 else state(layer),
         )

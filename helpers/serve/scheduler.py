@@ -18,23 +18,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
-from typing import Protocol
+from typing import Any
 
 from helpers.arguments import check_whole
 from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
 
 Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
-
-
-class Watcher(Protocol):
-    """Looks on while a scheduler works, and changes nothing."""
-
-    def scheduled(self, plan: Plan) -> None:
-        """Take who runs in this step; the scheduler has changed already. A step that fails comes again."""
-
-    def ran(self, chosen: Mapping[Sequence, int]) -> None:
-        """Take the newest tokens: the step is over."""
 
 
 class Scheduler:
@@ -51,7 +41,8 @@ class Scheduler:
         waiting, running: requests in the order in which they came.
         preemptions: how often somebody had to give up pages.
         preempted: who had to since the last step was over.
-        watcher: is called with every step, once it is scheduled and once it is over; None for nobody.
+        watcher: looks on; its `scheduled(plan)` is called once a step is scheduled, also where the step fails
+            and comes again, and its `ran(chosen)`, with the newest tokens, once it is over. None for nobody.
     """
 
     def __init__(
@@ -72,7 +63,7 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.preemptions, self.preempted = 0, list[Sequence]()
-        self.watcher: Watcher | None = None
+        self.watcher: Any = None
 
     def add(self, request: Request) -> Sequence:
         """Let a request wait.

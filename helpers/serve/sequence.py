@@ -34,22 +34,14 @@ class Times:
     tokens: list[float] = field(default_factory=list)
 
     @property
-    def first(self) -> float:
-        """When the first token came. ValueError if none has."""
-        if not self.tokens:
-            raise ValueError("no token has come yet; expected one: let the request run until it has one")
-        return self.tokens[0]
-
-    @property
     def ttft(self) -> float:
         """Time to first token, waiting among it."""
-        return self.first - self.arrived
+        return self.tokens[0] - self.arrived
 
     @property
     def tpot(self) -> float:
         """Time per output token after the first; 0 for a reply of one token."""
-        first = self.first
-        return (self.tokens[-1] - first) / max(1, len(self.tokens) - 1)
+        return (self.tokens[-1] - self.tokens[0]) / max(1, len(self.tokens) - 1)
 
     @property
     def longest_gap(self) -> float:
