@@ -20,7 +20,6 @@ from helpers import corpus
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
 from helpers.model.generate import generate, run
-from helpers.model.kinds import model_of
 from helpers.model.load.safetensors import PREFIX
 from helpers.model.load.weights import assemble
 from helpers.model.transformer import Transformer
@@ -29,12 +28,12 @@ from helpers.sampling import Sampling, next_probabilities
 from helpers.tokenizer import Tokenizer
 from helpers.trace import FULL, Trace, compare
 from tests.machine import ROOT
-from tests.tiny import SCALING, tiny
+from tests.tiny import tiny
 
 torch.set_num_threads(1)
 
 CLOSE = 1e-4  # of the largest logit: sums of 352 products in 64 bits against 32, over four layers
-GREEDY = {"temperature": 0, "topK": None, "topP": None, "seed": 0}
+GREEDY = {"temperature": 0, "seed": 0}
 WRITE = {"do": "write", "steps": 8, "cache": True, "noEos": False, "settings": GREEDY, "record": []}
 WORDS = [f"word{i}" for i in range(19)]
 
@@ -126,23 +125,6 @@ def test_every_length_to_200_however_it_is_cut(
     assert np.array_equal(message[0], message[2])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"n_kv_heads": 6, "tied": True},
-        {"n_kv_heads": 3, "qkv_bias": True, "norm_eps": 0.3},
-        {"n_kv_heads": 1, "rope_theta": 100.0, "rope_scaling": SCALING},
-    ],
-)
-def test_other_shapes(node: str, tmp_path: Path, changed: dict[str, Any], dtype: torch.dtype) -> None:
-    model = tiny(**changed).to(dtype).float()
-    (tmp_path / "tiny").write_bytes(page_file(model, WORDS, dtype=dtype))
-    ids = torch.randint(0, 19, (40,), generator=torch.Generator().manual_seed(3)).tolist()
-    cuts = [[ids], [ids[:9], ids[9:10], 4, ids[20:37], *([i] for i in ids[:10])]]
-    check_logits(node, tmp_path / "tiny", model, cuts)
-
-
 # --- words, and the record of how they came ---
 
 
@@ -187,7 +169,7 @@ def test_weights_of_a_long_text_keep_their_sum(node: str, tmp_path: Path) -> Non
     model = tiny(max_seq_len=900)
     with torch.no_grad():
         model.get_parameter("layers.0.self_attn.q_proj.weight").zero_()  # looks at all alike
-    (tmp_path / "tiny").write_bytes(page_file(model, WORDS, dtype=torch.float32))
+    (tmp_path / "tiny").write_bytes(page_file(model, WORDS))
     write = WRITE | {"tokens": [i % 19 for i in range(900)], "steps": 1, "record": [(0, 0)]}
     (answer,) = answers(node, tmp_path / "tiny", [write], "written")
     rows = Trace.from_json(json.dumps(answer["trace"])).weights
@@ -197,7 +179,7 @@ def test_weights_of_a_long_text_keep_their_sum(node: str, tmp_path: Path) -> Non
 
 def test_full_and_too_long(node: str, tmp_path: Path) -> None:
     model = tiny()  # reads 40 tokens
-    (tmp_path / "tiny").write_bytes(page_file(model, WORDS, dtype=torch.float32))
+    (tmp_path / "tiny").write_bytes(page_file(model, WORDS))
     asks = [
         WRITE | {"tokens": [3] * n, "cache": cache, "steps": 50}
         for n in (30, 40, 41)
@@ -223,28 +205,13 @@ def test_without_eos_it_goes_on(node: str, halved: tuple[Transformer, Tokenizer]
 
 # --- draws ---
 
-SETTINGS = [
-    GREEDY,
-    {"temperature": 0.7, "topK": None, "topP": None, "seed": 1},
-    {"temperature": 1.3, "topK": 4, "topP": None, "seed": 2},
-    {"temperature": 1, "topK": None, "topP": 0.8, "seed": 3},
-    {"temperature": 1, "topK": 7, "topP": 0.5, "seed": 4},
-    {"temperature": 1e-30, "topK": 19, "topP": 1, "seed": 2**40 + 7},
-]
 
-
-def sampling_of(settings: dict[str, Any]) -> Sampling:
-    return Sampling(settings["temperature"] or None, settings["topK"], settings["topP"])
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: str(sampling_of(one)))
-def test_probabilities(node: str, settings: dict[str, Any]) -> None:
-    rng = np.random.default_rng(0)
-    ties, tenths = rng.integers(0, 3, 19), [0.0] * 10 + [-1e30] * 9  # eight of ten are a hair under 0.8
-    drawn = [rng.normal(0, 3, 19), ties, np.log([0.5, 0.3, 0.2, *[1e-9] * 16]), np.array(tenths)]
+@pytest.mark.parametrize("temperature", [0.7, 1, 1.3, 1e-30])
+def test_probabilities(node: str, temperature: float) -> None:
+    drawn = [np.random.default_rng(0).normal(0, 3, 19), np.array([0.0] * 10 + [-1e30] * 9)]
     rows = [row.astype(np.float32).astype(float).tolist() for row in drawn]
-    for row, got in zip(rows, numbers(node, "sampled", [[row, settings] for row in rows]), strict=True):
-        np.testing.assert_allclose(got, sampling_of(settings).probabilities(np.array(row)), atol=1e-12)
+    for row, got in zip(rows, numbers(node, "sampled", [[row, temperature] for row in rows]), strict=True):
+        np.testing.assert_allclose(got, Sampling(temperature).probabilities(np.array(row)), atol=1e-12)
 
 
 def mulberry32(seed: int) -> Iterator[float]:
@@ -269,18 +236,18 @@ def test_draws(node: str) -> None:
 @pytest.mark.parametrize("cache", [True, False])
 def test_sampled_words(node: str, halved: tuple[Transformer, Tokenizer], cache: bool) -> None:
     prompt = halved[1].encode("Mia writes from Oslo .")
-    settings = {"temperature": 3, "topK": 100, "topP": None, "seed": 11}
+    settings = {"temperature": 3, "seed": 11}
     write = WRITE | {"tokens": prompt, "cache": cache, "steps": 20, "settings": settings, "record": [(0, 0)]}
     (answer,) = answers(node, PATH, [write], "written")
     sentence = answer["tokens"]
     with torch.no_grad():
         logits = halved[0](torch.tensor([prompt + sentence[:-1]]))[0, len(prompt) - 1 :].numpy()
-    sums = [np.cumsum(next_probabilities(row, 3, 100)) for row in logits]
+    sums = [np.cumsum(next_probabilities(row, 3)) for row in logits]
     draws = islice(mulberry32(11), len(sentence))
     assert sentence == [np.searchsorted(row, u, side="right") for row, u in zip(sums, draws, strict=True)]
     for token, event in zip(sentence, answer["trace"]["runs"][0]["passes"], strict=True):
         (out,) = event["parts"][0]["out"]
-        assert out["how"] == str(sampling_of(settings))
+        assert out["how"] == str(Sampling(3))
         assert halved[1].decode([token]) in [text for text, _, _ in out["top"]]
 
 
@@ -292,8 +259,7 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
     text = "{} writes from Oslo . The soup is so delicious . Mia swam in the lake . Signed by"
     before, now = (tokenizer.encode(text.format(name)) for name in ("Mia", "Emma"))
     ask = {"do": "change", "before": before, "now": now, "steps": 3, "settings": GREEDY}
-    same, short = ask | {"now": before}, ask | {"now": now[:-1]}
-    sentence = answers(node, PATH, [ask, same, short], "changed", "failed")
+    sentence = answers(node, PATH, [ask, ask | {"now": before}], "changed")
     kept, fresh = (GrowingCache(model.config) for _ in range(2))
     for tokens, cache in ((before, kept), (now, fresh)):
         run(model, torch.tensor([tokens]), cache)
@@ -310,16 +276,6 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
             output.append(int(run(model, torch.tensor([output[-1:]]), cache).argmax()))
         assert sentence[0][name] == {"tokens": output[1:], "texts": tokenizer.words(output[1:])}
     assert sentence[0]["stale"]["texts"] != sentence[0]["fresh"]["texts"] == ["Emma", "from", "Oslo"]
-    assert "expected two of one length" in sentence[2]["say"]
-
-
-# --- what it does not take ---
-
-
-def test_other_architectures_are_refused(node: str, tmp_path: Path) -> None:
-    (tmp_path / "mla").write_bytes(page_file(model_of(shipped.VARIANTS["mla"]), list(shipped.VOCABULARY)))
-    sentence = answers(node, tmp_path / "mla", [], "failed")
-    assert ["deepseek_v3; expected llama or qwen2" in one["say"] for one in sentence] == [True]
 
 
 @pytest.mark.parametrize("text", ["Today weather.is\tso\nnice.", "<eos>Mia<eos>.", " ", "It\u2003is\u0085so"])

@@ -49,7 +49,7 @@ START = """() => {
     });
 }"""
 WRITE: dict[str, Any] = {"do": "write", "steps": STEPS, "cache": True, "noEos": False, "record": []}
-WRITE["settings"] = {"temperature": 0, "topK": None, "topP": None, "seed": 0}
+WRITE["settings"] = {"temperature": 0, "seed": 0}
 
 
 def memory() -> int:

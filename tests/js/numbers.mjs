@@ -1,6 +1,6 @@
 // Numbers of the page's decoder for tests/test_live_decoder.py. Reads one JSON object, writes another:
 // file: a model's; texts: lists of passes with one cache, each a list of ids that run, or a number of tokens to cut
-// back to; sampled: [logits, settings]; draws: [seed, probabilities, how many].
+// back to; sampled: [logits, temperature]; draws: [seed, probabilities, how many].
 import { readFileSync, writeFileSync } from "node:fs";
 import { KVCache } from "../../helpers/stepper/js/live/cache.js";
 import { Decoder } from "../../helpers/stepper/js/live/decoder.js";
@@ -24,8 +24,8 @@ if (texts.length) {
     done.logits.push(all.toString("base64"));
   }
 }
-done.sampled = sampled.map(([logits, settings]) => [
-  ...nextProbabilities(Float32Array.from(logits), settings),
+done.sampled = sampled.map(([logits, temperature]) => [
+  ...nextProbabilities(Float32Array.from(logits), temperature),
 ]);
 done.draws = draws.map(([seed, probabilities, n]) => {
   const random = mulberry32(seed);

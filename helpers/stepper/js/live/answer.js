@@ -58,11 +58,12 @@ function told(error) {
 }
 
 class Session {
+  /** Set by `load`, which is asked for before all else. @type {{ opened: Opened, decoder: Decoder }} */
+  loaded;
+
   /** @param {(answer: Answer) => void} say */
   constructor(say) {
     this.say = say;
-    /** @type {{ opened: Opened, decoder: Decoder } | null} */
-    this.loaded = null;
   }
 
   /** @param {Job} job */
@@ -78,8 +79,6 @@ class Session {
 
   /** @param {Extract<Ask, { do: "load" }>} ask @param {Job} job */
   async load({ id, file, kind }, job) {
-    if (!OPENERS[kind])
-      throw new Error(`a file of kind ${kind} came in; expected ${Object.keys(OPENERS).join(" or ")}`);
     const opened = await OPENERS[kind](file, async (done) => {
       this.say({ id, op: "progress", done });
       await lookUp(job);
@@ -92,14 +91,14 @@ class Session {
 
   /** @param {Extract<Ask, { do: "tokenize" }>} ask */
   tokenize({ id, text, chat }) {
-    const { opened } = this.model();
+    const { opened } = this.loaded;
     const tokens = opened.tokenizer.encode(chat ? chatPrompt(opened.chatTemplate, text) : text);
     this.say({ id, op: "tokens", tokens, texts: this.texts(tokens) });
   }
 
   /** @param {Extract<Ask, { do: "write" }>} ask @param {Job} job */
   async write(ask, job) {
-    const { opened, decoder } = this.model();
+    const { opened, decoder } = this.loaded;
     const { id, tokens, record } = ask;
     const cache = ask.cache ? new KVCache(decoder.config) : null;
     const recorder = record.length ? new Recorder(opened, tokens, record, ask.cache) : null;
@@ -128,12 +127,8 @@ class Session {
 
   /** @param {Extract<Ask, { do: "change" }>} ask @param {Job} job */
   async change(ask, job) {
-    const { decoder } = this.model();
+    const { decoder } = this.loaded;
     const { id, before, now } = ask;
-    if (before.length !== now.length)
-      throw new RangeError(
-        `texts of ${before.length} and ${now.length} tokens came in; expected two of one length`,
-      );
     const [kept, fresh] = [new KVCache(decoder.config), new KVCache(decoder.config)];
     await this.pass(before, kept, job);
     await this.pass(now, fresh, job);
@@ -158,12 +153,10 @@ class Session {
    * @param {number[]} prompt @param {KVCache | null} cache @param {Job} job @param {Recorder | null} recorder
    */
   async *passes({ steps, settings, noEos = false }, prompt, cache, job, recorder = null) {
-    const { eosIds, maxSeqLen, vocabSize } = this.model().decoder.config;
-    const choose = chooser(settings, vocabSize);
-    if (!(Number.isInteger(steps) && steps > 0))
-      throw new RangeError(`${steps} tokens were asked for; expected a whole number over 0`);
+    const { eosIds, maxSeqLen } = this.loaded.decoder.config;
+    const choose = chooser(settings);
     const text = [...prompt];
-    const adds = this.model().opened.tokenizer.decodeStream();
+    const adds = this.loaded.opened.tokenizer.decodeStream();
     for (const token of prompt) adds(token);
     for (let left = steps; left--;) {
       const begun = performance.now();
@@ -190,7 +183,7 @@ class Session {
    * @param {number[]} tokens @param {KVCache | null} cache @param {Job} job
    * @param {import("./decoder.js").Watch} [watch] */
   async pass(tokens, cache, job, watch) {
-    const layers = this.model().decoder.layerByLayer(tokens, cache ?? undefined, { lastOnly: true, watch });
+    const layers = this.loaded.decoder.layerByLayer(tokens, cache ?? undefined, { lastOnly: true, watch });
     for (let lookedUp = -Infinity; ;) {
       if (performance.now() - lookedUp > PATIENCE) {
         await lookUp(job);
@@ -212,19 +205,14 @@ class Session {
     if (!best.includes(token)) best[best.length - 1] = token;
     const p = softmax(logits);
     /** @type {Said["top"]} */
-    const top = best.map((i) => [this.model().opened.tokenizer.text(i), logits[i], p[i]]);
+    const top = best.map((i) => [this.loaded.opened.tokenizer.text(i), logits[i], p[i]]);
     return { token, text, probability: p[token], top };
   }
 
   /** What each token adds to those before it. @param {number[]} tokens */
   texts(tokens) {
-    const adds = this.model().opened.tokenizer.decodeStream();
+    const adds = this.loaded.opened.tokenizer.decodeStream();
     return tokens.map((token, i) => adds(token, i === tokens.length - 1));
-  }
-
-  model() {
-    if (!this.loaded) throw new Error("there is no model yet; expected one to be loaded first");
-    return this.loaded;
   }
 }
 

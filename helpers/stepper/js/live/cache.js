@@ -17,7 +17,11 @@ export class KVCache {
 
   /** Where T new tokens stand, from 0. @param {number} T */
   positions(T) {
-    this.checkRoom(T);
+    if (this.length + T > this.maxLen)
+      throw new RangeError(
+        `${T} new tokens after ${this.length} make ${this.length + T}; expected at most ${this.maxLen}, ` +
+          "the longest text that the model reads: take a shorter one",
+      );
     return Array.from({ length: T }, (_, i) => this.length + i);
   }
 
@@ -39,24 +43,12 @@ export class KVCache {
   /** Count T tokens as stored: once a pass, after the last layer, so that one that stops has changed nothing.
    * @param {number} T */
   advance(T) {
-    this.checkRoom(T);
     this.length += T;
   }
 
   /** Keep the first `length` tokens, to go on from there. @param {number} length */
   truncate(length) {
-    if (!Number.isInteger(length) || length < 0 || length > this.length)
-      throw new RangeError(`length is ${length}; expected 0 to ${this.length}, the tokens stored`);
     this.length = length;
-  }
-
-  /** @param {number} T */
-  checkRoom(T) {
-    if (this.length + T > this.maxLen)
-      throw new RangeError(
-        `${T} new tokens after ${this.length} make ${this.length + T}; expected at most ${this.maxLen}, ` +
-          "the longest text that the model reads: take a shorter one",
-      );
   }
 }
 

@@ -220,7 +220,10 @@ export class Decoder {
    */
   *layerByLayer(tokens, cache = new KVCache(this.config), { lastOnly = false, watch } = {}) {
     const [T, C] = [tokens.length, this.config.hiddenSize];
-    checkTokens(tokens, this.config.vocabSize);
+    if (tokens.some((token) => token >= this.config.vocabSize))
+      throw new RangeError(
+        `a token's id is over ${this.config.vocabSize - 1}: the file does not fit its own sizes`,
+      );
     const cosSin = rotation(cache.positions(T), this.frequencies);
     let x = new Float32Array(T * C);
     tokens.forEach((token, i) => this.embedTokens.row(token, x, i * C));
@@ -242,14 +245,6 @@ export class Decoder {
       if (done) return value;
     }
   }
-}
-
-/** @param {number[]} tokens @param {number} vocabSize */
-function checkTokens(tokens, vocabSize) {
-  if (!tokens.length) throw new RangeError("the text is empty; expected at least one token: write a word");
-  const wrong = tokens.find((token) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
-  if (wrong !== undefined)
-    throw new RangeError(`token id ${wrong} is out of range; expected 0 to ${vocabSize - 1}`);
 }
 
 /** Weights, held to the shapes that the config asks for. */

@@ -14,7 +14,7 @@ import { addPass, doneAt, emptyLane, meansGo, rowBytes, timeOf, tokensOf } from 
 const OWN = VIEW.live.own;
 const PANELS = "tokens grid cache sentence weights prediction work layer reads".split(" ");
 const CHAT = "<|im_start|>"; // the one kind of chat template that is known
-const SETTINGS = { temperature: 0, topK: null, topP: null, seed: 0 };
+const SETTINGS = { temperature: 0, seed: 0 };
 
 /** @import { Token, Write } from "./parts" */
 /** @import { Lane } from "./writing.js" */

@@ -1,7 +1,6 @@
 // GGUF files, as llama.cpp, Ollama and LM Studio have them, opened as helpers/model/load/gguf.py does it. Weights stay in
 // the file's blocks. What this decoder cannot do right is refused by name, before any weight is read.
 import { BlockMatrix, KINDS, OTHERS } from "./blocks.js";
-import { checkHeads } from "./config.js";
 import { Decoder, ropeFrequencies } from "./decoder.js";
 import { between, count, COUNT, idOf, LONGEST, readHeader, shown, TEXT, TEXTS } from "./metadata.js";
 import { Stopped } from "./stop.js";
@@ -140,11 +139,16 @@ function configOf(metadata, tensors) {
     nopeLayers: Array.from({ length: Math.min(nLayers, tensors.size) / nope }, (_, i) => (i + 1) * nope - 1),
     eosIds: [...new Set(ends.filter((id) => id !== null))],
   };
-  checkHeads(config);
+  const { nKvHeads, headDim } = config;
+  if (nHeads % nKvHeads || headDim % 2)
+    throw new Error(
+      `the model has ${nHeads} heads of ${headDim} numbers on ${nKvHeads} KV heads; expected a multiple of the KV ` +
+        "heads, and an even number",
+    );
   for (const key of ["attention.value_length", "rope.dimension_count"]) {
-    const got = size(key, config.headDim);
-    if (got !== config.headDim)
-      throw new Error(`${kind}.${key} is ${got}; expected ${config.headDim}, the length of a key`);
+    const got = size(key, headDim);
+    if (got !== headDim)
+      throw new Error(`${kind}.${key} is ${got}; expected ${headDim}, the length of a key`);
   }
   return config;
 }

@@ -100,7 +100,7 @@ export class LiveView extends View {
   }
 
   get settings() {
-    return { temperature: this.data.temperature, topK: null, topP: null, seed: this.seed };
+    return { temperature: this.data.temperature, seed: this.seed };
   }
 
   state() {

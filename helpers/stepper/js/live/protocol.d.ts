@@ -30,16 +30,14 @@ export interface Config {
   eosIds: number[];
 }
 
-/** As helpers/sampling.py: Sampling. Temperature 0 is greedy; null: not used. */
+/** As helpers/sampling.py: Sampling. Temperature 0 is greedy. */
 export interface Settings {
   temperature: number;
-  topK: number | null;
-  topP: number | null;
   seed: number;
 }
 
 export type Ask =
-  /** A safetensors file (its metadata has config and vocabulary), or a GGUF file. */
+  /** The shipped model's safetensors file, or a GGUF file. */
   | { do: "load"; id: number; file: ArrayBuffer | Blob; kind: "safetensors" | "gguf" }
   /** How a text is cut: for what is typed; `chat`: as a question to a model that was trained to answer. */
   | { do: "tokenize"; id: number; text: string; chat?: boolean }

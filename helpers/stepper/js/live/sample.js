@@ -1,8 +1,6 @@
-// From one row of logits to the next token, as helpers/sampling.py: softmax, greedy, temperature, top-k, top-p.
+// From one row of logits to the next token, as helpers/sampling.py: softmax, greedy, temperature.
 /** @typedef {Float32Array | Float64Array} Numbers */
 /** @typedef {import("./protocol.js").Settings} Settings */
-
-const ROUNDING = 1e-9; // as in Python: a sum of rounded numbers may come out a hair under p
 
 /** @param {Numbers} numbers */
 function largest(numbers) {
@@ -21,12 +19,7 @@ export function softmax(scores, weights = new Float64Array(scores.length)) {
   return weights;
 }
 
-/** Indices from the largest logit down; of equal ones the first comes first. @param {Numbers} logits */
-export function ranked(logits) {
-  return Uint32Array.from(logits, (_, i) => i).sort((i, j) => logits[j] - logits[i] || i - j);
-}
-
-/** The first few of `ranked`, fifty times faster for five of 49,152. @param {Numbers} logits @param {number} n */
+/** Indices of the n largest logits, from the largest down; of equal ones the first comes first. @param {Numbers} logits @param {number} n */
 export function likeliest(logits, n) {
   /** @type {number[]} */
   const best = [];
@@ -39,34 +32,10 @@ export function likeliest(logits, n) {
   return best;
 }
 
-/** All but these set to -Infinity. @param {Numbers} logits @param {Uint32Array} best */
-function keep(logits, best) {
-  const kept = new Float64Array(logits.length).fill(-Infinity);
-  for (const i of best) kept[i] = logits[i];
-  return kept;
-}
-
-/** The fewest logits, from the largest down, whose probabilities reach p. @param {Numbers} logits @param {number} p */
-function keepTopP(logits, p) {
-  const weights = softmax(logits);
-  let before = 0; // what those ahead of this one hold together
-  const best = ranked(logits).filter((i) => {
-    const isKept = before < p * (1 - ROUNDING);
-    before += weights[i];
-    return isKept;
-  });
-  return keep(logits, best);
-}
-
-/** The probability of each token: temperature first, then top-k, then top-p. Temperature 0: the model's own.
- * @param {Numbers} logits @param {Settings} settings */
-export function nextProbabilities(logits, { temperature, topK, topP }) {
+/** The probability of each token at a temperature. @param {Numbers} logits @param {number} temperature */
+export function nextProbabilities(logits, temperature) {
   const peak = largest(logits);
-  /** @type {Numbers} */
-  let scores = Float64Array.from(logits, (logit) => (logit - peak) / (temperature || 1));
-  if (topK !== null) scores = keep(scores, ranked(scores).subarray(0, topK));
-  if (topP !== null && topP < 1) scores = keepTopP(scores, topP);
-  return softmax(scores);
+  return softmax(Float64Array.from(logits, (logit) => (logit - peak) / temperature));
 }
 
 /** Random numbers from 0 to 1 (without 1), the same ones for the same seed.
@@ -90,33 +59,14 @@ export function draw(probabilities, u) {
   return sums.findIndex((sum, i) => i > 0 && u * total < sum) - 1;
 }
 
-/** A function from logits (V,) to an index; wrong settings raise an error. Temperature 0 is greedy.
- * @param {Settings} settings @param {number} vocabSize @returns {(logits: Numbers) => number} */
-export function chooser(settings, vocabSize) {
-  checkSettings(settings, vocabSize);
-  const random = mulberry32(settings.seed);
-  if (!settings.temperature) return (logits) => logits.indexOf(largest(logits));
-  return (logits) => draw(nextProbabilities(logits, settings), random());
+/** A function from logits (V,) to an index. Temperature 0 is greedy.
+ * @param {Settings} settings @returns {(logits: Numbers) => number} */
+export function chooser({ temperature, seed }) {
+  const random = mulberry32(seed);
+  if (!temperature) return (logits) => logits.indexOf(largest(logits));
+  return (logits) => draw(nextProbabilities(logits, temperature), random());
 }
 
-/** @param {Settings} settings @param {number} vocabSize */
-function checkSettings({ temperature, topK, topP, seed }, vocabSize) {
-  if (!(temperature >= 0 && temperature < Infinity))
-    throw new RangeError(`temperature is ${temperature}; expected a number, 0 for the likeliest token`);
-  if (topK !== null && !(Number.isInteger(topK) && topK >= 1 && topK <= vocabSize))
-    throw new RangeError(`top-k is ${topK}; expected 1 to ${vocabSize}, the vocabulary, or none`);
-  if (topP !== null && !(topP > 0 && topP <= 1))
-    throw new RangeError(`top-p is ${topP}; expected a number over 0 and at most 1, or none`);
-  if (!(Number.isInteger(seed) && seed >= 0))
-    throw new RangeError(`the seed is ${seed}; expected a whole number, 0 or more`);
-}
-
-/** In words, as Python's Sampling says it: "greedy", or "sampled, temperature 0.8, top-k 5". @param {Settings} settings */
-export function settingsInWords({ temperature, topK, topP }) {
-  if (!temperature) return "greedy";
-  const named = { temperature, "top-k": topK, "top-p": topP };
-  return [
-    "sampled",
-    ...Object.entries(named).flatMap(([name, x]) => (x === null ? [] : `${name} ${x}`)),
-  ].join(", ");
-}
+/** In words, as Python's Sampling says it. @param {Settings} settings */
+export const settingsInWords = ({ temperature }) =>
+  temperature ? `sampled, temperature ${temperature}` : "greedy";

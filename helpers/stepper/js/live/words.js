@@ -9,15 +9,11 @@ export class Words {
     this.ids = new Map(vocabulary.map((word, id) => [word, id]));
   }
 
-  /** The ids of a text; an error names words that are not known, and the nearest that are. @param {string} text */
+  /** The ids of a text; an error names words that are not known. @param {string} text */
   encode(text) {
     const words = text.split(CUT).filter(Boolean);
-    const unknown = [...new Set(words)].filter((word) => !this.ids.has(word));
-    if (unknown.length)
-      throw new RangeError(
-        `${unknown.map((word) => `“${word}” (nearest: ${this.nearest(word).join(", ")})`).join("; ")} ` +
-          `${unknown.length > 1 ? "are" : "is"} not in the vocabulary; expected some of its ${this.vocabulary.length} words`,
-      );
+    const unknown = words.filter((word) => !this.ids.has(word));
+    if (unknown.length) throw new RangeError(`the model does not know ${unknown.join(", ")}`);
     return words.map((word) => /** @type {number} */ (this.ids.get(word)));
   }
 
@@ -31,8 +27,9 @@ export class Words {
     return (id) => this.text(id);
   }
 
-  /** The words that take the fewest changes of a letter, whatever their capitals. @param {string} word */
-  nearest(word, n = 3) {
+  /** The n words that take the fewest changes of a letter, whatever their capitals.
+   * @param {string} word @param {number} n */
+  nearest(word, n) {
     const changes = this.vocabulary.map((known) => changesBetween(word, known));
     return [...changes.keys()]
       .sort((i, j) => changes[i] - changes[j])
