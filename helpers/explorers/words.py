@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from helpers import toy
 from helpers.explorers.explorer import Explorer, Grid, Line, knob
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 
@@ -28,8 +27,8 @@ class NextWord(Explorer):
 
     Args:
         logits: one number a word, (V,).
-        words: their names; the toy's vocabulary unless told otherwise.
-        most: so many are shown, the likeliest first, and the others as one line; None shows all as they come.
+        words: their names.
+        most: so many are shown, the likeliest first, and the others as one line.
         temperature: where its knob stands at first, 0.1 to 3.
 
     Raises:
@@ -41,8 +40,8 @@ class NextWord(Explorer):
     def __init__(
         self,
         logits: Sequence[float] | np.ndarray,
-        words: Sequence[str] = toy.VOCABULARY,
-        most: int | None = None,
+        words: Sequence[str],
+        most: int = 10,
         temperature: float = 1.0,
     ) -> None:
         self.temperature = temperature
@@ -54,8 +53,7 @@ class NextWord(Explorer):
                 "pass words=[…]"
             )
         order = np.argsort(-self.logits, kind="stable")
-        self.shown = order[:most] if most else np.sort(order)
-        self.others = order[len(self.shown) :]
+        self.shown, self.others = order[:most], order[most:]
 
     def knobs(self) -> dict[str, Any]:
         V = len(self.words)
@@ -67,18 +65,11 @@ class NextWord(Explorer):
             "top_p": knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
         }
 
-    def after(self, **settings: Any) -> np.ndarray:
-        """Return each word's probability, (V,); settings and errors as in `next_probabilities`."""
-        return next_probabilities(self.logits, **settings)
-
-    def why_out(
-        self, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
-    ) -> list[str | None]:
-        """Say for each word which setting took it out, None for a word that is in; errors as in `after`."""
-        left = self.after(temperature=temperature, top_k=top_k, top_p=top_p) > 0
-        scaled = (self.logits - self.logits.max()) / temperature
-        by_k = scaled if top_k is None else keep_top_k(scaled, top_k)
-        by_p = by_k if top_p is None or top_p >= 1 else keep_top_p(by_k, top_p)
+    def why_out(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
+        """Say for each word which setting took it out, None for a word that is in."""
+        left = next_probabilities(self.logits, temperature, top_k, top_p) > 0
+        by_k = keep_top_k((self.logits - self.logits.max()) / temperature, top_k)
+        by_p = by_k if top_p >= 1 else keep_top_p(by_k, top_p)
         why: list[str | None] = []
         for n, is_in in enumerate(left):
             cut = "top-k" if np.isneginf(by_k[n]) else "top-p" if np.isneginf(by_p[n]) else "temperature"
@@ -86,7 +77,8 @@ class NextWord(Explorer):
         return why
 
     def grid(self, **settings: Any) -> Grid:
-        before, after, why = softmax(self.logits), self.after(**settings), self.why_out(**settings)
+        before, why = softmax(self.logits), self.why_out(**settings)
+        after = next_probabilities(self.logits, **settings)
         rows = [_word_row(self.words[n], before[n], after[n], why[n], settings) for n in self.shown]
         if len(self.others):
             left = float(after[self.others].sum())
@@ -96,7 +88,7 @@ class NextWord(Explorer):
         return Grid([*rows], self._draws(after), head)
 
     def say(self, **settings: Any) -> str:
-        before, after = softmax(self.logits), self.after(**settings)
+        before, after = softmax(self.logits), next_probabilities(self.logits, **settings)
         top, n_in = int(after.argmax()), int((after > 0).sum())
         first = f"<b>{escape(self.words[top])}</b>"
         p, q = (escape(as_percent(shares[top])) for shares in (before, after))
@@ -116,8 +108,8 @@ class NextWord(Explorer):
 def _word_row(word: str, before: float, after: float, why: str | None, settings: dict[str, Any]) -> Line:
     """One word: its name, two bars, two numbers, and why it is out."""
     message = {
-        "top-k": f"top-k keeps the {settings.get('top_k')} largest",
-        "top-p": f"larger ones reach top-p {settings.get('top_p') or 0:g}",
+        "top-k": f"top-k keeps the {settings['top_k']} largest",
+        "top-p": f"larger ones reach top-p {settings['top_p']:g}",
         "temperature": "rounds to 0 at this temperature",
     }
     number = escape(f"{as_percent(before)} → {'out' if why else as_percent(after)}")

@@ -5,7 +5,7 @@ from helpers.stepper.live import Live
 from helpers.stepper.pool import Pool
 from helpers.stepper.race import Race
 from helpers.stepper.step_time import StepTime
-from helpers.stepper.stepper import LEVELS, Stepper
+from helpers.stepper.stepper import Stepper
 from helpers.stepper.what_if import WhatIf
 
-__all__ = ["LEVELS", "Live", "Pool", "Race", "StepTime", "Stepper", "WhatIf"]
+__all__ = ["Live", "Pool", "Race", "StepTime", "Stepper", "WhatIf"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from itertools import accumulate
 from math import ceil
-from typing import Any
 
 from helpers.drawing.canvas import Sheet
 from helpers.drawing.still import Still
@@ -30,10 +29,10 @@ def _wide(text: str, bold: bool = False) -> int:
 class Board:
     """One pass: words over their columns, who looks at whom, attention weights, and rows of K and V."""
 
-    def __init__(self, moment: Moment, panels: set[str], with_weights: bool) -> None:
-        self.moment, self.panels, self.query = moment, panels, moment.queries[-1]
+    def __init__(self, moment: Moment, lab: bool, with_weights: bool) -> None:
+        self.moment, self.lab, self.query = moment, lab, moment.queries[-1]
         self.words = {token: visible(moment.tokens[token].text) for token in moment.columns}
-        self.heads = self._heads() if with_weights and "weights" in panels else {}
+        self.heads = self._heads() if with_weights else {}
         self.k, self.v = moment.contents()
         names = [*self.words.values(), *self.heads, VIEW["labels"]["looks"]]
         self.names = min(NAMES, max(map(_wide, names))) + 8
@@ -57,7 +56,7 @@ class Board:
         lines = {}
         for heads in [[head] for head in moment.heads] if few else [moment.shown]:
             found = moment.context(self.query, heads[0]) if len(heads) == 1 else None
-            context = f"= {number(found)}" if found is not None and "contexts" in self.panels else ""
+            context = f"= {number(found)}" if found is not None else ""
             lines[moment.head_name(heads)] = moment.weights(self.query, heads), context
         return {name: line for name, line in lines.items() if line[0]}
 
@@ -65,8 +64,8 @@ class Board:
         """What stands in a token's rows of K and V."""
         if not self.moment.row(token):
             return "", ""
-        k = key_text(self.k[token]) if self.k and "keys" in self.panels else ""
-        return k, number(self.v[token][0]) if self.v and "values" in self.panels else ""
+        k = key_text(self.k[token]) if self.k and self.lab else ""
+        return k, number(self.v[token][0]) if self.v else ""
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
         """Draw it, (x, y) its top left corner."""
@@ -90,24 +89,20 @@ class Board:
         self.sheet.text(x, y, text, at=at, size=SIZE, colour=colour, bold=bold)
 
     def _title(self, x: float, y: float) -> float:
-        """Name the pass and its work, and put each word over its column."""
+        """Name the pass and its work; put each word over its column, outlined if it runs."""
         self.sheet.text(x, y + 9, self.moment.title, bold=True)
         sentence = fill("{positions|token} processed, {pairs|pair}", **self.moment.event.counts)
         left_out = self.moment.columns[0] > 0
         self._note(x, y + 28, sentence + (f"; the last {len(self.words)} columns" if left_out else ""))
         self._note(self.left - 8, y + 54, VIEW["labels"]["looks"], at="right")
-        for token in self.words:
-            self._word(token, y + 42)
-        return y + 42 + HEAD + 4
-
-    def _word(self, token: int, y: float) -> None:
-        """A word over its column, outlined if it runs."""
-        (x, wide), moment = self.place[token], self.moment
-        colour = "ink" if moment.tokens[token].origin == "prompt" else "generated"
-        fill, edge = ("panel", "query") if token in moment.visible else ("none", "line")
-        self.sheet.box(x + 1, y, wide - 3, HEAD, fill=fill, edge=edge, line=1.4)
-        word = shorten(self.words[token], wide - 6, SIZE)
-        self._note(x + wide / 2 - 0.5, y + HEAD / 2, word, at="center", colour=colour)
+        y += 42
+        for token, (x, wide) in self.place.items():
+            colour = "ink" if self.moment.tokens[token].origin == "prompt" else "generated"
+            face, edge = ("panel", "query") if token in self.moment.visible else ("none", "line")
+            self.sheet.box(x + 1, y, wide - 3, HEAD, fill=face, edge=edge, line=1.4)
+            word = shorten(self.words[token], wide - 6, SIZE)
+            self._note(x + wide / 2 - 0.5, y + HEAD / 2, word, at="center", colour=colour)
+        return y + HEAD + 4
 
     def _grid(self, y: float) -> float:
         """Who looks at whom, a line for each token that looks; return where it ends."""
@@ -120,7 +115,7 @@ class Board:
             name = shorten(self.words[query], self.names - 8, SIZE)
             colour = "query" if live else "soft"
             self._note(self.left - 8, y + LINE / 2, name, "right", colour, live and query == self.query)
-            weights = moment.weights(query, moment.shown) if "weights" in self.panels else {}
+            weights = moment.weights(query, moment.shown)
             for key, (x, wide) in self.place.items():
                 _pair(self.sheet, moment.mark(query, key), weights.get(key), x + 1, y + 1, wide - 3)
             if query in moment.gives:
@@ -228,41 +223,38 @@ def _legend(sheet: Sheet, boards: list[Board], y: float) -> None:
     pairs = {moment.mark(q, key) for moment in moments for q in moment.columns for key in moment.columns}
     kinds = {"again" if pair.isdigit() else pair for pair in pairs}
     rows = {moment.row(token) for moment in moments for token in moment.columns}
-    squares = "weights" in boards[0].panels
     named = [(kind, sentence) for kind, sentence in VIEW["legend"].items() if kind in kinds]
     named += [(state, f"row {sentence}") for state, sentence in VIEW["rows"].items() if state in rows]
     x = 4.0
-    for kind, sentence in [*named, *([("", VIEW["labels"]["area"])] if squares else [])]:
+    for kind, sentence in [*named, ("", VIEW["labels"]["area"])]:
         wide = _wide(sentence) + (44 if kind else 12)
         if x + wide > sheet.width:
             x, y = 4.0, y + 24
         if kind in rows:
             _row(sheet, kind, "value", x, y, 22)
         else:
-            _pair(sheet, "2" if kind == "again" else kind, 0.5 if squares else None, x, y + 1, 22)
+            _pair(sheet, "2" if kind == "again" else kind, 0.5, x, y + 1, 22)
         sheet.text(x + (28 if kind else 0), y + 10, sentence, size=SIZE, colour="soft")
         x += wide
 
 
-def still(moments: list[Moment], panels: set[str]) -> Still:
+def still(moments: list[Moment], lab: bool) -> Still:
     """Return pictures of passes, their numbers in a table, sentences, and the weights of one in words."""
     first = next((n for n, moment in enumerate(moments) if moment.part.target is None), 0)
-    boards = [Board(moment, panels, n == first) for n, moment in enumerate(moments)]
-    alt, shares = " ".join(map(_in_words, boards)), "prediction" in panels
-    lines = {**_counted(moments), "next word": [moment.outcome(shares) for moment in moments]}
-    table = Table([*lines.values()], [*lines], [moment.title for moment in moments])
-    return Still(partial(draw_boards, boards=boards), alt, _beside(moments, shares), table=table)
-
-
-def _counted(moments: list[Moment]) -> dict[str, list[Any]]:
-    """What the recorder counted in each pass."""
+    boards = [Board(moment, lab, n == first) for n, moment in enumerate(moments)]
+    alt = " ".join(map(_in_words, boards))
     counts, parts = [moment.event.counts for moment in moments], [moment.part for moment in moments]
-    return {
+    lines = {
         "tokens processed": [count["positions"] for count in counts],
         "pairs": [count["pairs"] for count in counts],
         "rows read": [len(spread(part.read)) for part in parts],
         "rows kept": [part.kept[1] for part in parts],
+        "next word": [moment.outcome(shares=True) for moment in moments],
     }
+    hows = dict.fromkeys(out.how for part in parts for out in part.out if out.how != "greedy")
+    said = f"Chosen: {'; '.join(hows)}. The percentages are those before these settings."
+    table = Table([*lines.values()], [*lines], [moment.title for moment in moments])
+    return Still(partial(draw_boards, boards=boards), alt, [said] if hows else [], table=table)
 
 
 def _in_words(board: Board) -> str:
@@ -276,11 +268,3 @@ def _in_words(board: Board) -> str:
         looks = [f"{visible(moment.tokens[token].text)} {number(weight)}" for token, weight in picked.items()]
         sentence.append(f"{name}: {board.words[board.query]} looks at {', '.join(looks) or 'nothing'}.")
     return " ".join(sentence)
-
-
-def _beside(moments: list[Moment], shares: bool) -> list[str]:
-    """What the table leaves open: how the words were chosen."""
-    hows = dict.fromkeys(out.how for moment in moments for out in moment.part.out if out.how != "greedy")
-    if not (shares and hows):
-        return []
-    return [f"Chosen: {'; '.join(hows)}. The percentages are those before these settings."]

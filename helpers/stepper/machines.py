@@ -17,21 +17,18 @@ _SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_parameters", "n_active
 
 
 def machines() -> dict[str, list[dict[str, Any]]]:
-    """Return a line for each model, smallest first, and for each card."""
-    models = [OURS, *MODELS.values()]
+    """Return what js/cost.js asks of each model, smallest first, and of each card."""
     return {
-        "models": [model_line(model) for model in models],
-        "cards": [card_line(card) for card in (TWO_CORES, *CARDS.values())],
+        "models": [model_line(model) for model in (OURS, *MODELS.values())],
+        "cards": [
+            {name: value for name, value in vars(card).items() if name != "source"}
+            for card in (TWO_CORES, *CARDS.values())
+        ],
     }
 
 
-def card_line(card: Card) -> dict[str, Any]:
-    """Return what `stepTime` asks of a card."""
-    return {name: value for name, value in vars(card).items() if name != "source"}
-
-
 def model_line(model: PublishedModel) -> dict[str, Any]:
-    """Return what `stepTime` in js/cost.js asks of a model; its attention as kinds of layers.
+    """Return a model's sizes, and its attention as kinds of layers.
 
     Of each kind: how many layers, the numbers in a row (or in a state), the tokens that its window sees or
     None, whether it keeps a state, and the operations of a query-key pair in all heads.

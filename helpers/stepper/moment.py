@@ -119,8 +119,10 @@ class Moment:
     @property
     def title(self) -> str:
         """The pass by its name: "Decode 1, no cache"."""
-        how = ", with the cache" if self.keeps else ", no cache"
-        return names(self.run)[self.index] + (how if self.event.phase == "decode" else "")
+        if self.event.phase != "decode":
+            return self.event.phase.capitalize()
+        number = sum(one.phase == "decode" for one in self.passes)
+        return f"Decode {number}, {'with the cache' if self.keeps else 'no cache'}"
 
     @property
     def rows_note(self) -> str:
@@ -143,36 +145,17 @@ class Moment:
         return words + (f" ({message[0]})" if message and shares else "")
 
 
-def _calls(run: Run) -> list[tuple[str, int]]:
-    """What each pass is called by in every run: its phase, and its number among those of its phase."""
-    seen: Counter[str] = Counter()
-    calls = []
-    for event in run.passes:
-        seen[event.phase] += 1
-        calls.append((event.phase, seen[event.phase]))
-    return calls
+def chosen(trace: Trace, start: int, lab: bool) -> list[tuple[Run, int]]:
+    """The passes that stand for a run: prefill, a step with the cache and, in the story, the same without it.
 
-
-def names(run: Run) -> list[str]:
-    """Training, Prefill, Decode 1, Decode 2, …"""
-    return [phase.capitalize() + (f" {n}" if phase == "decode" else "") for phase, n in _calls(run)]
-
-
-def chosen(trace: Trace, start: int, uncached: bool = True, training: bool = False) -> list[tuple[Run, int]]:
-    """The passes that stand for a run: prefill, a step with the cache, and the same step without one.
-
-    A stepper that starts at the training reference, or at a later step, shows that; `training`: it shows the
-    reference wherever it starts.
+    Before them the training reference, in the lab, or where the stepper starts there.
     """
-    plain = next((run for run in trace.runs if run.cache == "none" and uncached), None)
     main = next((run for run in trace.runs if run.cache != "none"), trace.runs[0])
-    calls, first = _calls(main), _calls(trace.runs[0])[start]
-    steps = [i for i, (phase, _) in enumerate(calls) if phase != "training"]
-    later = [i for i, (phase, _) in enumerate(calls) if phase == "decode"]
-    shown = [i for i, call in enumerate(calls) if call[0] == "training" and (training or call == first)]
-    shown += steps[:1]
-    shown += [i for i in later if calls[i] == first] or later[:1]
-    found: list[tuple[Run, int]] = [(main, i) for i in shown]
-    there = {call: index for index, call in enumerate(_calls(plain))} if plain and plain is not main else {}
-    call = calls[shown[-1]] if shown else ("", 0)
-    return found + ([(plain, there[call])] if plain and call[0] == "decode" and call in there else [])
+    phases = [event.phase for event in main.passes]
+    training = phases[0] == "training" and (lab or start == 0)
+    shown = [*range(training), phases.index("prefill")]
+    if "decode" not in phases:
+        return [(main, n) for n in shown]
+    step = phases.index("decode")
+    plain = [run for run in trace.runs if run.cache == "none" and run is not main and not lab]
+    return [(main, n) for n in [*shown, step]] + [(run, step) for run in plain]

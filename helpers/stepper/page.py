@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from helpers.arguments import is_utf8
 from helpers.stepper import script
 from helpers.stepper.format import HERE, VIEW
 
@@ -39,23 +38,10 @@ class Viewed(Protocol):
     def still(self) -> Still: ...
 
 
-def _escaped(name: str, text: str) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"got {text!r} in {name}, expected text: put it into quotes, or str(…) around it")
-    if not is_utf8(text):
-        raise ValueError(
-            f"got {text!r} in {name}, expected text that a file can hold: "
-            "it holds half of a surrogate pair, take that character out"
-        )
-    return html.escape(text)
-
-
-def _paragraphs(name: str, texts: str | Iterable[str]) -> str:
+def _paragraphs(texts: str | Iterable[str]) -> str:
     """Plain text as paragraphs; an address that begins with https:// can be followed."""
-    if not isinstance(texts, Iterable):
-        raise TypeError(f"got {name}={texts!r}, expected a paragraph of text or a list of them")
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', _escaped(name, text)) for text in texts)
+    texts = [texts] if isinstance(texts, str) else texts
+    linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', escape(text)) for text in texts)
     return "\n".join(f"<p>{text}</p>" for text in linked)
 
 
@@ -91,22 +77,20 @@ class Section:
     body: str = ""
 
 
+def _links(links: Iterable[Link]) -> list[str]:
+    return [f'<a href="{escape(link.address)}">{escape(link.text)}</a>' for link in links]
+
+
 def _section(section: Section, n: int) -> str:
-    heading = f"<h2>{_escaped('heading', section.heading)}</h2>\n" if section.heading else ""
-    before, after = (_paragraphs(name, getattr(section, name)) for name in ("before", "after"))
-    lines = [
-        f'<li><a href="{_escaped("address", link.address)}">{_escaped("text", link.text)}</a> '
-        f"<span>{_escaped('note', link.note)}</span></li>"
-        for link in section.links
-    ]
+    heading = f"<h2>{escape(section.heading)}</h2>\n" if section.heading else ""
+    before, after = _paragraphs(section.before), _paragraphs(section.after)
+    notes = [f"<span>{escape(link.note)}</span>" for link in section.links]
+    lines = [f"<li>{link} {note}</li>" for link, note in zip(_links(section.links), notes, strict=True)]
     links = f"<ul>{''.join(lines)}</ul>\n" if lines else ""
-    jumps = [
-        f'<a href="{_escaped("address", one.address)}">{_escaped("text", one.text)}</a>'
-        for one in section.moments
-    ]
-    moments = f'<p class="moments">{" ".join(jumps)}</p>\n' if jumps else ""
-    name = f' id="{_escaped("name", section.name)}"' if section.name else ""
-    view = section.view  # drawn last: a text that is none is refused at once
+    jumps = " ".join(_links(section.moments))
+    moments = f'<p class="moments">{jumps}</p>\n' if jumps else ""
+    name = f' id="{escape(section.name)}"' if section.name else ""
+    view = section.view
     shown = (
         f'<div class="view" id="view{n}"></div>\n<noscript>{view.still().html()}</noscript>' if view else ""
     )
@@ -131,10 +115,9 @@ def build(
     """
     named = [section for section in sections if section.name]
     skips = "".join(
-        f'<a class="skip" href="#at={section.name}">{_escaped("heading", section.heading)}</a>\n'
-        for section in named
+        f'<a class="skip" href="#at={section.name}">{escape(section.heading)}</a>\n' for section in named
     )
-    head = f"{skips}<h1>{_escaped('title', title)}</h1>"
+    head = f"{skips}<h1>{escape(title)}</h1>"
     views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
     styles: dict[str, str] = {}  # tables say them in every cell, for notebooks; a page says them once
@@ -199,9 +182,9 @@ def assemble(
     fetches = any("published" in message for _, message in views.values())
     parts = {
         "connect": "connect-src 'self'; " if fetches else "",  # else a page can send nothing anywhere
-        "title": _escaped("title", title),
-        "summary": _escaped("summary", summary),
-        "picture": f'<meta property="og:image" content="{_escaped("picture", picture)}">' if picture else "",
+        "title": escape(title),
+        "summary": escape(summary),
+        "picture": f'<meta property="og:image" content="{escape(picture)}">' if picture else "",
         "style": (script.stylesheet(unused) if views else "") + style,
         "body": body,
         "script": script.bundle() if views else "",
@@ -219,13 +202,3 @@ def assemble(
     template = (HERE / "page.html").read_text(encoding="utf-8")
     # In one pass, so that nothing that was filled in is looked at again.
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)
-
-
-def save(path: str | Path, title: str, sections: Sequence[Section]) -> None:
-    """Write a page; errors as in `View.save_html`."""
-    if Path(path).is_dir():  # "" is the folder that we are in
-        raise IsADirectoryError(
-            f"got path={str(path)!r}, a folder; expected the name of a file, "
-            f"such as {str(Path(path) / 'stepper.html')!r}"
-        )
-    Path(path).write_text(build(title, sections), encoding="utf-8")

@@ -20,7 +20,7 @@ from helpers.trace import EngineTrace, Share
 POOL: dict[str, Any] = VIEW["pool"]
 SUMMED = ("run", "found")  # so far; of the others the most
 NO_PAGES = ("run", "waiting")  # what is counted where no pages are shown
-NAMED, LISTED = 8, 40  # more requests than this are counted, not named; pages, not listed
+NAMED = 8  # more requests than this are counted, not named
 EDGE, TOP = 10, 34  # px: the margin, and where the lanes begin
 # Of lines across and lines down: px from one to the next, 0 for none. As in css/pool.css, by request.
 PATTERNS = ((0, 0), (5, 0), (0, 6), (10, 0), (8, 8), (0, 12))
@@ -39,21 +39,14 @@ class Pool(View):
         pages: whether the pages are shown, and what is said of them.
 
     Raises:
-        TypeError: what came is no EngineTrace.
-        ValueError: the trace has no step, or not this one.
+        ValueError: the trace has not this step.
     """
 
     view = "pool"
 
     def __init__(self, trace: EngineTrace, step: int | None = None, pages: bool = True) -> None:
-        if not isinstance(trace, EngineTrace):
-            raise TypeError(
-                f"got {type(trace).__name__}, expected an EngineTrace: pass StepRecorder(...).trace"
-            )
-        if (step is not None and not 1 <= step <= len(trace.steps)) or not trace.steps:
-            raise ValueError(
-                f"got step {step} of a trace of {len(trace.steps)} steps; expected one of them, from 1"
-            )
+        if step is not None and not 1 <= step <= len(trace.steps):
+            raise ValueError(f"got step={step}, expected 1 to {len(trace.steps)}, the trace's steps")
         self.trace, self.step, self.paged = trace, (step or 1) - 1, pages
         self.counted = [what for what in POOL["counts"] if pages or what in NO_PAGES]
         self.marks = _marks([request.id for request in trace.requests])
@@ -78,8 +71,7 @@ class Pool(View):
         alt = [text]
         for what, name in (("owners", POOL["pages"]), ("findable", POOL["pagelegend"]["findable"])):
             those = [f"{n} {self.owners(page)}" for n, page in enumerate(pages) if page[what]]
-            more = f" … ({len(those)})" if len(those) > LISTED else ""
-            alt += [f"{name[0].upper()}{name[1:]}: {', '.join(those[:LISTED])}{more}."] if those else []
+            alt += [f"{name[0].upper()}{name[1:]}: {', '.join(those)}."] if those else []
         heads = [POOL["counts"][what] for what in self.counted]
         table = Table(self.counts_table(self.drawn), heads, [POOL["now"], ""])
         return Still(partial(self._draw, pages=pages), " ".join(alt), [text], table=table)

@@ -26,25 +26,19 @@ class Race(View):
         trace: what `record_toy()` and `record_model()` return, and `load_diary()`.
 
     Raises:
-        TypeError: what came is no trace.
         ValueError: the trace has no run with a cache, or none without.
     """
 
     view = "race"
 
     def __init__(self, trace: Trace) -> None:
-        if not isinstance(trace, Trace):
-            raise TypeError(f"got {type(trace).__name__}, expected a Trace: pass what record_toy() returns")
-        runs = [run for run in trace.runs if run.steps]
-        cached = [run for run in runs if run.cache != "none"]
-        plain = [run for run in runs if run.cache == "none"]
-        if not (cached and plain):
+        self.trace, caches = trace, [run.cache for run in trace.runs]
+        if len(caches) != 2 or caches[1] != "none":
             raise ValueError(
-                f"got runs with the caches {[run.cache for run in runs]}, expected two to race, one with a "
-                "cache and one without ('none'): record the trace with both"
+                f"got runs with the caches {caches}, expected one with a cache and one with none"
             )
-        self.trace, self.cached, self.plain = trace, cached[0], plain[0]
-        self.lanes = dict(zip(RACE["lanes"], map(_Lane, (self.cached, self.plain)), strict=True))
+        self.cached, self.plain = trace.runs
+        self.lanes = dict(zip(RACE["lanes"], map(_Lane, trace.runs), strict=True))
 
     @property
     def data(self) -> str:
@@ -59,11 +53,9 @@ class Race(View):
     def still(self) -> Still:
         """Return both lanes at the moment when the run with the cache is done."""
         cached, plain = self.lanes.values()
-        words = [[token for _, token in lane.words] for lane in (cached, plain)]
-        values = {"words": len(words[0]), "out": len(plain.words_at(cached.end)), "positions": cached.end}
-        values |= {"all": plain.end, "again": plain.again}
-        stages = ("ahead", "done" if words[0] == words[1] else "apart")
-        sentence = [fill(RACE["say"][stage], **values) for stage in stages]
+        values = {"words": len(cached.words), "out": len(plain.words_at(cached.end))}
+        values |= {"positions": cached.end, "all": plain.end, "again": plain.again}
+        sentence = [fill(RACE["say"][stage], **values) for stage in ("ahead", "done")]
         prompt = self.trace.sequences[0].prompt
         texts = {fill(RACE["prompt"], prompt=prompt): range(prompt)}
         texts |= {name: lane.words_at(cached.end) for name, lane in self.lanes.items()}
@@ -71,16 +63,10 @@ class Race(View):
         return Still(self._draw, alt + ".", sentence)
 
     def text_of(self, indices: Iterable[int]) -> str:
-        """Tokens as running text: no blank before a full stop, none at all where tokens bring their own."""
-        tokens = self.trace.sequences[0].tokens
-        own = any(re.match(r"\s\S", token.text) for token in tokens[1:])
-        sentence: list[str] = []
-        for index in indices:
-            text = tokens[index].text
-            sentence.append(
-                (" " if sentence and not own and not _GLUED.match(text) else "") + clipped(text, 24)
-            )
-        return "".join(sentence)
+        """Tokens as running text: no blank before a full stop."""
+        texts = [self.trace.sequences[0].tokens[index].text for index in indices]
+        blanks = ["" if n == 0 or _GLUED.match(text) else " " for n, text in enumerate(texts)]
+        return "".join(blank + clipped(text, 24) for blank, text in zip(blanks, texts, strict=True))
 
     def _draw(self, sheet: Sheet) -> None:
         prompt, cached, plain = self.trace.sequences[0].prompt, *self.lanes.values()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Literal
 
-from helpers.arguments import is_whole
 from helpers.drawing.still import Still
 from helpers.stepper import board
 from helpers.stepper.format import fill
@@ -14,39 +12,19 @@ from helpers.stepper.moment import Moment, chosen
 from helpers.stepper.view import View
 from helpers.trace import Trace
 
-# What the reader has met, notebook by notebook; each level includes those before it.
-LEVELS: dict[str, tuple[str, ...]] = {
-    "passes": ("tokens", "grid", "cache", "sentence"),
-    "attention": ("weights", "values", "contexts"),
-    "prediction": ("prediction", "targets"),
-    "work": ("work", "layer"),
-}
-MET = tuple(name for level in LEVELS.values() for name in level)
-# The two faces between which one switch leads: a run to watch, and a run to measure.
-FACES: dict[str, tuple[str, ...]] = {
-    "story": (*MET, "cost"),
-    "lab": (*(name for name in MET if name != "work"), "keys", "ledger", "mask", "hidden", "lab", "cost"),
-}
-PANELS = tuple(dict.fromkeys(name for face in FACES.values() for name in face))
-
 
 class Stepper(View):
     """Step through the passes of a recorded run, with and without its cache.
 
     Args:
         trace: what `record_toy()` and `record_model()` return.
-        panels: a face ("story", "lab"), which leads to the other; a level ("passes", "attention",
-            "prediction", "work"), which includes the levels before it; or a list of panels to show beside
-            those of "passes".
-        start: the pass shown first: a phase ("training", "prefill", "decode"), an index of the run's
-            passes, or None for the first pass, in the lab with its training reference.
-        cache: whether the run with a cache is shown first.
+        panels: the face that is shown first: the "story", a run to watch, or the "lab", a run to measure.
+        start: the phase whose first pass is shown first; None for prefill, in the lab for training.
         layer: index, from 0, of the layer shown first.
         head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
 
     Raises:
-        TypeError: a trace or a cache that is not of its kind.
-        ValueError: an unknown panel, a start outside the run, a layer or head that was not recorded.
+        ValueError: a phase, layer or head that was not recorded.
     """
 
     view = "stepper"
@@ -54,32 +32,22 @@ class Stepper(View):
     def __init__(
         self,
         trace: Trace,
-        panels: str | Iterable[str] = "story",
-        start: str | int | None = None,
-        cache: bool = True,
+        panels: Literal["story", "lab"] = "story",
+        start: str | None = None,
         layer: int = 0,
         head: int | None = None,
     ) -> None:
-        if not isinstance(trace, Trace):
-            raise TypeError(
-                f"got {type(trace).__name__}, expected a Trace: "
-                "pass what record_toy() returns, or Trace.load(path)"
-            )
-        self.trace = trace
-        self.face = panels if isinstance(panels, str) and panels in FACES else None
-        self.panels = FACES[self.face] if self.face else _panels(panels)
-        self.start = _start(trace, 0 if start is None and self.face == "lab" else start)
-        if not isinstance(cache, bool):
-            raise TypeError(f"got cache={cache!r}, expected True (with a cache) or False (without)")
-        self.cache = cache
-        layers = trace.layers
-        expected = f"one of the layers that the trace holds: {layers} (from 0)"
-        self.layer = _one_of("layer", layer, layers, expected)
-        heads = [recorded for of, recorded in trace.recorded if of == self.layer]
-        expected = (
-            f"None (the mean of all) or one of the heads that the trace holds of the layer: {heads} (from 0)"
-        )
-        self.head = None if head is None else _one_of("head", head, heads, expected)
+        self.trace, self.face, self.layer, self.head = trace, panels, layer, head
+        phases = [event.phase for event in trace.runs[0].passes]
+        if start is None:
+            start = phases[0] if panels == "lab" else "prefill"
+        heads = [None, *(recorded for of, recorded in trace.recorded if of == layer)]
+        wanted: dict[str, tuple[Any, list[Any]]]
+        wanted = {"start": (start, phases), "layer": (layer, trace.layers), "head": (head, heads)}
+        for name, (value, known) in wanted.items():
+            if value not in known:
+                raise ValueError(f"got {name}={value!r}, expected one of {[*dict.fromkeys(known)]}")
+        self.start = phases.index(start)
 
     @property
     def data(self) -> str:
@@ -89,11 +57,8 @@ class Stepper(View):
     @property
     def options(self) -> dict[str, Any]:
         """What the front end is told beside the trace."""
-        shown = {"start": self.start, "cache": self.cache, "layer": self.layer, "head": self.head}
-        faces = {face: list(panels) for face, panels in FACES.items()}
-        offered = {"face": self.face, "faces": faces} if self.face else {"panels": list(self.panels)}
-        machine = {"machines": machines()} if "cost" in self.panels else {}
-        return {**offered, **shown, **machine}
+        shown = {"face": self.face, "start": self.start, "layer": self.layer, "head": self.head}
+        return {**shown, "machines": machines()}
 
     @property
     def invitation(self) -> str:
@@ -112,46 +77,11 @@ class Stepper(View):
 
         Of the lab: of training, prefill and a step with the cache.
         """
-        in_lab = "lab" in self.panels
-        met = "weights" not in self.panels or "work" in self.panels  # else the reader has yet to meet it
-        shown = chosen(self.trace, self.start, uncached=met, training=in_lab)
+        lab = self.face == "lab"
+        shown = chosen(self.trace, self.start, lab)
         moments = [Moment(self.trace, run, index, self.layer, self.head) for run, index in shown]
-        return board.still(moments, set(self.panels))
+        return board.still(moments, lab)
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)
         return f"Stepper({self.trace.model.name}: {tokens} tokens, {self._n_passes} passes)"
-
-
-def _panels(wanted: str | Iterable[str]) -> tuple[str, ...]:
-    names = list(LEVELS)
-    expected = f"a face or a level, one of {[*FACES, *names]}, or a list of panels out of {list(PANELS)}"
-    if isinstance(wanted, str):
-        if wanted not in LEVELS:
-            raise ValueError(f"got panels={wanted!r}, expected {expected}")
-        wanted = [panel for level in names[: names.index(wanted) + 1] for panel in LEVELS[level]]
-    chosen = {**dict.fromkeys(LEVELS["passes"]), **dict.fromkeys(wanted)}
-    for name in chosen:
-        if name not in PANELS:
-            raise ValueError(f"got the panel {name!r}, expected panels out of {list(PANELS)}")
-    return tuple(panel for panel in PANELS if panel in chosen)
-
-
-def _start(trace: Trace, start: str | int | None) -> int:
-    for run in trace.runs:
-        if not run.passes:
-            raise ValueError(f"got a trace whose run {run.name!r} has no passes: record it again")
-    phases = [event.phase for event in trace.runs[0].passes]
-    if start is None:
-        return next((i for i, phase in enumerate(phases) if phase != "training"), 0)
-    if isinstance(start, str) and start in phases:
-        return phases.index(start)
-    expected = f"an index from 0 to {len(phases) - 1}, or a phase of {sorted(set(phases))}"
-    return _one_of("start", start, range(len(phases)), expected)
-
-
-def _one_of(name: str, value: Any, values: Collection[int], expected: str) -> int:
-    """A whole number of any kind, out of some; True and 1.0 are none."""
-    if not is_whole(value) or int(value) not in values:
-        raise ValueError(f"got {name}={value!r}, expected {expected}")
-    return int(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -47,28 +46,14 @@ class View(ABC):
         file = self.file.read_bytes() if self.file else b""
         return _widget_class()(data=self.data, options=page.options(self), file=file)
 
-    def save_html(
-        self,
-        path: str | Path,
-        title: str = "Watch It Decode",
-        before: str | Iterable[str] = (),
-        after: str | Iterable[str] = (),
-    ) -> None:
+    def save_html(self, path: str | Path) -> None:
         """Write the view as one page that needs no network and no kernel; its address tells its state.
-
-        Args:
-            path: where; the folder must be there.
-            title: the page's title and heading.
-            before: plain paragraphs above the view.
-            after: plain paragraphs under it.
 
         Raises:
             FileNotFoundError: there is no such folder.
-            IsADirectoryError: the path names a folder, not a file.
-            TypeError: a title or paragraph that is no text.
-            ValueError: a title or paragraph that a file cannot hold. Whatever is raised, nothing was written.
         """
-        page.save(path, title, [page.Section(before, self, after)])
+        text = page.build("Watch It Decode", [page.Section(view=self)])
+        Path(path).write_text(text, encoding="utf-8")
 
     def _ipython_display_(self) -> None:
         self.still().show(self.widget, repr(self), self.invitation)

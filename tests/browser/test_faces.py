@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ Shown = Callable[..., Locator]
 def show(page: Page, tmp_path: Path) -> Shown:
     """Open the diary's stepper, with a face, at an address."""
 
-    def opened(face: str = "story", address: str = "") -> Locator:
+    def opened(face: Any = "story", address: str = "") -> Locator:
         path = tmp_path / f"{face}.html"
         path.write_text(page_of(Stepper(load_diary(), face)), encoding="utf-8")
         page.goto(path.as_uri() + address)
@@ -184,28 +183,6 @@ def test_each_hidden_cell_has_its_cross_on_the_canvas_too(show: Shown, page: Pag
     assert view.locator(".wid-legend .masked").count() == 0, "none in the story, at this size"
 
 
-STATES = ("#panels=lab&pass=1&as=DeepSeek-V3&text=100000&users=512", "#panels=story&pass=4")
-
-
-def test_nothing_sticks_out_at_any_width(show: Shown, page: Page) -> None:
-    view = show("lab", "#pass=2&as=gpt-oss-120b")
-    view.locator(".wid-more summary").click()
-    expect(view).to_contain_text("A token uses 4 of 128 experts")
-    for width, address in product((280, 360, 700, 1000, 1240), STATES):
-        page.set_viewport_size({"width": width, "height": 740})
-        page.evaluate("(hash) => { location.hash = hash; }", address)
-        page.wait_for_timeout(50)
-        view.locator(".wid-more").evaluate_all("all => all.forEach((fold) => { fold.open = true; })")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        out = view.evaluate(
-            "box => [...box.querySelectorAll(':scope > :not(.wid-unseen) *')]"
-            ".filter(x => !x.closest('.wid-board'))"
-            ".filter(x => x.getBoundingClientRect().right > box.getBoundingClientRect().right + 1)"
-            ".map(x => x.outerHTML.slice(0, 80))"
-        )
-        assert out == [], (width, address)
-
-
 def test_a_touch_beside_a_full_stop_chooses_it(show: Shown, page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 740})
     view = show()
@@ -238,33 +215,11 @@ def shown_and_told(page: Page) -> tuple[str, str]:
     )
 
 
-def test_the_address_tells_the_pass_that_is_shown_while_it_plays(show: Shown, page: Page) -> None:
-    """At every moment: a step of Play is written at once, of steps in a row the last as soon as they rest."""
-    page.clock.install(time=0)
-    view = show()
-    page.clock.pause_at(60_000)
-    view.get_by_role("button", name="Play").click()
-    seen = set()
-    for _ in range(24):
-        page.clock.run_for(197)
-        shown, told = shown_and_told(page)
-        assert shown == told
-        seen.add(shown)
-    assert len(seen) > 3
-    view.press("ArrowRight")
-    view.press("ArrowRight")
-    view.press("ArrowRight")
-    page.clock.run_for(260)
-    shown, told = shown_and_told(page)
-    assert shown == told
-
-
-@pytest.mark.parametrize("seed", range(2))
 def test_after_any_acts_the_address_leads_to_what_is_shown(
-    show: Shown, page: Page, seed: int, problems: list[str]
+    show: Shown, page: Page, problems: list[str]
 ) -> None:
     """Keys, buttons and addresses in any order, also while it plays."""
-    chance = random.Random(seed)
+    chance = random.Random(0)
     page.clock.install(time=0)
     view = show()
     page.clock.pause_at(60_000)

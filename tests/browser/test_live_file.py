@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 import torch
 from gguf import GGMLQuantizationType
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 from helpers.model.generate import generate
 from helpers.model.load import chat_prompt, load, load_tokenizer
 from helpers.stepper import Live
 from helpers.stepper.format import VIEW
 from tests.browser.conftest import Show, page_of
-from tests.browser.lab import Lab, open_notebook, run_all, wrong_outputs
 from tests.gguf_file import write
 from tests.test_live_gguf import SIZES, WORDS
 from tests.tiny import tiny
@@ -306,24 +305,6 @@ def test_no_button_where_nothing_can_be_fetched(
         assert "connect-src" not in page_of(Live())
     own = opened((folder / "index.html").read_text(encoding="utf-8") if published else address)
     expect(own.get_by_role("button")).to_have_count(1)
-
-
-def test_in_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -> None:
-    """JupyterLab has its own mind about Enter, and about what is dropped on it."""
-    open_notebook(page, lab, lab.write("from helpers.stepper import Live\nLive()"))
-    run_all(page)
-    page.locator(".wid-writer > textarea").press("Enter")
-    page.locator(".wid-writer > .wid-acts").wait_for(timeout=LONG)
-    assert said(page.locator(".wid-writer"))[-1] == "<eos>"
-    assert wrong_outputs(page) == []
-    own = page.locator(".wid-own")
-    own.locator("summary").press("Enter")
-    choose(own, model_file(tmp_path))
-    own.locator("textarea").press("Enter")
-    own.locator(".wid-acts").wait_for(timeout=LONG)
-    own.get_by_role("button", name="on the board").press("Enter")
-    own.locator(".wid-stepper").wait_for()
-    assert problems == []
 
 
 @pytest.mark.pypi

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live, Pool, Race, Stepper, WhatIf
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import Section, build, save
-from helpers.trace import Trace
-from helpers.trace.document import VERSION
+from helpers.stepper.page import Section, build
 from tests.pool_cases import trace
 
 pytestmark = pytest.mark.browser
@@ -65,22 +62,6 @@ def test_the_letters_of_slides_are_read_on_any_screen(
     for key, n in (("End", -1), ("ArrowUp", -2), ("Home", 0), (" ", 1)):
         page.keyboard.press(key)
         expect(page.locator(".slide").nth(n)).to_be_in_viewport(ratio=0.5)
-
-
-@pytest.mark.parametrize("view", [Stepper, Race])
-def test_a_trace_of_another_version_is_refused_in_the_page(
-    view: type[Stepper | Race], page: Page, tmp_path: Path, problems: list[str]
-) -> None:
-    """In a sentence, in its place; what stands beside it lives."""
-    old = json.dumps(json.loads(load_diary().to_json()) | {"version": 1})
-    result = type("Old", (view,), {"data": old})(load_diary())
-    save(tmp_path / "old.html", "Old", [Section(view=result), Section(view=WhatIf())])
-    page.goto((tmp_path / "old.html").as_uri())
-    page.locator(".wid-what_if").wait_for()
-    sentence = page.locator("#view0").inner_text()
-    name = Trace.FORMAT
-    assert sentence.startswith(f"Nothing to show: got {name}, version 1; expected {name}, version {VERSION}.")
-    assert problems == []
 
 
 def test_nothing_of_a_view_goes_on_when_it_is_taken_away(page: Page, tmp_path: Path) -> None:
@@ -158,7 +139,7 @@ def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_
         Section(view=view, after="What it shows.", heading=name.upper(), name=name)
         for name, view in views.items()
     ]
-    save(tmp_path / "page.html", "Two", sections)
+    (tmp_path / "page.html").write_text(build("Two", sections), "utf-8")
     page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.goto((tmp_path / "page.html").as_uri())
     copy = page.get_by_role("button", name=VIEW["page"]["copy"][0])

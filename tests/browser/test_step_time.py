@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 
 from helpers.stepper import StepTime
 from tests.browser.conftest import page_of
-from tests.browser.lab import Lab, open_notebook, run_all
 
 pytestmark = pytest.mark.browser
 LLAMA = {
@@ -141,24 +140,3 @@ def test_on_a_phone_nothing_sticks_out_and_a_finger_finds_all(page: Page, opened
             "box.getBoundingClientRect().right + 1).map(x => x.outerHTML.slice(0, 80))"
         )
         assert out == [], width
-
-
-@pytest.mark.parametrize("context_options", [{"viewport": {"width": 700, "height": 900}}])
-def test_in_a_narrow_lab_without_a_kernel(lab: Lab, page: Page, problems: list[str]) -> None:
-    open_notebook(page, lab, lab.write("from helpers.stepper import StepTime\nStepTime(users=2)", "'last'"))
-    run_all(page)
-    says(page, users=2)
-    lab.shut_down_kernels()
-    users = page.get_by_role("slider", name="users at once")
-    users.press("End")
-    for key in "ddaxz":  # commands of JupyterLab: delete, insert, cut, undo
-        page.keyboard.press(key)
-    says(page, users=1000)
-    page.get_by_role("textbox", name="tokens each").fill("8192")
-    page.keyboard.type("dd")
-    expect(page.get_by_role("alert").first).to_contain_text("got 8192dd")
-    says(page, tokens=8192, users=1000)
-    expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)
-    sizes = page.locator(".wid-step_time").evaluate("view => [view.scrollWidth, view.clientWidth]")
-    assert sizes[0] <= sizes[1]
-    assert problems == []

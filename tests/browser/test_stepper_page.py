@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from helpers.stepper import LEVELS, Stepper
+from helpers.stepper import Stepper
 from helpers.stepper.format import VIEW
-from helpers.stepper.stepper import PANELS
 from helpers.trace import Trace
 from tests.browser.conftest import Show
 from tests.browser.stepper_page import grid, read, walk
@@ -23,12 +22,10 @@ from tests.made_traces import (
     every_look,
     kinds,
     record_toy,
-    with_fewer_passes,
 )
 
 pytestmark = pytest.mark.browser
 
-BOARD = [panel for panel in PANELS if panel not in ("lab", "hidden")]  # the lab has its own tests
 NARROW_TO_WIDE = (280, 400, 620, 940, 1600)
 PALETTE = VIEW["palette"]
 
@@ -37,10 +34,10 @@ PALETTE = VIEW["palette"]
 def open_page(show: Show) -> Show:
     """Open a trace's stepper where it begins, without motion."""
 
-    def opened(trace: Trace, start: int = 1, panels: Any = BOARD, address: str = "", **options: Any) -> Page:
+    def opened(trace: Trace, address: str = "", face: Any = "story", layer: int = 0, **options: Any) -> Page:
         hint = "getImageData"  # at the tests' own way of looking at the canvas
         options = {"reduced_motion": "reduce", "allowed": hint, **options}
-        return show(Stepper(trace, panels, start=start), address, **options)
+        return show(Stepper(trace, face, layer=layer), address, **options)
 
     return opened
 
@@ -86,20 +83,21 @@ def at_each_pass(page: Page, check: str) -> list[Any]:
 
 
 # Of so many looks one; what each of them has to show is proved in tests/js/walk.test.mjs.
-EVERY = {"toy": 1, "long run": 5, "layers": 4, "heads": 3, "n1": 1, "n24": 2, "n25": 3, "n129": 2, "fewer": 3}
+WALKS: dict[str, tuple[int, dict[str, Any]]] = {
+    "toy": (1, {"width": 1500}),
+    "two": (1, {"width": 1500, "face": "lab"}),
+    "layers": (7, {"width": 400, "face": "lab", "color_scheme": "dark"}),
+    "heads": (3, {"width": 1500}),
+    "n25": (3, {"width": 1500}),
+    "n129": (2, {"width": 1500}),
+}
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", WALKS)
 def test_states_show_the_trace(open_page: Show, name: str) -> None:
-    trace = WALKED[name]()
-    walk(open_page(trace, width=1500, start=0), trace, every_look(trace)[:: EVERY[name]])
-
-
-@pytest.mark.parametrize("name", ["layers", "heads"])
-def test_a_narrow_dark_board_shows_it_too(open_page: Show, name: str) -> None:
-    trace = WALKED[name]()
-    page = open_page(trace, width=400, start=0, color_scheme="dark")
-    walk(page, trace, every_look(trace)[::7], many=3, theme="dark")
+    trace, (every, options) = WALKED[name](), WALKS[name]
+    theme = options.get("color_scheme", "light")
+    walk(open_page(trace, **options), trace, every_look(trace)[::every], theme, "face" in options)
 
 
 PAINTED = """([x, y, w, h]) => {
@@ -176,20 +174,6 @@ def test_regions_of_the_canvas(open_page: Show, n: int, theme: str) -> None:
     assert paints(last - 1, first + 3) <= {"ring"}
 
 
-def test_edges_of_thin_columns_leave_what_they_hold_in_sight(open_page: Show) -> None:
-    """64 tokens on a phone: rows written now, and the heads of those that run, are no solid bars."""
-    page = open_page(record_toy(ban_eos=True, max_new=61), width=360, device_scale_factor=2)
-    names = {value: key for key, value in PALETTE["light"].items()}
-    left, right, top = page.locator(DRAWER).evaluate(f"(node) => [{BOX}.left, {BOX}.right, {BOX}.top]")
-    left, width = left + 1, (right - left - 2) / 64
-    assert 4 <= width < 5
-    for j in range(4):  # the prompt runs
-        for kind, ground, y in (("k", "kf", top + 13), ("v", "vf", top + 39), ("q", "", 18)):
-            box = [left + j * width, y, width - 1, 4]
-            found = {names.get(c, "") for c in page.evaluate(PAINTED, box)}
-            assert {kind, ground or "line"} <= found, (j, kind)
-
-
 def test_bars_and_ticks_stand_on_their_lines_and_columns(open_page: Show) -> None:
     trace = SIZES["n25"]()
     page = open_page(trace, width=1240)
@@ -220,7 +204,7 @@ def test_past_128_tokens_a_window(open_page: Show) -> None:
     """Columns 173 to 300 of 300: what is drawn, clicked and pointed at is theirs."""
     trace = SIZES["n300"]()
     texts = [token.text for token in trace.sequences[0].tokens]
-    page = open_page(trace, start=2, width=1240)
+    page = open_page(trace, "#pass=3", width=1240)
     assert "173 to 300 of 300" in page.locator(".wid-pickers").inner_text()
     canvas = page.locator(".wid-canvas")
     left, right = page.locator(DRAWER).evaluate(f"(node) => [{BOX}.left + 7, {BOX}.right - 7]")
@@ -262,7 +246,7 @@ def test_the_keyboard_does_everything(open_page: Show) -> None:
     page.keyboard.press("Control+c")
     assert at(page, "cache") == "off"
     stops = []
-    for _ in range(22):
+    for _ in range(23):
         page.keyboard.press("Tab")
         found, outline = page.evaluate(
             """() => [document.activeElement.getAttribute('aria-label') || document.activeElement.textContent,
@@ -270,9 +254,10 @@ def test_the_keyboard_does_everything(open_page: Show) -> None:
         )
         stops.append(found)
         assert outline == "solid", stops[-1]
-    wanted = ["Decode 1", "Back", "Next", "Play", "Pass", "1", "2", "mean"]
-    names = ["even", "newest", "first", "all", *("on", "off") * 2]
-    assert stops == [*wanted, *names, "nice", "Today", "weather", "is", "so", "nice"]
+    wanted = ["Story", "Lab", "Decode 1", "Back", "Next", "Play", "Pass", "1", "2", "mean"]
+    names = ["even", "newest", "first", "all", "on", "off"]
+    assert stops[:-1] == [*wanted, *names, "nice", "Today", "weather", "is", "so", "nice"]
+    assert stops[-1].startswith("Step through it in the lab")
     page.locator(".wid-rail [aria-current]").focus()
     for key, name in (("ArrowLeft", "Prefill"), ("Home", "Training"), ("End", "Decode 1")):
         page.keyboard.press(key)  # one stop: arrows go along it, and the focus with them
@@ -310,7 +295,7 @@ def test_lines_are_chosen_on_the_board_and_in_the_ribbon(open_page: Show) -> Non
 
 def test_a_window_a_state_and_a_layer_that_keeps_nothing(open_page: Show) -> None:
     """Rows that left a window are a line; a state is one block where rows would be; its grid is empty."""
-    page = open_page(kinds(), start=2)
+    page = open_page(kinds(), "#pass=3")
     layer, drawer = page.get_by_role("group", name="Layer"), page.locator(".wid-drawername")
     for number, name, rows, block in (
         ("1", "KV cache · full attention", 2 * 8, None),
@@ -349,7 +334,7 @@ def test_a_head_that_a_layer_has_not_cannot_be_chosen(open_page: Show) -> None:
 
 
 def test_what_belongs_together_lights_up(open_page: Show) -> None:
-    page = open_page(record_toy(n_layers=2), start=2, width=1240)
+    page = open_page(record_toy(n_layers=2), "#pass=3", width=1240)
     lit = "() => [...document.querySelectorAll('.lit')].map((n) => n.dataset.key ?? n.dataset.token).sort()"
     readout = page.locator(".wid-readout")
     idle = readout.inner_text()
@@ -371,7 +356,7 @@ def test_what_belongs_together_lights_up(open_page: Show) -> None:
 
 def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Show) -> None:
     """Outlined squares without a weight, and a sentence that says what would go wrong."""
-    page = open_page(record_toy(), start=0)
+    page = open_page(record_toy(), face="lab")
     sentence, cells = page.locator(".wid-ahead"), page.locator(".wid-cell.ahead:not(.wid-key)")
     before = read(page)
     expect(sentence).to_be_hidden()
@@ -382,7 +367,7 @@ def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Show
     assert cells.evaluate_all(shown) == right
     expect(sentence).to_contain_text("Without the mask, 6 more pairs")
     assert sentence.get_attribute("role") == "status"
-    expect(page.locator(".wid-legend")).to_contain_text("seen without the mask")
+    expect(page.locator(".wid-recorded .wid-legend")).to_contain_text("seen without the mask")
     assert "would also see" in read(page)["words"][1]
     for key, many in (("End", 0), ("c", 10)):
         root(page).press(key)
@@ -390,14 +375,14 @@ def test_without_the_mask_what_stands_to_the_right_would_be_seen(open_page: Show
     for key in ("c", "Home", "m"):
         root(page).press(key)
     assert read(page) == before
-    few = open_page(record_toy(), start=0, panels="work", address="#mask=off")
+    few = open_page(record_toy(), "#mask=off")
     expect(few.locator(".wid-advice")).to_contain_text("no such mask here")
     root(few).press("m")
     expect(few.locator(".wid-cell.ahead")).to_have_count(0)
 
 
 def test_play_walks_to_the_end_and_stops(open_page: Show) -> None:
-    page = open_page(record_toy(), start=0)
+    page = open_page(record_toy())
     page.clock.install()
     page.get_by_role("button", name="Play").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -464,7 +449,7 @@ def test_motion_ends_where_no_motion_ends(open_page: Show) -> None:
 def test_every_state_has_an_address(open_page: Show) -> None:
     """Each field joins the address in its turn, on whichever page it is opened."""
     trace = UNEQUAL["layers"]()
-    page, other = (open_page(trace) for _ in range(2))
+    page, other = (open_page(trace, face="lab") for _ in range(2))
     page.clock.install()
     address = ""
     changes: dict[str, Callable[[], None]] = {
@@ -484,12 +469,12 @@ def test_every_state_has_an_address(open_page: Show) -> None:
         other.evaluate("(hash) => { location.hash = hash; }", address)
         assert read(other) == read(page), address
         assert other.locator(".wid-advice").is_hidden()
-    assert read(open_page(trace, address=address)) == read(page)
+    assert read(open_page(trace, address, face="lab")) == read(page)
     for _ in range(2):
         root(page).press("m")
         root(page).press("c")
     page.evaluate("() => { location.hash = ''; }")
-    assert read(page) == read(open_page(trace)), "none: as at first"
+    assert read(page) == read(open_page(trace, face="lab")), "none: as at first"
 
 
 ADDRESSES = {
@@ -505,32 +490,13 @@ ADDRESSES = {
 
 
 def test_addresses_made_by_hand(open_page: Show) -> None:
-    page = open_page(UNEQUAL["layers"](), address=next(iter(ADDRESSES)))
+    page = open_page(UNEQUAL["layers"](), next(iter(ADDRESSES)))
     advice = page.locator(".wid-advice")
     for address, (state, wrong) in ADDRESSES.items():
         page.evaluate("(hash) => { location.hash = hash; }", address)
         assert read(page)["at"][:3] == state
         assert advice.is_visible() == bool(wrong)
         assert f" no such {wrong} here" in (advice.text_content() or "") or not wrong
-
-
-LEVEL_SIGNS = {
-    ".wid-caption, .wid-cell.share:not(.wid-key), [aria-label=Head]": "attention",
-    ".wid-text.target, .wid-candidate": "prediction",
-    ".wid-workwords": "work",
-}
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_levels_show_what_the_reader_has_met(open_page: Show, level: str) -> None:
-    page = open_page(record_toy(), panels=level)
-    order = list(LEVELS)
-    for selector, first in LEVEL_SIGNS.items():
-        assert (page.locator(selector).count() > 0) == (order.index(level) >= order.index(first)), selector
-    shown = read(page)
-    assert shown["v"][1][1] == ("written" if level == "passes" else "20")
-    assert shown["k"][1][1] == "written"
-    assert grid(shown, 4) == expected_marks(record_toy(), "cached", 1)
 
 
 # What does not fit: a page or a part of the stepper that scrolls sideways, words and numbers that are cut.
@@ -564,18 +530,19 @@ def sure_of(trace: Trace) -> Trace:
 
 
 FITTED: dict[str, tuple[Callable[[], Trace], str]] = {
-    "1 word": (lambda: sure_of(record_toy(ban_eos=True, max_new=1)), "work"),
-    "8 words": (lambda: sure_of(record_toy(ban_eos=True, max_new=8)), "work"),
+    "1 word": (lambda: sure_of(record_toy(ban_eos=True, max_new=1)), "story"),
+    "8 words": (lambda: sure_of(record_toy(ban_eos=True, max_new=8)), "story"),
     "hostile": (lambda: record_toy(HOSTILE, numbers=list(range(8))), "lab"),
-    **{name: (WALKED[name], "lab") for name in ("long run", "layers", "heads", "n300")},
+    **{name: (WALKED[name], "lab") for name in ("layers", "n300")},
 }
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_all_fits_at_every_width(open_page: Show, name: str) -> None:
-    make, panels = FITTED[name]
-    check = UNFIT if panels == "work" else UNFIT.replace(", .wid-rowname *", "")  # longer words are cut
-    page = open_page(make(), width=NARROW_TO_WIDE[0], start=0, panels=panels)
+    make, face = FITTED[name]
+    check = UNFIT if face == "story" else UNFIT.replace(", .wid-rowname *", "")  # longer words are cut
+    page = open_page(make(), width=NARROW_TO_WIDE[0], face=face)
+    page.locator(".wid-more").evaluate_all("(all) => all.forEach((fold) => { fold.open = true; })")
     for width in NARROW_TO_WIDE:
         resize(page, width)
         assert at_each_pass(page, check) == [], width
@@ -599,36 +566,12 @@ PLACES = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["two", "layers"])
+@pytest.mark.parametrize("name", ["layers"])
 def test_controls_stay_where_they_are(open_page: Show, name: str) -> None:
-    page = open_page(WALKED[name](), start=0)
+    page = open_page(WALKED[name]())
     for width in (400, 940):
         resize(page, width)
         assert len(set(at_each_pass(page, PLACES))) == 1
-
-
-def test_a_narrow_board_scrolls_to_whole_columns_and_whole_names(open_page: Show) -> None:
-    page = open_page(record_toy(ban_eos=True), width=340, start=0)
-    for width in range(340, 440, 20):
-        resize(page, width)
-        root(page).press("Home")
-        root(page).press("End")
-        hidden, lefts = page.evaluate(
-            """() => {
-              const strip = document.querySelector('.wid-strip').getBoundingClientRect().right;
-              const heads = [...document.querySelectorAll('.wid-head')].map((n) => n.getBoundingClientRect());
-              const hidden = heads.filter((b) => b.right <= strip + 1).length;
-              return [hidden, heads.filter((b) => b.left >= strip).length];
-            }"""
-        )
-        assert hidden > 0
-        assert hidden + lefts == 11, "a whole column at its left edge"
-    page = open_page(record_toy(), width=280, address="#cache=off")
-    heads = page.get_by_role("group", name="Head").get_by_role("button")
-    assert len(set(heads.evaluate_all("(nodes) => nodes.map((node) => node.offsetTop)"))) == 1
-    ends = "(node) => node.getBoundingClientRect().right"
-    name, board = (page.locator(which).evaluate(ends) for which in (".wid-drawername", ".wid-board"))
-    assert name <= board
 
 
 CONTRAST = """() => {
@@ -668,7 +611,7 @@ CONTRAST = """() => {
 @pytest.mark.parametrize("name", ["two", "heads"])
 def test_text_stands_out_in_the_theme_of_the_page(open_page: Show, name: str) -> None:
     """The stepper follows the page from one theme to the other and back."""
-    page = open_page(WALKED[name](), start=0)
+    page = open_page(WALKED[name]())
     for scheme in ("light", "dark", "light"):
         page.emulate_media(color_scheme=scheme)
         expect(page.locator(".wid-stepper.wid-dark")).to_have_count(int(scheme == "dark"))
@@ -676,7 +619,7 @@ def test_text_stands_out_in_the_theme_of_the_page(open_page: Show, name: str) ->
 
 
 def test_hostile_text_is_text(open_page: Show) -> None:
-    page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), start=2)
+    page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), "#pass=3")
     shown = read(page)
     for words in ([head[0] for head in shown["heads"]], [word[0] for word in shown["ribbon"]]):
         assert words[:4] == [*HOSTILE[:2], "U+202Eשלום", "U+200B"]
@@ -713,14 +656,3 @@ def test_legend_titles_and_what_is_heard(open_page: Show) -> None:
     for heard in (*switches, *places, "Only", "rows stored", "Attention weights of"):
         assert heard in tree
     assert "0 · 1" not in tree, "cells are drawings; the words beside them say the same"
-
-
-def test_a_run_with_fewer_passes(open_page: Show) -> None:
-    page = open_page(with_fewer_passes(), start=0)
-    root(page).press("End")
-    shown = read(page)
-    assert (shown["at"][0], shown["work"]) == ("5", ["1", "8"])
-    assert "without" not in shown["foot"]
-    for key, event in (("c", 3), ("c", 5), ("c", 3), ("ArrowLeft", 2), ("c", 2)):
-        root(page).press(key)
-        assert at(page) == event

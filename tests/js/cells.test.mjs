@@ -63,19 +63,6 @@ test("what stands to the right of a line would be seen without the mask, and wha
   );
 });
 
-test("a token that runs again may look at less: each cell has its own count, and the last look is shown", () => {
-  const data = load("toy");
-  data.runs[1].passes[DECODE].parts[0].visible[3] = [[2, 4]];
-  const made = trace.readTrace(data);
-  const run = made.withoutCache;
-  assert.deepEqual([...rowCells(run, DECODE, 3, 0, 5).counts], [1, 1, 2, 2, 0]);
-  const looks = (event) => weightsIn(made, run, run.events[event], 3, 0, 0).columns;
-  assert.deepEqual([PREFILL, DECODE].map(looks), [
-    [0, 1, 2, 3],
-    [2, 3],
-  ]);
-});
-
 test("work is counted, never computed, and each bar has the scale of its largest pass", () => {
   const data = load("toy");
   Object.assign(data.runs[0].passes[1].counts, { pairs: 7, positions: 3 });
@@ -84,20 +71,6 @@ test("work is counted, never computed, and each bar has the scale of its largest
     { name: "positions", done: 3, total: 8, avoided: 5, scale: 8 },
     { name: "pairs", done: 7, total: 19, avoided: 12, scale: 19 },
   ]);
-});
-
-test("a trace of another version or kind is refused in a sentence: what was got, expected, and what to do", () => {
-  const { format, version } = load("toy");
-  for (const [changed, got] of [
-    [{ version: version - 1 }, `${format}, version ${version - 1}`],
-    [{ version: String(version) }, `${format}, version "${version}"`],
-    [{ format: "a diary" }, `a diary, version ${version}`],
-    [{ format: undefined, version: undefined, sequences: undefined }, "undefined, version undefined"],
-  ])
-    assert.throws(() => trace.readTrace({ ...load("toy"), ...changed }), {
-      name: "TraceError",
-      message: `Nothing to show: got ${got}; expected ${format}, version ${version}. Record the run again, or open it with the edition that wrote it.`,
-    });
 });
 
 test("ranges and weights", () => {

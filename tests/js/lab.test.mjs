@@ -23,8 +23,8 @@ test("as recorded, it counts what the trace counted, and sums it up", () => {
     for (const run of runs) {
       const sums = Object.fromEntries(NAMES.map((one) => [one, 0]));
       for (const event of run.events) {
-        const { counts, part, call } = event;
-        const [kept, plain] = [withCache, withoutCache].map((one) => one?.byCall.get(call)?.counts);
+        const { counts, part, index } = event;
+        const [kept, plain] = [withCache, withoutCache].map((one) => one?.events[index].counts);
         const want = {
           tokens: counts.positions,
           pairs: counts.pairs,

@@ -81,9 +81,3 @@ test("it fits in every width", () => {
       assert.ok(step >= 4 && (step === 4 || step * pool.steps.length + line <= width + 1e-9));
     }
 });
-
-test("a trace of another format or version is refused", () => {
-  const { trace } = load("pool_six");
-  for (const other of [{ version: 1 }, { format: "watch-it-decode-trace" }])
-    assert.throws(() => pools.poolOf({ ...trace, ...other }), /expected watch-it-decode-engine, version 3/);
-});

@@ -7,7 +7,7 @@ import { readTrace } from "../../helpers/stepper/js/trace.js";
 import { load } from "./traces.mjs";
 
 const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));
-const NAMES = ["toy", "two", "long run", "layers", "fewer", "one"];
+const NAMES = ["toy", "two", "long run", "layers", "one"];
 const { laneAt, momentsOf, paceAt, raceOf, raceSentence, stageOf, stopsOf } = racing;
 const diary = raceOf(readTrace(DIARY));
 
@@ -68,8 +68,6 @@ test("what is said, and when", () => {
     at(828),
     "The same 24 tokens, for 46 tokens processed instead of 828. Without the cache 782 of the 828 had been processed before.",
   );
-  const fewer = raceOf(readTrace(load("fewer")));
-  assert.equal(raceSentence(fewer, "done"), "With the cache 8 tokens processed, without it 15.");
 });
 
 test("the clock: 12 seconds at speed 1 however long the run, a slow start, stops where nothing moves", () => {

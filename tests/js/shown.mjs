@@ -7,7 +7,6 @@ import * as states from "../../helpers/stepper/js/frame.js";
 import { headName, headsOf, readTrace } from "../../helpers/stepper/js/trace.js";
 import * as words from "../../helpers/stepper/js/words.js";
 
-const ALL = new Set(["contexts", "targets", "prediction", "ledger", "weights"]);
 const { now, masked, earlier } = VIEW.marks;
 const SIGNS = ["", now, null, masked, earlier, "-"]; // by state: nothing, now, again, masked, earlier, coming
 const SAMPLED = 20; // of more tokens than this not every line is looked into
@@ -57,7 +56,7 @@ function viewOf(frame, rows) {
     lines,
     contexts: Object.fromEntries([...frame.contexts].map(([q, all]) => [q, all.map(formatNumber)])),
     out: frame.out && { ...frame.out, top: states.candidatesOf(frame.out) },
-    words: words.describe(frame, ALL),
+    words: words.describe(frame, true),
   };
 }
 

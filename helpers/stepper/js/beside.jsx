@@ -32,8 +32,8 @@ export function beside(board) {
 
 /** The sums that become the chosen line's contexts, head by head; a term has the key of the weight that it holds.
  * @param {Board} board */
-export function sums({ frame, lit, panels }) {
-  return (panels.has("weights") ? frame.weights : []).flatMap((line, h) => {
+export function sums({ frame, lit }) {
+  return frame.weights.flatMap((line, h) => {
     const sum = sumOf(line);
     if (sum === null || !line.context) return [];
     const terms = (typeof sum === "string" ? [] : sum).map(({ column, text }, k) => [
@@ -133,7 +133,7 @@ function nextWord(board, out) {
 /** What happens to the rows: beside K and V, or, where that is too narrow, together. @param {Board} board */
 export function notes(board) {
   const { layout, frame } = board;
-  const ledger = board.has("ledger") ? ledgerOf(frame) : null;
+  const ledger = board.lab ? ledgerOf(frame) : null;
   /** @param {string} key @param {string} className @param {string | null | undefined} text */
   const line = (key, className, text, more = {}) =>
     text && (

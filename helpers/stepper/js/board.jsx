@@ -12,7 +12,7 @@ import { denseAt, drawDense } from "./canvas.js";
 import { aboutKey, linked } from "./links.js";
 import { Button } from "./parts.jsx";
 
-/** @import { About, Column, Frame, Layout, Panels, Theme } from "./types" */
+/** @import { About, Column, Frame, Layout, Theme } from "./types" */
 
 const CELLS = ["", "now", "again", "masked", "earlier", "coming", "ahead"]; // by state
 
@@ -27,8 +27,7 @@ export class Board {
     this.onPoint = onPoint;
   }
 
-  /** @type {Panels} */
-  panels = new Set();
+  lab = false; // the face that is shown
   /** @type {Frame} */
   frame;
   /** @type {Layout} */
@@ -43,17 +42,11 @@ export class Board {
   rows = [0, 0];
   inView = -1;
 
-  /** @param {string} name */
-  has(name) {
-    return this.panels.has(name);
-  }
-
-  /** Lay the board out for a frame, with these panels, in a width.
-   * @param {Panels} panels @param {Frame} frame @param {number} width @param {number | null} columnStart */
-  lay(panels, frame, width, columnStart) {
-    if (this.measured?.record !== frame.record || panels !== this.panels)
-      this.measured = measuresOf(frame, panels);
-    Object.assign(this, { panels, frame });
+  /** Lay the board out for a frame, in the story or in the lab, in a width.
+   * @param {boolean} lab @param {Frame} frame @param {number} width @param {number | null} columnStart */
+  lay(lab, frame, width, columnStart) {
+    if (this.measured?.record !== frame.record || lab !== this.lab) this.measured = measuresOf(frame, lab);
+    Object.assign(this, { lab, frame });
     this.seen = width;
     const newest = frame.event.queries.at(-1) ?? frame.columns.length - 1;
     const shown = Math.min(frame.columns.length - 1, newest + 1);
@@ -64,10 +57,8 @@ export class Board {
       width,
       columns: this.cols[1] - this.cols[0],
       heads: frame.weights.length,
-      panels: {
-        ...Object.fromEntries([...this.panels].map((name) => [name, true])),
-        contexts: this.showsContexts(frame),
-      },
+      contexts: this.showsContexts(frame),
+      lab,
       ...this.measured,
     });
     this.point(null);
@@ -80,13 +71,13 @@ export class Board {
 
   /** @param {Frame} frame */
   showsContexts(frame) {
-    return this.has("contexts") && frame.record.contexts.size > 0;
+    return frame.record.contexts.size > 0;
   }
 
   /** Light up what belongs to a pair, a weight or a column, and nothing else. @param {About | null} about */
   point(about) {
     this.about = about;
-    this.lit = new Set(about && this.has("weights") ? linked(about, this.frame) : []);
+    this.lit = new Set(about ? linked(about, this.frame) : []);
   }
 
   /** After it has been put on the page: the canvas, and the columns that this pass is about.
@@ -105,7 +96,7 @@ export class Board {
 
   /** @param {any} event */
   clicked(event) {
-    if (!this.has("weights") || event.target.closest("button, select, input")) return;
+    if (event.target.closest("button, select, input")) return;
     const box = event.currentTarget.getBoundingClientRect();
     const k = rowAt(this.layout, event.clientY - box.top, this.rows[1] - this.rows[0]);
     if (k !== null && event.clientX - box.left <= this.layout.xEnd) this.onRow(this.rows[0] + k);
@@ -115,11 +106,6 @@ export class Board {
   pointed(event) {
     const key = event.target.closest("[data-key]")?.dataset.key;
     this.onPoint(key ? aboutKey(key, this.frame) : null);
-  }
-
-  /** Weights of a line in the grid; null for plain dots. @param {number} query */
-  sharesOf(query) {
-    return this.has("weights") ? sharesOf(this.frame, query) : null;
   }
 
   /** A key, by which a mark lights up with what belongs to it, and a class. @param {string} key @param {string} className */
@@ -162,7 +148,7 @@ export class Board {
             {!dense && this.cells()}
             {this.drawer()}
             {this.state()}
-            {this.has("weights") && weights(this)}
+            {weights(this)}
             {layout.notes && beside(this)}
             {notes(this)}
           </div>
@@ -230,11 +216,11 @@ export class Board {
     const { layout, frame } = this;
     const size = frame.columns.length;
     const { states, counts } = rowCells(frame.run, frame.event.index, i, 0, size, frame.ahead);
-    const shares = this.sharesOf(i);
+    const shares = sharesOf(frame, i);
     const cells = [];
     for (let j = 0; j < size; j++) {
       const state = states[j];
-      if (!state || (state === MASKED && size > VIEW.digits_up_to && !this.has("hidden"))) continue;
+      if (!state || (state === MASKED && size > VIEW.digits_up_to && !this.lab)) continue;
       const share = shares && ![MASKED, COMING, AHEAD].includes(state) ? (shares.get(j) ?? 0) : null;
       const inner = Math.min(layout.widths[j] - 2 * layout.gap, layout.rowH - 4) - 4;
       const side = share === null ? "" : `--side:${sideOf(share, inner).toFixed(1)}px`;
@@ -267,8 +253,8 @@ export class Board {
 
   /** @param {"k" | "v"} kind @param {Column} column */
   contentTexts(kind, column) {
-    if (kind === "k") return this.has("keys") ? keyTexts(column.k) : [];
-    if (!this.has("values") || !column.v || column.v.length > 1) return [];
+    if (kind === "k") return this.lab ? keyTexts(column.k) : [];
+    if (!column.v || column.v.length > 1) return [];
     return [formatNumber(column.v[0])];
   }
 
@@ -302,8 +288,8 @@ export class Board {
   rowLabel(i, pass) {
     const { layout, frame } = this;
     const { live, text } = frame.columns[i];
-    const chosen = i === frame.row && this.has("weights");
-    const isButton = live && this.has("weights") && !layout.dense;
+    const chosen = i === frame.row;
+    const isButton = live && !layout.dense;
     const className = `wid-rowname ${live ? "live" : ""} ${chosen ? "chosen" : ""}`;
     const place = this.at(`${isButton ? "b" : "s"}${i}`, className, `cell ${i - this.rows[0] + 1}`, "names");
     const inner = [
@@ -323,9 +309,7 @@ export class Board {
   names() {
     const { layout, frame } = this;
     const caption =
-      this.has("keys") && !layout.dense && !layout.narrow
-        ? keyNames(frame.record.model.name).join(" · ")
-        : "";
+      this.lab && !layout.dense && !layout.narrow ? keyNames(frame.record.model.name).join(" · ") : "";
     return [
       <div {...this.at("looks", "wid-looks soft", "heads", "names")}>
         <b>{!layout.narrow && VIEW.labels.looks}</b>
@@ -335,7 +319,7 @@ export class Board {
           <b>{kind.toUpperCase()}</b> {kind === "k" && caption && <span class="soft">{caption}</span>}
         </div>
       )),
-      ...(this.has("weights") ? frame.weights : []).map(({ name }, h) => (
+      ...frame.weights.map(({ name }, h) => (
         <div {...this.at(`w${h}`, "wid-text end soft", `weights ${h + 1}`, "names")} title={name}>
           {name}
         </div>

@@ -1,5 +1,5 @@
 // The same board past two dozen tokens: cells too many for elements, drawn on one canvas.
-import { AGAIN, AHEAD, COMING, EARLIER, isPicked, MASKED, NOW, rowCells } from "./frame.js";
+import { AGAIN, AHEAD, COMING, EARLIER, isPicked, MASKED, NOW, rowCells, sharesOf } from "./frame.js";
 import { columnAt, rowAt, rowTop } from "./geometry.js";
 /** @import { About, Board, Theme } from "./types" */
 /** @typedef {CanvasRenderingContext2D} Context */
@@ -78,11 +78,11 @@ function gridPaths(board) {
   const [cells, marks] = [0, 1].map(() => Array.from({ length: AHEAD + 1 }, () => new Path2D())); // by state
   for (let i = rows[0]; i < rows[1]; i++) {
     const { states } = rowCells(frame.run, frame.event.index, i, cols[0], cols[1], frame.ahead);
-    const shares = board.sharesOf(i);
+    const shares = sharesOf(frame, i);
     const y = rowTop(layout, i - rows[0]);
     for (let k = 0; k < states.length; k++) {
       const state = states[k];
-      if (!state || (state === MASKED && !board.has("hidden"))) continue;
+      if (!state || (state === MASKED && !board.lab)) continue;
       const [cx, cy] = [layout.xs[k] + w / 2, y + h / 2];
       if (state === MASKED) {
         cross(cells[state], cx - gap / 2, cy - gap / 2, Math.min(w, h) / 4);
@@ -172,7 +172,7 @@ export function drawDense(board, canvas, theme) {
   drawTicks(g, board, theme);
   drawGrid(g, board, theme);
   drawRows(g, board, theme, "k");
-  if (board.has("weights")) drawWeights(g, board, theme);
+  drawWeights(g, board, theme);
   drawRows(g, board, theme, "v");
 }
 

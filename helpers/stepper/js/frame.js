@@ -1,6 +1,6 @@
 // What one pass looks like: the state of every cell, row and column, as plain data for the drawing modules.
 import VIEW from "../view.json" with { type: "json" };
-import { contextOf, contentOf, headName, headsOf, holds, samePass } from "./trace.js";
+import { contextOf, contentOf, headName, headsOf, holds } from "./trace.js";
 import { recordIn, sizeOf, spread, weightsOf } from "./trace.js";
 /** @import { Pass, Ranges } from "./schema" */
 /** @import { Event, Frame, Look, Out, Run, TraceRecord } from "./types" */
@@ -26,23 +26,16 @@ export function rowCells(run, eventIndex, query, start, stop, ahead = false) {
     for (const [a, b] of ranges)
       for (let j = Math.max(a, start); j < Math.min(b, stop); j++) visit(j - start);
   };
-  const history = run.history.get(query) ?? [];
-  for (const { ranges, events } of history) {
-    const times = events.filter((e) => e <= eventIndex).length;
-    if (times) each(ranges, (j) => (counts[j] += times));
-  }
+  const ran = run.ranAt.get(query) ?? [];
+  const times = ran.filter((e) => e <= eventIndex).length;
   const visible = event.visible.get(query);
-  if (!visible) {
-    counts.forEach((count, j) => (states[j] = count && EARLIER));
-    const ran = run.firstRunAt.get(query) ?? -1; // -1: never
-    if (ran > eventIndex) each(history[0].ranges, (j) => (states[j] = COMING));
-    return { states, counts };
-  }
-  each(event.there, (j) => (states[j] = ahead && start + j > query ? AHEAD : MASKED));
-  each(visible, (j) => {
-    if (!event.counted) counts[j] = 1;
-    states[j] = counts[j] > 1 ? AGAIN : NOW;
+  each(visible ?? run.events[ran[0]]?.visible.get(query) ?? [], (j) => {
+    counts[j] = event.counted || !visible ? times : 1;
+    states[j] = visible ? 0 : times ? EARLIER : COMING;
   });
+  if (!visible) return { states, counts };
+  each(event.there, (j) => (states[j] = ahead && start + j > query ? AHEAD : MASKED));
+  each(visible, (j) => (states[j] = counts[j] > 1 ? AGAIN : NOW));
   return { states, counts };
 }
 
@@ -53,7 +46,7 @@ function rowState(run, { index, counted, counts, part, visible }, token) {
   if (holds(part.read, token)) return "read";
   if (!counts.products) return "empty"; // no rows in this layer
   if (visible.has(token)) return "made";
-  return run.keeps && counted && (run.firstRunAt.get(token) ?? Infinity) < index ? "evicted" : "empty";
+  return run.keeps && counted && firstRunOf(run, token) < index ? "evicted" : "empty";
 }
 
 /**
@@ -72,25 +65,24 @@ export function tokenState(record, run, event, index) {
 /** Whose work an untouched row is: the name of the last pass that ran it, or null.
  * @param {Run} run @param {number} eventIndex @param {number} query */
 export function lastPassOf(run, eventIndex, query) {
-  const ran = (run.history.get(query) ?? []).flatMap(({ events }) => events);
-  const here = run.events[eventIndex].visible.has(query);
-  const last = Math.max(-1, ...ran.filter((e) => e < eventIndex || (e === eventIndex && !here)));
-  return last < 0 ? null : run.events[last].name;
+  const last = run.ranAt.get(query)?.findLast((e) => e < eventIndex);
+  return last === undefined ? null : run.events[last].name;
 }
+
+/** The event that ran a token first, or infinity. @param {Run} run @param {number} token */
+export const firstRunOf = (run, token) => run.ranAt.get(token)?.[0] ?? Infinity;
 
 /** Whether a token has a line: it runs in this pass, or ran in one before.
  * @param {Run} run @param {Event} event @param {number} token */
 export function hasRun(run, event, token) {
-  return event.visible.has(token) || (run.firstRunAt.get(token) ?? Infinity) <= event.index;
+  return event.visible.has(token) || firstRunOf(run, token) <= event.index;
 }
 
-/** What a token was looking at when it last ran, up to a pass: ranges, or null if it has not run.
+/** What a token was looking at, if it has run by a pass: ranges, or null.
  * @param {Run} run @param {Event} event @param {number} query */
 function lookedAt(run, event, query) {
-  const past = (run.history.get(query) ?? []).filter(({ events }) => events[0] <= event.index);
-  /** @param {{ events: number[] }} entry */
-  const last = ({ events }) => events.findLast((e) => e <= event.index) ?? -1;
-  return event.visible.get(query) ?? past.sort((a, b) => last(b) - last(a))[0]?.ranges ?? null;
+  const first = run.events[firstRunOf(run, query)];
+  return event.visible.get(query) ?? (first?.index <= event.index ? first.visible.get(query) : null);
 }
 
 /** Weights of one token in a layer: of a head, or the mean of all that were recorded (head null).
@@ -160,7 +152,7 @@ export function candidatesOf({ top }) {
 /** Work of this pass and so far: counts of this run beside those of the run without a cache.
  * @param {TraceRecord} record @param {Run} run @param {Event} event */
 function workOf(record, run, event) {
-  const plain = samePass(record.withoutCache, event);
+  const plain = record.withoutCache?.events[event.index];
   const counts = record.runs.flatMap((one) => one.events.map((e) => e.counts));
   /** @param {string} name */
   const bar = (name) => {
@@ -229,7 +221,7 @@ export function frameOf(whole, { layer, ...look }) {
   }
   return {
     ...{ record, run, event, layer, row, head, ahead: look.ahead ?? false },
-    other: samePass(run.keeps ? record.withoutCache : record.withCache, event),
+    other: (run.keeps ? record.withoutCache : record.withCache)?.events[event.index] ?? null,
     columns: indices.map((j) => ({
       ...{ ...tokenState(record, run, event, j), row: rowState(run, event, j) },
       ...{ k: content("k", j), v: content("v", j) },

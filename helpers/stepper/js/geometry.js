@@ -1,4 +1,4 @@
-// Where things stand, in pixels: pure arithmetic on the width, the number of tokens and the panels.
+// Where things stand, in pixels: pure arithmetic on the width, the number of tokens and what is shown.
 import VIEW from "../view.json" with { type: "json" };
 /** @import { Layout } from "./types" */
 
@@ -57,20 +57,20 @@ function chooseMode(width, needs, dense, { notes, next }) {
 
 /**
  * The layout of the board, in pixels. Of the columns in the window; `heads` is how many lines of attention weights there
- * are, `wants`, `label` and `key` are the widths that the words of the columns' heads, the widest row label and the
+ * are, `contexts`: their contexts are shown, `lab`: K's contents and the ledger, too; `wants`, `label` and `key` are the widths that the words of the columns' heads, the widest row label and the
  * widest row of K in one line need.
- * @param {{ width: number, columns: number, heads: number, panels: Record<string, boolean>, wants: number[],
+ * @param {{ width: number, columns: number, heads: number, contexts: boolean, lab: boolean, wants: number[],
  *   label: number, key: number }} given
  */
-export function layoutOf({ width, columns, heads, panels, wants, label, key }) {
+export function layoutOf({ width, columns, heads, contexts, lab, wants, label, key }) {
   const dense = columns >= DENSE_FROM;
   const right = {
-    notes: Math.max(dense ? 240 : 204, panels.contexts ? heads * 46 + 12 : 0),
-    next: panels.prediction ? NEXT_MIN : 0,
+    notes: Math.max(dense ? 240 : 204, contexts ? heads * 46 + 12 : 0),
+    next: NEXT_MIN,
   };
   const beside = wants.map((want) => want + 2 * 2 + BORDERS);
   const mode =
-    panels.lab && dense ? "narrow" : chooseMode(width, dense ? Array(columns).fill(3) : beside, dense, right);
+    lab && dense ? "narrow" : chooseMode(width, dense ? Array(columns).fill(3) : beside, dense, right);
   const [narrow, wide] = [mode === "narrow", mode === "wide"];
   const size = narrow ? NARROW_TEXT : 1;
   const gap = narrow ? 1 : 2; // left and right of every cell
@@ -93,12 +93,12 @@ export function layoutOf({ width, columns, heads, panels, wants, label, key }) {
   const layout = {
     ...{ mode, dense, narrow, gap, x0, xs, widths, xEnd, rowH },
     notes: narrow ? null : notes,
-    next: panels.prediction && !narrow ? next : null,
+    next: narrow ? null : next,
     // as wide as the columns, or as lets the board scroll to its end in the same way as to a column
     width: narrow ? Math.max(xEnd, width + scrollFor({ xs, x0, widths }, columns - 1, width)) : width,
   };
   const tight = Math.min(...widths) < key + 2 * gap + BORDERS_NARROW;
-  return { ...layout, tight, columns: columnTracks(layout), ...heights(layout, columns, heads, panels) };
+  return { ...layout, tight, columns: columnTracks(layout), ...heights(layout, columns, heads, lab) };
 }
 
 /** How far a board scrolls to show column k whole, and a whole column at its left edge.
@@ -123,25 +123,22 @@ function denseRow(rows) {
 /** @typedef {{ narrow: boolean, dense: boolean, rowH: number, width: number, widths: number[] }} Sheet */
 
 /** The rows of the sheet from top to bottom: name, height, how many.
- * @param {Sheet} sheet @param {number} rows @param {number} heads @param {Record<string, boolean>} panels
+ * @param {Sheet} sheet @param {number} rows @param {number} heads @param {boolean} lab
  * @param {number} lineH @returns {[string, number, number?][]} */
-function rowTracks({ narrow, dense, rowH, width }, rows, heads, panels, lineH) {
-  /** @param {boolean} full */
-  const rowOf = (full) => (dense ? 20 : full ? 36 : 26);
-  const said = 18 + (panels.ledger ? (width < 480 ? 34 : 18) : 0);
-  const shown = panels.weights ? 1 : 0; // how often
+function rowTracks({ narrow, dense, rowH, width }, rows, heads, lab, lineH) {
+  const said = 18 + (lab ? (width < 480 ? 34 : 18) : 0);
   return [
     ["heads", dense ? 26 : 38],
     ["", dense ? 6 : 10],
     ["cell", rowH, rows],
     ["", 14],
-    ["caption", 22, shown],
-    ["weights", lineH, heads * shown],
-    ["", 14, shown],
+    ["caption", 22],
+    ["weights", lineH, heads],
+    ["", 14],
     ["drawer", DRAWER],
-    ["k", rowOf(panels.keys)],
+    ["k", dense ? 20 : lab ? 36 : 26],
     ["", 6],
-    ["v", rowOf(panels.values)],
+    ["v", dense ? 20 : 36],
     ["", DRAWER],
     ["under", 5], // where it is narrow, what is said of the rows stands under them
     ["said", said, narrow ? 1 : 0],
@@ -150,12 +147,12 @@ function rowTracks({ narrow, dense, rowH, width }, rows, heads, panels, lineH) {
 }
 
 /** Tops of the first row of each name, and heights.
- * @param {Sheet} sheet @param {number} rows @param {number} heads @param {Record<string, boolean>} panels */
-function heights(sheet, rows, heads, panels) {
+ * @param {Sheet} sheet @param {number} rows @param {number} heads @param {boolean} lab */
+function heights(sheet, rows, heads, lab) {
   const smallest = Math.min(...sheet.widths);
   const stacked = !sheet.dense && smallest < 50 && rows <= VIEW.digits_up_to;
   const lineH = stacked ? 34 : sheet.dense ? 24 : 21;
-  const tracks = rowTracks(sheet, rows, heads, panels, lineH).filter(([, , many]) => many !== 0);
+  const tracks = rowTracks(sheet, rows, heads, lab, lineH).filter(([, , many]) => many !== 0);
   /** @type {Record<string, number>[]} */
   const [y, size] = [{}, {}];
   let height = 0;
@@ -243,6 +240,6 @@ export function railLabel(labels, items, k, current) {
  * @param {Layout} layout @param {number} rowMiddle @param {number} lines @param {number} lineHeight */
 export function nextTop({ y, dense }, rowMiddle, lines, lineHeight) {
   const height = 22 + lines * lineHeight;
-  const below = dense ? (y.caption ?? y.k) : y.k;
+  const below = dense ? y.caption : y.k;
   return Math.round(Math.max(dense ? y.cell : y.heads, Math.min(rowMiddle - height / 2, below - 6 - height)));
 }

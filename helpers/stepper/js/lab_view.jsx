@@ -29,13 +29,13 @@ export function Bound({ frame: { event, run, record }, chosen: given }) {
   );
 }
 
-/** The same in one line, for the story; `open` leads to the lab, where there is one.
- * @param {{ frame: Frame, chosen: Case, open: (() => void) | null }} props */
+/** The same in one line, for the story; `open` leads to the lab.
+ * @param {{ frame: Frame, chosen: Case, open: () => void }} props */
 export function BoundLine({ frame: { event, record }, chosen, open }) {
   return (
     <p class="wid-cost">
       <b>{SAY.title}</b> <StepLine {...{ chosen, pass: passAt(event, record.prompt, chosen.tokens) }} />
-      {open && <Button onClick={open}>{fillText(SAY.open, { tokens: SAY.tokens })}</Button>}
+      <Button onClick={open}>{fillText(SAY.open, { tokens: SAY.tokens })}</Button>
     </p>
   );
 }

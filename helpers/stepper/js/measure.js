@@ -10,7 +10,7 @@ const WORD_FONT = "13px system-ui, sans-serif";
 const PLACE_FONT = "11px system-ui, sans-serif";
 const SAID = [40, 92]; // least and greatest width of the candidates' words
 
-/** @import { Frame, Panels, TraceRecord } from "./types" */
+/** @import { Frame, TraceRecord } from "./types" */
 
 /** Whose work a row is that does not run, as short as it can be said: "prefill's". @param {string} pass */
 export const whose = (pass) => untouched(pass).split(",")[0];
@@ -18,12 +18,12 @@ export const whose = (pass) => untouched(pass).split(",")[0];
 /**
  * Widths in pixels: what each column wants, the widest name at the left, one for the words of all candidates, so that
  * their bars get the rest.
- * @param {Frame} frame @param {Panels} panels
+ * @param {Frame} frame @param {boolean} lab whether K's contents are shown
  */
-export function measuresOf({ record, run, heads, ...frame }, panels) {
+export function measuresOf({ record, run, heads, ...frame }, lab) {
   const columns = frame.columns.slice(0, 32);
   const texts = columns.map((c) => clippedText(c.text, 40));
-  const held = columns.map((c) => contentsOf(record, c.index, panels));
+  const held = columns.map((c) => contentsOf(record, c.index, lab));
   const widest = held.map(({ k, v }) => Math.max(0, ...textWidths([...k.flat(), ...v], WORD_FONT)));
   const inOneLine = held.flatMap(({ k }) => k.map((parts) => parts.join(" · ")));
   // Those that may be named under a row: the rows of the last pass are live.
@@ -43,13 +43,12 @@ export function measuresOf({ record, run, heads, ...frame }, panels) {
 }
 
 /** What stands in a token's K and V, layer by layer: columns that fit them all do not move between layers.
- * @param {TraceRecord} record @param {number} index @param {Panels} panels */
-function contentsOf(record, index, panels) {
-  /** @param {"k" | "v"} kind @param {string} panel */
-  const rows = (kind, panel) =>
-    panels.has(panel) ? record.values.map(({ layer }) => contentOf(record, kind, index, layer)) : [];
+ * @param {TraceRecord} record @param {number} index @param {boolean} lab */
+function contentsOf(record, index, lab) {
+  /** @param {"k" | "v"} kind */
+  const rows = (kind) => record.values.map(({ layer }) => contentOf(record, kind, index, layer));
   return {
-    k: rows("k", "keys").map((row) => keyTexts(row)),
-    v: rows("v", "values").flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : [])),
+    k: lab ? rows("k").map((row) => keyTexts(row)) : [],
+    v: rows("v").flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : [])),
   };
 }

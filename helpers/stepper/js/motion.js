@@ -1,6 +1,7 @@
 // What a step does, shown: the newest word drops into its column, its K and V slide into the cache, its pairs light
 // up, and the word that comes out flies to the text. Half a second, and only for a single step forward.
 
+import { firstRunOf } from "./frame.js";
 /** @import { Frame } from "./types" */
 
 const WHOLE = 480; // milliseconds
@@ -49,7 +50,7 @@ export function animateStep(root, frame) {
   const again = new Set(event.part.repeated.length ? event.queries : []);
   play(root.querySelector(".wid-canvas"), fadeIn, 0, 0.6);
   for (const query of event.queries) {
-    const fresh = !again.has(query) || run.firstRunAt.get(query) === event.index;
+    const fresh = !again.has(query) || firstRunOf(run, query) === event.index;
     const rows = [nodes.get(`k${query}`), nodes.get(`v${query}`)];
     if (fresh) play(nodes.get(`h${query}`), dropIn(18), 0, 0.3);
     for (const row of rows) fresh ? play(row, dropIn(40), 0.2, 0.6) : play(row, emptied(26), 0, 0.6);

@@ -5,7 +5,6 @@ import { PoolView } from "./pool_view.jsx";
 import { RaceView } from "./race_view.jsx";
 import { StepTimeView } from "./step_time_view.jsx";
 import { StepperView } from "./stepper.jsx";
-import { TraceError } from "./trace.js";
 import { WhatIfView } from "./what_if_view.jsx";
 
 /** @type {Record<string, any>} */
@@ -19,18 +18,11 @@ const VIEWS = {
 };
 
 /**
- * Returns the function that takes the view away again; what cannot be played says so in its place. `file` gets what a
- * view runs, such as a model's weights, where it runs something.
+ * Returns the function that takes the view away again. `file` gets what a view runs, such as a model's weights, where it
+ * runs something.
  * @param {Element} el @param {any} data @param {{ view: string }} options @param {(() => Promise<ArrayBuffer>)} [file]
  */
 export function mountView(el, data, options, file) {
-  try {
-    const view = new VIEWS[options.view](el, data, options, file);
-    return () => view.destroy();
-  } catch (error) {
-    if (!(error instanceof TraceError)) throw error;
-    const said = Object.assign(document.createElement("p"), { textContent: error.message });
-    el.append(said);
-    return () => said.remove();
-  }
+  const view = new VIEWS[options.view](el, data, options, file);
+  return () => view.destroy();
 }

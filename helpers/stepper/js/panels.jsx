@@ -13,13 +13,12 @@ const CONTEXTS_IN_SIGHT = 8;
 
 /** What the marks of the grid and the edges of K and V mean. @param {{ board: Board, columns: number }} props */
 export function BoardLegend({ board, columns }) {
-  const share = board.has("weights") ? "share" : "";
   const dense = columns >= DENSE_FROM; // cells too small for a count
-  const crossed = columns <= VIEW.digits_up_to || board.has("hidden"); // else no × is drawn
+  const crossed = columns <= VIEW.digits_up_to || board.lab; // else no × is drawn
   const cells = Object.entries(VIEW.legend)
     .filter(([kind]) => crossed || kind !== "masked")
     .map(([kind, word]) => [
-      `wid-cell ${kind} ${share}`,
+      `wid-cell ${kind} share`,
       dense && kind === "again" ? "" : LEGEND_MARKS[kind],
       word,
     ]);
@@ -29,8 +28,7 @@ export function BoardLegend({ board, columns }) {
   const rows = (evicted ? states : states.slice(0, 3)).map((state) => [
     ...[`wid-row v ${state}`, "", VIEW.rows[state]],
   ]);
-  const area = share ? [["", "", VIEW.labels.area]] : [];
-  return <Legend label="Legend" items={[...cells, ...ahead, ...rows, ...area]} />;
+  return <Legend label="Legend" items={[...cells, ...ahead, ...rows, ["", "", VIEW.labels.area]]} />;
 }
 
 /** @param {{ frame: Frame, withTargets: boolean }} props */
@@ -98,10 +96,10 @@ export function Below({ board }) {
   const { narrow, dense, next } = layout;
   const showsContexts = narrow && board.showsContexts(frame);
   const contexts = showsContexts && !dense && frame.contexts.size > 0;
-  const withTargets = board.has("targets") && frame.targets.size > 0;
+  const withTargets = frame.targets.size > 0;
   const parts = [
     contexts && <ContextTable frame={frame} withTargets={withTargets} />,
-    showsContexts && board.has("weights") && (
+    showsContexts && (
       <ul class="wid-sums">
         {sums(board).map(({ name, said }) => (
           <li>
@@ -112,7 +110,7 @@ export function Below({ board }) {
       </ul>
     ),
     withTargets && !contexts && (!next || dense) && <Targets frame={frame} />,
-    narrow && board.has("prediction") && frame.out && (
+    narrow && frame.out && (
       <div class="wid-nextbox">
         <NextWord frame={frame} out={frame.out} from />
       </div>
@@ -146,13 +144,13 @@ function workBar({ name, done, total, avoided, scale }) {
 export function Foot({ board }) {
   const { layout, frame } = board;
   const { work, out } = frame;
-  const next = !layout.next && !layout.narrow && board.has("prediction");
+  const next = !layout.next && !layout.narrow;
   const { soFar, soFarWithout, bars, stored } = work;
   const more = (soFarWithout ?? 0) > soFar ? fillText(VIEW.work.without, { soFarWithout }) : "";
   return (
-    <div class="wid-foot" hidden={!board.has("work") && !next}>
+    <div class="wid-foot" hidden={board.lab && !next}>
       {next && <div class={out ? "wid-nextbox" : ""}>{out && <NextWord frame={frame} out={out} from />}</div>}
-      {board.has("work") && [
+      {!board.lab && [
         <section>
           <h3>
             {`${VIEW.work.title} `}

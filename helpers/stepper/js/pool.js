@@ -2,7 +2,6 @@
 // counted; pool.py does the same for the picture.
 import VIEW from "../view.json" with { type: "json" };
 import { fillText, isolatedText, runningText } from "./format.js";
-import { checkFormat } from "./trace.js";
 
 /** @import { EngineTrace, Share, Step } from "./schema" */
 /** @typedef {ReturnType<typeof poolOf>} Pool */
@@ -11,7 +10,6 @@ import { checkFormat } from "./trace.js";
 /** @typedef {"run" | "found" | "used" | "wasted" | "waiting"} Counted */
 
 const POOL = VIEW.pool;
-const FORMAT = "watch-it-decode-engine";
 const NAMED = 8; // more than this are counted, not named
 const WIDEST = 104; // pixels of a page
 const PATTERNS = 6; // of bands and pages, one after the other
@@ -88,10 +86,8 @@ function heldIn({ steps, n_pages }) {
   return held;
 }
 
-/** The trace with what does not change from step to step. A TraceError where it is of another format or version.
- * @param {EngineTrace} trace */
+/** The trace with what does not change from step to step. @param {EngineTrace} trace */
 export function poolOf(trace) {
-  checkFormat(trace, FORMAT);
   const { requests, steps, page_size } = trace;
   const counts = steps.map((step) => countsOf(step, page_size));
   const stays = staysOf(trace);

@@ -32,8 +32,7 @@ function laneOf(run) {
 /** Both runs of a record as lanes, cached first, on one clock. @param {TraceRecord} record */
 export function raceOf(record) {
   const lanes = /** @type {Run[]} */ ([record.withCache, record.withoutCache]).map(laneOf);
-  const same = String(lanes[0].words) === String(lanes[1].words);
-  return { lanes, same, prompt: record.prompt, clock: Math.max(...lanes.map((lane) => lane.end)) };
+  return { lanes, prompt: record.prompt, clock: lanes[1].end };
 }
 
 /** A lane at a time in positions: passes done, the share of the one in progress, counts and words so far.
@@ -66,7 +65,7 @@ function firstWord({ legs, end }) {
 
 /** What a stage says: one sentence, the same as long as the stage lasts.
  * @param {Race} race @param {Stage} stage */
-export function raceSentence({ lanes, prompt, same }, stage) {
+export function raceSentence({ lanes, prompt }, stage) {
   const [cached, plain] = lanes;
   const [one, whole] = lanes.map(
     (lane) => lane.legs.find((leg) => leg.start >= firstWord(lane))?.positions ?? 0,
@@ -74,7 +73,7 @@ export function raceSentence({ lanes, prompt, same }, stage) {
   const out = laneAt(plain, cached.end).words;
   const others = { positions: cached.end, all: plain.end, again: plain.again };
   const values = { prompt, one, whole, out, words: cached.words.length, ...others };
-  return fillText(RACE.say[stage === "done" && !same ? "apart" : stage], values);
+  return fillText(RACE.say[stage], values);
 }
 
 /** Times at which a pass of either lane ends, and the start. @param {Race} race */

@@ -9,11 +9,11 @@ import { Button } from "./parts.jsx";
 /**
  * All words at once, those to come unseen, so that the height is the same at every pass. `onRow` is called with the
  * token of a chosen word, `onPoint` with that of a word pointed at, or null; `about` is the token that is lit.
- * @param {{ frame: Frame, withWeights: boolean, about?: number | null, onRow: (token: number) => void,
+ * @param {{ frame: Frame, about?: number | null, onRow: (token: number) => void,
  *   onPoint: (token: number | null) => void }} props
  */
-export function Ribbon({ frame, withWeights, about, onRow, onPoint }) {
-  const shade = withWeights ? shades(frame) : new Map();
+export function Ribbon({ frame, about, onRow, onPoint }) {
+  const shade = shades(frame);
   /** @param {any} event */
   const at = (event) => {
     const token = event.target.closest("[data-token]")?.dataset.token;
@@ -25,8 +25,8 @@ export function Ribbon({ frame, withWeights, about, onRow, onPoint }) {
     <div class="wid-ribbon" role="group" aria-label={VIEW.labels.ribbon} {...heard}>
       {runningText(frame.record.tokens).map(({ text, blank }, index) => {
         const { state, origin } = tokenState(frame.record, frame.run, frame.event, index);
-        const chosen = withWeights && index === frame.row ? "chosen" : "";
-        const lit = withWeights && index === about ? "lit" : "";
+        const chosen = index === frame.row ? "chosen" : "";
+        const lit = index === about ? "lit" : "";
         return [
           index > 0 && blank && " ",
           <Button
@@ -34,7 +34,7 @@ export function Ribbon({ frame, withWeights, about, onRow, onPoint }) {
             class={`wid-said ${origin} ${state} ${chosen} ${lit} ${text.length < 2 ? "small" : ""}`}
             style={`--shade:${Math.round(100 * (shade.get(index) ?? 0))}%`}
             tabIndex={chosen ? 0 : -1}
-            disabled={!withWeights || !hasRun(frame.run, frame.event, index)}
+            disabled={!hasRun(frame.run, frame.event, index)}
             onClick={() => onRow(index)}
           >
             <bdi class="wid-word">{visibleText(text)}</bdi>

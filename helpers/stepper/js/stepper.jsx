@@ -3,7 +3,7 @@ import VIEW from "../view.json" with { type: "json" };
 import { nearest } from "./address.js";
 import { caseAtFirst, caseFrom, isMore, toldCase } from "./case.js";
 import { fillText } from "./format.js";
-import { counterpart, headName, headsOf, readTrace } from "./trace.js";
+import { headName, headsOf, readTrace } from "./trace.js";
 import { frameOf, hasRun, runOf } from "./frame.js";
 import { fittingRail, railLabel, WINDOW } from "./geometry.js";
 import { Played } from "./played.jsx";
@@ -16,11 +16,12 @@ import { Below, BoardLegend, Foot } from "./panels.jsx";
 import { Accumulators, Bound, BoundLine, Formula, Length, Shapes } from "./lab_view.jsx";
 import { CaseControls } from "./step_panel.jsx";
 import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.js";
-/** @import { About, Frame, Look, Panels, Parts } from "./types" */
+/** @import { About, Frame, Look, Parts } from "./types" */
 /** @import { Case, Field, Machines } from "./case.js" */
 
 const SAY = VIEW.stepper;
-const ONLY = "only"; // the face of a stepper that has one
+/** @typedef {"story" | "lab"} Face */
+const FACES = /** @type {Face[]} */ (["story", "lab"]);
 /** @type {Field[]} */
 const MORE = ["cards", "collective", "bandwidthReached", "computeReached"];
 const IN_A_ROW = 600; // steps that come faster than this are not animated
@@ -31,8 +32,6 @@ export class StepperView extends Played {
   frame;
   /** What is said of it, which pointing at things does not change. @type {{ sentence: Parts, words: string[] }} */
   said = { sentence: [], words: [] };
-  /** Where the reader was when he turned the cache on or off. @type {{ cached: boolean, event: number, to: number } | null} */
-  cameFrom = null;
   /** @type {number | null} */
   columnStart = null;
   open = false; // the fold of what else a case has
@@ -43,13 +42,11 @@ export class StepperView extends Played {
     const record = readTrace(data);
     super(el, options, "stepper", fillText(SAY.label, { model: data.model.name }));
     this.record = record;
-    /** What each face shows: story and lab, or a single one. @type {Record<string, Panels>} */
-    this.faces = {};
-    for (const [face, panels] of Object.entries(options.faces ?? { [ONLY]: options.panels }))
-      this.faces[face] = new Set(/** @type {string[]} */ (panels));
-    /** @type {Machines | null} */
+    /** Without them there is no lab. @type {Machines | null} */
     this.machines = options.machines ?? null;
-    this.view = this.firstOf(options.face ?? ONLY);
+    /** @type {Face} */
+    this.face = options.face ?? "story"; // at first
+    this.view = this.firstOf(this.face);
     this.longest = this.longestSentence();
     this.board = new Board(
       (row) => this.change({ row }),
@@ -58,22 +55,17 @@ export class StepperView extends Played {
     this.start();
   }
 
-  get panels() {
-    return this.faces[this.view.face];
+  get inLab() {
+    return this.view.face === "lab";
   }
 
   /** How a face is at first: the lab at Training, with a prompt long enough for the bound to move.
-   * @param {string} face @returns {Look & { chosen: Case, face: string }} */
+   * @param {Face} face @returns {Look & { chosen: Case, face: Face }} */
   firstOf(face) {
     const { options, record, machines } = this;
-    const [first] = record.runs; // `start` is an index of its events
-    const counted = Math.max(
-      0,
-      first.events.findIndex((one) => one.counted),
-    );
-    const start = face === (options.face ?? ONLY) ? options.start : face === "lab" ? 0 : counted;
-    const cached = options.cache && record.withCache !== null;
-    const event = counterpart(first, runOf(record, cached), first.events[start]).index;
+    const counted = record.runs[0].events.findIndex((one) => one.counted);
+    const event = face === this.face ? options.start : face === "lab" ? 0 : counted;
+    const cached = record.withCache !== null;
     const shown = { layer: options.layer, head: options.head ?? null, row: null, ahead: false };
     const chosen = /** @type {Case} */ (
       machines && caseAtFirst(machines, { tokens: face === "lab" ? VIEW.lab.tokens : null })
@@ -81,7 +73,7 @@ export class StepperView extends Played {
     return { face, event, cached, ...shown, chosen };
   }
 
-  /** To the other face; what stands where the one begins goes to where the other does. @param {string} face */
+  /** To the other face; what stands where the one begins goes to where the other does. @param {Face} face */
   turnTo(face) {
     const [from, to] = [this.firstOf(this.view.face), this.firstOf(face)];
     const { event, cached, chosen } = this.view;
@@ -108,7 +100,7 @@ export class StepperView extends Played {
     const { face } = this.view;
     const [told, first] = [this.told(this.view), this.told(this.firstOf(face))];
     for (const name of Object.keys(told)) if (told[name] === first[name]) told[name] = null;
-    return { ...told, panels: face === (this.options.face ?? ONLY) ? null : face };
+    return { ...told, panels: face === this.face ? null : face };
   }
 
   /** Go where an address says, or as near as there is. @param {Map<string, string>} values */
@@ -116,9 +108,9 @@ export class StepperView extends Played {
     const { record } = this;
     /** @type {string[]} */
     const wrong = [];
-    const asked = values.get("panels") ?? "";
-    const face = asked in this.faces ? asked : (this.options.face ?? ONLY);
-    if (values.has("panels") && face !== asked) wrong.push("panels");
+    const asked = values.get("panels");
+    const face = (this.machines && FACES.find((one) => one === asked)) ?? this.face;
+    if (asked !== undefined && face !== asked) wrong.push("panels");
     const first = this.firstOf(face);
     const atFirst = /** @type {Record<string, any>} */ (this.told(first));
     /** @param {string} name @param {number[]} indices @param {any} otherwise @returns {any} */
@@ -138,7 +130,7 @@ export class StepperView extends Played {
       return (knows ? told : atFirst[name]) === "on";
     };
     const cached = isOn("cache", { on: record.withCache, off: record.withoutCache });
-    const ahead = !isOn("mask", { on: true, off: this.faces[face].has("mask") });
+    const ahead = !isOn("mask", { on: true, off: face === "lab" });
     const run = runOf(record, cached);
     const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
     const layer = nearestOf("layer", record.layers, atFirst.layer);
@@ -159,14 +151,14 @@ export class StepperView extends Played {
 
   /** Whether the lab's numbers stand beside the board. */
   get besideBoard() {
-    return this.panels.has("lab") && this.width >= BESIDE[2];
+    return this.inLab && this.width >= BESIDE[2];
   }
 
   get run() {
     return runOf(this.record, this.view.cached);
   }
 
-  /** Index of the last event of the run that is shown; the other run may have more, or fewer. */
+  /** Index of the last event of the run that is shown, and of the other one. */
   get last() {
     return this.run.events.length - 1;
   }
@@ -193,18 +185,18 @@ export class StepperView extends Played {
   keyAction({ key, target }) {
     if (target.tagName === "SELECT" || target.closest(".wid-cost")) return null; // sliders of its own
     const { cached, ahead } = this.view;
-    /** @type {Record<string, (() => void) | false>} */
+    /** @type {Record<string, (() => void) | false | null>} */
     const acts = this.stepKeys();
     if (acts[key]) return target.closest(".wid-picker") ? null : acts[key] || null;
     const both = this.record.withCache && this.record.withoutCache;
-    const lines = target.tagName !== "INPUT" && this.panels.has("weights");
+    const lines = target.tagName !== "INPUT";
     Object.assign(acts, {
       ArrowUp: lines && (() => this.chooseLine(-1)),
       ArrowDown: lines && (() => this.chooseLine(1)),
       " ": target.tagName !== "BUTTON" && (() => this.togglePlay()),
       c: both && (() => this.change({ cached: !cached })),
-      m: this.panels.has("mask") && (() => this.change({ ahead: !ahead })),
-      l: "lab" in this.faces && (() => this.turnTo(this.view.face === "lab" ? "story" : "lab")),
+      m: this.inLab && (() => this.change({ ahead: !ahead })),
+      l: this.machines && (() => this.turnTo(this.inLab ? "story" : "lab")),
     });
     return acts[key.length > 1 ? key : key.toLowerCase()] || null;
   }
@@ -236,9 +228,7 @@ export class StepperView extends Played {
     const before = this.view;
     const next = { ...before, ...wanted };
     const sameRun = next.cached === before.cached;
-    const last = runOf(this.record, next.cached).events.length - 1; // the other run may have more, or fewer
-    if (sameRun || "event" in wanted) next.event = Math.max(0, Math.min(last, next.event));
-    else next.event = this.crossOver(next.cached);
+    next.event = Math.max(0, Math.min(this.last, next.event));
     if (sameRun && next.event !== before.event && !("row" in wanted)) {
       next.row = null;
       this.columnStart = null;
@@ -255,17 +245,6 @@ export class StepperView extends Played {
     this.stepped = started;
   }
 
-  /** Where the other run goes on; back from there the reader is where he came from.
-   * @param {boolean} cached */
-  crossOver(cached) {
-    const { event } = this.view;
-    const from = this.cameFrom;
-    const back = from?.to === event && from.cached === cached ? from.event : null;
-    const to = back ?? counterpart(this.run, runOf(this.record, cached), this.run.events[event]).index;
-    this.cameFrom = { cached: this.view.cached, event, to };
-    return to;
-  }
-
   draw() {
     if (this.width <= 0) return;
     const { root, view } = this;
@@ -273,12 +252,12 @@ export class StepperView extends Played {
     const onRail = focused && document.activeElement?.closest(".wid-rail");
     const theme = this.colours();
     const frame = (this.frame = frameOf(this.record, view));
-    this.said = { sentence: sentenceOf(frame), words: describe(frame, this.panels) };
+    this.said = { sentence: sentenceOf(frame), words: describe(frame, this.inLab) };
     const { event, layer } = view;
     const [cache, mask] = [frame.run.keeps, !view.ahead].map((on) => (on ? "on" : "off"));
     Object.assign(root.dataset, { event, cache, layer, head: frame.head ?? "mean", mask });
     this.board.lay(
-      this.panels,
+      this.inLab,
       frame,
       this.besideBoard ? this.width - BESIDE[0] - BESIDE[1] : this.width,
       this.columnStart,
@@ -291,16 +270,15 @@ export class StepperView extends Played {
   }
 
   template() {
-    const { frame, machines, view, panels } = this;
+    const { frame, machines, view, inLab } = this;
     const { chosen } = view;
-    const inLab = machines && panels.has("lab");
     const choose = (/** @type {Partial<Case>} */ wanted) => this.change({ chosen: { ...chosen, ...wanted } });
     const shown = { frame, model: chosen?.model, length: chosen?.tokens };
     const words = { names: { tokens: VIEW.lab.prompt }, fold: VIEW.lab.more };
     return (
       <>
         {this.top()}
-        {inLab && (
+        {machines && inLab && (
           <CaseControls
             {...{ machines, chosen, choose, ...words, recorded: true, more: MORE, open: this.open }}
           />
@@ -317,9 +295,7 @@ export class StepperView extends Played {
           <div class="wid-recorded">{this.recorded()}</div>
           {inLab && <Shapes {...shown} />}
         </div>
-        {machines && !inLab && (
-          <BoundLine {...{ frame, chosen, open: "lab" in this.faces ? () => this.turnTo("lab") : null }} />
-        )}
+        {machines && !inLab && <BoundLine {...{ frame, chosen, open: () => this.turnTo("lab") }} />}
         <div class="wid-unseen" role="note" aria-label={SAY["in words"]}>
           {this.said.words.map((line) => (
             <p>{line}</p>
@@ -331,33 +307,30 @@ export class StepperView extends Played {
 
   /** From story to lab and back, where both are there; in the lab, at which length it counts. */
   top() {
-    const names = Object.keys(this.faces);
     const { faces, face } = VIEW.lab;
-    const { frame, panels, view } = this;
+    const { frame, view, inLab } = this;
     return (
       <div class="wid-top">
-        {names.length > 1 && (
+        {this.machines && (
           <Picker
-            {...{ label: face, names: names.map((name) => faces[/** @type {"story" | "lab"} */ (name)]) }}
-            chosen={names.indexOf(view.face)}
-            choose={(i) => this.turnTo(names[i])}
+            {...{ label: face, names: FACES.map((name) => faces[name]), chosen: FACES.indexOf(view.face) }}
+            choose={(i) => this.turnTo(FACES[i])}
           />
         )}
-        {panels.has("lab") && <Length {...{ frame, length: view.chosen?.tokens }} />}
+        {inLab && <Length {...{ frame, length: view.chosen?.tokens }} />}
       </div>
     );
   }
 
   /** The recorded run: its text, who looks at whom, what is kept, what comes out. */
   recorded() {
-    const { frame, board, panels } = this;
+    const { frame, board } = this;
     const ahead = aheadSentence(frame);
-    const withWeights = panels.has("weights");
     const { about } = board;
     return (
       <>
         <Ribbon
-          {...{ frame, withWeights, about: about?.column }}
+          {...{ frame, about: about?.column }}
           onRow={(row) => this.change({ row })}
           onPoint={(column) => this.point(column === null ? null : { row: frame.row, column, line: null })}
         />
@@ -370,7 +343,7 @@ export class StepperView extends Played {
           {VIEW.labels.scrolls}
         </p>
         <BoardLegend board={board} columns={this.record.columns} />
-        <p class="wid-readout soft" hidden={!withWeights}>
+        <p class="wid-readout soft">
           {(about && pointedAt(about, frame)) || VIEW.labels[board.layout.dense ? "point dense" : "point"]}
         </p>
         {frame.columns.length > WINDOW && this.window()}
@@ -423,10 +396,10 @@ export class StepperView extends Played {
 
   /** What can be switched in this trace. */
   switches() {
-    const { record, view, panels } = this;
-    const layers = panels.has("layer") ? record.layers : [];
+    const { record, view } = this;
+    const { layers } = record;
     const known = [...new Set(record.recorded.map(([, head]) => head))].sort((a, b) => a - b);
-    const heads = panels.has("weights") && known.length > 1 ? [null, ...known] : []; // of all layers: it stays as it is
+    const heads = known.length > 1 ? [null, ...known] : []; // of all layers: it stays as it is
     const there = headsOf(record, view.layer);
     /** @param {number | null} head */
     const nameOf = (head) =>
@@ -452,7 +425,7 @@ export class StepperView extends Played {
         choose: (/** @type {number} */ i) => this.change({ cached: i === 0 }),
       },
       {
-        ...{ label: mask, names: onOff(panels.has("mask")), chosen: view.ahead ? 1 : 0 },
+        ...{ label: mask, names: onOff(this.inLab), chosen: view.ahead ? 1 : 0 },
         choose: (/** @type {number} */ i) => this.change({ ahead: i === 1 }),
       },
     ];

@@ -2,16 +2,9 @@
 import VIEW from "../view.json" with { type: "json" };
 import { fillText } from "./format.js";
 /** @import { Pass, Ranges, Trace } from "./schema" */
-/** @import { Event, Run, TraceRecord } from "./types" */
+/** @import { Run, TraceRecord } from "./types" */
 
-const FORMAT = "watch-it-decode-trace";
-const VERSION = 3;
 const FULL_WEIGHT = 65535;
-
-/** A record that cannot be played; its message is for the reader. */
-export class TraceError extends Error {
-  name = "TraceError";
-}
 
 /** [[0, 2], [5, 6]] -> [0, 1, 5] @param {Ranges} ranges */
 export function spread(ranges) {
@@ -47,7 +40,7 @@ function namePasses(passes) {
   return passes.map(({ phase }, index) => {
     const number = passes.slice(0, index + 1).filter((one) => one.phase === phase).length;
     const name = phase.charAt(0).toUpperCase() + phase.slice(1) + (phase === "decode" ? ` ${number}` : "");
-    return { index, phase, name, short: number > 1 ? String(number) : name, call: `${phase} ${number}` };
+    return { index, phase, name, short: number > 1 ? String(number) : name };
   });
 }
 
@@ -64,47 +57,21 @@ function readPass({ parts: [first], counts: all, others = [] }, layer) {
   return { queries, visible, there, part, counts };
 }
 
-/** @param {Run["history"]} history @param {Pick<Event, "index" | "queries" | "visible">} pass */
-function noteHistory(history, { index, queries, visible }) {
-  for (const query of queries) {
-    const ranges = visible.get(query) ?? [];
-    const entries = history.get(query) ?? [];
-    const entry = entries.find((one) => String(one.ranges) === String(ranges));
-    if (entry) entry.events.push(index);
-    else history.set(query, [...entries, { ranges, events: [index] }]);
-  }
-}
-
-/** The same pass in another run; null where that run has none. @param {Run | null} run @param {Event} event */
-export function samePass(run, { call }) {
-  return run?.byCall.get(call) ?? null;
-}
-
-/** Where a reader of one run stands in another: at the same pass, else at the last before it that both have.
- * @param {Run} from @param {Run} to @param {Event} event */
-export function counterpart(from, to, event) {
-  if (from === to) return event;
-  const earlier = from.events.slice(0, event.index + 1).reverse();
-  return earlier.map((e) => samePass(to, e)).find((e) => e) ?? to.events[0];
-}
-
 /** @param {Trace["runs"][number]} run @param {number} layer @returns {Run} */
 function readRun({ name, cache, passes }, layer) {
   const names = namePasses(passes);
-  const history = new Map();
+  /** @type {Run["ranAt"]} */
+  const ranAt = new Map();
   const chosenAt = new Map();
-  const firstRunAt = new Map();
   const events = passes.map((raw, index) => {
     const event = { raw, ...names[index], ...readPass(raw, layer), counted: raw.phase !== "training" };
     if (event.counted) {
-      noteHistory(history, event);
-      for (const query of event.queries) if (!firstRunAt.has(query)) firstRunAt.set(query, index);
+      for (const query of event.queries) ranAt.set(query, [...(ranAt.get(query) ?? []), index]);
       for (const out of event.part.out) chosenAt.set(out.chosen, index);
     }
     return { ...event, emitted: chosenAt.size };
   });
-  const byCall = new Map(events.map((event) => [event.call, event]));
-  return { name, keeps: cache !== "none", byCall, events, history, chosenAt, firstRunAt };
+  return { name, keeps: cache !== "none", events, ranAt, chosenAt };
 }
 
 /** Contexts by layer, head and token: those of the pass that ran it first. @param {Run[]} runs */
@@ -116,14 +83,6 @@ function readContexts(runs) {
         if (!found.has(`${key}.${token}`)) found.set(`${key}.${token}`, rows[k]);
       });
   return found;
-}
-
-/** A TraceError where a record is of another format or version: its fields may mean something else.
- * @param {{ format: unknown, version: unknown }} record @param {string} wanted */
-export function checkFormat({ format, version }, wanted) {
-  if (format === wanted && version === VERSION) return;
-  const got = `${format}, version ${JSON.stringify(version)}`;
-  throw new TraceError(fillText(VIEW.labels.refused, { got, expected: `${wanted}, version ${VERSION}` }));
 }
 
 /** @param {Trace} data @param {number} layer */
@@ -151,13 +110,9 @@ function layersOf({ recorded, runs: [run] }) {
   return [...new Set([...recorded.map(([layer]) => layer), ...rowless])].sort((a, b) => a - b);
 }
 
-/**
- * The record, prepared: runs with and without a cache, histories, contexts, layers and heads. A TraceError where it is
- * of another format or version.
- * @param {Trace} data @returns {TraceRecord}
- */
+/** The record, prepared: runs with and without a cache, pass by pass the same, histories, contexts, layers and heads.
+ * @param {Trace} data @returns {TraceRecord} */
 export function readTrace(data) {
-  checkFormat(data, FORMAT);
   const read = readRuns(data, -1); // as the part of each pass says
   const { runs } = read;
   const [{ prompt, tokens }] = data.sequences;

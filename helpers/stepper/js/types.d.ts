@@ -12,8 +12,6 @@ export interface Event {
   phase: string;
   name: string;
   short: string;
-  /** what it is called by in every run: its phase and its number among those of its phase */
-  call: string;
   /** tokens that run, in order, and what each may look at */
   queries: number[];
   visible: Map<number, Ranges>;
@@ -29,12 +27,10 @@ export interface Run {
   name: string;
   keeps: boolean;
   events: Event[];
-  byCall: Map<string, Event>;
-  /** how often, and when, each query was scored: an entry for each visibility */
-  history: Map<number, { ranges: Ranges; events: number[] }[]>;
-  /** the event that chose a token, and the one that ran it first */
+  /** the events that ran a token: each time it looks at the same */
+  ranAt: Map<number, number[]>;
+  /** the event that chose a token */
   chosenAt: Map<number, number>;
-  firstRunAt: Map<number, number>;
 }
 
 export interface TraceRecord {
@@ -80,8 +76,6 @@ export interface Candidate {
 }
 export type Layout = ReturnType<typeof import("./geometry.js").layoutOf>;
 export type Board = import("./board.jsx").Board;
-/** Names of what a stepper shows beside its grid. */
-export type Panels = Set<string>;
 /** What is pointed at; line counts the heads shown. */
 export interface About {
   row: number | null;

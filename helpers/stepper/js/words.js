@@ -5,7 +5,7 @@ import { clippedText, fill, fillText, formatNumber, formatPercent, isolatedText 
 import { AGAIN, AHEAD, isPicked, lastPassOf, MASKED, NOW, rowCells, weightsIn } from "./frame.js";
 import { gather, headName, sizeOf, spread } from "./trace.js";
 /** @import { Ranges } from "./schema" */
-/** @import { Event, Filled, Frame, Line, Panels, Parts, TraceRecord } from "./types" */
+/** @import { Filled, Frame, Line, Parts, TraceRecord } from "./types" */
 
 const STOP_WORDS = new Set(["<eos>", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>"]);
 
@@ -20,14 +20,11 @@ function inOne(...sentences) {
 /** The word that comes out, as one of the sentences that begin with "out" or "first", and what follows it.
  * @param {Frame} frame @param {"out" | "out same" | "first" | "first one"} name */
 function comesOut({ event, record, run }, name) {
-  const word = wordOf(record, event) ?? "";
+  const word = record.tokens[event.part.out[0].chosen].text;
   const goesOn = event.index + 1 < run.events.length;
   const last = STOP_WORDS.has(word) ? "end stop" : event.emitted === 1 ? "end only" : "end last";
   return say(name, { word: { token: word }, end: say(goesOn ? "end" : last) });
 }
-
-/** @param {TraceRecord} record @param {Event | null} event */
-const wordOf = ({ tokens }, event) => tokens[event?.part.out[0].chosen ?? -1]?.text;
 
 /** @param {Frame} frame */
 function sayPrefill(frame) {
@@ -45,8 +42,7 @@ function sayDecode(frame) {
   const { event, record, other } = frame;
   const { counts, part } = event;
   if (part.repeated.length) {
-    const same = wordOf(record, event) === wordOf(record, other);
-    return inOne(sayAgain(frame), comesOut(frame, same ? "out same" : "out"));
+    return inOne(sayAgain(frame), comesOut(frame, other ? "out same" : "out"));
   }
   const others = other?.counts.pairs ?? 0;
   const cost = say(others > counts.pairs ? "cost instead" : "cost", { pairs: counts.pairs, others });
@@ -235,32 +231,32 @@ function spellWeights(record, columns, weights) {
   return [...words, ...(others ? [fillText(VIEW.described.others, { others })] : [])].join(", ");
 }
 
-/** Contexts, targets, the next word and the ledger: what stands beside the grid.
- * @param {Frame} frame @param {Panels} panels */
-function describeBeside(frame, panels) {
+/** Contexts, targets, the next word and, in the lab, the ledger: what stands beside the grid.
+ * @param {Frame} frame @param {boolean} lab */
+function describeBeside(frame, lab) {
   const { record, out, row } = frame;
-  const lines = panels.has("weights") ? describeWeights(frame, row) : [];
-  const contexts = panels.has("contexts") && frame.contexts.get(row);
+  const lines = describeWeights(frame, row);
+  const contexts = frame.contexts.get(row);
   if (contexts) {
     const numbers = contexts.map((c, h) => `${frame.heads[h].name} ${formatNumber(c)}`);
     lines.push(`Contexts of ${nameToken(record, row)}: ${numbers.join(", ")}.`);
   }
-  if (panels.has("targets") && frame.targets.size) {
+  if (frame.targets.size) {
     const words = [...frame.targets.values()].map((word) => isolatedText(word, WORD));
     const rest = words.length > ROWS_SPELLED_OUT ? ", …" : "";
     lines.push(`Targets, row by row: ${words.slice(0, ROWS_SPELLED_OUT).join(", ")}${rest}.`);
   }
-  if (panels.has("prediction") && out) {
+  if (out) {
     const words = out.top.map(({ word, p }) => `${isolatedText(word, WORD)} ${formatPercent(p)}`);
     lines.push(`Next word (${out.how}): ${words.join(", ")}. Chosen: ${isolatedText(out.chosen, WORD)}.`);
   }
-  if (panels.has("ledger")) lines.push(`Ledger: ${ledgerOf(frame).text}.`);
+  if (lab) lines.push(`Ledger: ${ledgerOf(frame).text}.`);
   return lines;
 }
 
 /** The pass in words, for readers who do not see it: grid, cache and what stands beside them.
- * @param {Frame} frame @param {Panels} panels */
-export function describe(frame, panels = new Set()) {
+ * @param {Frame} frame @param {boolean} lab */
+export function describe(frame, lab) {
   const { event, record, run, columns } = frame;
   const cache = event.phase === "training" ? "" : `, cache ${run.keeps ? "on" : "off"}`;
   const lines = [`${event.name}${cache}. ${VIEW.described.places}`];
@@ -279,5 +275,5 @@ export function describe(frame, panels = new Set()) {
   if (event.counted) list("Not run in this pass", (c) => !c.live && lastPassOf(run, event.index, c.index));
   for (const [state, word] of Object.entries({ ...VIEW.rows, made: "made, used and dropped" }))
     list(`Rows of K and V ${word}`, (c) => c.row === state);
-  return [...lines, ...describeBeside(frame, panels)];
+  return [...lines, ...describeBeside(frame, lab)];
 }

@@ -12,7 +12,6 @@ import { Talk } from "./talk.js";
 import { addPass, doneAt, emptyLane, meansGo, rowBytes, timeOf, tokensOf } from "./writing.js";
 
 const OWN = VIEW.live.own;
-const PANELS = "tokens grid cache sentence weights prediction work layer reads".split(" ");
 const CHAT = "<|im_start|>"; // the one kind of chat template that is known
 const SETTINGS = { temperature: 0, seed: 0 };
 
@@ -474,7 +473,7 @@ class Rows extends Component {
 
   componentDidMount() {
     const { trace } = this.props;
-    const options = { panels: PANELS, start: 0, cache: true, layer: trace.recorded[0][0], head: null };
+    const options = { start: 0, layer: trace.recorded[0][0], head: null };
     this.view = new StepperView(this.place, trace, options);
   }
 
