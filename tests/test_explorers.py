@@ -147,12 +147,12 @@ def test_the_picture_shows_what_the_live_form_shows_first() -> None:
     figure, grid = still.figure(), explorer.grid(**settings)
     assert misplaced(figure) == []
     drawn, shown = " ".join(written(figure)), unescape(plain(explorer.draw(**settings)))
-    for line in grid.lines:
-        for text in (line.name, line.number):
-            assert unescape(plain(text)).strip() in drawn
-            assert unescape(plain(text)).strip() in shown
+    for row in grid.rows:
+        for text in (row.word, row.number):
+            assert text in drawn
+            assert text in shown
     wide = [box.get_width() for box in boxes(figure, "generated")]
-    shares = [share for line in grid.lines for share, kind in line.bars if share and kind != "before"]
+    shares = [row.after for row in grid.rows if row.after]
     assert len(wide) == len(shares)
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
     assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)

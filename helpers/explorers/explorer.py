@@ -1,21 +1,17 @@
-"""What every explorer has: knobs over bars, a picture of the first ones, a reset, and manners."""
+"""What every explorer has: knobs over a picture, a picture of the first ones, a reset, and manners."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from math import ceil
 from typing import Any
 
 import anywidget
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
-from helpers.drawing.canvas import Sheet
 from helpers.drawing.still import Still
-from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.palette import PALETTE
 
 _LIGHT, _DARK = (
@@ -94,14 +90,14 @@ class Explorer:
     title: str
     knobs: Callable[[], dict[str, Any]]  # makes the ipywidgets that turn, by the name of the setting
     say: Callable[..., str]  # gives one sentence of HTML on what these settings do
-    grid: Callable[..., Grid]  # gives the bars for these settings
+    grid: Callable[..., Any]  # gives the picture for these settings: html, draw, in_words and a note
 
     def draw(self, **settings: Any) -> str:
-        """Return the bars for these settings, as HTML."""
+        """Return the picture for these settings, as HTML."""
         return self.grid(**settings).html()
 
     def still(self) -> Still:
-        """Return the bars of the first settings, for readers without a kernel."""
+        """Return the picture of the first settings, for readers without a kernel."""
         knobs = self.knobs()
         settings = {name: knob.value for name, knob in knobs.items()}
         chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
@@ -168,81 +164,6 @@ def _shown(knob: Any) -> str:
         return knob.value if isinstance(knob.value, str) else " ".join(knob.value)
     written = {value: text for text, value in getattr(knob, "options", ())}
     return written[knob.value] if written else f"{knob.value:g}"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A name, bars and a number; texts are HTML.
-
-    Attributes:
-        bars: one below the other; of each a share of the width, and "after", or "before" for a frame.
-        note: what stands under the bars.
-    """
-
-    name: str
-    bars: tuple[tuple[float, str], ...]
-    number: str
-    note: str = ""
-
-    def html(self) -> str:
-        bars = "".join(
-            f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>' for share, kind in self.bars
-        )
-        sentence = f'<span class="word">{self.name}</span><span aria-hidden="true">{bars}</span>'
-        sentence += f'<span class="number">{self.number}</span>'
-        return sentence + (f'<span class="note soft">{self.note}</span>' if self.note else "")
-
-    def draw(self, sheet: Sheet, y: float, left: float, right: float) -> float:
-        """Draw it with its bars between `left` and `right`; return where it ends."""
-        name = shorten(_plain(self.name), left - 12, SMALL)
-        sheet.text(left - 10, y + 9, name, at="right", size=SMALL, bold="<b>" in self.name)
-        sheet.text(right + 12, y + 9, _plain(self.number), size=SMALL, bold="<b>" in self.number)
-        top = y + 3
-        for share, kind in self.bars:
-            wide = ceil((right - left) * share)
-            if wide and kind == "before":
-                sheet.box(left, top, wide, 12, edge="soft", radius=1)
-            elif wide:
-                sheet.box(left, top, wide, 12, fill="generated", radius=1)
-            top += 13
-        sheet.note(left, top + 8, self.note)
-        return max(y + 22, top + (20 if self.note else 6))
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Lines with a note below; `head` stands over names, bars and numbers."""
-
-    lines: Sequence[Line]
-    note: str
-    head: tuple[str, str, str]
-
-    def html(self) -> str:
-        kinds = ("soft", "soft", "soft number")
-        heads = [
-            f'<span class="{kind}">{sentence}</span>' for kind, sentence in zip(kinds, self.head, strict=True)
-        ]
-        shown = f'<div class="grid">{"".join([*heads, *(one.html() for one in self.lines)])}</div>'
-        return f'{shown}<p class="soft">{self.note}</p>'
-
-    def draw(self, sheet: Sheet) -> None:
-        """Draw the lines on a sheet."""
-
-        def widest(texts: Iterable[str]) -> int:
-            return ceil(max(text_width(_plain(text), SMALL, bold=True) for text in texts)) + 16
-
-        left = min(180, widest(one.name for one in self.lines))
-        right = sheet.width - widest([self.head[-1], *(one.number for one in self.lines)])
-        places = (left - 10, "right"), (left, "left"), (sheet.width - 4, "right")
-        for (x, at), output in zip(places, self.head, strict=True):
-            sheet.note(x, 10, output, at=at)
-        y = 24.0
-        for one in self.lines:
-            y = one.draw(sheet, y, left, right)
-
-    def in_words(self) -> str:
-        """The lines one after the other."""
-        return "; ".join(f"{_plain(one.name)}: {_plain(one.number)}" for one in self.lines) + "."
 
 
 def _plain(text: str) -> str:

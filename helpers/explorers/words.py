@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
+from math import ceil
 from typing import Any
 
 import numpy as np
 
-from helpers.explorers.explorer import Explorer, Grid, Line, knob
+from helpers.drawing.canvas import Sheet
+from helpers.drawing.words import SMALL, shorten, text_width
+from helpers.explorers.explorer import Explorer, knob
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 
 DRAWS = 20
 SEED = 0
+HEAD = "word", "frame: before, filled: after", "before → after"
 
 
 def as_percent(p: float) -> str:
@@ -20,6 +25,70 @@ def as_percent(p: float) -> str:
     if 0 < p < 0.0005:
         return "<0.1%"
     return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A word, its probability before and after, and why it is out, if it is."""
+
+    word: str
+    before: float
+    after: float
+    why: str
+
+    @property
+    def number(self) -> str:
+        return f"{as_percent(self.before)} → {'out' if self.why else as_percent(self.after)}"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A line for each word, with two bars; a note, in HTML, below."""
+
+    rows: list[Row]
+    note: str
+
+    def html(self) -> str:
+        kinds = ("soft", "soft", "soft number")
+        cells = [f'<span class="{kind}">{text}</span>' for kind, text in zip(kinds, HEAD, strict=True)]
+        for row in self.rows:
+            bars = "".join(
+                f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>'
+                for kind, share in (("before", row.before), ("after", row.after))
+            )
+            cells.append(
+                f'<span class="word">{escape(row.word)}</span><span aria-hidden="true">{bars}</span>'
+            )
+            cells.append(f'<span class="number">{escape(row.number)}</span>')
+            cells.append(f'<span class="note soft">{row.why}</span>' if row.why else "")
+        return f'<div class="grid">{"".join(cells)}</div><p class="soft">{self.note}</p>'
+
+    def draw(self, sheet: Sheet) -> None:
+        """Draw the lines on a sheet."""
+
+        def widest(texts: Iterable[str]) -> int:
+            return ceil(max(text_width(text, SMALL, bold=True) for text in texts)) + 16
+
+        left = min(180, widest(row.word for row in self.rows))
+        right = sheet.width - widest([HEAD[-1], *(row.number for row in self.rows)])
+        places = (left - 10, "right"), (left, "left"), (sheet.width - 4, "right")
+        for (x, at), text in zip(places, HEAD, strict=True):
+            sheet.note(x, 10, text, at=at)
+        y = 24.0
+        for row in self.rows:
+            sheet.text(left - 10, y + 9, shorten(row.word, left - 12, SMALL), at="right", size=SMALL)
+            sheet.text(right + 12, y + 9, row.number, size=SMALL)
+            before, after = (ceil((right - left) * share) for share in (row.before, row.after))
+            if before:
+                sheet.box(left, y + 3, before, 12, edge="soft", radius=1)
+            if after:
+                sheet.box(left, y + 16, after, 12, fill="generated", radius=1)
+            sheet.note(left, y + 37, row.why)
+            y += 49 if row.why else 35
+
+    def in_words(self) -> str:
+        """The lines one after the other."""
+        return "; ".join(f"{row.word}: {row.number}" for row in self.rows) + "."
 
 
 class NextWord(Explorer):
@@ -76,16 +145,21 @@ class NextWord(Explorer):
             why.append(None if is_in else cut)
         return why
 
-    def grid(self, **settings: Any) -> Grid:
-        before, why = softmax(self.logits), self.why_out(**settings)
+    def grid(self, **settings: Any) -> Bars:
+        before, out = softmax(self.logits), self.why_out(**settings)
         after = next_probabilities(self.logits, **settings)
-        rows = [_word_row(self.words[n], before[n], after[n], why[n], settings) for n in self.shown]
+        why = {
+            "top-k": f"top-k keeps the {settings['top_k']} largest",
+            "top-p": f"larger ones reach top-p {settings['top_p']:g}",
+            "temperature": "rounds to 0 at this temperature",
+            None: "",
+        }
+        rows = [Row(self.words[n], before[n], after[n], why[out[n]]) for n in self.shown]
         if len(self.others):
-            left = float(after[self.others].sum())
-            name, why_out = f"{len(self.others)} others", None if left else why[self.others[0]]
-            rows.append(_word_row(name, float(before[self.others].sum()), left, why_out, settings))
-        head = "word", "frame: before, filled: after", "before → after"
-        return Grid([*rows], self._draws(after), head)
+            had, left = (float(shares[self.others].sum()) for shares in (before, after))
+            name = f"{len(self.others)} others"
+            rows.append(Row(name, had, left, "" if left else why[out[self.others[0]]]))
+        return Bars(rows, self._draws(after))
 
     def say(self, **settings: Any) -> str:
         before, after = softmax(self.logits), next_probabilities(self.logits, **settings)
@@ -103,15 +177,3 @@ class NextWord(Explorer):
         times = [(word, int((drawn == n).sum())) for n, word in enumerate(self.words)]
         seen = ", ".join(f"{escape(word)} {count}" for word, count in times if count)
         return f"{DRAWS} draws, seed {SEED}: {seen}"
-
-
-def _word_row(word: str, before: float, after: float, why: str | None, settings: dict[str, Any]) -> Line:
-    """One word: its name, two bars, two numbers, and why it is out."""
-    message = {
-        "top-k": f"top-k keeps the {settings['top_k']} largest",
-        "top-p": f"larger ones reach top-p {settings['top_p']:g}",
-        "temperature": "rounds to 0 at this temperature",
-    }
-    number = escape(f"{as_percent(before)} → {'out' if why else as_percent(after)}")
-    bars = (before, "before"), (after, "after")
-    return Line(escape(word), bars, number, message[why] if why else "")

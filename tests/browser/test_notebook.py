@@ -38,7 +38,7 @@ GONE = "widget model not found"  # JupyterLab's widget manager, of any widget wh
 IN_SIGHT = """() => [...document.querySelectorAll('.jp-CodeCell .jp-OutputArea')].map((area) =>
   [...area.querySelectorAll(':scope > .jp-OutputArea-child')]
     .filter((child) => child.getBoundingClientRect().height > 0)
-    .map((child) => child.querySelector('.wid-live, .wid-knobs') ? 'live'
+    .map((child) => child.querySelector('.wid-view, .wid-knobs') ? 'live'
       : child.querySelector('img') ? 'picture'
       : child.querySelector('.wid-figure svg') ? 'figure' : child.textContent.trim() && 'words')
     .filter(Boolean))"""
@@ -71,7 +71,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     notebook = lab.write(*CELLS)
     open_notebook(page, lab, notebook, dark=True)
     run_all(page)
-    expect(page.locator(".wid-live")).to_have_count(4)
+    expect(page.locator(".wid-view")).to_have_count(4)
     assert page.evaluate(IN_SIGHT) == LIVE
     assert wrong_outputs(page) == []
     in_each_theme_and_width(page)
@@ -80,7 +80,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     a_model_writes(page, model_file(tmp_path))
     assert [kind for kind in page.evaluate(SENT) if kind.startswith("comm")] == [], "the kernel hears nothing"
     reopen(page, lab, notebook, restarted=False)
-    expect(page.locator(".wid-live")).to_have_count(4)
+    expect(page.locator(".wid-view")).to_have_count(4)
     assert page.evaluate(IN_SIGHT) == LIVE
     assert problems == []
     lab.shut_down_kernels()
@@ -106,7 +106,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     assert "next word\tnice (72.3%)\t<eos> (81.2%)\t<eos> (81.2%)" in rows
     expect(page.locator(".jp-OutputArea-output :is(style, svg)")).to_have_count(0)
     run_all(page)
-    expect(page.locator(".wid-live")).to_have_count(4)
+    expect(page.locator(".wid-view")).to_have_count(4)
     expect(page.locator(".wid-stepper").first).to_have_attribute("data-event", "1")
     assert page.evaluate(IN_SIGHT) == LIVE
     assert [problem for problem in problems if GONE not in problem] == []
@@ -117,13 +117,13 @@ def in_each_theme_and_width(page: Page) -> None:
     words = page.locator(".wid-knobs")
     for theme, width, ink, after in (
         ("Dark", 1200, "rgb(230, 232, 235)", "rgb(215, 154, 222)"),
-        ("Light", 400, "rgb(27, 31, 36)", "rgb(138, 51, 145)"),
+        ("Light", 400, "rgb(27, 31, 36)", "rgb(138, 58, 143)"),
     ):
         page.evaluate(
             f"jupyterapp.commands.execute('apputils:change-theme', {{ theme: 'JupyterLab {theme}' }})"
         )
         page.set_viewport_size({"width": width, "height": 900})
-        expect(page.locator(".wid-live.wid-dark")).to_have_count(4 * (theme == "Dark"))
+        expect(page.locator(".wid-view.wid-dark")).to_have_count(4 * (theme == "Dark"))
         assert page.evaluate(CONTRAST) == []
         expect(page.locator(".wid-figure svg text").locator("visible=true").first).to_have_css("fill", ink)
         expect(words.locator(".after").first).to_have_css("background-color", after)
@@ -143,7 +143,7 @@ def what_is_typed_is_no_command(page: Page) -> None:
     for key in ("d", "d", "x", "ArrowRight", "a", "b", "z", "c"):
         page.keyboard.press(key)
     assert read(page)["at"][:2] == ["2", "off"]
-    views = page.locator(".wid-live, .wid-knobs")
+    views = page.locator(".wid-view, .wid-knobs")
     views.locator("details").evaluate_all("(all) => all.forEach((fold) => { fold.open = true; })")
     controls = views.locator(":is(button, input, select, summary, textarea, [tabindex], [contenteditable])")
     kinds = controls.evaluate_all("(nodes) => [...new Set(nodes.map((node) => node.localName))].sort()")
