@@ -16,7 +16,7 @@ from helpers.recording.toy import record_toy
 from helpers.stepper import StepTime
 from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
 from tests.browser.stepper_page import read
-from tests.browser.test_live_file import LONG, choose, model_file, said
+from tests.browser.test_live_file import LONG, choose, model_file
 from tests.browser.test_stepper_page import CONTRAST
 
 pytestmark = pytest.mark.browser
@@ -177,12 +177,13 @@ def the_explorer_turns(page: Page) -> None:
 
 
 def a_model_writes(page: Page, file: Path) -> None:
-    """JupyterLab has its own mind about Enter."""
+    """JupyterLab has its own mind about Enter and Escape."""
     box = page.locator(".wid-writer > textarea")
     box.fill("Mia writes")
     box.press("Enter")
-    page.locator(".wid-writer > .wid-acts").wait_for(timeout=LONG)
-    assert said(page.locator(".wid-writer"))
+    page.locator(".wid-writer .wid-token-said").nth(1).wait_for(timeout=LONG)
+    page.keyboard.press("Escape")
+    page.locator(".wid-writer > .wid-acts").wait_for()
     own = page.locator(".wid-own")
     choose(own, file)
     own.locator("textarea").press("Enter")
