@@ -277,14 +277,13 @@ def run_pass(
 
 
 def check_prompt(
-    tokens: Sequence[str], numbers: Sequence[float] | None = None, limit: int = MAX_PROMPT
+    tokens: Sequence[str], numbers: Sequence[float] | None = None
 ) -> tuple[list[str], np.ndarray]:
     """Return the prompt as (words, the numbers they carry).
 
     Args:
         tokens: text of each token.
         numbers: one for each token; None looks them up in NUMBERS.
-        limit: tokens at most.
 
     Raises:
         ValueError: one text, empty, too long, a token that is no text or has no number, unequal counts, or
@@ -297,8 +296,8 @@ def check_prompt(
     words = list(tokens)
     if not words:
         raise ValueError(f"the prompt is empty; expected at least one token, such as {list(PROMPT)}")
-    if len(words) > limit:
-        raise ValueError(f"the prompt has {len(words)} tokens; expected at most {limit}: leave some out")
+    if len(words) > MAX_PROMPT:
+        raise ValueError(f"the prompt has {len(words)} tokens; expected at most {MAX_PROMPT}: leave some out")
     for n, word in enumerate(words, 1):
         if not isinstance(word, str) or not word:
             raise ValueError(f"token {n} is {word!r}; expected text")

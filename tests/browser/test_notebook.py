@@ -88,8 +88,9 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     story.get_by_role("button", name="Next").click()
     expect(story).to_have_attribute("data-event", "2")
     expect(other).to_have_attribute("data-event", "1")
-    page.get_by_role("slider", name="users at once").press("End")
-    expect(page.locator(".wid-step_time .wid-sentence")).to_have_text(StepTime(users=1000).answer)
+    case = page.locator(".wid-step_time")
+    case.get_by_role("slider", name="users at once").press("End")
+    expect(case.locator(".wid-sentence")).to_have_text(StepTime(users=1000).answer)
     reopen(page, lab, notebook, restarted=True)
     expect(page.locator(".jp-OutputArea-output", has_text="model not found")).not_to_have_count(0)
     assert page.evaluate(IN_SIGHT) == STILL
