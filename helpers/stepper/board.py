@@ -117,7 +117,7 @@ class Board:
             self._note(self.left - 8, y + LINE / 2, name, "right", colour, live and query == self.query)
             weights = moment.weights(query, moment.shown)
             for key, (x, wide) in self.place.items():
-                _pair(self.sheet, moment.mark(query, key), weights.get(key), x + 1, y + 1, wide - 3)
+                _pair(self.sheet, moment.mark(query, key), weights.get(key, 0), x + 1, y + 1, wide - 3)
             if query in moment.gives:
                 self._gives(moment.gives[query], y + LINE / 2)
             y += LINE
@@ -178,10 +178,10 @@ class Board:
         self._note(self.left - 3, y + 2 * ROW + 32, moment.rows_note)
 
 
-def _pair(sheet: Sheet, mark: str, weight: float | None, x: float, y: float, wide: float) -> None:
+def _pair(sheet: Sheet, mark: str, weight: float, x: float, y: float, wide: float) -> None:
     """What a pair is, and its attention weight as the area of a square."""
     middle, half, high = x + wide / 2, y + LINE / 2 - 1, LINE - 2
-    side = round(high * (weight or 0) ** 0.5)
+    side = round(high * weight**0.5)
     if mark == "now":
         sheet.box(x, y, wide, high, fill="query fill", radius=3)
     if mark == "masked":
@@ -190,12 +190,8 @@ def _pair(sheet: Sheet, mark: str, weight: float | None, x: float, y: float, wid
     elif mark.isdigit():
         sheet.box(x, y, wide, high, fill="panel", edge="query", radius=3)
         sheet.text(middle, half, mark, at="center", size=SIZE, colour="query", bold=True)
-    elif mark and weight is not None:
+    elif mark:
         sheet.square(middle, half, side, "query" if mark == "now" else "query fill")
-    elif mark == "now":
-        sheet.disc(middle, half, 3.5, "query")
-    elif mark == "earlier":
-        sheet.disc(middle, half, 3, "none", "soft", 0.9)
 
 
 def _row(sheet: Sheet, state: str, colour: str, x: float, y: float, wide: float) -> None:
