@@ -99,7 +99,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     book["metadata"]["somebody"] = "else"  # another content: JupyterLab has not signed it
     clone = path.with_name("clone.ipynb")
     clone.write_text(json.dumps(book), encoding="utf-8")
-    open_notebook(page, lab, str(clone.relative_to(lab.root)))
+    open_notebook(page, lab, str(clone.relative_to(lab.root)), anew=True)
     expect(page.locator(".jp-OutputArea-output.jp-mod-trusted")).to_have_count(0)
     assert page.evaluate(IN_SIGHT) == [["picture"], *STILL[1:]]
     assert page.evaluate(FIGURE) == {"png": 6, "svg": [], "letters": None, "leak": 0}
