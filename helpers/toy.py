@@ -171,13 +171,34 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> 
     return (weights @ v).T
 
 
-class CacheBase:
-    """What every cache needs beside its rows: room, a mask, forgetting."""
+class KVCache:
+    """Keys and values of every token processed so far, a K and a V for each layer.
 
-    k: list[np.ndarray]
-    v: list[np.ndarray]
-    length: int
-    max_len: int
+    Args:
+        n_layers: how many layers append to it.
+        max_len: rows it takes, 1,024 unless told otherwise.
+    """
+
+    def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
+        self.max_len = max_len
+        self.length = 0
+        self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
+        self.v = [np.zeros(0) for _ in range(n_layers)]
+
+    def positions(self, T: int) -> np.ndarray:
+        """Return where T new tokens stand, (T,). ValueError if they do not fit."""
+        self.check_room(T)
+        return np.arange(self.length + 1, self.length + T + 1)
+
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far."""
+        self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
+        self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
+        return self.k[layer], self.v[layer]
+
+    def advance(self, T: int) -> None:
+        """Count T tokens as stored; called once a pass, after the last layer."""
+        self.length += T
 
     def check_room(self, T: int) -> None:
         """Raise ValueError if T rows more do not fit."""
@@ -211,36 +232,6 @@ class CacheBase:
     def __repr__(self) -> str:
         layers = "1 layer" if self.n_layers == 1 else f"{self.n_layers} layers"
         return f"{type(self).__name__}({self.length} of {self.max_len} rows, {layers})"
-
-
-class KVCache(CacheBase):
-    """Keys and values of every token processed so far, a K and a V for each layer.
-
-    Args:
-        n_layers: how many layers append to it.
-        max_len: rows it takes, 1,024 unless told otherwise.
-    """
-
-    def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
-        self.max_len = max_len
-        self.length = 0
-        self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
-        self.v = [np.zeros(0) for _ in range(n_layers)]
-
-    def positions(self, T: int) -> np.ndarray:
-        """Return where T new tokens stand, (T,). ValueError if they do not fit."""
-        self.check_room(T)
-        return np.arange(self.length + 1, self.length + T + 1)
-
-    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far."""
-        self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
-        self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
-        return self.k[layer], self.v[layer]
-
-    def advance(self, T: int) -> None:
-        """Count T tokens as stored; called once a pass, after the last layer."""
-        self.length += T
 
 
 Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -12,7 +12,7 @@ from helpers.sampling import keep_top_p, softmax
 from tests import test_sampling, test_toy
 from tests.planted import Bug, Planted, instead
 
-Base, Cache = toy.CacheBase, toy.KVCache
+Cache = toy.KVCache
 planted = Planted()
 quiet = np.errstate(divide="ignore", invalid="ignore")
 
@@ -52,13 +52,13 @@ planted("positions count twice", [CACHED, DECODE], "gpt-neox PR#363, tiny-llm PR
 
 # --- the toy's cache: room, forgetting, sharing ---
 
-planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Base.check_room)(
+planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Cache.check_room)(
     lambda old, self, T: old(self, T + 1)
 )
-planted("full a row too late", [FULL, FAILS], "transformers #37574", of=Base.check_room)(
+planted("full a row too late", [FULL, FAILS], "transformers #37574", of=Cache.check_room)(
     lambda old, self, T: old(self, T - 1 if T else T)
 )
-planted("truncate does not forget", [TRUNCATE, FULL], "mlx-lm PR#1109", of=Base.truncate)(
+planted("truncate does not forget", [TRUNCATE, FULL], "mlx-lm PR#1109", of=Cache.truncate)(
     lambda old, self, length: old(self, self.length)
 )
 
@@ -69,7 +69,7 @@ def _(old: Any, self: Any, layer: int, k: np.ndarray, v: np.ndarray) -> Any:
     return self.k[layer][: self.length + len(v)], self.v[layer][: self.length + len(v)]
 
 
-planted("a negative trim lengthens", [FAILS], "mlx-lm #1868", of=Base.truncate)(
+planted("a negative trim lengthens", [FAILS], "mlx-lm #1868", of=Cache.truncate)(
     lambda old, self, n: old(self, n) if n >= 0 else self.__dict__.update(length=n)
 )
 planted("slots past the current position attended to", [CACHED, DECODE], "tt-metal #41215")(

@@ -22,7 +22,6 @@ TAUGHT = {
     "02_prefill": ["rule_scores", "causal_mask", "attend", "lm_head"],
     "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
     "00_start_here": [],
-    "05_keep_it_right": ["KVCache"],
     "06_learned_heads": ["rotate"],
     "07_transformer": "contributions Attention SwiGLU Block".split(),
     "08_trained_here": ["next_token_loss", "update"],

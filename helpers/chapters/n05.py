@@ -1,6 +1,6 @@
 """What notebook 05 uses: the diary's model in NumPy, its cache kept right and broken, and the exercises.
 
-The shipped model runs here without PyTorch, behind the cache that the notebook builds for the toy.
+The shipped model runs here without PyTorch, behind the toy's cache with longer rows.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def write(rows: toy.KVCache, *passes: Sequence[str], n: int = 29, seed: int = 12
 
 
 class Rows(toy.KVCache):
-    """The notebook's cache for this model: four layers, k and v (T, 2, 32) each."""
+    """The toy's cache for this model: four layers, k and v (T, 2, 32) each."""
 
     def __init__(self) -> None:
         super().__init__(N_LAYERS)
