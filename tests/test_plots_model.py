@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n11, n14, n15, n16, n17, n18, n19, n20, n21
+from helpers.chapters import n07, n08, n09, n10, n11, n14, n15, n16, n17, n18, n19, n20, n21
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
@@ -72,6 +72,8 @@ def drawn_by(one: Any) -> plots.Picture:
 
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
+    "head map": lambda: n10.head_map({(80, 64): 25, (1, 1): 15}, [(79, 63), (0, 0)]),
+    "head map, 4": lambda: n10.head_map({(2, 1): 40}, [(0, 0), (3, 3)]),
     "contributions": lambda: plots.contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
     "contributions, 4": lambda: plots.contributions(
         "Sebastian", {f"{n} batches": ("w" * 90, dict.fromkeys(ADDS, -9.0 * n)) for n in range(4)}

@@ -177,3 +177,9 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
     assert published.asking(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
+
+
+def test_a_tokenizer_of_whole_words_has_no_joins() -> None:
+    library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    assert n10.order_of_joins(Tokenizer(library)) == {("a", "b"): 0}
+    assert n10.order_of_joins(Tokenizer.of_words(["a", "<eos>"])) == {}

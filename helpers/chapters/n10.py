@@ -1,55 +1,80 @@
-"""What notebook 10, your own model, uses: a model as `transformers` opens it, and its exercise."""
+"""What notebook 10, your own model, uses: sentences of countries, a map of heads, and its exercise."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import torch
-
 from helpers.check.exercise import Case, Exercise
-from helpers.check.guess import Guess
 from helpers.cost.models import MODELS
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.model.published import sayable
 from helpers.recording.hf import in_transformers as in_transformers
+from helpers.recording.hf import watch
+from helpers.tokenizer import Tokenizer
+from helpers.trace import Trace
 
 COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
 COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
-SMALL: dict[str, Any] = {
-    "hidden_size": 48,
-    "intermediate_size": 80,
-    "num_hidden_layers": 4,
-    "vocab_size": 99,
-    "head_dim": 16,
-}
-SMALL |= {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
-SMALL |= {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
-FAMILIES = {
-    "mistral": "a window, which these 40 tokens do not fill",
-    "qwen2": "biases of Q, K and V",
-    "qwen3": "a norm of each query and key",
-    "smollm3": "no rotation in every fourth layer",
-}
 KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
 SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
 
 
-def small_model(family: str) -> Any:
-    """Return a model of `transformers` of this family, of few numbers: random ones, so that each counts."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.utils import logging
+def over_countries(
+    model: Any, tokenizer: Tokenizer, sentences: Iterable[str]
+) -> Iterator[tuple[Trace, int, int]]:
+    """Watch the model read each sentence with each country in it.
 
-    logging.disable_progress_bar()  # that of saving it
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SMALL)).eval()
-    with torch.no_grad():
-        for numbers in model.parameters():  # or every norm's were 1, and every bias 0
-            numbers.add_(0.3 * torch.randn_like(numbers))
-    return model
+    Yields:
+        The record, and the places, from 0, of the last piece and of the country's last.
+    """
+    for sentence in sentences:
+        for country in COUNTRIES.split():
+            beginning = sentence[: sentence.index("}") + 1]
+            text, start = (sayable(tokenizer, part.format(country)) for part in (sentence, beginning))
+            places = (len(tokenizer.encode(part)) - 1 for part in (text, start))
+            yield watch(model, tokenizer, text, max_new=1), *places
 
 
-def pieces_of_strawberry(guess: Any) -> Guess:
-    """Compare a guess of how many pieces SmolLM2 cuts "strawberry" into, without a blank before it."""
-    return Guess(guess, 3, "st, raw and berry. With a blank before it, inside a sentence, it is one piece.")
+def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
+    """Draw a field for each head, filled by the share of its count in `found`.
+
+    Args:
+        found: how often a head was found; (layer, head), from 1.
+        heads: all of them, from 0.
+    """
+    n_layers, n_heads = (1 + max(places) for places in zip(*heads, strict=True))
+    total = sum(found.values())
+    most = sorted(found.items(), key=lambda one: -one[1])[:3]
+    named = [f"layer {layer}, head {head}: in {n} of {total}" for (layer, head), n in most]
+
+    def draw(sheet: Sheet) -> None:
+        left, top = 64.0, 46.0
+        cell = min(24.0, (sheet.width - left - 14) / n_layers)
+        right, bottom = left + cell * n_layers, top + cell * n_heads
+        for n in range(n_layers + 1):
+            sheet.line((left + cell * n, top), (left + cell * n, bottom), colour="line", width=1)
+        for n in range(n_heads + 1):
+            sheet.line((left, top + cell * n), (right, top + cell * n), colour="line", width=1)
+        for (layer, head), n in found.items():
+            place = left + cell * (layer - 1), top + cell * (head - 1), cell, cell
+            sheet.box(*place, fill="query", share=n / total, edge="query", radius=0)
+        sheet.note(left + cell / 2, top - 14, "layer 1", at="center")
+        sheet.note(right - cell / 2, top - 14, str(n_layers), at="right")
+        sheet.note(left - 8, top + cell / 2, "head 1", at="right")
+        sheet.note(left - 8, bottom - cell / 2, str(n_heads), at="right")
+        for n, line in enumerate(named):
+            sheet.text(left, bottom + 24 * (n + 1), line, colour="query", bold=True)
+
+    return Picture(draw, f"{n_layers} layers of {n_heads} heads. {'; '.join(named)}.")
+
+
+def order_of_joins(tokenizer: Tokenizer) -> dict[tuple[str, str], int]:
+    """Return the place of each pair of pieces in the list of joins; of a tokenizer of whole words, none."""
+    joins = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
+    return {(one, other): n for n, (one, other) in enumerate(joins)}
 
 
 def config_json(name: str, without: str = "", **added: Any) -> dict[str, Any]:
