@@ -34,8 +34,8 @@ def over_countries(
         for country in COUNTRIES.split():
             beginning = sentence[: sentence.index("}") + 1]
             text, start = (sayable(tokenizer, part.format(country)) for part in (sentence, beginning))
-            places = (len(tokenizer.encode(part)) - 1 for part in (text, start))
-            yield watch(model, tokenizer, text, max_new=1), *places
+            last, place = (len(tokenizer.encode(part)) - 1 for part in (text, start))
+            yield watch(model, tokenizer, text, max_new=1), last, place
 
 
 def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
