@@ -182,8 +182,8 @@ class KVCache:
     def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
         self.max_len = max_len
         self.length = 0
-        self.k = [np.zeros((0, 2)) for _ in range(n_layers)]
-        self.v = [np.zeros(0) for _ in range(n_layers)]
+        self.k: list[np.ndarray] = [np.zeros((0, 2)) for _ in range(n_layers)]
+        self.v: list[np.ndarray] = [np.zeros(0) for _ in range(n_layers)]
 
     def positions(self, T: int) -> np.ndarray:
         """Return where T new tokens stand, (T,). ValueError if they do not fit."""
