@@ -7,7 +7,7 @@ import torch
 
 from helpers import corpus
 from helpers.model import shipped
-from helpers.model.contributions import added, contributions, name_bars
+from helpers.model.contributions import added, contributions
 from helpers.model.probe import without_heads, without_mlp
 from helpers.recording.diary import load_diary
 from tests.tiny import tiny, tokens
@@ -36,23 +36,17 @@ def test_an_mlp_that_is_off_adds_nothing_to_the_last_token_and_the_same_to_the_o
     assert torch.equal(without_mlp(model, 1)(ids)[0, :-1], model(ids)[0, :-1])
 
 
-def test_the_head_finds_the_name_and_the_mlp_says_it() -> None:
-    model, tokenizer = shipped.load()
-    off = {
-        "as trained": model,
-        "head off": without_heads(model, [shipped.FINDS_NAMES]),
-        "MLP 1 off": without_mlp(model, 0),
-    }
-    bars = {name: name_bars(one, tokenizer, shipped.DIARY, "Mia") for name, one in off.items()}
-    assert [one.says.split()[0] for one in bars.values()] == ["Mia", "Kofi", "by"]
-    adds = bars["as trained"].adds
-    assert max(adds, key=lambda part: adds[part]) == "MLP 1"
-    logits = model(torch.tensor([tokenizer.encode(shipped.DIARY)]))[0, -1]
-    name, *others = tokenizer.encode(" ".join(["Mia", *({*corpus.NAMES} - {"Mia"})]))
-    assert sum(adds.values()) == pytest.approx((logits[name] - logits[others].mean()).item(), abs=1e-4)
-
-
 def test_the_diary_is_the_recorded_one_and_its_pair_was_kept_out_of_training() -> None:
     recorded = [token.text for token in load_diary().sequences[0].tokens]
     assert shipped.DIARY.split() == recorded[: recorded.index("by") + 1]
     assert corpus.is_held_out("Mia", "Oslo")
+
+
+def test_without_heads_their_contexts_go_nowhere_and_the_others_stay() -> None:
+    model, contexts = tiny(), torch.randn(6, 8)
+    for heads in ([0], [5], [1, 4]):
+        changed = without_heads(model, [(1, head) for head in heads])
+        output = changed.get_submodule("layers.1.self_attn.o_proj")(contexts.flatten())
+        others = contexts.clone()
+        others[heads] = 0
+        assert torch.equal(output, model.get_submodule("layers.1.self_attn.o_proj")(others.flatten()))

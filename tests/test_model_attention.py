@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import attend, llama3_scaling, rope_frequencies, rotation
-from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, NoPEConfig, QKNormConfig
+from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, QKNormConfig
 from helpers.model.kinds import model_of
 from helpers.model.latent import LatentTransformer
 from helpers.model.transformer import RMSNorm, Transformer
@@ -101,12 +101,6 @@ def test_every_norm_has_the_epsilon_of_the_config() -> None:
 def test_parameters_are_counted(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
     assert config.n_parameters == sum(p.numel() for p in model_of(config).parameters())
-
-
-@pytest.mark.parametrize("layers", [(3,), (2, 1), (1, 1), (-1,), (True,)])
-def test_nope_layers_that_are_none(layers: Any) -> None:
-    with pytest.raises(ValueError, match=r"nope_layers is .*; expected"):
-        tiny_config(NoPEConfig, nope_layers=layers)
 
 
 WIDE: dict[str, Any] = SIZES | {"vocab_size": 190, "hidden_size": 300}

@@ -39,7 +39,7 @@ FULL, RESET = caches.test_exactly_full_then_over, caches.test_truncate_or_reset_
 HALF_WAY = caches.test_a_pass_that_fails_half_way_leaves_the_cache_as_before
 GREEDY = replies.test_greedy_equals_running_everything_again
 FIELDS = replies.test_a_reply_read_back_field_by_field
-EQUAL, PLAIN = equal.test_equal_to_transformers, equal.test_equal_without_a_cache
+EQUAL = equal.test_equal_to_transformers
 
 # --- masks and positions ---
 
@@ -56,19 +56,9 @@ planted("is_causal", [ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #55
 planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=Cache.mask)(
     lambda old, self, T, layer=0: top_left(self, T)
 )
-planted("no offset for several new tokens", [MASK, EQUAL], "LLMs-from-scratch PR#697", of=Cache.mask)(
-    lambda old, self, T, layer=0: old(self, T) if T == 1 else top_left(self, T)
-)
-planted("square mask with a cache", [MASK, EQUAL], "llama #899", of=Cache.mask)(
-    lambda old, self, T, layer=0: old(self, T)[:, self.length :]
-)
 planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of=attention.rotation)(
     lambda old, at, *more: old(at - at[..., :1], *more)
 )
-planted("positions count twice", [GREEDY, SPLIT], "gpt-neox PR#363; tiny-llm PR#46", of=attention.rotation)(
-    lambda old, at, *more: old(at + at[..., :1], *more)
-)
-
 # --- counting, room, forgetting ---
 
 
@@ -126,12 +116,6 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaticCache, "mask", wide)
 
 
-@planted("growth moves the other layers' rows", [FULL, EQUAL], "nanochat #187", of=GrowingCache.append)
-def _(old: Any, self: Any, *new: Any) -> Any:
-    self.v = [v.roll(1, 2) for v in self.v]
-    return old(self, *new)
-
-
 @planted("values from the list of keys", [SPLIT, EQUAL], "transformers #34232", of=GrowingCache.append)
 def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
     self.v[layer] = self.k[layer]
@@ -187,9 +171,6 @@ planted("a ring breaks causality", [WINDOWED], "litgpt #2182", of=WindowCache.ma
 planted("a long prompt loses rows before it has looked", [WINDOWED], "litgpt #2182", of=WindowCache.mask)(
     masks(lambda mask: mask & mask[-1])
 )
-planted("several tokens trimmed as if one came", [WINDOWED], "mlx-lm #1914", of=WindowCache.some)(
-    lambda old, self, at, kept: old(self, at, [x | (torch.arange(len(x)) > 0) for x in kept])
-)
 planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914", of=WindowCache.some)(
     lambda old, self, at, kept: old(self, at, [x >= 0 for x in at])
 )
@@ -223,11 +204,11 @@ planted("a fully masked row gives NaN", [NOTHING], "pytorch #103749", of=attend)
 planted("a fully masked row averages the future", [NOTHING], "pytorch #103963", of=attend)(
     lambda old, *given: by_hand(*given[:5], least=torch.finfo(given[0].dtype).min)
 )
-planted("KV heads dealt out in turns", [ATTEND, PLAIN], of=attend)(
+planted("KV heads dealt out in turns", [ATTEND, EQUAL], of=attend)(
     lambda old, q, k, v, *more: old(q, *(x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v)), *more)
 )
 NARROW = parts.test_angles_stay_float32_in_a_narrow_model
-planted("heads split without the transpose", [PLAIN, EQUAL], of=Attention.split_heads)(
+planted("heads split without the transpose", [EQUAL], of=Attention.split_heads)(
     lambda old, self, x: x.reshape(x.shape[0], -1, x.shape[1], self.head_dim)
 )
 planted("angles are rounded to bfloat16", [NARROW], of=attention.rotation)(
@@ -242,7 +223,7 @@ def _(old: Any, self: Any, config: Any, layer: int) -> None:
     self.core.scale = config.k_dim**-0.5
 
 
-@planted("every layer calls the last block", [PLAIN, SPLIT], "TrenTorch #141", of=Transformer.forward)
+@planted("every layer calls the last block", [EQUAL, SPLIT], "TrenTorch #141", of=Transformer.forward)
 def _(old: Any, self: Any, *given: Any, **named: Any) -> Tensor:
     layers = self.layers
     self.layers = nn.ModuleList([layers[-1]] * len(layers))

@@ -120,14 +120,6 @@ def test_equal_to_transformers(name: str, split: str, cache: type[Cache]) -> Non
     torch.testing.assert_close(got, expected, rtol=0, atol=BOUND)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_equal_without_a_cache(name: str) -> None:
-    theirs, ours = pair(name)
-    ids = tokens(5, 40, seed=2)
-    with torch.no_grad():
-        torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=0, atol=BOUND)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_a_norm_is_equal_to_the_last_bit(dtype: torch.dtype) -> None:
     """Normed in float32, cast, and only then scaled: the other way round a narrow type rounds otherwise."""

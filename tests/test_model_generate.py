@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from helpers.model import generate as module
-from helpers.model import transformer
 from helpers.model.cache import Cache, GrowingCache, StaticCache
 from helpers.model.generate import decode_step, generate, prefill
 from helpers.model.transformer import Transformer
@@ -179,25 +178,6 @@ def test_a_reply_read_back_field_by_field() -> None:
             for mine, theirs in ((cache.k, whole.k), (cache.v, whole.v)):
                 seen = theirs[layer][:, :, : cache.length]
                 torch.testing.assert_close(mine[layer, :, :, : cache.length], seen, rtol=0, atol=1e-12)
-
-
-def test_one_wait_for_the_device_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What brings a number from the device to the program makes the program wait."""
-    waits: list[str] = []
-    for name in ("cpu", "item", "tolist", "__bool__", "__int__", "__float__"):
-        right = getattr(torch.Tensor, name)
-
-        def counted(x: Any, *given: Any, right: Any = right, name: str = name) -> Any:
-            waits.append(name)
-            return right(x, *given)
-
-        monkeypatch.setattr(torch.Tensor, name, counted)
-    monkeypatch.setattr(transformer, "check_tokens", lambda *given: None)  # on a GPU it asks for no number
-    for sampling in (Sampling(), Sampling(0.8, 5)):
-        reply = generate(tiny(), PROMPT, 10, eos_ids=[], sampling=sampling)
-        waits.clear()
-        assert len(list(reply)) == 10
-        assert waits == ["cpu"] * 10
 
 
 def test_numpy_s_ids_are_taken() -> None:

@@ -17,9 +17,7 @@ from helpers.model.generate import generate
 from helpers.model.one_shape import CoreInBlocks, InBlocks, in_one_shape
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
-from helpers.recording.model import record_model
 from helpers.serve.engine import Engine
-from helpers.trace import compare
 from tests.planted import Bug, Planted
 from tests.tiny import SIZES as TINY
 from tests.tiny import same, tiny, tokens
@@ -123,13 +121,6 @@ def test_a_width_with_a_rest_is_refused() -> None:
         in_one_shape(tiny())
     with pytest.raises(ValueError, match="a StateTransformer came in; expected a Transformer"):
         in_one_shape(StateTransformer(StateConfig(**TINY, state_layers=(1,))))
-
-
-def test_heads_can_be_watched() -> None:
-    model = small(torch.float32)
-    prompt = tokens(1, 11)[0].tolist()
-    plain, watched = (record_model(one, prompt, max_new=3) for one in (model, in_one_shape(model)))
-    assert compare(plain, watched) == "equal"
 
 
 def test_what_it_rests_on_a_row_s_bits_do_not_depend_on_its_place_among_8() -> None:

@@ -9,19 +9,14 @@ import pytest
 import torch
 
 from helpers import corpus
-from helpers.chapters import n08
 from helpers.model import evaluate, shipped
-from helpers.model.cache import Cache, GrowingCache, StateCache, WindowCache
+from helpers.model.cache import Cache, GrowingCache, WindowCache
 from helpers.model.config import ModelConfig
-from helpers.model.contributions import name_bars
-from helpers.model.evaluate import CHANCE, held_out_diaries, share_signed_right
+from helpers.model.evaluate import held_out_diaries, share_signed_right
 from helpers.model.transformer import Transformer
-from helpers.recording.model import record_model
 from helpers.tokenizer import Tokenizer
 
-N = 100
 SIXTEEN = partial(WindowCache, window=16)
-LONG = 64  # quiet words before "Signed": the name and the city last stood more tokens back than that
 
 
 class Scripted:
@@ -114,14 +109,13 @@ def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer
 
 @pytest.mark.parametrize("variant", [name for name in shipped.VARIANTS if name != "gqa"])
 def test_the_variants_differ_in_what_a_token_leaves(variant: str) -> None:
-    """Each in a small folder of its own, with the tokenizer of all; and each has learned to copy."""
+    """Each in a small folder of its own; notebooks 15 and 23 show what they sign."""
     files = list(shipped.folder_of(variant).iterdir())
     assert {path.name for path in files} == {"config.json", "model.safetensors"}
     assert sum(path.stat().st_size for path in files) < 4_000_000
-    model, tokenizer = shipped.load(variant)
+    model, _ = shipped.load(variant)
     assert model.config == shipped.VARIANTS[variant]
     assert vars(shipped.CONFIG).items() - vars(model.config).items() <= {("n_kv_heads", 2)}
-    assert share_signed_right(model, tokenizer, held_out_diaries(20, seed=1), StateCache) >= 0.95
 
 
 def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
@@ -134,48 +128,10 @@ def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
     soup = evaluate.next_words(model, tokenizer, "The soup is so")
     assert (len(soup), soup[0][0]) == (3, "delicious")
     assert soup[0][1] > soup[1][1] > soup[2][1]
-    with torch.no_grad():
-        p = model(torch.tensor([tokenizer.encode("The soup is so")]))[0, -1].softmax(-1)
-    assert soup[0][1] == pytest.approx(float(p[tokenizer.vocabulary["delicious"]]), abs=1e-5)
     output_ids = evaluate.greedy_words(model, tokenizer, "Today weather is so", 3, GrowingCache(model.config))
     assert output_ids == ["nice", ".", "<eos>"]
-
-
-def test_it_signs_with_pairs_that_training_never_saw(loaded: tuple[Transformer, Tokenizer]) -> None:
-    diaries = held_out_diaries(N, seed=1)
-    share = share_signed_right(*loaded, diaries)
-    print(f"name and city right on {share:.1%} of {N} diaries; chance {CHANCE:.2%}")
-    assert share >= 0.95
-
-
-def test_without_the_old_rows_it_does_not(loaded: tuple[Transformer, Tokenizer]) -> None:
-    """On the same diaries: the full cache carries name and city, the newest 16 tokens do not."""
-    diaries = held_out_diaries(N, seed=2, quiet=LONG)
-    full = share_signed_right(*loaded, diaries)
-    windowed = share_signed_right(*loaded, diaries, SIXTEEN)
-    print(f"gap over {LONG}: {full:.1%}; the last 16 tokens alone: {windowed:.1%}; chance {CHANCE:.2%}")
-    assert full >= 0.95
-    assert windowed < 0.20
 
 
 def test_how_far_back_name_and_city_stand() -> None:
     words = "Mia writes from Oslo . Mia swam . Signed by Mia from Oslo . <eos>"
     assert evaluate.tokens_back(corpus.Diary("Mia", "Oslo", tuple(words.split()))) == 9  # from "from" to Oslo
-
-
-def test_training_was_watched_until_the_head_had_turned() -> None:
-    """What is recorded grows, has the nine bars, and ends where the shipped model stands."""
-    seen = n08.training_watched()
-    assert [one.batches for one in seen] == [*range(25, 601, 25)]
-    first = {most: next(n for n, one in enumerate(seen) if one.weight > most) for most in (0.2, 0.9)}
-    assert max(one.right for one in seen[: first[0.2]]) <= 3
-    assert [one.right for one in seen[first[0.9] :]] == sorted(one.right for one in seen[first[0.9] :])
-    model, tokenizer = shipped.load()
-    run = record_model(model, shipped.DIARY, tokenizer, max_new=1, training=False, uncached=False)
-    words = shipped.DIARY.split()
-    weights = run.attention_weights(len(words) - 1, *shipped.FINDS_NAMES)
-    now = sum(weights[n] for n, word in enumerate(words) if word == "Mia")
-    assert now == pytest.approx(seen[-1].weight, abs=0.01)
-    parts = [*name_bars(model, tokenizer, shipped.DIARY, "Mia").adds]
-    assert all([*bars.adds] == parts for one in seen for bars in (one.bars, one.off))
-    assert sum(seen[first[0.9]].off.adds.values()) < sum(seen[first[0.9]].bars.adds.values()) / 10

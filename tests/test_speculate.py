@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.chapters import n18
-from helpers.model import shipped, speculate
+from helpers.model import speculate
 from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
 from helpers.model.contributions import added
-from helpers.model.evaluate import held_out_diaries
-from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, generate
 from helpers.model.speculate import Draft, Drafter, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
@@ -306,24 +304,3 @@ def test_words_drawn_with_a_seed_are_the_same_again() -> None:
         list(ask(EarlyExit(MODEL, 1), max_new=20, sampling=Sampling(1.0, 5, 0.9, seed))) for seed in (1, 1, 2)
     ]
     assert replies[0] == replies[1] != replies[2]
-
-
-def test_four_diaries() -> None:
-    model, tokenizer = shipped.load()
-    prompts = [tokenizer.encode(" ".join(one.words[:12])) for one in held_out_diaries(4, seed=0)]
-    replies = [list(generate(model, prompt, 40)) for prompt in prompts]
-    twin = speed_up(model, threads=1)
-    for which, drafter in ((model, PromptLookup()), (twin, EarlyExit(twin, 1))):
-        result = [speculate.speculate(which, prompt, 40, drafter, 4) for prompt in prompts]
-        assert [list(reply) for reply in result] == replies
-        assert sum(map(len, replies)) / sum(len(reply.rounds) for reply in result) > 1.2
-
-
-def test_rounds_in_passes_of_one_word() -> None:
-    model, _ = shipped.load()
-    ways: dict[str, tuple[Drafter, int]] = {"": (PromptLookup(), 2), "1 layer": (EarlyExit(model, 1), 3)}
-    (lookup, _, _), (layer, words, gain) = n18.timed_rounds(model, [[5, 6, 7]], ways).values()
-    assert lookup[:2] == [0, 0]
-    assert len(layer) == 4
-    assert 0 < layer[0] < 1 <= words
-    assert min(lookup[2], layer[3], gain) > 0
