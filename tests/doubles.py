@@ -18,7 +18,6 @@ from helpers.model.cache import (
     StaticCache,
     WindowCache,
 )
-from helpers.model.cache.base import Sizes
 from helpers.model.config import ModelConfig
 
 POISON = 1e9  # in rows that are not in use: so large that no rounding hides it if one is ever looked at
@@ -41,7 +40,7 @@ KINDS = EXACT | LOSSY
 class MaskedCache(GrowingCache):
     """Keeps every row and shows what seen(key, query, layer) says: the slow form of any window."""
 
-    def __init__(self, sizes: Sizes, seen: Callable[[int, int, int], bool], **rest: Any) -> None:
+    def __init__(self, sizes: ModelConfig, seen: Callable[[int, int, int], bool], **rest: Any) -> None:
         self.seen = seen
         super().__init__(sizes, **rest)
 

@@ -130,7 +130,7 @@ def _(old: Any, q: Tensor, k: Tensor, v: Tensor, *more: Any) -> Tensor:
 
 
 def expanded(self: Cache, x: Tensor) -> Tensor:
-    return x.repeat_interleave(self.sizes.n_heads // self.sizes.n_kv_heads, 1)  # type: ignore[attr-defined]
+    return x.repeat_interleave(self.sizes.n_heads // self.sizes.n_kv_heads, 1)
 
 
 planted("expanded heads cached under GQA", [caches.test_bytes], "SnapKV #16 #29")(

@@ -122,7 +122,7 @@ def test_bytes(kind: str, rows: int) -> None:
     ):
         act()
         assert cache.nbytes == 2 * (rows or n) * 576
-        shown = f"({n} of 20 rows, 3 layers of (2, 3, 8), float32, {cache.nbytes:,} bytes)"
+        shown = f"({n} of 20 rows, {cache.nbytes:,} bytes)"
         assert repr(cache) == type(cache).__name__ + shown
     held: Any = [*cache.k, *cache.v]  # type: ignore[attr-defined]
     assert (
@@ -206,7 +206,7 @@ def test_a_pass_that_fails_half_way_leaves_the_cache_as_before(kind: str, place:
 @every
 def test_values_narrower_than_keys_or_none(kind: str, v_dim: int) -> None:
     """Latent rows are keys alone."""
-    sizes = SimpleNamespace(n_layers=3, n_kv_heads=3, k_dim=8, v_dim=v_dim, max_seq_len=60)
+    sizes: Any = SimpleNamespace(n_layers=3, n_kv_heads=3, k_dim=8, v_dim=v_dim, max_seq_len=60)
     cache = fresh(kind, sizes=sizes, max_len=42)
     for T in (40, 1, 1):
         for layer in range(3):
@@ -216,7 +216,7 @@ def test_values_narrower_than_keys_or_none(kind: str, v_dim: int) -> None:
             assert {x.shape[2] for x in shown} == {cache.mask(T, layer).shape[-1]}
         cache.advance(T)
     if kind in EXACT:
-        assert f"3 layers of (1, 3, 8, {v_dim}), float64, {42 * 3 * 3 * (8 + v_dim) * 8:,} b" in repr(cache)
+        assert cache.nbytes == 42 * 3 * 3 * (8 + v_dim) * 8
     with pytest.raises(ValueError, match=f"v_dim 8, the pass has v_dim {v_dim}"):
         fresh(kind).check_fits(sizes, 1, torch.float64, cache.device)
 

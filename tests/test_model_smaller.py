@@ -63,7 +63,7 @@ def within(split: list[int], most: int) -> list[int]:
 @settings(max_examples=60, phases=[Phase.generate])  # no shrinking: planted bugs fail it often
 def test_a_window_is_the_model_under_a_mask(split: list[int], case: Any, batch: int, seed: int) -> None:
     split, (window, sinks) = within(split, 40), case
-    ids, cache = tokens(batch, sum(split), seed), WindowCache(CONFIG, window, sinks, batch, **DOUBLE)
+    ids, cache = tokens(batch, sum(split), seed), WindowCache(CONFIG, window, sinks, batch=batch, **DOUBLE)
     expected = MODEL(ids, visible(window, sinks, batch))
     same(poisoned(MODEL, ids, split, cache), expected)
     kept, n = [], sum(split)
@@ -83,7 +83,7 @@ def test_a_window_of_few_rows_takes_a_text_of_many_tokens() -> None:
     reply = generate(MODEL, prompt, 100, cache=cache)
     output = list(reply)
     assert (len(output), reply.stop_reason, cache.length, cache.n_kept) == (36, "cache full", 40, 6)
-    assert repr(cache).startswith("WindowCache(6 of 40 rows, 3 layers of (1, 3, 8), float64, 6,912 bytes")
+    assert repr(cache).startswith("WindowCache(6 of 40 rows, 6,912 bytes")
     everything = MODEL(torch.tensor([[*prompt, *output[:-1]]]), visible(6, 0))
     assert everything[0, 4:].argmax(-1).tolist() == output
 

@@ -225,8 +225,6 @@ def check_positive(name: str, value: object) -> None:
 
 def check_eos(ids: Collection[int], vocab_size: int) -> None:
     """Raise ValueError unless these are ids of the vocabulary."""
-    if not isinstance(ids, Collection):
-        raise ValueError(f"eos_ids is {ids!r}; expected a list of ids, such as [{ids!r}]")
     for token in ids:
         if not is_whole(token) or not 0 <= token < vocab_size:
             message = reprlib.repr(token)

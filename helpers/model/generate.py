@@ -103,9 +103,6 @@ class Generation:
     def __next__(self) -> int:
         return next(self._stream)
 
-    def __repr__(self) -> str:
-        return f"Generation({len(self.tokens)} tokens, {self.stop_reason or 'going on'})"
-
 
 def generate(
     model: Transformer,
@@ -193,10 +190,7 @@ def to_numpy(logits: Tensor) -> np.ndarray:
 
 def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
     """Return ids as a tensor (B, T), each in range. ValueError if they are no such ids."""
-    try:
-        ids = np.array(prompt.tolist() if isinstance(prompt, Tensor) else prompt)
-    except ValueError as error:
-        raise ValueError(f"the sequences of a batch are not of equal lengths: {error}") from None
+    ids = np.array(prompt.tolist() if isinstance(prompt, Tensor) else prompt)
     if not ids.size:
         raise ValueError("the prompt is empty; expected at least one token")
     if ids.dtype.kind not in "iu" or ids.ndim not in (1, 2):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from helpers.model.attention import Attention, Core
-from helpers.model.cache import GrowingCache, Sizes
+from helpers.model.cache import GrowingCache
+from helpers.model.config import ModelConfig
 from helpers.model.generate import generate
 from helpers.model.latent import LatentAttention
 from helpers.model.load import load
@@ -29,7 +30,7 @@ class RowsOfRank(GrowingCache):
     Every token is seen by every rank, so positions are those of the text; `append` keeps a share.
     """
 
-    def __init__(self, sizes: Sizes, rank: int, world: int, **others: Any) -> None:
+    def __init__(self, sizes: ModelConfig, rank: int, world: int, **others: Any) -> None:
         self.rank, self.world = rank, world
         super().__init__(sizes, **others)
 

@@ -1,6 +1,6 @@
 """KV caches behind one interface, one file a kind."""
 
-from helpers.model.cache.base import Cache, Sizes
+from helpers.model.cache.base import Cache
 from helpers.model.cache.growing import GrowingCache
 from helpers.model.cache.paged import PagedCache, PagePool
 from helpers.model.cache.quantized import QuantizedCache

@@ -22,27 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole, is_whole
-
-
-class Sizes(Protocol):
-    """What a cache needs to know of its model: a part of `ModelConfig`."""
-
-    @property
-    def n_layers(self) -> int: ...
-    @property
-    def n_kv_heads(self) -> int: ...
-    @property
-    def k_dim(self) -> int: ...
-    @property
-    def v_dim(self) -> int: ...
-    @property
-    def max_seq_len(self) -> int: ...
+from helpers.model.config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -78,7 +64,7 @@ class Cache:
 
     def __init__(
         self,
-        sizes: Sizes,
+        sizes: ModelConfig,
         batch: int = 1,
         max_len: int | None = None,
         *,
@@ -217,18 +203,14 @@ class Cache:
         """Rows stored, in the layer that keeps most of them."""
         return self.length
 
-    def kept(self, b: int = 0) -> Sequence[int]:
-        """Return where the tokens of sequence b stand whose rows are stored, in the first layer."""
-        return range(self.lengths[b])
+    def kept(self) -> Sequence[int]:
+        """Return where the tokens stand whose rows are stored, in the first layer."""
+        return range(self.length)
 
     @property
     def lost_lengths(self) -> range:
         """Lengths to go back to at which the next token would miss rows or see too much in a state."""
         return range(0)
-
-    def n_new(self, T: int) -> list[int]:
-        """Return how many of T columns are new tokens, of each sequence; the others are padding."""
-        return [T] * self.batch
 
     @property
     def nbytes(self) -> int:
@@ -236,11 +218,7 @@ class Cache:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        widths = dict.fromkeys((self.sizes.k_dim, self.sizes.v_dim))  # one where keys and values are alike
-        row = ", ".join(map(str, (self.batch, self.sizes.n_kv_heads, *widths)))
-        rows, dtype = f"{self.n_kept} of {self.max_len} rows", str(self.dtype)[6:]
-        layers = f"{self.n_layers} layers of ({row})"
-        return f"{type(self).__name__}({rows}, {layers}, {dtype}, {self.nbytes:,} bytes)"
+        return f"{type(self).__name__}({self.n_kept} of {self.max_len} rows, {self.nbytes:,} bytes)"
 
     def shapes(self, T: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of T rows of keys and of values, of one layer."""
@@ -275,7 +253,7 @@ class Cache:
             raise ValueError(f"keys {k.dtype} and values {v.dtype} came in; expected {self.dtype} for both")
         self.check_room(k.shape[-2])
 
-    def check_fits(self, sizes: Sizes, batch: int, dtype: torch.dtype, device: torch.device) -> None:
+    def check_fits(self, sizes: ModelConfig, batch: int, dtype: torch.dtype, device: torch.device) -> None:
         """Raise ValueError, and name what differs, unless this cache was made for such a pass."""
         names = ("n_layers", "n_kv_heads", "k_dim", "v_dim")
         pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.sizes, n), getattr(sizes, n)) for n in names}
@@ -289,7 +267,7 @@ class Cache:
                 )
         self.check_longest(sizes)
 
-    def check_longest(self, sizes: Sizes) -> None:
+    def check_longest(self, sizes: ModelConfig) -> None:
         """Raise ValueError if it takes longer texts than the model."""
         most = sizes.max_seq_len
         if self.max_len > most:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole, is_whole
-from helpers.model.cache.base import Sizes, Snapshot
+from helpers.model.cache.base import Snapshot
 from helpers.model.cache.static import StaticCache
+from helpers.model.config import ModelConfig
 
 # Of this machine; 64 GiB where the system does not say.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
@@ -35,7 +36,7 @@ class PagePool:
 
     def __init__(
         self,
-        sizes: Sizes,
+        sizes: ModelConfig,
         n_pages: int,
         page_size: int = 16,
         *,
@@ -95,7 +96,7 @@ class PagedCache(StaticCache):
 
     def __init__(
         self,
-        sizes: Sizes,
+        sizes: ModelConfig,
         batch: int = 1,
         max_len: int | None = None,
         *,
@@ -235,9 +236,3 @@ class PagedCache(StaticCache):
                     f"{n} new tokens after {length} make {length + n} in sequence {b}; expected at most "
                     f"{room}, the rows that it has. Nothing was written."
                 )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the pages in its tables, each once."""
-        used = {page for table in self.tables for page in table}
-        return len(used) * (self.k.nbytes + self.v.nbytes) // self.k.shape[1]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole
-from helpers.model.cache.base import Sizes
 from helpers.model.cache.growing import GrowingCache
+from helpers.model.config import ModelConfig
 
 BITS = (8, 4, 2, 1)
 BY = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
@@ -77,12 +77,11 @@ class QuantizedCache(GrowingCache):
 
     def __init__(
         self,
-        sizes: Sizes,
+        sizes: ModelConfig,
         bits: int | tuple[int, int] = 8,
         by: str | tuple[str, str] = "token",
         group: int = 32,
         full: int = 1,
-        *args: Any,
         **rest: Any,
     ) -> None:
         self.bits = pair("bits", bits, BITS)
@@ -94,7 +93,7 @@ class QuantizedCache(GrowingCache):
         self.group, self.full = check_whole("group", group, least=8), check_whole("full", full)
         if self.group % 8:
             raise ValueError(f"group is {group}; expected a multiple of 8: rows share bytes")
-        super().__init__(sizes, *args, **rest)
+        super().__init__(sizes, **rest)
 
     def allocate(self) -> None:
         super().allocate()

@@ -87,7 +87,7 @@ class StateCache(GrowingCache):
     def n_kept(self) -> int:
         return max(map(self.rows_of, range(self.n_layers)))
 
-    def kept(self, b: int = 0) -> range:
+    def kept(self) -> range:
         return range(self.rows_of(0))
 
     @property

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole
-from helpers.model.cache.base import Sizes
 from helpers.model.cache.growing import GrowingCache
+from helpers.model.config import ModelConfig
 
 
 class WindowCache(GrowingCache):
@@ -32,7 +32,7 @@ class WindowCache(GrowingCache):
     can_truncate = False
 
     def __init__(
-        self, sizes: Sizes, window: int | Sequence[int | None] = 16, sinks: int = 0, *args: Any, **rest: Any
+        self, sizes: ModelConfig, window: int | Sequence[int | None] = 16, sinks: int = 0, **rest: Any
     ) -> None:
         windows = list(window) if isinstance(window, Sequence) else [window] * sizes.n_layers
         if len(windows) != sizes.n_layers:
@@ -44,7 +44,7 @@ class WindowCache(GrowingCache):
         least = min(self.windows)
         if self.sinks > least:
             raise ValueError(f"sinks is {sinks}; expected at most {least}, as many as the smallest window")
-        super().__init__(sizes, *args, **rest)
+        super().__init__(sizes, **rest)
 
     def allocate(self) -> None:
         super().allocate()
@@ -91,7 +91,7 @@ class WindowCache(GrowingCache):
             return 0
         return int(at[self.sinks]) + window - 1
 
-    def kept(self, b: int = 0) -> Sequence[int]:
+    def kept(self) -> Sequence[int]:
         return self.at[0].tolist()
 
     @property
