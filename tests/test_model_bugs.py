@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers import sampling
 from helpers.model import attention, generate, speculate
@@ -18,7 +18,6 @@ from helpers.model.attention import Attention, attend
 from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
 from helpers.model.latent import LatentAttention
 from helpers.model.load import config
-from helpers.model.transformer import Transformer
 from tests import test_latent as latent
 from tests import test_load
 from tests import test_model_attention as parts
@@ -73,7 +72,7 @@ planted("each layer advances the cache", [FULL, SPLIT], "gpt-fast; nanochat")(
     instead(StaticCache.append, append_and_count),
     instead(Cache.advance, lambda old, self, T: None),
 )
-ROOM, CANNOT = replies.test_rows_allow_so_many_tokens, parts.test_tokens_that_cannot_run
+ROOM, CANNOT = replies.test_which_reason_where_several_hold, parts.test_tokens_that_cannot_run
 planted("full a row too early", [FULL, ROOM], "transformers #37574", of=Cache.check_room)(
     lambda old, self, T: old(self, T + 1)
 )
@@ -221,16 +220,6 @@ FORMS = latent.test_absorbed_attention_works_on_the_rows
 def _(old: Any, self: Any, config: Any, layer: int) -> None:
     old(self, config, layer)
     self.core.scale = config.k_dim**-0.5
-
-
-@planted("every layer calls the last block", [EQUAL, SPLIT], "TrenTorch #141", of=Transformer.forward)
-def _(old: Any, self: Any, *given: Any, **named: Any) -> Tensor:
-    layers = self.layers
-    self.layers = nn.ModuleList([layers[-1]] * len(layers))
-    try:
-        return old(self, *given, **named)
-    finally:
-        self.layers = layers
 
 
 # --- replies, drafted or not ---

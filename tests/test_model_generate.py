@@ -84,18 +84,6 @@ def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
     assert list(generate(model, PROMPT, 20, eos_ids=[])) == output
 
 
-@pytest.mark.parametrize("kind", CACHES)
-@pytest.mark.parametrize("S", [5, 6, 40])
-def test_rows_allow_so_many_tokens(kind: type[Cache], S: int) -> None:
-    """S rows allow S - P + 1 emitted tokens: the newest one has no row."""
-    model = tiny()
-    cache = kind(model.config, max_len=S)
-    reply = generate(model, PROMPT, 1000, cache=cache)
-    assert len(list(reply)) == S - len(PROMPT) + 1
-    assert reply.stop_reason == "cache full"
-    assert cache.length == S
-
-
 @pytest.mark.parametrize(("max_new", "rows"), [(1, 5), (36, 40), (1000, 40)])
 def test_a_cache_is_made_of_the_right_size(max_new: int, rows: int) -> None:
     model = tiny(dtype=torch.bfloat16)

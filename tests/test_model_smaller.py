@@ -225,7 +225,6 @@ def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        (WindowCache, {"window": 0}, "window is 0; expected a whole number, 1 or more"),
         (WindowCache, {"window": [4, 2.5, None]}, "window is 2.5; expected a whole number"),
         (WindowCache, {"window": [4, 4]}, "2 windows; expected one for each of 3 layers"),
         (WindowCache, {"window": [4, None, 7], "sinks": 5}, "sinks is 5; expected at most 4"),
@@ -234,7 +233,6 @@ def test_rounded_rows_stay_and_the_newest_can_be_taken_back() -> None:
         (QuantizedCache, {"bits": (8, 3)}, r"bits is \(8, 3\); expected one of"),
         (QuantizedCache, {"by": "head"}, "by is 'head'; expected one of 'token', 'channel'"),
         (QuantizedCache, {"group": 12}, "group is 12; expected a multiple of 8"),
-        (QuantizedCache, {"full": 0}, "full is 0; expected a whole number, 1 or more"),
         (GrowingCache, {"batch": 0}, "batch is 0; expected a whole number"),
         (GrowingCache, {"max_len": 41}, "max_len is 41; expected at most 40"),
     ],

@@ -140,14 +140,6 @@ BITS, SHARED = (
     test_the_same_bits_behind_a_shared_beginning,
 )
 
-planted(
-    "a fixed order that depends on the batch: keys", [BITS, SHARED], "vllm #53257", of=CoreInBlocks.forward
-)(
-    lambda old, self, q, k, v, mask: (
-        old(self, q, k, v, mask) if len(q) == 1 else old(self, q, k.flip(2), v.flip(2), mask.flip(-1))
-    )
-)
-
 
 @planted("a fixed order that depends on the batch: products", [BITS, SHARED], of=InBlocks.forward)
 def _(old: Any, self: InBlocks, x: Tensor) -> Tensor:

@@ -37,32 +37,18 @@ class Scripted:
 DIARY = corpus.Diary("Mia", "Oslo", tuple("Mia writes from Oslo . Signed by Mia from Oslo . <eos>".split()))
 
 
-@pytest.mark.parametrize(
-    ("sentence", "right"),
-    [("Mia from Oslo", True), ("Mia from Rome", False), ("Noah from Oslo", False), ("Mia is Oslo", False)],
-)
-def test_signed_right_is_name_and_city(sentence: str, right: bool) -> None:
-    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(sentence)
-    assert evaluate.signs_right(model, tokenizer, DIARY, GrowingCache(shipped.CONFIG)) is right  # type: ignore[arg-type]
-    prompt = tokenizer.encode("Mia writes from Oslo . Signed by")
-    passes = [
-        prompt[:-1],
-        prompt[-1:],
-        *([i] for i in tokenizer.encode(sentence)[:2]),
-    ]  # the third is not run
-    assert model.given == passes
-
-
-def test_the_share_is_of_all_diaries_each_through_a_cache_of_its_own() -> None:
-    tokenizer, result = Tokenizer.of_words(shipped.VOCABULARY), []
-    model: Any = Scripted("Mia from Oslo Mia from Rome Mia from Lima Noah from Oslo")
+def test_signed_right_is_name_and_city_each_through_a_cache_of_its_own() -> None:
+    sentences, made = ["Mia from Oslo", "Mia from Rome", "Mia is Oslo", "Noah from Oslo"], list[Cache]()
+    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(" ".join(sentences))
 
     def make(config: ModelConfig) -> Cache:
-        result.append(GrowingCache(config))
-        return result[-1]
+        made.append(GrowingCache(config))
+        return made[-1]
 
-    assert share_signed_right(model, tokenizer, [DIARY] * 4, make) == 0.25
-    assert len(result) == 4
+    assert share_signed_right(model, tokenizer, [DIARY] * 4, make) == 0.25  # type: ignore[arg-type]
+    assert len(made) == 4
+    prompt, first = (tokenizer.encode(text) for text in (DIARY.prompt, sentences[0]))
+    assert model.given[:4] == [prompt[:-1], prompt[-1:], first[:1], first[1:2]]  # the third is not run
 
 
 @pytest.mark.parametrize("make", [GrowingCache, SIXTEEN])

@@ -155,18 +155,6 @@ def test_replies_are_counted_without_their_prefills() -> None:
     assert all(one.seconds > 0 for one in tried.values())
 
 
-@pytest.mark.parametrize(("n", "reason"), [(3, "max_new"), (9, "cache full"), (9, "eos")])
-def test_it_stops_among_words_that_were_taken(n: int, reason: str) -> None:
-    ends = [SAID[4]] if reason == "eos" else []
-    wanted = SAID[: SAID.index(SAID[4]) + 1] if ends else SAID[:4] if reason == "cache full" else SAID[:3]
-    cache = empty(8 if reason == "cache full" else 40)
-    reply = ask(Says(SAID), 6, n, cache=cache, eos_ids=ends)
-    assert list(reply) == wanted
-    assert [bool(seconds) for seconds in reply.seconds] == [True, True, *[False] * (len(wanted) - 2)]
-    assert (len(reply.rounds), reply.stop_reason, cache.length) == (2, reason, len(PROMPT) + len(wanted) - 1)
-    assert reply.rounds[1].n_accepted == len(wanted) - (1 if reason == "eos" else 2)
-
-
 DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "prompt lookup": PromptLookup,
     "first layer": lambda: EarlyExit(MODEL, 1),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from helpers import corpus
 from helpers.model import shipped
 from helpers.model.load import load
-from helpers.model.train import batches, learning_rate, next_token_loss, train
+from helpers.model.train import batches, learning_rate, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 from tests.tiny import enlarge, tiny_config
@@ -33,17 +33,6 @@ def some(n: int, seed: int = 0) -> list[Tensor]:
     return list(itertools.islice(batches(TOKENIZER, seed, batch=4, length=24), n))
 
 
-class Shift(nn.Module):
-    """A model that is sure that the next token is the same as this one, plus `step`."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__()
-        self.step = step
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return 50.0 * nn.functional.one_hot((tokens + self.step) % 10, 10).float()
-
-
 def test_batches_are_rows_of_the_corpus() -> None:
     """They go on where the last ended."""
     first, second = some(2)
@@ -53,13 +42,6 @@ def test_batches_are_rows_of_the_corpus() -> None:
     assert [TOKENIZER.words(row.tolist()) for row in (*first, *second)] == list(rows)
     assert not torch.equal(first, some(1, seed=1)[0])
     assert next(batches(TOKENIZER, 0)).shape == (16, 129)  # as the shipped model was trained on
-
-
-def test_the_target_of_a_token_is_the_one_after_it() -> None:
-    """A model that says "the next one" is right on rows that count up; one that says "the same" is wrong."""
-    rows = torch.arange(10).repeat(2, 3)
-    assert next_token_loss(Shift(1), rows).item() < 1e-6
-    assert next_token_loss(Shift(0), rows).item() > 10
 
 
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:

@@ -179,14 +179,6 @@ def one_mask(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@planted(
-    "a forced run is one word long",
-    [test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs],
-)
-def short(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(valid, "forced", lambda table, state: forced(table, state)[:1])
-
-
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
 def test_planted_bugs_are_caught(bug: Any) -> None:
     assert not bug.missed_by()

@@ -57,12 +57,6 @@ def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, 
     return tokenizer.words(output)
 
 
-def signs_right(model: Transformer, tokenizer: Tokenizer, diary: Diary, cache: Cache) -> bool:
-    """Whether a model that reads a diary up to "Signed by" goes on with its name, "from" and its city."""
-    output_ids = greedy_words(model, tokenizer, diary.prompt, 3, cache)
-    return output_ids == [diary.name, "from", diary.city]
-
-
 def share_signed_right(
     model: Transformer,
     tokenizer: Tokenizer,
@@ -74,8 +68,11 @@ def share_signed_right(
     Args:
         make_cache: makes an empty cache for each diary: a `WindowCache` shows what the old rows are for.
     """
-    right = [signs_right(model, tokenizer, diary, make_cache(model.config)) for diary in diaries]
-    return sum(right) / len(right)
+    right = 0
+    for diary in diaries:  # up to "Signed by"
+        words = greedy_words(model, tokenizer, diary.prompt, 3, make_cache(model.config))
+        right += words == [diary.name, "from", diary.city]
+    return right / len(diaries)
 
 
 @torch.inference_mode()
