@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -185,7 +184,7 @@ planted("one position for all sequences", [EACH], "unsloth #3699", of=PagedCache
 @planted("rows behind the end are read", [EACH], "tt-metal #41215", of=PagedCache.planned)
 def _(old: Any, self: Any, T: int) -> Any:
     found = old(self, T)
-    return replace(found, shown=self.slots()[..., : found.mask.shape[-1]].flatten())
+    return found._replace(shown=self.slots()[..., : found.mask.shape[-1]].flatten())
 
 
 # --- attention and the blocks ---

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,18 +27,11 @@ from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, check_sampling, draw, greedy
 
 
-@dataclass(frozen=True)
-class Draft:
-    """Tokens that may come next.
+class Draft(NamedTuple):
+    """Tokens that may come next."""
 
-    Args:
-        tokens: their ids, d of them.
-        q: the probabilities that each was drawn with, (d, V): of a token that could be no other, 1 for it.
-            None where the reply is greedy: nothing is drawn there.
-    """
-
-    tokens: list[int]
-    q: Any = None
+    tokens: list[int]  # their ids, d of them
+    q: Any = None  # what each was drawn with, (d, V): 1 for one that could be no other; None where greedy
 
 
 def speculate_round(
@@ -82,8 +75,7 @@ def speculate_round(
         return draft, new_tokens
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(NamedTuple):
     """One pass of the model: tokens drafted for it, and how many of them were accepted."""
 
     n_drafted: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,21 +54,13 @@ class PagePool:
         )
 
 
-@dataclass(frozen=True)
-class PassLayout:
-    """Where the rows of one pass of T columns lie; worked out once for all layers.
+class PassLayout(NamedTuple):
+    """Where the rows of one pass of T columns lie; worked out once for all layers."""
 
-    Attributes:
-        mask: which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass.
-        new: rows of (B * Hkv * T, D) that hold new tokens, (N,); None where all do.
-        to: rows of the flattened storage that they go to, (N,).
-        shown: rows of the flattened storage to hand out in order, (B * Hkv * S,).
-    """
-
-    mask: Tensor
-    new: Tensor | None
-    to: Tensor
-    shown: Tensor
+    mask: Tensor  # which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass
+    new: Tensor | None  # rows of (B * Hkv * T, D) that hold new tokens, (N,); None where all do
+    to: Tensor  # rows of the flattened storage that they go to, (N,)
+    shown: Tensor  # rows of the flattened storage to hand out in order, (B * Hkv * S,)
 
 
 class PagedCache(StaticCache):
