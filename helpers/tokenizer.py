@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import tokenizers
 from tokenizers import models, pre_tokenizers
@@ -55,16 +54,6 @@ class Tokenizer:
         stop = pre_tokenizers.Split(".", "isolated")
         library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), stop])
         library.add_special_tokens([EOS])
-        return cls(library)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Tokenizer:
-        """Read `tokenizer.json` from a folder. ValueError if it is missing, damaged or of another kind."""
-        path = Path(folder) / FILE
-        try:
-            library = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
-            raise ValueError(f"{path} is no tokenizer that can be read: {error}") from error
         return cls(library)
 
     @property

@@ -63,7 +63,7 @@ def numbers(node: str, what: str, given: list[Any], file: Path | None = None) ->
 def load_halved() -> tuple[Transformer, Tokenizer]:
     """Return the shipped model with the numbers of the page's file, in float32, and its tokenizer."""
     weights = {name.removeprefix(PREFIX): x.float() for name, x in load_bytes(PATH.read_bytes()).items()}
-    return assemble(shipped.CONFIG, weights), Tokenizer.load(shipped.FOLDER)
+    return assemble(shipped.CONFIG, weights), shipped.load()[1]
 
 
 halved = pytest.fixture(scope="module")(load_halved)

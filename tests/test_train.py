@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from helpers import corpus
 from helpers.model import shipped
-from helpers.model.load import load
+from helpers.model.load import load, load_tokenizer
 from helpers.model.train import batches, learning_rate, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
@@ -120,7 +120,7 @@ def test_one_command_makes_the_checkpoint(
     names = "config.json model.safetensors model.f16.safetensors tokenizer.json".split()
     assert {path.name for path in folder.iterdir()} == {*names}
     assert load(folder).config == shipped.CONFIG
-    words = Tokenizer.load(folder).vocabulary
+    words = load_tokenizer(folder).vocabulary
     assert words == {word: i for i, word in enumerate(shipped.VOCABULARY)}
     out = capsys.readouterr().out
     assert "2 steps in " in out
