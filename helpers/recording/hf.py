@@ -144,10 +144,11 @@ def watched(model: Any, show: Callable[..., object]) -> Iterator[None]:
     inner = AttentionInterface().get("eager", own_eager)
 
     def attend(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **more: Any
     ) -> Any:
         output, weights = inner(module, query, key, value, attention_mask, **more)
-        seen = may_look(attention_mask, query.shape[2], key.shape[2])
+        seen = attention_mask > torch.finfo(attention_mask.dtype).min / 2  # numbers to add, (B, 1 or H, T, S)
+        seen = seen.any(dim=1, keepdim=True)  # in any head
         show(module.layer_idx, more.get("scaling"), query, key, value, seen, weights, output.transpose(1, 2))
         return output, weights
 
@@ -164,14 +165,6 @@ def watched(model: Any, show: Callable[..., object]) -> Iterator[None]:
 def own_eager(module: Any, *given: Any, **more: Any) -> Any:
     """Attend as a model's own file does: its sinks and soft caps are there."""
     return sys.modules[type(module).__module__].eager_attention_forward(module, *given, **more)
-
-
-def may_look(mask: Tensor | None, T: int, S: int) -> Tensor:
-    """Return who may look at whom, (B, 1, T, S), of a mask of bools, of numbers to add, or none (causal)."""
-    if mask is None:
-        return torch.ones(1, 1, T, S, dtype=torch.bool).tril(S - T)
-    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    return seen.any(dim=1, keepdim=True)  # in any head
 
 
 def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:

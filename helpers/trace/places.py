@@ -43,11 +43,6 @@ class Place:
     margin: float
     difference: float
 
-    @property
-    def may_change(self) -> bool:
-        """Whether a difference of this size can make another word the likeliest."""
-        return self.margin <= 2 * self.difference
-
 
 def places(a: Sequence[Said], b: Sequence[Said]) -> list[Place]:
     """Compare two replies, up to the first word that differs; where two candidates are known to both.
