@@ -12,10 +12,9 @@ import torch
 
 from helpers.chapters import n16
 from helpers.model import shipped
-from helpers.model.cache import Cache, StaticCache
+from helpers.model.cache import Cache
 from helpers.model.generate import run
 from helpers.model.transformer import Transformer
-from tests.tiny import same, tiny, tokens
 
 
 def test_each_pair_that_fits_is_timed_and_shown_beside_its_prediction(
@@ -47,14 +46,3 @@ def test_each_pair_that_fits_is_timed_and_shown_beside_its_prediction(
     assert [name for name in shown if "gqa" in name] == [f"{n}, gqa on {card['device']}" for n in (1, 2)]
     one = card["steps"][1]
     assert shown[f"1, gqa on {card['device']}"][:3] == [1000, one["predicted"], one["ms"]]
-
-
-def test_without_a_mask_the_newest_token_sees_the_same() -> None:
-    model, newest = tiny(dtype=torch.float64), tokens(2, 1)
-    plain = StaticCache(model.config, 2, dtype=torch.float64)
-    run(model, tokens(2, 3), plain)
-    rows = record_card.Rows(model.config, 2, dtype=torch.float64)
-    rows.k.copy_(plain.k)
-    rows.v.copy_(plain.v)
-    rows.advance(3)
-    same(run(model, newest, rows), run(model, newest, plain))

@@ -185,17 +185,14 @@ def wrong_output(**spoiled: Callable[[Any], Any]) -> Change:
 NOT_THE_RUNS = "the mask, scale or sink is not the run's"
 REFUSED: dict[str, tuple[Change, str]] = {
     "another mask": (wrong_output(mask=lambda m: np.ones((5, 5), bool)), NOT_THE_RUNS),
-    "another scale": (wrong_output(scale=lambda s: 1.0), NOT_THE_RUNS),
     "a sink it did not name": (wrong_output(sink=lambda s: np.zeros(6)), NOT_THE_RUNS),
     "heads grouped the other way": (wrong_output(k=lambda k: k[:, [1, 2, 0]]), NOT_THE_RUNS),
     "an output of NaN": (in_layer_1(output=lambda o: np.full((1, 6, 5, 4), np.nan)), NOT_THE_RUNS),
-    "an output of another shape": (in_layer_1(output=lambda o: np.zeros((1, 1, 5, 4))), NOT_THE_RUNS),
     "queries of too few heads": (
         in_layer_1(q=lambda q: q[:, :3]),
         "scores of shape (1, 3, 5, 5) came in; expected (1, H, T, S), (1, 6, 5, 5)",
     ),
     "attention twice": (in_layer_1(times=lambda n: 2), "attention came from 3 layers; expected each of 2"),
-    "no attention": (in_layer_1(times=lambda n: 0), "attention came from 1 layers; expected each of 2 once"),
 }
 
 

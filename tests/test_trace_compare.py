@@ -77,8 +77,6 @@ CASES: list[Case] = [
     (f"{DECODE}new tokens: [(5, 6)] against [(4, 5)]", part(new=[(4, 5)])),
     (f"{DECODE}position 6, visible tokens: [(0, 6)] against [(1, 6)]", part(visible=[[(1, 6)]])),
     (f"{NEWEST} [0.0, 0.0, 0.0, 0.0, 0.0, 0.9]", weight("0.5.0.1", [0, 0, 0, 0, 0, 0.9])),
-    (f"{NEWEST} [0.0, 1.0]", weight("0.5.0.1", [0, 1])),
-    (f"{DECODE}layer 1, head even, position 6, context: [12.4306] against [9.5]", context("1.0", 9.5)),
     (f"{DECODE}layer 0, head newest, position 6, context: [14.0] against [nan]", context("0.1", np.nan)),
     (f"{DECODE}outputs: 1 against 0", part(out=[])),
     (f"{DECODE}logits: …'delicious' 1.3222, '<eos>' 5.9583 against …'delicious' 9.0000", logit(9.0)),
