@@ -15,7 +15,6 @@ from torch import Tensor
 from helpers.model.cache import Cache, GrowingCache, PagedCache, QuantizedCache, WindowCache
 from helpers.model.cache import quantized as module
 from helpers.model.cache.quantized import dequantize, pack, quantize, unpack
-from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
 from tests.doubles import POISON, MaskedCache
 from tests.tiny import in_passes, same, tiny, tokens
@@ -75,17 +74,6 @@ def test_a_window_is_the_model_under_a_mask(split: list[int], case: Any, batch: 
     assert (cache.length, cache.n_kept) == (n, max(kept))
     held = [x.untyped_storage().nbytes() for x in [*cache.k, *cache.v]]
     assert sum(held) == cache.nbytes == sum(kept) * batch * 3 * (8 + 8) * 8  # nothing held besides
-
-
-def test_a_window_of_few_rows_takes_a_text_of_many_tokens() -> None:
-    """Capacity is not position: 6 rows in every layer, and the reply ends at the model's longest."""
-    cache, prompt = WindowCache(CONFIG, 6, **DOUBLE), [3, 1, 4, 1, 5]
-    reply = generate(MODEL, prompt, 100, cache=cache)
-    output = list(reply)
-    assert (len(output), reply.stop_reason, cache.length, cache.n_kept) == (36, "cache full", 40, 6)
-    assert repr(cache).startswith("WindowCache(6 of 40 rows, 6,912 bytes")
-    everything = MODEL(torch.tensor([[*prompt, *output[:-1]]]), visible(6, 0))
-    assert everything[0, 4:].argmax(-1).tolist() == output
 
 
 @pytest.mark.parametrize(("window", "sinks"), WINDOWS, ids=str)

@@ -168,17 +168,6 @@ def ahead(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(valid, "GrammarSampler", valid.StaysAhead)
 
 
-@planted(
-    "every place of a draft is masked as the first",
-    [test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said],
-)
-def one_mask(patch: pytest.MonkeyPatch) -> None:
-    mask = valid.GrammarSampler.mask
-    patch.setattr(
-        valid.GrammarSampler, "mask", lambda self, states, x: mask(self, [states[0]] * len(states), x)
-    )
-
-
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
 def test_planted_bugs_are_caught(bug: Any) -> None:
     assert not bug.missed_by()

@@ -81,7 +81,10 @@ class Cache:
         self._identity = object()  # a copy has another
         self._cuts: list[tuple[int, int]] = []  # changes after a truncate, and the length that was left
         self._memo: tuple[Any, Any] = (None, None)
-        self.check_longest(sizes)
+        if self.max_len > sizes.max_seq_len:
+            raise ValueError(
+                f"max_len is {self.max_len}; expected at most {sizes.max_seq_len}, the model's max_seq_len"
+            )
         self.allocate()
 
     def allocate(self) -> None:
@@ -265,10 +268,3 @@ class Cache:
                     f"this cache was made for {name} {mine}, the pass has {name} {theirs}; expected the "
                     "same: model.new_cache(batch=B) makes one"
                 )
-        self.check_longest(sizes)
-
-    def check_longest(self, sizes: ModelConfig) -> None:
-        """Raise ValueError if it takes longer texts than the model."""
-        most = sizes.max_seq_len
-        if self.max_len > most:
-            raise ValueError(f"max_len is {self.max_len}; expected at most {most}, the model's max_seq_len")
