@@ -236,6 +236,11 @@ def test_a_paged_restore_returns_to_the_length_of_each_sequence() -> None:
     in_passes(MODEL, ids[:, :4], [4], cache)
     cache.restore(there)
     assert (cache.lengths, cache.length) == ([3, 5], 5)
+    there = cache.snapshot()
+    cache.truncate([1, 5])
+    in_passes(MODEL, ids[:, :4], [4], cache)
+    with pytest.raises(ValueError, match="some were cut off since"):
+        cache.restore(there)
 
 
 STEPS: dict[str, Any] = {
