@@ -19,7 +19,7 @@ from helpers.cost.service import Service
 from helpers.model import shipped
 from helpers.plots import measured
 from helpers.trace import Place
-from tests.pictures import boxes, check_form, check_words
+from tests.pictures import check_form, check_words
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
 MOVES = {"norm": OWN, "projection": OWN, "rotation": OWN, "attention": CAUSAL, "MLP": OWN}
@@ -138,11 +138,6 @@ def picture_of(name: str) -> plots.Picture:
     return PICTURES[name]()
 
 
-def both(name: str) -> list[Any]:
-    """The two layouts of a figure."""
-    return [picture_of(name).figure, picture_of(name).narrow]
-
-
 def test_figures_say_what_they_said() -> None:
     check_words("later", {name: picture_of(name) for name in PICTURES})
 
@@ -156,33 +151,3 @@ def test_moving_median_does_not_lag() -> None:
     falling = [float(n) for n in range(50, 0, -1)]
     assert n08.moving_median(falling, 5) == falling
     assert n08.moving_median([1.0, 9.0, 1.0, 1.0], 1) == [1, 1, 1, 1]
-
-
-def test_a_waterfall_makes_a_bar_of_its_parts() -> None:
-    for figure in both("waterfall"):
-        (whole,) = boxes(figure, "query")
-        scale = whole.get_width() / 7.2
-        (_, rest), (_, *reading) = boxes(figure, "soft"), boxes(figure, "key")  # the first explains it
-        assert rest.get_width() == pytest.approx(scale * 0.6)
-        assert rest.get_height() == whole.get_height()
-        assert [box.get_width() for box in reading] == pytest.approx([scale * 2, scale * 0.5])
-        _, *arithmetic = boxes(figure, "value")  # beside the reading, in a lane of its own
-        for one, other in zip(reading, arithmetic, strict=True):
-            assert one.get_height() == other.get_height() == whole.get_height() / 2
-            assert abs(one.get_y() - other.get_y()) == one.get_height()
-            assert other.get_x() == pytest.approx(one.get_x() + 0.1 * scale)
-
-
-def test_a_round_is_to_scale_with_its_words() -> None:
-    for figure in both("rounds"):
-        kinds = [boxes(figure, f"{name} fill")[1:] for name in ("key", "query", "generated")]  # 1 explains
-        drafts, checks, words = ([box.get_width() for box in kind] for kind in kinds)
-        one = words[0]
-        assert drafts == pytest.approx([one / 2] * 8)  # look-ups cost nothing
-        assert checks == pytest.approx([1.25 * one, 1.5 * one])
-        assert words == pytest.approx([one, one / 2, one, one, 0.75 * one])
-
-
-def test_a_run_too_long_to_draw_is_refused() -> None:
-    with pytest.raises(ValueError, match="21 steps in the longest run; expected at most 20"):
-        n16.slots({"a": [{}] * 21}, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -61,8 +60,7 @@ def ledger_of_step(
     return Ledger({short: ms[0], long: ms[-1]}, parts, growing - static)
 
 
-@dataclass(frozen=True)
-class TimedReply:
+class TimedReply(NamedTuple):
     """A reply by the clock."""
 
     words: list[str]

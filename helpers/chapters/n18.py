@@ -211,10 +211,7 @@ def timed_rounds(
 
 
 def pays(users: Sequence[int], longer: Mapping[str, Sequence[float]], words: float) -> Picture:
-    """Draw how many times as long as a step a verification takes, by users, beside the words of a round.
-
-    Beneath the words drafts pay.
-    """
+    """Draw how many steps a verification takes, by users; beneath the words of a round drafts pay."""
     lines = {**longer, "words of a round": [words] * len(users)}
     return curves("verification, in steps", "", "users at once", users, lines, "x")
 
