@@ -42,12 +42,12 @@ EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f]")
 ONE_MACHINE = re.compile(r"(?<![\w.~/:*-])/(?:home|root|tmp|opt|work|Users|mnt)/\w")
 ADDRESS = re.compile(r"https?://([\w-]+(?:\.[\w-]+)+)")
 
-# Among them a stranger's, in a test of stamping, and where a tool of npm's asks for money (package-lock).
+# Among them where a tool of npm's asks for money (package-lock).
 KNOWN_HOSTS = """
     arxiv.org colab.research.google.com creativecommons.org docs.pytorch.org docs.sglang.io docs.vllm.ai
     download.pytorch.org github.com horace.io jalammar.github.io jax-ml.github.io json-schema.org
     karpathy.github.io lmsys.org machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io
-    platform.claude.com someone.github.io thinkingmachines.ai www.w3.org 127.0.0.1
+    platform.claude.com thinkingmachines.ai www.w3.org 127.0.0.1
 """.split()
 
 

@@ -95,21 +95,6 @@ def test_stamping_reaches_every_place(tmp_path: Path) -> None:
     assert list(stale(tmp_path)) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "git clone https://github.com/someone/watch-it-decode",
-        "https://someone.github.io/watch-it-decode/",
-        "https://mybinder.org/v2/gh/someone/decode/main",
-    ],
-)
-def test_a_stale_address_is_found(tmp_path: Path, line: str) -> None:
-    for name in ("README.md", "pyproject.toml"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    (tmp_path / "CONTRIBUTING.md").write_text(line)
-    assert len(list(stale(tmp_path))) == 1
-
-
 LINK = re.compile(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
 
 
