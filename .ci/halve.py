@@ -8,20 +8,16 @@ that a page needs beside them: the model's name, its config.json and its words. 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import torch
 from safetensors.torch import save
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from helpers.model import shipped  # noqa: E402
-from helpers.model.load import load  # noqa: E402
-from helpers.model.load.config import config_to_json  # noqa: E402
-from helpers.model.load.safetensors import stored  # noqa: E402
-from helpers.model.transformer import Transformer  # noqa: E402
+from helpers.model import shipped
+from helpers.model.load import load
+from helpers.model.load.config import config_to_json
+from helpers.model.load.safetensors import stored
+from helpers.model.transformer import Transformer
 
 FILE = "model.f16.safetensors"
 PATH = shipped.FOLDER / FILE

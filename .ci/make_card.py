@@ -10,7 +10,7 @@ from html import escape
 
 import nbformat
 from launch import ROOT
-from make_worksheet import STYLE
+from make_worksheet import on_paper
 
 NOTEBOOK = ROOT / "notebooks" / "09_pause_and_drip.ipynb"
 FOUND = re.compile(
@@ -105,10 +105,7 @@ def phases() -> str:
 
 def card() -> str:
     """The whole page."""
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Prefill against decode</title><style>{STYLE}{CARD_STYLE}{TABLE_STYLE}</style></head><body>
-<h1>{inline(parts()["heading"])}</h1>
+    body = f"""<h1>{inline(parts()["heading"])}</h1>
 <div class="two">
 <figure>{drawing(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of
 its line looks at the token of its column.</figcaption></figure>
@@ -116,6 +113,5 @@ its line looks at the token of its column.</figcaption></figure>
 cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 </div>
 {phases()}
-<footer class="soft">Watch It Decode, notebook 09.</footer>
-</body></html>
-"""
+<footer class="soft">Watch It Decode, notebook 09.</footer>"""
+    return on_paper("Prefill against decode", body, CARD_STYLE + TABLE_STYLE)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from make_worksheet import STYLE
+from make_worksheet import on_paper
 from nbconvert.filters import markdown2html
 
 from helpers.cost.layers import GIB, cache_nbytes, nbytes_of, users_that_fit
@@ -124,11 +124,7 @@ def sheet(name: str, parts: Parts, solved: bool) -> str:
     text = re.sub(r"\[(\w+)\]", lambda found: f"<u{mark}>{asked[found[1]] if solved else ''}</u>", text)
     body = markdown2html(re.sub(r"<<(\w+)>>", block, text))
     title = re.sub("^# (.+)", r"\1", text.partition("\n")[0]) + (": answers" if solved else "")
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><title>{title}</title>'
-        f"<style>{STYLE}{SHEET_STYLE}</style></head><body>{body}</body></html>\n"
-    )
+    return on_paper(title, body, SHEET_STYLE)
 
 
 def sheets() -> dict[str, str]:

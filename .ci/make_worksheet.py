@@ -66,6 +66,15 @@ footer { margin-top: 5mm; font-size: 8.5pt; }
 """
 
 
+def on_paper(title: str, body: str, style: str = "") -> str:
+    """A page to print."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>'
+        f"<style>{STYLE}{style}</style></head><body>\n{body}\n</body></html>\n"
+    )
+
+
 def walk_table(solved: bool = False) -> str:
     """The table of positions and heads: the prompt is given, the rest is blank; one row more for decode."""
     words = [*toy.PROMPT, NEW]
@@ -128,10 +137,7 @@ def worksheet(solved: bool = False) -> str:
             f'<p>{what} <i class="solved">{n if solved else ""}</i></p>' for what, n in counts.items()
         )
     title = "Four heads by hand" + (": answers" if solved else "")
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Worksheet: {title.lower()}</title><style>{STYLE}</style></head><body>
-<h1>{title}</h1>
+    body = f"""<h1>{title}</h1>
 <ol>
 <li>A token sees itself and what stands before it. Each head picks some of those tokens by its rule.</li>
 <li>Write into each cell the average of what the picked tokens carry, or 0 if it picks none.</li>
@@ -147,6 +153,5 @@ the newest token alone, scored with itself and all kept rows. Fill in the six li
 <h2>The triangle <span class="soft">· {P} prompt tokens, {REPLY} new ones, the last never run (03)</span></h2>
 <div class="both">{triangle_table(solved)}<div class="blanks">{blanks}</div></div>
 <footer class="soft">Watch It Decode, notebooks 01 and 03. Prompt, numbers and rules after
-“From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>
-</body></html>
-"""
+“From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>"""
+    return on_paper(f"Worksheet: {title.lower()}", body)

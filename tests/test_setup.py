@@ -81,15 +81,11 @@ def test_binder_image() -> None:
     options = ["--no-build", "--user-id=1000", "--user-name=jo"]
     dockerfile = run(sys.executable, "-m", "repo2docker", *options, ".", cwd=ROOT)
     assert "environment-2epy-2d3-2e11-" in dockerfile, "the locked environment of Python 3.11"
-    copies, installs = (
-        dockerfile.index("COPY --chown=1000:1000 src/ ${REPO_DIR}/"),
-        "pip install --no-cache-dir -r ",
-    )
-    after = re.findall(r"^RUN (.*)$", dockerfile[copies:], re.MULTILINE)
+    copied = dockerfile.partition("COPY --chown=1000:1000 src/ ${REPO_DIR}/")[2]
+    after = re.findall(r"^RUN (.*)$", copied, re.MULTILINE)
     assert after == ['${KERNEL_PYTHON_PREFIX}/bin/pip install --no-cache-dir -r "binder/requirements.txt"'], (
         "after the whole repository has been copied, notebooks and all, only this runs, in its root"
     )
-    assert dockerfile.count(installs) == 1
     wanted = (ROOT / "binder/requirements.txt").read_text().splitlines()
     assert "--extra-index-url https://download.pytorch.org/whl/cpu" in wanted
     assert "-r ../requirements.txt" in wanted
