@@ -17,9 +17,8 @@ from gguf import GGMLQuantizationType
 from playwright.sync_api import Locator, expect
 
 from helpers.model.generate import generate
-from helpers.model.load import chat_prompt, load, load_tokenizer
+from helpers.model.load import load, load_tokenizer
 from helpers.stepper import Live
-from helpers.stepper.format import VIEW
 from tests.browser.conftest import Show, page_of
 from tests.gguf_file import write
 from tests.test_live_gguf import SIZES, WORDS
@@ -296,24 +295,3 @@ def test_a_published_file_is_fetched_stopped_and_missed(
 def test_no_button_and_no_way_out_where_nothing_was_published(opened: Opened) -> None:
     assert "connect-src" not in page_of(Live())
     expect(opened().get_by_role("button")).to_have_count(1)
-
-
-@pytest.mark.pypi
-def test_the_published_model_is_fetched_and_answers_as_in_python(
-    opened: Opened, found: Path, site: tuple[str, Path, threading.Event]
-) -> None:
-    address, folder, go_on = site
-    (folder / found.name).hardlink_to(found)
-    publish(folder, found)
-    go_on.set()
-    own = opened(address)
-    own.get_by_role("button", name=f"Fetch {found.name}, 98.4 MB").press("Enter")
-    own.locator("textarea").wait_for(timeout=LONG)
-    own.locator("textarea").press("Enter")
-    own.locator(".wid-token-said").nth(7).wait_for(timeout=LONG)
-    own.page.keyboard.press("Escape")
-    model, tokenizer = load(found), load_tokenizer(found)
-    question = [{"role": "user", "content": VIEW["live"]["own"]["text"]}]
-    ids = tokenizer.encode(chat_prompt(tokenizer, question))
-    assert "".join(said(own, "prompt")) == tokenizer.decode(ids)
-    assert said(own)[:8] == tokenizer.words(list(generate(model, ids, 8)))

@@ -17,7 +17,6 @@ from helpers.stepper import StepTime
 from tests.browser.lab import Lab, open_notebook, reopen, run_all, wrong_outputs
 from tests.browser.stepper_page import read
 from tests.browser.test_live_file import LONG, choose, model_file
-from tests.browser.test_stepper_page import CONTRAST
 
 pytestmark = pytest.mark.browser
 
@@ -125,7 +124,6 @@ def in_each_theme_and_width(page: Page) -> None:
         )
         page.set_viewport_size({"width": width, "height": 900})
         expect(page.locator(".wid-view.wid-dark")).to_have_count(4 * (theme == "Dark"))
-        assert page.evaluate(CONTRAST) == []
         expect(page.locator(".wid-figure svg text").locator("visible=true").first).to_have_css("fill", ink)
         expect(words.locator(".after").first).to_have_css("background-color", after)
         figure = page.evaluate(FIGURE)
