@@ -38,7 +38,12 @@ class Moment:
         self.gives = {out.query: out.chosen for out in self.part.out}
         if self.part.target is not None:
             self.gives = dict(zip(self.queries, self.part.target, strict=True))
-        self._look_back()
+        self.times: Counter[tuple[int, int]] = Counter()  # how often each pair was scored up to this pass
+        self.seen: dict[int, list[int]] = {}
+        for part in (event.parts[0] for event in self.passes if event.phase != "training"):
+            for query, seen in zip(part.queries, part.visible, strict=True):
+                self.seen[query] = spread(seen)
+                self.times.update((query, key) for key in self.columns if key in self.seen[query])
 
     @property
     def drawer(self) -> str:
@@ -55,17 +60,6 @@ class Moment:
         sizes = {name: " × ".join(map(str, size[1:])) for name, size in (self.state or {}).items()}
         shapes = [fill(VIEW["state"]["shape"], name=name, shape=shape) for name, shape in sizes.items()]
         return ", ".join(shapes) or VIEW["state"]["empty"]
-
-    def _look_back(self) -> None:
-        """Count how often each pair was scored up to this pass."""
-        self.times: Counter[tuple[int, int]] = Counter()
-        self.seen: dict[int, list[int]] = {}
-        for part in (event.parts[0] for event in self.passes):
-            if part.target is not None:  # training is a reference
-                continue
-            for query, seen in zip(part.queries, part.visible, strict=True):
-                self.seen[query] = spread(seen)
-                self.times.update((query, key) for key in self.columns if key in self.seen[query])
 
     def mark(self, query: int, key: int) -> str:
         """What a pair is: "now", how often it was scored by now, "earlier", "masked", or nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from helpers.drawing.canvas import Sheet
@@ -102,17 +102,11 @@ class _Lane:
 
     def __init__(self, run: Run) -> None:
         self.steps = run.steps
-        self.ends, self.words = [0], list[tuple[int, int]]()  # tokens processed until then, token
-        self.again = 0
-        for step in self.steps:
-            self.ends.append(self.ends[-1] + step.counts["positions"])
-            self.again += len(spread(step.parts[0].repeated))
-            outs = step.parts[0].out
-            self.words += [(self.end, out.chosen) for out in outs]
-
-    @property
-    def end(self) -> int:
-        return self.ends[-1]
+        self.ends = [0, *accumulate(run.counted("positions"))]  # tokens processed until then
+        self.end = self.ends[-1]
+        outs = zip(self.ends[1:], self.steps, strict=True)
+        self.words = [(end, out.chosen) for end, step in outs for out in step.parts[0].out]
+        self.again = sum(len(spread(step.parts[0].repeated)) for step in self.steps)
 
     def words_at(self, t: int) -> list[int]:
         """The tokens that are out when so many have run."""

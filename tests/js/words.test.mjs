@@ -34,6 +34,9 @@ test("the sentences of the toy", () => {
     say(frame(toy, 2, { cached: false })),
     "Without the cache all 5 tokens are processed to get the one new row: 15 pairs, 10 of them for the second time. The word that comes out is the same, <eos>: stop.",
   );
+  const alone = load("toy");
+  alone.runs = [alone.runs[1]]; // there is no other run whose word it could be the same as
+  assert.match(say(frame(readTrace(alone), 2)), /The word that comes out is <eos>: stop\.$/);
 });
 
 test("sentences of longer and shorter runs", () => {
