@@ -14,7 +14,6 @@ from helpers.model.attention import attend, rope_frequencies, rotation
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, QKNormConfig
 from helpers.model.kinds import model_of
 from helpers.model.latent import LatentTransformer
-from helpers.model.transformer import RMSNorm, Transformer
 from tests.tiny import SCALING, SIZES, tiny, tiny_config
 
 torch.set_num_threads(1)
@@ -83,12 +82,6 @@ def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
         assert abs(float(got[0, 1, 0]) - exact) <= 2 * torch.finfo(dtype).eps + 1e-4
 
 
-def test_every_norm_has_the_epsilon_of_the_config() -> None:
-    """Behind large numbers, as in front of the LM head, a wrong one would move no logit."""
-    modules = Transformer(tiny_config(norm_eps=0.5)).modules()
-    assert [module.eps for module in modules if isinstance(module, RMSNorm)] == [0.5] * 7
-
-
 @pytest.mark.parametrize(
     "changed", [{"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}, {"kind": QKNormConfig}]
 )
@@ -102,22 +95,17 @@ LATENT = LatentConfig(**(WIDE | {"n_kv_heads": 1}), rank=100, rope_dim=40)
 
 
 @pytest.mark.parametrize("config", [ModelConfig(**WIDE, qkv_bias=True), LATENT], ids=["", "latent"])
-def test_weights_are_drawn_small_and_the_same_from_a_seed(config: ModelConfig) -> None:
-    drawn = []
-    for seed in (3, 3, 4):
-        torch.manual_seed(seed)
-        drawn.append(model_of(config))
-    a, b, c = drawn
-    assert isinstance(a, LatentTransformer) == (config is LATENT)
-    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
-    assert not torch.equal(a.lm_head.weight, c.lm_head.weight)
-    for name, parameter in a.named_parameters():
+def test_weights_are_drawn_small(config: ModelConfig) -> None:
+    torch.manual_seed(3)
+    model = model_of(config)
+    assert isinstance(model, LatentTransformer) == (config is LATENT)
+    for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             assert (parameter == 0).all(), name
         elif parameter.ndim > 1:  # 5,000 numbers and more: 5 standard errors of their spread are 0.001
             assert float(parameter.detach().std()) == pytest.approx(0.02, abs=0.001), name
             assert abs(float(parameter.detach().mean())) < 0.001, name
-    assert a.norm.weight.eq(1).all()
+    assert model.norm.weight.eq(1).all()
 
 
 def test_bytes_of_a_token() -> None:

@@ -153,7 +153,10 @@ def test_equal_losses_give_equal_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_we_save_opens_in_transformers(name: str, tmp_path: Path) -> None:
+    """Each norm's epsilon is the same, which moves no logit where the numbers are large."""
     theirs, ours = pair(name)
+    epsilons = [m.variance_epsilon for m in theirs.modules() if hasattr(m, "variance_epsilon")]
+    assert sorted(m.eps for m in ours.modules() if isinstance(m, RMSNorm)) == sorted(epsilons)
     save(ours, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
     open_it: Any = AutoModelForCausalLM.from_pretrained

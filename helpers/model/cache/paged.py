@@ -84,7 +84,6 @@ class PagedCache(StaticCache):
     """
 
     lengths: Sequence[int] = ()
-    _slots: tuple[list[list[int]], Tensor] = [], torch.empty(0)
 
     def __init__(
         self,
@@ -155,20 +154,13 @@ class PagedCache(StaticCache):
         """Return where T columns stand, (B, T): the newest token last, padding lies before `lengths`."""
         self.check_room(T)
         ends = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
-        if min(ends) == max(ends):
-            return torch.arange(ends[0] - T, ends[0], device=self.device).expand(self.batch, -1)
-        at = torch.tensor(ends, device=self.device)[:, None]
-        return at + torch.arange(-T, 0, device=self.device)
+        return torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
 
     def slots(self) -> Tensor:
         """Return which row of the flattened storage holds each position, (B, Hkv, rows of its pages)."""
-        made_for, slots = self._slots
-        if made_for != self.tables:
-            heads = torch.arange(self.sizes.n_kv_heads)[:, None, None]
-            page = torch.from_numpy(self.in_table())[:, None, :, None] * len(heads) + heads
-            slots = (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
-            self._slots = [[*table] for table in self.tables], slots
-        return slots
+        heads = torch.arange(self.sizes.n_kv_heads)[:, None, None]
+        page = torch.from_numpy(self.in_table())[:, None, :, None] * len(heads) + heads
+        return (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
 
     def in_table(self) -> np.ndarray:
         """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0.

@@ -16,17 +16,13 @@ class StaticCache(Cache):
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write new rows into their places; see `Cache.append`. ValueError where gradients are wanted."""
         self.check_rows(layer, k, v)
+        if k.requires_grad or v.requires_grad:
+            message = "keys that want a gradient came in; expected none: rows written in place carry none"
+            raise ValueError(f"{message}: train without a cache, or run under torch.no_grad()")
         S = self.length + k.shape[2]
         self.k[layer, :, :, self.length : S] = k
         self.v[layer, :, :, self.length : S] = v
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
-
-    def check_rows(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Raise unless these are rows as in `Cache.check_rows`, and nobody wants their gradients."""
-        super().check_rows(layer, k, v)
-        if k.requires_grad or v.requires_grad:
-            message = "keys that want a gradient came in; expected none: rows written in place carry none"
-            raise ValueError(f"{message}: train without a cache, or run under torch.no_grad()")
 
     @property
     def nbytes(self) -> int:
