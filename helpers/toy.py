@@ -230,8 +230,7 @@ class KVCache:
         return range(1, self.length + 1)
 
     def __repr__(self) -> str:
-        layers = "1 layer" if self.n_layers == 1 else f"{self.n_layers} layers"
-        return f"{type(self).__name__}({self.length} of {self.max_len} rows, {layers})"
+        return f"{type(self).__name__}({self.length} of {self.max_len} rows, layers: {self.n_layers})"
 
 
 Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -42,16 +42,8 @@ def pages() -> dict[str, str]:
 # ---- the page to send, and the gallery
 
 
-def test_a_published_model_is_fetched_from_beside_the_page(pages: dict[str, str], tmp_path: Path) -> None:
-    model = tmp_path / "a model.gguf"
-    model.write_bytes(bytes(3))
-    plain, fetches = pages["index.html"], make_page.index(load_diary(), model)
-    assert '"published": {"file": "a model.gguf", "bytes": 3}' in fetches
-    assert "connect-src 'self';" in fetches
-    assert "connect-src" not in plain, "such a page can send nothing anywhere"
-
-
 def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> None:
+    assert "connect-src" not in pages["index.html"], "such a page can send nothing anywhere"
     for name, text in pages.items():
         assert len(text.encode()) < MOST, name
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
@@ -103,13 +95,9 @@ def test_the_films_transcript_is_what_it_shows() -> None:
     page = film.film()
     lines = re.findall(r"<li>([^<]+)</li>", page)
     assert tuple(map(html.unescape, lines)) == film.CAPTIONS
-    assert 60 <= sum(2.5 + 0.3 * len(line.split()) for line in lines) <= 90
     assert re.findall(r'<source src="([^"]+)"', page) == ["film.webm", "film.mp4"]
-    assert '<video controls muted preload="none"' in page
     assert f"a film** of {film.LENGTH:.0f} seconds" in make_page.readme()
-    webm, mp4 = (file.read_bytes() for file in film.FILMS)
-    assert (webm[:4], mp4[4:8]) == (b"\x1aE\xdf\xa3", b"ftyp")
-    assert max(len(webm), len(mp4)) < 6_000_000
+    _, mp4 = (file.read_bytes() for file in film.FILMS)
     assert mp4.index(b"moov") < mp4.index(b"mdat"), "it begins before all of it is there"
 
 

@@ -170,11 +170,11 @@ def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.pypi
 def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every cell of Part I runs with the lowest versions that pyproject.toml allows, without PyTorch."""
+    """Notebooks with figures, sliders, tables and the lab run with the lowest versions, without PyTorch."""
     lowest = str(ROOT / "tests/lowest.txt")
     python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), "ipykernel")
     use_kernel(python, tmp_path, monkeypatch)
-    for path in sorted((clone / "notebooks").glob("0[0-5]_*.ipynb")):
+    for path in sorted((clone / "notebooks").glob("0[134]_*.ipynb")):
         book = nbformat.read(path, as_version=4)
         book.cells.append(nbformat.v4.new_code_cell("import sys; print('torch' in sys.modules)"))
         execute(book, path.parent, without(os.environ, "PYTHONPATH"))

@@ -185,7 +185,7 @@ def test_the_interface_of_the_cache() -> None:
             toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
         assert cache.positions(T).tolist() == [*range(kept + 1, kept + T + 1)]
         assert np.array_equal(cache.mask(T), np.tri(T, kept + T, kept))
-    assert repr(cache) == "KVCache(4 of 6 rows, 2 layers)"
+    assert repr(cache) == "KVCache(4 of 6 rows, layers: 2)"
     k, v = cache.append(0, np.array([[0.0, 5]]), np.array([14.0]))
     assert k.tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
     assert v.tolist() == [10, 20, 1, 5, 14]

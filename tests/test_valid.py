@@ -27,9 +27,10 @@ from tests.tiny import tiny
 torch.set_num_threads(1)
 
 ONE = tabulate(PERSON, "{person}", CHARACTERS)
-# A small form over the 19 words of the tiny model: choices, a loop, a forced run, and words that begin alike.
+# A small form over the 19 words of the tiny model: choices, loops (one to the start), a forced run, and words
+# that begin alike.
 SMALL = {
-    "{all}": [("1", "{more}"), ("1", "2", "3", "0")],
+    "{all}": [("1", "{more}"), ("1", "2", "3", "0"), ("12", "13", "{all}")],
     "{more}": [("4", "5", "6", "{more}"), ("4", "7", "0"), ("8", "9", "10", "11", "0"), ("2", "{more}")],
 }
 TABLE = tabulate(SMALL, "{all}", [str(i) for i in range(19)])
