@@ -17,6 +17,7 @@ from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
 from helpers.model import shipped
+from helpers.model.cache import GrowingCache
 from helpers.plots import measured
 from helpers.trace import Place
 from tests.pictures import check_form, check_words
@@ -43,10 +44,8 @@ VARIANTS: dict[str, tuple[float, int, float]] = {
     "window of 16 in layers 2 to 4": (75.3, 20, 1.26),
     "yours": (81.3, 19, 0.83),
 }
-CACHES = {
-    "all": n14.Kept({0: 1.0, 1: 0.0, 2: 0.0}, "Mia from Oslo"),
-    "w" * 90: n14.Kept({1: 0.92, 2: 0.08}, "Ines" * 30),
-}
+NAMED = "Mia writes from Oslo . Today weather is so nice . Signed by"
+DROPPED = n14.Kept({1: 0.92, 2: 0.08}, "Ines" * 30)
 HEADS: dict[str, Any] = {
     name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
 }
@@ -93,7 +92,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "suspect": lambda: plots.suspect(PLACES, 1e-4),
     "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
-    "kept": lambda: n14.rows_left(["Mia", "w" * 20, "by"], CACHES),
+    "kept": lambda: n14.rows_left(
+        NAMED.split(), {"all": n14.kept(*shipped.load(), NAMED, GrowingCache), "w" * 90: DROPPED}
+    ),
     "heads": lambda: n15.who_reads(HEADS, 4),
     "orders": lambda: n15.two_orders(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: n15.two_orders(100_000, 128, 512),

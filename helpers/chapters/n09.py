@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -137,12 +137,23 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
             ends = [left + unit * ms for ms in accumulate(reply.ms)]
             sheet.text(18, y + 24 if sheet.narrow else y + 112, name, bold=True)
             sheet.note(136 if sheet.narrow else 18, y + (24 if sheet.narrow else 134), f"{digits(total)} ms")
-            _blocks(sheet, left, ends, y + 90, dripping=reply is kept)
+            passes = [*pairwise([left, *ends])]
+            for x, to in passes:
+                sheet.box(
+                    x + 0.8, y + 90, max(1.5, to - x - 1.6), 46, fill="query fill", edge="query", radius=3
+                )
+            for x, to in passes[: 1 if reply is kept else None]:
+                if to - x > 48:
+                    sheet.note((x + to) / 2, y + 113, "pause", at="center", colour="ink", bold=True)
+            if reply is kept and ends[-1] + 50 < sheet.width:
+                sheet.note(ends[-1] + 10, y + 113, "drip", colour="ink", bold=True)
             _words(sheet, left, ends, reply.words, y + 60)
             if reply is kept:
                 _rows(sheet, ends, reply.rows, y + 146)
-            else:
-                _run_again(sheet, left, ends, P, y + 156)
+            for n, (x, to) in enumerate(passes if reply is again else []):
+                tokens = f"{P + n:,}" + (" tokens" if to - x > 84 else "")
+                if to - x > text_width(tokens, SMALL):
+                    sheet.note((x + to) / 2, y + 156, tokens, at="center")
             y = sheet.bottom + 24
         _ticks(sheet, left, unit, most, y)
 
@@ -185,17 +196,6 @@ def _in_words(ms: float) -> str:
     return f"{digits(ms / 1000)} s" if ms >= 1000 else f"{digits(ms)} ms"
 
 
-def _blocks(sheet: Sheet, left: float, ends: list[float], y: float, *, dripping: bool) -> None:
-    """The passes of a lane; behind the pause of the first comes the drip, in the other pause after pause."""
-    for x, to in zip([left, *ends], ends, strict=False):
-        sheet.box(x + 0.8, y, max(1.5, to - x - 1.6), 46, fill="query fill", edge="query", radius=3)
-    for x, to in [*zip([left, *ends], ends, strict=False)][: 1 if dripping else None]:
-        if to - x > 48:
-            sheet.text((x + to) / 2, y + 23, "pause", at="center", size=SMALL, bold=True)
-    if dripping and ends[-1] + 50 < sheet.width:
-        sheet.text(ends[-1] + 10, y + 23, "drip", size=SMALL, bold=True)
-
-
 def _words(sheet: Sheet, left: float, ends: list[float], words: list[str], y: float) -> None:
     """Each word over the end of its pass, or fanned out to the right where the passes are thin."""
     widths = [text_width(word) + 16 for word in words]
@@ -223,14 +223,6 @@ def _rows(sheet: Sheet, ends: list[float], rows: list[int], y: float) -> None:
     if ends[0] > text_width(first, SMALL) + 8:
         sheet.note(ends[0] - 6, y + 13, first, at="right", colour="ink")
     sheet.note(to + 6, y + 13, f"{rows[-1]:,} rows in each layer", colour="ink")
-
-
-def _run_again(sheet: Sheet, left: float, ends: list[float], P: int, y: float) -> None:
-    """How many tokens each pass runs."""
-    for n, (x, to) in enumerate(zip([left, *ends], ends, strict=False)):
-        name = f"{P + n:,}" + (" tokens" if to - x > 84 else "")
-        if to - x > text_width(name, SMALL):
-            sheet.note((x + to) / 2, y, name, at="center")
 
 
 def _ticks(sheet: Sheet, left: float, unit: float, most: float, y: float) -> None:
