@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers import plots
 from helpers.model.cache import GrowingCache
 from helpers.museum import EXHIBITS, Exhibit, Prompt
 from helpers.museum.exhibit import model_of
 from helpers.museum.runner import Runner
 from helpers.trace import compare
 from tests.machine import ROOT
-from tests.pictures import check_form
 
 torch.set_num_threads(1)
 NO_BUG = "sums_in_another_order"
@@ -67,18 +65,6 @@ def test_a_runner_writes_the_same_trace_with_a_cache_and_without() -> None:
     assert compare(cached.trace, uncached.trace) == "equal"
     assert compare(free.trace, cached.trace) != "equal"
     assert uncached.output_ids == [1, 2, 3, 4, 5]
-
-
-def test_the_poster_marks_the_first_place_of_each() -> None:
-    prints = {f"room {n}": room.fingerprint() for n, room in enumerate(EXHIBITS.values(), 1)}
-    picture = plots.fingerprints(prints)
-    check_form(picture)
-    for name, one in prints.items():
-        sentence = picture.alt.partition(f"{name}: ")[2].partition(".")[0]
-        place = (
-            f"first in pass {one.first.number + 1}, layer {one.first.layer + 1}," if one.first else "rounding"
-        )
-        assert place in sentence
 
 
 def test_a_notebook_links_each_thread(room: Exhibit) -> None:

@@ -18,6 +18,7 @@ from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
+from helpers.museum import exhibit
 from helpers.plots import measured
 from helpers.trace import Place
 from tests.pictures import check_form, check_words
@@ -46,6 +47,10 @@ VARIANTS: dict[str, tuple[float, int, float]] = {
 }
 NAMED = "Mia writes from Oslo . Today weather is so nice . Signed by"
 DROPPED = n14.Kept({1: 0.92, 2: 0.08}, "Ines" * 30)
+PRINTS = {
+    f"room {n}": exhibit.Fingerprint(np.eye(3, 4) / 10**n, exhibit.Place(2, 1, 5, 9) if n else None)
+    for n in range(5)
+}
 HEADS: dict[str, Any] = {
     name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
 }
@@ -91,6 +96,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "suspect": lambda: plots.suspect(PLACES, 1e-4),
     "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
+    "fingerprints": lambda: plots.fingerprints(PRINTS),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "kept": lambda: n14.rows_left(
         NAMED.split(), {"all": n14.kept(*shipped.load(), NAMED, GrowingCache), "w" * 90: DROPPED}

@@ -129,9 +129,6 @@ class Picture:
             f'<details style="font-size:90%">{fold}</details>'
         )
 
-    def __repr__(self) -> str:
-        return self.alt
-
     def _ipython_display_(self) -> None:
         from IPython.display import display
 

@@ -70,10 +70,9 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
-def log_axes(*axes: Any, base: int = 10, most: int = 7) -> None:
-    """Make axes logarithmic, with powers of the base, `most` of them at most."""
-    for axis in axes:
-        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-        axis.set_major_locator(LogLocator(base, numticks=most))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter("{x:,.12g}")
+def log_axes(axis: Any, base: int = 10) -> None:
+    """Make an axis logarithmic, with powers of the base, 7 of them at most."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(LogLocator(base, numticks=7))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:,.12g}")
