@@ -131,7 +131,8 @@ def test_a_layer_with_a_state_has_no_rows() -> None:
         states = [{name: x for name, x in shape.items() if x and name != "layer"} for shape in event.shapes]
         assert states[0] == states[2] == {"state": [1, 4, 8, 12], "convolution": [1, 80, 4]}
         part, counts = event.at(0).parts[0], event.at(0).counts
-        assert (part.read, part.written, part.kept, counts["pairs"]) == ([], [], (0, 0), 0)
+        assert (part.read, part.written, part.kept) == ([], [], (0, 0))
+        assert (counts["pairs"], counts["kv_rows"], counts["products"]) == (0, 0, 0)
         assert event.at(1).counts["pairs"] == sum(query + 1 for query in event.parts[0].queries)
 
 

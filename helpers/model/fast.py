@@ -17,7 +17,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numba
 import numpy as np
 import torch
@@ -51,14 +50,12 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTra
         ValueError: another number of bits or threads, a model that is not a plain Transformer of float32 on
             the CPU, or weights that are no numbers or too large for the bits.
     """
-    if not is_whole(bits) or bits not in BITS:
+    if bits not in BITS:
         raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if not (is_whole(threads) and 1 <= threads <= most):
         raise ValueError(f"threads is {threads!r}; expected 1 to {most}")
     check_known(model)
-    if bits == 16 and llvm.get_host_cpu_features().get("f16c") is False:
-        raise ValueError("this processor cannot widen 16-bit numbers; expected bits=32 or bits=8 here")
     of_torch = torch.get_num_threads()
     numba.set_num_threads(1)  # the first call starts Numba's threads, and sets PyTorch's number as well
     torch.set_num_threads(of_torch)
