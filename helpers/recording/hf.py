@@ -147,8 +147,7 @@ def watched(model: Any, show: Callable[..., object]) -> Iterator[None]:
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **more: Any
     ) -> Any:
         output, weights = inner(module, query, key, value, attention_mask, **more)
-        seen = attention_mask > torch.finfo(attention_mask.dtype).min / 2  # numbers to add, (B, 1 or H, T, S)
-        seen = seen.any(dim=1, keepdim=True)  # in any head
+        seen = attention_mask > torch.finfo(attention_mask.dtype).min / 2  # numbers to add, (B, 1, T, S)
         show(module.layer_idx, more.get("scaling"), query, key, value, seen, weights, output.transpose(1, 2))
         return output, weights
 
