@@ -1,4 +1,4 @@
-"""What a value that somebody passes in must be: a whole number, a finite one, text that can be written."""
+"""What a value that somebody passes in must be: a whole number, a finite one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,3 @@ def check_whole(name: str, value: Any, least: int = 1) -> int:
     if not is_whole(value) or value < least:
         raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more")
     return int(value)
-
-
-def is_utf8(text: str) -> bool:
-    """Whether text can be written to a file: half of a surrogate pair cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -54,16 +54,3 @@ def test_transformers_says_what_our_engine_says(monkeypatch: pytest.MonkeyPatch)
 def test_a_few_cases_of_stress(kind: str) -> None:
     for size in (1, 5, 9):
         stress.CASES[kind](random.Random(size), size)
-
-
-def test_stress_tells_the_seed_and_the_smallest_case(capsys: pytest.CaptureFixture[str]) -> None:
-    def odd(rng: random.Random, size: int) -> None:
-        assert size < 3 or rng.random() < 0.9, f"{size} were too many"
-
-    assert stress.stress({"odd": odd, "good": lambda *_: None}, 0.01, seed=7) == stress.MOST
-    message = capsys.readouterr().out.splitlines()
-    seed, size = (int(word) for word in message[1].replace(":", "").split()[4:7:2])
-    assert size == 3
-    with pytest.raises(AssertionError, match="3 were too many"):
-        odd(random.Random(seed), size)
-    assert message[-1].endswith("(0 failed)")
