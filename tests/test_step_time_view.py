@@ -52,8 +52,9 @@ def test_the_picture_shows_the_bars_to_scale(case: dict[str, Any]) -> None:
         pieces = [piece.length / bar.whole for bar in bars for piece in bar.pieces if piece.term == term]
         wide = [box.get_width() for box in boxes(figure, fill) if box.get_height() > 12]
         assert wide == pytest.approx([max(1, share * (424 - 100)) for share in pieces])
-    (left, right), total = bars[0].pieces[:2], view.step.total
-    assert (left.length + right.length + view.step.collectives) == pytest.approx(total)
+    ends = [0, *(piece.start + piece.length for piece in bars[0].pieces)]
+    assert [piece.start for piece in bars[0].pieces] == pytest.approx(ends[:-1])
+    assert ends[-1] == pytest.approx(view.step.total)
 
 
 def test_a_model_of_ones_own_stands_among_the_others() -> None:
