@@ -46,6 +46,11 @@ test("five tokens stand with contexts and next word beside them at 900 px, under
   assert.equal(lay(266, 5).mode, "narrow");
   assert.ok(lay(862, 5).height < 460);
   assert.ok(lay(862, 8).height < 560);
+  assert.deepEqual(
+    [true, false].map((lab) => lay(862, 5, lab).size.k),
+    [36, 26],
+    "K is higher where its contents are shown",
+  );
 });
 
 test("columns are equal where the words fit, and only long words get more where they do not", () => {
