@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from pathlib import Path
 
@@ -32,7 +33,8 @@ CELLS = (
 )
 LIVE = [["figure"], *[["live"]] * 5]
 STILL = [["figure"], *[["picture", "words"]] * 5]
-GONE = "widget model not found"  # JupyterLab's widget manager, of any widget whose kernel is gone
+# What is said of any widget whose kernel is gone, and where it takes longer than two seconds to begin.
+NOT_OURS = re.compile("widget model not found|Failed to initialize model")
 # Which outputs of each cell take room on the page.
 IN_SIGHT = """() => [...document.querySelectorAll('.jp-CodeCell .jp-OutputArea')].map((area) =>
   [...area.querySelectorAll(':scope > .jp-OutputArea-child')]
@@ -81,7 +83,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     reopen(page, lab, notebook, restarted=False)
     expect(page.locator(".wid-view")).to_have_count(4)
     assert page.evaluate(IN_SIGHT) == LIVE
-    assert problems == []
+    assert [problem for problem in problems if not NOT_OURS.search(problem)] == []
     lab.shut_down_kernels()
     story, other = page.locator(".wid-stepper").all()
     story.get_by_role("button", name="Next").click()
@@ -110,7 +112,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     expect(page.locator(".wid-view")).to_have_count(4)
     expect(page.locator(".wid-stepper").first).to_have_attribute("data-event", "1")
     assert page.evaluate(IN_SIGHT) == LIVE
-    assert [problem for problem in problems if GONE not in problem] == []
+    assert [problem for problem in problems if not NOT_OURS.search(problem)] == []
 
 
 def in_each_theme_and_width(page: Page) -> None:
