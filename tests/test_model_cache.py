@@ -222,7 +222,7 @@ def test_restore_refuses_rows_that_changed_and_another_cache(kind: str) -> None:
     with pytest.raises(ValueError, match="a snapshot of another cache came in"):
         deepcopy(cache).restore(there)
     there = cache.snapshot()
-    cache.truncate(3)
+    cache.truncate(6)
     in_passes(MODEL, ids[:, :9], [9], cache)
     with pytest.raises(ValueError, match="a snapshot of 7 tokens came in, of which some were cut off since"):
         cache.restore(there)

@@ -212,7 +212,7 @@ class Cache:
 
     @property
     def lost_lengths(self) -> range:
-        """Lengths to go back to at which the next token would miss rows or see too much in a state."""
+        """Lengths to go back to at which the next token would miss rows: they have left, or are rounded."""
         return range(0)
 
     @property
@@ -234,8 +234,8 @@ class Cache:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
         if length in self.lost_lengths:
             raise ValueError(
-                f"length is {length}, and rows that its next token sees have left, are rounded or are in a "
-                f"state; expected {self.lost_lengths.stop} to {self.length}, or reset() and a new run"
+                f"length is {length}, and rows that its next token sees have left or are rounded; expected "
+                f"{self.lost_lengths.stop} to {self.length}, or reset() and run the text again"
             )
 
     def check_room(self, T: int) -> None:

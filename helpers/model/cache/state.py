@@ -78,10 +78,13 @@ class StateCache(GrowingCache):
         k, v = map(list, snapshot.rows)
         self.cut(snapshot.length, states=dict(snapshot.states), _new={}, k=k, v=v)
 
-    @property
-    def lost_lengths(self) -> range:
-        """All but 0 and the present one, where a layer keeps a state."""
-        return range(1, self.length if self.states else 1)
+    def check_length(self, length: int) -> None:
+        super().check_length(length)
+        if self.states and length not in (0, self.length):
+            raise ValueError(
+                f"length is {length}, {self.length} tokens are in; layers {[*self.states]} keep a state, a "
+                "sum that no token can be taken out of; expected all of them or none, or restore(snapshot)"
+            )
 
     @property
     def n_kept(self) -> int:
