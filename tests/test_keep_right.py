@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers import LlamaConfig
 
 from helpers.chapters import n05
 from helpers.model import shipped
@@ -17,6 +20,15 @@ from tests.machine import ROOT
 
 PAGE = ROOT / "notebooks/05_keep_it_right.ipynb"
 RIGHT = n05.replies()[n05.RIGHT]
+
+
+def taught(cell_id: str, **names: Any) -> dict[str, Any]:
+    """Run a cell of the page, or a cell's fence, with these names."""
+    cell = next(cell for cell in json.loads(PAGE.read_text("utf-8"))["cells"] if cell["id"] == cell_id)
+    source = "".join(cell["source"])
+    names |= {"np": np, "check": n05}
+    exec(source if cell["cell_type"] == "code" else source.split("```")[1].removeprefix("python"), names)
+    return names
 
 
 @torch.inference_mode()
@@ -37,18 +49,36 @@ def test_each_cache_is_broken_as_the_page_says() -> None:
     wrong = {name: n05.first_wrong(reply, RIGHT) for name, reply in n05.replies().items()}
     assert [name for name, place in wrong.items() if place is None] == [n05.RIGHT, n05.UNSEEN]
     assert min(place for place in wrong.values() if place) > 1, "prefill is spared"
-    cell = next(cell for cell in json.loads(PAGE.read_text("utf-8"))["cells"] if cell["id"] == "83ce1e79")
-    taught: dict[str, Any] = {"np": np, "check": n05}
-    exec("".join(cell["source"]), taught)
-    farthest = [float(line[-1]) for line in n05.differences(taught["largest_difference"]).rows]
+    farthest = [float(line[-1]) for line in n05.differences(taught("83ce1e79")["largest_difference"]).rows]
     assert farthest[0] < 1e-5 < 1 < farthest[-1] < min(farthest[1:-1])
     lost = " ".join(n05.replies()[next(name for name in n05.BROKEN if "first 20" in name)])
     assert "Signed by" in lost
     assert "Signed by Mia" not in lost
 
 
+def test_the_test_to_copy_is_one_of_transformers() -> None:
+    class FirstLost(transformers.DynamicCache):
+        def update(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+            k, v = super().update(*args, **kwargs)
+            return k, v * (torch.arange(v.shape[2]) > 0)[:, None] if v.shape[2] > 3 else v
+
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1}
+    model = transformers.LlamaForCausalLM(LlamaConfig(vocab_size=19, intermediate_size=22, **sizes)).eval()
+    names = {
+        "torch": torch,
+        "transformers": transformers,
+        "model": model,
+        "prompt": [3, 1, 4],
+        "reply": [1, 5],
+    }
+    names |= taught("83ce1e79")
+    taught("2a78f03b", **names)
+    with pytest.raises(AssertionError):
+        taught("2a78f03b", **(names | {"transformers": SimpleNamespace(DynamicCache=FirstLost)}))
+
+
 def test_a_readers_answers_write() -> None:
-    texts = list(n05.write_with_rows(n05.common).shown.values())
+    texts = list(n05.write_with_rows(n05.prefix).shown.values())
     assert len(texts) == 3
     assert texts[0] == texts[-1]
     assert len(n05.write_with_rows(lambda *args: ...).shown) == 2

@@ -263,7 +263,7 @@ def write_behind(n: int) -> list[str]:
 def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
     """Return what is written behind NEW with rows of OLD: those that are right for it, and all."""
     old, new = words_of(OLD), words_of(NEW)
-    right, most = common(old, new), len(new) - 1
+    right, most = prefix(old, new), len(new) - 1
     drawn = {
         f"{right} rows used again: the shared prefix": write_behind(right),
         f"{most} rows used again: all but the last": write_behind(most),
@@ -283,6 +283,11 @@ def common(old: Sequence[str], new: Sequence[str]) -> int:
     return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
 
 
+def prefix(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many tokens of `old` keep their rows for `new`, whose last token runs."""
+    return common(old, new[:-1])
+
+
 LINE, SHORTER = "Today weather is so", "one list may be shorter than the other, or empty."
 ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
 PAIRS = [
@@ -292,25 +297,25 @@ PAIRS = [
 ]
 reusable = Exercise(
     name="reusable",
-    todo="let reusable return how many rows of the old text can be kept for the new one.",
+    todo="let reusable return how many tokens of the old text keep their rows for the new one.",
     cases=[
         Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
         for old, new in PAIRS
     ],
-    right=common,
+    right=prefix,
     wrong=[
+        "nothing is left to run: the last token of the new text has to run, for the logits of the next one.",
+        common,
         f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
         lambda old, new: len(set(old) & set(new)),
         lambda old, new: sum(word in new for word in old),
         f"words after the first difference were counted; {ONLY_A_PREFIX}",
         lambda old, new: sum(a == b for a, b in zip(old, new, strict=False)),
-        "all or nothing: a part of the beginning can be kept too.",
-        lambda old, new: len(old) if new[: len(old)] == old else 0,
         "lengths were compared; a row can be kept if its token and all before it are the same.",
         lambda old, new: len(old),
         lambda old, new: min(len(old), len(new)),
     ],
-    success="4 rows can be kept when `nice` follows, and 0 when Oslo comes first.",
+    success="4 tokens keep their rows when `nice` follows, 3 when the text stays, 0 when Oslo comes first.",
 )
 
 
