@@ -221,8 +221,8 @@ def test_a_simulation_keeps_time() -> None:
     asked = [(0.0, Request("a", [1] * 4, 2)), (1.5, Request("b", [1], 1))]
     times = simulate(scheduler, asked, lambda plan: 1 + sum(n for _, n in plan) / 10)
     assert times["a"].tokens == pytest.approx([1.4, 2.5])
-    assert (times["a"].ttft, times["a"].tpot, times["a"].longest_gap) == pytest.approx((1.4, 1.1, 1.1))
-    assert (times["b"].ttft, times["b"].tpot, times["b"].longest_gap) == pytest.approx((2.1, 0, 0))
+    assert (times["a"].ttft, times["a"].longest_gap) == pytest.approx((1.4, 1.1))
+    assert (times["b"].ttft, times["b"].longest_gap) == pytest.approx((2.1, 0))
     arrivals = poisson(400, 2.0, 0, lambda n: Request(n, [1], 1))
     assert arrivals == poisson(400, 2.0, 0, lambda n: Request(n, [1], 1))
     assert 160 < arrivals[-1][0] < 240
@@ -257,7 +257,7 @@ def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
     # A prompt of 530: one step, rows that are sent, one more.
     (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)
     whole, word = MACHINE.seconds([(530, 530)]), MACHINE.seconds([(1, 530)])
-    assert alone.ttft == pytest.approx(whole + 530 * ROW / 1e9 + word)
+    assert alone.ttft == pytest.approx(whole + 530 * ROW / 1e9 + word, rel=1e-9)
     assert alone.longest_gap == pytest.approx(word, rel=1e-3)
 
 
@@ -278,7 +278,7 @@ def test_requests_are_dealt_out_in_turn_and_go_on_as_their_rows_come() -> None:
 
 def test_the_slowest_waits_of_a_fleet() -> None:
     some = [Times(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
-    assert slowest(some) == pytest.approx([99, 198, 297])
+    assert slowest(some) == pytest.approx((99, 297))
 
 
 def test_the_turns_of_a_service() -> None:

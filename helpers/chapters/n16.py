@@ -83,7 +83,7 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
                 used.append(len(scheduler.running))
                 return machine.step(plan)
 
-            first, _, gap = fleet.slowest([*simulate(scheduler, arrivals, step).values()])
+            first, gap = fleet.slowest([*simulate(scheduler, arrivals, step).values()])
             waits[slots, budget] = first, gap
             most, last = max(used), slots
     return waits

@@ -31,7 +31,7 @@ class Tried(NamedTuple):
 
 def tried(cards: int, how: str, times: list[fleet.Times]) -> Tried:
     """Return how long people waited."""
-    first, _, gap = fleet.slowest(times)
+    first, gap = fleet.slowest(times)
     return Tried(cards, how, first, gap)
 
 

@@ -39,11 +39,6 @@ class Times:
         return self.tokens[0] - self.arrived
 
     @property
-    def tpot(self) -> float:
-        """Time per output token after the first; 0 for a reply of one token."""
-        return (self.tokens[-1] - self.tokens[0]) / max(1, len(self.tokens) - 1)
-
-    @property
     def longest_gap(self) -> float:
         """The longest wait between two tokens that follow each other; 0 for a reply of one token."""
         return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)

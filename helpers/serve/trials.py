@@ -12,39 +12,38 @@ from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
+CONTEXT, OTHERS = 64, 7
 
-def step_of(model: Transformer, n: int, context: int = 64) -> Callable[[], Tensor]:
-    """Return a task: one decode step of n requests at once, each behind so many tokens."""
-    cache = StaticCache(model.config, n, 2 * context)
-    prefill(model, torch.ones(n, context, dtype=torch.int64), cache)
+
+def step_of(model: Transformer, n: int) -> Callable[[], Tensor]:
+    """Return a task: one decode step of n requests at once, each behind CONTEXT tokens."""
+    cache = StaticCache(model.config, n, 2 * CONTEXT)
+    prefill(model, torch.ones(n, CONTEXT, dtype=torch.int64), cache)
 
     def step() -> Tensor:
-        cache.truncate(context)  # forget the row of the call before
+        cache.truncate(CONTEXT)  # forget the row of the call before
         return decode_step(model, [[1]] * n, cache)
 
     return step
 
 
-def long_among(
-    model: Transformer, budget: int, prompt: Sequence[int], others: int = 7
-) -> tuple[float, float]:
-    """Let a prompt come while others reply.
+def long_among(model: Transformer, budget: int, prompt: Sequence[int]) -> tuple[float, float]:
+    """Let a prompt come while OTHERS, requests of 4 tokens, reply.
 
     Args:
         budget: tokens of a step, at most.
         prompt: of the newcomer, who gets one word.
-        others: requests of 4 tokens whose replies are on their way.
 
     Returns:
         Milliseconds to the newcomer's word, and the longest that the others waited for a next one.
     """
-    engine = Engine(model, slots=others + 1, budget=budget, eos_ids=())  # nobody stops early
-    for n in range(others):
+    engine = Engine(model, slots=OTHERS + 1, budget=budget, eos_ids=())  # nobody stops early
+    for n in range(OTHERS):
         engine.add(n, prompt[n : n + 4], 150)
     engine.step()
     engine.add("long", prompt, 1)
     while not engine.sequences["long"].reply:
         engine.step()
     engine.step()
-    gaps = [engine.sequences[n].times.longest_gap for n in range(others)]
+    gaps = [engine.sequences[n].times.longest_gap for n in range(OTHERS)]
     return 1000 * engine.sequences["long"].times.ttft, 1000 * max(gaps)
