@@ -12,9 +12,7 @@ from helpers.chapters.n17 import Client
 from helpers.cost.service import Service
 from helpers.serve.pages import PageManager
 from tests.pictures import misplaced
-from tests.planted import Bug, Planted
 
-planted = Planted()
 SMALL = Service(tools=43, system=20, message=7, reply=10, turns=4)
 USUAL = "tools | system | chat question |"
 CLIENTS = {
@@ -111,22 +109,3 @@ def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_no_part_is_refused() -> None:
     with pytest.raises(ValueError, match="got tool; expected tools, system, clock"):
         Client(["tool"])
-
-
-FOUND = test_an_engine_finds_what_its_pages_hold
-
-
-@planted("a turn hits rows behind an edit", [FOUND], "openvino.genai #3722", of=PageManager.match_prefix)
-def _(old: Any, self: PageManager, tokens: Any, adapter: Any = None) -> list[int]:
-    """Look a page up by its own tokens, whatever stands before it."""
-    by_tokens, table = {held: page for (_, held), page in self.found.items()}, []
-    for end in range(self.page_size, len(tokens), self.page_size):
-        if (page := by_tokens.get(tuple(tokens[end - self.page_size : end]))) is None:
-            break
-        table.append(page)
-    return table
-
-
-@pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
-    assert bug.missed_by() == []

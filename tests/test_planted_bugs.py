@@ -37,19 +37,9 @@ def top_left(T: int, S: int) -> np.ndarray:
 planted("mask aligned top-left", [MASK, DECODE], "pytorch #103082, flax #5591", of=Cache.mask)(
     lambda old, self, T: top_left(T, self.length + T)
 )
-planted("no offset for several new tokens", [MASK, CACHED], "LLMs-from-scratch PR#697", of=Cache.mask)(
-    lambda old, self, T: old(self, T) if T == 1 else top_left(T, self.length + T)
-)
-planted("square mask with a cache", [MASK, CACHED], "llama #899", of=Cache.mask)(
-    lambda old, self, T: old(self, T)[:, self.length :]
-)
 planted("positions restart at 1 in decode", [DECODE, CACHED], "mlx-vlm #1983", of=toy.make_qkv)(
     lambda old, at, x: old(np.arange(1, len(x) + 1), x)
 )
-planted("positions count twice", [CACHED, DECODE], "gpt-neox PR#363, tiny-llm PR#46", of=toy.make_qkv)(
-    lambda old, at, x: old(at + at[0] - 1, x)
-)
-
 # --- the toy's cache: room, forgetting, sharing ---
 
 planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Cache.check_room)(

@@ -9,10 +9,9 @@ from functools import cache
 from typing import Any
 
 import nbformat
-import pytest
 import torch
 
-from helpers.chapters.a2 import BAD, BUGS, Engine, Probe, Sealed, plainly
+from helpers.chapters.a2 import Engine, Probe, Sealed
 from helpers.check.result import Result
 from tests.machine import ROOT
 
@@ -40,12 +39,6 @@ def test_an_engine_without_a_bug_is_right_whatever_a_probe_changes() -> None:
         changed = dict(rng.sample(LEVELS, 4))
         probe = Probe(LETTER)._replace(**changed)
         assert Engine.fingerprint(probe).first is None, probe
-
-
-@pytest.mark.parametrize("kind", BUGS)
-def test_each_says_other_words_at_a_bad_moment(kind: type[Engine]) -> None:
-    assert kind.answer(BAD[kind]).text != plainly(BAD[kind]).text
-    assert kind.answer(Probe(LETTER)).text == plainly(Probe(LETTER)).text
 
 
 def test_who_sees_only_what_the_first_probes_print_cannot_name_the_cause(capsys: Any) -> None:
