@@ -47,13 +47,11 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
     given, whole = arguments.split(", "), getattr(module, exercise)
     checkers = [(whole, given)] if isinstance(whole, Exercise) else [(vars(module)[n], [n]) for n in given]
     for checker, written in checkers:
-        for wrong, answer in [(one, answer) for one in checker.wrong for answer in one.answers]:
+        for reason, answer in [(why, one) for why, wrong in checker.wrong.items() for one in wrong]:
             answers = dict(zip(written, answer if len(written) > 1 else [answer], strict=True))
             sentence = shown(cells["check"], solution, names, answers)
             expect("Not right yet: ", sentence)
-            assert sentence.endswith(f"\nLikely reason: {wrong.reason}"), (
-                f"{wrong.reason!r} was expected: {sentence}"
-            )
+            assert sentence.endswith(f"\nLikely reason: {reason}"), f"{reason!r} was expected: {sentence}"
 
 
 def guessed(path: Path) -> dict[str, str]:

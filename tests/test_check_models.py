@@ -112,11 +112,7 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.who_moves, lambda f, x: n07.moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0), "at [2, 0];"),
     (n10.bytes_per_token, lambda config: 23_040, "gives 23,040; expected 131,072"),
     (n10.bytes_per_token, lambda config: 1024, "gives 1,024; expected 23,040"),
-    (
-        n12.batch_at_ridge,
-        lambda machine, s: n12.batch_at_ridge.right(machine, s) + 2,
-        "gives 298; expected 296",
-    ),
+    (n12.batch_at_ridge, lambda card, s: n12.batch_at_ridge.right(card, s) + 2, "gives 298; expected 296"),
     (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
     (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
     (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
@@ -137,7 +133,7 @@ def test_what_comes_close_is_told_without_a_listed_reason(
     result = checker(answer)
     assert result.state == "not right yet", result
     assert message in result.message
-    assert result.reason not in [wrong.reason for wrong in checker.wrong]
+    assert result.reason not in checker.wrong
 
 
 def test_the_stale_values_are_those_of_the_changed_token_and_all_behind_it() -> None:

@@ -31,7 +31,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -64,13 +64,6 @@ class Case:
     wanted: str = ""  # what is expected in words, where the number itself would give the answer away
 
 
-class Wrong(NamedTuple):
-    """A mistake: what the reader is told, and answers that make it (several where their results differ)."""
-
-    reason: str
-    answers: list[Any]
-
-
 class Exercise:
     """An exercise; called with the reader's answer, or several, it says whether that is right.
 
@@ -101,12 +94,12 @@ class Exercise:
         self.run, self.difference = run, difference
         self.is_function = callable(right)  # or data
         self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
-        self.wrong: list[Wrong] = []
+        self.wrong: dict[str, list[Any]] = {}  # answers, by the reason that fits them
         for one in wrong:
             if isinstance(one, str):
-                self.wrong.append(Wrong(one, []))
+                answers = self.wrong.setdefault(one, [])
             else:
-                self.wrong[-1].answers.append(one)
+                answers.append(one)
         self.expected = [self.observe(right, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
@@ -220,7 +213,8 @@ class Exercise:
             pairs = ((got[n], self.observe(answer, self.cases[n])) for n in compared)
             return all(str(a) == str(b) if isinstance(a, NotRightError) else same(a, b) for a, b in pairs)
 
-        reason = next((one.reason for one in self.wrong if any(map(fits, one.answers))), problem.reason)
+        reasons = (reason for reason, answers in self.wrong.items() if any(map(fits, answers)))
+        reason = next(reasons, problem.reason)
         none_is_an_answer = any(expected is None for expected in self.expected)
         if not reason and not none_is_an_answer and any(part is None for part in parts(got[n])):
             reason = NO_RETURN
