@@ -13,15 +13,7 @@ from helpers.stepper.machines import model_line
 CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("configs.json").read_text("utf-8"))
 DROP = "(drop)"
 WRONG: list[Any] = [DROP, None, 0, 1, 3, -1, 1.5, 10**9, True, False, "", "x", [], [1], {}, {"a": 1}]
-KINDS = [
-    "full_attention",
-    "sliding_attention",
-    "linear_attention",
-    "chunked_attention",
-    "sparse",
-    "dense",
-    "x",
-]
+KINDS = "full_attention sliding_attention linear_attention chunked_attention sparse dense x".split()
 
 
 def changed(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -42,14 +34,7 @@ def write_configs(folder: Path) -> None:
     """Write configs.json: each config as it is, and with keys that are wrong; and what Python makes of it."""
     rng = random.Random(0)
     keys = sorted({key for one in CONFIGS.values() for key in one | one.get("text_config", {})})
-    keys += [
-        "cross_attention_layers",
-        "mamba_d_state",
-        "hybrid_pattern",
-        "my_size",
-        "model_type",
-        "hidden_act",
-    ]
+    keys += "cross_attention_layers mamba_d_state hybrid_pattern my_size model_type hidden_act".split()
     cases: list[Any] = [[wrong, [], line_or_refusal(wrong)] for wrong in WRONG if not isinstance(wrong, str)]
     for name, config in CONFIGS.items():
         for n in range(150):

@@ -65,21 +65,6 @@ def test_keys_and_values_may_differ_in_width() -> None:
     assert cache.nbytes == cache_nbytes(layers_of(config), 7, 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "kib"),
-    [
-        ("GPT-2 small", 36), ("SmolLM2-135M", 22.5), ("Llama-2-7B", 512), ("Llama-3.1-8B", 128),
-        ("Llama-3.1-70B", 320), ("Qwen1.5-72B", 2560), ("Llama-3.1-405B", 504), ("Qwen2.5-7B", 56),
-        ("MiniMax-M2.7", 248),
-        ("DeepSeek-V3", 70_272 / 1024),
-    ],
-)  # fmt: skip
-def test_bytes_a_token_of_published_models(name: str, kib: float) -> None:
-    assert MODELS[name].cache_nbytes_per_token() == 1024 * kib
-    assert MODELS[name].cache_nbytes_per_token(1) == 512 * kib
-    assert cache_nbytes(MODELS[name].layers, 1000) == 1000 * 1024 * kib
-
-
 def test_a_state_is_as_large_at_any_length() -> None:
     layers = [State(1000), Full(2, 3, 4), Latent(5, 6)]
     assert [cache_nbytes(layers, n) for n in (0, 1, 10)] == [2000, 2 * (1000 + 25), 2 * (1000 + 250)]

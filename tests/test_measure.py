@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from helpers.measure import Timing, calls_for, in_turns, seconds_of
+from helpers.measure import calls_for, in_turns, seconds_of
 
 
 def test_tasks_take_turns() -> None:
@@ -34,11 +34,6 @@ def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     monkeypatch.setattr("helpers.measure.timing.time.perf_counter", lambda: now)
     return sleep
-
-
-def test_the_middle_of_the_turns_counts() -> None:
-    timing = Timing((0.1, 0.2, 0.3, 0.4, 90.0))
-    assert timing.median == 0.3
 
 
 def test_a_turn_is_long_enough(sleep: Callable[[float], None]) -> None:
