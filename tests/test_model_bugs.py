@@ -57,6 +57,7 @@ planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=Cache.mask)
 planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of=attention.rotation)(
     lambda old, at, *more: old(at - at[..., :1], *more)
 )
+
 # --- counting, room, forgetting ---
 
 

@@ -40,6 +40,7 @@ planted("mask aligned top-left", [MASK, DECODE], "pytorch #103082, flax #5591", 
 planted("positions restart at 1 in decode", [DECODE, CACHED], "mlx-vlm #1983", of=toy.make_qkv)(
     lambda old, at, x: old(np.arange(1, len(x) + 1), x)
 )
+
 # --- the toy's cache: room, forgetting, sharing ---
 
 planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Cache.check_room)(
